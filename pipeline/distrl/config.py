@@ -1,0 +1,286 @@
+"""Every setting of the system, in one typed tree: a file, then DISTRL_* variables, then `--set path=value`.
+
+The later source wins. DISTRL_KAFKA__BOOTSTRAP sets `kafka.bootstrap`. An unknown key or an impossible value is
+refused with its path and what is allowed, before anything starts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+
+from distrl.errors import ConfigError
+
+ENV_PREFIX = "DISTRL_"
+RUN_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+
+
+class Section(BaseModel):
+    """Frozen, and strict about names: a misspelt setting is an error, not a default."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+def _run_name(value: str) -> str:
+    if not RUN_NAME.fullmatch(value):
+        raise ValueError("a run is named with 1 to 63 of a-z, 0-9 and '-', starting with a letter or digit")
+    return value
+
+
+class Kafka(Section):
+    bootstrap: str = Field("127.0.0.1:29092", description="host:port[,host:port…] of the brokers")
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "SCRAM-SHA-512"
+    sasl_username: str | None = None
+    sasl_password: SecretStr | None = None
+    ssl_ca: Path | None = Field(None, description="PEM file with the certificate authority of the brokers")
+    replication_factor: int = Field(1, ge=1, le=9, description="copies of each partition; 3 on a cluster")
+    task_partitions: int = Field(16, ge=1, le=10_000, description="at least the most worker processes expected")
+    connect_timeout_s: float = Field(10.0, gt=0, description="how long a role waits for a broker before it refuses")
+    max_record_bytes: int = Field(1_048_576, ge=1024, description="largest record; screenshots are never in one")
+
+
+class Store(Section):
+    url: str = Field(
+        "file://out/objects",
+        pattern=r"^(s3://[^/]+/[a-z0-9.-]{3,63}|s3s://[^/]+/[a-z0-9.-]{3,63}|file://.+)$",
+        description="s3://HOST:PORT/BUCKET (http), s3s://HOST/BUCKET (https) or file://DIRECTORY",
+    )
+    access_key: str | None = None
+    secret_key: SecretStr | None = None
+    region: str = "us-east-1"
+    timeout_s: float = Field(10.0, gt=0, description="deadline of one request")
+
+
+class Adb(Section):
+    host: str = "127.0.0.1"
+    port: int = Field(25037, ge=1, le=65535, description="the adb server's port; never the user's 5037 by default")
+    binary: Path | None = Field(None, description="the adb program; the one in adbutils' wheel unless named")
+
+
+class Devices(Section):
+    addresses: tuple[str, ...] = Field((), description="host:port of phones to connect to over TCP")
+    serials: tuple[str, ...] = Field((), description="serials that the adb server already knows")
+    operation_timeout_s: float = Field(5.0, gt=0, description="total deadline of one operation on a phone")
+    settle_timeout_s: float = Field(3.0, gt=0, description="longest wait for two equal frames after an action")
+    settle_poll_s: float = Field(0.02, gt=0, description="pause between two frames while settling")
+
+
+class Phones(Section):
+    """Simulated phones."""
+
+    count: int = Field(8, ge=0, le=512)
+    evaluation_count: int = Field(4, ge=0, le=512, description="further phones, for the evaluator alone")
+    base_port: int = Field(26000, ge=20000, le=60000, description="adb servers probe 5555-5585, so never those")
+    seed: int = 0
+    popup_probability: float = Field(0.1, ge=0, le=1, description="chance of a pop-up after an action")
+    latency_median_ms: float = Field(60.0, ge=0)
+    latency_sigma: float = Field(0.8, ge=0, le=3, description="of the log-normal latency; larger is heavier-tailed")
+    latency_max_ms: float = Field(5_000.0, ge=0)
+
+
+class Feeder(Section):
+    suite: str = "home"
+    max_lag: int = Field(4, ge=0, description="versions a trajectory may be behind when learned; 0 is synchronous")
+    outstanding: int = Field(24, ge=1, description="most tasks fed and not finished")
+    poll_s: float = Field(0.2, gt=0)
+    max_retries: int = Field(3, ge=0, description="how often the task of an interrupted episode is fed again")
+
+
+class Worker(Section):
+    name: str = Field("worker-0", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
+    group: str = Field("workers", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$", description="consumer group on tasks")
+    temperature: float = Field(1.0, gt=0, description="of the behaviour policy")
+    batch_wait_ms: float = Field(3.0, ge=0, description="how long a decision waits for others to share a batch with")
+    torch_threads: int = Field(1, ge=1)
+    heartbeat_s: float = Field(2.0, gt=0)
+    drain_timeout_s: float = Field(60.0, ge=0, description="at a stop, how long running episodes may take to finish")
+
+
+class Policy(Section):
+    base_model: Path | None = Field(None, description="directory of the base model; the shipped tiny one unless named")
+    lora_rank: int = Field(16, ge=1)
+    lora_alpha: int = Field(32, ge=1)
+    lora_targets: tuple[str, ...] = ("q", "k", "v", "o", "wi", "wo")
+
+
+class Replay(Section):
+    capacity: int = Field(10_000, ge=1, description="transitions; the paper's N")
+    w1: float = Field(1.0, ge=0, description="weight of mean |δ| (section 5.3)")
+    w2: float = Field(0.5, ge=0, description="weight of mean min(1, ρ)")
+    w3: float = Field(0.1, ge=0, description="weight of mean −log π")
+    alpha: float = Field(0.5, ge=0, le=1, description="P ∝ p^alpha (A.4.2)")
+    refresh_every: int = Field(4, ge=1, description="updates between two recomputations of every priority")
+    demonstrations: bool = Field(True, description="put the warm-up trajectories in the buffer (A.5.2)")
+
+
+class Aride(Section):
+    gamma: float = Field(0.97, ge=0, le=1)
+    retrace_lambda: float = Field(0.95, ge=0, le=1)
+    retrace: bool = True
+    entropy: float = Field(0.002, ge=0, description="β of equation 1")
+    invalid_penalty: float = Field(0.1, ge=0, description="λ of equation 1")
+    repetition_penalty: float = Field(0.05, ge=0, description="reward per further repetition; it accumulates (A.2.2)")
+    invalid_reward: float = Field(0.05, ge=0, description="reward taken for an action that is none (A.2.2)")
+    advantage: Literal["paper", "retrace", "td"] = "retrace"
+    ratio_clip: float = Field(1.0, gt=0, description="largest ρ in the policy loss")
+    normalise_advantage: bool = True
+    negative_advantage_weight: float = Field(0.1, ge=0, le=1)
+
+
+class Learner(Section):
+    seed: int = 0
+    torch_threads: int = Field(1, ge=1)
+    trajectories_per_update: int = Field(16, ge=1)
+    minibatches: int = Field(8, ge=1, description="gradient steps in an update")
+    batch_size: int = Field(64, ge=1, description="transitions in a minibatch")
+    lr: float = Field(1e-3, gt=0)
+    critic_lr: float = Field(1e-3, gt=0)
+    grad_norm: float = Field(1.0, gt=0)
+    demonstrations: int = Field(128, ge=0, description="warm-up trajectories waited for before the first update")
+    warmup_updates: int = Field(20, ge=0, description="updates of behaviour cloning before version 0")
+    warmup_minibatches: int = Field(20, ge=1)
+    warmup_lr: float = Field(2e-3, gt=0)
+    critic_warmup_updates: int = Field(4, ge=0, description="first updates after warm-up that train the critics alone")
+    publish_every: int = Field(1, ge=1, description="updates between two versions")
+    checkpoint_every: int = Field(10, ge=1, description="updates between two checkpoints")
+    keep_checkpoints: int = Field(3, ge=1)
+    rebuild_window: int = Field(20_000, ge=1, description="records that a restart may read back to refill the buffer")
+
+
+class Evaluate(Section):
+    episodes: int = Field(128, ge=1)
+    validation_episodes: int = Field(48, ge=1)
+    every_s: float = Field(120.0, gt=0, description="pause between two validations while following a run")
+    name: str = Field("evaluator-0", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
+
+
+class Stack(Section):
+    directory: Path = Field(Path("out/stack"), description="where the local servers keep their data and logs")
+    cache: Path = Field(Path("~/.cache/distrl"), description="what is downloaded or built once per user")
+    kafka_port: int = Field(29092, ge=20000, le=65000)
+    kafka_heap_mb: int = Field(512, ge=256)
+    s3_port: int = Field(29000, ge=20000, le=65000)
+
+
+class Config(Section):
+    run: Annotated[str, AfterValidator(_run_name)] = "demo"
+    kafka: Kafka = Kafka()
+    store: Store = Store()
+    adb: Adb = Adb()
+    devices: Devices = Devices()
+    phones: Phones = Phones()
+    feeder: Feeder = Feeder()
+    worker: Worker = Worker()
+    policy: Policy = Policy()
+    replay: Replay = Replay()
+    aride: Aride = Aride()
+    learner: Learner = Learner()
+    evaluate: Evaluate = Evaluate()
+    stack: Stack = Stack()
+
+    @model_validator(mode="after")
+    def _agree(self) -> Config:
+        if self.learner.rebuild_window < self.learner.trajectories_per_update:
+            raise ValueError("learner.rebuild_window must be at least learner.trajectories_per_update")
+        if self.kafka.security_protocol.startswith("SASL") and not (
+            self.kafka.sasl_username and self.kafka.sasl_password
+        ):
+            raise ValueError("kafka.security_protocol with SASL needs kafka.sasl_username and kafka.sasl_password")
+        return self
+
+    def learning_fingerprint(self) -> str:
+        """sha256 (hex) of the settings that the fold reads: two runs with equal ones fold a log alike."""
+        parts = {
+            name: getattr(self, name).model_dump(mode="json") for name in ("policy", "replay", "aride", "learner")
+        }
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def load(file: Path | None = None, sets: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> Config:
+    """The configuration from `file` (YAML), then `environ` (DISTRL_*), then `sets` ("path.to=value").
+
+    Raises ConfigError, naming the setting, what is wrong with it and what is allowed.
+    """
+    tree: dict[str, Any] = _read(file) if file is not None else {}
+    for name, value in sorted((os.environ if environ is None else environ).items()):
+        if name.startswith(ENV_PREFIX):
+            _put(tree, name.removeprefix(ENV_PREFIX).lower().split("__"), value, where=name)
+    for item in sets:
+        path, equals, value = item.partition("=")
+        if not equals:
+            raise ConfigError(f"--set {item}", "has no '='", "write it as --set path.to.setting=value")
+        _put(tree, path.strip().split("."), value, where=f"--set {path}")
+    try:
+        return Config.model_validate(tree)
+    except ValidationError as error:
+        raise _explain(error) from None
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        tree = yaml.safe_load(file.read_text())
+    except OSError as error:
+        raise ConfigError(str(file), f"cannot be read ({error.strerror})", "name a readable YAML file") from None
+    except yaml.YAMLError as error:
+        raise ConfigError(str(file), f"is no YAML ({error})", "mend the file at that line") from None
+    if tree is None:
+        return {}
+    if not isinstance(tree, dict):
+        raise ConfigError(str(file), "holds no mapping of settings", "see `distrl config show` for the shape")
+    return tree
+
+
+def _put(tree: dict[str, Any], path: list[str], value: str, where: str) -> None:
+    node = tree
+    for name in path[:-1]:
+        node = node.setdefault(name, {})
+        if not isinstance(node, dict):
+            raise ConfigError(where, f"'{name}' is a setting, not a section", "see `distrl config show`")
+    try:
+        node[path[-1]] = yaml.safe_load(value)
+    except yaml.YAMLError:
+        node[path[-1]] = value
+
+
+def _explain(error: ValidationError) -> ConfigError:
+    lines = []
+    for problem in error.errors():
+        path = ".".join(str(part) for part in problem["loc"]) or "config"
+        if problem["type"] == "extra_forbidden":
+            lines.append((path, "no such setting", f"one of: {', '.join(_siblings(problem['loc']))}"))
+        else:
+            lines.append((path, f"{problem['msg']} (it is {problem['input']!r})", _allowed(problem["loc"])))
+    where, what, mend = lines[0]
+    rest = "".join(f"\n{path}: {text}" for path, text, _ in lines[1:])
+    return ConfigError(where, what + rest, mend)
+
+
+def _section(loc: Sequence[int | str]) -> type[BaseModel]:
+    model: type[BaseModel] = Config
+    for part in loc:
+        found = model.model_fields.get(str(part))
+        if found is None or not (isinstance(found.annotation, type) and issubclass(found.annotation, BaseModel)):
+            break
+        model = found.annotation
+    return model
+
+
+def _siblings(loc: Sequence[int | str]) -> list[str]:
+    return sorted(_section(loc[:-1]).model_fields)
+
+
+def _allowed(loc: Sequence[int | str]) -> str:
+    found = _section(loc[:-1]).model_fields.get(str(loc[-1])) if loc else None
+    if found is None:
+        return "see `distrl config show`"
+    bounds = ", ".join(str(rule) for rule in found.metadata)
+    return f"a value of type {found.annotation}{' with ' + bounds if bounds else ''}; the default is {found.default!r}"

@@ -1,0 +1,49 @@
+"""The errors a person meets: what is wrong, where, and the command or setting that mends it."""
+
+from __future__ import annotations
+
+
+class DistrlError(Exception):
+    """Base of every expected failure. The CLI prints it without a traceback and exits 1.
+
+    where: the setting, topic, object, device or file concerned.
+    what: the fact that is wrong.
+    mend: the command or setting that puts it right.
+    """
+
+    def __init__(self, where: str, what: str, mend: str) -> None:
+        super().__init__(where, what, mend)
+        self.where = where
+        self.what = what
+        self.mend = mend
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}\n  to mend it: {self.mend}"
+
+
+class ConfigError(DistrlError):
+    """A setting that is unknown, impossible or contradicts another; raised before anything starts."""
+
+
+class WireError(DistrlError):
+    """Bytes that are not a record: an unknown schema, a truncated or a garbage payload."""
+
+
+class BrokerError(DistrlError):
+    """Kafka cannot be reached, refuses the credentials, or holds something other than what is declared."""
+
+
+class StoreError(DistrlError):
+    """An object is missing, does not hash to its name, or the store cannot be written."""
+
+
+class DeviceError(DistrlError):
+    """A phone or the adb server did not do what was asked within its deadline."""
+
+
+class PolicyError(DistrlError):
+    """Weights that do not belong to the base model, or a base model that cannot be read."""
+
+
+class StackError(DistrlError):
+    """A part of the local stack cannot be started, or is already running."""

@@ -1,0 +1,211 @@
+"""The nouns of the system: what is done, seen, recorded and published. Frozen, and free of torch and I/O.
+
+A record says what happened (observations, actions, behaviour log-probabilities, versions, outcomes). Rewards,
+penalties, returns, advantages and priorities are computed by the learner and appear in no record.
+Times are milliseconds since the epoch (UTC); log-probabilities are in nats; screen points are in [0, 1].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class ActionKind(StrEnum):
+    """The action space of AutoUI: a gesture, typed text, a system key, or the end of the episode."""
+
+    TAP = "tap"
+    SWIPE = "swipe"
+    TYPE = "type"
+    BACK = "back"
+    HOME = "home"
+    ENTER = "enter"
+    COMPLETE = "complete"
+    INVALID = "invalid"
+    """What the policy wrote is no action; nothing is sent to the device and the step counts."""
+
+
+class Split(StrEnum):
+    TRAIN = "train"
+    VALIDATION = "validation"
+    TEST = "test"
+
+
+class Outcome(StrEnum):
+    SUCCESS = "success"
+    FAILURE = "failure"
+    UNKNOWN = "unknown"
+    """The judge could not tell; never trained on as a failure."""
+    INTERRUPTED = "interrupted"
+    """The device failed; never trained on as a failure, and its task is fed again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A place on the screen: x from the left, y from the top, each in [0, 1]."""
+
+    x: float
+    y: float
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One action. `touch` for tap and swipe, `lift` for swipe, `text` for type (or the raw text of an invalid one)."""
+
+    kind: ActionKind
+    touch: Point | None = None
+    lift: Point | None = None
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectRef:
+    """An immutable object in the store. `sha256` is the hex digest of its bytes, `size` their number."""
+
+    key: str
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One thing to do on one phone, once. `setup` is the JSON that the phone's reset takes."""
+
+    task_id: str
+    suite: str
+    family: str
+    split: Split
+    instruction: str
+    max_steps: int
+    phone_seed: int
+    params: Mapping[str, str] = field(default_factory=dict)
+    setup: str = "{}"
+    fed_at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One decision: what was seen, what was written, with which weights, and how likely they made it.
+
+    prompt_ids, action_ids: the exact token ids read and written (action_ids end with the end token).
+    logprob: log μ(action | screen, prompt), summed over the action's tokens, under `version`.
+    """
+
+    screenshot: ObjectRef
+    prompt_ids: tuple[int, ...]
+    action_ids: tuple[int, ...]
+    action: Action
+    action_text: str
+    logprob: float
+    version: int
+    version_sha256: str
+    at: int
+    phone_ms: float = 0.0
+    adb_ms: float = 0.0
+    policy_ms: float = 0.0
+    publish_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """One attempt at one task, in order. A trajectory is its task id: the first record in the log wins."""
+
+    task: Task
+    attempt_id: str
+    worker: str
+    device: str
+    steps: tuple[Step, ...]
+    final_screenshot: ObjectRef | None
+    outcome: Outcome
+    outcome_source: str
+    note: str
+    is_expert: bool
+    started_at: int
+    finished_at: int
+
+    @property
+    def task_id(self) -> str:
+        return self.task.task_id
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A published policy: immutable weights named by sha256, and where they come from."""
+
+    version: int
+    parent: int | None
+    update: int
+    base_model_sha256: str
+    adapter: ObjectRef
+    config_fingerprint: str
+    published_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """The records [0, offset) of one partition are folded."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """A line of the learner's journal: update `u` folds the log up to `watermarks` under this config."""
+
+    u: int
+    watermarks: tuple[Watermark, ...]
+    config_fingerprint: str
+    journalled_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """One evaluated task: the trajectory that greedy decoding under `version` produced."""
+
+    version: int
+    version_sha256: str
+    evaluation_id: str
+    trajectory: Trajectory
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceHealth:
+    serial: str
+    state: str
+    counters: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """What a process says of itself, for people to look at; nothing is ever computed from it."""
+
+    process: str
+    role: str
+    at: int
+    version: int | None
+    version_sha256: str | None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    devices: tuple[DeviceHealth, ...] = ()
+
+
+Record = Task | Trajectory | Version | Update | Evaluation | Heartbeat
+
+
+@dataclass(frozen=True, slots=True)
+class LogPosition:
+    """Where a record stands in the log. A sample is (position, step)."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedTrajectory:
+    """A trajectory with its place in the log: what the fold reads."""
+
+    position: LogPosition
+    trajectory: Trajectory

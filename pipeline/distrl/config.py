@@ -199,9 +199,7 @@ class Config(Section):
 
     def learning_fingerprint(self) -> str:
         """sha256 (hex) of the settings that the fold reads: two runs with equal ones fold a log alike."""
-        parts = {
-            name: getattr(self, name).model_dump(mode="json") for name in ("policy", "replay", "aride", "learner")
-        }
+        parts = {name: getattr(self, name).model_dump(mode="json") for name in ("policy", "replay", "aride", "learner")}
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 

@@ -1,0 +1,45 @@
+# Two commands: `make demo` trains an agent on this machine, `make test` runs every test.
+# Both install what they need under this checkout (.venv) and the user's cache, from requirements.lock.
+
+PYTHON ?= python3
+SEED ?= 0
+MINUTES ?= 10
+PHONES ?= 8
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test lint format clean setup lock
+
+setup: $(READY)
+
+$(READY): requirements.lock pyproject.toml
+	@if [ ! -x $(BIN)/python ]; then echo "making $(VENV)"; $(PYTHON) -m venv $(VENV); fi
+	@if command -v uv >/dev/null 2>&1; then UV=uv; else $(BIN)/python -m pip install --quiet 'uv>=0.5'; UV=$(BIN)/uv; fi; \
+	  echo "installing the locked dependencies (about 5 GB with torch on Linux)"; \
+	  $$UV pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock && \
+	  $$UV pip install --quiet --python $(BIN)/python --no-deps --editable .
+	@touch $@
+
+demo: $(READY)
+	$(BIN)/distrl demo --seed $(SEED) --minutes $(MINUTES) --phones $(PHONES)
+
+test: $(READY)
+	$(BIN)/python -m pytest
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock:
+	uv pip compile --quiet --no-header --generate-hashes --python-version 3.11 --universal --extra dev pyproject.toml -o requirements.lock
+
+clean:
+	@if [ -x $(BIN)/distrl ]; then $(BIN)/distrl down || true; fi
+	rm -rf out $(VENV) .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,45 @@
+"""Every metric name a heartbeat carries, with its meaning and, where it hurts, the setting that helps.
+
+Processes publish only names from this list; the live view and `distrl status` print them with this text.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+METRICS: Final[dict[str, str]] = {
+    # worker
+    "episodes": "episodes finished since the process started",
+    "steps": "steps taken since the process started",
+    "reloads": "policy versions loaded since the process started",
+    "reload_alerts": "versions refused: wrong hash or other base model; the old weights stay",
+    "reload_seconds": "from the version's publication to its first use here (last reload)",
+    "busy_devices": "devices in an episode now",
+    "queue": "tasks received and not started; lower feeder.outstanding if it stays high",
+    "publish_stalls": "times no episode was started because Kafka or the store did not answer",
+    "phone_ms": "mean time of one step inside the phone's action command",
+    "adb_ms": "mean time of one step in screenshots and settling; see devices.settle_poll_s",
+    "policy_ms": "mean time of one step in the policy, its wait for a batch included; see worker.batch_wait_ms",
+    "publish_ms": "mean time of one step in putting its screenshot",
+    # learner
+    "update": "updates folded",
+    "version": "newest version published",
+    "pending": "trajectories read and not yet folded",
+    "duplicates": "records of a task id that the log already held, skipped",
+    "dead_letters": "records that could not be decoded, sent to trajectories.dlq",
+    "buffer": "transitions in the replay buffer",
+    "policy_loss": "A-RIDE policy loss, mean of the last update",
+    "clone_loss": "behaviour-cloning loss of the warm-up, mean of the last update",
+    "value_loss": "binary cross-entropy of V(s)",
+    "trajectory_value_loss": "binary cross-entropy of V_traj",
+    "entropy": "mean −log π of the actions taken; watch for a collapse to 0 (aride.entropy)",
+    "ratio": "mean importance ratio ρ",
+    "clipped": "share of ratios above aride.ratio_clip",
+    "update_seconds": "wall time of the last update",
+    # feeder
+    "fed": "tasks fed",
+    "outstanding": "tasks fed and not finished",
+    "retried": "tasks fed again after an interrupted episode",
+    # evaluator
+    "evaluated": "episodes evaluated since the process started",
+}

@@ -1,0 +1,95 @@
+"""A run as seen from its topics: records in, a snapshot out. Pure: it owns no client, thread or clock."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from distrl.types import Evaluation, Heartbeat, Outcome, Record, Split, Trajectory, Version
+
+RATE_WINDOW_MS = 60_000
+SUCCESS_WINDOW = 128
+"""Trajectories in the moving success: about what an evaluation has, so the two can be compared by eye."""
+HEARTBEAT_STALE_MS = 15_000
+"""A process that was silent for longer is shown as silent: several heartbeats must be lost for that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything the live view and `distrl status` print. Rates are per minute, success is in [0, 1]."""
+
+    trajectories: int
+    per_minute: float
+    success: float | None
+    outcomes: Mapping[str, int]
+    newest: Version | None
+    lag_mean: float
+    lag_max: int
+    processes: tuple[Heartbeat, ...]
+    silent: frozenset[str]
+    evaluations: tuple[tuple[int, Split, int, float], ...]
+    """(version, split, episodes, success), by version."""
+
+    def learner_metrics(self) -> Mapping[str, float]:
+        return next((beat.metrics for beat in self.processes if beat.role == "learner"), {})
+
+
+@dataclass
+class RunView:
+    """Feed it every record of a run's topics, in any order; ask for a snapshot at a time."""
+
+    _finished: deque[int] = field(default_factory=deque)
+    _recent: deque[bool] = field(default_factory=lambda: deque(maxlen=SUCCESS_WINDOW))
+    _outcomes: Counter[str] = field(default_factory=Counter)
+    _lags: deque[int] = field(default_factory=lambda: deque(maxlen=SUCCESS_WINDOW))
+    _newest: Version | None = None
+    _beats: dict[str, Heartbeat] = field(default_factory=dict)
+    _scores: dict[tuple[int, Split], list[bool]] = field(default_factory=dict)
+    _seen: set[str] = field(default_factory=set)
+
+    def feed(self, record: Record) -> None:
+        match record:
+            case Trajectory():
+                self._trajectory(record)
+            case Version():
+                if self._newest is None or record.version > self._newest.version:
+                    self._newest = record
+            case Heartbeat():
+                known = self._beats.get(record.process)
+                if known is None or record.at >= known.at:
+                    self._beats[record.process] = record
+            case Evaluation():
+                key = (record.version, record.trajectory.task.split)
+                self._scores.setdefault(key, []).append(record.trajectory.outcome is Outcome.SUCCESS)
+
+    def snapshot(self, now_ms: int) -> Snapshot:
+        while self._finished and self._finished[0] < now_ms - RATE_WINDOW_MS:
+            self._finished.popleft()
+        beats = tuple(sorted(self._beats.values(), key=lambda beat: (beat.role, beat.process)))
+        return Snapshot(
+            trajectories=len(self._seen),
+            per_minute=len(self._finished) * 60_000 / RATE_WINDOW_MS,
+            success=sum(self._recent) / len(self._recent) if self._recent else None,
+            outcomes=dict(self._outcomes),
+            newest=self._newest,
+            lag_mean=sum(self._lags) / len(self._lags) if self._lags else 0.0,
+            lag_max=max(self._lags, default=0),
+            processes=beats,
+            silent=frozenset(beat.process for beat in beats if beat.at < now_ms - HEARTBEAT_STALE_MS),
+            evaluations=tuple(
+                (version, split, len(won), sum(won) / len(won))
+                for (version, split), won in sorted(self._scores.items(), key=lambda item: (item[0][0], item[0][1]))
+            ),
+        )
+
+    def _trajectory(self, record: Trajectory) -> None:
+        if record.task_id in self._seen:
+            return
+        self._seen.add(record.task_id)
+        self._finished.append(record.finished_at)
+        self._outcomes[record.outcome.value] += 1
+        if record.outcome in (Outcome.SUCCESS, Outcome.FAILURE):
+            self._recent.append(record.outcome is Outcome.SUCCESS)
+        if record.steps and self._newest is not None and not record.is_expert:
+            self._lags.append(max(0, self._newest.version - min(step.version for step in record.steps)))

@@ -1,0 +1,53 @@
+from dataclasses import replace
+
+from distrl.telemetry.screen import render
+from distrl.telemetry.view import HEARTBEAT_STALE_MS, RunView
+from distrl.types import Action, ActionKind, Heartbeat, ObjectRef, Outcome, Split, Step, Task, Trajectory, Version
+from rich.console import Console
+
+REF = ObjectRef("screenshots/a.png", "a" * 64, 3)
+
+
+def trajectory(task_id: str, outcome: Outcome, version: int = 0, finished_at: int = 1_000) -> Trajectory:
+    task = Task(task_id, "home", "toggle", Split.TRAIN, "turn on wifi lock", 14, 1)
+    step = Step(REF, (1,), (2,), Action(ActionKind.HOME), "home", -0.1, version, "b" * 64, 500)
+    return Trajectory(task, "a1", "w", "d", (step,), REF, outcome, "ground-truth", "", False, 0, finished_at)
+
+
+def version(number: int) -> Version:
+    return Version(number, number - 1 or None, number, "c" * 64, REF, "f", 900)
+
+
+def test_counts_a_task_once_and_measures_lag_against_the_newest_version() -> None:
+    view = RunView()
+    view.feed(version(5))
+    view.feed(version(3))
+    for outcome in (Outcome.SUCCESS, Outcome.FAILURE):
+        view.feed(trajectory("t1", outcome, version=3))
+    view.feed(trajectory("t2", Outcome.INTERRUPTED, version=5))
+    snapshot = view.snapshot(2_000)
+    assert snapshot.trajectories == 2
+    assert snapshot.success == 1.0, "the first record of a task wins, an interruption is no failure"
+    assert snapshot.newest is not None
+    assert (snapshot.newest.version, snapshot.lag_max, snapshot.lag_mean) == (5, 2, 1.0)
+
+
+def test_rate_forgets_what_is_older_than_a_minute() -> None:
+    view = RunView()
+    view.feed(trajectory("old", Outcome.SUCCESS, finished_at=0))
+    view.feed(trajectory("new", Outcome.SUCCESS, finished_at=70_000))
+    assert view.snapshot(80_000).per_minute == 1
+
+
+def test_a_silent_process_is_shown_and_its_name_is_not_markup() -> None:
+    view = RunView()
+    beat = Heartbeat("worker-[red]0", "worker", 1_000, 4, "d" * 64, {"episodes": 3.0})
+    view.feed(beat)
+    view.feed(replace(beat, at=500, metrics={"episodes": 1.0}))
+    snapshot = view.snapshot(1_000 + HEARTBEAT_STALE_MS + 1)
+    assert snapshot.silent == {"worker-[red]0"}
+    console = Console(width=160, record=True, file=None, force_terminal=False)
+    with console.capture() as captured:
+        console.print(render(snapshot, "run"))
+    assert "worker-[red]0 (silent)" in captured.get()
+    assert " 3 " in captured.get(), "an older heartbeat does not replace a newer one"

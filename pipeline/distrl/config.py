@@ -93,6 +93,7 @@ class Feeder(Section):
     outstanding: int = Field(24, ge=1, description="most tasks fed and not finished")
     poll_s: float = Field(0.2, gt=0)
     max_retries: int = Field(3, ge=0, description="how often the task of an interrupted episode is fed again")
+    curriculum: bool = Field(False, description="feed the families that succeed less more often")
 
 
 class Worker(Section):

@@ -70,7 +70,11 @@ class ObjectRef:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One thing to do on one phone, once. `setup` is the JSON that the phone's reset takes."""
+    """One thing to do on one phone, once. `setup` is the JSON that the phone's reset takes.
+
+    fed_version: the newest version when the task was fed. A worker begins only once it has loaded that version, so
+    that the feeder's bound on the lag holds whatever a reload takes; -1 asks for none.
+    """
 
     task_id: str
     suite: str
@@ -82,6 +86,7 @@ class Task:
     params: Mapping[str, str] = field(default_factory=dict)
     setup: str = "{}"
     fed_at: int = 0
+    fed_version: int = -1
 
 
 @dataclass(frozen=True, slots=True)

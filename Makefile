@@ -5,6 +5,7 @@ PYTHON ?= python3
 SEED ?= 0
 MINUTES ?= 10
 PHONES ?= 8
+STARTED := $(shell date +%s)
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
@@ -22,7 +23,7 @@ $(READY): requirements.lock pyproject.toml
 	@touch $@
 
 demo: $(READY)
-	$(BIN)/distrl demo --seed $(SEED) --minutes $(MINUTES) --phones $(PHONES)
+	$(BIN)/distrl demo --seed $(SEED) --minutes $(MINUTES) --phones $(PHONES) --started $(STARTED)
 
 test: $(READY)
 	$(BIN)/python -m pytest

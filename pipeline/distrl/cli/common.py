@@ -1,0 +1,48 @@
+"""What every command shares: the configuration options, stopping on a signal, printing."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from distrl import config as settings
+from distrl.config import Config
+from distrl.telemetry import logs
+
+console = Console()
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", help="YAML file with settings; see `distrl config show` for their shape."),
+]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", "-s", help="One setting as path.to.it=value; may be given often and wins over the file."),
+]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log what is done in detail.")]
+
+
+def load(config_file: Path | None, sets: list[str] | None) -> Config:
+    """The settings as given, without looking for a running local stack."""
+    return settings.load(config_file, sets or ())
+
+
+def connected(config_file: Path | None, sets: list[str] | None) -> Config:
+    """The settings with the endpoints of the local stack filled in where none are configured and one runs."""
+    from distrl.stack.local import connect
+
+    return connect(load(config_file, sets))
+
+
+def start_role(role: str, verbose: bool) -> threading.Event:
+    """Set up the log and return the event that SIGTERM and Ctrl-C set, so that a role can finish what it holds."""
+    logs.configure(role, verbose)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    return stop

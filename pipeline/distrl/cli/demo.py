@@ -1,0 +1,37 @@
+"""`distrl demo`: what `make demo` calls."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from distrl.cli.common import ConfigFile, Sets, console, load
+from distrl.telemetry import logs
+
+
+def register(app: typer.Typer) -> None:
+    app.command("demo")(demo)
+
+
+def demo(
+    config: ConfigFile = None,
+    sets: Sets = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the run; each seed is a run of its own.")] = 0,
+    minutes: Annotated[float, typer.Option(min=0.1, max=10_000, help="Training time, warm-up included.")] = 10,
+    phones: Annotated[int, typer.Option(min=2, max=512, help="Simulated phones that train.")] = 8,
+    out: Annotated[Path, typer.Option(help="Where the report goes.")] = Path("out/demo"),
+    started: Annotated[float | None, typer.Option(hidden=True)] = None,
+) -> None:
+    """Train an agent on this machine with every real part, then write out/demo/report.html and report.json.
+
+    Ctrl-C stops everything cleanly; the same command goes on where the run was.
+    """
+    from distrl.demo.run import run_demo
+
+    logs.configure("demo")
+    run = [f"run=demo-{seed}", f"learner.seed={seed}", f"phones.seed={seed}", f"phones.count={phones}"]
+    report = run_demo(load(config, [*run, *(sets or [])]), minutes, out, started or time.time(), console)
+    console.print(f"report: {report}")

@@ -1,0 +1,44 @@
+"""`distrl`: every command, and the one place where an expected error becomes a message and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+from rich.console import Console
+
+from distrl.cli import base_model, configuration, demo, roles, stack, tail, topics
+from distrl.errors import DistrlError
+
+app = typer.Typer(
+    name="distrl",
+    help="Asynchronous distributed reinforcement learning for phone agents, with Kafka as the source of truth.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+for register in (stack.register, roles.register, demo.register):
+    register(app)
+app.add_typer(topics.app, name="topics")
+app.add_typer(configuration.app, name="config")
+app.add_typer(tail.app, name="tail")
+app.add_typer(base_model.app, name="base-model")
+
+
+def main() -> None:
+    """Run the command line. Exit 0: done; 1: an expected error, explained; 2: usage; 130: interrupted."""
+    # The tokenizers' thread pool is not used and warns after a fork; HF hubs are never asked.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    try:
+        app()
+    except DistrlError as error:
+        Console(stderr=True, highlight=False).print(str(error), style="red", markup=False)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""The roles of a run, one command each: the same on a laptop and in a pod. Each runs until SIGTERM or Ctrl-C."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from distrl.cli.common import ConfigFile, Sets, Verbose, connected, console, load, start_role
+from distrl.types import Split
+
+
+def register(app: typer.Typer) -> None:
+    app.command("feed")(feed)
+    app.command("worker")(worker)
+    app.command("learner")(learner)
+    app.command("evaluate")(evaluate)
+    app.command("demonstrate")(demonstrate)
+    app.command("phones")(phones)
+
+
+def feed(config: ConfigFile = None, sets: Sets = None, verbose: Verbose = False) -> None:
+    """Feed training tasks, paced so that no trajectory is staler than feeder.max_lag when learned."""
+    from distrl.feeder.run import run_feeder
+
+    run_feeder(connected(config, sets), start_role("feeder", verbose))
+
+
+def worker(config: ConfigFile = None, sets: Sets = None, verbose: Verbose = False) -> None:
+    """Drive phones over adb: take tasks, act with the newest policy, publish trajectories."""
+    from distrl.worker.run import run_worker
+
+    settings = connected(config, sets)
+    run_worker(settings, start_role(settings.worker.name, verbose))
+
+
+def learner(config: ConfigFile = None, sets: Sets = None, verbose: Verbose = False) -> None:
+    """Fold trajectories into new policy versions. Killed and started again, it ends with the same weights."""
+    from distrl.learner.loop import run_learner
+
+    run_learner(connected(config, sets), start_role("learner", verbose))
+
+
+def evaluate(
+    config: ConfigFile = None,
+    sets: Sets = None,
+    verbose: Verbose = False,
+    versions: Annotated[
+        str | None,
+        typer.Option(help="Versions to evaluate once, like 0,12 or first,last; follows the newest if not given."),
+    ] = None,
+    split: Annotated[Split, typer.Option(help="Which tasks, with --versions.")] = Split.TEST,
+    episodes: Annotated[
+        int | None, typer.Option(help="How many, with --versions; evaluate.episodes if not given.")
+    ] = None,
+) -> None:
+    """Measure greedy success against ground truth: named versions once, or the newest one again and again."""
+    from distrl.evaluate.run import evaluate_versions, run_evaluator
+
+    settings = connected(config, sets)
+    stop = start_role(settings.evaluate.name, verbose)
+    if versions is None:
+        run_evaluator(settings, stop)
+        return
+    for score in evaluate_versions(settings, versions, split, episodes or settings.evaluate.episodes, stop):
+        console.print(str(score), markup=False)
+
+
+def demonstrate(
+    config: ConfigFile = None,
+    sets: Sets = None,
+    verbose: Verbose = False,
+    count: Annotated[int | None, typer.Option(min=0, help="How many; learner.demonstrations if not given.")] = None,
+) -> None:
+    """Publish warm-up demonstrations of a deliberately imperfect script on simulated phones."""
+    from distrl.worker.demonstrate import run_demonstrations
+
+    settings = connected(config, sets)
+    wanted = settings.learner.demonstrations if count is None else count
+    run_demonstrations(settings, wanted, start_role("demonstrate", verbose))
+
+
+def phones(
+    config: ConfigFile = None,
+    sets: Sets = None,
+    verbose: Verbose = False,
+    count: Annotated[int | None, typer.Option(min=1, max=512, help="How many; phones.count if not given.")] = None,
+) -> None:
+    """Serve simulated phones on loopback to any adb server: `adb connect 127.0.0.1:PORT`."""
+    from distrl.phone.serve import run_phones
+    from distrl.telemetry import logs
+
+    more = [f"phones.count={count}", "phones.evaluation_count=0"] if count is not None else []
+    logs.configure("phones", verbose)
+    run_phones(load(config, [*(sets or []), *more]))

@@ -1,0 +1,38 @@
+"""`distrl tail`: print records of a run as they come."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from distrl.cli.common import ConfigFile, Sets, connected, console, start_role
+from distrl.types import Trajectory
+
+app = typer.Typer(help="Print records as they come.", no_args_is_help=True)
+
+
+@app.callback()
+def tail() -> None:
+    """Print records as they come."""
+
+
+@app.command("trajectories")
+def tail_trajectories(
+    config: ConfigFile = None,
+    sets: Sets = None,
+    last: Annotated[int, typer.Option(min=0, help="How many of the records already there to print first.")] = 10,
+    follow: Annotated[bool, typer.Option(help="Go on with new records until Ctrl-C.")] = True,
+) -> None:
+    """One line a trajectory: offset, task, outcome, steps, versions that acted, instruction."""
+    from distrl.broker.tail import tail as records
+
+    settings = connected(config, sets)
+    for position, trajectory in records(settings, "trajectories", Trajectory, last, follow, start_role("tail", False)):
+        versions = sorted({step.version for step in trajectory.steps})
+        console.print(
+            f"{position.offset:>7}  {trajectory.task_id:<16} {trajectory.outcome.value:<11} "
+            f"{len(trajectory.steps):>2} steps  versions {versions}  {trajectory.task.instruction}",
+            markup=False,
+            highlight=False,
+        )

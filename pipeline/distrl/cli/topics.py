@@ -1,0 +1,30 @@
+"""`distrl topics`: declare a run's topics, and compare what exists with what is declared."""
+
+from __future__ import annotations
+
+import typer
+from rich.table import Table
+
+from distrl.cli.common import ConfigFile, Sets, connected, console
+
+app = typer.Typer(help="Create or describe the topics of a run.", no_args_is_help=True)
+
+
+@app.command("ensure")
+def ensure_topics(config: ConfigFile = None, sets: Sets = None) -> None:
+    """Create the run's topics where missing; refuse, and list each difference, where one has other settings."""
+    from distrl.broker import topics
+
+    for line in topics.ensure(connected(config, sets)):
+        console.print(str(line), markup=False)
+
+
+@app.command("describe")
+def describe_topics(config: ConfigFile = None, sets: Sets = None) -> None:
+    """Print each topic of the run: partitions, offsets, retention, and what differs from the declaration."""
+    from distrl.broker import topics
+
+    table = Table("topic", "partitions", "records", "cleanup", "retention", "differences")
+    for row in topics.describe(connected(config, sets)):
+        table.add_row(row.name, str(row.partitions), str(row.records), row.cleanup, row.retention, row.differences)
+    console.print(table)

@@ -1,0 +1,123 @@
+"""The demo from start to report: set up, warm up, train while being watched, stop, evaluate, write.
+
+Everything that is learned is in the log and the store; a demo that is stopped and started again goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+from rich.live import Live
+
+from distrl.broker import topics
+from distrl.config import Config
+from distrl.demo.ledger import Ledger
+from distrl.demo.roles import Roles, running, worker_shares
+from distrl.evaluate.gather import gather
+from distrl.evaluate.report import write_report
+from distrl.stack.local import LocalStack
+from distrl.telemetry.feed import RunFeed
+from distrl.telemetry.screen import render
+from distrl.types import Split
+
+log = logging.getLogger(__name__)
+
+VIEW_PERIOD_S = 1.0
+PLAIN_PERIOD_S = 15.0
+"""Where the output is no terminal, one line in this time instead of a picture that redraws itself."""
+
+
+def run_demo(config: Config, minutes: float, out: Path, started: float, console: Console) -> Path:
+    """Train for `minutes` in all sittings together and write `out`/report.html and report.json.
+
+    started: time.time() at which the set-up began. Returns the path of the report.
+    """
+    ledger_file = out / f"{config.run}.json"
+    ledger = Ledger.load(ledger_file)
+    stack = LocalStack(config)
+    with console.status("starting Kafka, the object store, adb and the phones"):
+        settings = stack.up()
+    try:
+        topics.ensure(settings)
+        if ledger.train_seconds == 0.0:
+            ledger = replace(ledger, setup_seconds=time.time() - started)
+            ledger.save(ledger_file)
+        with running(settings, out / "logs") as roles:
+            _train(settings, roles, minutes, ledger, ledger_file, console)
+            _evaluate(settings, roles, console)
+        report = write_report(gather(settings, Ledger.load(ledger_file)), out)
+    finally:
+        with console.status("stopping"):
+            stack.down()
+    return report
+
+
+def _train(settings: Config, roles: Roles, minutes: float, ledger: Ledger, file: Path, console: Console) -> None:
+    """Run every role until the training time is spent. The warm-up counts as training."""
+    began = time.monotonic()
+    left = minutes * 60 - ledger.train_seconds
+    if left <= 0:
+        console.print(f"this run has trained for {ledger.train_seconds:.0f} s already: MINUTES= gives it more")
+        return
+    phones = settings.devices.addresses
+    training, evaluation = phones[: settings.phones.count], phones[settings.phones.count :]
+    roles.start("learner", "learner")
+    roles.start("demonstrate", "demonstrate", sets=[_devices(training)])
+    for index, share in enumerate(worker_shares(training)):
+        roles.start(f"worker-{index}", "worker", sets=[f"worker.name=worker-{index}", _devices(share)])
+    if evaluation:
+        roles.start("evaluator", "evaluate", sets=[_devices(evaluation)])
+    roles.start("feeder", "feed")
+
+    def spent() -> float:
+        return time.monotonic() - began
+
+    try:
+        _watch(settings, roles, console, lambda: spent() < left, lambda: max(0.0, left - spent()))
+    finally:
+        replace(ledger, train_seconds=ledger.train_seconds + spent()).save(file)
+    with console.status("training time is over: the workers finish their episodes"):
+        roles.stop("feeder", "evaluator", "demonstrate")
+        roles.stop(*(f"worker-{index}" for index in range(len(phones))))
+        roles.stop("learner")
+
+
+def _watch(
+    settings: Config, roles: Roles, console: Console, go_on: Callable[[], bool], left: Callable[[], float]
+) -> None:
+    with RunFeed(settings) as feed:
+        if not console.is_terminal:
+            while go_on():
+                feed.wait(min(PLAIN_PERIOD_S, left()))
+                roles.check()
+                shot = feed.snapshot()
+                success = "–" if shot.success is None else f"{shot.success:.0%}"
+                console.print(
+                    f"{left():4.0f} s left: {shot.trajectories} trajectories, {shot.per_minute:.0f} a minute, "
+                    f"success {success}, version {shot.newest.version if shot.newest else '–'}"
+                )
+            return
+        with Live(console=console, auto_refresh=False) as live:
+            while go_on():
+                feed.wait(min(VIEW_PERIOD_S, left()))
+                roles.check()
+                footer = f"{left():.0f} s of training left; Ctrl-C stops, `make demo` goes on"
+                live.update(render(feed.snapshot(), f"DistRL run {settings.run}", footer), refresh=True)
+
+
+def _evaluate(settings: Config, roles: Roles, console: Console) -> None:
+    """Held-out success of the first and the last version, on every phone there is."""
+    arguments = ("--versions", "first,last", "--split", Split.TEST.value)
+    with console.status(f"evaluating version 0 and the last one, {settings.evaluate.episodes} held-out tasks each"):
+        roles.start("evaluation", "evaluate", *arguments)
+        while not roles.finished("evaluation"):
+            time.sleep(0.2)
+
+
+def _devices(addresses: tuple[str, ...]) -> str:
+    return "devices.addresses=[" + ", ".join(f'"{address}"' for address in addresses) + "]"

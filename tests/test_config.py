@@ -1,0 +1,86 @@
+from pathlib import Path
+
+import pytest
+from distrl.config import Config, load
+from distrl.errors import ConfigError
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def refused(**arguments: object) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        load(**{"environ": {}, **arguments})  # type: ignore[arg-type]
+    return caught.value
+
+
+def test_the_later_source_wins(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("run: from-file\nfeeder: {max_lag: 1, outstanding: 5}\n")
+    environ = {"DISTRL_FEEDER__MAX_LAG": "2", "DISTRL_RUN": "from-environment", "HOME": "x"}
+    config = load(file, ["feeder.max_lag=3"], environ)
+    assert (config.run, config.feeder.max_lag, config.feeder.outstanding) == ("from-environment", 3, 5)
+
+
+def test_an_unknown_setting_is_refused_with_its_path_and_the_allowed_names() -> None:
+    error = refused(sets=["kafka.bootstrp=x:1"])
+    assert error.where == "kafka.bootstrp"
+    assert "bootstrap" in error.mend
+
+
+@pytest.mark.parametrize(
+    ("item", "where", "said"),
+    [
+        ("feeder.max_lag=-1", "feeder.max_lag", "ge=0"),
+        ("kafka.security_protocol=TLS", "kafka.security_protocol", "SASL_SSL"),
+        ("run=Not A Run", "run", "1 to 63"),
+        ("store.url=ftp://x", "store.url", "s3"),
+        ("phones.base_port=5555", "phones.base_port", "20000"),
+        ("learner.batch_size=many", "learner.batch_size", "int"),
+    ],
+)
+def test_an_impossible_value_is_refused_with_what_is_allowed(item: str, where: str, said: str) -> None:
+    error = refused(sets=[item])
+    assert error.where == where
+    assert said in str(error)
+
+
+def test_settings_that_contradict_each_other_are_refused() -> None:
+    assert "sasl_password" in str(refused(sets=["kafka.security_protocol=SASL_SSL"]))
+
+
+def test_a_file_that_is_missing_or_no_yaml_is_refused(tmp_path: Path) -> None:
+    assert "cannot be read" in str(refused(file=tmp_path / "none.yaml"))
+    bad = tmp_path / "bad.yaml"
+    bad.write_text("a: [1")
+    assert "no YAML" in str(refused(file=bad))
+    bad.write_text("- 1")
+    assert "no mapping" in str(refused(file=bad))
+
+
+def test_a_flag_without_a_value_is_refused() -> None:
+    assert "has no '='" in str(refused(sets=["run"]))
+
+
+def test_a_path_through_a_value_is_refused() -> None:
+    assert "is a setting" in str(refused(sets=["run=a", "run.b=c"]))
+
+
+def test_the_fingerprint_follows_what_the_fold_reads_and_nothing_else() -> None:
+    plain = load(environ={})
+    assert load(sets=["aride.gamma=0.5"], environ={}).learning_fingerprint() != plain.learning_fingerprint()
+    assert load(sets=["worker.temperature=2"], environ={}).learning_fingerprint() == plain.learning_fingerprint()
+
+
+def test_secrets_are_not_printed() -> None:
+    config = load(sets=["store.secret_key=hunter2"], environ={})
+    assert "hunter2" not in repr(config)
+    assert "hunter2" not in config.model_dump_json()
+
+
+@given(st.text(min_size=1, max_size=20), st.text(max_size=20))
+def test_any_flag_gives_a_config_or_an_explained_refusal(path: str, value: str) -> None:
+    try:
+        outcome: Config | ConfigError = load(sets=[f"{path}={value}"], environ={})
+    except ConfigError as error:
+        outcome = error
+    assert isinstance(outcome, Config) or (outcome.where and outcome.mend)

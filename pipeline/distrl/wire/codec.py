@@ -1,0 +1,120 @@
+"""Records <-> payloads: Avro single-object encoding (C3 01, the schema's fingerprint, the Avro body).
+
+`decode` is safe for bytes that anyone wrote. fastavro checks a length before it allocates, stops an array at the end
+of the payload, and the schemas hold no item of zero bytes, so work and memory are bounded by the payload's size.
+What it forgives, it does so silently (an enum or union index of -1 counts from the end, a boolean of 2 is true,
+numbers of any length wrap), so a decoded body is written again and must give the same bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from io import BytesIO
+from typing import Any, TypeVar
+
+import fastavro
+
+from distrl.errors import WireError
+from distrl.types import Record
+from distrl.wire.convert import FROM_RECORD, TO_RECORD
+from distrl.wire.schemas import MARKER, Schema, catalogue
+
+R = TypeVar("R", bound=Record)
+
+HEADER_BYTES = len(MARKER) + 8
+
+MAX_PAYLOAD_BYTES = 8 * 1024 * 1024
+"""A larger payload is refused unread. A record is about 10 KB; as Python objects one may take 200 times its bytes."""
+
+_ENCODE_ERRORS = (TypeError, ValueError, OverflowError, AttributeError, KeyError, struct.error)
+_DECODE_ERRORS = (EOFError, IndexError, TypeError, ValueError, OverflowError, KeyError, struct.error)
+
+
+def encode(record: Record) -> bytes:
+    """`record` as a payload, in the newest schema of its kind. Equal records give equal bytes.
+
+    Raises WireError where a field holds what its type does not say (a lone surrogate, an integer over 64 bits) and
+    for a record larger than MAX_PAYLOAD_BYTES.
+    """
+    kind, from_record = FROM_RECORD[type(record)]
+    schema = catalogue().newest[kind]
+    try:
+        payload = _write(schema, from_record(record))
+    except _ENCODE_ERRORS as error:
+        raise WireError(
+            f"record {kind}", f"cannot be written as {schema} ({error})", "mend what made the record"
+        ) from None
+    if len(payload) > MAX_PAYLOAD_BYTES:
+        raise WireError(
+            f"record {kind}",
+            f"has {len(payload)} bytes, and {MAX_PAYLOAD_BYTES} is the most",
+            "lower the task's max_steps, or shorten its instruction",
+        )
+    return payload
+
+
+def decode(payload: bytes, expected: type[R]) -> R:
+    """The record in `payload`, which must be an `expected`.
+
+    Raises WireError for anything else: another kind, an unknown schema, a truncated or altered body, bytes after the
+    end, and any body that Avro's plain form (one block an array, shortest numbers) would not give.
+    """
+    kind, _ = FROM_RECORD[expected]
+    schema = _schema_of(payload, kind)
+    try:
+        datum, plain = _read(schema, payload)
+    except _DECODE_ERRORS as error:
+        what = "the payload ends early" if isinstance(error, EOFError) else "the payload is garbage"
+        raise _refused(kind, f"{what}, {len(payload)} bytes as {schema} ({error or type(error).__name__})") from None
+    if not plain:
+        raise _refused(kind, f"{len(payload)} bytes are not what {schema} writes for the record in them")
+    record: R = TO_RECORD[expected](datum)
+    return record
+
+
+def _write(schema: Schema, datum: Mapping[str, Any]) -> bytes:
+    out = BytesIO()
+    out.write(schema.header)
+    fastavro.schemaless_writer(out, schema.parsed, datum)
+    return out.getvalue()
+
+
+def _read(schema: Schema, payload: bytes) -> tuple[dict[str, Any], bool]:
+    """The datum in the newest schema of its kind, and whether writing it again gives `payload`."""
+    body = BytesIO(payload)
+    body.seek(HEADER_BYTES)
+    datum: Any = fastavro.schemaless_reader(body, schema.parsed, None)
+    plain = body.tell() == len(payload) and _write(schema, datum) == payload
+    newest = catalogue().newest[schema.record]
+    if plain and newest is not schema:
+        body.seek(HEADER_BYTES)
+        datum = fastavro.schemaless_reader(body, schema.parsed, newest.parsed)
+    return datum, plain
+
+
+def _schema_of(payload: bytes, kind: str) -> Schema:
+    """The schema that the header names. Raises WireError where it names none, or that of another kind."""
+    if len(payload) > MAX_PAYLOAD_BYTES:
+        raise _refused(kind, f"{len(payload)} bytes are over the {MAX_PAYLOAD_BYTES} that a record may have")
+    if payload[:2] != MARKER:
+        raise _refused(kind, f"starts with {payload[:2].hex(' ') or 'nothing'}, not with c3 01 of a single Avro object")
+    if len(payload) < HEADER_BYTES:
+        raise _refused(kind, f"ends in its header, after {len(payload)} of {HEADER_BYTES} bytes")
+    mark = bytes(payload[2:HEADER_BYTES])
+    schema = catalogue().by_fingerprint.get(mark)
+    if schema is None:
+        raise WireError(
+            f"record {kind}",
+            f"was written with a schema of fingerprint {mark.hex()}, which this reader does not know",
+            "upgrade the reader to the writer's version of distrl (readers go first)",
+        )
+    if schema.record != kind:
+        raise _refused(kind, f"is a {schema.record}")
+    return schema
+
+
+def _refused(kind: str, what: str) -> WireError:
+    return WireError(
+        f"record {kind}", what, "find who writes to the topic: `distrl tail trajectories` shows its records"
+    )

@@ -1,0 +1,108 @@
+"""The Avro contracts: `schemas/<record>/v<N>.avsc`, loaded once and found by the fingerprint that a payload carries.
+
+A landed file is never edited: a change is a new version, and `schemas/lock.json` holds what has landed (lock.py).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import fastavro.schema
+
+from distrl.errors import WireError
+
+MARKER = b"\xc3\x01"
+"""The first two bytes of a record in single-object encoding (Avro specification, "Single-object encoding")."""
+
+NAME = re.compile(r"v([1-9][0-9]*)\.avsc")
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """One version of one record.
+
+    record: the folder's name, e.g. "trajectory".
+    parsed: what fastavro reads and writes with; never changed.
+    header: the 10 bytes that a payload of it starts with.
+    """
+
+    record: str
+    version: int
+    parsed: dict[str, Any]
+    header: bytes
+
+    @property
+    def fingerprint(self) -> bytes:
+        """8 bytes: CRC-64-AVRO of the parsing canonical form, little-endian as on the wire."""
+        return self.header[len(MARKER) :]
+
+    def __str__(self) -> str:
+        return f"{self.record}/v{self.version}"
+
+
+def schema_folder() -> Path:
+    """`distrl/schemas` beside the installed code, or `schemas` at the top of a checkout.
+
+    Raises WireError where neither is there.
+    """
+    package = Path(__file__).resolve().parents[1]
+    for folder in (package / "schemas", package.parents[1] / "schemas"):
+        if folder.is_dir():
+            return folder
+    raise WireError("schemas", f"no schema folder beside {package}", "reinstall distrl (pip install --force-reinstall)")
+
+
+def fingerprint(schema: Any) -> bytes:
+    """CRC-64-AVRO of the parsing canonical form of `schema` (JSON as Python), 8 bytes little-endian."""
+    canonical = fastavro.schema.to_parsing_canonical_form(schema)
+    return bytes.fromhex(fastavro.schema.fingerprint(canonical, "CRC-64-AVRO"))
+
+
+def read_schema(file: Path) -> Schema:
+    """The schema in `<record>/v<N>.avsc`. Raises WireError where the file is none, or its name says another."""
+    match = NAME.fullmatch(file.name)
+    if match is None:
+        raise WireError(str(file), "a schema file is named v<N>.avsc", "rename it")
+    try:
+        raw = json.loads(file.read_text(encoding="utf-8"))
+        parsed = fastavro.schema.parse_schema(raw)
+    except (ValueError, fastavro.schema.SchemaParseException) as error:
+        raise WireError(str(file), f"is no Avro schema ({error})", "mend the file") from None
+    expected = f"distrl.{file.parent.name.capitalize()}"
+    if not isinstance(parsed, dict) or parsed.get("name") != expected:
+        raise WireError(str(file), f"does not define {expected}", "name the record after its folder")
+    return Schema(file.parent.name, int(match[1]), parsed, MARKER + fingerprint(raw))
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """Every schema that this reader knows.
+
+    newest: what each record is written with, and what an older one is resolved to.
+    by_fingerprint: what a payload says that it was written with.
+    """
+
+    newest: Mapping[str, Schema]
+    by_fingerprint: Mapping[bytes, Schema]
+
+
+def read_catalogue(folder: Path) -> Catalogue:
+    """Every `<record>/v<N>.avsc` under `folder`. Raises WireError for a file that is no schema."""
+    schemas = sorted((read_schema(file) for file in folder.glob("*/*.avsc")), key=lambda s: (s.record, s.version))
+    return Catalogue(
+        newest={schema.record: schema for schema in schemas},
+        # Versions that differ in documentation alone share a fingerprint: the newer one reads both.
+        by_fingerprint={schema.fingerprint: schema for schema in schemas},
+    )
+
+
+@cache
+def catalogue() -> Catalogue:
+    """The schemas that are shipped with this code."""
+    return read_catalogue(schema_folder())

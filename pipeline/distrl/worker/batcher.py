@@ -1,0 +1,242 @@
+"""One policy for all phones of a process: decisions asked for at about the same time share one forward pass.
+
+Who runs what: every slot calls `decide` and waits; one thread runs `serve` until `close`; the reloader calls `swap`
+from its own thread. Only the serving thread touches the weights, so a swap always falls between two batches and
+every row of a batch is stamped with the version that chose it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from distrl.errors import PolicyError
+from distrl.types import Action, Version
+from distrl.worker.episode import Decision, Observation, sampling_seed
+
+IDLE_WAIT_S = 0.5
+"""How long the serving thread waits for a first request before it looks at `close` again; it wakes at once on both."""
+
+
+class Written(Protocol):
+    """What the policy wrote for one row."""
+
+    @property
+    def action_ids(self) -> tuple[int, ...]: ...
+    @property
+    def action(self) -> Action: ...
+    @property
+    def action_text(self) -> str: ...
+    @property
+    def logprob(self) -> float: ...
+
+
+class Weights(Protocol):
+    """The policy itself: one batch in, one row out for each. `load` puts an adapter's bytes in place."""
+
+    def decide(
+        self,
+        pngs: Sequence[bytes],
+        prompts: Sequence[tuple[int, ...]],
+        temperature: float | None,
+        seeds: Sequence[int],
+    ) -> Sequence[Written]: ...
+    def load(self, adapter: bytes) -> None: ...
+
+
+class PromptEncoder(Protocol):
+    def encode_prompt(self, instruction: str, previous: Sequence[Action]) -> tuple[int, ...]: ...
+
+
+@dataclass
+class _Request:
+    observation: Observation
+    prompt: tuple[int, ...]
+    seed: int
+    asked: float
+    done: threading.Event = field(default_factory=threading.Event)
+    decision: Decision | None = None
+    error: BaseException | None = None
+
+
+@dataclass
+class _Swap:
+    version: Version
+    adapter: bytes
+    done: threading.Event = field(default_factory=threading.Event)
+    error: BaseException | None = None
+
+
+class Batcher:
+    """A Decider over shared weights.
+
+    temperature: of the sampling; None takes the likeliest action.
+    wait_s: how long the first request of a batch waits for others; the batch also goes as soon as every episode
+    under way has asked.
+    """
+
+    def __init__(
+        self,
+        weights: Weights,
+        encoder: PromptEncoder,
+        *,
+        temperature: float | None,
+        wait_s: float,
+        ticks: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._weights = weights
+        self._encoder = encoder
+        self._temperature = temperature
+        self._wait_s = wait_s
+        self._ticks = ticks
+        self._changed = threading.Condition()
+        self._requests: list[_Request] = []
+        self._swap: _Swap | None = None
+        self._loaded: Version | None = None
+        self._active = 0
+        self._closed = False
+
+    @property
+    def loaded(self) -> Version | None:
+        """The version that the next decision is made with; None before the first swap."""
+        return self._loaded
+
+    def wait_loaded(self, version: int, timeout_s: float) -> bool:
+        """Whether `version` or a newer one is loaded, waiting for it up to timeout_s."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or self._has(version), timeout_s)
+            return self._has(version)
+
+    @contextmanager
+    def episode(self) -> Iterator[None]:
+        """Around an episode: a batch does not wait longer than the episodes under way can fill it."""
+        self._count(1)
+        try:
+            yield
+        finally:
+            self._count(-1)
+
+    def decide(self, observation: Observation) -> Decision:
+        """The action for one observation. Raises PolicyError once the batcher is closed."""
+        prompt = self._encoder.encode_prompt(observation.task.instruction, observation.previous)
+        seed = sampling_seed(observation.task.task_id, observation.attempt_id, observation.step)
+        request = _Request(observation, prompt, seed, self._ticks())
+        with self._changed:
+            if self._closed:
+                raise _closed()
+            self._requests.append(request)
+            self._changed.notify_all()
+        request.done.wait()
+        if request.error is not None:
+            raise request.error
+        assert request.decision is not None
+        return request.decision
+
+    def swap(self, version: Version, adapter: bytes) -> None:
+        """Put an adapter in place between two batches; returns once it decides. Raises what loading it raised."""
+        swap = _Swap(version, adapter)
+        with self._changed:
+            if self._closed:
+                raise _closed()
+            assert self._swap is None, "one reloader at a time"
+            self._swap = swap
+            self._changed.notify_all()
+        swap.done.wait()
+        if swap.error is not None:
+            raise swap.error
+
+    def close(self) -> None:
+        """End `serve`. Whoever still waits gets a PolicyError."""
+        with self._changed:
+            self._closed = True
+            for request in self._requests:
+                request.error = _closed()
+                request.done.set()
+            self._requests.clear()
+            if self._swap is not None:
+                self._swap.error = _closed()
+                self._swap.done.set()
+                self._swap = None
+            self._changed.notify_all()
+
+    def serve(self) -> None:
+        """Decide batch after batch until `close`. What a batch raises goes to those who asked; the next one runs."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(self._something_to_do, IDLE_WAIT_S)
+                if self._closed:
+                    return
+                swap, self._swap = self._swap, None
+            if swap is not None:
+                self._apply(swap)
+                continue
+            batch = self._gather()
+            if batch:
+                self._answer(batch)
+
+    def _has(self, version: int) -> bool:
+        return self._loaded is not None and self._loaded.version >= version
+
+    def _count(self, change: int) -> None:
+        with self._changed:
+            self._active += change
+            self._changed.notify_all()
+
+    def _something_to_do(self) -> bool:
+        return self._closed or self._swap is not None or (bool(self._requests) and self._loaded is not None)
+
+    def _gather(self) -> list[_Request]:
+        with self._changed:
+            if not self._requests or self._loaded is None:
+                return []
+            left = self._requests[0].asked + self._wait_s - self._ticks()
+            if left > 0:
+                self._changed.wait_for(lambda: self._closed or len(self._requests) >= self._active, left)
+            batch, self._requests = self._requests, []
+            return batch
+
+    def _apply(self, swap: _Swap) -> None:
+        try:
+            self._weights.load(swap.adapter)
+        except Exception as error:
+            swap.error = error
+        else:
+            with self._changed:
+                self._loaded = swap.version
+                self._changed.notify_all()
+        swap.done.set()
+
+    def _answer(self, batch: list[_Request]) -> None:
+        try:
+            self._decide(batch)
+        except Exception as error:
+            if len(batch) > 1:  # one unreadable screenshot must not end the episodes of its neighbours
+                for request in batch:
+                    self._answer([request])
+                return
+            batch[0].error = error
+        for request in batch:
+            request.done.set()
+
+    def _decide(self, batch: list[_Request]) -> None:
+        version = self._loaded
+        assert version is not None
+        written = self._weights.decide(
+            [request.observation.png for request in batch],
+            [request.prompt for request in batch],
+            self._temperature,
+            [request.seed for request in batch],
+        )
+        for request, row in zip(batch, written, strict=True):
+            request.decision = Decision(
+                row.action, row.action_text, request.prompt, row.action_ids, row.logprob,
+                version.version, version.adapter.sha256, self._ticks() - request.asked,
+            )  # fmt: skip
+
+
+def _closed() -> PolicyError:
+    return PolicyError("worker", "the policy has stopped, so nothing more is decided", "start the worker again")

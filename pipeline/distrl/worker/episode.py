@@ -1,0 +1,170 @@
+"""One episode: reset, then look, keep what was seen, decide and act, until the policy says that it is done.
+
+The loop owns nothing. The phone, the place where screenshots are kept, the decider and the clock come in, and one
+trajectory comes out, whatever the phone does: a phone that fails ends its episode as INTERRUPTED.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from distrl.errors import DeviceError
+from distrl.types import Action, ActionKind, ObjectRef, Outcome, Step, Task, Trajectory
+
+log = logging.getLogger(__name__)
+
+NOTE_CHARACTERS = 500
+"""A note is for people; a device's error may carry a whole shell output, and the record must stay small."""
+GROUND_TRUTH = "ground-truth"
+NO_JUDGE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What a decision may depend on: the task, the screen as PNG bytes, and the actions so far.
+
+    truth is the phone's own state where it offers one. Only the script of the demonstrations reads it.
+    """
+
+    task: Task
+    attempt_id: str
+    step: int
+    png: bytes
+    previous: tuple[Action, ...]
+    truth: Callable[[], Mapping[str, Any] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One action with exactly what was read and written, by which weights, and log μ(action) in nats.
+
+    seconds: time in the policy, the wait for a batch included.
+    """
+
+    action: Action
+    action_text: str
+    prompt_ids: tuple[int, ...]
+    action_ids: tuple[int, ...]
+    logprob: float
+    version: int
+    version_sha256: str
+    seconds: float = 0.0
+
+
+class Decider(Protocol):
+    def decide(self, observation: Observation) -> Decision: ...
+
+
+class Phone(Protocol):
+    """A leased phone. Every method keeps its own deadline and raises DeviceError where the phone does not do it."""
+
+    @property
+    def serial(self) -> str: ...
+    def reset(self, task: Task) -> None: ...
+    def settle(self) -> bytes:
+        """The screen as PNG bytes, once it no longer changes."""
+
+    def perform(self, action: Action) -> None: ...
+    def truth(self) -> Mapping[str, Any] | None:
+        """The phone's own state, or None if it offers none (a real phone)."""
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Time as an argument. now: seconds since the epoch, for stamps; ticks: monotonic seconds, for durations."""
+
+    now: Callable[[], float] = time.time
+    ticks: Callable[[], float] = time.perf_counter
+
+    def now_ms(self) -> int:
+        return int(self.now() * 1000)
+
+
+@dataclass(frozen=True)
+class Episode:
+    """How an episode is run here.
+
+    keep: puts a screenshot in the store and returns its reference; the object is there before any record names it.
+    judge: the outcome of a task from the phone's own state.
+    """
+
+    worker: str
+    keep: Callable[[bytes], ObjectRef]
+    judge: Callable[[Task, Mapping[str, Any]], bool]
+    clock: Clock = Clock()
+    is_expert: bool = False
+
+    def run(self, task: Task, attempt_id: str, phone: Phone, decider: Decider) -> Trajectory:
+        """Play the episode. Never raises DeviceError; what the decider or the store raises passes through."""
+        started_at = self.clock.now_ms()
+        steps: list[Step] = []
+        final: ObjectRef | None = None
+        outcome, source, note = Outcome.INTERRUPTED, NO_JUDGE, ""
+        try:
+            phone.reset(task)
+            while not _done(steps, task.max_steps):
+                steps.append(self._step(task, attempt_id, phone, decider, tuple(step.action for step in steps)))
+            final = self.keep(phone.settle())
+            outcome, source = self._outcome(task, phone.truth())
+        except DeviceError as error:
+            note = f"{type(error).__name__}: {error.what}"[:NOTE_CHARACTERS]
+            log.warning("%s: interrupted on %s after %d steps: %s", task.task_id, phone.serial, len(steps), note)
+        return Trajectory(
+            task, attempt_id, self.worker, phone.serial, tuple(steps), final, outcome, source, note,
+            self.is_expert, started_at, self.clock.now_ms(),
+        )  # fmt: skip
+
+    def _step(self, task: Task, attempt_id: str, phone: Phone, decider: Decider, previous: tuple[Action, ...]) -> Step:
+        watch = _Stopwatch(self.clock.ticks)
+        png = phone.settle()
+        adb_s = watch.lap()
+        screenshot = self.keep(png)
+        publish_s = watch.lap()
+        chosen = decider.decide(Observation(task, attempt_id, len(previous), png, previous, phone.truth))
+        at = self.clock.now_ms()
+        watch.lap()
+        if _reaches_the_phone(chosen.action):
+            phone.perform(chosen.action)
+        phone_s = watch.lap()
+        return Step(
+            screenshot, chosen.prompt_ids, chosen.action_ids, chosen.action, chosen.action_text, chosen.logprob,
+            chosen.version, chosen.version_sha256, at,
+            phone_ms=phone_s * 1000, adb_ms=adb_s * 1000, policy_ms=chosen.seconds * 1000, publish_ms=publish_s * 1000,
+        )  # fmt: skip
+
+    def _outcome(self, task: Task, truth: Mapping[str, Any] | None) -> tuple[Outcome, str]:
+        if truth is None:
+            return Outcome.UNKNOWN, NO_JUDGE
+        return (Outcome.SUCCESS if self.judge(task, truth) else Outcome.FAILURE), GROUND_TRUTH
+
+
+def sampling_seed(task_id: str, attempt_id: str, step: int) -> int:
+    """The seed of one decision, in [0, 2^63): the same task, attempt and step draw the same action again."""
+    digest = hashlib.sha256(f"{task_id}\n{attempt_id}\n{step}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+def _done(steps: list[Step], max_steps: int) -> bool:
+    return len(steps) >= max_steps or bool(steps and steps[-1].action.kind is ActionKind.COMPLETE)
+
+
+def _reaches_the_phone(action: Action) -> bool:
+    """An end is the policy's own; an invalid action is untrusted text that is no command."""
+    return action.kind not in (ActionKind.COMPLETE, ActionKind.INVALID)
+
+
+class _Stopwatch:
+    def __init__(self, ticks: Callable[[], float]) -> None:
+        self._ticks = ticks
+        self._last = ticks()
+
+    def lap(self) -> float:
+        """Seconds since the last lap."""
+        now = self._ticks()
+        seconds, self._last = now - self._last, now
+        return seconds

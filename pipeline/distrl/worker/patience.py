@@ -1,0 +1,65 @@
+"""Waiting out a broker or a store that does not answer: the episode stands still, nothing is lost, nothing is started.
+
+This is the worker's whole back-pressure. A slot that cannot keep a screenshot or publish a trajectory repeats that
+one call until it succeeds, so it takes no further task and holds at most one unpublished trajectory.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from distrl.errors import DistrlError
+
+log = logging.getLogger(__name__)
+R = TypeVar("R")
+
+FIRST_WAIT_S = 0.25
+LONGEST_WAIT_S = 10.0
+"""Between two tries of one slot: a broker that comes back is noticed within this, and eight slots do not hammer it."""
+
+
+class AbandonedError(DistrlError):
+    """A stop ran out of time while an episode was under way; its task is uncommitted and is delivered again."""
+
+
+class Patience:
+    """Repeats a call that fails. give_up: once set, the wait ends in AbandonedError.
+
+    stalls counts the calls that did not succeed at once.
+    """
+
+    def __init__(self, give_up: threading.Event) -> None:
+        self._give_up = give_up
+        self._lock = threading.Lock()
+        self.stalls = 0
+        self.stalled_now = 0
+
+    def until_done(self, what: str, call: Callable[[], R], *errors: type[DistrlError]) -> R:
+        """The result of `call`, tried again as long as it raises one of `errors`; what else it raises passes."""
+        wait_s = FIRST_WAIT_S
+        stalled = False
+        try:
+            while True:
+                try:
+                    return call()
+                except errors as error:
+                    log.warning("%s failed and is tried again in %.2f s: %s", what, wait_s, error.what)
+                if not stalled:
+                    stalled = True
+                    self._count(1)
+                if self._give_up.wait(wait_s):
+                    raise AbandonedError(
+                        what, "was not done before the stop", "its task is delivered to another worker"
+                    )
+                wait_s = min(LONGEST_WAIT_S, wait_s * 2)
+        finally:
+            if stalled:
+                self._count(-1)
+
+    def _count(self, change: int) -> None:
+        with self._lock:
+            self.stalled_now += change
+            self.stalls += max(0, change)

@@ -1,0 +1,118 @@
+"""Hot reload: newer weights are fetched, verified and handed to the batcher while episodes go on.
+
+Driven by one thread in `run`; it stops at the event within one wait. A version is verified, not trusted: weights
+whose hash differs from the version record, or that belong to another base model, are never loaded. The old weights
+stay, an alert is counted, and the next version is tried.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from distrl.errors import PolicyError, StoreError
+from distrl.types import ObjectRef, Version
+from distrl.worker.episode import Clock
+
+log = logging.getLogger(__name__)
+
+WAIT_S = 0.5
+"""How long one look for a newer version lasts: the longest that a stop waits for this thread while nothing loads."""
+RETRY_S = 1.0
+"""Pause before an adapter that could not be read is tried again: the store may be down, the version stays wanted."""
+
+
+class Versions(Protocol):
+    def latest(self) -> Version | None: ...
+    def wait_newer(self, than: int | None, timeout: float) -> Version | None: ...
+
+
+class Swapping(Protocol):
+    @property
+    def loaded(self) -> Version | None: ...
+    def swap(self, version: Version, adapter: bytes) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ReloadState:
+    """reloads and alerts since the start; seconds from publication to swap of the last reload, 0 before it."""
+
+    reloads: int = 0
+    alerts: int = 0
+    seconds: float = 0.0
+
+
+class Reloader:
+    """Follows the versions. fetch: the adapter's bytes, verified against the reference's sha256."""
+
+    def __init__(
+        self,
+        versions: Versions,
+        fetch: Callable[[ObjectRef], bytes],
+        base_model_sha256: str,
+        policy: Swapping,
+        clock: Clock,
+    ) -> None:
+        self._versions = versions
+        self._fetch = fetch
+        self._base = base_model_sha256
+        self._policy = policy
+        self._clock = clock
+        self._refused: int | None = None
+        self._alerted: int | None = None
+        self.state = ReloadState()
+
+    def run(self, stop: threading.Event) -> None:
+        """Load each newer version until `stop`."""
+        while not stop.is_set():
+            version = self._versions.wait_newer(self._handled(), WAIT_S)
+            if version is not None and not stop.is_set() and not self.load(version):
+                stop.wait(RETRY_S)
+
+    def load(self, version: Version) -> bool:
+        """Verify and swap to one version. False: it could not be read and is worth another try."""
+        if version.base_model_sha256 != self._base:
+            self._alert(version, f"belongs to base model {version.base_model_sha256[:12]}, not {self._base[:12]}")
+            self._refused = version.version
+            return True
+        try:
+            self._policy.swap(version, self._fetch(version.adapter))
+        except StoreError as error:
+            self._alert(version, error.what)
+            return False
+        except PolicyError as error:
+            self._alert(version, error.what)
+            self._refused = version.version
+            return True
+        seconds = max(0.0, self._clock.now() - version.published_at / 1000)
+        self.state = replace(self.state, reloads=self.state.reloads + 1, seconds=seconds)
+        log.info("version %d loaded %.3f s after its publication", version.version, seconds)
+        return True
+
+    def _handled(self) -> int | None:
+        loaded = self._policy.loaded
+        known = [number for number in (loaded.version if loaded else None, self._refused) if number is not None]
+        return max(known, default=None)
+
+    def _alert(self, version: Version, what: str) -> None:
+        if self._alerted != version.version:
+            self.state = replace(self.state, alerts=self.state.alerts + 1)
+        self._alerted = version.version
+        log.error("version %d is refused, the old weights stay: %s", version.version, what)
+
+
+def wait_first(versions: Versions, stop: threading.Event, say_every_s: float = 10.0) -> Version | None:
+    """The newest version once there is one; None if stopped before. Says what it waits for now and then."""
+    waited = 0.0
+    while not stop.is_set():
+        found = versions.latest() or versions.wait_newer(None, WAIT_S)
+        if found is not None:
+            return found
+        waited += WAIT_S
+        if waited >= say_every_s:
+            log.info("waiting for version 0: the learner publishes it after the warm-up on demonstrations")
+            waited = 0.0
+    return None

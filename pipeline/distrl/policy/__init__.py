@@ -1,0 +1,1 @@
+"""The policy: actions and their text, tokens, the AutoUI-shaped model, LoRA, the acting agent, and its pre-training."""

@@ -1,0 +1,193 @@
+"""The acting and scoring side of a policy: what the worker decides with and what the learner differentiates.
+
+Behaviour distribution. Each token is drawn from softmax(logits / temperature) and `logprob` is log μ of exactly that
+distribution, summed over the tokens that were drawn. The last place of an action (`Codec.action_length`) is not drawn:
+it is always </s>, has probability 1, and counts neither in the log-probability nor in the entropy, here and in `score`.
+So at equal weights and equal temperature exp(score − logprob) = 1 up to rounding.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.nn.functional as F
+from PIL import Image
+from torch import Tensor
+
+from distrl.config import Policy
+from distrl.errors import PolicyError
+from distrl.policy.actions import to_text
+from distrl.policy.base import Base, load_base
+from distrl.policy.lora import adapter_bytes, attach, load_adapter
+from distrl.policy.vocabulary import END, PAD
+from distrl.types import Action
+
+MAX_PIXELS: Final = 32_000_000
+"""A screenshot that claims more is refused before it is unpacked: a small file can unpack to gigabytes."""
+
+CACHED_SCREENS: Final = 256
+"""Image tokens kept per agent (12 kB each): a phone that waits shows the same screen for many steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What the policy wrote. logprob: log μ(action | screen, prompt) in nats, see the module's first lines."""
+
+    action_ids: tuple[int, ...]
+    action: Action
+    action_text: str
+    logprob: float
+
+
+class Score(NamedTuple):
+    """`score` of B actions. S = N + L encoder positions.
+
+    logprob: (B,) summed over tokens. entropy: (B,) mean over the action's tokens, in nats. states: (B, S, d) encoder
+    states, mask: (B, S) of 0 and 1.
+    """
+
+    logprob: Tensor
+    entropy: Tensor
+    states: Tensor
+    mask: Tensor
+
+
+class Agent:
+    """A base model with an adapter. Owned by one thread at a time: callers that share it take turns.
+
+    settings: rank, alpha and targets of the adapter. `model` is in evaluation mode: no dropout when acting; a learner
+    that wants dropout calls `model.train()` around its own `score` and seeds torch itself.
+    """
+
+    def __init__(self, base: Base, settings: Policy, seed: int = 0) -> None:
+        self.codec = base.codec
+        self.base_sha256 = base.sha256
+        self.model = attach(base.model, settings, seed).eval()
+        self._screens: OrderedDict[bytes, Tensor] = OrderedDict()
+
+    @classmethod
+    def open(cls, settings: Policy, seed: int = 0) -> Agent:
+        """The agent of `settings`: its base model, or the shipped one, with an adapter that changes nothing yet."""
+        return cls(load_base(settings.base_model), settings, seed)
+
+    def load(self, adapter: bytes) -> None:
+        """Take the weights of a version. Raises PolicyError, and keeps the old ones, where they do not belong here."""
+        load_adapter(self.model, adapter)
+
+    def adapter(self) -> bytes:
+        """The weights as a version ships them."""
+        return adapter_bytes(self.model)
+
+    def image_features(self, png: bytes) -> Tensor:
+        """Tokens (N, d) of one screenshot, whatever its size: a pure function of its bytes, one image at a time.
+
+        Raises PolicyError for bytes that are no PNG.
+        """
+        name = hashlib.sha256(png).digest()
+        known = self._screens.get(name)
+        if known is None:
+            shape = self.model.shape
+            known = self.model.features(pixels(png, shape.image_width, shape.image_height))[0]
+            self._screens[name] = known
+            while len(self._screens) > CACHED_SCREENS:
+                self._screens.popitem(last=False)
+        else:
+            self._screens.move_to_end(name)
+        return known
+
+    def decide(
+        self,
+        pngs: Sequence[bytes],
+        prompts: Sequence[tuple[int, ...]],
+        temperature: float | None,
+        seeds: Sequence[int],
+    ) -> list[Decision]:
+        """One action per screen and prompt, in one batch.
+
+        temperature: of the behaviour policy; None is greedy, and then `logprob` is that of temperature 1. seeds: one
+        per row; a row's draws depend on its own seed alone, never on the rows beside it.
+        """
+        rules = [np.random.default_rng(seed) for seed in seeds]
+        rows = list(zip(pngs, prompts, rules, strict=True))
+        if not rows:
+            return []
+        with torch.no_grad():
+            features = torch.stack([self.image_features(png) for png in pngs])
+            states, mask = self.model.encode(features, _pad(prompts))
+            written = torch.empty((len(rows), 0), dtype=torch.long)
+            logprobs, ended = np.zeros(len(rows)), np.zeros(len(rows), dtype=bool)
+            for _ in range(self.codec.action_length - 1):
+                logits = self.model.next_logits(states, mask, written).double().numpy() / (temperature or 1.0)
+                logp = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
+                tokens = [
+                    PAD if done else _draw(row, rule, greedy=temperature is None)
+                    for done, row, rule in zip(ended, logp, rules, strict=True)
+                ]
+                logprobs += np.where(ended, 0.0, logp[np.arange(len(rows)), tokens])
+                written = torch.cat([written, torch.tensor(tokens)[:, None]], dim=1)
+                ended |= np.array(tokens) == END
+                if ended.all():
+                    break
+        return [self._decision(ids, logprob) for ids, logprob in zip(written.tolist(), logprobs, strict=True)]
+
+    def score(
+        self,
+        features: Tensor,
+        prompts: Sequence[tuple[int, ...]],
+        actions: Sequence[tuple[int, ...]],
+        temperature: float = 1.0,
+    ) -> Score:
+        """log π of recorded actions under the present weights, differentiable in the adapter.
+
+        features: (B, N, d) from `image_features`. prompts, actions: the recorded token ids of each row.
+        """
+        targets = _pad(actions)
+        states, mask = self.model.encode(features, _pad(prompts))
+        logp = F.log_softmax(self.model.logits(states, mask, targets) / temperature, dim=-1)
+        drawn = (targets != PAD).float()
+        drawn[:, self.codec.action_length - 1 :] = 0.0
+        entropy = -(logp.exp() * logp).sum(-1)
+        chosen = logp.gather(-1, targets[..., None]).squeeze(-1)
+        return Score((chosen * drawn).sum(1), (entropy * drawn).sum(1) / drawn.sum(1), states, mask)
+
+    def _decision(self, ids: Sequence[int], logprob: float) -> Decision:
+        end = ids.index(END) if END in ids else len(ids)
+        action_ids = (*ids[:end], END)
+        action = self.codec.decode_action(action_ids)
+        return Decision(action_ids, action, to_text(action), float(logprob))
+
+
+def pixels(png: bytes, width: int, height: int) -> Tensor:
+    """A PNG as uint8 (3, height, width), resized where it has another size. Raises PolicyError for anything else."""
+    try:
+        with Image.open(io.BytesIO(png), formats=["PNG"]) as image:
+            if image.width * image.height > MAX_PIXELS:
+                raise PolicyError("screenshot", f"{image.size} pixels are too many", "check the device's screen size")
+            colour = image.convert("RGB")
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise PolicyError("screenshot", f"is no PNG image ({error})", "check the device") from None
+    if colour.size != (width, height):
+        colour = colour.resize((width, height), Image.Resampling.BOX)
+    return torch.from_numpy(np.array(colour)).permute(2, 0, 1).contiguous()
+
+
+def _draw(logp: npt.NDArray[np.float64], rule: np.random.Generator, *, greedy: bool) -> int:
+    """A token by inverse distribution function in float64, or the likeliest one."""
+    if greedy:
+        return int(logp.argmax())
+    ladder = np.cumsum(np.exp(logp))
+    return min(int(np.searchsorted(ladder, rule.random() * ladder[-1], side="right")), len(ladder) - 1)
+
+
+def _pad(rows: Sequence[Sequence[int]]) -> Tensor:
+    """(B, longest) ids, filled behind with PAD."""
+    longest = max(map(len, rows), default=0)
+    return torch.tensor([[*row, *[PAD] * (longest - len(row))] for row in rows], dtype=torch.long)

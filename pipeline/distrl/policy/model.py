@@ -1,0 +1,138 @@
+"""The AutoUI shape: a frozen vision tower, whose tokens a T5 encoder reads before the words, and a T5 decoder.
+
+Symbols: B rows, N image tokens, L prompt tokens, T action tokens, V vocabulary, d the model's width.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Final, cast
+
+import torch
+from torch import Tensor, nn
+from transformers import T5Config, T5ForConditionalGeneration
+from transformers.modeling_outputs import BaseModelOutput
+
+from distrl.config import Policy
+from distrl.policy.vocabulary import END, PAD
+
+PATCH: Final = 4
+"""Side in pixels of the patches that the tower's first convolution reads."""
+
+IMPOSSIBLE: Final = -1e9
+"""Logit of PAD, which is never written: a drawn PAD could not be told from padding when the action is scored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The sizes of a model; any of this architecture. Saved in the base model's config.json.
+
+    image_width, image_height: pixels. tower: channels after each convolution but the last (whose are d_model); the
+    first has stride 4, each further one, and the last, stride 2, so that a token covers 2^(len(tower) + 2) pixels.
+    """
+
+    vocabulary: int
+    image_width: int
+    image_height: int
+    tower: tuple[int, ...] = (32, 64, 96)
+    d_model: int = 96
+    d_ff: int = 256
+    layers: int = 2
+    heads: int = 4
+    dropout: float = 0.1
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """(rows, columns) of image tokens."""
+        stride = PATCH * 2 ** len(self.tower)
+        return self.image_height // stride, self.image_width // stride
+
+
+class VisionTower(nn.Module):
+    """Convolutions from pixels to a grid of tokens that know their place."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        channels = (*shape.tower, shape.d_model)
+        layers: list[nn.Module] = [nn.Conv2d(3, channels[0], PATCH, PATCH)]
+        for before, after in itertools.pairwise(channels):
+            layers += [nn.GELU(), nn.Conv2d(before, after, 3, 2, 1)]
+        self.layers = nn.Sequential(*layers)
+        self.norm = nn.LayerNorm(shape.d_model)
+        rows, columns = shape.grid
+        self.row = nn.Parameter(torch.randn(rows, 1, shape.d_model) * 0.3)
+        self.column = nn.Parameter(torch.randn(1, columns, shape.d_model) * 0.3)
+
+    def content(self, images: Tensor) -> Tensor:
+        """What is drawn in each cell, wherever it is: uint8 (B, 3, H, W) to (B, rows, columns, d)."""
+        pixels = images.float().div(127.5).sub(1.0)
+        return cast(Tensor, self.norm(self.layers(pixels).permute(0, 2, 3, 1)))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """uint8 (B, 3, H, W) to tokens (B, N, d), N = rows x columns."""
+        return (self.content(images) + self.row + self.column).flatten(1, 2)
+
+
+class AutoUIModel(nn.Module):
+    """Image tokens and prompt in, logits of the action's tokens out.
+
+    `vision` is frozen by whoever fine-tunes; `t5` carries the LoRA, whose settings are `lora` once it is attached.
+    `base_sha256` names the base model that the weights came from ("" for a model that was never saved).
+    """
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.shape = shape
+        self.base_sha256 = ""
+        self.lora: Policy | None = None
+        self.vision = VisionTower(shape)
+        self.t5 = T5ForConditionalGeneration(
+            T5Config(
+                vocab_size=shape.vocabulary,
+                d_model=shape.d_model,
+                d_kv=shape.d_model // shape.heads,
+                d_ff=shape.d_ff,
+                num_layers=shape.layers,
+                num_decoder_layers=shape.layers,
+                num_heads=shape.heads,
+                dropout_rate=shape.dropout,
+                pad_token_id=PAD,
+                eos_token_id=END,
+            )
+        )
+
+    def features(self, images: Tensor) -> Tensor:
+        """Image tokens (B, N, d) of uint8 screens (B, 3, H, W) or of one (3, H, W); no gradient."""
+        with torch.no_grad():
+            return cast(Tensor, self.vision(images if images.dim() == 4 else images.unsqueeze(0)))
+
+    def encode(self, features: Tensor, prompts: Tensor) -> tuple[Tensor, Tensor]:
+        """Encoder states (B, N + L, d) and their mask (B, N + L) of 0 and 1, image first.
+
+        features: (B, N, d). prompts: (B, L) ids, padded behind with PAD. The image stands before the words so that
+        padding moves nothing: T5 knows places only relative to each other.
+        """
+        words = self.t5.shared(prompts)
+        mask = torch.cat([prompts.new_ones(features.shape[:2]), (prompts != PAD).long()], dim=1)
+        encoded = self.t5.encoder(inputs_embeds=torch.cat([features, words], dim=1), attention_mask=mask)
+        return encoded.last_hidden_state, mask
+
+    def logits(self, states: Tensor, mask: Tensor, actions: Tensor) -> Tensor:
+        """(B, T, V): the scores of each token of `actions` (B, T) given the tokens before it."""
+        shifted = torch.cat([actions.new_full((len(actions), 1), PAD), actions[:, :-1]], dim=1)
+        return self._decode(states, mask, shifted)
+
+    def next_logits(self, states: Tensor, mask: Tensor, begun: Tensor) -> Tensor:
+        """(B, V): the scores of the token that follows `begun` (B, t); t may be 0."""
+        shifted = torch.cat([begun.new_full((len(begun), 1), PAD), begun], dim=1)
+        return self._decode(states, mask, shifted)[:, -1]
+
+    def _decode(self, states: Tensor, mask: Tensor, inputs: Tensor) -> Tensor:
+        out = self.t5(
+            encoder_outputs=BaseModelOutput(last_hidden_state=states),
+            attention_mask=mask,
+            decoder_input_ids=inputs,
+            use_cache=False,
+        )
+        return cast(Tensor, out.logits.index_fill(-1, torch.tensor([PAD]), IMPOSSIBLE))

@@ -1,0 +1,242 @@
+"""Tasks for a worker, through a consumer group.
+
+Life cycle: one thread owns a TaskConsumer and calls `poll` again and again, also while it is paused, because polling is
+what keeps the worker in its group. `commit` alone may be called from any thread: it notes the fact, and the next `poll`
+tells the broker. `close` commits what is done and leaves the group, so that others take over at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from types import TracebackType
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from distrl.broker.connect import CREDENTIALS, FORBIDDEN, UNKNOWN_TOPIC, explain, settings
+from distrl.broker.inflight import InFlight
+from distrl.broker.reader import LogReader, RawRecord, decoded
+from distrl.broker.topics import topic_name
+from distrl.config import Config
+from distrl.errors import WireError
+from distrl.types import LogPosition, Task
+
+__all__ = ["LogReader", "LoggedTask", "RawRecord", "TaskConsumer", "decoded"]
+
+LOG = logging.getLogger("distrl.broker.consumer")
+
+SESSION_TIMEOUT_S = 10.0
+"""After this long without a heartbeat the group gives a worker's tasks to others. Heartbeats come from librdkafka's own
+thread, so a busy interpreter does not miss them; a dead process is noticed this soon."""
+
+POLL_INTERVAL_S = 60.0
+"""A worker that has not polled for this long is stuck, and leaves the group."""
+
+PREFETCH_RECORDS = 64
+"""Tasks fetched ahead. Few: what is fetched and not begun is thrown away when the partitions are paused."""
+
+DeadLetter = Callable[[LogPosition, bytes | None, bytes | None, Exception], Future[LogPosition]]
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedTask:
+    """A task with its place in the log; hand `position` to `commit` once its trajectory is acknowledged."""
+
+    position: LogPosition
+    task: Task
+
+
+class TaskConsumer:
+    """The tasks topic of a run, shared with the other workers of group `worker.group`.
+
+    dead_letter: where an unreadable task goes (RecordProducer.dead_letter); without one, `poll` raises WireError.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        dead_letter: DeadLetter | None = None,
+        session_timeout_s: float = SESSION_TIMEOUT_S,
+        poll_interval_s: float = POLL_INTERVAL_S,
+    ) -> None:
+        self._config = config
+        self._dead_letter = dead_letter
+        self._topic = topic_name(config.run, "tasks")
+        self._lock = threading.Lock()  # guards _flight, the one thing that other threads reach
+        self._flight = InFlight()
+        self._committing = False
+        self._paused = False
+        made = settings(config.kafka, config.worker.name) | {
+            "group.id": f"distrl.{config.run}.{config.worker.group}",
+            "partition.assignment.strategy": "cooperative-sticky",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "earliest",
+            "session.timeout.ms": int(session_timeout_s * 1000),
+            "heartbeat.interval.ms": int(session_timeout_s * 300),
+            "max.poll.interval.ms": int(max(poll_interval_s, session_timeout_s) * 1000),
+            "queued.min.messages": PREFETCH_RECORDS,
+            "fetch.queue.backoff.ms": 20,
+            "on_commit": self._on_commit,
+        }
+        try:
+            self._consumer = Consumer(made)
+            self._consumer.subscribe(
+                [self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+            )
+        except KafkaException as error:
+            raise explain(error.args[0], self._topic, "join the workers' group", config.kafka) from None
+
+    def __enter__(self) -> TaskConsumer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def running(self) -> int:
+        """Tasks handed out and not committed to by `commit` yet."""
+        with self._lock:
+            return self._flight.running
+
+    @property
+    def partitions(self) -> frozenset[int]:
+        """The partitions that this worker owns now; none before the first few polls."""
+        with self._lock:
+            return self._flight.owned
+
+    @property
+    def paused(self) -> bool:
+        return self._paused
+
+    def poll(self, timeout_s: float) -> LoggedTask | None:
+        """The next task, or None after `timeout_s` or while paused. Serves the group and the commits.
+
+        Raises BrokerError where waiting does not help: no such topic, refused credentials, no right.
+        """
+        self._commit_done()
+        message = self._consumer.poll(timeout_s)
+        if message is None:
+            return None
+        error = message.error()
+        if error is not None:
+            self._judge(error)
+            return None
+        return self._begin(message)
+
+    def pause(self) -> None:
+        """Take no further tasks. Partitions that come later are paused too; call `poll` all the same."""
+        if not self._paused:
+            self._paused = True
+            self._consumer.pause(self._places())
+
+    def resume(self) -> None:
+        if self._paused:
+            self._paused = False
+            self._consumer.resume(self._places())
+
+    def commit(self, position: LogPosition) -> None:
+        """The trajectory of the task at `position` is acknowledged. From any thread, in any order.
+
+        Quiet about a partition that has gone to another worker meanwhile: that worker repeats the task, and readers
+        skip the second record by its task id.
+        """
+        with self._lock:
+            counted = self._flight.finished(position.partition, position.offset)
+        if not counted:
+            LOG.info("the end of %s is not committed: its partition was reassigned", position)
+
+    def close(self) -> None:
+        """Commit what is done, leave the group. Tasks still in flight go to other workers."""
+        self._commit_now()
+        self._consumer.close()
+
+    def _begin(self, message: Message) -> LoggedTask | None:
+        raw = RawRecord.of(message)
+        with self._lock:
+            wanted = self._flight.delivered(raw.position.partition, raw.position.offset)
+        if not wanted:
+            return None
+        try:
+            return LoggedTask(raw.position, decoded(raw, Task))
+        except WireError as error:
+            if self._dead_letter is None:
+                raise
+            LOG.error("task put aside: %s", error)
+            self._put_aside(raw, error, self._dead_letter)
+            return None
+
+    def _put_aside(self, raw: RawRecord, error: WireError, dead_letter: DeadLetter) -> None:
+        def acknowledged(future: Future[LogPosition]) -> None:
+            if future.exception() is None:
+                self.commit(raw.position)
+
+        dead_letter(raw.position, raw.key, raw.value, error).add_done_callback(acknowledged)
+
+    def _judge(self, error: KafkaError) -> None:
+        if error.code() in UNKNOWN_TOPIC | CREDENTIALS | FORBIDDEN or error.fatal():
+            raise explain(error, self._topic, "read tasks", self._config.kafka)
+        LOG.warning("reading tasks: %s", error.str())  # librdkafka goes on by itself
+
+    def _places(self) -> list[TopicPartition]:
+        return [TopicPartition(self._topic, partition) for partition in sorted(self.partitions)]
+
+    def _commit_done(self) -> None:
+        """Send what is committable, one request at a time; `_on_commit` hears of the end of it in a later poll."""
+        if self._committing:
+            return
+        with self._lock:
+            due = self._flight.committable()
+        if due:
+            self._committing = True
+            self._consumer.commit(offsets=[TopicPartition(self._topic, p, o) for p, o in due.items()])
+
+    def _commit_now(self) -> None:
+        with self._lock:
+            due = self._flight.committable()
+        if not due:
+            return
+        try:
+            stored = self._consumer.commit(
+                offsets=[TopicPartition(self._topic, p, o) for p, o in due.items()], asynchronous=False
+            )
+        except KafkaException as error:
+            LOG.warning("tasks done but not committed, they will be repeated: %s", error.args[0].str())
+        else:
+            self._confirm(stored)
+
+    def _confirm(self, stored: list[TopicPartition]) -> None:
+        with self._lock:
+            self._flight.confirmed({place.partition: place.offset for place in stored if place.error is None})
+
+    def _on_commit(self, error: KafkaError | None, stored: list[TopicPartition]) -> None:
+        self._committing = False
+        if error is None:
+            self._confirm(stored)
+        else:
+            LOG.info("commit repeated with the next poll: %s", error.str())
+
+    def _on_assign(self, consumer: Consumer, places: list[TopicPartition]) -> None:
+        consumer.incremental_assign(places)
+        with self._lock:
+            self._flight.assigned(place.partition for place in places)
+        if self._paused and places:
+            consumer.pause(places)
+
+    def _on_revoke(self, consumer: Consumer, places: list[TopicPartition]) -> None:
+        self._commit_now()  # still the owner until this returns
+        self._forget(places)
+        consumer.incremental_unassign(places)
+
+    def _on_lost(self, consumer: Consumer, places: list[TopicPartition]) -> None:
+        self._forget(places)
+        consumer.incremental_unassign(places)
+
+    def _forget(self, places: list[TopicPartition]) -> None:
+        with self._lock:
+            self._flight.revoked(place.partition for place in places)

@@ -1,0 +1,199 @@
+"""Reading the log in order, without a group: from given offsets to the end captured at the start, or following.
+
+A LogReader belongs to one thread. It needs no thread of its own: librdkafka fetches ahead while the caller works.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from distrl.broker.connect import CREDENTIALS, FORBIDDEN, UNKNOWN_TOPIC, admin, explain, settings
+from distrl.broker.producer import position_of
+from distrl.broker.topics import TOPICS, offsets, topic_name
+from distrl.config import Config
+from distrl.errors import BrokerError, WireError
+from distrl.types import LogPosition, Record
+from distrl.wire.codec import decode
+
+R = TypeVar("R", bound=Record)
+
+BATCH_RECORDS = 500
+"""Most records of one `read`: enough that the cost of a call vanishes, few enough to stay in a cache."""
+
+END_MARK_MS = 50
+"""A transaction ends with a mark that is no record, so a reader learns that it is at the end only when the broker lets
+a fetch go by empty; with Kafka's 500 ms every start of a worker or a learner would wait that long for nothing."""
+
+POLL_S = 0.5
+"""Longest single wait inside a bounded read; it wakes at once when a record arrives."""
+
+
+@dataclass(frozen=True, slots=True)
+class RawRecord:
+    """A record as the broker holds it. `timestamp` is its producer's clock, ms since the epoch (-1: none)."""
+
+    position: LogPosition
+    key: bytes | None
+    value: bytes
+    timestamp: int
+
+    @classmethod
+    def of(cls, message: Message) -> RawRecord:
+        return cls(position_of(message), message.key(), message.value() or b"", message.timestamp()[1])
+
+
+def decoded(raw: RawRecord, expected: type[R]) -> R:
+    """The record in `raw`. Raises WireError, which says where in the log the bytes stand."""
+    try:
+        return decode(raw.value, expected)
+    except WireError as error:
+        at = raw.position
+        raise WireError(
+            f"{at.topic}[{at.partition}] offset {at.offset}: {error.where}", error.what, error.mend
+        ) from None
+
+
+class LogReader:
+    """The records of one topic of a run (a key of TOPICS), each partition in its order.
+
+    start: partition -> first offset to read; a partition left out is read from the first record kept.
+    Transactional topics are read committed: what a fenced learner wrote is never seen.
+    Raises BrokerError where the topic is missing, or `start` lies outside of what the broker keeps.
+    """
+
+    def __init__(self, config: Config, topic: str, start: Mapping[int, int] | None = None) -> None:
+        self._config = config
+        self.topic = topic_name(config.run, topic)
+        self._committed_only = TOPICS[topic].transactional
+        kept = self._kept()
+        self._next = {partition: first for partition, (first, _) in kept.items()}
+        for partition, offset in (start or {}).items():
+            self._refuse_outside(partition, offset, kept)
+            self._next[partition] = offset
+        self.ends: Mapping[int, int] = {partition: end for partition, (_, end) in kept.items()}
+        self._at_end: dict[int, int] = {}
+        made = settings(config.kafka, f"distrl-reader-{topic}") | {
+            "group.id": f"distrl.{config.run}.reader",  # named, as librdkafka wants one; never joined
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "isolation.level": "read_committed" if self._committed_only else "read_uncommitted",
+            "fetch.queue.backoff.ms": 20,
+            "fetch.wait.max.ms": END_MARK_MS if self._committed_only else 500,
+        }
+        try:
+            self._consumer = Consumer(made)
+            self._consumer.assign([TopicPartition(self.topic, p, offset) for p, offset in self._next.items()])
+        except KafkaException as error:
+            raise explain(error.args[0], self.topic, "read the log", config.kafka) from None
+
+    def __enter__(self) -> LogReader:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def next_offsets(self) -> Mapping[int, int]:
+        """Partition -> offset after the last record that `read` returned: where a later reader would start."""
+        return dict(self._next)
+
+    def read(self, timeout_s: float, most: int = BATCH_RECORDS) -> list[RawRecord]:
+        """The next records, at most `most`; waits at most `timeout_s` for the first one and for no other."""
+        message = self._consumer.poll(timeout_s)
+        if message is None:
+            return []
+        found: list[RawRecord] = []
+        self._take(message, found)
+        if most > 1:
+            for further in self._consumer.consume(most - 1, timeout=0):
+                self._take(further, found)
+        return found
+
+    def to_end(self, most: int = BATCH_RECORDS) -> Iterator[list[RawRecord]]:
+        """Batches of records up to the end captured when the reader was made (and, at its edge, a few beyond).
+
+        Raises BrokerError if the broker sends nothing for `kafka.connect_timeout_s`.
+        """
+        patience_s = self._config.kafka.connect_timeout_s
+        deadline = time.monotonic() + patience_s
+        while not self.caught_up:
+            before = dict(self._at_end)
+            batch = self.read(min(POLL_S, patience_s), most)
+            if batch or self._at_end != before:
+                deadline = time.monotonic() + patience_s
+            elif time.monotonic() > deadline:
+                raise BrokerError(
+                    self.topic,
+                    f"the broker at {self._config.kafka.bootstrap} sent nothing for {patience_s:g} s; read up to "
+                    f"{self._next}, the end is {dict(self.ends)}",
+                    "see whether the broker runs (`distrl doctor`); raise kafka.connect_timeout_s if it is slow",
+                )
+            if batch:
+                yield batch
+
+    @property
+    def caught_up(self) -> bool:
+        """Everything up to the captured end was returned. (An end may hold no record: a transaction's mark.)"""
+        return all(
+            self._next[partition] >= end or self._at_end.get(partition, -1) >= end
+            for partition, end in self.ends.items()
+        )
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _take(self, message: Message, found: list[RawRecord]) -> None:
+        error = message.error()
+        if error is None:
+            raw = RawRecord.of(message)
+            self._next[raw.position.partition] = raw.position.offset + 1
+            found.append(raw)
+        elif error.code() == KafkaError._PARTITION_EOF:
+            self._at_end[message.partition() or 0] = message.offset() or 0
+        elif error.code() in {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}:
+            self._refuse_outside(message.partition() or 0, self._next[message.partition() or 0], self._kept())
+            raise explain(error, self.topic, "read the log", self._config.kafka)
+        elif error.code() in UNKNOWN_TOPIC | CREDENTIALS | FORBIDDEN or error.fatal():
+            raise explain(error, self.topic, "read the log", self._config.kafka)
+        # Anything else passes: librdkafka reconnects and fetches again, and `to_end` has its deadline.
+
+    def _kept(self) -> dict[int, tuple[int, int]]:
+        kafka = self._config.kafka
+        client = admin(kafka)
+        try:
+            found = client.list_topics(self.topic, timeout=kafka.connect_timeout_s).topics[self.topic]
+        except KafkaException as error:
+            raise explain(error.args[0], self.topic, "find the topic", kafka) from None
+        if found.error is not None:
+            raise explain(found.error, self.topic, "read the log", kafka)
+        return offsets(client, self._config, self.topic, len(found.partitions), self._committed_only)
+
+    def _refuse_outside(self, partition: int, offset: int, kept: Mapping[int, tuple[int, int]]) -> None:
+        where = f"{self.topic}[{partition}]"
+        if partition not in kept:
+            raise BrokerError(
+                where, f"no such partition (it has {len(kept)})", "read with the `run` that these offsets came from"
+            )
+        first, end = kept[partition]
+        if offset < first:
+            raise BrokerError(
+                where,
+                f"record {offset} is wanted, the broker keeps {first} and later: retention has deleted the rest",
+                "start from a later checkpoint, or lower learner.rebuild_window so that a restart reads back less; set "
+                "the topic's retention.ms to -1 (`distrl topics ensure --alter`) so that it does not happen again",
+            )
+        if offset > end:
+            raise BrokerError(
+                where,
+                f"record {offset} is wanted, the log ends at {end}: it is not the log that these offsets came from",
+                "set kafka.bootstrap and `run` to those of the checkpoint, or choose a new `run`",
+            )

@@ -1,0 +1,342 @@
+"""The topics of a run, declared here and nowhere else: what is in them, their partitions and how long they are kept.
+
+A topic that exists with other settings is reported with each difference, never silently used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the package re-exports them without saying so
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
+
+from distrl.broker.connect import BATCH_OVERHEAD_BYTES, admin, check, explain
+from distrl.config import Config
+from distrl.errors import BrokerError
+from distrl.types import Evaluation, Heartbeat, Task, Trajectory, Update, Version
+
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+FOR_EVER = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One topic of every run. `record` is what its values decode to; `partitions` None is `kafka.task_partitions`."""
+
+    name: str
+    record: type | None
+    key: str
+    partitions: int | None = 1
+    cleanup: str = "delete"
+    retention_ms: int = FOR_EVER
+    segment_ms: int | None = None
+    transactional: bool = False
+    """Readers must see only what a learner that was not fenced has committed."""
+
+
+_DECLARED = (
+    Topic("tasks", Task, "task id", partitions=None),  # kept: the feeder derives what it has fed from them
+    Topic("trajectories", Trajectory, "task id"),  # one partition: a total order, which the fold follows
+    Topic("demonstrations", Trajectory, "demo id"),
+    Topic("versions", Version, "version", cleanup="compact", transactional=True),
+    Topic("updates", Update, "run", transactional=True),
+    Topic("evaluations", Evaluation, "version"),
+    # Whole segments are deleted, so a day's retention needs segments shorter than a day.
+    Topic("heartbeats", Heartbeat, "process", retention_ms=DAY_MS, segment_ms=HOUR_MS),
+    Topic("trajectories.dlq", None, "as it came", retention_ms=30 * DAY_MS),
+)
+
+TOPICS: Mapping[str, Topic] = MappingProxyType({topic.name: topic for topic in _DECLARED})
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A setting of an existing topic that is not as declared."""
+
+    topic: str
+    setting: str
+    found: str
+    declared: str
+
+    def __str__(self) -> str:
+        return f"{self.topic}: {self.setting} is {self.found}, declared is {self.declared}"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicReport:
+    """What `ensure` did with one topic: `action` is "created", "kept" or "altered"."""
+
+    topic: str
+    partitions: int
+    action: str
+
+    def __str__(self) -> str:
+        return f"{self.topic}: {self.partitions} partition{'s' if self.partitions > 1 else ''}, {self.action}"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRow:
+    """What is true of one topic. `offsets` maps a partition to (first kept, one past the last)."""
+
+    name: str
+    topic: str
+    exists: bool
+    partitions: int
+    offsets: Mapping[int, tuple[int, int]]
+    cleanup: str
+    retention_ms: int
+    differing: tuple[Difference, ...]
+
+    @property
+    def retention(self) -> str:
+        return "for ever" if self.retention_ms < 0 else f"{self.retention_ms / DAY_MS:g} days"
+
+    @property
+    def differences(self) -> str:
+        """Each difference from the declaration, in words; "missing" for a topic that does not exist."""
+        return "; ".join(str(difference) for difference in self.differing) if self.exists else "missing"
+
+    @property
+    def records(self) -> int:
+        """Offsets between the first and the end; in compacted and transactional topics, at most this many records."""
+        return sum(end - begin for begin, end in self.offsets.values())
+
+
+def topic_name(run: str, name: str) -> str:
+    """The full name of topic `name` (a key of TOPICS) of `run`."""
+    if name not in TOPICS:
+        raise BrokerError(name, "is no declared topic", f"use one of: {', '.join(TOPICS)}")
+    return f"distrl.{run}.{name}"
+
+
+def partitions(config: Config, topic: Topic) -> int:
+    return config.kafka.task_partitions if topic.partitions is None else topic.partitions
+
+
+def declared_settings(config: Config, topic: Topic) -> dict[str, str]:
+    """The topic-level settings that are set at creation and compared afterwards."""
+    kafka = config.kafka
+    made = {
+        "cleanup.policy": topic.cleanup,
+        "retention.ms": str(topic.retention_ms),
+        "retention.bytes": "-1",
+        "max.message.bytes": str(kafka.max_record_bytes + BATCH_OVERHEAD_BYTES),
+        # acks=all means little where a single replica may be in sync.
+        "min.insync.replicas": "2" if kafka.replication_factor >= 3 else "1",
+    }
+    if topic.segment_ms is not None:
+        made["segment.ms"] = str(topic.segment_ms)
+    return made
+
+
+def compare(config: Config, topic: Topic, found_partitions: int, found: Mapping[str, str]) -> tuple[Difference, ...]:
+    """Each declared setting that the existing topic does not have. Pure."""
+    name = topic_name(config.run, topic.name)
+    differences = []
+    if found_partitions != partitions(config, topic):
+        differences.append(Difference(name, "partitions", str(found_partitions), str(partitions(config, topic))))
+    for setting, value in declared_settings(config, topic).items():
+        if found.get(setting) != value:
+            differences.append(Difference(name, setting, found.get(setting, "unset"), value))
+    return tuple(differences)
+
+
+def ensure(config: Config, create: bool = True, alter: bool = False) -> list[TopicReport]:
+    """Make every declared topic exist as declared; safe to repeat, and from several processes at once.
+
+    create: make the missing ones, else they are an error. alter: change differing settings (and add partitions).
+    Raises BrokerError with every difference, what is declared and what mends it.
+    """
+    check(config)
+    client = admin(config.kafka)
+    missing = [
+        topic for topic in TOPICS.values() if topic_name(config.run, topic.name) not in _existing(client, config)
+    ]
+    if missing and not create:
+        names = ", ".join(topic_name(config.run, topic.name) for topic in missing)
+        raise BrokerError(names, f"not at the broker {config.kafka.bootstrap}", "run `distrl topics ensure`")
+    created = _create(client, config, missing)
+    differences = _differences(client, config)
+    if differences and alter:
+        _alter(client, config, differences)
+        altered = {difference.topic for difference in differences}
+        differences = _differences(client, config)
+    else:
+        altered = set()
+    if differences:
+        raise _mismatch(config, differences)
+    reports = []
+    for topic in TOPICS.values():
+        name = topic_name(config.run, topic.name)
+        action = "created" if name in created else "altered" if name in altered else "kept"
+        reports.append(TopicReport(name, partitions(config, topic), action))
+    return reports
+
+
+def describe(config: Config) -> list[TopicRow]:
+    """One row per declared topic, in the order of declaration, whether it exists or not."""
+    check(config)
+    client = admin(config.kafka)
+    existing = _existing(client, config)
+    found = _found_settings(client, config, existing)
+    rows = []
+    for topic in TOPICS.values():
+        name = topic_name(config.run, topic.name)
+        count = existing.get(name, 0)
+        kept = found.get(name, {})
+        rows.append(
+            TopicRow(
+                topic.name,
+                name,
+                exists=count > 0,
+                partitions=count,
+                offsets=offsets(client, config, name, count),
+                cleanup=kept.get("cleanup.policy", topic.cleanup),
+                retention_ms=int(kept.get("retention.ms", topic.retention_ms)),
+                differing=compare(config, topic, count, kept) if count else (),
+            )
+        )
+    return rows
+
+
+def offsets(
+    client: AdminClient, config: Config, topic: str, count: int, committed_only: bool = False
+) -> dict[int, tuple[int, int]]:
+    """(first kept, one past the last) of each of the topic's `count` partitions.
+
+    committed_only: the end that a reader of committed transactions can reach, which an open one holds back.
+    """
+    level = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
+    places = [TopicPartition(topic, partition) for partition in range(count)]
+
+    def ask(spec: OffsetSpec) -> dict[int, int]:
+        if not places:
+            return {}
+        wanted = dict.fromkeys(places, spec)
+        answers = client.list_offsets(wanted, isolation_level=level, request_timeout=config.kafka.connect_timeout_s)
+        return {
+            place.partition: _result(answer, config, topic, "read the offsets").offset
+            for place, answer in answers.items()
+        }
+
+    first, end = ask(OffsetSpec.earliest()), ask(OffsetSpec.latest())  # type: ignore[no-untyped-call]
+    return {partition: (first[partition], end[partition]) for partition in first}
+
+
+def _existing(client: AdminClient, config: Config) -> dict[str, int]:
+    """Name and number of partitions of the topics of this run that exist."""
+    try:
+        found = client.list_topics(timeout=config.kafka.connect_timeout_s).topics
+    except KafkaException as error:
+        raise explain(error.args[0], "kafka.bootstrap", "list the topics", config.kafka) from None
+    names = {topic_name(config.run, name) for name in TOPICS}
+    return {name: len(topic.partitions) for name, topic in found.items() if name in names}
+
+
+def _create(client: AdminClient, config: Config, missing: list[Topic]) -> set[str]:
+    if not missing:
+        return set()
+    wanted = [
+        NewTopic(
+            topic_name(config.run, topic.name),
+            num_partitions=partitions(config, topic),
+            replication_factor=config.kafka.replication_factor,
+            config=declared_settings(config, topic),
+        )
+        for topic in missing
+    ]
+    created = set()
+    futures = client.create_topics(wanted, operation_timeout=config.kafka.connect_timeout_s)
+    for name, future in futures.items():
+        try:
+            _result(future, config, name, "create the topic")
+        except _AlreadyThereError:
+            continue  # another process was quicker; what it made is compared like any other
+        created.add(name)
+    return created
+
+
+def _differences(client: AdminClient, config: Config) -> list[Difference]:
+    existing = _existing(client, config)
+    found = _found_settings(client, config, existing)
+    return [
+        difference
+        for topic in TOPICS.values()
+        if (name := topic_name(config.run, topic.name)) in existing
+        for difference in compare(config, topic, existing[name], found[name])
+    ]
+
+
+def _found_settings(client: AdminClient, config: Config, existing: Mapping[str, int]) -> dict[str, dict[str, str]]:
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in existing]
+    if not resources:
+        return {}
+    answers = client.describe_configs(resources, request_timeout=config.kafka.connect_timeout_s)
+    return {
+        resource.name: {
+            entry.name: entry.value
+            for entry in _result(answer, config, resource.name, "read the settings").values()
+            if entry.value is not None
+        }
+        for resource, answer in answers.items()
+    }
+
+
+def _alter(client: AdminClient, config: Config, differences: list[Difference]) -> None:
+    timeout_s = config.kafka.connect_timeout_s
+    for difference in differences:
+        name, value = difference.topic, difference.declared
+        if difference.setting == "partitions":
+            if int(value) < int(difference.found):
+                continue  # Kafka cannot; reported by the comparison that follows
+            grown = client.create_partitions([NewPartitions(name, int(value))], request_timeout=timeout_s)
+            _result(grown[name], config, name, "add partitions")
+        else:
+            entry = ConfigEntry(difference.setting, value, incremental_operation=AlterConfigOpType.SET)
+            resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[entry])
+            done = client.incremental_alter_configs([resource], request_timeout=timeout_s)
+            _result(done[resource], config, name, "change the settings")
+
+
+def _mismatch(config: Config, differences: list[Difference]) -> BrokerError:
+    shrinking = [d for d in differences if d.setting == "partitions" and int(d.found) > int(d.declared)]
+    mends = []
+    if len(shrinking) < len(differences):
+        mends.append("run `distrl topics ensure --alter` to change the topics to what is declared")
+    if shrinking:
+        tasks = topic_name(config.run, "tasks")
+        fits = [f"set kafka.task_partitions to {d.found}" for d in shrinking if d.topic == tasks]
+        mends.append(
+            "; ".join([*fits, "Kafka cannot take partitions away: choose another `run`, or delete the topic first"])
+        )
+    lines = "".join(f"\n  {difference}" for difference in differences)
+    return BrokerError(
+        f"topics of run {config.run}", f"exist with other settings than declared:{lines}", "; ".join(mends)
+    )
+
+
+class _AlreadyThereError(Exception):
+    """The topic exists; the caller decides what that means."""
+
+
+def _result(future: Future[Any], config: Config, topic: str, doing: str) -> Any:
+    try:
+        return future.result()
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+            raise _AlreadyThereError from None
+        raise explain(error.args[0], topic, doing, config.kafka) from None

@@ -1,0 +1,126 @@
+"""The published policies, as every worker sees them: read to the end, then followed; the highest number wins.
+
+A rollback is a higher number that points at older weights, so "latest" never needs a clock or a second topic.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable
+from types import TracebackType
+
+from distrl.broker.reader import LogReader, RawRecord, decoded
+from distrl.config import Config
+from distrl.errors import DistrlError, WireError
+from distrl.types import Version
+
+LOG = logging.getLogger("distrl.broker.versions")
+
+FOLLOW_S = 0.2
+"""Longest wait of the following thread before it looks whether it should end; a version wakes it at once."""
+
+
+def newest(current: Version | None, candidates: Iterable[Version]) -> Version | None:
+    """The one with the highest number; of equal numbers the first in the log. Order of arrival is no matter."""
+    for candidate in candidates:
+        if current is None or candidate.version > current.version:
+            current = candidate
+    return current
+
+
+def lineage(config: Config) -> list[Version]:
+    """Every version published so far, ascending, one per number (the first in the log)."""
+    by_number: dict[int, Version] = {}
+    with LogReader(config, "versions") as reader:
+        for batch in reader.to_end():
+            for version in _readable(batch):
+                by_number.setdefault(version.version, version)
+    return [by_number[number] for number in sorted(by_number)]
+
+
+class VersionFollower:
+    """The newest version, kept up to date by a thread of its own.
+
+    Life cycle: the constructor reads to the end of the topic (so `latest` is never older than what was published
+    before), then starts the thread; `close` ends it. If the thread fails, `latest` and `wait_newer` raise what it met:
+    a worker must not go on for ever with old weights.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._reader = LogReader(config, "versions")
+        self._changed = threading.Condition()
+        self._latest: Version | None = None
+        self._failure: DistrlError | None = None
+        self._closing = False
+        try:
+            for batch in self._reader.to_end():
+                self._latest = newest(self._latest, _readable(batch))
+        except BaseException:
+            self._reader.close()
+            raise
+        self._thread = threading.Thread(target=self._follow, name="versions", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> VersionFollower:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def latest(self) -> Version | None:
+        """The newest version known now; None before the first is published."""
+        with self._changed:
+            self._raise_failure()
+            return self._latest
+
+    def wait_newer(self, than: int | None, timeout_s: float) -> Version | None:
+        """The newest version if its number is above `than` (None: any), as soon as there is one; else None."""
+
+        def come() -> bool:
+            newer = self._latest is not None and (than is None or self._latest.version > than)
+            return newer or self._closing or self._failure is not None
+
+        with self._changed:
+            self._changed.wait_for(come, timeout_s)
+            self._raise_failure()
+            return self._latest if self._latest and (than is None or self._latest.version > than) else None
+
+    def close(self) -> None:
+        """End the thread; waiters return at once."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        self._thread.join()
+
+    def _follow(self) -> None:
+        try:
+            while not self._closing:
+                versions = _readable(self._reader.read(FOLLOW_S))
+                if versions:
+                    with self._changed:
+                        self._latest = newest(self._latest, versions)
+                        self._changed.notify_all()
+        except DistrlError as error:
+            with self._changed:
+                self._failure = error
+                self._changed.notify_all()
+        finally:
+            self._reader.close()
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+
+def _readable(batch: Iterable[RawRecord]) -> list[Version]:
+    """The versions in `batch`; a record that is none is reported and passed over, as a later one supersedes it."""
+    found = []
+    for raw in batch:
+        try:
+            found.append(decoded(raw, Version))
+        except WireError as error:
+            LOG.error("version record passed over: %s", error)
+    return found

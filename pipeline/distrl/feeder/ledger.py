@@ -45,8 +45,7 @@ def choose_family(fed: Sequence[int], tried: Sequence[int], succeeded: Sequence[
 class Ledger:
     """Feed it every record of tasks, trajectories, versions and updates in the order of their logs; ask `due`.
 
-    families: of the suite, in its order. task_at: the suite's task at an index. counts: whether the learner counts a
-    trajectory towards an update.
+    families: of the suite, in its order. task_at: the suite's task at an index.
     """
 
     families: Sequence[str]
@@ -99,6 +98,11 @@ class Ledger:
         if trajectory.outcome is not Outcome.UNKNOWN:
             self._tried[task.family] += 1
             self._succeeded[task.family] += trajectory.outcome is Outcome.SUCCESS
+
+    def see_unreadable(self, task_id: str) -> None:
+        """A record of the trajectories topic that cannot be read: its task is over, and the learner puts it aside."""
+        self.finished.add(task_id)
+        self._outstanding.pop(task_id, None)
 
     def see_version(self, version: Version) -> None:
         if self.version is None or version.version > self.version.version:

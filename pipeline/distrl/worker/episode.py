@@ -85,18 +85,22 @@ class Clock:
         return int(self.now() * 1000)
 
 
+SYSTEM_CLOCK = Clock()
+Judge = Callable[[Task, Mapping[str, Any]], bool]
+"""Whether a task is done, from the phone's own state."""
+
+
 @dataclass(frozen=True)
 class Episode:
     """How an episode is run here.
 
     keep: puts a screenshot in the store and returns its reference; the object is there before any record names it.
-    judge: the outcome of a task from the phone's own state.
     """
 
     worker: str
     keep: Callable[[bytes], ObjectRef]
-    judge: Callable[[Task, Mapping[str, Any]], bool]
-    clock: Clock = Clock()
+    judge: Judge
+    clock: Clock = SYSTEM_CLOCK
     is_expert: bool = False
 
     def run(self, task: Task, attempt_id: str, phone: Phone, decider: Decider) -> Trajectory:

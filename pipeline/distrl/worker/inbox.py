@@ -74,6 +74,10 @@ class Inbox:
                 lambda: self._closed or bool(self._finished) or self._waiting > len(self._tasks), timeout_s
             )
 
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
     def close(self) -> None:
         """No further task is taken; those not taken are delivered again, to whoever polls next."""
         with self._changed:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from typing import TypeVar
 
 from distrl.errors import DistrlError
@@ -19,6 +20,8 @@ R = TypeVar("R")
 FIRST_WAIT_S = 0.25
 LONGEST_WAIT_S = 10.0
 """Between two tries of one slot: a broker that comes back is noticed within this, and eight slots do not hammer it."""
+ACKNOWLEDGE_WAIT_S = 1.0
+"""An acknowledgement takes milliseconds; a slot that waits this long says so and looks whether it should give up."""
 
 
 class AbandonedError(DistrlError):
@@ -37,15 +40,19 @@ class Patience:
         self.stalls = 0
         self.stalled_now = 0
 
-    def until_done(self, what: str, call: Callable[[], R], *errors: type[DistrlError]) -> R:
-        """The result of `call`, tried again as long as it raises one of `errors`; what else it raises passes."""
+    def until_done(
+        self, what: str, call: Callable[[], R], again: type[DistrlError], but: type[DistrlError] | None = None
+    ) -> R:
+        """The result of `call`, tried again as long as it raises `again`; `but` and whatever else it raises passes."""
         wait_s = FIRST_WAIT_S
         stalled = False
         try:
             while True:
                 try:
                     return call()
-                except errors as error:
+                except again as error:
+                    if but is not None and isinstance(error, but):
+                        raise
                     log.warning("%s failed and is tried again in %.2f s: %s", what, wait_s, error.what)
                 if not stalled:
                     stalled = True
@@ -55,6 +62,25 @@ class Patience:
                         what, "was not done before the stop", "its task is delivered to another worker"
                     )
                 wait_s = min(LONGEST_WAIT_S, wait_s * 2)
+        finally:
+            if stalled:
+                self._count(-1)
+
+    def acknowledged(self, what: str, future: Future[R]) -> R:
+        """The result of a publication, however long the broker is away; a wait that is no moment counts as a stall."""
+        stalled = False
+        try:
+            while not future.done():
+                wait([future], ACKNOWLEDGE_WAIT_S)
+                if future.done():
+                    break
+                if self._give_up.is_set():
+                    raise AbandonedError(what, "was not acknowledged before the stop", "its task is delivered again")
+                if not stalled:
+                    log.warning("%s is not acknowledged yet; nothing new is started until it is", what)
+                    stalled = True
+                    self._count(1)
+            return future.result()
         finally:
             if stalled:
                 self._count(-1)

@@ -27,7 +27,7 @@ RETRY_S = 1.0
 
 class Versions(Protocol):
     def latest(self) -> Version | None: ...
-    def wait_newer(self, than: int | None, timeout: float) -> Version | None: ...
+    def wait_newer(self, than: int | None, timeout_s: float) -> Version | None: ...
 
 
 class Swapping(Protocol):
@@ -91,6 +91,10 @@ class Reloader:
         self.state = replace(self.state, reloads=self.state.reloads + 1, seconds=seconds)
         log.info("version %d loaded %.3f s after its publication", version.version, seconds)
         return True
+
+    def refused(self, version: int) -> bool:
+        """Whether `version` or a newer one was refused for good, so that waiting for it would be for ever."""
+        return self._refused is not None and self._refused >= version
 
     def _handled(self) -> int | None:
         loaded = self._policy.loaded

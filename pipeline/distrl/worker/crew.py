@@ -1,0 +1,179 @@
+"""Slots: threads that each hold one leased phone and play one task after another on it.
+
+Life cycle: `start` begins the threads, `stop` lets each finish the episode it is in and takes no further task, and
+whoever owns the crew sets `give_up` when it will not wait any longer. A phone whose episode was interrupted goes back
+to its pool, which knows how to bring it round; the slot leases the next healthy one.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Protocol
+
+from distrl.errors import DistrlError
+from distrl.types import LogPosition, Outcome, Task, Trajectory
+from distrl.worker.episode import NO_JUDGE, NOTE_CHARACTERS, SYSTEM_CLOCK, Clock, Phone
+from distrl.worker.inbox import Inbox, Received
+from distrl.worker.patience import AbandonedError
+
+log = logging.getLogger(__name__)
+
+LEASE_WAIT_S = 0.5
+"""How long one try for a phone lasts; between two tries a slot looks whether the crew stops."""
+
+
+class Lease(Protocol):
+    """Waits up to `timeout_s` for a phone; the block gets None if none is healthy by then."""
+
+    def __call__(self, timeout_s: float) -> AbstractContextManager[Phone | None]: ...
+
+
+Play = Callable[[Task, Phone], Trajectory]
+Deliver = Callable[[Received, Trajectory], None]
+
+
+class Crew:
+    """deliver is called in the slot's thread and returns once the trajectory is safe; the slot then goes on."""
+
+    def __init__(
+        self,
+        lease: Lease,
+        play: Play,
+        deliver: Deliver,
+        inbox: Inbox,
+        give_up: threading.Event,
+        worker: str,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._lease = lease
+        self._play = play
+        self._deliver = deliver
+        self._inbox = inbox
+        self._give_up = give_up
+        self._worker = worker
+        self._clock = clock
+        self._threads: list[threading.Thread] = []
+
+    @property
+    def running(self) -> bool:
+        return any(thread.is_alive() for thread in self._threads)
+
+    def start(self, slots: int) -> None:
+        for number in range(slots):
+            thread = threading.Thread(target=self._slot, name=f"slot-{number}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def stop(self) -> None:
+        """Take no further task; the slots end after their episode."""
+        self._inbox.close()
+
+    def join(self, timeout_s: float) -> bool:
+        """Whether every slot has ended within timeout_s."""
+        deadline = time.monotonic() + timeout_s
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        return not self.running
+
+    def _slot(self) -> None:
+        try:
+            while not self._inbox.closed and not self._give_up.is_set():
+                with self._lease(LEASE_WAIT_S) as phone:
+                    if phone is not None:
+                        self._while_healthy(phone)
+        except AbandonedError as error:
+            log.warning("an episode is abandoned: %s", error.what)
+
+    def _while_healthy(self, phone: Phone) -> None:
+        while (received := self._inbox.take()) is not None:
+            trajectory = self._played(received.task, phone)
+            self._deliver(received, trajectory)
+            if trajectory.outcome is Outcome.INTERRUPTED:
+                return
+
+    def _played(self, task: Task, phone: Phone) -> Trajectory:
+        """The trajectory, whatever happened: an unforeseen error must not take the phone's thread with it."""
+        started = self._clock.now_ms()
+        try:
+            return self._play(task, phone)
+        except AbandonedError:
+            raise
+        except Exception as error:
+            if self._give_up.is_set():
+                raise AbandonedError(task.task_id, "the policy has stopped", "its task is delivered again") from error
+            log.exception("%s: the episode on %s ended in an unforeseen error", task.task_id, phone.serial)
+            what = error.what if isinstance(error, DistrlError) else str(error)
+            return Trajectory(
+                task, new_attempt_id(), self._worker, phone.serial, (), None, Outcome.INTERRUPTED, NO_JUDGE,
+                f"{type(error).__name__}: {what}"[:NOTE_CHARACTERS], False, started, self._clock.now_ms(),
+            )  # fmt: skip
+
+
+def new_attempt_id() -> str:
+    return uuid.uuid4().hex
+
+
+def play_all(
+    tasks: Sequence[Task],
+    make_crew: Callable[[Inbox, Deliver], Crew],
+    keep: Callable[[Trajectory], None],
+    *,
+    slots: int,
+    retries: int,
+    drain_s: float,
+    stop: threading.Event,
+    give_up: threading.Event,
+) -> bool:
+    """Play every task once and `keep` each trajectory; an interrupted one is played again up to `retries` times.
+
+    Returns whether all were played; False if stopped before, after the running episodes had drain_s to end.
+    """
+    inbox = Inbox()
+    done = threading.Event()
+    lock = threading.Lock()
+    left = len(tasks)
+    tries: dict[str, int] = {}
+
+    def deliver(received: Received, trajectory: Trajectory) -> None:
+        nonlocal left
+        if trajectory.outcome is Outcome.INTERRUPTED:
+            with lock:
+                tries[received.task.task_id] = tries.get(received.task.task_id, 0) + 1
+                again = tries[received.task.task_id] <= retries
+            if again:
+                inbox.put(received)
+                return
+        keep(trajectory)
+        with lock:
+            left -= 1
+            if left == 0:
+                done.set()
+
+    if not tasks:
+        return True
+    crew = make_crew(inbox, deliver)
+    for index, task in enumerate(tasks):
+        inbox.put(Received(LogPosition("", 0, index), task))
+    crew.start(min(slots, len(tasks)))
+    try:
+        while not done.wait(LEASE_WAIT_S) and not stop.is_set():
+            pass
+    finally:
+        crew.stop()
+        if not crew.join(drain_s):
+            give_up.set()
+    return done.is_set()
+
+
+def without_steps(trajectory: Trajectory, note: str) -> Trajectory:
+    """The same attempt as INTERRUPTED and without its steps, for where the whole cannot be published."""
+    return replace(
+        trajectory, steps=(), final_screenshot=None, outcome=Outcome.INTERRUPTED, outcome_source=NO_JUDGE,
+        note=note[:NOTE_CHARACTERS],
+    )  # fmt: skip

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import typer
 from rich.table import Table
 
@@ -52,7 +50,7 @@ def status(config: ConfigFile = None, sets: Sets = None) -> None:
     console.print(table)
     if running:
         settings = connected(config, sets)
-        console.print(render(snapshot_of(settings, int(time.time() * 1000)), f"run {settings.run}"))
+        console.print(render(snapshot_of(settings), f"run {settings.run}"))
 
 
 def doctor(config: ConfigFile = None, sets: Sets = None) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 from rich.table import Table
 
@@ -11,11 +13,15 @@ app = typer.Typer(help="Create or describe the topics of a run.", no_args_is_hel
 
 
 @app.command("ensure")
-def ensure_topics(config: ConfigFile = None, sets: Sets = None) -> None:
+def ensure_topics(
+    config: ConfigFile = None,
+    sets: Sets = None,
+    alter: Annotated[bool, typer.Option("--alter", help="Give existing topics the declared settings.")] = False,
+) -> None:
     """Create the run's topics where missing; refuse, and list each difference, where one has other settings."""
     from distrl.broker import topics
 
-    for line in topics.ensure(connected(config, sets)):
+    for line in topics.ensure(connected(config, sets), alter=alter):
         console.print(str(line), markup=False)
 
 

@@ -1,0 +1,73 @@
+"""The topics of a run, poured into a RunView. Belongs to one thread; waits only inside `wait`."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Final
+
+from distrl.broker.reader import LogReader, RawRecord, decoded
+from distrl.config import Config
+from distrl.errors import WireError
+from distrl.telemetry.view import RunView, Snapshot
+from distrl.types import Evaluation, Heartbeat, Record, Trajectory, Version
+
+log = logging.getLogger(__name__)
+
+WATCHED: Final[dict[str, type[Record]]] = {
+    "versions": Version,
+    "heartbeats": Heartbeat,
+    "trajectories": Trajectory,
+    "evaluations": Evaluation,
+}
+"""Versions first: the lag of a trajectory is measured against the newest one known when it is fed to the view."""
+SLICE_S = 0.05
+"""Wait on one topic before the next has its turn; four of these are the view's own delay."""
+
+
+class RunFeed:
+    """Follows a run's topics from their beginning. Use as a context manager; close ends its readers."""
+
+    def __init__(self, config: Config) -> None:
+        self._view = RunView()
+        self._open = ExitStack()
+        self._readers = [
+            (self._open.enter_context(LogReader(config, name)), record) for name, record in WATCHED.items()
+        ]
+        for reader, record in self._readers:
+            for batch in reader.to_end():
+                self._take(batch, record)
+
+    def __enter__(self) -> RunFeed:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.close()
+
+    def wait(self, seconds: float, stop: threading.Event | None = None) -> None:
+        """Take what comes for `seconds`, or until `stop` is set."""
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0 and not (stop and stop.is_set()):
+            for reader, record in self._readers:
+                self._take(reader.read(min(SLICE_S, left)), record)
+
+    def snapshot(self) -> Snapshot:
+        return self._view.snapshot(int(time.time() * 1000))
+
+    def _take(self, batch: list[RawRecord], record: type[Record]) -> None:
+        for raw in batch:
+            try:
+                self._view.feed(decoded(raw, record))
+            except WireError as error:
+                log.debug("not shown: %s", error)
+
+
+def snapshot_of(config: Config) -> Snapshot:
+    """How the run looks now. Raises BrokerError where the broker or the run's topics are not there."""
+    with RunFeed(config) as feed:
+        return feed.snapshot()

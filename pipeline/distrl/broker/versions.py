@@ -12,7 +12,7 @@ from types import TracebackType
 
 from distrl.broker.reader import LogReader, RawRecord, decoded
 from distrl.config import Config
-from distrl.errors import DistrlError, WireError
+from distrl.errors import WireError
 from distrl.types import Version
 
 LOG = logging.getLogger("distrl.broker.versions")
@@ -51,7 +51,7 @@ class VersionFollower:
         self._reader = LogReader(config, "versions")
         self._changed = threading.Condition()
         self._latest: Version | None = None
-        self._failure: DistrlError | None = None
+        self._failure: Exception | None = None
         self._closing = False
         try:
             for batch in self._reader.to_end():
@@ -103,7 +103,7 @@ class VersionFollower:
                     with self._changed:
                         self._latest = newest(self._latest, versions)
                         self._changed.notify_all()
-        except DistrlError as error:
+        except Exception as error:  # whatever it is, those who wait must hear of it
             with self._changed:
                 self._failure = error
                 self._changed.notify_all()

@@ -1,0 +1,181 @@
+"""Checkpoints of a run: tensors in safetensors objects, then a manifest that names them, written last.
+
+    runs/<run>/tensors/<sha256>.safetensors      content-addressed, of this run alone
+    runs/<run>/checkpoints/<u:08d>.json          {"body": {u, run, files, meta}, "sha256": of the body}
+
+A checkpoint exists when its manifest does, so a crash at any point of saving leaves the one before as the latest.
+Nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import safetensors.numpy
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+
+from distrl.errors import StoreError
+from distrl.store.objects import KEY, CorruptObjectError, MissingObjectError, ObjectStore
+from distrl.types import ObjectRef
+
+Tensors = dict[str, NDArray[Any]]
+
+FILE_BYTES = 256 * 1024 * 1024
+"""Tensors are spread over files of about this size: saving needs so much memory beside them, however many they are."""
+
+_MANIFEST = re.compile(r"([0-9]{8}|[1-9][0-9]{8,17})\.json")
+
+_log = logging.getLogger(__name__)
+
+
+def save_checkpoint(
+    store: ObjectStore, run: str, u: int, tensors: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]
+) -> None:
+    """Save `tensors` (numbers or booleans) and `meta` (JSON-able) as the checkpoint of update `u`.
+
+    On return it is the latest for every `u` not below the others. Equal tensors are equal bytes, stored once.
+    Raises StoreError where the store cannot be written or a tensor holds what safetensors cannot, ValueError and
+    TypeError where `meta` is no JSON; the checkpoint before is then still the latest.
+    """
+    if u < 0:
+        raise ValueError(f"an update is numbered from 0, and this is {u}")
+    meta_text = _canonical(dict(meta))
+    files = []
+    for part in _parts(tensors):
+        ref = store.put(_tensor_folder(run), _pack(part, run, u), "safetensors")
+        files.append({"key": ref.key, "sha256": ref.sha256, "size": ref.size})
+    body = {"run": run, "u": u, "files": files, "meta": json.loads(meta_text)}
+    manifest = {"body": body, "sha256": _digest(body)}
+    store.put_named(_manifest_key(run, u), _canonical(manifest).encode())
+
+
+def latest_checkpoint(store: ObjectStore, run: str) -> tuple[dict[str, Any], Tensors] | None:
+    """Meta and tensors of the newest checkpoint that is whole, or None where there is none.
+
+    One that is incomplete or damaged is passed over with a warning. The tensors are fresh and writable. Raises
+    StoreError where the store itself fails: an older checkpoint is no answer to a store that cannot be reached.
+    """
+    for u in _updates(store, run):
+        try:
+            meta, files = _read_manifest(store, run, u)
+            tensors: Tensors = {}
+            for ref in files:
+                tensors.update(safetensors.numpy.load(store.get(ref)))
+        except (MissingObjectError, CorruptObjectError, SafetensorError) as error:
+            _log.warning("checkpoint %d of %s is passed over for the one before it: %s", u, run, error)
+            continue
+        return meta, tensors
+    return None
+
+
+def prune(store: ObjectStore, run: str, keep: int) -> int:
+    """Delete all but the newest `keep` whole checkpoints of `run`, and then every tensor file that none names.
+
+    A checkpoint with a damaged manifest or a missing file does not count as kept, so the last good one always stays.
+    Returns how many objects were deleted. Only the run's one learner may call it, and not while it saves.
+    """
+    if keep < 1:
+        raise ValueError(f"at least one checkpoint is kept, and this is {keep}")
+    updates = _updates(store, run)
+    stored = set(store.list(f"{_tensor_folder(run)}/"))
+    named: set[str] = set()
+    kept = 0
+    while updates and kept < keep:
+        try:
+            _, files = _read_manifest(store, run, updates.pop(0))
+        except (MissingObjectError, CorruptObjectError):
+            continue
+        keys = {ref.key for ref in files}
+        named |= keys
+        kept += keys <= stored
+    # Manifests first: none may ever name what is gone.
+    doomed = [*(_manifest_key(run, u) for u in updates), *sorted(stored - named)]
+    for key in doomed:
+        store.delete(key)
+    return len(doomed)
+
+
+def _tensor_folder(run: str) -> str:
+    return f"runs/{run}/tensors"
+
+
+def _manifest_folder(run: str) -> str:
+    return f"runs/{run}/checkpoints"
+
+
+def _manifest_key(run: str, u: int) -> str:
+    return f"{_manifest_folder(run)}/{u:08d}.json"
+
+
+def _updates(store: ObjectStore, run: str) -> list[int]:
+    """The updates that have a manifest, newest first."""
+    folder = f"{_manifest_folder(run)}/"
+    matches = (_MANIFEST.fullmatch(key.removeprefix(folder)) for key in store.list(folder))
+    return sorted((int(match[1]) for match in matches if match), reverse=True)
+
+
+def _parts(tensors: Mapping[str, NDArray[Any]]) -> Iterator[Tensors]:
+    """`tensors` in the order of their names, cut where a file would pass FILE_BYTES; one part at least."""
+    part: Tensors = {}
+    size = 0
+    for name in sorted(tensors):
+        array = np.asarray(tensors[name])
+        if part and size + array.nbytes > FILE_BYTES:
+            yield part
+            part, size = {}, 0
+        part[name] = array
+        size += array.nbytes
+    yield part
+
+
+def _pack(part: Tensors, run: str, u: int) -> bytes:
+    # safetensors.numpy writes the memory as it lies: a transposed view would come back with other numbers.
+    dense = {name: array if array.flags.c_contiguous else np.ascontiguousarray(array) for name, array in part.items()}
+    try:
+        return safetensors.numpy.save(dense)
+    except SafetensorError as error:
+        raise StoreError(
+            f"checkpoint {u} of {run}", f"holds what safetensors cannot ({error})", "save numbers or booleans alone"
+        ) from None
+
+
+def _read_manifest(store: ObjectStore, run: str, u: int) -> tuple[Any, list[ObjectRef]]:
+    """Meta and tensor files of the checkpoint of update `u`. Raises MissingObjectError, CorruptObjectError."""
+    key = _manifest_key(run, u)
+    data = store.get_named(key)
+    if data is None:
+        raise MissingObjectError(f"manifest {key}", "was deleted while it was looked for", "read the latest again")
+    try:
+        manifest = json.loads(data)
+        body = manifest["body"]
+        if _digest(body) != manifest["sha256"]:
+            raise _damaged(key, "does not hash to the sha256 in it")
+        if (body["run"], body["u"]) != (run, u):
+            raise _damaged(key, f"is that of update {body['u']} of {body['run']}")
+        files = [ObjectRef(str(item["key"]), str(item["sha256"]), int(item["size"])) for item in body["files"]]
+        meta = body["meta"]
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise _damaged(key, f"is no manifest of this version ({error!r})") from None
+    for ref in files:
+        if not (KEY.fullmatch(ref.key) and ref.key.startswith(f"{_tensor_folder(run)}/")):
+            raise _damaged(key, f"names {ref.key!r}, which is no tensor file of the run")
+    return meta, files
+
+
+def _damaged(key: str, what: str) -> CorruptObjectError:
+    return CorruptObjectError(f"manifest {key}", what, "delete it; the checkpoint before it is used")
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _digest(body: Mapping[str, Any]) -> str:
+    return hashlib.sha256(_canonical(body).encode()).hexdigest()

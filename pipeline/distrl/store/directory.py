@@ -1,0 +1,131 @@
+"""Objects as files in a directory: the store of one machine, where no S3 endpoint is configured.
+
+A file appears whole: it is written beside its place under a hidden name, forced to the disk and renamed. A process
+that is killed in between leaves the hidden file, which no key names and no listing shows.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from distrl import config
+from distrl.errors import StoreError
+from distrl.store.objects import (
+    check_round_trip,
+    checked_key,
+    checked_prefix,
+    corrupt,
+    missing,
+    reference,
+    verified,
+)
+from distrl.types import ObjectRef
+
+
+class DirectoryStore:
+    """An ObjectStore in `root`, which is made when something is first written."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    @classmethod
+    def from_config(cls, settings: config.Store) -> DirectoryStore:
+        return cls(Path(settings.url.removeprefix("file://")).expanduser())
+
+    def put(self, kind: str, data: bytes, suffix: str, day: str | None = None) -> ObjectRef:
+        ref = reference(kind, data, suffix, day)
+        if self._read(ref.key, ref.size + 1) != data:  # what a disk has spoilt is written again
+            self._write(ref.key, data)
+        return ref
+
+    def get(self, ref: ObjectRef) -> bytes:
+        if ref.size < 0:
+            raise corrupt(ref, "cannot have a negative size", str(self))
+        data = self._read(checked_key(ref.key), ref.size + 1)
+        if data is None:
+            raise missing(ref.key, str(self))
+        return verified(ref, data, str(self))
+
+    def put_named(self, key: str, data: bytes) -> None:
+        self._write(checked_key(key), data)
+
+    def get_named(self, key: str) -> bytes | None:
+        return self._read(checked_key(key))
+
+    def list(self, prefix: str) -> Iterator[str]:
+        folder = self.root / checked_prefix(prefix).rpartition("/")[0]
+        yield from sorted(key for key in self._keys(folder) if key.startswith(prefix))
+
+    def delete(self, key: str) -> None:
+        path = self.root / checked_key(key)
+        try:
+            path.unlink(missing_ok=True)
+        except NotADirectoryError:
+            return
+        except OSError as error:
+            raise self._failed(error, f"{path} cannot be deleted") from None
+
+    def check(self) -> None:
+        check_round_trip(self, str(self))
+
+    def __str__(self) -> str:
+        return f"file://{self.root}"
+
+    def _keys(self, folder: Path) -> Iterator[str]:
+        def stop(error: OSError) -> None:
+            if not isinstance(error, FileNotFoundError | NotADirectoryError):
+                raise self._failed(error, f"{folder} cannot be listed")
+
+        for where, _, names in os.walk(folder, onerror=stop):
+            for name in names:
+                if not name.startswith("."):
+                    yield (Path(where) / name).relative_to(self.root).as_posix()
+
+    def _read(self, key: str, limit: int = -1) -> bytes | None:
+        """The first `limit` bytes of a file (all of them for -1), or None where there is none."""
+        path = self.root / key
+        try:
+            with path.open("rb") as file:
+                # Never ask for more than is there: `limit` may come from a record that lies.
+                return file.read(limit if limit < 0 else min(limit, os.fstat(file.fileno()).st_size + 1))
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            return None
+        except OSError as error:
+            raise self._failed(error, f"{path} cannot be read") from None
+
+    def _write(self, key: str, data: bytes) -> None:
+        path = self.root / key
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor, hidden = tempfile.mkstemp(prefix=".part-", dir=path.parent)
+            try:
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(hidden, path)
+            except BaseException:
+                Path(hidden).unlink(missing_ok=True)
+                raise
+            _sync_folder(path.parent)
+        except OSError as error:
+            raise self._failed(error, f"{path} cannot be written") from None
+
+    def _failed(self, error: OSError, what: str) -> StoreError:
+        return StoreError(
+            "store.url",
+            f"{what}: {error.strerror or error}",
+            f"free space under {self.root} and make it writable, or point store.url elsewhere",
+        )
+
+
+def _sync_folder(folder: Path) -> None:
+    """Force the rename itself to the disk, without which a power cut may undo it."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,224 @@
+"""Objects in a bucket of an S3 endpoint (MinIO, Ceph, AWS, …), with nothing that only one of them has."""
+
+from __future__ import annotations
+
+import ssl
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BytesIO
+from threading import Lock
+from typing import Any
+from urllib.parse import urlsplit
+from xml.etree.ElementTree import ParseError
+
+import urllib3
+from minio import Minio
+from minio.error import InvalidResponseError, MinioException, S3Error, ServerError
+
+from distrl import config
+from distrl.errors import StoreError
+from distrl.store.objects import check_round_trip, checked_key, checked_prefix, corrupt, missing, reference, verified
+from distrl.types import ObjectRef
+
+CONNECTIONS = 32
+"""Connections kept open to the endpoint: with fewer than a worker has phones, each screenshot would open its own."""
+
+KNOWN_KEYS = 8192
+"""How many keys this process remembers to have stored: a screen that comes again is not uploaded again."""
+
+ASK_FIRST_BYTES = 256 * 1024
+"""A larger object is asked for before it is uploaded; for a smaller one the question costs as much as the upload."""
+
+_CREDENTIALS = {
+    "AccessDenied", "AccountProblem", "InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch",
+}  # fmt: skip
+_MISSING = {"NoSuchKey", "NoSuchObject"}
+
+
+class S3Store:
+    """An ObjectStore in one bucket, which exists already. Safe to use from several threads."""
+
+    def __init__(self, client: Any, address: str, bucket: str) -> None:
+        """client: a `minio.Minio`. address: how the endpoint is named to people."""
+        self._client = client
+        self._address = address
+        self._bucket = bucket
+        self._known = _Known(KNOWN_KEYS)
+
+    @classmethod
+    def from_config(cls, settings: config.Store) -> S3Store:
+        """Raises StoreError where the settings cannot name a bucket; connects to nothing."""
+        parts = urlsplit(settings.url)
+        bucket = parts.path.strip("/")
+        secret = settings.secret_key.get_secret_value() if settings.secret_key is not None else None
+        if (settings.access_key is None) != (secret is None):
+            lacking = "store.access_key" if settings.access_key is None else "store.secret_key"
+            raise StoreError(lacking, "is not set, and its other half is", "set both, or neither for an open bucket")
+        try:
+            client = Minio(
+                parts.netloc,
+                access_key=settings.access_key,
+                secret_key=secret,
+                secure=parts.scheme == "s3s",
+                region=settings.region,
+                http_client=_connections(settings.timeout_s),
+            )
+        except ValueError as error:
+            raise StoreError("store.url", f"{settings.url} names no endpoint ({error})", _MEND_URL) from None
+        return cls(client, f"{parts.scheme}://{parts.netloc}", bucket)
+
+    def put(self, kind: str, data: bytes, suffix: str, day: str | None = None) -> ObjectRef:
+        ref = reference(kind, data, suffix, day)
+        if not self._known.has(ref.key):
+            if len(data) < ASK_FIRST_BYTES or self._size(ref.key) != len(data):
+                self._upload(ref.key, data)
+            self._known.add(ref.key)
+        return ref
+
+    def get(self, ref: ObjectRef) -> bytes:
+        if ref.size < 0:
+            raise corrupt(ref, "cannot have a negative size", str(self))
+        data = self._download(checked_key(ref.key), ref.size + 1)
+        if data is None:
+            self._known.forget(ref.key)
+            raise missing(ref.key, str(self))
+        try:
+            return verified(ref, data, str(self))
+        except StoreError:
+            self._known.forget(ref.key)
+            raise
+
+    def put_named(self, key: str, data: bytes) -> None:
+        self._upload(checked_key(key), data)
+
+    def get_named(self, key: str) -> bytes | None:
+        return self._download(checked_key(key))
+
+    def list(self, prefix: str) -> Iterator[str]:
+        with self._explained(f"prefix {prefix}"):
+            for item in self._client.list_objects(self._bucket, prefix=checked_prefix(prefix), recursive=True):
+                yield item.object_name
+
+    def delete(self, key: str) -> None:
+        self._known.forget(checked_key(key))
+        with self._explained(f"object {key}"):
+            self._client.remove_object(self._bucket, key)
+
+    def check(self) -> None:
+        check_round_trip(self, str(self))
+
+    def __str__(self) -> str:
+        return f"{self._address}/{self._bucket}"
+
+    def _upload(self, key: str, data: bytes) -> None:
+        with self._explained(f"object {key}"):
+            self._client.put_object(self._bucket, key, BytesIO(data), len(data))
+
+    def _download(self, key: str, limit: int | None = None) -> bytes | None:
+        """The first `limit` bytes of an object (all of them for None), or None where there is none."""
+        with self._explained(f"object {key}", absent_ok=True):
+            response = self._client.get_object(self._bucket, key)
+            try:
+                data: bytes = response.read(limit)
+            finally:
+                # A body read to its end has given its connection back by now; any other must not be used again.
+                response.close()
+            return data
+        return None
+
+    def _size(self, key: str) -> int | None:
+        with self._explained(f"object {key}", absent_ok=True):
+            size: int = self._client.stat_object(self._bucket, key).size
+            return size
+        return None
+
+    @contextmanager
+    def _explained(self, where: str, *, absent_ok: bool = False) -> Iterator[None]:
+        """Turn what the client raises into StoreError; with `absent_ok`, a key without object raises nothing."""
+        try:
+            yield
+        except S3Error as error:
+            if absent_ok and error.code in _MISSING:
+                return
+            raise _from_s3(error, where, self._address, self._bucket) from None
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            reason = getattr(error, "reason", None) or error
+            raise StoreError("store.url", f"no S3 endpoint answers at {self._address} ({reason})", _MEND_URL) from None
+        except ServerError as error:
+            raise StoreError(
+                "store.url",
+                f"{self._address} cannot serve now, {where} (HTTP {error.status_code})",
+                "see the endpoint's log; a full disk is the usual cause",
+            ) from None
+        except (InvalidResponseError, ParseError, MinioException) as error:
+            what = " ".join(str(error).split())[:300]
+            raise StoreError("store.url", f"{self._address} does not answer as S3 does ({what})", _MEND_URL) from None
+        except ValueError as error:
+            raise StoreError("store.url", f"bucket {self._bucket} at {self._address}: {error}", _MEND_URL) from None
+
+
+_MEND_URL = "start the endpoint (`distrl up` starts a local one), or set store.url to s3://HOST:PORT/BUCKET"
+
+
+def _from_s3(error: S3Error, where: str, address: str, bucket: str) -> StoreError:
+    """What an S3 error means to a person, with the setting that mends it."""
+    said = f"{error.code}: {error.message}"
+    if error.code in _CREDENTIALS:
+        return StoreError(
+            "store.access_key",
+            f"{address} refuses {where} in bucket {bucket} ({said})",
+            "set store.access_key and store.secret_key to a pair that may read and write the bucket",
+        )
+    if error.code == "NoSuchBucket":
+        return StoreError(
+            "store.url",
+            f"{address} has no bucket {bucket}",
+            "create the bucket, or set store.url to s3://HOST:PORT/BUCKET with one that exists",
+        )
+    return StoreError("store.url", f"{address} refuses {where} in bucket {bucket} ({said})", "see the endpoint's log")
+
+
+def _connections(timeout_s: float) -> urllib3.PoolManager:
+    """Kept connections with a deadline. Three tries bridge an endpoint that restarts; a longer wait is the caller's."""
+    return urllib3.PoolManager(
+        maxsize=CONNECTIONS,
+        timeout=urllib3.Timeout(total=timeout_s),
+        retries=urllib3.Retry(
+            total=2,
+            connect=1,
+            redirect=0,
+            backoff_factor=0.2,
+            status_forcelist=(500, 502, 503, 504),
+            raise_on_status=False,
+            respect_retry_after_header=False,
+        ),
+        ssl_context=ssl.create_default_context(),
+    )
+
+
+class _Known:
+    """The keys most lately stored, at most `capacity`. Safe to use from several threads."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._keys: OrderedDict[str, None] = OrderedDict()
+        self._lock = Lock()
+
+    def has(self, key: str) -> bool:
+        with self._lock:
+            if key not in self._keys:
+                return False
+            self._keys.move_to_end(key)
+            return True
+
+    def add(self, key: str) -> None:
+        with self._lock:
+            self._keys[key] = None
+            self._keys.move_to_end(key)
+            if len(self._keys) > self._capacity:
+                self._keys.popitem(last=False)
+
+    def forget(self, key: str) -> None:
+        with self._lock:
+            self._keys.pop(key, None)

@@ -12,11 +12,11 @@ import torch
 from distrl.config import Config
 from distrl.errors import StoreError
 from distrl.policy.agent import Agent
-from distrl.store.objects import ObjectStore
+from distrl.store.objects import ObjectStore, utc_day
 from distrl.tasks.outcome import succeeded
 from distrl.types import ObjectRef
 from distrl.worker.batcher import Batcher
-from distrl.worker.episode import Judge
+from distrl.worker.episode import SYSTEM_CLOCK, Clock, Judge
 from distrl.worker.patience import Patience
 
 SCREENSHOTS = "screenshots"
@@ -48,11 +48,12 @@ def serving(config: Config, temperature: float | None) -> Iterator[Policy]:
         thread.join()
 
 
-def keeper(store: ObjectStore, patience: Patience) -> Callable[[bytes], ObjectRef]:
+def keeper(store: ObjectStore, patience: Patience, clock: Clock = SYSTEM_CLOCK) -> Callable[[bytes], ObjectRef]:
     """Puts a screenshot in the store, waiting out a store that is away; returns once the object is there."""
 
     def keep(png: bytes) -> ObjectRef:
-        return patience.until_done("keeping a screenshot", lambda: store.put(SCREENSHOTS, png, "png"), StoreError)
+        day = utc_day(clock.now_ms())
+        return patience.until_done("keeping a screenshot", lambda: store.put(SCREENSHOTS, png, "png", day), StoreError)
 
     return keep
 

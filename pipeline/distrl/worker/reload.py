@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from distrl.errors import PolicyError, StoreError
+from distrl.store.objects import CorruptObjectError
 from distrl.types import ObjectRef, Version
 from distrl.worker.episode import Clock
 
@@ -80,13 +81,13 @@ class Reloader:
             return True
         try:
             self._policy.swap(version, self._fetch(version.adapter))
-        except StoreError as error:
-            self._alert(version, error.what)
-            return False
-        except PolicyError as error:
+        except (CorruptObjectError, PolicyError) as error:
             self._alert(version, error.what)
             self._refused = version.version
             return True
+        except StoreError as error:
+            self._alert(version, error.what)
+            return False
         seconds = max(0.0, self._clock.now() - version.published_at / 1000)
         self.state = replace(self.state, reloads=self.state.reloads + 1, seconds=seconds)
         log.info("version %d loaded %.3f s after its publication", version.version, seconds)

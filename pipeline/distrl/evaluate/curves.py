@@ -1,0 +1,182 @@
+"""What a run's records add up to. Pure: records in, numbers out; no clock, no client.
+
+Definitions
+- success: the share of SUCCESS among the episodes with a known outcome. Interrupted and unknown ones are left out of
+  both sides and counted beside.
+- lag of a trajectory: (the newest version when the update that first folds it was journalled) − (the oldest version
+  among its steps). 0 is on-policy. It says how old data is when it first enters learning; replay uses it again later.
+- reload of version v by worker w: the time from v's publication to the first step that w chose with it. Only workers
+  that were in an episode at the publication count, so that a worker that was down does not read as a slow reload.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from distrl.types import Evaluation, LoggedTrajectory, Outcome, Split, Trajectory, Update, Version
+
+Z_95 = 1.959963984540054
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Success with its 95 % Wilson interval. episodes: with a known outcome; others: without one."""
+
+    episodes: int
+    successes: int
+    others: int = 0
+
+    @property
+    def success(self) -> float:
+        return self.successes / self.episodes if self.episodes else 0.0
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        return wilson(self.successes, self.episodes)
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """Success of one version against what it cost.
+
+    trajectories: folded when it was published. seconds: from the publication of the first version to its own.
+    """
+
+    version: int
+    trajectories: int
+    seconds: float
+    score: Score
+
+
+def wilson(successes: int, trials: int, z: float = Z_95) -> tuple[float, float]:
+    """Wilson score interval of a share; (0, 1) without trials."""
+    if trials == 0:
+        return (0.0, 1.0)
+    share = successes / trials
+    spread = z * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
+    middle, scale = share + z * z / (2 * trials), 1 + z * z / trials
+    return (max(0.0, (middle - spread) / scale), min(1.0, (middle + spread) / scale))
+
+
+def score(trajectories: Iterable[Trajectory]) -> Score:
+    outcomes = Counter(trajectory.outcome for trajectory in trajectories)
+    won, lost = outcomes[Outcome.SUCCESS], outcomes[Outcome.FAILURE]
+    return Score(won + lost, won, outcomes.total() - won - lost)
+
+
+def first_of_each(trajectories: Iterable[LoggedTrajectory]) -> list[LoggedTrajectory]:
+    """The trajectories that count: the first record of each task id, in the order of the log."""
+    seen: dict[str, LoggedTrajectory] = {}
+    for logged in trajectories:
+        seen.setdefault(logged.trajectory.task_id, logged)
+    return list(seen.values())
+
+
+def evaluated(evaluations: Iterable[Evaluation], split: Split) -> dict[int, list[Trajectory]]:
+    """Version -> its trajectories on `split`, the first of each task, versions ascending."""
+    found: dict[int, dict[str, Trajectory]] = defaultdict(dict)
+    for evaluation in evaluations:
+        if evaluation.trajectory.task.split is split:
+            found[evaluation.version].setdefault(evaluation.trajectory.task_id, evaluation.trajectory)
+    return {version: list(found[version].values()) for version in sorted(found)}
+
+
+def by_family(trajectories: Iterable[Trajectory]) -> dict[str, Score]:
+    """Family -> score, families in alphabetical order."""
+    groups: dict[str, list[Trajectory]] = defaultdict(list)
+    for trajectory in trajectories:
+        groups[trajectory.task.family].append(trajectory)
+    return {family: score(groups[family]) for family in sorted(groups)}
+
+
+def learning_curve(
+    evaluations: Iterable[Evaluation], split: Split, versions: Sequence[Version], updates: Sequence[Update], topic: str
+) -> list[CurvePoint]:
+    """Success on `split` of every evaluated version, ascending. topic: full name of the trajectories topic."""
+    published = {version.version: version for version in versions}
+    began = min((version.published_at for version in versions), default=0)
+    folded = _folded_offsets(updates, topic)
+    return [
+        CurvePoint(
+            number,
+            folded_by(published[number].update, folded),
+            (published[number].published_at - began) / 1000,
+            score(trajectories),
+        )
+        for number, trajectories in evaluated(evaluations, split).items()
+        if number in published
+    ]
+
+
+def moving_success(trajectories: Sequence[LoggedTrajectory], window: int) -> list[tuple[int, float]]:
+    """(trajectories so far, success among the last `window` with a known outcome), from the first full window on."""
+    known = [logged for logged in trajectories if logged.trajectory.outcome in (Outcome.SUCCESS, Outcome.FAILURE)]
+    won = [logged.trajectory.outcome is Outcome.SUCCESS for logged in known]
+    return [(end, sum(won[end - window : end]) / window) for end in range(window, len(won) + 1)]
+
+
+def policy_lags(
+    trajectories: Iterable[LoggedTrajectory], versions: Sequence[Version], updates: Sequence[Update], topic: str
+) -> list[int]:
+    """The lag of each trajectory that an update folds and that has steps, in the order of the log."""
+    folded = _folded_offsets(updates, topic)
+    bounds = [offset for _, offset in folded]
+    known = sorted(versions, key=lambda version: version.version)
+    lags = []
+    for logged in trajectories:
+        at = bisect_right(bounds, logged.position.offset)
+        if at == len(bounds) or not logged.trajectory.steps:
+            continue
+        newest = max((v.version for v in known if v.update <= folded[at][0]), default=0)
+        lags.append(newest - min(step.version for step in logged.trajectory.steps))
+    return lags
+
+
+def reload_seconds(trajectories: Iterable[LoggedTrajectory], versions: Sequence[Version]) -> list[float]:
+    """The reload time of every (worker, version) that was used by a worker at work when it was published, in s."""
+    first_use: dict[tuple[str, int], int] = {}
+    busy: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for logged in trajectories:
+        trajectory = logged.trajectory
+        busy[trajectory.worker].append((trajectory.started_at, trajectory.finished_at))
+        for step in trajectory.steps:
+            key = (trajectory.worker, step.version)
+            first_use[key] = min(first_use.get(key, step.at), step.at)
+    published = {version.version: version.published_at for version in versions}
+    return [
+        max(0, at - published[version]) / 1000
+        for (worker, version), at in sorted(first_use.items())
+        if version in published and any(begin <= published[version] <= end for begin, end in busy[worker])
+    ]
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value at `share` (0 to 1) by linear interpolation; 0 without values."""
+    if not values:
+        return 0.0
+    ordered = sorted(values)
+    place = share * (len(ordered) - 1)
+    low = math.floor(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+
+def per_minute(trajectories: Sequence[LoggedTrajectory], seconds: float) -> float:
+    return len(trajectories) * 60 / seconds if seconds > 0 else 0.0
+
+
+def folded_by(update: int, folded: Sequence[tuple[int, int]]) -> int:
+    """Records of the trajectories topic that the first `update` updates fold. folded: (u, offset), ascending."""
+    return max((offset for u, offset in folded if u < update), default=0)
+
+
+def _folded_offsets(updates: Iterable[Update], topic: str) -> list[tuple[int, int]]:
+    """(u, offset up to which update u folds `topic`), ascending in u."""
+    marks: Mapping[int, int] = {
+        update.u: sum(mark.offset for mark in update.watermarks if mark.topic == topic) for update in updates
+    }
+    return sorted(marks.items())

@@ -1,0 +1,200 @@
+"""The evaluator role: greedy episodes under fixed versions on tasks that nobody trains on, judged by ground truth.
+
+The task list of a split is fixed: indices 0 to n − 1 under one seed, whatever the run's own seed is, so that versions,
+runs and settings are compared on the same tasks. An evaluated task is one record; an evaluation that is stopped and
+started again goes on with the tasks that have none yet.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from distrl.broker.producer import RecordProducer
+from distrl.broker.versions import VersionFollower, lineage
+from distrl.config import Config
+from distrl.errors import BrokerError, ConfigError, PolicyError
+from distrl.evaluate import curves
+from distrl.evaluate.gather import records
+from distrl.store.objects import ObjectStore, open_store
+from distrl.tasks.suite import suites
+from distrl.types import Evaluation, Heartbeat, Split, Task, Trajectory, Version
+from distrl.worker.crew import Crew, Deliver, play_all
+from distrl.worker.episode import SYSTEM_CLOCK, Episode, Phone
+from distrl.worker.inbox import Inbox
+from distrl.worker.parts import TRUTH, keeper, serving
+from distrl.worker.patience import Patience
+from distrl.worker.phones import Phones
+from distrl.worker.reload import wait_first
+
+log = logging.getLogger(__name__)
+
+SEED = 7_919
+"""Of every evaluation task, in every run: success is only comparable on the same tasks."""
+ATTEMPT = "greedy"
+"""Greedy decoding draws nothing, so every attempt at a task is the same attempt."""
+RETRIES = 3
+"""How often an episode that a phone interrupted is played again before it is recorded as interrupted."""
+
+
+@dataclass(frozen=True, slots=True)
+class VersionScore:
+    """What a person is told of one evaluated version."""
+
+    version: int
+    split: Split
+    score: curves.Score
+
+    def __str__(self) -> str:
+        low, high = self.score.interval
+        others = f", {self.score.others} without an outcome" if self.score.others else ""
+        return (
+            f"version {self.version}, {self.split.value}: {self.score.successes} of {self.score.episodes} = "
+            f"{self.score.success:.1%} (95 %: {low:.1%} to {high:.1%}){others}"
+        )
+
+
+def evaluation_tasks(config: Config, split: Split, episodes: int) -> list[Task]:
+    """The fixed tasks of a split, each with an id that no training task has."""
+    known = suites()
+    if config.feeder.suite not in known:
+        raise ConfigError("feeder.suite", f"no suite '{config.feeder.suite}'", f"one of: {', '.join(sorted(known))}")
+    suite = known[config.feeder.suite]
+    return [suite.task(index, SEED, split) for index in range(episodes)]
+
+
+def evaluate_version(
+    config: Config, version: Version, split: Split, episodes: int, stop: threading.Event
+) -> list[Evaluation]:
+    """Play the tasks that `version` has no record for, publish each, and return all records of it, in task order.
+
+    Fewer than `episodes` if stopped before. Raises PolicyError where the version belongs to another base model.
+    """
+    tasks = evaluation_tasks(config, split, episodes)
+    known = _evaluated(config, version, split)
+    left = [task for task in tasks if task.task_id not in known]
+    log.info("version %d, %s: %d tasks, %d of them evaluated before", version.version, split.value, episodes,
+             episodes - len(left))  # fmt: skip
+    if left:
+        store = open_store(config.store)
+        for evaluation in _play(config, store, version, left, stop):
+            known.setdefault(evaluation.trajectory.task_id, evaluation)
+    return [known[task.task_id] for task in tasks if task.task_id in known]
+
+
+def evaluate_versions(
+    config: Config, wanted: str, split: Split, episodes: int, stop: threading.Event
+) -> list[VersionScore]:
+    """Evaluate the versions that `wanted` names (numbers, `first`, `last`, joined by commas). A role that ends."""
+    scores = []
+    for version in named(wanted, lineage(config)):
+        found = evaluate_version(config, version, split, episodes, stop)
+        scores.append(VersionScore(version.version, split, curves.score(item.trajectory for item in found)))
+        if stop.is_set():
+            break
+    return scores
+
+
+def run_evaluator(config: Config, stop: threading.Event) -> None:
+    """Evaluate the newest version on the validation tasks, again and again, until `stop`."""
+    evaluated = 0
+    done: int | None = None
+    with VersionFollower(config) as versions, RecordProducer(config, config.evaluate.name) as producer:
+        if wait_first(versions, stop) is None:
+            return
+        while not stop.is_set():
+            version = versions.latest()
+            if version is not None and version.version != done:
+                found = evaluate_version(config, version, Split.VALIDATION, config.evaluate.validation_episodes, stop)
+                evaluated += len(found)
+                done = version.version
+                log.info("%s", VersionScore(done, Split.VALIDATION, curves.score(item.trajectory for item in found)))
+                _beat(config, producer, version, evaluated)
+            stop.wait(config.evaluate.every_s)
+
+
+def named(wanted: str, versions: Sequence[Version]) -> list[Version]:
+    """The versions that `wanted` names, each once, in the order named. Raises ConfigError for one that is not there."""
+    if not versions:
+        raise ConfigError("--versions", "this run has published no version yet", "start the learner and wait for it")
+    by_name = {str(version.version): version for version in versions}
+    by_name |= {"first": versions[0], "last": versions[-1]}
+    found: dict[int, Version] = {}
+    for name in (part.strip() for part in wanted.split(",")):
+        if name not in by_name:
+            raise ConfigError("--versions", f"no version '{name}'", f"first, last, or one up to {versions[-1].version}")
+        found[by_name[name].version] = by_name[name]
+    return list(found.values())
+
+
+def _evaluated(config: Config, version: Version, split: Split) -> dict[str, Evaluation]:
+    """Task id -> the first record that `version` has for it."""
+    found: dict[str, Evaluation] = {}
+    for _, evaluation in records(config, "evaluations", Evaluation):
+        same = (evaluation.version, evaluation.version_sha256) == (version.version, version.adapter.sha256)
+        if same and evaluation.trajectory.task.split is split:
+            found.setdefault(evaluation.trajectory.task_id, evaluation)
+    return found
+
+
+def _play(
+    config: Config, store: ObjectStore, version: Version, tasks: Sequence[Task], stop: threading.Event
+) -> list[Evaluation]:
+    give_up = threading.Event()
+    patience = Patience(give_up)
+    name = config.evaluate.name
+    episode = Episode(name, keeper(store, patience), TRUTH)
+    done: list[Evaluation] = []
+    with (
+        RecordProducer(config, name) as producer,
+        serving(config, temperature=None) as policy,
+        Phones(config) as phones,
+    ):
+        _refuse_other_base(version, policy.base_sha256)
+        policy.batcher.swap(version, store.get(version.adapter))
+
+        def play(task: Task, phone: Phone) -> Trajectory:
+            with policy.batcher.episode():
+                return episode.run(task, ATTEMPT, phone, policy.batcher)
+
+        def keep(trajectory: Trajectory) -> None:
+            evaluation = Evaluation(
+                version.version, version.adapter.sha256, f"{version.version}-{trajectory.task_id}", trajectory
+            )
+            what = f"publishing {evaluation.evaluation_id}"
+            queued = patience.until_done(
+                what, lambda: producer.publish("evaluations", str(version.version), evaluation), BrokerError
+            )
+            patience.acknowledged(what, queued)
+            done.append(evaluation)
+
+        def crew(inbox: Inbox, deliver: Deliver) -> Crew:
+            return Crew(phones.lease, play, deliver, inbox, give_up, name)
+
+        play_all(
+            tasks, crew, keep, slots=phones.count, retries=RETRIES, drain_s=config.worker.drain_timeout_s,
+            stop=stop, give_up=give_up,
+        )  # fmt: skip
+    return done
+
+
+def _refuse_other_base(version: Version, base_sha256: str) -> None:
+    if version.base_model_sha256 != base_sha256:
+        raise PolicyError(
+            f"version {version.version}",
+            f"belongs to base model {version.base_model_sha256[:12]}, this one is {base_sha256[:12]}",
+            "set policy.base_model to the one the run was trained with",
+        )
+
+
+def _beat(config: Config, producer: RecordProducer, version: Version, evaluated: int) -> None:
+    beat = Heartbeat(
+        config.evaluate.name, "evaluator", SYSTEM_CLOCK.now_ms(), version.version, version.adapter.sha256,
+        {"evaluated": evaluated},
+    )  # fmt: skip
+    try:
+        producer.publish("heartbeats", config.evaluate.name, beat)
+    except BrokerError as error:
+        log.warning("heartbeat not sent: %s", error.what)

@@ -1,0 +1,91 @@
+"""Film strips: one task as two policies played it, screen by screen, with the touches drawn on."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from PIL import Image, ImageDraw
+
+from distrl.errors import StoreError
+from distrl.types import Action, ActionKind, ObjectRef, Outcome, Trajectory
+
+WIDTH_PX = 150
+MOST_PIXELS = 32_000_000
+"""A screenshot that claims more is left out: what a record points at is untrusted."""
+TOUCH = (226, 88, 62)
+CAPTION_CHARACTERS = 40
+
+Read = Callable[[ObjectRef], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """png: the screen, WIDTH_PX wide, with the touch drawn; None if it cannot be shown. caption: untrusted text."""
+
+    png: bytes | None
+    caption: str
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    title: str
+    frames: tuple[Frame, ...]
+
+
+def told(before: Sequence[Trajectory], after: Sequence[Trajectory]) -> tuple[Trajectory, Trajectory] | None:
+    """One task that failed before and was solved after, with the longest solution (ties: the first id)."""
+    failed: Mapping[str, Trajectory] = {t.task_id: t for t in before if t.outcome is Outcome.FAILURE and t.steps}
+    solved = [t for t in after if t.outcome is Outcome.SUCCESS and t.task_id in failed and t.steps]
+    if not solved:
+        return None
+    chosen = min(solved, key=lambda t: (-len(t.steps), t.task_id))
+    return failed[chosen.task_id], chosen
+
+
+def strip(title: str, trajectory: Trajectory, read: Read) -> Strip:
+    """The steps of `trajectory` and its last screen. read: may raise StoreError, OSError, ValueError."""
+    frames = [Frame(_screen(step.screenshot, step.action, read), caption(step.action)) for step in trajectory.steps]
+    last = trajectory.final_screenshot
+    frames.append(Frame(_screen(last, None, read) if last else None, trajectory.outcome.value))
+    return Strip(title, tuple(frames))
+
+
+def caption(action: Action) -> str:
+    """What was done, in a few words; typed text is the policy's own and stays untrusted."""
+    match action.kind:
+        case ActionKind.TYPE:
+            return f"type “{action.text[:CAPTION_CHARACTERS]}”"
+        case ActionKind.INVALID:
+            return f"no action: “{action.text[:CAPTION_CHARACTERS]}”"
+        case _:
+            return action.kind.value
+
+
+def _screen(ref: ObjectRef, action: Action | None, read: Read) -> bytes | None:
+    try:
+        return draw(read(ref), action)
+    except (StoreError, OSError, SyntaxError, ValueError, Image.DecompressionBombError):
+        return None  # retention may have taken the screen; the strip still tells what was done
+
+
+def draw(png: bytes, action: Action | None) -> bytes:
+    """The screen WIDTH_PX wide, a ring where it was tapped, a line with a ring at its end where it was swiped."""
+    with Image.open(io.BytesIO(png), formats=["PNG"]) as source:
+        if source.width * source.height > MOST_PIXELS:
+            raise ValueError(f"{source.size} pixels are too many")
+        size = (WIDTH_PX, max(1, round(source.height * WIDTH_PX / source.width)))
+        image = source.convert("RGB").resize(size, Image.Resampling.LANCZOS)
+    pen = ImageDraw.Draw(image)
+    if action is not None and action.touch is not None:
+        x, y = action.touch.x * size[0], action.touch.y * size[1]
+        if action.lift is not None:
+            x_end, y_end = action.lift.x * size[0], action.lift.y * size[1]
+            pen.line((x, y, x_end, y_end), fill=TOUCH, width=3)
+            x, y = x_end, y_end
+        for radius, width in ((9, 3), (2, 2)):
+            pen.ellipse((x - radius, y - radius, x + radius, y + radius), outline=TOUCH, width=width)
+    out = io.BytesIO()
+    image.save(out, "PNG", optimize=True)
+    return out.getvalue()

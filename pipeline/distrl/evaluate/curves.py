@@ -131,7 +131,7 @@ def policy_lags(
         at = bisect_right(bounds, logged.position.offset)
         if at == len(bounds) or not logged.trajectory.steps:
             continue
-        newest = max((v.version for v in known if v.update <= folded[at][0]), default=0)
+        newest = max((v.version for v in known if v.update < folded[at][0]), default=0)
         lags.append(newest - min(step.version for step in logged.trajectory.steps))
     return lags
 
@@ -170,8 +170,8 @@ def per_minute(trajectories: Sequence[LoggedTrajectory], seconds: float) -> floa
 
 
 def folded_by(update: int, folded: Sequence[tuple[int, int]]) -> int:
-    """Records of the trajectories topic that the first `update` updates fold. folded: (u, offset), ascending."""
-    return max((offset for u, offset in folded if u < update), default=0)
+    """Records of the trajectories topic that update `update` and those before it fold. folded: (u, offset)."""
+    return max((offset for u, offset in folded if u <= update), default=0)
 
 
 def _folded_offsets(updates: Iterable[Update], topic: str) -> list[tuple[int, int]]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol, TypeVar
+
+import numpy as np
 
 from distrl.broker.reader import LogReader, decoded
 from distrl.broker.topics import topic_name
@@ -18,6 +22,8 @@ from distrl.store.objects import ObjectStore, open_store
 from distrl.types import Evaluation, LoggedTrajectory, LogPosition, Record, Trajectory, Update, Version
 
 log = logging.getLogger(__name__)
+PARTS = ("critic", "policy_optimiser", "critic_optimiser", "buffer")
+"""Of a checkpoint, as its arrays are named."""
 R = TypeVar("R", bound=Record)
 
 
@@ -61,10 +67,22 @@ def records(config: Config, topic: str, expected: type[R]) -> Iterator[tuple[Log
                     log.error("record passed over: %s", error)
 
 
-def final_digests(store: ObjectStore, run: str, versions: list[Version]) -> dict[str, str]:
-    """sha256 by name: of the last published adapter's file, and what the last checkpoint says of the learner's state."""
+def final_digests(store: ObjectStore, run: str, versions: Sequence[Version]) -> dict[str, str]:
+    """sha256 by name, of what a run has learned: equal runs have equal digests.
+
+    adapter: the file of the last version. critic, optimisers, buffer: of the last checkpoint, over its arrays by name
+    (and the bounds of the buffer's entries); left out where there is none.
+    """
     digests = {"adapter": versions[-1].adapter.sha256} if versions else {}
-    checkpoint = latest_checkpoint(store, run)
-    if checkpoint is not None:
-        digests.update(checkpoint[0].get("digests", {}))
+    found = latest_checkpoint(store, run)
+    if found is None:
+        return digests
+    meta, tensors = found
+    for part in PARTS:
+        total = hashlib.sha256(json.dumps(meta.get(part), sort_keys=True).encode())
+        for name, value in sorted(tensors.items()):
+            if name.startswith(f"{part}/"):
+                total.update(f"{name} {value.dtype.str} {value.shape}\n".encode())
+                total.update(np.ascontiguousarray(value).tobytes())
+        digests[part] = total.hexdigest()
     return digests

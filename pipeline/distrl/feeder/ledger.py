@@ -59,7 +59,8 @@ class Ledger:
     finished: set[str] = field(default_factory=set)
     retried: int = 0
     version: Version | None = None
-    update: int = 0
+    update: int = -1
+    """The last journalled update; -1 before the first."""
     _learned_offset: int = 0
     _outstanding: dict[str, int] = field(default_factory=dict)
     _unlearned: dict[int, int] = field(default_factory=dict)

@@ -1,0 +1,94 @@
+"""The phones that a process drives: the device room's pool, as the crew leases from it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, TypeVar
+
+from distrl.config import Config
+from distrl.device import reset as resetting
+from distrl.device.pool import DevicePool
+from distrl.device.server import AdbServer
+from distrl.device.session import AdbSession
+from distrl.errors import DeviceError
+from distrl.types import Action, DeviceHealth, Task
+
+log = logging.getLogger(__name__)
+R = TypeVar("R")
+
+
+class Phones:
+    """The phones that devices.addresses and devices.serials name, through the adb server of `config`.
+
+    A context manager. An adb server of our own is started where none runs, and stopped at the end; another's is left
+    as it is. Raises DeviceError where no phone is named or there is no adb server to be had.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._server = AdbServer(config.adb)
+        self._pool = DevicePool(self._server, config.devices)
+
+    def __enter__(self) -> Phones:
+        self._server.start()
+        found = self._pool.discover()
+        log.info("%d of %d phones answer", len(found), self._pool.count)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.stop()
+
+    @property
+    def count(self) -> int:
+        return self._pool.count
+
+    def health(self) -> tuple[DeviceHealth, ...]:
+        return self._pool.health()
+
+    @contextmanager
+    def lease(self, timeout_s: float) -> Iterator[SessionPhone | None]:
+        """A phone for the block, or None if none is healthy within timeout_s. Its last failure goes to the pool."""
+        session = self._pool.lease(timeout_s)
+        if session is None:
+            yield None
+            return
+        phone = SessionPhone(session)
+        try:
+            yield phone
+        finally:
+            self._pool.release(session, phone.failure)
+
+
+class SessionPhone:
+    """A leased adb session as an episode sees it. failure: the error that ended an episode, if one did."""
+
+    def __init__(self, session: AdbSession) -> None:
+        self._session = session
+        self.failure: DeviceError | None = None
+
+    @property
+    def serial(self) -> str:
+        return self._session.serial
+
+    def reset(self, task: Task) -> None:
+        self._noting(lambda: resetting.reset(self._session, task))
+
+    def settle(self) -> bytes:
+        return self._noting(lambda: self._session.settle().png)
+
+    def perform(self, action: Action) -> None:
+        self._noting(lambda: self._session.perform(action))
+
+    def truth(self) -> Mapping[str, Any] | None:
+        return self._noting(lambda: resetting.truth(self._session))
+
+    def _noting(self, call: Callable[[], R]) -> R:
+        try:
+            return call()
+        except DeviceError as error:
+            self.failure = error
+            raise

@@ -20,6 +20,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, Va
 from distrl.errors import ConfigError
 
 ENV_PREFIX = "DISTRL_"
+NOT_LEARNED_FROM = ("checkpoint_every", "keep_checkpoints", "rebuild_window")
+"""Settings of the learner that its results do not depend on: they may change in the middle of a run."""
 RUN_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 
@@ -121,6 +123,9 @@ class Replay(Section):
     alpha: float = Field(0.5, ge=0, le=1, description="P ∝ p^alpha (A.4.2)")
     refresh_every: int = Field(4, ge=1, description="updates between two recomputations of every priority")
     demonstrations: bool = Field(True, description="put the warm-up trajectories in the buffer (A.5.2)")
+    value_filter: float = Field(
+        0.5, ge=0, le=1, description="share of its priority that V_traj's worst trajectory loses"
+    )
 
 
 class Aride(Section):
@@ -200,7 +205,10 @@ class Config(Section):
 
     def learning_fingerprint(self) -> str:
         """sha256 (hex) of the settings that the fold reads: two runs with equal ones fold a log alike."""
-        parts = {name: getattr(self, name).model_dump(mode="json") for name in ("policy", "replay", "aride", "learner")}
+        parts = {
+            name: getattr(self, name).model_dump(mode="json", exclude={*NOT_LEARNED_FROM})
+            for name in ("policy", "replay", "aride", "learner")
+        }
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 

@@ -1,0 +1,66 @@
+"""A-RIDE (DistRL, section 5): advantage policy gradient with Retrace-corrected values on off-policy trajectories.
+
+y_t = clip(V(s_t) + δ_t, 0, 1)                         what V is fitted to
+A_t = r_t + penalty_t + γ y_{t+1} − V(s_t)             (aride.advantage names the reading)
+L   = −E[ρ A log π] − β E[H(π)] + λ E[ρ P_invalid log π]
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from distrl.algorithms import losses
+from distrl.algorithms.returns import (
+    Array,
+    advantages,
+    monte_carlo,
+    outcome_rewards,
+    retrace_targets,
+    td_errors,
+)
+from distrl.config import Aride
+
+
+@dataclass(frozen=True, slots=True)
+class Credit:
+    """What each step of one trajectory is worth; all (T,)."""
+
+    td: Array
+    """td_t of equation 3: surprise, for priorities."""
+    targets: Array
+    """y_t in [0, 1], for V(s_t)."""
+    advantages: Array
+    """A(s_t, a_t), for the policy."""
+
+
+def credit(values: Array, ratios: Array, penalty: Array, success: bool, config: Aride) -> Credit:
+    """Credit of one trajectory from V(s_t), ρ_t and penalties, each (T,), and its outcome."""
+    rewards = outcome_rewards(len(values), success)
+    td = td_errors(rewards, values, config.gamma)
+    if config.retrace:
+        targets = retrace_targets(values, td, ratios, config.gamma, config.retrace_lambda)
+    else:
+        targets = (monte_carlo(rewards, config.gamma) > 0).astype(np.float64)
+    return Credit(td, targets, advantages(config.advantage, rewards, penalty, values, targets, config.gamma))
+
+
+def policy_loss(
+    logprob: Tensor, entropy: Tensor, behaviour_logprob: Tensor, advantage: Tensor, invalid: Tensor, config: Aride
+) -> tuple[Tensor, Tensor]:
+    """(loss, ρ) of a minibatch: equation 1 on shaped advantages; ρ (B,) unclipped. All inputs (B,)."""
+    ratio = losses.importance_ratio(logprob, behaviour_logprob)
+    shaped = losses.shape_advantages(advantage, config.normalise_advantage, config.negative_advantage_weight)
+    loss = losses.policy_loss(
+        logprob,
+        entropy,
+        ratio,
+        shaped,
+        invalid,
+        beta=config.entropy,
+        lam=config.invalid_penalty,
+        ratio_clip=config.ratio_clip,
+    )
+    return loss, ratio

@@ -1,0 +1,72 @@
+"""The losses of A-RIDE in torch: equation 1 for the policy, binary cross-entropy for both critics."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+LOG_RATIO_BOUNDS = (-10.0, 5.0)
+"""log ρ is held here before exp: one action that the policy has all but unlearned would else overflow a whole batch."""
+
+DEVIATION_FLOOR = 1e-3
+"""Added to the deviation that advantages are divided by: a batch of equal advantages would else explode."""
+
+
+def importance_ratio(logprob: Tensor, behaviour_logprob: Tensor) -> Tensor:
+    """ρ = π(a|s) / μ(a|s) over the whole action's tokens; (B,), detached, unclipped above e^5."""
+    return (logprob.detach() - behaviour_logprob).clamp(*LOG_RATIO_BOUNDS).exp()
+
+
+def shape_advantages(advantages: Tensor, normalise: bool, negative_weight: float) -> Tensor:
+    """(B,) advantages divided by their deviation (the mean stays, so that signs do), then the negative ones scaled.
+
+    Pushing down what was sampled is unbounded and undoes a small policy; at full weight success falls.
+    """
+    if normalise:
+        advantages = advantages / (advantages.std(correction=0) + DEVIATION_FLOOR)
+    return torch.where(advantages < 0, negative_weight * advantages, advantages)
+
+
+def policy_loss(
+    logprob: Tensor,
+    entropy: Tensor,
+    ratio: Tensor,
+    advantages: Tensor,
+    invalid: Tensor,
+    *,
+    beta: float,
+    lam: float,
+    ratio_clip: float,
+) -> Tensor:
+    """L = −E_μ[ρ A log π] − β E_μ[H(π)] + λ E_μ[ρ P_invalid log π] (DistRL, equation 1); a scalar.
+
+    ρ is a weight: detached and clipped to [0, ratio_clip], so the gradient is that of equation 4.
+    The penalty as printed, λ E_μ[P_invalid], does not depend on θ and so has no gradient. What it means is
+    λ E_π[P_invalid], whose score-function gradient is λ E_μ[ρ P_invalid ∇ log π]: that form is used here.
+
+    logprob: (B,) log π(a|s), the only gradient besides entropy (B,). ratio, advantages: (B,). invalid: (B,) 0 or 1.
+    """
+    weight = ratio.detach().clamp(max=ratio_clip)
+    surrogate = (weight * advantages.detach() * logprob).mean()
+    penalty = (weight * invalid * logprob).mean()
+    return -surrogate - beta * entropy.mean() + lam * penalty
+
+
+def critic_loss(logits: Tensor, targets: Tensor) -> Tensor:
+    """Binary cross-entropy of V(s) = σ(logits) against soft targets in [0, 1] (1[G_t > 0] or a Retrace target)."""
+    return F.binary_cross_entropy_with_logits(logits, targets)
+
+
+def trajectory_loss(logits: Tensor, success: Tensor, final: Tensor) -> Tensor:
+    """Maximum likelihood of the outcome under V_traj(s_H, a_H) = σ(logits), over final steps alone (section 5.1).
+
+    logits, success, final: (B,), the latter two 0 or 1. Returns a scalar, 0 where no step is final.
+    """
+    each = F.binary_cross_entropy_with_logits(logits, success, reduction="none")
+    return (each * final).sum() / final.sum().clamp(min=1.0)
+
+
+def clone_loss(logprob: Tensor) -> Tensor:
+    """−E[log π(a|s)]: behaviour cloning; (B,) -> scalar."""
+    return -logprob.mean()

@@ -1,0 +1,123 @@
+"""Returns, corrections and penalties of one trajectory: pure functions over arrays of its steps, in float64.
+
+A trajectory has T = H+1 steps, 0..H. `rewards[t]` is what action a_t earned, seen on the screen that followed it:
+with sparse outcomes it is 1 on the last step of a success and 0 elsewhere. Penalties are at most 0 and stay apart
+from rewards, because V(s) estimates the probability of success and a penalty is none of its business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+AdvantageForm = Literal["paper", "retrace", "td"]
+
+
+def outcome_rewards(steps: int, success: bool) -> Array:
+    """(T,) the sparse reward: 1 on the last step of a success, 0 elsewhere."""
+    rewards = np.zeros(steps)
+    if steps and success:
+        rewards[-1] = 1.0
+    return rewards
+
+
+def monte_carlo(rewards: ArrayLike, gamma: float) -> Array:
+    """G_t = Σ_{k=t..H} γ^{k-t} r_k, the Monte-Carlo return (DistRL, section 5.1).
+
+    rewards: (T,). Returns (T,). Runs backwards in O(T): G_t = r_t + γ G_{t+1}.
+    """
+    return _backwards(_array(rewards), np.full_like(_array(rewards), gamma))
+
+
+def td_errors(rewards: ArrayLike, values: ArrayLike, gamma: float, bootstrap: float = 0.0) -> Array:
+    """td_t = r_t + γ V(s_{t+1}) − V(s_t) (DistRL, equation 3).
+
+    rewards, values: (T,). bootstrap: V(s_{H+1}), 0 at a real end. Returns (T,).
+    """
+    return _array(rewards) + gamma * next_values(values, bootstrap) - _array(values)
+
+
+def retrace_correction(td: ArrayLike, ratios: ArrayLike, gamma: float, lam: float) -> Array:
+    """Retrace(λ) correction δ_t of V(s_t) for one trajectory (DistRL, section 5.2).
+
+    δ_t = Σ_{k=t..H} γ^{k-t} (Π_{i=t+1..k} λ min(1, ρ_i)) td_k
+
+    td: (T,) `td_errors`. ratios: (T,) ρ_i = π(a_i|s_i) / μ(a_i|s_i); ratios[0] is never used.
+    Returns (T,). Runs backwards in O(T): δ_t = td_t + γ c_{t+1} δ_{t+1}, c_i = λ min(1, ρ_i).
+    """
+    traces = lam * np.minimum(1.0, _array(ratios))
+    return _backwards(_array(td), gamma * next_values(traces))
+
+
+def retrace_targets(values: ArrayLike, td: ArrayLike, ratios: ArrayLike, gamma: float, lam: float) -> Array:
+    """clip(V(s_t) + δ_t, 0, 1): what V(s_t), a probability, is fitted to (DistRL, section 5.2).
+
+    values, td, ratios: (T,). Returns (T,), each in [0, 1].
+    """
+    return np.clip(_array(values) + retrace_correction(td, ratios, gamma, lam), 0.0, 1.0)
+
+
+def penalties(
+    action_texts: Sequence[str],
+    screens: Sequence[str],
+    invalid: Sequence[bool],
+    repetition_penalty: float,
+    invalid_reward: float,
+) -> Array:
+    """Immediate penalties of each step (DistRL, A.2.2): repetition accumulates, an invalid action costs at once.
+
+    A step repeats when the action before it was the same text and changed nothing on the screen; the n-th such step
+    in a row costs n · repetition_penalty. screens: the sha256 of what each step saw. All (T,).
+    Returns (T,), each at most 0.
+    """
+    result = np.zeros(len(action_texts))
+    run = 0
+    for t, (text, screen) in enumerate(zip(action_texts, screens, strict=True)):
+        repeated = t > 0 and text == action_texts[t - 1] and screen == screens[t - 1]
+        run = run + 1 if repeated else 0
+        result[t] = -repetition_penalty * run - (invalid_reward if invalid[t] else 0.0)
+    return result
+
+
+def advantages(
+    form: AdvantageForm, rewards: ArrayLike, penalty: ArrayLike, values: ArrayLike, targets: ArrayLike, gamma: float
+) -> Array:
+    """A(s_t, a_t) = r + γ V(s_{t+1}) − V(s_t), in one of three readings of r and V(s_{t+1}).
+
+    paper:   r = G + penalty, V(s_{t+1}) as estimated. The text of A.4.2: r is the Monte-Carlo return "from t+1 to the
+             terminal state" plus penalties, where the reward of a_t is the one seen on screen t+1; so G = G_t here.
+             (Were it left out, the last action of every success would be pushed down by −V.)
+    retrace: r = r_t + penalty, V(s_{t+1}) replaced by its Retrace target y_{t+1}.
+    td:      r = r_t + penalty, V(s_{t+1}) as estimated.
+
+    rewards, penalty, values, targets: (T,). Returns (T,). The value after the last step is 0.
+    """
+    earned, following = {
+        "paper": (monte_carlo(rewards, gamma), next_values(values)),
+        "retrace": (_array(rewards), next_values(targets)),
+        "td": (_array(rewards), next_values(values)),
+    }[form]
+    return earned + _array(penalty) + gamma * following - _array(values)
+
+
+def next_values(values: ArrayLike, bootstrap: float = 0.0) -> Array:
+    """(T,) x_{t+1}, with `bootstrap` after the last step."""
+    return np.append(_array(values)[1:], bootstrap) if np.size(values) else np.zeros(0)
+
+
+def _array(values: ArrayLike) -> Array:
+    return np.asarray(values, dtype=np.float64)
+
+
+def _backwards(terms: Array, weights: Array) -> Array:
+    """x_t = terms_t + weights_t · x_{t+1}, with x_{H+1} = 0."""
+    result = np.empty_like(terms)
+    following = 0.0
+    for t in range(len(terms) - 1, -1, -1):
+        following = float(terms[t] + weights[t] * following)
+        result[t] = following
+    return result

@@ -1,0 +1,58 @@
+"""Image tokens of screenshots, computed one image at a time and kept by sha256.
+
+A cache and nothing more: tokens are a pure function of an image's bytes, so what is in it never changes a result.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+from distrl.errors import PolicyError
+from distrl.learner.seeds import reproducible
+from distrl.types import ObjectRef, Step, Trajectory
+
+LOG = logging.getLogger("distrl.learner.features")
+
+Images = Callable[[ObjectRef], bytes]
+"""The bytes of a stored object, verified. Raises StoreError."""
+
+
+class Features:
+    """embed: PNG bytes -> tokens (N, d); raises PolicyError for bytes that are no image. threads: for torch."""
+
+    def __init__(self, embed: Callable[[bytes], Tensor], threads: int) -> None:
+        self._embed, self._threads = embed, threads
+        self._tokens: dict[str, Tensor | None] = {}
+
+    def __len__(self) -> int:
+        return len(self._tokens)
+
+    def load(self, refs: Iterable[ObjectRef], images: Images) -> None:
+        """Have the tokens of all `refs`. Raises what `images` raises; what was loaded until then stays."""
+        for ref in refs:
+            if ref.sha256 in self._tokens:
+                continue
+            data = images(ref)
+            try:
+                with reproducible(self._threads):
+                    self._tokens[ref.sha256] = self._embed(data)
+            except PolicyError as error:  # the bytes are as recorded, so this is so in every process
+                LOG.warning("%s is no readable screenshot: %s", ref.key, error)
+                self._tokens[ref.sha256] = None
+
+    def readable(self, trajectory: Trajectory) -> bool:
+        """Every step's screenshot is an image. They must be loaded."""
+        return all(self._tokens[step.screenshot.sha256] is not None for step in trajectory.steps)
+
+    def stack(self, steps: Sequence[Step]) -> Tensor:
+        """(B, N, d) the tokens of each step's screenshot. They must be loaded and readable."""
+        found = [self._tokens[step.screenshot.sha256] for step in steps]
+        return torch.stack([tokens for tokens in found if tokens is not None])
+
+    def keep(self, names: set[str]) -> None:
+        """Forget every image whose sha256 is not in `names`."""
+        self._tokens = {name: tokens for name, tokens in self._tokens.items() if name in names}

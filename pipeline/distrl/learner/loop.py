@@ -1,0 +1,240 @@
+"""The learner's I/O: read the log, journal, fold, publish, checkpoint. Everything that computes is in the fold.
+
+    recover ─▶ redo what is journalled ─▶ { read ─▶ journal ─▶ fold ─▶ version ─▶ checkpoint } until stopped
+
+Killed anywhere, it ends alike when started again: an update is journalled before it is folded, so it is redone; a
+version and a checkpoint are made after it, so they are made again or found. One thread; nothing here needs a lock.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+
+from distrl.broker.journal import Journal
+from distrl.broker.producer import RecordProducer
+from distrl.broker.reader import LogReader, RawRecord, decoded
+from distrl.broker.topics import topic_name
+from distrl.config import Config
+from distrl.errors import BrokerError, StoreError, WireError
+from distrl.learner.fold import fold, is_usable
+from distrl.learner.inbox import Inbox
+from distrl.learner.publish import Publisher
+from distrl.learner.recover import TOPICS, checkpoint, recover, unfolded
+from distrl.learner.state import LearnerState
+from distrl.store.checkpoints import prune
+from distrl.store.objects import ObjectStore, open_store
+from distrl.types import Heartbeat, LoggedTrajectory, Trajectory, Update, Version
+
+LOG = logging.getLogger("distrl.learner")
+
+POLL_S = 0.1
+"""Longest wait for a record before looking at the stop event; a record wakes it at once."""
+
+PAUSES_S = (0.5, 1.0, 2.0, 5.0)
+"""Pauses between attempts while the store does not answer; the last one is repeated."""
+
+HEARTBEAT_S = 2.0
+
+OnUpdate = Callable[[Mapping[str, float], Version | None], None]
+
+
+def run_learner(config: Config, stop: threading.Event, on_update: OnUpdate | None = None) -> None:
+    """Learn until `stop`: the running update is finished and a checkpoint saved. Raises DistrlError.
+
+    on_update is told the metrics of every update (also of one that is redone) and the newest version.
+    """
+    store = open_store(config.store)
+    with Journal(config) as journal, RecordProducer(config, "learner") as producer, ExitStack() as open_readers:
+        recovered = recover(config, store)
+        learner = Loop(config, store, journal, producer, recovered.state, recovered.seen, stop, on_update)
+        learner.follow(open_readers)
+        learner.redo(unfolded(journal.entries(), recovered.state, config))
+        learner.work()
+
+
+class Loop:
+    """One learner between its start and its stop, over its edges."""
+
+    def __init__(
+        self,
+        config: Config,
+        store: ObjectStore,
+        journal: Journal,
+        producer: RecordProducer,
+        state: LearnerState,
+        seen: Sequence[str],
+        stop: threading.Event,
+        on_update: OnUpdate | None,
+    ) -> None:
+        self._config, self._store, self._journal, self._producer = config, store, journal, producer
+        self._state, self._stop, self._on_update = state, stop, on_update
+        names = [topic_name(config.run, name) for name in TOPICS]
+        self._inbox = Inbox(names[0], names[1], state.watermarks, seen)
+        self._publisher = Publisher(config, store, journal.publish_version, published(config), now_ms)
+        self._readers: list[LogReader] = []
+        self._metrics: dict[str, float] = {}
+        self._dead_letters = 0
+        self._saved = state.u
+        self._next_beat = 0.0
+
+    def follow(self, open_readers: ExitStack) -> None:
+        """Open the log where the state's watermarks stand; `open_readers` closes it."""
+        for name in TOPICS:
+            topic = topic_name(self._config.run, name)
+            start = {mark.partition: mark.offset for mark in self._state.watermarks if mark.topic == topic}
+            self._readers.append(open_readers.enter_context(LogReader(self._config, name, start)))
+
+    def redo(self, updates: Sequence[Update]) -> None:
+        """Fold what is journalled and not in the checkpoint, then publish what is due and missing."""
+        if updates:
+            LOG.info("redoing %d journalled updates", len(updates))
+        self._patiently(self._publish)
+        for update in updates:
+            while not self._inbox.reaches(update.watermarks) and not self._stop.is_set():
+                ended = all(reader.caught_up for reader in self._readers)
+                if not self._read() and ended and not self._inbox.reaches(update.watermarks):
+                    raise _log_too_short(self._config, update)
+            if self._stop.is_set():
+                return
+            self._apply(update)
+
+    def work(self) -> None:
+        """Update after update, until stopped."""
+        while not self._stop.is_set():
+            self._read()
+            self._beat()
+            watermarks = self._inbox.due(self._state.u, self._config.learner)
+            if watermarks is not None:
+                update = Update(self._state.u, watermarks, self._config.learning_fingerprint(), now_ms())
+                self._journal.append(update)
+                self._apply(update)
+        self._checkpoint_at_stop()
+
+    def _apply(self, update: Update) -> None:
+        """Fold one journalled update and do what follows from it, however long the store takes."""
+        window = self._inbox.window(update.watermarks)
+        began = time.perf_counter()
+        if not self._patiently(lambda: self._fold(window, update)):
+            return  # stopped while the store was away: the update is journalled and will be redone
+        self._metrics["update_seconds"] = time.perf_counter() - began
+        self._inbox.folded(update.watermarks)
+        self._state.forget_screens(but=self._inbox.pending)
+        if self._patiently(self._publish) and self._state.u % self._config.learner.checkpoint_every == 0:
+            self._patiently(self._checkpoint)
+        if self._on_update is not None:
+            self._on_update(self.metrics(), self._publisher.newest)
+        self._next_beat = 0.0
+        self._beat()
+
+    def metrics(self) -> dict[str, float]:
+        """The last update's metrics and the counters since the start; names as in telemetry.metrics."""
+        newest = self._publisher.newest
+        return self._metrics | {
+            "pending": float(len(self._inbox.pending)),
+            "duplicates": float(self._inbox.duplicates),
+            "dead_letters": float(self._dead_letters),
+            "version": float(newest.version) if newest else -1.0,
+        }
+
+    def _fold(self, window: Sequence[LoggedTrajectory], update: Update) -> None:
+        self._metrics = dict(fold(self._state, window, update, self._store.get, self._config))
+
+    def _publish(self) -> None:
+        self._publisher.due(self._state)
+
+    def _checkpoint(self) -> None:
+        checkpoint(self._config, self._store, self._state, self._inbox.folded_ids)
+        prune(self._store, self._config.run, self._config.learner.keep_checkpoints)
+        self._saved = self._state.u
+
+    def _checkpoint_at_stop(self) -> None:
+        if self._saved == self._state.u:
+            return
+        try:
+            self._checkpoint()
+        except StoreError as error:
+            LOG.error(
+                "stopping without a checkpoint; a restart redoes %d updates: %s", self._state.u - self._saved, error
+            )
+
+    def _patiently(self, action: Callable[[], None]) -> bool:
+        """Do `action`, again and again while the store fails, reading on meanwhile; False if stopped before."""
+        attempt = 0
+        while True:
+            try:
+                action()
+            except StoreError as error:
+                LOG.error("waiting for the store: %s", error)
+            else:
+                return True
+            if self._stop.wait(PAUSES_S[min(attempt, len(PAUSES_S) - 1)]):
+                return False
+            self._read()
+            self._beat()
+            attempt += 1
+
+    def _read(self) -> int:
+        """Take what the log has; how many records came. Waits POLL_S at most."""
+        came = 0
+        for reader in self._readers:
+            batch = reader.read(POLL_S / len(self._readers))
+            came += len(batch)
+            for raw in batch:
+                self._take(raw)
+        return came
+
+    def _take(self, raw: RawRecord) -> None:
+        try:
+            logged = LoggedTrajectory(raw.position, decoded(raw, Trajectory))
+        except WireError as error:
+            self._inbox.passed(raw.position)
+            self._dead_letters += 1
+            LOG.error("record put aside: %s", error)
+            self._producer.dead_letter(raw.position, raw.key, raw.value, error)
+            return
+        if self._inbox.push(logged) and is_usable(logged.trajectory, self._state.agent.codec):
+            self._warm(logged.trajectory)
+
+    def _warm(self, trajectory: Trajectory) -> None:
+        """Fetch screenshots while there is time; the fold asks again for those that could not be had."""
+        try:
+            self._state.features.load((step.screenshot for step in trajectory.steps), self._store.get)
+        except StoreError as error:
+            LOG.warning("not fetched yet: %s", error)
+
+    def _beat(self) -> None:
+        """Tell people how it goes, now and then; nobody computes with it."""
+        if time.monotonic() < self._next_beat:
+            return
+        self._next_beat = time.monotonic() + HEARTBEAT_S
+        newest = self._publisher.newest
+        beat = Heartbeat(
+            "learner", "learner", now_ms(), newest.version if newest else None,
+            newest.adapter.sha256 if newest else None, self.metrics(),
+        )  # fmt: skip
+        try:
+            self._producer.publish("heartbeats", "learner", beat)
+        except BrokerError as error:
+            LOG.warning("heartbeat not sent: %s", error)
+
+
+def published(config: Config) -> list[Version]:
+    """Every version in the log."""
+    with LogReader(config, "versions") as reader:
+        return [decoded(raw, Version) for batch in reader.to_end() for raw in batch]
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+def _log_too_short(config: Config, update: Update) -> BrokerError:
+    return BrokerError(
+        f"log of run {config.run}",
+        f"ends before the watermarks of journalled update {update.u}: {update.watermarks}",
+        "bring the topics' records back, or choose a new `run`",
+    )

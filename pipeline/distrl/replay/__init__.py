@@ -1,0 +1,1 @@
+"""What the learner remembers and what it draws from it: pure NumPy, no I/O."""

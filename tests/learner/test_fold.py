@@ -1,0 +1,223 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from distrl.config import Config
+from distrl.errors import StoreError
+from distrl.learner.fold import Phase, fold, is_usable, phase_of
+from distrl.learner.state import LearnerState
+from distrl.types import LoggedTrajectory, Outcome
+
+from learner.world import CODEC, Screens, base_of, config, logged, trajectory, update_of, windows
+
+UPDATES = 7
+
+
+def run(state: LearnerState, records: list[list[LoggedTrajectory]], screens: Screens, settings: Config) -> LearnerState:
+    """Fold the windows that `state` has not folded."""
+    for window in records[state.u :]:
+        fold(state, window, update_of(state.u, window, state.watermarks, settings), screens, settings)
+    return state
+
+
+def fresh(settings: Config) -> LearnerState:
+    return LearnerState.create(base_of(settings), settings)
+
+
+def test_same_log_gives_the_same_bits_whatever_the_callers_random_state(settings: Config, screens: Screens) -> None:
+    records = windows(screens, settings, UPDATES)
+    torch.manual_seed(1)
+    one = run(fresh(settings), records, screens, settings).digests()
+    torch.manual_seed(2)
+    torch.rand(7)
+    np.random.seed(5)
+    assert run(fresh(settings), records, screens, settings).digests() == one
+
+
+def test_fold_leaves_the_callers_torch_as_it_was(settings: Config, screens: Screens) -> None:
+    torch.manual_seed(4)
+    expected = torch.rand(1)
+    torch.manual_seed(4)
+    run(fresh(settings), windows(screens, settings, 5), screens, settings)
+    assert torch.rand(1) == expected
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_seed_of_the_run_matters(base_directory: Path, settings: Config, screens: Screens) -> None:
+    other = config(base_directory, "learner.seed=1")
+    records = windows(screens, settings, 4)
+    one, two = (run(fresh(each), records, screens, each).digests() for each in (settings, other))
+    assert one["adapter"] != two["adapter"]
+
+
+@pytest.mark.parametrize("stop_at", range(UPDATES + 1))
+def test_restored_from_a_checkpoint_it_goes_on_as_if_it_had_not_stopped(
+    settings: Config, screens: Screens, stop_at: int
+) -> None:
+    records = windows(screens, settings, UPDATES)
+    whole = run(fresh(settings), records, screens, settings)
+    halted = run(fresh(settings), records[:stop_at], screens, settings)
+    log = [item for window in records for item in window]
+    again = LearnerState.restore(base_of(settings), settings, halted.meta(), halted.tensors(), log)
+    assert again.digests() == halted.digests()
+    assert run(again, records, screens, settings).digests() == whole.digests()
+    assert again.agent.adapter() == whole.agent.adapter()
+
+
+def test_cached_features_never_change_a_result(settings: Config, screens: Screens) -> None:
+    records = windows(screens, settings, UPDATES)
+    whole, forgetful = fresh(settings), fresh(settings)
+    run(whole, records, screens, settings)
+    for window in records:
+        forgetful.features.keep(set())
+        run(forgetful, [*records[: forgetful.u], window], screens, settings)
+    assert whole.digests() == forgetful.digests()
+
+
+def test_each_phase_trains_its_own_part(settings: Config, screens: Screens) -> None:
+    records = windows(screens, settings, 6)
+    state = fresh(settings)
+    before = state.digests()
+    changed = []
+    for u in range(6):
+        run(state, records[: u + 1], screens, settings)
+        after = state.digests()
+        changed.append((after["adapter"] != before["adapter"], after["critic"] != before["critic"]))
+        before = after
+    assert [phase_of(u, settings.learner) for u in range(5)] == [Phase.CLONE] * 3 + [Phase.CRITICS, Phase.ARIDE]
+    assert changed == [(True, False)] * 3 + [(False, True)] + [(True, True)] * 2
+
+
+def test_cloning_lowers_its_loss(base_directory: Path, screens: Screens) -> None:
+    settings = config(base_directory, "learner.warmup_minibatches=20", "learner.warmup_lr=0.01")
+    state, records = fresh(settings), windows(screens, settings, 3)
+    found = [
+        fold(state, window, update_of(state.u, window, state.watermarks, settings), screens, settings)["clone_loss"]
+        for window in records
+    ]
+    assert found[-1] < found[0] - 0.5
+
+
+def test_critic_learns_to_tell_outcomes_apart(base_directory: Path, screens: Screens) -> None:
+    settings = config(
+        base_directory, "learner.warmup_updates=0", "learner.critic_warmup_updates=100", "learner.critic_lr=0.01",
+        "learner.minibatches=8", "replay.capacity=400",
+    )  # fmt: skip
+    state = fresh(settings)
+    good, bad = ([screens.plain(shade) for shade in range(begin, begin + 3)] for begin in (10, 240))
+    for u in range(12):
+        window = []
+        for index in range(6):
+            won = index % 2 == 0
+            made = trajectory(screens, 50 * u + index, steps=3, outcome=Outcome.SUCCESS if won else Outcome.FAILURE)
+            steps = tuple(
+                replace(step, screenshot=shot) for step, shot in zip(made.steps, good if won else bad, strict=True)
+            )
+            window.append(replace(made, steps=steps))
+        placed = logged(window, 6 * u)
+        metrics = fold(state, placed, update_of(u, placed, state.watermarks, settings), screens, settings)
+    assert metrics["value_accuracy"] > 0.9
+    assert metrics["trajectory_value_loss"] < 0.4
+
+
+def test_ratio_is_one_at_the_weights_that_acted(base_directory: Path, screens: Screens) -> None:
+    from distrl.learner.improve import annotate
+
+    settings = config(base_directory, "learner.warmup_updates=0")
+    state = fresh(settings)
+    made = trajectory(screens, 1, steps=5)
+    pngs = [screens(step.screenshot) for step in made.steps]
+    decisions = state.agent.decide(pngs, [step.prompt_ids for step in made.steps], 1.0, range(5))
+    steps = tuple(
+        replace(step, action_ids=d.action_ids, action=d.action, action_text=d.action_text, logprob=d.logprob)
+        for step, d in zip(made.steps, decisions, strict=True)
+    )
+    item = logged([replace(made, steps=steps)])[0]
+    state.features.load((step.screenshot for step in steps), screens)
+    annotate(state, [state.buffer.add(item)], settings)
+    assert state.buffer.columns["ratio"][:5] == pytest.approx(np.ones(5), abs=1e-4)
+
+
+def test_interrupted_unknown_and_broken_trajectories_are_skipped_and_counted(
+    settings: Config, screens: Screens
+) -> None:
+    state = run(fresh(settings), windows(screens, settings, 3), screens, settings)
+    fine = trajectory(screens, 5, steps=2)
+    torn = screens.keep(b"no image at all")
+    spoilt = [
+        replace(fine, outcome=Outcome.INTERRUPTED),
+        replace(fine, outcome=Outcome.UNKNOWN),
+        replace(fine, steps=()),
+        replace(fine, steps=(replace(fine.steps[0], action_ids=(9_999, 1)),)),
+        replace(fine, steps=(replace(fine.steps[0], action_ids=()),)),
+        replace(fine, steps=(replace(fine.steps[0], prompt_ids=(-1,)),)),
+        replace(fine, steps=(replace(fine.steps[0], prompt_ids=(5,) * 10_000),)),
+        replace(fine, steps=(replace(fine.steps[0], logprob=math.nan),)),
+        replace(fine, steps=(replace(fine.steps[0], screenshot=torn),)),
+    ]
+    assert not any(is_usable(each, CODEC) for each in spoilt[:-1])
+    window = logged([replace(each, task=replace(fine.task, task_id=f"t{i}")) for i, each in enumerate([*spoilt, fine])])
+    before = len(state.buffer)
+    metrics = fold(state, window, update_of(3, window, state.watermarks, settings), screens, settings)
+    assert metrics["skipped"] == len(spoilt)
+    assert len(state.buffer) == before + 2
+    assert all(math.isfinite(value) for value in metrics.values())
+
+
+def test_an_update_of_nothing_usable_changes_no_weights(base_directory: Path, screens: Screens) -> None:
+    settings = config(base_directory, "learner.warmup_updates=0", "learner.critic_warmup_updates=0")
+    state = fresh(settings)
+    before = state.digests()
+    window = logged([trajectory(screens, 1, outcome=Outcome.INTERRUPTED)])
+    fold(state, window, update_of(0, window, (), settings), screens, settings)
+    assert state.digests() == before
+    assert state.u == 1
+
+
+def test_missing_screenshot_leaves_the_state_as_it_was(settings: Config, screens: Screens) -> None:
+    records = windows(screens, settings, 5)
+    state = run(fresh(settings), records[:4], screens, settings)
+    whole = run(fresh(settings), records, screens, settings)
+    before = state.digests()
+    state.features.keep(set())
+    lost = records[4][-1].trajectory.steps[-1].screenshot
+    screens.gone = {lost.sha256}
+    with pytest.raises(StoreError, match="not in the store") as refusal:
+        run(state, records, screens, settings)
+    assert refusal.value.where == lost.key
+    assert (state.digests(), state.u) == (before, 4)
+    screens.gone = set()
+    assert run(state, records, screens, settings).digests() == whole.digests()
+
+
+def test_demonstrations_seed_the_buffer_only_where_asked(base_directory: Path, screens: Screens) -> None:
+    for asked in (0, 1):
+        settings = config(base_directory, f"replay.demonstrations={asked}")
+        state = run(fresh(settings), windows(screens, settings, 3), screens, settings)
+        assert (len(state.buffer) > 0) == bool(asked)
+        assert len(state.demonstrations) > 0
+
+
+@pytest.mark.parametrize("fault", ["number", "beyond", "before", "order", "twice"])
+def test_a_window_that_is_not_the_journals_is_refused(settings: Config, screens: Screens, fault: str) -> None:
+    records = windows(screens, settings, 5)
+    state = run(fresh(settings), records[:4], screens, settings)
+    window = records[4]
+    update = update_of(4, window, state.watermarks, settings)
+    if fault == "number":
+        update = replace(update, u=5)
+    if fault == "beyond":
+        window = [*window, *logged([trajectory(screens, 77)], 99)]
+    if fault == "before":
+        window = [*records[3][-1:], *window]
+    if fault == "order":
+        window = window[::-1]
+    if fault == "twice":
+        window = [window[0], replace(window[1], trajectory=window[0].trajectory)]
+    with pytest.raises(ValueError, match="update"):
+        fold(state, window, update, screens, settings)

@@ -1,0 +1,167 @@
+"""A base model of random weights, screens of noise and trajectories made of them: enough to fold."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from distrl.config import Config
+from distrl.errors import StoreError
+from distrl.policy.base import Base, load_base, save_base
+from distrl.policy.model import AutoUIModel, Shape
+from distrl.policy.vocabulary import Codec
+from distrl.store.objects import ObjectStore
+from distrl.types import (
+    LoggedTrajectory,
+    LogPosition,
+    ObjectRef,
+    Outcome,
+    Split,
+    Step,
+    Task,
+    Trajectory,
+    Update,
+    Watermark,
+)
+from PIL import Image
+
+WORDS = ("red", "shoes", "blue", "lamp", "search", "for", "touch")
+RUN = "fold"
+DEMONSTRATIONS, TRAJECTORIES = f"distrl.{RUN}.demonstrations", f"distrl.{RUN}.trajectories"
+CODEC = Codec(WORDS)
+
+
+def save_tiny_base(directory: Path) -> None:
+    torch.manual_seed(3)
+    model = AutoUIModel(Shape(len(CODEC.tokens), 64, 128, (8, 16), d_model=32, d_ff=64, heads=2))
+    save_base(directory, model, CODEC, {"how": "random"})
+
+
+def config(directory: Path, *sets: str) -> Config:
+    """Small everything: three warm-up updates, one of the critics alone, minibatches of eight."""
+    given = {
+        "run": RUN,
+        "policy": {"base_model": directory, "lora_rank": 2, "lora_alpha": 4},
+        "replay": {"capacity": 60, "refresh_every": 2},
+        "learner": {
+            "trajectories_per_update": 4, "minibatches": 2, "batch_size": 8, "demonstrations": 6, "warmup_updates": 3,
+            "warmup_minibatches": 2, "critic_warmup_updates": 1, "checkpoint_every": 2,
+        },
+    }  # fmt: skip
+    whole = Config.model_validate(given).model_dump()
+    for item in sets:
+        path, value = item.split("=")
+        section, name = path.split(".")
+        whole[section][name] = type(whole[section][name])(float(value))
+    return Config.model_validate(whole)
+
+
+class Screens:
+    """Screenshots of noise by reference, and who asked for which. `gone` are missing from the store."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, bytes] = {}
+        self.gone: set[str] = set()
+
+    def make(self, seed: int, store: ObjectStore | None = None) -> ObjectRef:
+        pixels = np.random.default_rng(seed).integers(0, 256, (128, 64, 3), dtype=np.uint8)
+        out = io.BytesIO()
+        Image.fromarray(pixels).save(out, "PNG")
+        return self.keep(out.getvalue(), store)
+
+    def plain(self, shade: int) -> ObjectRef:
+        out = io.BytesIO()
+        Image.new("RGB", (64, 128), (shade, shade, shade)).save(out, "PNG")
+        return self.keep(out.getvalue())
+
+    def keep(self, data: bytes, store: ObjectStore | None = None) -> ObjectRef:
+        name = hashlib.sha256(data).hexdigest()
+        self.known[name] = data
+        if store is not None:
+            return store.put("screenshots", data, "png")
+        return ObjectRef(f"screenshots/{name}.png", name, len(data))
+
+    def __call__(self, ref: ObjectRef) -> bytes:
+        if ref.sha256 in self.gone:
+            raise StoreError(ref.key, "is not in the store", "put it there")
+        return self.known[ref.sha256]
+
+
+def trajectory(
+    screens: Screens,
+    seed: int,
+    *,
+    steps: int | None = None,
+    outcome: Outcome | None = None,
+    expert: bool = False,
+    task_id: str | None = None,
+    store: ObjectStore | None = None,
+) -> Trajectory:
+    rule = random.Random(seed)
+    count = rule.randint(1, 6) if steps is None else steps
+    task = Task(
+        task_id=task_id or f"{'demo' if expert else 'task'}-{seed}", suite="home", family="any", split=Split.TRAIN,
+        instruction="search for red shoes", max_steps=8, phone_seed=seed,
+    )  # fmt: skip
+    return Trajectory(
+        task=task, attempt_id=f"a{seed}", worker="w", device="d",
+        steps=tuple(_step(screens, rule, store) for _ in range(count)), final_screenshot=None,
+        outcome=outcome or rule.choice([Outcome.SUCCESS, Outcome.FAILURE]), outcome_source="truth", note="",
+        is_expert=expert, started_at=0, finished_at=1,
+    )  # fmt: skip
+
+
+def _step(screens: Screens, rule: random.Random, store: ObjectStore | None) -> Step:
+    ids = rule.choice(
+        [[*CODEC.encode_action(action)] for action in (CODEC.decode_action((10, 1)), CODEC.decode_action((13, 1)))]
+        + [[6, 16 + rule.randrange(8), 24 + rule.randrange(16), 1]]
+    )
+    action = CODEC.decode_action(ids)
+    return Step(
+        screenshot=screens.make(rule.randrange(20), store), prompt_ids=CODEC.encode_prompt("search for red shoes", []),
+        action_ids=tuple(ids), action=action, action_text=repr(action), logprob=-3.0 * rule.random(), version=0,
+        version_sha256="", at=0,
+    )  # fmt: skip
+
+
+def logged(trajectories: Sequence[Trajectory], begin: int = 0) -> list[LoggedTrajectory]:
+    """The trajectories at consecutive offsets of their topic."""
+    return [
+        LoggedTrajectory(LogPosition(DEMONSTRATIONS if t.is_expert else TRAJECTORIES, 0, begin + i), t)
+        for i, t in enumerate(trajectories)
+    ]
+
+
+def windows(screens: Screens, settings: Config, updates: int) -> list[list[LoggedTrajectory]]:
+    """The windows of the first `updates` updates: demonstrations first, then four trajectories at a time."""
+    learner = settings.learner
+    demos = logged([trajectory(screens, seed, expert=True) for seed in range(learner.demonstrations)])
+    found = []
+    for u in range(updates):
+        begin = (u - learner.warmup_updates) * learner.trajectories_per_update
+        new = range(begin, begin + learner.trajectories_per_update) if begin >= 0 else ()
+        found.append(
+            (demos if u == 0 else []) + logged([trajectory(screens, 1000 + seed) for seed in new], max(begin, 0))
+        )
+    return found
+
+
+def update_of(u: int, window: Sequence[LoggedTrajectory], before: Sequence[Watermark], settings: Config) -> Update:
+    marks = {mark.topic: mark.offset for mark in before}
+    for item in window:
+        marks[item.position.topic] = item.position.offset + 1
+    return Update(
+        u,
+        tuple(Watermark(topic, 0, offset) for topic, offset in sorted(marks.items())),
+        settings.learning_fingerprint(),
+        0,
+    )
+
+
+def base_of(settings: Config) -> Base:
+    return load_base(settings.policy.base_model)

@@ -1,0 +1,46 @@
+"""When a phone that failed may be tried again. Pure: it is told what happened and when, and owns no clock.
+
+The first failure after a success is mended at once by a new connection. Each further one in a row keeps the phone in
+quarantine twice as long as the one before, up to QUARANTINE_MAX_S.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+QUARANTINE_S = 1.0
+QUARANTINE_MAX_S = 60.0
+COUNTERS = ("leases", "retries", "interrupted", "reconnects", "quarantines")
+"""leases: how often it was lent. retries: broken screenshots taken again. interrupted: leases that ended in a failure.
+reconnects: new connections made after a failure. quarantines: times it was put aside."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """failures: in a row, leases that failed and new connections that could not be made. due: not lent before then."""
+
+    failures: int = 0
+    due: float = 0.0
+
+    @property
+    def ailing(self) -> bool:
+        """Whether it needs a new connection before it is lent again."""
+        return self.failures > 0
+
+    def failed(self, now: float) -> Health:
+        failures = self.failures + 1
+        return Health(failures, now + quarantine_s(failures))
+
+    def succeeded(self) -> Health:
+        return Health()
+
+    def untried(self, now: float) -> Health:
+        """Of a phone that could not be reached at the start: it needs a connection, as soon as possible."""
+        return replace(self, failures=max(1, self.failures), due=now)
+
+
+def quarantine_s(failures: int) -> float:
+    """Seconds to wait after that many failures in a row: 0, then 1, 2, 4, … up to QUARANTINE_MAX_S."""
+    if failures <= 1:
+        return 0.0
+    return float(min(QUARANTINE_MAX_S, QUARANTINE_S * 2 ** min(failures - 2, 30)))

@@ -1,0 +1,170 @@
+"""The phones of one worker, lent one at a time to its threads; what fails is reconnected, or put aside for a while.
+
+Thread-safe. A phone is idle, leased, or (after a failure) quarantined until it is due. Mending a phone is done by the
+thread that wants to lease it, outside the lock, so that one dead phone never delays the lending of another.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from distrl import config
+from distrl.device.errors import DeviceRefused
+from distrl.device.health import COUNTERS, Health
+from distrl.device.server import AdbServer
+from distrl.device.session import AdbSession
+from distrl.errors import DeviceError
+from distrl.types import DeviceHealth
+
+log = logging.getLogger(__name__)
+
+IDLE, LEASED, QUARANTINED = "idle", "leased", "quarantined"
+PROBE = "getprop sys.boot_completed"
+"""Answered by a phone whose shell works; the adb server calls a frozen phone a "device" all the same."""
+LONGEST_WAIT_S = 1.0
+"""How long a lease waits before it looks at the injected clock again."""
+
+
+@dataclass
+class _Phone:
+    serial: str
+    over_tcp: bool
+    health: Health = field(default_factory=Health)
+    leased: bool = False
+    session: AdbSession | None = None
+    counters: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTERS, 0))
+
+
+class DevicePool:
+    """The phones that config.Devices names. clock: monotonic seconds, against which quarantines run."""
+
+    def __init__(self, server: AdbServer, devices: config.Devices, clock: Callable[[], float] = time.monotonic) -> None:
+        if not devices.addresses and not devices.serials:
+            raise DeviceError(
+                "devices.addresses", "no phone is named",
+                "set devices.addresses to host:port of phones, or devices.serials to serials that adb knows",
+            )  # fmt: skip
+        self._server = server
+        self._devices = devices
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._phones = {serial: _Phone(serial, over_tcp=False) for serial in devices.serials}
+        self._phones |= {address: _Phone(address, over_tcp=True) for address in devices.addresses}
+
+    @property
+    def count(self) -> int:
+        return len(self._phones)
+
+    def discover(self) -> Sequence[str]:
+        """Connect the phones that are not connected; the serials of those that answer.
+
+        A phone that does not answer is tried again when it is leased. Raises DeviceError if there is no adb server.
+        """
+        self._server.version()
+        for phone in self._phones.values():
+            if not self._mended(phone):
+                phone.health = phone.health.untried(self._clock())
+        return [phone.serial for phone in self._phones.values() if not phone.health.ailing]
+
+    def lease(self, timeout_s: float = 0.0) -> AdbSession | None:
+        """A phone that answers, for this caller alone until `release`; None if there is none within timeout_s."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            phone = self._claim()
+            if phone is None:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return None
+                with self._changed:
+                    self._changed.wait(min(left, LONGEST_WAIT_S))
+                continue
+            if not phone.health.ailing or self._mended(phone):
+                phone.counters["leases"] += 1
+                return self._session(phone)
+            self._put_back(phone, failed=True)
+
+    def release(self, session: AdbSession, failure: DeviceError | None = None) -> None:
+        """Give a phone back. failure: what ended its episode; a phone that only refused a command is well."""
+        phone = self._phones[session.serial]
+        if not phone.leased or phone.session is not session:
+            raise ValueError(f"{session.serial} is not leased to this caller")
+        failed = failure is not None and not isinstance(failure, DeviceRefused)
+        if failure is not None:
+            phone.counters["interrupted"] += 1
+            log.warning("%s: %s", phone.serial, failure.what)
+        self._put_back(phone, failed)
+
+    @contextmanager
+    def leased(self, timeout_s: float = 0.0) -> Iterator[AdbSession | None]:
+        """`lease` and `release` around a block; a DeviceError that leaves the block counts as the phone's failure."""
+        session = self.lease(timeout_s)
+        failure: DeviceError | None = None
+        try:
+            yield session
+        except DeviceError as error:
+            failure = error
+            raise
+        finally:
+            if session is not None:
+                self.release(session, failure)
+
+    def health(self) -> tuple[DeviceHealth, ...]:
+        """State and counters of every phone, in the order in which they are named."""
+        with self._changed:
+            return tuple(DeviceHealth(phone.serial, _state(phone), _counted(phone)) for phone in self._phones.values())
+
+    def _claim(self) -> _Phone | None:
+        """The healthy phone that was lent least, else one whose quarantine is over; marked as leased."""
+        with self._changed:
+            now = self._clock()
+            free = [phone for phone in self._phones.values() if not phone.leased and phone.health.due <= now]
+            if not free:
+                return None
+            phone = min(free, key=lambda each: (each.health.failures, each.counters["leases"]))
+            phone.leased = True
+            return phone
+
+    def _put_back(self, phone: _Phone, failed: bool) -> None:
+        with self._changed:
+            now = self._clock()
+            phone.health = phone.health.failed(now) if failed else phone.health.succeeded()
+            phone.leased = False
+            if phone.health.due > now:
+                phone.counters["quarantines"] += 1
+                log.warning("%s is put aside for %.0f s", phone.serial, phone.health.due - now)
+            self._changed.notify_all()
+
+    def _mended(self, phone: _Phone) -> bool:
+        """Give the phone a new connection if it ails, and see whether its shell answers."""
+        timeout_s = self._devices.operation_timeout_s
+        try:
+            if phone.over_tcp:
+                if phone.health.ailing:
+                    self._server.disconnect(phone.serial, timeout_s)
+                    phone.counters["reconnects"] += 1
+                self._server.connect(phone.serial, timeout_s)
+            self._session(phone).output(PROBE)
+        except DeviceError as error:
+            log.warning("%s does not answer: %s", phone.serial, error.what)
+            return False
+        return True
+
+    def _session(self, phone: _Phone) -> AdbSession:
+        if phone.session is None:
+            phone.session = AdbSession(self._server, phone.serial, self._devices)
+        return phone.session
+
+
+def _state(phone: _Phone) -> str:
+    if phone.leased:
+        return LEASED
+    return QUARANTINED if phone.health.ailing else IDLE
+
+
+def _counted(phone: _Phone) -> dict[str, int]:
+    return phone.counters | {"retries": phone.session.retries if phone.session else 0}

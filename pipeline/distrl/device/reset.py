@@ -1,0 +1,62 @@
+"""Putting a phone where a task begins, and asking a simulated one for the truth."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from distrl.device.errors import DeviceGarbage, DeviceRefused
+from distrl.device.session import AdbSession
+from distrl.types import Task
+
+_NOT_FOUND = 127
+_PACKAGE = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)+")
+
+
+def reset(session: AdbSession, task: Task) -> None:
+    """Put the phone where `task` begins.
+
+    A simulated phone takes the task's seed and setup. A real one goes home, and the packages that the setup lists
+    under "packages" are stopped and their data is cleared. Raises DeviceError, DeviceRefused for an impossible setup.
+    """
+    command = ["simctl", "reset", "--seed", str(task.phone_seed), "--setup", task.setup]
+    finished = session.run(command)
+    if finished.code == _NOT_FOUND:
+        _reset_real(session, task)
+    elif finished.code != 0:
+        said = finished.stderr.decode("utf-8", "replace").strip()
+        raise DeviceRefused(session.serial, f"task {task.task_id} cannot be set up: {said}", "correct the task's setup")
+
+
+def truth(session: AdbSession) -> Mapping[str, Any] | None:
+    """The whole state of a simulated phone; None of a real one, which does not say."""
+    finished = session.run(["simctl", "state"])
+    if finished.code == _NOT_FOUND:
+        return None
+    try:
+        state = json.loads(finished.stdout)
+    except ValueError as error:
+        raise DeviceGarbage(session.serial, f"its state is no JSON: {error}") from error
+    if finished.code != 0 or not isinstance(state, dict):
+        raise DeviceGarbage(session.serial, f"its state is {finished.stdout[:80]!r}, exit code {finished.code}")
+    return state
+
+
+def _reset_real(session: AdbSession, task: Task) -> None:
+    for package in _packages(session, task):
+        session.output(["am", "force-stop", package])
+        session.output(["pm", "clear", package])
+    session.key("HOME")
+
+
+def _packages(session: AdbSession, task: Task) -> tuple[str, ...]:
+    try:
+        setup = json.loads(task.setup)
+    except ValueError as error:
+        raise DeviceRefused(session.serial, f"the setup of task {task.task_id} is no JSON") from error
+    named = setup.get("packages", []) if isinstance(setup, dict) else None
+    if not isinstance(named, list) or not all(isinstance(name, str) and _PACKAGE.fullmatch(name) for name in named):
+        raise DeviceRefused(session.serial, f'the setup of task {task.task_id} lists no package names as "packages"')
+    return tuple(named)

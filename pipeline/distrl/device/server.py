@@ -1,0 +1,172 @@
+"""The adb server: one that runs already, or one of our own on our own port, and what it is asked about phones.
+
+An adb server that somebody else started is used and never stopped. Our own leaves the phones of other adb servers
+alone: it does not look for emulators (it would probe ports 5555 to 5585 of this machine), for phones on the network,
+or for phones on USB unless asked to.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+import adbutils
+
+from distrl import config
+from distrl.device.errors import DeviceGone
+from distrl.device.wire import Connection, Deadline
+from distrl.errors import DeviceError
+
+START_S = 10.0
+STOP_S = 5.0
+POLL_S = 0.02
+SERVER_S = 5.0
+"""Deadline of a question that the adb server answers by itself."""
+LOG_TAIL = 500
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+ALONE = {
+    "ADB_EMU": "0",
+    "ADB_LOCAL_TRANSPORT_MAX_PORT": "5554",
+    "ADB_MDNS": "0",
+    "ADB_MDNS_AUTO_CONNECT": "0",
+    "ADB_REJECT_KILL_SERVER": "1",
+}
+"""Environment of our own server: what keeps it from looking for emulators and announced phones, and from being killed
+by the `adb kill-server` of a person who means another one."""
+
+
+class AdbServer:
+    """The adb server at adb.host:adb.port. `start` makes sure that one runs; without it, one is expected to run.
+
+    A context manager: entered, it is started; left, it is stopped if it is ours.
+    usb: whether a server of our own may take the phones on this machine's USB ports from other adb servers.
+    log: where a server of our own writes.
+    """
+
+    def __init__(self, adb: config.Adb, *, usb: bool = False, log: Path | None = None) -> None:
+        self.adb = adb
+        self._usb = usb
+        self._log = log
+        self._child: subprocess.Popen[bytes] | None = None
+
+    @property
+    def where(self) -> str:
+        return f"{self.adb.host}:{self.adb.port}"
+
+    @property
+    def pid(self) -> int | None:
+        """Of the server that we started, if we did."""
+        return self._child.pid if self._child else None
+
+    def __enter__(self) -> AdbServer:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()
+
+    def start(self) -> bool:
+        """Make sure that a server runs. Returns whether it is ours. Raises DeviceError where none can be had."""
+        if self._listens():
+            self.version()
+            return False
+        if self.adb.host not in LOOPBACK:
+            raise DeviceError(
+                "adb.host", f"no adb server answers at {self.where}, and none can be started on another machine",
+                "start it there with `adb -a -P PORT server nodaemon`, or set adb.host to 127.0.0.1",
+            )  # fmt: skip
+        self._child = self._spawn()
+        deadline = Deadline(START_S)
+        while not self._listens():
+            if self._child.poll() is not None or deadline.remaining() <= 0:
+                self.stop()
+                raise DeviceError("adb.port", f"the adb server did not start at {self.where}{self._last_words()}",
+                                  "set adb.port to a free port, and adb.binary to an adb that runs")  # fmt: skip
+            time.sleep(POLL_S)
+        return True
+
+    def stop(self) -> None:
+        """Stop the server if we started it."""
+        child, self._child = self._child, None
+        if child is None:
+            return
+        child.terminate()
+        try:
+            child.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+
+    def version(self) -> int:
+        """The version of the server's protocol. Raises DeviceError if what listens there is no adb server."""
+        answer = self.ask("host:version")
+        try:
+            return int(answer, 16)
+        except ValueError as error:
+            raise DeviceError("adb.port", f"what listens at {self.where} is no adb server: it said {answer[:40]!r}",
+                              "set adb.port to a free port") from error  # fmt: skip
+
+    def devices(self) -> Mapping[str, str]:
+        """Serial to state ("device", "offline", "unauthorized", …) of all phones that the server knows."""
+        lines = (line.split("\t") for line in self.ask("host:devices").splitlines())
+        return {parts[0]: parts[1] for parts in lines if len(parts) == 2}
+
+    def connect(self, address: str, timeout_s: float = SERVER_S) -> None:
+        """Connect the server to a phone at host:port. Raises DeviceGone if it cannot, DeviceTimeout if it waits."""
+        answer = self.ask(f"host:connect:{address}", timeout_s, address)
+        if not answer.startswith(("connected to", "already connected to")):
+            raise DeviceGone(address, answer)
+
+    def disconnect(self, address: str, timeout_s: float = SERVER_S) -> None:
+        """Forget the phone at host:port; one that is not known is forgotten already."""
+        try:
+            self.ask(f"host:disconnect:{address}", timeout_s, address)
+        except DeviceGone as error:
+            if "no such device" not in error.what:
+                raise
+
+    def ask(self, request: str, timeout_s: float = SERVER_S, who: str | None = None) -> str:
+        """One request to the server itself and its answer."""
+        with Connection(self.adb, who or self.where, Deadline(timeout_s)) as connection:
+            connection.request(request)
+            return connection.read_text()
+
+    def _listens(self) -> bool:
+        try:
+            socket.create_connection((self.adb.host, self.adb.port), timeout=1.0).close()
+        except OSError:
+            return False
+        return True
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        binary = str(self.adb.binary or adbutils.adb_path())
+        known = {name: value for name, value in os.environ.items() if name not in ("ADB_SERVER_SOCKET", "ADB_TRACE")}
+        known |= ALONE
+        if not self._usb:
+            known["ADB_USB"] = "0"
+        if self._log is not None:
+            self._log.parent.mkdir(parents=True, exist_ok=True)
+        out = self._log.open("ab") if self._log is not None else None
+        try:
+            return subprocess.Popen(
+                [binary, "-P", str(self.adb.port), "server", "nodaemon"],
+                env=known, stdin=subprocess.DEVNULL, stdout=out or subprocess.DEVNULL, stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            raise DeviceError("adb.binary", f"{binary} cannot be run: {error.strerror}",
+                              "set adb.binary to an adb program, or leave it unset for the one that ships with adbutils"
+                              ) from error  # fmt: skip
+        finally:
+            if out is not None:
+                out.close()
+
+    def _last_words(self) -> str:
+        if self._log is None:
+            return ""
+        return ": " + self._log.read_bytes()[-LOG_TAIL:].decode("utf-8", "replace").strip()

@@ -1,0 +1,130 @@
+"""The ADB host protocol: one connection to the adb server per operation, under one total deadline.
+
+The deadline covers connecting, sending and every receive together, so that a phone that answers a byte at a time
+cannot stretch it. A request is four hexadecimal digits of length and a text; the answer starts with OKAY or FAIL.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from types import TracebackType
+from typing import NamedTuple
+
+from distrl import config
+from distrl.device.errors import DeviceGarbage, DeviceGone, DeviceTimeout
+from distrl.errors import DeviceError
+
+MAX_REQUEST = 0xFFFF
+MAX_ANSWER = 64 * 1024 * 1024
+"""No screenshot is larger; a phone that goes on sending must not fill the memory of its worker."""
+_CHUNK = 256 * 1024
+_PACKET = struct.Struct("<BI")
+_STDOUT, _STDERR, _EXIT = 1, 2, 3
+
+
+class Deadline:
+    """A moment after which an operation has failed, whatever it was waiting for."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._at = time.monotonic() + seconds
+
+    def remaining(self) -> float:
+        """Seconds left, 0 at least."""
+        return max(0.0, self._at - time.monotonic())
+
+
+class Finished(NamedTuple):
+    """What a command on a phone wrote and exited with."""
+
+    stdout: bytes
+    stderr: bytes
+    code: int
+
+
+class Connection:
+    """A connection to the adb server for one operation. who: the phone, or the server, that errors name."""
+
+    def __init__(self, adb: config.Adb, who: str, deadline: Deadline) -> None:
+        self._who = who
+        self._deadline = deadline
+        self._buffer = bytearray()
+        try:
+            self._socket = socket.create_connection((adb.host, adb.port), timeout=deadline.remaining() or 1e-3)
+        except TimeoutError as error:
+            raise self._late("connecting to the adb server") from error
+        except OSError as error:
+            raise DeviceError(
+                "adb.port", f"no adb server answers at {adb.host}:{adb.port} ({error.strerror or error})",
+                "`distrl up` starts one; or set adb.host and adb.port to one that runs",
+            ) from error  # fmt: skip
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._socket.close()
+
+    def request(self, text: str) -> None:
+        """Send a request and read its OKAY. Raises DeviceGone with the server's words on FAIL."""
+        data = text.encode()
+        if len(data) > MAX_REQUEST:
+            raise DeviceGarbage(self._who, f"a request of {len(data)} bytes; adb takes {MAX_REQUEST}")
+        try:
+            self._socket.settimeout(self._deadline.remaining() or 1e-3)
+            self._socket.sendall(f"{len(data):04x}".encode() + data)
+        except TimeoutError as error:
+            raise self._late("sending a request") from error
+        except OSError as error:
+            raise DeviceGone(self._who, f"the adb server closed the connection ({error})") from error
+        status = self._read(4)
+        if status == b"FAIL":
+            raise DeviceGone(self._who, self.read_text())
+        if status != b"OKAY":
+            raise DeviceGarbage(self._who, f"the adb server answered {status!r}")
+
+    def read_text(self) -> str:
+        """A text with four hexadecimal digits of length before it."""
+        size = self._read(4)
+        try:
+            return self._read(int(size, 16)).decode("utf-8", "replace").strip()
+        except ValueError as error:
+            raise DeviceGarbage(self._who, f"the adb server sent {size!r} for a length") from error
+
+    def read_command(self) -> Finished:
+        """The packets of shell protocol 2 up to the exit code. Raises DeviceGone if they end before it."""
+        out, err, total = bytearray(), bytearray(), 0
+        while True:
+            packet, size = _PACKET.unpack(self._read(_PACKET.size))
+            total += size
+            if packet not in (_STDOUT, _STDERR, _EXIT) or total > MAX_ANSWER:
+                raise DeviceGarbage(self._who, f"a packet of kind {packet} and {size} bytes")
+            data = self._read(size)
+            if packet == _EXIT:
+                return Finished(bytes(out), bytes(err), data[0] if data else 0)
+            (out if packet == _STDOUT else err).extend(data)
+
+    def _read(self, size: int) -> bytes:
+        while len(self._buffer) < size:
+            left = self._deadline.remaining()
+            if left <= 0:
+                raise self._late("waiting for the answer")
+            try:
+                self._socket.settimeout(left)
+                chunk = self._socket.recv(_CHUNK)
+            except TimeoutError as error:
+                raise self._late("waiting for the answer") from error
+            except OSError as error:
+                raise DeviceGone(self._who, f"the connection broke ({error})") from error
+            if not chunk:
+                raise DeviceGone(self._who, "the connection ended before the answer was complete")
+            self._buffer += chunk
+        data = bytes(memoryview(self._buffer)[:size])
+        del self._buffer[:size]
+        return data
+
+    def _late(self, doing: str) -> DeviceTimeout:
+        return DeviceTimeout(self._who, f"{doing} took longer than {self._deadline.seconds:g} s")

@@ -1,0 +1,68 @@
+"""What can be wrong with a simulated phone, switched on and off while it runs.
+
+silent: the connection stands and nothing that is asked is ever answered, as with a frozen system server.
+gone: connections close and the port refuses new ones, as with a phone that loses its network or restarts.
+truncated: a screenshot ends half-way, and the command still reports success.
+slow: every command takes SLOW_S longer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from enum import StrEnum
+
+SLOW_S = 2.0
+
+
+class Fault(StrEnum):
+    SILENT = "silent"
+    GONE = "gone"
+    TRUNCATED = "truncated"
+    SLOW = "slow"
+
+
+UNREACHABLE = frozenset({Fault.SILENT, Fault.GONE})
+"""A phone with one of these hears no command that would end it, so a command that sets it has to say for how long."""
+
+
+class Faults:
+    """The faults of one phone, each with the time at which it ends.
+
+    Made in the event loop that serves the phone; `set` and `clear` may be called from any thread. clock: monotonic
+    seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._until: dict[Fault, float] = {}
+        self._loop = asyncio.get_running_loop()
+        self._changed = asyncio.Event()
+
+    def set(self, fault: Fault, seconds: float = math.inf) -> None:
+        """Begin a fault, for seconds from now or until it is cleared."""
+        self._until[fault] = self._clock() + seconds
+        self._loop.call_soon_threadsafe(self._wake)
+
+    def clear(self) -> None:
+        self._until.clear()
+        self._loop.call_soon_threadsafe(self._wake)
+
+    def active(self, fault: Fault) -> bool:
+        return self._remaining(fault) > 0.0
+
+    async def until(self, fault: Fault, active: bool) -> None:
+        """Wait until the fault is active, or until it is not."""
+        while self.active(fault) is not active:
+            changed, remaining = self._changed, self._remaining(fault)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(changed.wait(), remaining if 0 < remaining < math.inf else None)
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _remaining(self, fault: Fault) -> float:
+        return max(0.0, self._until.get(fault, -math.inf) - self._clock())

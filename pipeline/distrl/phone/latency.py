@@ -1,0 +1,22 @@
+"""How long a simulated phone takes to act: a log-normal with a heavy tail, cut at a maximum, seeded per phone."""
+
+from __future__ import annotations
+
+import math
+import random
+
+from distrl.config import Phones
+
+
+class Latency:
+    """Draws the time of one action. The same seed and phone number draw the same times in the same order."""
+
+    def __init__(self, phones: Phones, number: int) -> None:
+        self._median_s = phones.latency_median_ms / 1000
+        self._sigma = phones.latency_sigma
+        self._max_s = phones.latency_max_ms / 1000
+        self._random = random.Random(f"latency {phones.seed} {number}")
+
+    def draw(self) -> float:
+        """Seconds: min(max, median · exp(σ z)) with z standard normal."""
+        return min(self._max_s, self._median_s * math.exp(self._sigma * self._random.gauss(0.0, 1.0)))

@@ -1,0 +1,191 @@
+"""The ADB transport as a device speaks it: frames, and the streams multiplexed over one connection.
+
+A frame is a 24-byte header (command, two arguments, payload length, payload checksum, command XOR 0xFFFFFFFF; six
+little-endian words) and its payload. A stream has an id on each side, lives from OPEN to CLSE, and carries one
+unacknowledged WRTE at a time: the next waits for OKAY. A connection ends at the first frame that makes no sense, as a
+device's does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from typing import NamedTuple
+
+log = logging.getLogger(__name__)
+
+VERSION = 0x01000001
+"""From this version on, payloads carry no checksum; adb servers have spoken it since 2017."""
+VERSION_CHECKSUM = 0x01000000
+MAX_PAYLOAD = 1024 * 1024
+OLDEST_MAX_PAYLOAD = 4096
+"""What a host may be sent before its CNXN has said more."""
+
+_HEADER = struct.Struct("<6I")
+
+
+def _word(name: bytes) -> int:
+    return int.from_bytes(name, "little")
+
+
+CNXN, OPEN, OKAY, WRTE, CLSE = (_word(name) for name in (b"CNXN", b"OPEN", b"OKAY", b"WRTE", b"CLSE"))
+
+
+class FrameError(Exception):
+    """Bytes that are no frame; the connection cannot be resynchronised and ends."""
+
+
+class Frame(NamedTuple):
+    command: int
+    arg0: int
+    arg1: int
+    payload: bytes
+
+
+def pack(frame: Frame, checksum: bool) -> bytes:
+    """The bytes of a frame. checksum: whether the receiver wants the sum of the payload's bytes."""
+    total = sum(frame.payload) & 0xFFFFFFFF if checksum else 0
+    header = _HEADER.pack(
+        frame.command, frame.arg0, frame.arg1, len(frame.payload), total, frame.command ^ 0xFFFFFFFF
+    )  # fmt: skip
+    return header + frame.payload
+
+
+async def read_frame(reader: asyncio.StreamReader) -> Frame:
+    """The next frame. Raises FrameError on garbage, IncompleteReadError at the end of the connection."""
+    command, arg0, arg1, size, _, magic = _HEADER.unpack(await reader.readexactly(_HEADER.size))
+    if magic != command ^ 0xFFFFFFFF or size > MAX_PAYLOAD:
+        raise FrameError(f"header {command:#x}, length {size}")
+    return Frame(command, arg0, arg1, await reader.readexactly(size) if size else b"")
+
+
+class Stream:
+    """The device's end of one stream."""
+
+    def __init__(self, transport: Transport, local: int, remote: int) -> None:
+        self.local = local
+        self.remote = remote
+        self._transport = transport
+        self._acknowledged = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def max_write(self) -> int:
+        """The most bytes that one WRTE may carry to this host."""
+        return self._transport.max_payload
+
+    async def write(self, data: bytes) -> None:
+        """Send all of data, each piece after the one before it is acknowledged."""
+        for start in range(0, len(data), self.max_write):
+            self._acknowledged.clear()
+            await self._transport.send(Frame(WRTE, self.local, self.remote, data[start : start + self.max_write]))
+            await self._acknowledged.wait()
+
+    def acknowledge(self) -> None:
+        self._acknowledged.set()
+
+    def run(self, work: Coroutine[object, None, None]) -> None:
+        self._task = asyncio.create_task(work)
+
+    def cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+
+Service = Callable[[Stream], Awaitable[None]]
+"""Serves one stream; the stream is closed when it returns."""
+
+
+class Transport:
+    """One connection from an adb server, from CNXN to its end.
+
+    banner: what the device says of itself. find: the service of that name, or None to refuse it. answers: waits until
+    the device answers at all, before each OPEN; a silent device never returns from it.
+    """
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        banner: bytes,
+        find: Callable[[str], Service | None],
+        answers: Callable[[], Awaitable[None]],
+    ) -> None:
+        self.max_payload = OLDEST_MAX_PAYLOAD
+        self._version = VERSION_CHECKSUM
+        self._reader = reader
+        self._writer = writer
+        self._banner = banner
+        self._find = find
+        self._answers = answers
+        self._streams: dict[int, Stream] = {}
+        self._next_id = 1
+
+    async def run(self) -> None:
+        """Serve until either side closes. Every service still running is cancelled then."""
+        try:
+            while True:
+                await self._receive(await read_frame(self._reader))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        except FrameError as error:
+            log.warning("a connection that does not speak adb is closed: %s", error)
+        finally:
+            for stream in self._streams.values():
+                stream.cancel()
+            self.close()
+
+    def close(self) -> None:
+        """End the connection at once; what is not yet sent is lost."""
+        self._writer.transport.abort()
+
+    async def send(self, frame: Frame) -> None:
+        self._writer.write(pack(frame, checksum=self._version < VERSION))
+        await self._writer.drain()
+
+    async def _receive(self, frame: Frame) -> None:
+        if frame.command == CNXN:
+            await self._connect(frame)
+        elif frame.command == OPEN:
+            self._open(frame)
+        elif frame.command == OKAY:
+            if stream := self._streams.get(frame.arg1):
+                stream.acknowledge()
+        elif frame.command == WRTE:
+            await self._written(frame)
+        elif frame.command == CLSE and (stream := self._streams.pop(frame.arg1, None)):
+            stream.cancel()
+            await self.send(Frame(CLSE, stream.local, stream.remote, b""))
+
+    async def _connect(self, frame: Frame) -> None:
+        self.max_payload = max(1, min(frame.arg1, MAX_PAYLOAD))
+        self._version = VERSION_CHECKSUM  # the banner itself always carries a checksum
+        await self.send(Frame(CNXN, VERSION, MAX_PAYLOAD, self._banner))
+        self._version = min(frame.arg0, VERSION)
+
+    def _open(self, frame: Frame) -> None:
+        stream = Stream(self, self._next_id, frame.arg0)
+        self._next_id = self._next_id % 0xFFFFFFFF + 1
+        self._streams[stream.local] = stream
+        stream.run(self._serve(stream, frame.payload.rstrip(b"\0").decode("utf-8", "replace")))
+
+    async def _serve(self, stream: Stream, name: str) -> None:
+        with suppress(ConnectionError):
+            await self._answers()
+            service = self._find(name)
+            if service is not None:
+                await self.send(Frame(OKAY, stream.local, stream.remote, b""))
+                await service(stream)
+            if self._streams.pop(stream.local, None):
+                local = stream.local if service is not None else 0  # a CLSE from id 0 refuses an OPEN
+                await self.send(Frame(CLSE, local, stream.remote, b""))
+
+    async def _written(self, frame: Frame) -> None:
+        """No service reads what the host sends (its end of input, usually): acknowledged and dropped."""
+        if stream := self._streams.get(frame.arg1):
+            await self.send(Frame(OKAY, stream.local, stream.remote, b""))
+        else:
+            await self.send(Frame(CLSE, 0, frame.arg0, b""))

@@ -1,0 +1,40 @@
+"""What an app is to the phone. Adding one is one file that makes an `App`, and its name in the registry."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from distrl.phone.element import LIGHT, Colour, Elements
+from distrl.phone.state import AppData, State
+
+Setup = Mapping[str, Any]
+
+
+def ignore(state: State) -> State:
+    return state
+
+
+def ignore_swipe(state: State, direction: str) -> State:
+    return state
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """All functions are pure.
+
+    fresh: what the app remembers after a reset, from chance and the task's setup for it. start: the screen its icon
+    opens. elements: what `state.screen` shows. tap: the effect of a target. submit: of `go` or ENTER while the field is
+    focused. swipe: of a finger that moves "up", "down", "left" or "right".
+    """
+
+    name: str
+    start: str
+    fresh: Callable[[random.Random, Setup], AppData]
+    elements: Callable[[State], Elements]
+    tap: Callable[[State, str], State]
+    submit: Callable[[State], State] = ignore
+    swipe: Callable[[State, str], State] = ignore_swipe
+    background: Colour = LIGHT

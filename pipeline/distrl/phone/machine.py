@@ -1,0 +1,189 @@
+"""The phone as a reducer: `state' = reduce(state, event)`, drawn by a pure function. No clock, no device, no server."""
+
+from __future__ import annotations
+
+import io
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from PIL import Image
+
+from distrl.phone import popups
+from distrl.phone.apps import REGISTRY
+from distrl.phone.canvas import draw as draw_elements
+from distrl.phone.element import HEIGHT, LIGHT, WIDTH, Element, Elements
+from distrl.phone.state import ADVERT, HOME, State, chance
+
+PACKAGE: Final = "com.sim."
+SWIPE_PX: Final = 16
+"""A finger that moves less than this has tapped."""
+FIELD_CHARACTERS: Final = 200
+"""Longest text a field takes: what a model types is untrusted, and a state is sent and drawn whole."""
+DRAWN: Final = 256
+"""Screens kept as PNG (about 3 kB each): phones show the same few screens again and again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tap:
+    """A finger at (x, y) px."""
+
+    x: int
+    y: int
+
+
+@dataclass(frozen=True, slots=True)
+class Swipe:
+    """A finger from (x0, y0) to (x1, y1), px."""
+
+    x0: int
+    y0: int
+    x1: int
+    y1: int
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """What was typed into whatever is focused."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key by its Android name without KEYCODE_: BACK, HOME, ENTER, DEL; others do nothing."""
+
+    name: str
+
+
+Event = Tap | Swipe | Text | Key
+
+
+def fresh(seed: int, setup: Mapping[str, Any], popup_probability: float) -> State:
+    """A phone after a reset. setup: app name -> what that app must look like; the rest is chance, from `seed`.
+
+    Raises ValueError for an app that the phone does not have.
+    """
+    unknown = sorted(set(setup) - set(REGISTRY))
+    if unknown:
+        raise ValueError(f"no such app: {', '.join(unknown)}; the phone has {', '.join(REGISTRY)}")
+    data = {name: app.fresh(chance(seed, name), setup.get(name, {})) for name, app in REGISTRY.items()}
+    return State(seed, popup_probability, data=data)
+
+
+def reduce(state: State, event: Event) -> State:
+    """The phone after `event`: its effect, and perhaps a pop-up."""
+    after = replace(_effect(state, event), clock=state.clock + 1)
+    return after if state.dialog else popups.maybe(after)
+
+
+def widgets(state: State) -> Elements:
+    """What a finger can reach, the topmost last."""
+    shown = popups.POPUPS[state.dialog] if state.dialog else _screen(state)
+    return tuple(element for element in shown if element.target)
+
+
+def draw(state: State) -> Image.Image:
+    """The screen, RGB 128x256."""
+    behind = _screen(state)
+    dialog = popups.POPUPS[state.dialog] if state.dialog else ()
+    app = REGISTRY.get(state.app)
+    return draw_elements(behind + dialog, app.background if app else LIGHT, len(behind) if dialog else 0)
+
+
+def touched(state: State, x: int, y: int) -> Element | None:
+    """The widget under the finger."""
+    return next((element for element in reversed(widgets(state)) if element.holds(x, y)), None)
+
+
+def _screen(state: State) -> Elements:
+    return popups.ADVERT_ELEMENTS if state.screen == ADVERT else REGISTRY[state.app].elements(state)
+
+
+def _effect(state: State, event: Event) -> State:
+    match event:
+        case Key("HOME"):
+            return state.home()
+        case Key("BACK"):
+            return state.leave()
+        case Tap(x, y):
+            return _tap(state, x, y)
+        case Swipe(x0, y0, x1, y1) if max(abs(x1 - x0), abs(y1 - y0)) < SWIPE_PX:
+            return _tap(state, x0, y0)
+    if state.dialog or state.screen == ADVERT:
+        return state
+    app = REGISTRY[state.app]
+    match event:
+        case Swipe(x0, y0, x1, y1):
+            return app.swipe(state, _direction(x1 - x0, y1 - y0))
+        case Text(text) if state.focused:
+            # As an agent needs it: what is typed replaces what the field held, so that a mistake can be mended.
+            return replace(state, typed=" ".join(text.split())[:FIELD_CHARACTERS])
+        case Key("ENTER") if state.focused:
+            return app.submit(state)
+        case Key("DEL") if state.focused:
+            return replace(state, typed=state.typed[:-1])
+    return state
+
+
+def _tap(state: State, x: int, y: int) -> State:
+    element = touched(state, x, y)
+    if element is None:
+        return state
+    if state.dialog:
+        return popups.tap(state, element.target)
+    if state.screen == HOME and element.target in REGISTRY:
+        return replace(state, typed="").goto(REGISTRY[element.target].start)
+    return REGISTRY[state.app].tap(state, element.target)
+
+
+def _direction(dx: int, dy: int) -> str:
+    if abs(dx) > abs(dy):
+        return "right" if dx > 0 else "left"
+    return "down" if dy > 0 else "up"
+
+
+class PhoneMachine:
+    """A phone that remembers its state: what the device side of adb acts on. Owned by one thread."""
+
+    size: Final = (WIDTH, HEIGHT)
+
+    def __init__(self, seed: int, popup_probability: float) -> None:
+        self._popup_probability = popup_probability
+        self._now = fresh(seed, {}, popup_probability)
+        self._drawn: OrderedDict[object, bytes] = OrderedDict()
+
+    def reset(self, seed: int, setup: Mapping[str, Any]) -> None:
+        """Like loading a snapshot. Raises ValueError for a setup that names no app of the phone."""
+        self._now = fresh(seed, setup, self._popup_probability)
+
+    def apply(self, event: Event) -> None:
+        self._now = reduce(self._now, event)
+
+    def state(self) -> dict[str, Any]:
+        """The whole state, JSON-able: the ground truth of a task's outcome."""
+        return self._now.to_json()
+
+    def focus(self) -> str:
+        """The focused window as Android prints it: package/.Activity."""
+        app, _, screen = self._now.screen.partition("/")
+        return f"{PACKAGE}{app}/.{screen.capitalize()}"
+
+    def png(self) -> bytes:
+        """The screen as PNG; equal screens are equal bytes."""
+        key = self._look()
+        found = self._drawn.get(key)
+        if found is None:
+            out = io.BytesIO()
+            draw(self._now).save(out, "PNG", compress_level=1)
+            found = self._drawn[key] = out.getvalue()
+            while len(self._drawn) > DRAWN:
+                self._drawn.popitem(last=False)
+        else:
+            self._drawn.move_to_end(key)
+        return found
+
+    def _look(self) -> object:
+        """What decides how the screen looks: its elements, and the dialog in front."""
+        return self._now.app, _screen(self._now), self._now.dialog

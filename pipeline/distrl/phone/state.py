@@ -1,0 +1,89 @@
+"""The whole state of a phone as a frozen value, its JSON, and the moves that every app shares."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+Value = str | int | bool | tuple[str, ...]
+AppData = Mapping[str, Value]
+
+HOME = "launcher/home"
+ADVERT = "advert/page"
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """seed and clock (events so far) are all that chance depends on. screen is "app/name"; back is how one came here.
+
+    dialog: the pop-up in front, or "". focused: a text field is focused and the soft keyboard is up. typed: its text.
+    data: what each app remembers.
+    """
+
+    seed: int
+    popup_probability: float
+    clock: int = 0
+    screen: str = HOME
+    back: tuple[str, ...] = ()
+    dialog: str = ""
+    focused: bool = False
+    typed: str = ""
+    data: Mapping[str, AppData] = field(default_factory=dict)
+
+    @property
+    def app(self) -> str:
+        return self.screen.partition("/")[0]
+
+    def of(self, app: str) -> AppData:
+        return self.data[app]
+
+    def remember(self, app: str, **values: Value) -> State:
+        """The state in which `app` remembers these values."""
+        return replace(self, data={**self.data, app: {**self.data[app], **values}})
+
+    def goto(self, screen: str) -> State:
+        return replace(self, screen=screen, back=(*self.back, self.screen), focused=False)
+
+    def focus(self, text: str = "") -> State:
+        """The state with the text field focused, holding `text`."""
+        return replace(self, focused=True, typed=text)
+
+    def home(self) -> State:
+        return replace(self, screen=HOME, back=(), dialog="", focused=False, typed="")
+
+    def leave(self) -> State:
+        """What BACK does: close what is in front, else go where one came from."""
+        if self.dialog:
+            return replace(self, dialog="")
+        if self.focused:
+            return replace(self, focused=False)
+        if not self.back:
+            return self.home()
+        return replace(self, screen=self.back[-1], back=self.back[:-1], typed="")
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, tree: Mapping[str, Any]) -> State:
+        data = {app: {name: _value(value) for name, value in values.items()} for app, values in tree["data"].items()}
+        return cls(**{**tree, "back": tuple(tree["back"]), "data": data})
+
+
+def chance(*of: object) -> random.Random:
+    """A generator that depends on `of` alone, in every process."""
+    return random.Random(hashlib.sha256("\n".join(map(str, of)).encode()).digest())
+
+
+def words_of(value: Value) -> tuple[str, ...]:
+    """A remembered list of strings. Raises TypeError if it is something else: an app's own fault."""
+    if not isinstance(value, tuple):
+        raise TypeError(f"{value!r} is no list of strings")
+    return value
+
+
+def _value(value: Any) -> Value:
+    return tuple(value) if isinstance(value, list) else value

@@ -1,0 +1,1 @@
+"""What agents are asked to do: suites of tasks, the check of their outcome, and a script that can do them. Pure."""

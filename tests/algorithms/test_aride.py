@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from distrl.algorithms.aride import credit, policy_loss
+from distrl.config import Aride
+
+VALUES, RATIOS, PENALTY = np.array([0.2, 0.6, 0.4]), np.array([0.9, 0.5, 2.0]), np.array([0.0, -0.1, 0.0])
+
+
+def test_credit_of_a_success_by_hand() -> None:
+    found = credit(VALUES, RATIOS, PENALTY, success=True, config=Aride(gamma=0.5, retrace_lambda=0.8))
+    td = np.array([0.5 * 0.6 - 0.2, 0.5 * 0.4 - 0.6, 1.0 - 0.4])
+    delta_1 = td[1] + 0.5 * 0.8 * 1.0 * td[2]
+    targets = [0.2 + td[0] + 0.5 * 0.8 * 0.5 * delta_1, 0.6 + delta_1, 1.0]
+    assert found.td == pytest.approx(td)
+    assert found.targets == pytest.approx(targets)
+    assert found.advantages == pytest.approx([0.5 * targets[1] - 0.2, -0.1 + 0.5 * 1.0 - 0.6, 1.0 - 0.4])
+
+
+@pytest.mark.parametrize("success", [True, False])
+def test_without_retrace_the_critic_learns_whether_the_return_is_positive(success: bool) -> None:
+    found = credit(VALUES, RATIOS, PENALTY, success, Aride(retrace=False))
+    assert found.targets.tolist() == [float(success)] * 3
+
+
+def test_penalties_move_advantages_and_never_targets() -> None:
+    plain = credit(VALUES, RATIOS, np.zeros(3), True, Aride())
+    punished = credit(VALUES, RATIOS, np.full(3, -0.3), True, Aride())
+    assert np.array_equal(plain.targets, punished.targets)
+    assert punished.advantages == pytest.approx(plain.advantages - 0.3)
+
+
+def test_one_step_of_the_policy_loss_raises_the_better_action() -> None:
+    logits = torch.zeros(2, requires_grad=True)
+    logp = logits.log_softmax(0)
+    loss, ratio = policy_loss(
+        logp, -(logp.exp() * logp).sum().expand(2), logp.detach(), torch.tensor([1.0, -1.0]), torch.zeros(2), Aride()
+    )
+    loss.backward()
+    assert logits.grad is not None
+    assert logits.grad[0] < 0 < logits.grad[1]
+    assert ratio.tolist() == [1.0, 1.0]

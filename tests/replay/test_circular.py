@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from distrl.errors import ConfigError, StoreError
+from distrl.replay.circular import DERIVED, CircularBuffer, Entry
+from distrl.types import (
+    Action,
+    ActionKind,
+    LoggedTrajectory,
+    LogPosition,
+    ObjectRef,
+    Outcome,
+    Split,
+    Step,
+    Task,
+    Trajectory,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def record(offset: int, steps: int, logprob: float = -1.0) -> LoggedTrajectory:
+    task = Task(f"t{offset}", "home", "any", Split.TRAIN, "do", 8, 0)
+    step = Step(
+        ObjectRef("k", "s", 1), (4, 1), (10, 1), Action(ActionKind.BACK), "back", logprob, version=0,
+        version_sha256="", at=0,
+    )  # fmt: skip
+    made = Trajectory(
+        task, "a", "w", "d", tuple(replace(step, at=i) for i in range(steps)), None, Outcome.SUCCESS, "truth", "", False,
+        0, 1,
+    )  # fmt: skip
+    return LoggedTrajectory(LogPosition("trajectories", 0, offset), made)
+
+
+def filled(capacity: int, lengths: list[int]) -> CircularBuffer:
+    buffer = CircularBuffer(capacity)
+    for offset, length in enumerate(lengths):
+        entry = buffer.add(record(offset, length))
+        for index, name in enumerate(DERIVED):
+            buffer.columns[name][buffer.slots(entry)] = offset + index / 10 + np.arange(length) / 100
+    return buffer
+
+
+lengths = st.lists(st.integers(1, 9), max_size=40)
+capacities = st.integers(9, 40)
+
+
+@given(capacities, lengths)
+def test_it_holds_exactly_the_newest_trajectories_that_fit(capacity: int, steps: list[int]) -> None:
+    buffer = filled(capacity, steps)
+    fit = 0
+    while fit < len(steps) and sum(steps[len(steps) - fit - 1 :]) <= capacity:
+        fit += 1
+    assert [entry.logged.position.offset for entry in buffer.entries] == list(range(len(steps) - fit, len(steps)))
+    assert len(buffer) == sum(steps[len(steps) - fit :]) <= capacity
+    assert buffer.written == sum(steps)
+
+
+@given(capacities, lengths)
+def test_no_slot_belongs_to_two_and_each_keeps_what_was_computed_for_it(capacity: int, steps: list[int]) -> None:
+    buffer = filled(capacity, steps)
+    live = buffer.live()
+    assert len(set(live.tolist())) == len(live) == len(buffer)
+    for entry in buffer.entries:
+        expected = entry.logged.position.offset + np.arange(len(entry)) / 100
+        assert buffer.columns["td"][buffer.slots(entry)] == pytest.approx(expected)
+
+
+def test_slots_go_round() -> None:
+    buffer = filled(5, [3, 4])
+    (entry,) = buffer.entries
+    assert buffer.slots(entry).tolist() == [3, 4, 0, 1]
+
+
+def test_a_trajectory_leaves_whole_when_its_first_step_is_overwritten_and_no_sooner() -> None:
+    buffer = filled(10, [4, 4])
+    buffer.add(record(2, 2))
+    assert len(buffer.entries) == 3
+    buffer.add(record(3, 1))
+    assert [entry.logged.position.offset for entry in buffer.entries] == [1, 2, 3]
+    assert len(buffer) == 7
+
+
+@given(capacities, lengths, st.data())
+def test_rebuilt_from_bounds_and_log_it_is_the_same_and_goes_on_the_same(
+    capacity: int, steps: list[int], data: st.DataObject
+) -> None:
+    cut = data.draw(st.integers(0, len(steps)))
+    whole, half = filled(capacity, steps), filled(capacity, steps[:cut])
+    log = [record(offset, length) for offset, length in enumerate(steps)]
+    again = CircularBuffer.rebuild(half.bounds(), log[::-1], half.columns)
+    assert again.digest() == half.digest()
+    for item in log[cut:]:
+        entry: Entry = again.add(item)
+        for index, name in enumerate(DERIVED):
+            again.columns[name][again.slots(entry)] = item.position.offset + index / 10 + np.arange(len(entry)) / 100
+    assert again.digest() == whole.digest()
+
+
+def test_digest_sees_the_records_the_places_and_what_was_computed() -> None:
+    one = filled(10, [2, 3])
+    digests = {one.digest(), filled(10, [3, 2]).digest(), filled(11, [2, 3]).digest()}
+    one.columns["advantage"][1] += 1e-12
+    digests.add(one.digest())
+    other = CircularBuffer(10)
+    other.add(record(0, 2, logprob=-1.0000001))
+    same = CircularBuffer(10)
+    same.add(record(0, 2))
+    assert len(digests) == 4
+    assert other.digest() != same.digest()
+
+
+def test_digest_does_not_see_what_is_gone() -> None:
+    one, two = filled(4, [3, 3]), filled(4, [3, 3])
+    gone = set(range(4)) - set(one.live().tolist())
+    one.columns["td"][list(gone)] = 99.0
+    assert gone
+    assert one.digest() == two.digest()
+
+
+def test_a_trajectory_that_cannot_fit_is_refused_with_the_setting() -> None:
+    with pytest.raises(ConfigError, match=r"replay\.capacity"):
+        CircularBuffer(3).add(record(0, 4))
+    with pytest.raises(ValueError, match="no steps"):
+        CircularBuffer(3).add(record(0, 0))
+
+
+def test_a_log_that_has_lost_a_record_is_refused() -> None:
+    buffer = filled(10, [2, 3])
+    with pytest.raises(StoreError, match="trajectories 0:1"):
+        CircularBuffer.rebuild(buffer.bounds(), [record(0, 2)], buffer.columns)

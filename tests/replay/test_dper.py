@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from distrl.config import Replay
+from distrl.replay.circular import CircularBuffer
+from distrl.replay.dper import PRIORITY_FLOOR, filtered, priorities, probabilities, sample
+from hypothesis import given
+from hypothesis import strategies as st
+
+from replay.test_circular import record
+
+Rows = list[list[tuple[float, float, float]]]
+"""td, ratio and surprise of each step of each trajectory."""
+
+numbers = st.tuples(st.floats(-1, 1), st.floats(0, 100), st.floats(0, 30))
+trajectories = st.lists(st.lists(numbers, min_size=1, max_size=5), min_size=1, max_size=8)
+
+
+def buffer_of(rows: Rows, capacity: int = 64) -> CircularBuffer:
+    buffer = CircularBuffer(capacity)
+    for offset, steps in enumerate(rows):
+        entry = buffer.add(record(offset, len(steps)))
+        for name, column in zip(("td", "ratio", "surprise"), zip(*steps, strict=True), strict=True):
+            buffer.columns[name][buffer.slots(entry)] = column
+    return buffer
+
+
+@given(trajectories, st.floats(0, 10), st.floats(0, 1), st.floats(0, 1))
+def test_priority_as_printed(rows: Rows, w1: float, w2: float, w3: float) -> None:
+    found = priorities(buffer_of(rows), Replay(w1=w1, w2=w2, w3=w3))
+    most_td = max(PRIORITY_FLOOR, *(abs(td) for steps in rows for td, _, _ in steps))
+    most_surprise = max(PRIORITY_FLOOR, *(h for steps in rows for _, _, h in steps))
+    for value, steps in zip(found, rows, strict=True):
+        td, ratio, surprise = np.array(steps).T
+        expected = (
+            w1 * np.abs(td).mean() / most_td
+            + w2 * np.minimum(1, ratio).mean()
+            + w3 * surprise.mean() / most_surprise
+            + PRIORITY_FLOOR
+        )
+        assert value == pytest.approx(expected)
+
+
+def test_only_what_is_in_the_buffer_counts() -> None:
+    rows: Rows = [[(1.0, 0.0, 0.0)] * 4, [(0.5, 0.0, 0.0)] * 3]
+    assert priorities(buffer_of(rows, capacity=5), Replay(w1=1, w2=0, w3=0)) == pytest.approx([1.0 + PRIORITY_FLOOR])
+    assert len(priorities(CircularBuffer(5), Replay())) == 0
+
+
+@given(st.lists(st.floats(PRIORITY_FLOOR, 10), min_size=1, max_size=10), st.floats(0, 1))
+def test_probabilities_sum_to_1_and_keep_the_order(priority: list[float], alpha: float) -> None:
+    found = probabilities(np.array(priority), alpha)
+    assert found.sum() == pytest.approx(1.0)
+    assert (found > 0).all()
+    order = np.argsort(priority, kind="stable")
+    assert (np.diff(found[order]) >= -1e-12).all()
+
+
+def test_alpha_half_is_the_square_root_and_alpha_0_uniform() -> None:
+    assert probabilities(np.array([1.0, 4.0]), 0.5) == pytest.approx([1 / 3, 2 / 3])
+    assert probabilities(np.array([1.0, 4.0]), 0.0) == pytest.approx([0.5, 0.5])
+
+
+def test_nothing_is_ever_lost_to_a_priority_of_zero() -> None:
+    found = priorities(buffer_of([[(0.0, 0.0, 0.0)], [(0.0, 0.0, 0.0)]]), Replay())
+    assert probabilities(found, 1.0) == pytest.approx([0.5, 0.5])
+
+
+def test_the_filter_weighs_by_what_v_traj_thinks() -> None:
+    priority, quality = np.ones(3), np.array([0.0, 0.5, 1.0])
+    assert filtered(priority, quality, 0.0) == pytest.approx([1.0, 1.0, 1.0])
+    assert filtered(priority, quality, 0.5) == pytest.approx([0.5, 0.75, 1.0])
+    assert filtered(priority, quality, 1.0) == pytest.approx([PRIORITY_FLOOR, 0.5, 1.0])
+
+
+def test_draws_follow_the_probabilities_and_the_steps_are_uniform() -> None:
+    probability, lengths = np.array([0.5, 0.3, 0.2]), np.array([1, 2, 5])
+    drawn = sample(np.random.default_rng(0), probability, lengths, 40_000)
+    entry, step = drawn.T
+    assert np.bincount(entry) / len(drawn) == pytest.approx(probability, abs=0.01)
+    assert np.bincount(step[entry == 2]) / (entry == 2).sum() == pytest.approx(np.full(5, 0.2), abs=0.02)
+
+
+@given(st.lists(st.tuples(st.floats(1e-3, 1), st.integers(1, 9)), min_size=1, max_size=9), st.integers(0, 2**32))
+def test_draws_are_in_range_and_repeat_with_the_generator(rows: list[tuple[float, int]], seed: int) -> None:
+    probability = probabilities(np.array([row[0] for row in rows]), 1.0)
+    lengths = np.array([row[1] for row in rows])
+    one, two = (sample(np.random.default_rng(seed), probability, lengths, 50) for _ in range(2))
+    assert np.array_equal(one, two)
+    assert ((one[:, 0] >= 0) & (one[:, 0] < len(rows))).all()
+    assert ((one[:, 1] >= 0) & (one[:, 1] < lengths[one[:, 0]])).all()

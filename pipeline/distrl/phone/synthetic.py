@@ -19,7 +19,8 @@ from distrl.phone.popups import POPUPS
 Pair = tuple[str, str]
 Labels = Callable[[], str]
 
-BACKGROUNDS: Final[tuple[Colour, ...]] = (LIGHT, (214, 226, 238), (25, 25, 55), (235, 235, 225))
+NIGHT: Final[Colour] = (25, 25, 55)
+BACKGROUNDS: Final[tuple[Colour, ...]] = (LIGHT, LIGHT, (214, 226, 238), (235, 235, 225), NIGHT)
 SINGLE: Final = (
     *words.APPS, *words.SITES, *words.COLOURS, "search", "go", "send", "save", "new", "delete", "alarm", "clock",
     "later", "ok", "rate", "open", "close", "add to cart", "message", "done",
@@ -46,9 +47,9 @@ def synthetic_screen(rng: random.Random, forbidden: frozenset[Pair]) -> tuple[Im
         name = rng.choice(("go", "send", "save", "new"))
         behind += keyboard(name, name)
         bottom = 160
-    fitted = background == LIGHT
+    parts = {LIGHT: _PARTS_LIGHT, NIGHT: _PARTS_DARK}.get(background, _PARTS)
     while (left := bottom - top) >= 40:
-        part = rng.choice(_PARTS_LIGHT if fitted else _PARTS)(rng, label, top, left)
+        part = rng.choice(parts)(rng, label, top, left)
         behind += part
         top = max((element.box[3] for element in part), default=top) + rng.choice((0, 0, 8, 16))
     if rng.random() < 0.15:
@@ -103,9 +104,9 @@ def _ranks(rng: random.Random, label: Labels, top: int, space: int) -> list[Elem
 
 
 def _icons(rng: random.Random, label: Labels, top: int, space: int) -> list[Element]:
-    if space < 56:
-        return _buttons(rng, label, top, space)
     height = rng.choice((56, 60))
+    if space < height:
+        return _buttons(rng, label, top, space)
     names = [rng.choice(words.APPS) if rng.random() < 0.6 else label() for _ in range(2 * (space // height))]
     return [
         Element("icon", (i % 2 * 64, top + i // 2 * height, i % 2 * 64 + 64, top + i // 2 * height + 56), name, "x",
@@ -118,10 +119,9 @@ def _buttons(rng: random.Random, label: Labels, top: int, space: int) -> list[El
     columns, height = rng.choice((1, 1, 2)), min(rng.choice((32, 40, 48)), space)
     width = WIDTH // columns
     return [
-        Element("button", (c * width + 4, top, (c + 1) * width - 4, top + height), label() if columns == 1 else rng.choice(SINGLE[:-2]),
-                "x", colour=_colour(rng))
-        for c in range(columns)
-    ]  # fmt: skip
+        Element("button", (c * width + 4, top, (c + 1) * width - 4, top + height), name, "x", colour=_colour(rng))
+        for c, name in enumerate([label()] if columns == 1 else rng.sample(words.CONTROLS, 2))
+    ]
 
 
 def _corner(rng: random.Random, label: Labels, top: int, space: int) -> list[Element]:
@@ -132,17 +132,17 @@ def _corner(rng: random.Random, label: Labels, top: int, space: int) -> list[Ele
 
 
 def _tiles(rng: random.Random, label: Labels, top: int, space: int) -> list[Element]:
-    rows = rng.randint(1, max(1, space // 32))
+    rows, colour = rng.randint(1, max(1, min(4, space // 32))), rng.choice(((60, 60, 92), (230, 230, 235)))
+    names = list(dict.fromkeys(_time(label) for _ in range(2 * rows)))
     return [
-        Element("tile", (c * 64, top + r * 32, c * 64 + 64, top + r * 32 + 32), name, "x", on=rng.random() < 0.2,
-                colour=rng.choice(((60, 60, 92), (230, 230, 235))))
-        for r in range(rows)
-        for c, name in enumerate((_time(rng, label), _time(rng, label)))
+        Element("tile", (i % 2 * 64, top + i // 2 * 32, i % 2 * 64 + 64, top + i // 2 * 32 + 32), name, "x",
+                on=rng.random() < 0.2, colour=colour)
+        for i, name in enumerate(names)
     ]  # fmt: skip
 
 
-def _time(rng: random.Random, label: Labels) -> str:
-    """Any label that is a time of day: only those fit half a row."""
+def _time(label: Labels) -> str:
+    """A label that is a time of day: only those fit half a row."""
     while not (name := label()).endswith(words.HALVES):
         pass
     return name
@@ -171,5 +171,7 @@ def _field(rng: random.Random, label: Labels, top: int, space: int) -> list[Elem
     return [search_box(text, rng.random() < 0.5, top + 4, "x", rng.choice(("search", "message", "type")))]
 
 
-_PARTS: Final = (_icons, _icons, _buttons, _corner, _tiles, _tabs, _field)
-_PARTS_LIGHT: Final = (*_PARTS, _rows, _rows, _rows, _ranks, _products)
+_PARTS_DARK: Final = (_buttons, _corner, _tiles, _tiles, _tabs, _field)
+_PARTS: Final = (*_PARTS_DARK[:2], *_PARTS_DARK[3:], _icons, _icons, _icons)
+_PARTS_LIGHT: Final = (*_PARTS, _rows, _rows, _rows, _rows, _ranks, _products)
+"""Black text without a ground of its own is read on light screens alone."""

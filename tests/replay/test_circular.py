@@ -29,8 +29,8 @@ def record(offset: int, steps: int, logprob: float = -1.0) -> LoggedTrajectory:
         version_sha256="", at=0,
     )  # fmt: skip
     made = Trajectory(
-        task, "a", "w", "d", tuple(replace(step, at=i) for i in range(steps)), None, Outcome.SUCCESS, "truth", "", False,
-        0, 1,
+        task, "a", "w", "d", tuple(replace(step, at=i) for i in range(steps)), None, Outcome.SUCCESS, "truth", "",
+        False, 0, 1,
     )  # fmt: skip
     return LoggedTrajectory(LogPosition("trajectories", 0, offset), made)
 

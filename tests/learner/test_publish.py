@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from distrl import config as settings_room
+from distrl.config import Config
+from distrl.errors import BrokerError, StoreError
+from distrl.learner.publish import Publisher, publishes
+from distrl.learner.state import LearnerState
+from distrl.store.objects import ObjectStore, open_store
+from distrl.types import Version
+
+from learner.world import base_of, config
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ObjectStore:
+    return open_store(settings_room.Store(url=f"file://{tmp_path}"))
+
+
+@pytest.fixture
+def state(settings: Config) -> LearnerState:
+    made = LearnerState.create(base_of(settings), settings)
+    made.u = settings.learner.warmup_updates
+    return made
+
+
+def test_version_0_follows_the_last_warm_up_update_and_others_every_so_often(base_directory: Path) -> None:
+    every_2 = config(base_directory, "learner.publish_every=2")
+    assert [u for u in range(9) if publishes(u, every_2)] == [3, 5, 7]
+
+
+def test_a_version_is_published_once_and_names_its_weights(
+    settings: Config, state: LearnerState, store: ObjectStore
+) -> None:
+    sent: list[Version] = []
+    publisher = Publisher(settings, store, sent.append, (), lambda: 17)
+    publisher.due(state)
+    publisher.due(state)
+    state.u += 1
+    publisher.due(state)
+    first, second = sent
+    assert (first.version, first.parent, first.update) == (0, None, 2)
+    assert (second.version, second.parent, second.update) == (1, 0, 3)
+    assert store.get(first.adapter) == state.agent.adapter()
+    assert first.base_model_sha256 == state.agent.base_sha256
+    assert publisher.newest == second
+
+
+def test_a_learner_that_redoes_an_update_finds_its_version(
+    settings: Config, state: LearnerState, store: ObjectStore
+) -> None:
+    sent: list[Version] = []
+    Publisher(settings, store, sent.append, (), lambda: 1).due(state)
+    Publisher(settings, store, sent.append, list(sent), lambda: 2).due(state)
+    assert len(sent) == 1
+
+
+def test_other_weights_under_a_known_version_are_refused(
+    settings: Config, state: LearnerState, store: ObjectStore
+) -> None:
+    sent: list[Version] = []
+    Publisher(settings, store, sent.append, (), lambda: 1).due(state)
+    other = replace(sent[0], adapter=replace(sent[0].adapter, sha256=hashlib.sha256(b"other").hexdigest()))
+    with pytest.raises(BrokerError, match="update 2, redone"):
+        Publisher(settings, store, sent.append, [other], lambda: 2).due(state)
+
+
+def test_the_next_number_is_above_a_rollback(settings: Config, state: LearnerState, store: ObjectStore) -> None:
+    sent: list[Version] = []
+    Publisher(settings, store, sent.append, (), lambda: 1).due(state)
+    rollback = replace(sent[0], version=7, parent=0)
+    state.u += 1
+    Publisher(settings, store, sent.append, [sent[0], rollback], lambda: 2).due(state)
+    assert (sent[1].version, sent[1].parent) == (8, 7)
+
+
+def test_nothing_is_announced_whose_weights_could_not_be_stored(
+    settings: Config, state: LearnerState, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise StoreError("store", "no space left", "free some")
+
+    sent: list[Version] = []
+    publisher = Publisher(settings, store, sent.append, (), lambda: 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "put", full)
+        with pytest.raises(StoreError):
+            publisher.due(state)
+    assert not sent
+    publisher.due(state)
+    assert [version.version for version in sent] == [0]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from functools import cache
+from itertools import count
 from typing import Final
 
 from distrl.phone import words
@@ -21,15 +23,25 @@ ENTITIES: Final[dict[str, tuple[Pair, ...]]] = {
 }
 
 
+@cache
 def dealt(kind: str) -> dict[Split, tuple[Pair, ...]]:
-    """The entities of one kind by split, always dealt alike; each split has some of every kind."""
+    """The entities of one kind by split, always dealt alike: the first deal that leaves training every word."""
+    return next(hands for hands in (_deal(kind, attempt) for attempt in count()) if _teaches_every_word(kind, hands))
+
+
+def _deal(kind: str, attempt: int) -> dict[Split, tuple[Pair, ...]]:
     pack = list(ENTITIES[kind])
-    random.Random(f"deal {kind}").shuffle(pack)
+    random.Random(f"deal {kind} {attempt}").shuffle(pack)
     hands: dict[Split, tuple[Pair, ...]] = {}
     for split, share in SHARES.items():
         size = max(2, round(share * len(ENTITIES[kind])))
         hands[split], pack = tuple(pack[:size]), pack[size:]
     return {Split.TRAIN: tuple(pack), **hands}
+
+
+def _teaches_every_word(kind: str, hands: dict[Split, tuple[Pair, ...]]) -> bool:
+    known = {word for pair in hands[Split.TRAIN] for word in pair}
+    return all(word in known for pair in ENTITIES[kind] for word in pair)
 
 
 def held_out_pairs() -> frozenset[Pair]:

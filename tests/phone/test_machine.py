@@ -1,0 +1,131 @@
+import io
+import json
+import random
+
+import pytest
+from distrl.phone import popups
+from distrl.phone.apps import REGISTRY
+from distrl.phone.element import HEIGHT, WIDTH
+from distrl.phone.machine import Event, Key, PhoneMachine, Swipe, Tap, Text, draw, fresh, reduce, widgets
+from distrl.phone.state import HOME, State
+from distrl.phone.synthetic import synthetic_screen
+from distrl.phone.words import ALL
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+EVENTS = st.one_of(
+    st.builds(Tap, st.integers(0, WIDTH - 1), st.integers(0, HEIGHT - 1)),
+    st.builds(Swipe, *[st.integers(0, 255)] * 4),
+    st.builds(Text, st.text(max_size=30)),
+    st.builds(Key, st.sampled_from(["BACK", "HOME", "ENTER", "DEL", "VOLUME_UP"])),
+)
+CELLS = [(x, y) for x in range(8, WIDTH, 16) for y in range(8, HEIGHT, 16)]
+
+
+def walk(seed: int, events: list[Event], popup_probability: float = 0.2) -> list[State]:
+    states = [fresh(seed, {}, popup_probability)]
+    for event in events:
+        states.append(reduce(states[-1], event))
+    return states
+
+
+def wander(seed: int, steps: int) -> list[State]:
+    """A walk that reaches deep screens: it mostly taps what can be tapped."""
+    rng = random.Random(seed)
+    states = [fresh(seed, {}, 0.15)]
+    for _ in range(steps):
+        reachable = widgets(states[-1])
+        event: Event = Key("BACK") if rng.random() < 0.15 or not reachable else _tap(rng.choice(reachable).box)
+        if states[-1].focused and rng.random() < 0.5:
+            event = Text("red lamp")
+        states.append(reduce(states[-1], event))
+    return states
+
+
+def _tap(box: tuple[int, int, int, int]) -> Tap:
+    return Tap((box[0] + box[2]) // 2, (box[1] + box[3]) // 2)
+
+
+@given(st.integers(0, 50), st.lists(EVENTS, max_size=25))
+def test_equal_events_give_equal_phones_and_the_json_is_the_whole_state(seed: int, events: list[Event]) -> None:
+    first, second = walk(seed, events), walk(seed, events)
+    assert first == second
+    assert State.from_json(json.loads(json.dumps(first[-1].to_json()))) == first[-1]
+
+
+@given(st.integers(0, 50), st.lists(EVENTS, max_size=15))
+@settings(max_examples=40)
+def test_whatever_happens_the_screen_can_be_drawn_and_home_is_one_key_away(seed: int, events: list[Event]) -> None:
+    last = walk(seed, events)[-1]
+    assert draw(last).size == (WIDTH, HEIGHT)
+    home = reduce(last, Key("HOME"))
+    assert home.screen == HOME
+    assert not home.focused
+
+
+def test_every_widget_of_every_screen_holds_the_middle_of_a_grid_cell_and_lies_on_the_screen() -> None:
+    seen = set()
+    for seed in range(40):
+        for state in wander(seed, 60):
+            seen.add(state.screen)
+            for element in widgets(state):
+                assert any(element.holds(x, y) for x, y in CELLS), (state.screen, element)
+                assert element.box[3] <= HEIGHT, (state.screen, element)
+                assert element.box[2] <= WIDTH, (state.screen, element)
+    assert {screen.partition("/")[0] for screen in seen} >= set(REGISTRY), "the walk missed an app"
+    assert {"browser/page", "shop/done", "messages/chat", "notes/new", "clock/alarms"} <= seen
+
+
+def test_every_word_on_a_widget_is_one_that_a_policy_knows() -> None:
+    for seed in range(10):
+        for state in wander(seed, 60):
+            for element in widgets(state):
+                assert set(element.label.split()) <= set(ALL), element
+
+
+@pytest.mark.parametrize("kind", sorted(popups.POPUPS))
+def test_a_popup_hides_the_screen_and_its_close_button_back_and_home_all_close_it(kind: str) -> None:
+    state = next(s for seed in range(200) for s in wander(seed, 20) if s.dialog == kind)
+    assert {element.target for element in widgets(state)} == {"close", "advert"}
+    close = next(element for element in widgets(state) if element.target == "close")
+    for event in (_tap(close.box), Key("BACK"), Key("HOME")):
+        assert reduce(state, event).dialog == ""
+    opened = reduce(state, _tap(next(e for e in widgets(state) if e.target == "advert").box))
+    assert opened.screen == "advert/page"
+    assert reduce(opened, Key("BACK")).screen == state.screen
+
+
+def test_text_goes_into_a_focused_field_alone_and_is_bounded() -> None:
+    state = fresh(1, {}, 0.0)
+    assert reduce(state, Text("red lamp")).typed == ""
+    browser = next(element for element in widgets(state) if element.target == "browser")
+    state = reduce(state, _tap(browser.box))
+    assert reduce(state, Text("x")).typed == ""
+    state = reduce(state, _tap(widgets(state)[0].box))
+    assert reduce(state, Text("a\nb  c")).typed == "a b c"
+    assert len(reduce(state, Text("a" * 10_000)).typed) == 200
+
+
+def test_a_setup_for_an_app_that_is_not_there_is_refused() -> None:
+    with pytest.raises(ValueError, match="no such app: camera"):
+        PhoneMachine(0, 0.0).reset(1, {"camera": {}})
+
+
+def test_equal_screens_are_equal_bytes_and_another_screen_is_not() -> None:
+    phone, other = PhoneMachine(3, 0.0), PhoneMachine(3, 0.0)
+    assert phone.png() == other.png()
+    with Image.open(io.BytesIO(phone.png())) as image:
+        assert image.size == phone.size
+    phone.apply(_tap(widgets(fresh(3, {}, 0.0))[0].box))
+    assert phone.png() != other.png()
+    assert phone.focus().startswith("com.sim.")
+
+
+def test_synthetic_screens_never_label_a_widget_with_a_forbidden_pair() -> None:
+    forbidden = frozenset({("red", "lamp"), ("wifi", "lock"), ("6", "am"), ("anna", "lee")})
+    rng = random.Random(0)
+    labels = [e.label for _ in range(400) for e in synthetic_screen(rng, forbidden)[1]]
+    assert len(labels) > 1000
+    assert not {" ".join(pair) for pair in forbidden} & set(labels)
+    assert {word for label in labels for word in label.split()} <= set(ALL)

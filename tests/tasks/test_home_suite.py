@@ -1,0 +1,139 @@
+import json
+import math
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+from distrl.phone.machine import Event, Key, PhoneMachine, Swipe, Tap, Text
+from distrl.phone.words import ALL
+from distrl.tasks.entities import ENTITIES, dealt, held_out_pairs
+from distrl.tasks.oracle import COMPLETE, ImperfectScript, oracle, random_action, random_likelihood
+from distrl.tasks.outcome import succeeded
+from distrl.tasks.suite import suites
+from distrl.types import Action, ActionKind, Split, Task
+
+HOME = suites()["home"]
+WIDTH, HEIGHT = PhoneMachine.size
+
+
+def event_of(action: Action) -> Event | None:
+    match action:
+        case Action(ActionKind.TAP, touch) if touch:
+            return Tap(int(touch.x * WIDTH), int(touch.y * HEIGHT))
+        case Action(ActionKind.SWIPE, touch, lift) if touch and lift:
+            return Swipe(*(int(v) for v in (touch.x * WIDTH, touch.y * HEIGHT, lift.x * WIDTH, lift.y * HEIGHT)))
+        case Action(ActionKind.TYPE):
+            return Text(action.text)
+        case Action(ActionKind.BACK | ActionKind.HOME | ActionKind.ENTER):
+            return Key(action.kind.value.upper())
+    return None
+
+
+def ready(task: Task, popups: float) -> PhoneMachine:
+    phone = PhoneMachine(0, popups)
+    phone.reset(task.phone_seed, json.loads(task.setup))
+    return phone
+
+
+def play(task: Task, popups: float) -> tuple[bool, int]:
+    phone = ready(task, popups)
+    actions = [oracle(task, phone.state())]
+    while (event := event_of(actions[-1])) is not None and len(actions) < task.max_steps:
+        phone.apply(event)
+        actions.append(oracle(task, phone.state()))
+    return succeeded(task, phone.state()), len(actions)
+
+
+@pytest.mark.parametrize("split", list(Split))
+@pytest.mark.parametrize("popups", [0.0, 0.1])
+def test_the_oracle_does_every_task_in_three_to_eight_steps_on_a_quiet_phone(split: Split, popups: float) -> None:
+    for index in range(140):
+        task = HOME.task(index, 5, split)
+        done, steps = play(task, popups)
+        assert done, task
+        assert popups or 3 <= steps <= 8, task
+
+
+@pytest.mark.parametrize("split", list(Split))
+def test_no_task_is_done_before_it_is_begun(split: Split) -> None:
+    for index in range(140):
+        task = HOME.task(index, 6, split)
+        assert not succeeded(task, ready(task, 0.0).state()), task
+
+
+def test_an_open_popup_is_no_success() -> None:
+    task = HOME.task(0, 0, Split.TRAIN)
+    phone = ready(task, 0.0)
+    while (event := event_of(oracle(task, phone.state()))) is not None:
+        phone.apply(event)
+    assert not succeeded(task, {**phone.state(), "dialog": "sale"})
+
+
+def test_switching_a_second_switch_spoils_a_toggle() -> None:
+    task = next(t for t in (HOME.task(7 * i, 0, Split.TRAIN) for i in range(50)) if t.family == "toggle")
+    phone = ready(task, 0.0)
+    while (event := event_of(oracle(task, phone.state()))) is not None:
+        phone.apply(event)
+    state = phone.state()
+    settings = state["data"]["settings"]
+    other = next(name for name in settings["shown"] if name != task.params["switch"])
+    on = sorted(set(settings["on"]) ^ {other})
+    assert not succeeded(task, {**state, "data": {**state["data"], "settings": {**settings, "on": on}}})
+
+
+def named(task: Task) -> set[tuple[str, str]]:
+    """The entities that a task's instruction names."""
+    words = task.instruction.split()
+    every = {pair for pairs in ENTITIES.values() for pair in pairs}
+    return {pair for pair in pairwise(words) if pair in every}
+
+
+def test_no_entity_of_one_split_is_named_in_another() -> None:
+    seen = {split: set().union(*(named(HOME.task(i, 1, split)) for i in range(2000))) for split in Split}
+    assert all(len(entities) >= 12 for entities in seen.values()), "every split has something to say"
+    assert not seen[Split.TRAIN] & seen[Split.TEST]
+    assert not seen[Split.TRAIN] & seen[Split.VALIDATION]
+    assert not seen[Split.VALIDATION] & seen[Split.TEST]
+    assert seen[Split.TEST] | seen[Split.VALIDATION] <= held_out_pairs()
+    assert not seen[Split.TRAIN] & held_out_pairs()
+
+
+@pytest.mark.parametrize("kind", sorted(ENTITIES))
+def test_every_entity_is_dealt_once_and_the_words_of_held_out_ones_are_known_from_training(kind: str) -> None:
+    hands = dealt(kind)
+    assert Counter(pair for hand in hands.values() for pair in hand) == Counter(ENTITIES[kind])
+    known = {word for pair in hands[Split.TRAIN] for word in pair}
+    assert {word for pair in ENTITIES[kind] for word in pair} == known
+
+
+def test_tasks_are_the_same_every_time_and_differ_by_index_seed_and_split() -> None:
+    assert HOME.task(3, 0, Split.TRAIN) == HOME.task(3, 0, Split.TRAIN)
+    tasks = [HOME.task(i, seed, split) for i in range(50) for seed in (0, 1) for split in Split]
+    assert len({task.task_id for task in tasks}) == len(tasks) == len({task.phone_seed for task in tasks})
+    assert {task.family for task in tasks} == set(HOME.families)
+    assert all(set(task.instruction.split()) <= set(ALL) for task in tasks)
+
+
+def test_the_imperfect_script_errs_as_often_as_it_says_and_knows_how_likely_each_action_was() -> None:
+    task = HOME.task(1, 0, Split.TRAIN)
+    state = ready(task, 0.0).state()
+    right = oracle(task, state)
+    script = ImperfectScript(3)
+    taken = [script.act(task, state) for _ in range(4000)]
+    share = {name: sum(test(a) for a, _ in taken) / len(taken) for name, test in {
+        "right": lambda a: a == right, "stop": lambda a: a == COMPLETE}.items()}  # fmt: skip
+    assert share["right"] == pytest.approx(0.86, abs=0.02)
+    assert share["stop"] == pytest.approx(0.04, abs=0.015)
+    expected = {action: math.exp(logprob) for action, logprob in taken}
+    for action, count in Counter(action for action, _ in taken).most_common(3):
+        assert count / len(taken) == pytest.approx(expected[action], abs=0.02)
+    assert [ImperfectScript(3).act(task, state)] == taken[:1]
+
+
+def test_random_likelihoods_add_up_to_one() -> None:
+    import random
+
+    rng = random.Random(0)
+    drawn = {random_action(rng) for _ in range(30_000)}
+    assert sum(map(random_likelihood, drawn)) == pytest.approx(1.0, abs=0.01)
+    assert random_likelihood(COMPLETE) == 0

@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
@@ -25,8 +26,11 @@ BATCH_OVERHEAD_BYTES = 16_384
 """Room beside the largest record for its batch header, key and dead-letter headers: without it the broker refuses a
 record that the producer has let through."""
 
-RETRY_PAUSE_S = 0.25
+CHECK_SLICE_S = 0.25
 """One look at the cluster while checking; short, so that a refused password is reported soon."""
+
+RETRY_PAUSE_S = 0.05
+"""Between two tries of a request that a broker refuses while it is becoming a partition's leader."""
 
 UNREACHABLE = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE, KafkaError._TIMED_OUT}
 CREDENTIALS = {
@@ -42,6 +46,19 @@ FORBIDDEN = {
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
 UNKNOWN_TOPIC = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
+
+SETTLING = {
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+}
+"""A topic that was just made, or a broker that was just started, answers with these for a moment."""
+
+HOPELESS = UNKNOWN_TOPIC | CREDENTIALS | FORBIDDEN
+"""What a client that reads or writes cannot wait out."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +118,7 @@ def check(config: Config) -> Cluster:
     while True:
         left = deadline - time.monotonic()
         try:
-            found = client.list_topics(timeout=max(0.01, min(RETRY_PAUSE_S, left)))
+            found = client.list_topics(timeout=max(0.01, min(CHECK_SLICE_S, left)))
         except KafkaException as error:
             client.poll(0)  # serves the error callback
             final = [reason for reason in reasons if reason.code() in CREDENTIALS or _is_tls(reason)]
@@ -113,6 +130,18 @@ def check(config: Config) -> Cluster:
                 raise _unreachable(kafka, f"no answer within {kafka.connect_timeout_s:g} s", reason) from None
         else:
             return Cluster(found.cluster_id or "", len(found.brokers))
+
+
+def patiently(kafka: Kafka, attempt: Callable[[], T]) -> T:
+    """What `attempt` returns, tried again while the cluster is settling, for at most `kafka.connect_timeout_s`."""
+    deadline = time.monotonic() + kafka.connect_timeout_s
+    while True:
+        try:
+            return attempt()
+        except KafkaException as error:
+            if error.args[0].code() not in SETTLING or time.monotonic() > deadline:
+                raise
+        time.sleep(RETRY_PAUSE_S)
 
 
 def explain(error: KafkaError, where: str, doing: str, kafka: Kafka) -> BrokerError:

@@ -16,21 +16,22 @@ from types import TracebackType
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from distrl.broker.connect import CREDENTIALS, FORBIDDEN, UNKNOWN_TOPIC, explain, settings
+from distrl.broker.connect import HOPELESS, explain, settings
 from distrl.broker.inflight import InFlight
-from distrl.broker.reader import LogReader, RawRecord, decoded
+from distrl.broker.reader import RawRecord, decoded
 from distrl.broker.topics import topic_name
 from distrl.config import Config
 from distrl.errors import WireError
 from distrl.types import LogPosition, Task
-
-__all__ = ["LogReader", "LoggedTask", "RawRecord", "TaskConsumer", "decoded"]
 
 LOG = logging.getLogger("distrl.broker.consumer")
 
 SESSION_TIMEOUT_S = 10.0
 """After this long without a heartbeat the group gives a worker's tasks to others. Heartbeats come from librdkafka's own
 thread, so a busy interpreter does not miss them; a dead process is noticed this soon."""
+
+HEARTBEAT_S = 1.0
+"""A member hears of a rebalance with its next heartbeat, and moving a partition takes two rebalances."""
 
 POLL_INTERVAL_S = 60.0
 """A worker that has not polled for this long is stuck, and leaves the group."""
@@ -67,16 +68,17 @@ class TaskConsumer:
         self._topic = topic_name(config.run, "tasks")
         self._lock = threading.Lock()  # guards _flight, the one thing that other threads reach
         self._flight = InFlight()
+        self._hopeless: KafkaError | None = None
         self._committing = False
         self._paused = False
-        made = settings(config.kafka, config.worker.name) | {
+        made = settings(config.kafka, config.worker.name, self._on_error) | {
             "group.id": f"distrl.{config.run}.{config.worker.group}",
             "partition.assignment.strategy": "cooperative-sticky",
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
             "auto.offset.reset": "earliest",
             "session.timeout.ms": int(session_timeout_s * 1000),
-            "heartbeat.interval.ms": int(session_timeout_s * 300),
+            "heartbeat.interval.ms": int(HEARTBEAT_S * 1000),
             "max.poll.interval.ms": int(max(poll_interval_s, session_timeout_s) * 1000),
             "queued.min.messages": PREFETCH_RECORDS,
             "fetch.queue.backoff.ms": 20,
@@ -121,13 +123,12 @@ class TaskConsumer:
         """
         self._commit_done()
         message = self._consumer.poll(timeout_s)
-        if message is None:
-            return None
-        error = message.error()
-        if error is not None:
-            self._judge(error)
-            return None
-        return self._begin(message)
+        if message is not None and (error := message.error()) is not None:
+            self._on_error(error)
+            message = None
+        if self._hopeless is not None:
+            raise explain(self._hopeless, self._topic, "read tasks", self._config.kafka)
+        return None if message is None else self._begin(message)
 
     def pause(self) -> None:
         """Take no further tasks. Partitions that come later are paused too; call `poll` all the same."""
@@ -178,10 +179,12 @@ class TaskConsumer:
 
         dead_letter(raw.position, raw.key, raw.value, error).add_done_callback(acknowledged)
 
-    def _judge(self, error: KafkaError) -> None:
-        if error.code() in UNKNOWN_TOPIC | CREDENTIALS | FORBIDDEN or error.fatal():
-            raise explain(error, self._topic, "read tasks", self._config.kafka)
-        LOG.warning("reading tasks: %s", error.str())  # librdkafka goes on by itself
+    def _on_error(self, error: KafkaError) -> None:
+        """Within any call of the client; so it only notes what `poll` then raises."""
+        if error.code() in HOPELESS or error.fatal():
+            self._hopeless = error
+        else:
+            LOG.warning("reading tasks: %s", error.str())  # librdkafka goes on by itself
 
     def _places(self) -> list[TopicPartition]:
         return [TopicPartition(self._topic, partition) for partition in sorted(self.partitions)]

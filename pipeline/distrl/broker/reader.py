@@ -5,6 +5,7 @@ A LogReader belongs to one thread. It needs no thread of its own: librdkafka fet
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,13 +14,15 @@ from typing import TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from distrl.broker.connect import CREDENTIALS, FORBIDDEN, UNKNOWN_TOPIC, admin, explain, settings
+from distrl.broker.connect import HOPELESS, admin, explain, settings
 from distrl.broker.producer import position_of
 from distrl.broker.topics import TOPICS, offsets, topic_name
 from distrl.config import Config
 from distrl.errors import BrokerError, WireError
 from distrl.types import LogPosition, Record
 from distrl.wire.codec import decode
+
+LOG = logging.getLogger("distrl.broker.reader")
 
 R = TypeVar("R", bound=Record)
 
@@ -29,6 +32,9 @@ BATCH_RECORDS = 500
 END_MARK_MS = 50
 """A transaction ends with a mark that is no record, so a reader learns that it is at the end only when the broker lets
 a fetch go by empty; with Kafka's 500 ms every start of a worker or a learner would wait that long for nothing."""
+
+DELETED_MS = 5_000
+"""How long a topic that was there may be missing from the brokers' metadata before it counts as deleted."""
 
 POLL_S = 0.5
 """Longest single wait inside a bounded read; it wakes at once when a record arrives."""
@@ -78,13 +84,15 @@ class LogReader:
             self._next[partition] = offset
         self.ends: Mapping[int, int] = {partition: end for partition, (_, end) in kept.items()}
         self._at_end: dict[int, int] = {}
-        made = settings(config.kafka, f"distrl-reader-{topic}") | {
+        self._hopeless: KafkaError | None = None
+        made = settings(config.kafka, f"distrl-reader-{topic}", self._on_error) | {
             "group.id": f"distrl.{config.run}.reader",  # named, as librdkafka wants one; never joined
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
             "isolation.level": "read_committed" if self._committed_only else "read_uncommitted",
             "fetch.queue.backoff.ms": 20,
+            "topic.metadata.propagation.max.ms": DELETED_MS,
             "fetch.wait.max.ms": END_MARK_MS if self._committed_only else 500,
         }
         try:
@@ -109,6 +117,8 @@ class LogReader:
     def read(self, timeout_s: float, most: int = BATCH_RECORDS) -> list[RawRecord]:
         """The next records, at most `most`; waits at most `timeout_s` for the first one and for no other."""
         message = self._consumer.poll(timeout_s)
+        if self._hopeless is not None:
+            raise explain(self._hopeless, self.topic, "read the log", self._config.kafka)
         if message is None:
             return []
         found: list[RawRecord] = []
@@ -151,6 +161,13 @@ class LogReader:
     def close(self) -> None:
         self._consumer.close()
 
+    def _on_error(self, error: KafkaError) -> None:
+        """Called within `poll`. A topic that was deleted and refused credentials are told here, not by a message."""
+        if error.code() in HOPELESS or error.fatal():
+            self._hopeless = error
+        else:
+            LOG.warning("reading %s: %s", self.topic, error.str())
+
     def _take(self, message: Message, found: list[RawRecord]) -> None:
         error = message.error()
         if error is None:
@@ -162,7 +179,7 @@ class LogReader:
         elif error.code() in {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}:
             self._refuse_outside(message.partition() or 0, self._next[message.partition() or 0], self._kept())
             raise explain(error, self.topic, "read the log", self._config.kafka)
-        elif error.code() in UNKNOWN_TOPIC | CREDENTIALS | FORBIDDEN or error.fatal():
+        elif error.code() in HOPELESS or error.fatal():
             raise explain(error, self.topic, "read the log", self._config.kafka)
         # Anything else passes: librdkafka reconnects and fetches again, and `to_end` has its deadline.
 

@@ -23,7 +23,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the package
     ResourceType,
 )
 
-from distrl.broker.connect import BATCH_OVERHEAD_BYTES, admin, check, explain
+from distrl.broker.connect import BATCH_OVERHEAD_BYTES, admin, check, explain, patiently
 from distrl.config import Config
 from distrl.errors import BrokerError
 from distrl.types import Evaluation, Heartbeat, Task, Trajectory, Update, Version
@@ -224,16 +224,17 @@ def offsets(
     places = [TopicPartition(topic, partition) for partition in range(count)]
 
     def ask(spec: OffsetSpec) -> dict[int, int]:
-        if not places:
-            return {}
         wanted = dict.fromkeys(places, spec)
         answers = client.list_offsets(wanted, isolation_level=level, request_timeout=config.kafka.connect_timeout_s)
-        return {
-            place.partition: _result(answer, config, topic, "read the offsets").offset
-            for place, answer in answers.items()
-        }
+        return {place.partition: answer.result().offset for place, answer in answers.items()}
 
-    first, end = ask(OffsetSpec.earliest()), ask(OffsetSpec.latest())  # type: ignore[no-untyped-call]
+    if not places:
+        return {}
+    try:
+        first = patiently(config.kafka, lambda: ask(OffsetSpec.earliest()))  # type: ignore[no-untyped-call]
+        end = patiently(config.kafka, lambda: ask(OffsetSpec.latest()))  # type: ignore[no-untyped-call]
+    except KafkaException as error:
+        raise explain(error.args[0], topic, "read the offsets", config.kafka) from None
     return {partition: (first[partition], end[partition]) for partition in first}
 
 
@@ -267,6 +268,8 @@ def _create(client: AdminClient, config: Config, missing: list[Topic]) -> set[st
         except _AlreadyThereError:
             continue  # another process was quicker; what it made is compared like any other
         created.add(name)
+    for topic in wanted:  # "created" should mean that it can be used: wait until each partition has its leader
+        offsets(client, config, topic.topic, topic.num_partitions)
     return created
 
 

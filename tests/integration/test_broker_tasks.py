@@ -1,0 +1,225 @@
+"""The workers' group on a real broker: nothing is committed early, nothing is lost, a busy worker keeps its place."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions
+from distrl.broker import topics
+from distrl.broker.connect import admin
+from distrl.broker.consumer import LoggedTask, TaskConsumer
+from distrl.broker.producer import RecordProducer
+from distrl.broker.reader import LogReader
+from distrl.config import Config, load
+from distrl.errors import BrokerError, WireError
+from distrl.types import LogPosition, Split, Task
+
+pytestmark = pytest.mark.integration
+
+SHORTEST_SESSION_S = 6.0  # the broker's group.min.session.timeout.ms
+PATIENCE_S = 30.0
+
+
+@pytest.fixture
+def config(broker: str) -> Config:
+    sets = [f"run=tasks-{uuid.uuid4().hex[:12]}", f"kafka.bootstrap={broker}", "kafka.task_partitions=4"]
+    made = load(sets=sets, environ={})
+    topics.ensure(made)
+    return made
+
+
+@pytest.fixture
+def producer(config: Config) -> Iterator[RecordProducer]:
+    with RecordProducer(config, "test-feeder") as made:
+        yield made
+
+
+def task(number: int) -> Task:
+    return Task(f"task-{number}", "home", "alarm", Split.TRAIN, "set an alarm", 8, number)
+
+
+def feed(producer: RecordProducer, numbers: range) -> list[LogPosition]:
+    futures = [producer.publish("tasks", f"task-{n}", task(n)) for n in numbers]
+    return [future.result(PATIENCE_S) for future in futures]
+
+
+def poll_until(consumer: TaskConsumer, done: Callable[[list[LoggedTask]], bool]) -> list[LoggedTask]:
+    """What the consumer hands out until `done` says that it is enough."""
+    got: list[LoggedTask] = []
+    deadline = time.monotonic() + PATIENCE_S
+    while not done(got):
+        assert time.monotonic() < deadline, f"only {len(got)} tasks came"
+        found = consumer.poll(0.05)
+        if found is not None:
+            got.append(found)
+    return got
+
+
+def committed(config: Config) -> dict[int, int]:
+    """What the group has committed, asked of the broker. A partition without a commit is left out."""
+    group = f"distrl.{config.run}.{config.worker.group}"
+    client = admin(config.kafka)  # held: the answer never comes once its client is gone
+    answer = client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(PATIENCE_S)
+    return {place.partition: place.offset for place in answer.topic_partitions if place.offset >= 0}
+
+
+def one_partition(broker: str) -> Config:
+    sets = [f"run=tasks-{uuid.uuid4().hex[:12]}", f"kafka.bootstrap={broker}", "kafka.task_partitions=1"]
+    made = load(sets=sets, environ={})
+    topics.ensure(made)
+    return made
+
+
+def test_out_of_order_ends_commit_only_the_prefix(broker: str) -> None:
+    config = one_partition(broker)
+    with RecordProducer(config, "test-feeder") as producer, TaskConsumer(config) as consumer:
+        feed(producer, range(4))
+        first, second, third, fourth = poll_until(consumer, lambda got: len(got) == 4)
+        assert [first.task.task_id, fourth.task.task_id] == ["task-0", "task-3"]
+        consumer.commit(second.position)
+        consumer.commit(fourth.position)
+        for _ in range(5):
+            consumer.poll(0.05)
+        assert committed(config) == {}
+        consumer.commit(first.position)
+        poll_until(consumer, lambda _: committed(config) == {0: 2})
+        consumer.commit(third.position)
+        poll_until(consumer, lambda _: committed(config) == {0: 4})
+
+
+HOLDER = """
+import sys
+from distrl.broker.consumer import TaskConsumer
+from distrl.config import load
+with TaskConsumer(load(sets=sys.argv[1:], environ={}), session_timeout_s=6.0) as consumer:
+    while True:
+        found = consumer.poll(0.1)
+        if found is not None:
+            print(found.task.task_id, flush=True)
+"""
+
+
+def test_a_worker_killed_before_it_commits_costs_no_task(config: Config, producer: RecordProducer) -> None:
+    feed(producer, range(8))
+    sets = [f"run={config.run}", f"kafka.bootstrap={config.kafka.bootstrap}", "kafka.task_partitions=4"]
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, *sets], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout is not None
+    held = {holder.stdout.readline().strip() for _ in range(8)}
+    holder.kill()
+    holder.wait()
+    assert held == {f"task-{n}" for n in range(8)}
+    with TaskConsumer(config, session_timeout_s=SHORTEST_SESSION_S) as heir:
+        again = poll_until(heir, lambda got: len(got) == 8)
+    assert {found.task.task_id for found in again} == held
+
+
+def test_what_was_committed_does_not_come_again(config: Config, producer: RecordProducer) -> None:
+    feed(producer, range(12))
+    with TaskConsumer(config) as consumer:
+        got = poll_until(consumer, lambda got: len(got) == 12)
+        done = [found for found in got if found.position.partition != got[-1].position.partition]
+        threads = [threading.Thread(target=consumer.commit, args=(found.position,)) for found in done]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        consumer.close()
+    left = {found.task.task_id for found in got} - {found.task.task_id for found in done}
+    with TaskConsumer(config) as heir:
+        again = poll_until(heir, lambda found: len(found) == len(left))
+        assert heir.poll(0.3) is None
+    assert {found.task.task_id for found in again} == left
+
+
+def test_a_paused_worker_stays_in_its_group_and_misses_nothing(config: Config, producer: RecordProducer) -> None:
+    feed(producer, range(20))
+    with TaskConsumer(config, session_timeout_s=SHORTEST_SESSION_S, poll_interval_s=SHORTEST_SESSION_S) as consumer:
+        got = poll_until(consumer, lambda got: len(got) == 1)
+        consumer.pause()
+        member = consumer._consumer.memberid()
+        busy_until = time.monotonic() + SHORTEST_SESSION_S + 1.5
+        while time.monotonic() < busy_until:
+            assert consumer.poll(0.1) is None
+        assert consumer.partitions == frozenset(range(4))
+        assert consumer._consumer.memberid() == member
+        consumer.resume()
+        got += poll_until(consumer, lambda more: len(more) == 19)
+        assert consumer.poll(0.3) is None
+    assert sorted(found.task.task_id for found in got) == sorted(f"task-{n}" for n in range(20))
+
+
+def test_partitions_that_come_to_a_paused_worker_are_paused(config: Config, producer: RecordProducer) -> None:
+    with TaskConsumer(config) as leaving, TaskConsumer(config) as busy:
+        poll_both_until(leaving, busy, lambda: len(leaving.partitions) == len(busy.partitions) == 2)
+        busy.pause()
+        leaving.close()
+        poll_until(busy, lambda _: len(busy.partitions) == 4)
+        feed(producer, range(16))
+        for _ in range(10):
+            assert busy.poll(0.05) is None
+        busy.resume()
+        assert len(poll_until(busy, lambda got: len(got) == 16)) == 16
+
+
+def poll_both_until(one: TaskConsumer, other: TaskConsumer, done: Callable[[], bool]) -> list[LoggedTask]:
+    got: list[LoggedTask] = []
+    deadline = time.monotonic() + PATIENCE_S
+    while not done():
+        assert time.monotonic() < deadline, f"{one.partitions} and {other.partitions}"
+        got += [found for found in (one.poll(0.05), other.poll(0.05)) if found is not None]
+    return got
+
+
+def test_a_task_in_flight_whose_partition_moves_is_dropped_quietly(config: Config, producer: RecordProducer) -> None:
+    feed(producer, range(40))
+    with TaskConsumer(config) as first:
+        held = poll_until(first, lambda got: len(got) == 40)
+        with TaskConsumer(config) as second:
+            moved = poll_both_until(first, second, lambda: len(second.partitions) == 2)
+            for found in held:
+                first.commit(found.position)
+            kept = [found for found in held if found.position.partition in first.partitions]
+            poll_until(first, lambda _: set(committed(config)) == first.partitions)
+            repeated = moved + poll_until(second, lambda got: len(moved) + len(got) == 40 - len(kept))
+    assert {found.task.task_id for found in repeated} == {f.task.task_id for f in held} - {f.task.task_id for f in kept}
+    assert 0 < len(kept) < 40
+
+
+def test_an_unreadable_task_is_put_aside_and_the_next_one_comes(broker: str) -> None:
+    config = one_partition(broker)
+    with RecordProducer(config, "test-feeder") as producer:
+        name = topics.topic_name(config.run, "tasks")
+        bad = producer.publish_bytes(name, b"bad", b"no record").result(PATIENCE_S)
+        feed(producer, range(1))
+        with TaskConsumer(config) as strict, pytest.raises(WireError, match=r"tasks\[0\] offset 0"):
+            poll_until(strict, lambda _: False)
+        letters: list[Future[LogPosition]] = []
+
+        def dead_letter(
+            origin: LogPosition, key: bytes | None, value: bytes | None, error: Exception
+        ) -> Future[LogPosition]:
+            letters.append(producer.dead_letter(origin, key, value, error))
+            return letters[-1]
+
+        with TaskConsumer(config, dead_letter) as consumer:
+            (good,) = poll_until(consumer, lambda got: len(got) == 1)
+            letters[0].result(PATIENCE_S)
+            consumer.commit(good.position)
+            poll_until(consumer, lambda _: committed(config) == {0: 2})
+        with LogReader(config, "trajectories.dlq") as reader:
+            ((letter,),) = list(reader.to_end())
+    assert (good.task.task_id, bad.offset) == ("task-0", 0)
+    assert (letter.key, letter.value) == (b"bad", b"no record")
+
+
+def test_a_run_without_topics_is_told(broker: str) -> None:
+    config = load(sets=["run=never-made", f"kafka.bootstrap={broker}"], environ={})
+    with TaskConsumer(config) as consumer, pytest.raises(BrokerError, match="distrl topics ensure"):
+        poll_until(consumer, lambda _: False)

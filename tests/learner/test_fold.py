@@ -11,6 +11,7 @@ from distrl.config import Config
 from distrl.errors import StoreError
 from distrl.learner.fold import Phase, fold, is_usable, phase_of
 from distrl.learner.state import LearnerState
+from distrl.telemetry.metrics import METRICS
 from distrl.types import LoggedTrajectory, Outcome
 
 from learner.world import CODEC, Screens, base_of, config, logged, trajectory, update_of, windows
@@ -91,6 +92,13 @@ def test_each_phase_trains_its_own_part(settings: Config, screens: Screens) -> N
         before = after
     assert [phase_of(u, settings.learner) for u in range(5)] == [Phase.CLONE] * 3 + [Phase.CRITICS, Phase.ARIDE]
     assert changed == [(True, False)] * 3 + [(False, True)] + [(True, True)] * 2
+
+
+def test_metrics_are_all_declared(settings: Config, screens: Screens) -> None:
+    records, state = windows(screens, settings, 5), fresh(settings)
+    for window in records:
+        metrics = fold(state, window, update_of(state.u, window, state.watermarks, settings), screens, settings)
+        assert metrics.keys() <= METRICS.keys()
 
 
 def test_cloning_lowers_its_loss(base_directory: Path, screens: Screens) -> None:

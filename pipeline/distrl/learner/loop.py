@@ -103,15 +103,16 @@ class Loop:
             self._apply(update)
 
     def work(self) -> None:
-        """Update after update, until stopped."""
+        """Update after update, until stopped. Reads only while none is due, so that a long backlog stays in the log."""
         while not self._stop.is_set():
-            self._read()
-            self._beat()
             watermarks = self._inbox.due(self._state.u, self._config.learner)
-            if watermarks is not None:
-                update = Update(self._state.u, watermarks, self._config.learning_fingerprint(), now_ms())
-                self._journal.append(update)
-                self._apply(update)
+            if watermarks is None:
+                self._read()
+                self._beat()
+                continue
+            update = Update(self._state.u, watermarks, self._config.learning_fingerprint(), now_ms())
+            self._journal.append(update)
+            self._apply(update)
         self._checkpoint_at_stop()
 
     def _apply(self, update: Update) -> None:

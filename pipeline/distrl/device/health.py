@@ -17,26 +17,24 @@ reconnects: new connections made after a failure. quarantines: times it was put 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """failures: in a row, leases that failed and new connections that could not be made. due: not lent before then."""
+    """failures: in a row, leases that failed and connections that could not be made. due: not tried before then.
+    connected: whether it was heard since it last failed; if not, it needs a connection before it is lent.
+    """
 
     failures: int = 0
     due: float = 0.0
-
-    @property
-    def ailing(self) -> bool:
-        """Whether it needs a new connection before it is lent again."""
-        return self.failures > 0
+    connected: bool = False
 
     def failed(self, now: float) -> Health:
         failures = self.failures + 1
         return Health(failures, now + quarantine_s(failures))
 
-    def succeeded(self) -> Health:
-        return Health()
+    def mended(self) -> Health:
+        """It answers again. Its failures count until a lease ends well: it may fail again at once."""
+        return replace(self, connected=True)
 
-    def untried(self, now: float) -> Health:
-        """Of a phone that could not be reached at the start: it needs a connection, as soon as possible."""
-        return replace(self, failures=max(1, self.failures), due=now)
+    def succeeded(self) -> Health:
+        return Health(connected=True)
 
 
 def quarantine_s(failures: int) -> float:

@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -28,6 +29,9 @@ PROBE = "getprop sys.boot_completed"
 """Answered by a phone whose shell works; the adb server calls a frozen phone a "device" all the same."""
 LONGEST_WAIT_S = 1.0
 """How long a lease waits before it looks at the injected clock again."""
+
+AT_ONCE = 16
+"""Phones that are connected at the same time at the start: one that never answers takes its whole deadline."""
 
 
 @dataclass
@@ -66,13 +70,23 @@ class DevicePool:
         A phone that does not answer is tried again when it is leased. Raises DeviceError if there is no adb server.
         """
         self._server.version()
-        for phone in self._phones.values():
-            if not self._mended(phone):
-                phone.health = phone.health.untried(self._clock())
-        return [phone.serial for phone in self._phones.values() if not phone.health.ailing]
+        with self._changed:
+            untried = [each for each in self._phones.values() if not each.health.connected and not each.leased]
+            for phone in untried:
+                phone.leased = True
+        with ThreadPoolExecutor(AT_ONCE) as threads:
+            list(threads.map(self._mend, untried))
+        with self._changed:
+            for phone in untried:
+                phone.leased = False
+            self._changed.notify_all()
+            return [phone.serial for phone in self._phones.values() if phone.health.connected]
 
     def lease(self, timeout_s: float = 0.0) -> AdbSession | None:
-        """A phone that answers, for this caller alone until `release`; None if there is none within timeout_s."""
+        """A phone that answers, for this caller alone until `release`; None if there is none within timeout_s.
+
+        Mending a phone may take it beyond timeout_s by that phone's own deadlines.
+        """
         deadline = time.monotonic() + timeout_s
         while True:
             phone = self._claim()
@@ -83,10 +97,12 @@ class DevicePool:
                 with self._changed:
                     self._changed.wait(min(left, LONGEST_WAIT_S))
                 continue
-            if not phone.health.ailing or self._mended(phone):
+            if phone.health.connected or self._mend(phone):
                 phone.counters["leases"] += 1
                 return self._session(phone)
             self._put_back(phone, failed=True)
+            if time.monotonic() > deadline:
+                return None
 
     def release(self, session: AdbSession, failure: DeviceError | None = None) -> None:
         """Give a phone back. failure: what ended its episode; a phone that only refused a command is well."""
@@ -125,7 +141,9 @@ class DevicePool:
             free = [phone for phone in self._phones.values() if not phone.leased and phone.health.due <= now]
             if not free:
                 return None
-            phone = min(free, key=lambda each: (each.health.failures, each.counters["leases"]))
+            phone = min(
+                free, key=lambda each: (not each.health.connected, each.health.failures, each.counters["leases"])
+            )
             phone.leased = True
             return phone
 
@@ -139,12 +157,12 @@ class DevicePool:
                 log.warning("%s is put aside for %.0f s", phone.serial, phone.health.due - now)
             self._changed.notify_all()
 
-    def _mended(self, phone: _Phone) -> bool:
-        """Give the phone a new connection if it ails, and see whether its shell answers."""
+    def _mend(self, phone: _Phone) -> bool:
+        """Connect the phone, anew if it was connected before, and see whether its shell answers."""
         timeout_s = self._devices.operation_timeout_s
         try:
             if phone.over_tcp:
-                if phone.health.ailing:
+                if phone.session is not None:
                     self._server.disconnect(phone.serial, timeout_s)
                     phone.counters["reconnects"] += 1
                 self._server.connect(phone.serial, timeout_s)
@@ -152,6 +170,7 @@ class DevicePool:
         except DeviceError as error:
             log.warning("%s does not answer: %s", phone.serial, error.what)
             return False
+        phone.health = phone.health.mended()
         return True
 
     def _session(self, phone: _Phone) -> AdbSession:
@@ -163,7 +182,7 @@ class DevicePool:
 def _state(phone: _Phone) -> str:
     if phone.leased:
         return LEASED
-    return QUARANTINED if phone.health.ailing else IDLE
+    return IDLE if phone.health.connected else QUARANTINED
 
 
 def _counted(phone: _Phone) -> dict[str, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+import zlib
 from dataclasses import dataclass
 
 from PIL import Image
@@ -11,7 +12,10 @@ from PIL import Image
 MAX_PIXELS = 8192 * 8192
 """Beyond any phone: a header may claim a size whose decoding would take all memory."""
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
-_IHDR = struct.Struct(">I4sII")
+_CHUNK_START = struct.Struct(">I4s")
+_CHUNK_EXTRA = 12
+"""A chunk is its length, its kind, its data and a checksum of the last two."""
+_SIZE = struct.Struct(">II")
 
 
 class BrokenImageError(Exception):
@@ -28,15 +32,9 @@ class Screenshot:
 
 
 def verified(png: bytes) -> Screenshot:
-    """Decode all of png: checksums, every row, the declared size. Raises BrokenImageError."""
-    if not png.startswith(_SIGNATURE) or len(png) < len(_SIGNATURE) + _IHDR.size:
-        raise BrokenImageError(f"{len(png)} bytes that are no PNG")
-    _, kind, width, height = _IHDR.unpack_from(png, len(_SIGNATURE))
-    if kind != b"IHDR" or not 0 < width * height <= MAX_PIXELS:
-        raise BrokenImageError(f"a PNG that says it is {width} x {height}")
+    """Decode all of png: every chunk's checksum, every row, the declared size. Raises BrokenImageError."""
+    width, height = _whole(png)
     try:
-        with Image.open(io.BytesIO(png), formats=["PNG"]) as image:
-            image.verify()
         with Image.open(io.BytesIO(png), formats=["PNG"]) as image:
             image.load()
             size = image.size
@@ -45,3 +43,27 @@ def verified(png: bytes) -> Screenshot:
     if size != (width, height):
         raise BrokenImageError(f"a PNG that says it is {width} x {height} and holds {size[0]} x {size[1]}")
     return Screenshot(png, width, height)
+
+
+def _whole(png: bytes) -> tuple[int, int]:
+    """Width and height, after the checksum of every chunk and the end where it belongs.
+
+    Pillow reads neither the checksum of the image's data nor the closing chunk, so a cut there would pass.
+    """
+    if not png.startswith(_SIGNATURE):
+        raise BrokenImageError(f"{len(png)} bytes that are no PNG")
+    at, size, kind = len(_SIGNATURE), (0, 0), b""
+    while kind != b"IEND":
+        if at + _CHUNK_EXTRA > len(png):
+            raise BrokenImageError(f"a PNG that is cut off after {len(png)} bytes")
+        length, kind = _CHUNK_START.unpack_from(png, at)
+        end = at + _CHUNK_EXTRA + length
+        checked = memoryview(png)[at + 4 : end]
+        if end > len(png) or zlib.crc32(checked[:-4]) != int.from_bytes(checked[-4:]):
+            raise BrokenImageError(f"a PNG whose chunk at byte {at} is damaged or cut off")
+        if kind == b"IHDR" and length >= _SIZE.size:
+            size = _SIZE.unpack_from(png, at + _CHUNK_START.size)
+        at = end
+    if at != len(png) or not 0 < size[0] * size[1] <= MAX_PIXELS:
+        raise BrokenImageError(f"a PNG that says it is {size[0]} x {size[1]}, with {len(png) - at} bytes behind it")
+    return size

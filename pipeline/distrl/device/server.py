@@ -83,12 +83,15 @@ class AdbServer:
         self._child = self._spawn()
         deadline = Deadline(START_S)
         while not self._listens():
-            if self._child.poll() is not None or deadline.remaining() <= 0:
+            ended = self._child.poll() is not None
+            if (ended and not self._listens()) or deadline.remaining() <= 0:
                 self.stop()
                 raise DeviceError("adb.port", f"the adb server did not start at {self.where}{self._last_words()}",
                                   "set adb.port to a free port, and adb.binary to an adb that runs")  # fmt: skip
             time.sleep(POLL_S)
-        return True
+        if self._child.poll() is not None:  # another process started one at the same moment, and it has the port
+            self._child = None
+        return self._child is not None
 
     def stop(self) -> None:
         """Stop the server if we started it."""

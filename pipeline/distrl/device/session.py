@@ -115,7 +115,10 @@ class AdbSession:
         last: bytes | None = None
         garbage: DeviceGarbage | None = None
         while deadline.remaining() > 0:
-            png = self._screencap(min(deadline.remaining(), self._timeouts.operation_timeout_s))
+            try:
+                png = self._screencap(min(deadline.remaining(), self._timeouts.operation_timeout_s))
+            except DeviceTimeout as late:
+                raise garbage or (late if last is None else self._restless(deadline)) from None
             if png == last:
                 try:
                     return self._verified(png)
@@ -124,12 +127,7 @@ class AdbSession:
                     self.retries += 1
             last = png
             time.sleep(min(self._timeouts.settle_poll_s, deadline.remaining()))
-        if garbage is not None:
-            raise garbage
-        raise DeviceTimeout(
-            self._serial, f"the screen still changed after {deadline.seconds:g} s",
-            "raise devices.settle_timeout_s, or turn the phone's animations off",
-        )  # fmt: skip
+        raise garbage or self._restless(deadline)
 
     def perform(self, action: Action) -> None:
         """Do an action on the phone. COMPLETE and INVALID are no gestures, and nothing is sent."""
@@ -149,6 +147,12 @@ class AdbSession:
             raise DeviceRefused(self._serial, f"the point ({point.x}, {point.y}) is not on the screen")
         width, height = self.size()
         return min(int(point.x * width), width - 1), min(int(point.y * height), height - 1)
+
+    def _restless(self, deadline: Deadline) -> DeviceTimeout:
+        return DeviceTimeout(
+            self._serial, f"no two screenshots in a row were equal within {deadline.seconds:g} s",
+            "raise devices.settle_timeout_s, or turn the phone's animations off",
+        )  # fmt: skip
 
     def _screencap(self, timeout_s: float | None) -> bytes:
         return self.output("screencap -p", timeout_s)

@@ -16,8 +16,9 @@ from functools import partial
 from typing import Any, NamedTuple, NoReturn, Protocol
 
 from distrl.errors import DistrlError
+from distrl.phone.apps import REGISTRY
 from distrl.phone.faults import SLOW_S, UNREACHABLE, Fault, Faults
-from distrl.phone.machine import Event, Key, Swipe, Tap, Text
+from distrl.phone.machine import PACKAGE, Event, Key, Swipe, Tap, Text
 from distrl.phone.sh import ShellSyntaxError, parse
 
 OK, FAILED, USAGE, NOT_FOUND = 0, 1, 2, 127
@@ -171,7 +172,7 @@ class Shell:
     async def _pm(self, args: Sequence[str]) -> bytes:
         if args[:2] != ("list", "packages"):
             raise RefusedError("usage: pm list packages")
-        return f"package:{self._machine.focus().partition('/')[0]}\n".encode()
+        return "".join(f"package:{PACKAGE}{app}\n" for app in sorted(REGISTRY)).encode()
 
     async def _echo(self, args: Sequence[str]) -> bytes:
         return (" ".join(args) + "\n").encode()
@@ -199,7 +200,7 @@ class Shell:
             if not isinstance(setup, dict):
                 raise RefusedError("--setup is not a JSON object")
             self._machine.reset(given.seed, setup)
-        except (ValueError, KeyError, TypeError, RecursionError, DistrlError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError, DistrlError) as error:
             raise RefusedError(f"this cannot be set up: {error}") from error
         return {"seed": given.seed}
 
@@ -229,7 +230,7 @@ def _pixel(word: str) -> int:
 
 def _key(code: str) -> str:
     """The name of a key that is given by number, by name or with Android's prefix."""
-    name = KEYS.get(int(code)) if code.isdecimal() else code.removeprefix("KEYCODE_")
+    name = KEYS.get(int(code), "") if code.isascii() and code.isdecimal() else code.removeprefix("KEYCODE_")
     if name not in KEYS.values():
         raise RefusedError(f"unknown key {code!r}; known are {', '.join(f'{n} {key}' for n, key in KEYS.items())}")
     return name

@@ -178,10 +178,19 @@ class Transport:
             service = self._find(name)
             if service is not None:
                 await self.send(Frame(OKAY, stream.local, stream.remote, b""))
-                await service(stream)
+                await self._watched(service, stream, name)
             if self._streams.pop(stream.local, None):
                 local = stream.local if service is not None else 0  # a CLSE from id 0 refuses an OPEN
                 await self.send(Frame(CLSE, local, stream.remote, b""))
+
+    async def _watched(self, service: Service, stream: Stream, name: str) -> None:
+        """A service that breaks ends its own stream, as a process that crashes on a device does."""
+        try:
+            await service(stream)
+        except ConnectionError:
+            raise
+        except Exception:
+            log.exception("the service %.200r broke", name)
 
     async def _written(self, frame: Frame) -> None:
         """No service reads what the host sends (its end of input, usually): acknowledged and dropped."""

@@ -1,0 +1,73 @@
+"""A real adb server on a port of its own, and simulated phones behind it."""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from distrl import config
+from distrl.device.server import AdbServer
+from distrl.device.session import AdbSession
+from distrl.phone.serve import PhonesInThread, SimulatedPhone
+
+
+def free_ports(count: int) -> int:
+    """The first of `count` free ports in a row."""
+    for _ in range(200):
+        first = random.randrange(30000, 59000)
+        with ExitStack() as held:
+            try:
+                for port in range(first, first + count):
+                    probe = held.enter_context(socket.socket())
+                    probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        return first
+    raise AssertionError("no free ports")
+
+
+@pytest.fixture(scope="session")
+def adb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdbServer]:
+    log: Path = tmp_path_factory.mktemp("adb") / "adb.log"
+    with AdbServer(config.Adb(port=free_ports(1)), log=log) as server:
+        yield server
+
+
+StartPhones = Callable[[int], list[SimulatedPhone]]
+
+
+@pytest.fixture
+def start_phones(adb: AdbServer) -> Iterator[StartPhones]:
+    """Starts that many phones without latency or pop-ups; they are forgotten by the adb server at the end."""
+    with ExitStack() as running:
+
+        def start(count: int) -> list[SimulatedPhone]:
+            phones = config.Phones(
+                count=count, evaluation_count=0, base_port=free_ports(count), latency_median_ms=0, popup_probability=0
+            )
+            fleet = running.enter_context(PhonesInThread(phones)).fleet
+            for phone in fleet:
+                running.callback(adb.disconnect, phone.address)
+            return list(fleet)
+
+        yield start
+
+
+@pytest.fixture
+def phone(start_phones: StartPhones) -> SimulatedPhone:
+    return start_phones(1)[0]
+
+
+@pytest.fixture
+def timeouts() -> config.Devices:
+    return config.Devices(operation_timeout_s=1.0, settle_timeout_s=1.0, settle_poll_s=0.01)
+
+
+@pytest.fixture
+def session(adb: AdbServer, phone: SimulatedPhone, timeouts: config.Devices) -> AdbSession:
+    adb.connect(phone.address)
+    return AdbSession(adb, phone.address, timeouts)

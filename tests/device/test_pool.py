@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+from distrl import config
+from distrl.device.errors import DeviceGone, DeviceRefused, DeviceTimeout
+from distrl.device.pool import DevicePool
+from distrl.device.server import AdbServer
+from distrl.device.session import AdbSession
+from distrl.errors import DeviceError
+from distrl.phone.faults import Fault
+from distrl.phone.serve import SimulatedPhone
+from distrl.types import Point
+
+from .conftest import StartPhones, free_ports
+
+
+class Clock:
+    """Time that passes when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def pool_of(adb: AdbServer, clock: Clock, *addresses: str) -> DevicePool:
+    return DevicePool(adb, config.Devices(addresses=addresses, operation_timeout_s=0.5, settle_timeout_s=0.5), clock)
+
+
+def some(session: AdbSession | None) -> AdbSession:
+    assert session is not None
+    return session
+
+
+def counters(pool: DevicePool) -> dict[str, int]:
+    (health,) = pool.health()
+    return {name: count for name, count in health.counters.items() if count}
+
+
+def until_answering(pool: DevicePool, seconds: float = 5.0) -> AdbSession:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if (session := pool.lease()) is not None:
+            return session
+    raise AssertionError(f"no phone within {seconds} s: {pool.health()}")
+
+
+def test_a_phone_is_lent_to_one_at_a_time(adb: AdbServer, clock: Clock, start_phones: StartPhones) -> None:
+    addresses = [phone.address for phone in start_phones(2)]
+    pool = pool_of(adb, clock, *addresses)
+    assert list(pool.discover()) == addresses
+    first, second = some(pool.lease()), some(pool.lease())
+    assert {first.serial, second.serial} == set(addresses)
+    assert pool.lease() is None
+    assert [health.state for health in pool.health()] == ["leased", "leased"]
+    pool.release(first)
+    assert some(pool.lease()) is first
+
+
+def test_a_lease_waits_for_a_release(adb: AdbServer, clock: Clock, phone: SimulatedPhone) -> None:
+    pool = pool_of(adb, clock, phone.address)
+    held = some(pool.lease())
+    releasing = threading.Timer(0.1, pool.release, [held])
+    releasing.start()
+    assert pool.lease(timeout_s=5.0) is held
+    releasing.join()
+
+
+def test_releasing_what_is_not_leased_is_an_error(adb: AdbServer, clock: Clock, phone: SimulatedPhone) -> None:
+    pool = pool_of(adb, clock, phone.address)
+    held = some(pool.lease())
+    pool.release(held)
+    with pytest.raises(ValueError, match="not leased"):
+        pool.release(held)
+
+
+def test_a_phone_that_vanishes_ends_the_block_and_is_reconnected(
+    adb: AdbServer, clock: Clock, phone: SimulatedPhone
+) -> None:
+    def episode() -> None:
+        with pool.leased() as session:
+            some(session).shell("simctl fault gone 0.2")
+            for _ in range(1000):
+                some(session).tap(Point(0.5, 0.5))
+
+    pool = pool_of(adb, clock, phone.address)
+    with pytest.raises(DeviceGone):
+        episode()
+    assert counters(pool)["interrupted"] == 1
+    end = time.monotonic() + 5
+    while (session := pool.lease()) is None and time.monotonic() < end:
+        clock.now += 60
+    assert some(session).shell("echo back") == "back\n"
+    assert counters(pool)["reconnects"] >= 1
+
+
+def test_a_silent_phone_is_put_aside_for_longer_each_time(adb: AdbServer, clock: Clock, phone: SimulatedPhone) -> None:
+    pool = pool_of(adb, clock, phone.address)
+    session = some(pool.lease())
+    phone.faults.set(Fault.SILENT)
+    with pytest.raises(DeviceTimeout) as caught:
+        session.key("BACK")
+    pool.release(session, caught.value)
+    waits = []
+    for _ in range(3):
+        assert pool.lease() is None
+        begun = clock.now
+        tried = counters(pool)["reconnects"]
+        while counters(pool)["reconnects"] == tried:
+            clock.now += 0.5
+            assert pool.lease() is None
+        waits.append(clock.now - begun)
+    assert waits == [1.0, 2.0, 4.0]
+    assert pool.health()[0].state == "quarantined"
+    phone.faults.clear()
+    clock.now += 60
+    pool.release(until_answering(pool))
+    assert pool.health()[0].state == "idle"
+    assert counters(pool) == {"leases": 2, "interrupted": 1, "reconnects": 5, "quarantines": 4}
+
+
+def test_a_refused_command_is_not_the_phones_failure(adb: AdbServer, clock: Clock, phone: SimulatedPhone) -> None:
+    pool = pool_of(adb, clock, phone.address)
+    session = some(pool.lease())
+    pool.release(session, DeviceRefused(session.serial, "no such thing"))
+    assert pool.health()[0].state == "idle"
+
+
+def test_a_dead_phone_does_not_delay_a_live_one(adb: AdbServer, clock: Clock, phone: SimulatedPhone) -> None:
+    pool = pool_of(adb, clock, f"127.0.0.1:{free_ports(1)}", phone.address)
+    assert list(pool.discover()) == [phone.address]
+    session = some(pool.lease())
+    assert session.serial == phone.address
+
+
+def test_a_phone_that_comes_late_is_found(adb: AdbServer, clock: Clock, start_phones: StartPhones) -> None:
+    (phone,) = start_phones(1)
+    pool = pool_of(adb, clock, phone.address)
+    phone.faults.set(Fault.GONE, 0.2)
+    assert list(pool.discover()) == []
+    end = time.monotonic() + 5
+    while (session := pool.lease()) is None and time.monotonic() < end:
+        clock.now += 60
+    assert some(session).serial == phone.address
+
+
+def test_eight_threads_never_share_a_phone(adb: AdbServer, clock: Clock, start_phones: StartPhones) -> None:
+    pool = pool_of(adb, clock, *[phone.address for phone in start_phones(3)])
+    pool.discover()
+    lock, held, problems = threading.Lock(), set[str](), list[str]()
+
+    def work() -> None:
+        for _ in range(10):
+            with pool.leased(timeout_s=10.0) as session:
+                serial = some(session).serial
+                with lock:
+                    problems.extend([serial] if serial in held else [])
+                    held.add(serial)
+                some(session).key("HOME")
+                with lock:
+                    held.discard(serial)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert problems == []
+    assert sum(health.counters["leases"] for health in pool.health()) == 80
+
+
+def test_no_phone_named_is_said(adb: AdbServer) -> None:
+    with pytest.raises(DeviceError, match="no phone is named"):
+        DevicePool(adb, config.Devices())

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from distrl.device import reset as resetting
+from distrl.device.errors import DeviceGarbage, DeviceRefused
+from distrl.device.session import AdbSession
+from distrl.device.wire import Finished
+from distrl.phone.machine import fresh
+from distrl.phone.serve import SimulatedPhone
+from distrl.types import Point, Split, Task
+
+
+def task(setup: str = "{}", seed: int = 7) -> Task:
+    return Task("t-1", "home", "any", Split.TRAIN, "do it", 5, seed, setup=setup)
+
+
+def test_a_reset_makes_the_phone_what_the_task_says(session: AdbSession) -> None:
+    session.tap(Point(0.2, 0.2))
+    resetting.reset(session, task())
+    assert resetting.truth(session) == json.loads(json.dumps(fresh(7, {}, 0.0).to_json()))
+
+
+def test_the_truth_is_the_machines_whole_state(session: AdbSession, phone: SimulatedPhone) -> None:
+    session.tap(Point(0.2, 0.2))
+    assert resetting.truth(session) == json.loads(json.dumps(phone.machine.state()))
+
+
+@pytest.mark.parametrize("setup", ['{"no such app": {}}', "[]", "'; reboot", "", "{", "[" * 5000])
+def test_an_impossible_setup_is_refused_and_changes_nothing(session: AdbSession, setup: str) -> None:
+    before = resetting.truth(session)
+    with pytest.raises(DeviceRefused, match="cannot be set up"):
+        resetting.reset(session, task(setup, seed=99))
+    assert resetting.truth(session) == before
+
+
+class RealPhone(AdbSession):
+    """A phone without `simctl`; commands are noted."""
+
+    def __init__(self, session: AdbSession) -> None:
+        super().__init__(session.server, session.serial, session._timeouts)
+        self.ran: list[object] = []
+
+    def run(self, command: object, timeout_s: float | None = None) -> Finished:
+        if isinstance(command, list) and command[0] == "simctl":
+            return Finished(b"", b"sh: simctl: not found", 127)
+        self.ran.append(command)
+        return Finished(b"", b"", 0)
+
+
+def test_a_real_phone_goes_home_with_its_packages_cleared(session: AdbSession) -> None:
+    real = RealPhone(session)
+    resetting.reset(real, task('{"packages": ["com.example.shop"]}'))
+    assert real.ran == [
+        ["am", "force-stop", "com.example.shop"],
+        ["pm", "clear", "com.example.shop"],
+        "input keyevent 3",
+    ]
+    assert resetting.truth(real) is None
+
+
+@pytest.mark.parametrize("setup", ['{"packages": ["x; reboot"]}', '{"packages": "com.a"}', "[]", "{"])
+def test_a_real_phone_is_told_no_package_that_is_none(session: AdbSession, setup: str) -> None:
+    real = RealPhone(session)
+    with pytest.raises(DeviceRefused):
+        resetting.reset(real, task(setup))
+    assert real.ran == []
+
+
+def test_a_state_that_is_no_json_is_garbage(session: AdbSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "run", lambda command: Finished(b'{"half', b"", 0))
+    with pytest.raises(DeviceGarbage, match="no JSON"):
+        resetting.truth(session)

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+
+import pytest
+from distrl.device.screenshot import BrokenImageError, verified
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+
+def png(width: int = 24, height: int = 40) -> bytes:
+    picture = io.BytesIO()
+    image = Image.new("RGB", (width, height), (200, 30, 30))
+    image.putpixel((3, 5), (1, 2, 3))
+    image.save(picture, "PNG")
+    return picture.getvalue()
+
+
+WHOLE = png()
+
+
+def test_a_whole_picture_passes_with_its_size() -> None:
+    shot = verified(WHOLE)
+    assert (shot.png, shot.width, shot.height) == (WHOLE, 24, 40)
+
+
+@given(st.integers(0, len(WHOLE) - 1))
+def test_no_prefix_of_a_picture_passes(length: int) -> None:
+    with pytest.raises(BrokenImageError):
+        verified(WHOLE[:length])
+
+
+@given(at=st.integers(0, len(WHOLE) - 1), flip=st.integers(1, 255))
+def test_no_picture_with_a_changed_byte_passes(at: int, flip: int) -> None:
+    with pytest.raises(BrokenImageError):
+        verified(WHOLE[:at] + bytes([WHOLE[at] ^ flip]) + WHOLE[at + 1 :])
+
+
+def test_a_header_that_claims_all_memory_is_refused_before_decoding() -> None:
+    header = b"IHDR" + struct.pack(">II5B", 2**31 - 1, 2**31 - 1, 8, 2, 0, 0, 0)
+    bomb = WHOLE[:12] + header + struct.pack(">I", zlib.crc32(header)) + WHOLE[33:]
+    with pytest.raises(BrokenImageError, match="says it is"):
+        verified(bomb)

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+from distrl import config
+from distrl.device.errors import DeviceGone
+from distrl.device.server import AdbServer
+from distrl.errors import DeviceError
+
+from .conftest import free_ports
+
+
+def test_a_server_that_runs_is_used_and_left_running(adb: AdbServer) -> None:
+    with AdbServer(adb.adb) as second:
+        assert second.pid is None
+        assert second.version() >= 39
+    assert adb.version() >= 39
+
+
+def test_our_own_is_stopped_at_the_end() -> None:
+    settings = config.Adb(port=free_ports(1))
+    with AdbServer(settings) as own:
+        assert own.pid is not None
+        assert own.devices() == {}
+    with pytest.raises(DeviceError, match="no adb server answers"):
+        AdbServer(settings).version()
+
+
+def test_our_own_survives_a_kill_server_that_was_meant_for_another(adb: AdbServer) -> None:
+    with pytest.raises(DeviceError):
+        adb.ask("host:kill")
+    assert adb.version() >= 39
+
+
+def test_something_else_on_the_port_is_said() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            for _ in range(2):
+                peer, _address = listener.accept()
+                peer.sendall(b"OKAY0005hello")
+                peer.close()
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(DeviceError):
+            AdbServer(config.Adb(port=listener.getsockname()[1])).start()
+        thread.join()
+
+
+def test_a_binary_that_is_none_is_said(tmp_path: Path) -> None:
+    settings = config.Adb(port=free_ports(1), binary=tmp_path / "adb")
+    with pytest.raises(DeviceError, match=r"adb\.binary"):
+        AdbServer(settings).start()
+
+
+def test_a_server_that_does_not_start_is_said_with_its_last_words(tmp_path: Path) -> None:
+    binary = tmp_path / "adb"
+    binary.write_text("#!/bin/sh\necho cannot make a home >&2\nexit 1\n")
+    binary.chmod(0o755)
+    settings = config.Adb(port=free_ports(1), binary=binary)
+    with pytest.raises(DeviceError, match="cannot make a home"):
+        AdbServer(settings, log=tmp_path / "log" / "adb.log").start()
+
+
+def test_none_is_started_for_another_machine() -> None:
+    with pytest.raises(DeviceError, match="another machine"):
+        AdbServer(config.Adb(host="127.1.2.3", port=1)).start()
+
+
+def test_a_port_where_no_phone_is_cannot_be_connected(adb: AdbServer) -> None:
+    address = f"127.0.0.1:{free_ports(1)}"
+    with pytest.raises(DeviceGone):
+        adb.connect(address)
+    adb.disconnect(address)

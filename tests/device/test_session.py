@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Callable
+
+import pytest
+from distrl import config
+from distrl.device.errors import DeviceGarbage, DeviceGone, DeviceRefused, DeviceTimeout
+from distrl.device.server import AdbServer
+from distrl.device.session import AdbSession
+from distrl.errors import DeviceError
+from distrl.phone.faults import Fault
+from distrl.phone.machine import Event, Key, Swipe, Tap, Text
+from distrl.phone.serve import SimulatedPhone
+from distrl.types import Action, ActionKind, Point
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+PRINTABLE = st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), max_size=60)
+AWKWARD = st.lists(st.sampled_from(["%s", "%", "s", " ", "'", '"', "\\", "; reboot", "$(id)", "`id`", "&&", "|", "-d"]))
+SLACK_S = 0.5
+"""How late after its deadline an operation may give up."""
+
+
+@pytest.fixture
+def events(phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch) -> list[Event]:
+    """What reaches the phone's machine, in order."""
+    seen: list[Event] = []
+    apply = phone.machine.apply
+
+    def noting(event: Event) -> None:
+        seen.append(event)
+        apply(event)
+
+    monkeypatch.setattr(phone.machine, "apply", noting)
+    return seen
+
+
+def test_each_action_arrives_as_its_gesture(session: AdbSession, phone: SimulatedPhone, events: list[Event]) -> None:
+    width, height = phone.machine.size
+    session.perform(Action(ActionKind.TAP, touch=Point(0.0, 0.5)))
+    session.perform(Action(ActionKind.TAP, touch=Point(1.0, 1.0)))
+    session.perform(Action(ActionKind.SWIPE, touch=Point(0.5, 0.75), lift=Point(0.5, 0.25)))
+    session.perform(Action(ActionKind.TYPE, text="red shoes"))
+    for kind in (ActionKind.BACK, ActionKind.HOME, ActionKind.ENTER):
+        session.perform(Action(kind))
+    assert events == [
+        Tap(0, height // 2),
+        Tap(width - 1, height - 1),
+        Swipe(width // 2, height * 3 // 4, width // 2, height // 4),
+        Text("red shoes"),
+        Key("BACK"),
+        Key("HOME"),
+        Key("ENTER"),
+    ]
+
+
+def test_an_end_and_an_invalid_action_send_nothing(session: AdbSession, events: list[Event]) -> None:
+    session.perform(Action(ActionKind.COMPLETE))
+    session.perform(Action(ActionKind.INVALID, text="; reboot"))
+    session.perform(Action(ActionKind.TYPE, text=""))
+    assert events == []
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=st.one_of(PRINTABLE, AWKWARD.map("".join)))
+def test_text_is_typed_to_the_last_character_and_never_run(session: AdbSession, events: list[Event], text: str) -> None:
+    events.clear()
+    session.type_text(text)
+    assert all(isinstance(event, Text) for event in events)
+    assert "".join(event.text for event in events if isinstance(event, Text)) == text
+
+
+@pytest.mark.parametrize("text", ["caf\u00e9", "two\nlines", "tab\t", "nul\0", "x" * 2001])
+def test_text_that_cannot_be_typed_is_refused_whole(session: AdbSession, events: list[Event], text: str) -> None:
+    with pytest.raises(DeviceRefused, match="typed"):
+        session.type_text(text)
+    assert events == []
+
+
+@pytest.mark.parametrize("point", [Point(-0.01, 0.5), Point(0.5, 1.01), Point(float("nan"), 0.5)])
+def test_a_point_off_the_screen_is_refused(session: AdbSession, events: list[Event], point: Point) -> None:
+    with pytest.raises(DeviceRefused, match="not on the screen"):
+        session.tap(point)
+    assert events == []
+
+
+def test_a_gesture_that_does_not_say_where_is_refused(session: AdbSession) -> None:
+    with pytest.raises(DeviceRefused, match="does not say where"):
+        session.perform(Action(ActionKind.SWIPE, touch=Point(0.5, 0.5)))
+
+
+def test_a_screenshot_is_what_the_phone_shows(session: AdbSession, phone: SimulatedPhone) -> None:
+    shot = session.settle()
+    assert shot == session.screenshot()
+    assert shot.png == phone.machine.png()
+    assert (shot.width, shot.height) == Image.open(io.BytesIO(shot.png)).size == phone.machine.size
+
+
+def test_a_failing_command_is_refused_with_what_it_said(session: AdbSession) -> None:
+    with pytest.raises(DeviceRefused, match="exited with 127"):
+        session.shell(["reboot"])
+    assert session.shell(["echo", "; reboot"]) == "; reboot\n"
+
+
+def test_a_truncated_screenshot_is_never_returned(session: AdbSession, phone: SimulatedPhone) -> None:
+    phone.faults.set(Fault.TRUNCATED)
+    with pytest.raises(DeviceGarbage, match="broken"):
+        session.screenshot()
+    with pytest.raises(DeviceGarbage, match="broken"):
+        session.settle()
+    phone.faults.clear()
+    assert session.settle().png == phone.machine.png()
+    assert session.retries > 0
+
+
+OPERATIONS: dict[str, Callable[[AdbSession], object]] = {
+    "tap": lambda session: session.tap(Point(0.5, 0.5)),
+    "type": lambda session: session.type_text("a"),
+    "key": lambda session: session.key("BACK"),
+    "settle": lambda session: session.settle(),
+}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_a_silent_phone_costs_one_deadline(session: AdbSession, phone: SimulatedPhone, name: str) -> None:
+    session.size()
+    phone.faults.set(Fault.SILENT)
+    started = time.monotonic()
+    with pytest.raises(DeviceTimeout):
+        OPERATIONS[name](session)
+    assert 0.9 < time.monotonic() - started < 1.0 + SLACK_S
+
+
+def test_a_slow_phone_is_waited_for_no_longer_than_the_deadline(session: AdbSession, phone: SimulatedPhone) -> None:
+    phone.faults.set(Fault.SLOW)
+    with pytest.raises(DeviceTimeout, match="longer than 1 s"):
+        session.key("BACK")
+    assert session.run("echo slow", timeout_s=5.0).stdout == b"slow\n"
+
+
+def test_a_screen_that_never_rests_runs_into_the_deadline(
+    session: AdbSession, phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frames = iter(range(10_000))
+
+    def restless() -> bytes:
+        picture = io.BytesIO()
+        Image.new("L", (8, 8 + next(frames))).save(picture, "PNG")
+        return picture.getvalue()
+
+    monkeypatch.setattr(phone.machine, "png", restless)
+    with pytest.raises(DeviceTimeout, match="no two screenshots"):
+        session.settle()
+
+
+def test_a_phone_that_vanishes_in_an_episode_heals_with_a_new_connection(
+    session: AdbSession, phone: SimulatedPhone, adb: AdbServer
+) -> None:
+    def go_on() -> None:
+        while time.monotonic() < started + 5:
+            session.settle()
+
+    session.tap(Point(0.5, 0.5))
+    session.shell("simctl fault gone 0.3")
+    started = time.monotonic()
+    with pytest.raises(DeviceGone):
+        go_on()
+    healed = False
+    while not healed and time.monotonic() < started + 5:
+        adb.disconnect(phone.address)
+        try:
+            adb.connect(phone.address)
+            healed = True
+        except DeviceGone:
+            time.sleep(0.05)
+    assert session.settle().png == phone.machine.png()
+
+
+def test_a_phone_that_vanishes_during_a_command_is_gone(session: AdbSession, phone: SimulatedPhone) -> None:
+    phone.faults.set(Fault.SLOW)
+    phone.faults.set(Fault.GONE, 0.2)
+    with pytest.raises(DeviceGone):
+        session.key("BACK")
+
+
+def test_a_serial_that_nobody_knows_is_gone(adb: AdbServer, timeouts: config.Devices) -> None:
+    with pytest.raises(DeviceGone, match="not found"):
+        AdbSession(adb, "nobody", timeouts).settle()
+
+
+def test_no_adb_server_is_said_with_its_address(timeouts: config.Devices) -> None:
+    nowhere = AdbServer(config.Adb(port=1))
+    with pytest.raises(DeviceError, match=r"no adb server answers at 127\.0\.0\.1:1 "):
+        AdbSession(nowhere, "sim", timeouts).settle()

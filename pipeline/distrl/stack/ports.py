@@ -1,0 +1,76 @@
+"""Which port a server of the stack gets: the configured one, or a free one where nobody has named it."""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import Collection
+
+import psutil
+
+from distrl.errors import StackError
+
+HOST = "127.0.0.1"
+LOWEST = 20_000
+HIGHEST = 32_000
+"""Below the range that Linux takes the ports of outgoing connections from, so that none of those is in the way."""
+TRIES = 200
+
+
+def is_free(port: int, host: str = HOST) -> bool:
+    """Whether a server could listen there now; a closed connection that lingers on the port is not in its way."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+            probe.listen(1)
+        except OSError:
+            return False
+    return True
+
+
+def listens(port: int, host: str = HOST, timeout_s: float = 0.5) -> bool:
+    """Whether something accepts a connection there."""
+    try:
+        socket.create_connection((host, port), timeout=timeout_s).close()
+    except OSError:
+        return False
+    return True
+
+
+def choose(wanted: int, explicit: bool, setting: str, taken: Collection[int] = (), count: int = 1) -> int:
+    """The first of `count` free ports in a row: from `wanted` on, or elsewhere where nobody has asked for `wanted`.
+
+    explicit: a person has set `setting`, so that another port would be a surprise.
+    taken: ports that are promised to other parts. Raises StackError, which names who is in the way.
+    """
+    busy = [port for port in range(wanted, wanted + count) if port in taken or not is_free(port)]
+    if not busy:
+        return wanted
+    if explicit:
+        raise StackError(
+            setting,
+            f"port {busy[0]} of {HOST} is in use{holder(busy[0])}",
+            f"stop what listens there, or set {setting} to a free port",
+        )
+    for _ in range(TRIES):
+        first = random.randrange(LOWEST, HIGHEST - count)
+        if all(port not in taken and is_free(port) for port in range(first, first + count)):
+            return first
+    raise StackError(setting, f"no {count} free ports in a row from {LOWEST} to {HIGHEST}", f"set {setting}")
+
+
+def holder(port: int) -> str:
+    """ " by NAME (process PID)" where the system says who listens on `port`; else nothing."""
+    try:
+        for connection in psutil.net_connections("tcp"):
+            if (
+                connection.status == psutil.CONN_LISTEN
+                and connection.laddr
+                and connection.laddr.port == port
+                and connection.pid
+            ):
+                return f" by {psutil.Process(connection.pid).name()} (process {connection.pid})"
+    except psutil.Error:
+        pass
+    return ""

@@ -1,0 +1,230 @@
+"""Child processes that outlive the command that started them: a log file and a pid file each.
+
+A child is known by its pid and its start time, so that a recycled pid is never signalled. It gets a session of its
+own: Ctrl-C reaches the command that started it and not the child, which is then stopped in order.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from distrl.errors import StackError
+
+POLL_S = 0.05
+SAME_START_S = 2.0
+"""The system's clock may be set while a child runs, which shifts every start time a little; a pid that came round
+again differs by more."""
+KILLED_S = 5.0
+LOG_KEPT_BYTES = 16 * 1024 * 1024
+"""A log that is larger when its process starts again is put aside once, so that restarts cannot fill the disk."""
+LAST_LINES = 12
+LAST_BYTES = 8192
+
+
+class CancelledError(StackError):
+    """Waiting was given up because another part failed or a person pressed Ctrl-C."""
+
+
+class Child:
+    """One process, alive or gone. Made by `start` (its parent) or `find` (any later command)."""
+
+    def __init__(
+        self,
+        name: str,
+        pid: int,
+        started: float,
+        directory: Path,
+        popen: subprocess.Popen[bytes] | None = None,
+        owner: object = None,
+    ) -> None:
+        """started: seconds since the epoch, as psutil gives it. popen: only its parent has it.
+
+        owner: what must not be collected while the child is held.
+        """
+        self.name = name
+        self.pid = pid
+        self.started = started
+        self.log = directory / f"{name}.log"
+        self._pid_file = directory / f"{name}.pid"
+        self._popen = popen
+        self._owner = owner
+
+    def lives(self) -> bool:
+        """Whether this very process runs, and not another one with its pid."""
+        return self._process() is not None
+
+    def returncode(self) -> int | None:
+        """Exit code (negative: the signal that ended it); None while it lives, and to all but its parent."""
+        return None if self._popen is None else self._popen.poll()
+
+    def last_lines(self) -> str:
+        """The end of its log, to show beside an error."""
+        return last_lines(self.log)
+
+    def terminate(self) -> None:
+        """Ask it to stop. One that is gone is stopped already."""
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._signal(signal.SIGKILL)
+
+    def forget(self) -> None:
+        """Remove the pid file of a process that is gone."""
+        self._pid_file.unlink(missing_ok=True)
+
+    def save(self) -> None:
+        """Write the pid file, whole or not at all."""
+        beside = self._pid_file.with_suffix(".pid.new")
+        beside.write_text(json.dumps({"pid": self.pid, "started": self.started}))
+        beside.replace(self._pid_file)
+
+    def _signal(self, number: signal.Signals) -> None:
+        process = self._process()
+        if process is not None:
+            with suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+                process.send_signal(number)
+
+    def _process(self) -> psutil.Process | None:
+        if self.returncode() is not None:
+            return None
+        try:
+            process = psutil.Process(self.pid)
+            same = abs(process.create_time() - self.started) < SAME_START_S
+            return process if same and process.status() != psutil.STATUS_ZOMBIE else None
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            return None
+
+
+def start(
+    name: str,
+    line: Sequence[str],
+    directory: Path,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> Child:
+    """Start `line` as process `name`, its output appended to `<directory>/<name>.log`.
+
+    env: variables set beside those of this process. Raises StackError where a process of this name lives already, or
+    the program cannot be run.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    other = find(directory, name)
+    if other is not None:
+        raise StackError(name, f"runs already as process {other.pid}", f"stop it first (`kill {other.pid}`)")
+    log = directory / f"{name}.log"
+    if log.exists() and log.stat().st_size > LOG_KEPT_BYTES:
+        log.replace(log.with_suffix(".log.old"))
+    with log.open("ab") as out:
+        try:
+            popen = subprocess.Popen(
+                list(line),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **(env or {})},
+                cwd=cwd,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise StackError(name, f"{line[0]} cannot be run ({error.strerror})", "see `distrl doctor`") from None
+    child = Child(name, popen.pid, psutil.Process(popen.pid).create_time(), directory, popen)
+    child.save()
+    return child
+
+
+def adopt(name: str, pid: int, directory: Path, owner: object) -> Child:
+    """A process that `owner` in this process has started, from now on stopped like any child.
+
+    Raises StackError where it has ended already.
+    """
+    try:
+        started = psutil.Process(pid).create_time()
+    except psutil.NoSuchProcess:
+        raise StackError(name, "ended at once", f"read {directory / name}.log") from None
+    child = Child(name, pid, started, directory, owner=owner)
+    child.save()
+    return child
+
+
+def find(directory: Path, name: str) -> Child | None:
+    """The child `name` that an earlier command left in `directory`, if it lives."""
+    try:
+        kept = json.loads((directory / f"{name}.pid").read_text())
+        child = Child(name, int(kept["pid"]), float(kept["started"]), directory)
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None
+    return child if child.lives() else None
+
+
+def find_all(directory: Path) -> list[Child]:
+    """Every child in `directory` that lives, by name: what a command that was killed has left behind too."""
+    found = (find(directory, file.stem) for file in sorted(directory.glob("*.pid")))
+    return [child for child in found if child is not None]
+
+
+def stop_all(children: Iterable[Child], timeout_s: float) -> list[str]:
+    """Ask all to stop, together; kill those that have not after `timeout_s`. Returns the names of the killed."""
+    left = list(children)
+    for child in left:
+        child.terminate()
+    left = _wait_gone(left, timeout_s)
+    for child in left:
+        child.kill()
+    _wait_gone(left, KILLED_S)
+    return [child.name for child in left]
+
+
+def wait_ready(
+    child: Child, ready: Callable[[], bool], timeout_s: float, cancelled: threading.Event, mend: str
+) -> float:
+    """Ask `ready` again and again until it is. Returns the seconds that it took.
+
+    Raises StackError with the last lines of the log where the child ends or the time is up, CancelledError where
+    `cancelled` is set. The child is left as it is.
+    """
+    began = time.monotonic()
+    while not ready():
+        spent = time.monotonic() - began
+        if not child.lives():
+            raise StackError(child.name, f"ended while starting; its last lines:\n{child.last_lines()}", mend)
+        if spent > timeout_s:
+            what = f"is not ready after {spent:.0f} s; its last lines:\n{child.last_lines()}"
+            raise StackError(child.name, what, mend)
+        if cancelled.wait(POLL_S):
+            raise CancelledError(child.name, "was not waited for any longer", "mend what failed first")
+    return time.monotonic() - began
+
+
+def last_lines(log: Path) -> str:
+    """The end of a log file, without the rest of it being read."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - LAST_BYTES))
+            text = file.read().decode("utf-8", "replace")
+    except OSError:
+        return "(no log)"
+    return "\n".join(text.splitlines()[-LAST_LINES:]) or "(nothing)"
+
+
+def _wait_gone(children: Sequence[Child], timeout_s: float) -> list[Child]:
+    """Wait for all together. Returns those that are still there."""
+    deadline = time.monotonic() + timeout_s
+    left = list(children)
+    while True:
+        for child in left:
+            if not child.lives():
+                child.forget()
+        left = [child for child in left if child.lives()]
+        if not left or time.monotonic() > deadline:
+            return left
+        time.sleep(POLL_S)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -62,8 +63,32 @@ def test_a_server_that_does_not_start_is_said_with_its_last_words(tmp_path: Path
     binary.write_text("#!/bin/sh\necho cannot make a home >&2\nexit 1\n")
     binary.chmod(0o755)
     settings = config.Adb(port=free_ports(1), binary=binary)
-    with pytest.raises(DeviceError, match="cannot make a home"):
-        AdbServer(settings, log=tmp_path / "log" / "adb.log").start()
+    for log in (None, tmp_path / "log" / "adb.log"):
+        with pytest.raises(DeviceError, match="cannot make a home"):
+            AdbServer(settings, log=log).start()
+
+
+def test_two_that_start_at_once_share_one() -> None:
+    settings = config.Adb(port=free_ports(1))
+    servers = [AdbServer(settings) for _ in range(4)]
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(AdbServer.start, servers))
+    assert all(server.version() >= 39 for server in servers)
+    for server in servers:
+        server.stop()
+    with pytest.raises(DeviceError, match="no adb server answers"):
+        servers[0].version()
+
+
+def test_our_own_does_not_look_for_emulators(tmp_path: Path) -> None:
+    binary = tmp_path / "adb"
+    binary.write_text("#!/bin/sh\nenv\nexit 1\n")
+    binary.chmod(0o755)
+    log = tmp_path / "env"
+    with pytest.raises(DeviceError):
+        AdbServer(config.Adb(port=free_ports(1), binary=binary), log=log).start()
+    spawned = log.read_text().splitlines()
+    assert {"ADB_EMU=0", "ADB_LOCAL_TRANSPORT_MAX_PORT=5554", "ADB_MDNS=0", "ADB_USB=0"} <= set(spawned)
 
 
 def test_none_is_started_for_another_machine() -> None:

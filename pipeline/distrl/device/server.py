@@ -10,10 +10,12 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
+from typing import IO
 
 import adbutils
 
@@ -80,18 +82,24 @@ class AdbServer:
                 "adb.host", f"no adb server answers at {self.where}, and none can be started on another machine",
                 "start it there with `adb -a -P PORT server nodaemon`, or set adb.host to 127.0.0.1",
             )  # fmt: skip
-        self._child = self._spawn()
-        deadline = Deadline(START_S)
-        while not self._listens():
-            ended = self._child.poll() is not None
-            if (ended and not self._listens()) or deadline.remaining() <= 0:
-                self.stop()
-                raise DeviceError("adb.port", f"the adb server did not start at {self.where}{self._last_words()}",
-                                  "set adb.port to a free port, and adb.binary to an adb that runs")  # fmt: skip
-            time.sleep(POLL_S)
+        if self._log is not None:
+            self._log.parent.mkdir(parents=True, exist_ok=True)
+        with self._log.open("a+b") if self._log is not None else tempfile.TemporaryFile() as said:
+            self._child = self._spawn(said)
+            self._wait_started(self._child, said)
         if self._child.poll() is not None:  # another process started one at the same moment, and it has the port
             self._child = None
         return self._child is not None
+
+    def _wait_started(self, child: subprocess.Popen[bytes], said: IO[bytes]) -> None:
+        deadline = Deadline(START_S)
+        while not self._listens():
+            ended = child.poll() is not None
+            if (ended and not self._listens()) or deadline.remaining() <= 0:
+                self.stop()
+                raise DeviceError("adb.port", f"the adb server did not start at {self.where}{_last_words(said)}",
+                                  "set adb.port to a free port, and adb.binary to an adb that runs")  # fmt: skip
+            time.sleep(POLL_S)
 
     def stop(self) -> None:
         """Stop the server if we started it."""
@@ -146,30 +154,25 @@ class AdbServer:
             return False
         return True
 
-    def _spawn(self) -> subprocess.Popen[bytes]:
+    def _spawn(self, said: IO[bytes]) -> subprocess.Popen[bytes]:
         binary = str(self.adb.binary or adbutils.adb_path())
         known = {name: value for name, value in os.environ.items() if name not in ("ADB_SERVER_SOCKET", "ADB_TRACE")}
         known |= ALONE
         if not self._usb:
             known["ADB_USB"] = "0"
-        if self._log is not None:
-            self._log.parent.mkdir(parents=True, exist_ok=True)
-        out = self._log.open("ab") if self._log is not None else None
         try:
             return subprocess.Popen(
                 [binary, "-P", str(self.adb.port), "server", "nodaemon"],
-                env=known, stdin=subprocess.DEVNULL, stdout=out or subprocess.DEVNULL, stderr=subprocess.STDOUT,
+                env=known, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT,
                 start_new_session=True,
             )  # fmt: skip
         except OSError as error:
             raise DeviceError("adb.binary", f"{binary} cannot be run: {error.strerror}",
                               "set adb.binary to an adb program, or leave it unset for the one that ships with adbutils"
                               ) from error  # fmt: skip
-        finally:
-            if out is not None:
-                out.close()
 
-    def _last_words(self) -> str:
-        if self._log is None:
-            return ""
-        return ": " + self._log.read_bytes()[-LOG_TAIL:].decode("utf-8", "replace").strip()
+
+def _last_words(said: IO[bytes]) -> str:
+    said.seek(max(0, said.seek(0, os.SEEK_END) - LOG_TAIL))
+    words = said.read().decode("utf-8", "replace").strip()
+    return f": {words}" if words else ""

@@ -149,11 +149,15 @@ class Shell:
         return "".join(f"[{name}]: [{value}]\n" for name, value in self._properties.items()).encode()
 
     async def _dumpsys(self, args: Sequence[str]) -> bytes:
-        if args[:1] != ("window",):
-            raise RefusedError("only `dumpsys window` is known here")
-        package, _, activity = self._machine.focus().partition("/")
-        full = package + activity if activity.startswith(".") else activity
-        return f"  mCurrentFocus=Window{{5f0cca1 u0 {package}/{full}}}\n".encode()
+        match args:
+            case ["window", *_]:
+                package, _, activity = self._machine.focus().partition("/")
+                full = package + activity if activity.startswith(".") else activity
+                return f"  mCurrentFocus=Window{{5f0cca1 u0 {package}/{full}}}\n".encode()
+            case ["display", *_]:
+                width, height = self._machine.size
+                return f"  DisplayViewport{{orientation=0, deviceWidth={width}, deviceHeight={height}}}\n".encode()
+        raise RefusedError("usage: dumpsys window | display")
 
     async def _am(self, args: Sequence[str]) -> bytes:
         """force-stop of the app in front, and start of the home screen, both lead home."""

@@ -59,6 +59,8 @@ class RecordProducer:
             self._producer = Producer(made)
         except KafkaException as error:
             raise explain(error.args[0], "kafka", "make a producer", config.kafka) from None
+        self._lock = threading.Lock()
+        self._waiting = 0  # counted here: librdkafka's own length counts its pending error events too
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._serve, name=f"acknowledgements of {client_id}", daemon=True)
         self._thread.start()
@@ -74,7 +76,8 @@ class RecordProducer:
     @property
     def waiting(self) -> int:
         """Records published and not acknowledged yet."""
-        return len(self._producer)
+        with self._lock:
+            return self._waiting
 
     def publish(self, topic: str, key: str, record: Record) -> Future[LogPosition]:
         """Queue `record` for `topic` (a key of TOPICS). The future holds its position once it is acknowledged.
@@ -94,20 +97,24 @@ class RecordProducer:
         future.set_running_or_notify_cancel()  # what is queued cannot be called back
 
         def acknowledged(error: KafkaError | None, message: Message) -> None:
+            self._count(-1)
             if error is None:
                 future.set_result(position_of(message))
             else:
                 future.set_exception(explain(error, topic, "publish a record", kafka))
 
+        self._count(+1)
         try:
             self._producer.produce(topic, value=value, key=key, headers=list(headers), on_delivery=acknowledged)
         except BufferError:
+            self._count(-1)
             raise BrokerError(
                 "kafka.bootstrap",
                 f"{self.waiting} records wait for {kafka.bootstrap} to acknowledge them, and no more fit",
                 "start the broker; what waits is sent as soon as it answers",
             ) from None
         except KafkaException as error:
+            self._count(-1)
             raise explain(error.args[0], topic, "publish a record", kafka) from None
         return future
 
@@ -125,19 +132,24 @@ class RecordProducer:
 
     def flush(self, timeout_s: float) -> int:
         """Wait until everything is acknowledged, at most `timeout_s`. Returns how many records still wait."""
-        return self._producer.flush(timeout_s)
+        self._producer.flush(timeout_s)
+        return self.waiting
 
     def close(self, timeout_s: float) -> int:
         """Flush, give up what still waits (its futures fail), and end the thread. Returns how many were given up."""
         if self._closing.is_set():
             return 0
-        left = self._producer.flush(timeout_s)
+        left = self.flush(timeout_s)
         if left:
             self._producer.purge()
             self._producer.flush(1.0)  # serves the callbacks of what was purged
         self._closing.set()
         self._thread.join()
         return left
+
+    def _count(self, change: int) -> None:
+        with self._lock:
+            self._waiting += change
 
     def _serve(self) -> None:
         while not self._closing.is_set():

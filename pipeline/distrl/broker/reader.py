@@ -116,16 +116,15 @@ class LogReader:
 
     def read(self, timeout_s: float, most: int = BATCH_RECORDS) -> list[RawRecord]:
         """The next records, at most `most`; waits at most `timeout_s` for the first one and for no other."""
-        message = self._consumer.poll(timeout_s)
-        if self._hopeless is not None:
-            raise explain(self._hopeless, self.topic, "read the log", self._config.kafka)
-        if message is None:
-            return []
         found: list[RawRecord] = []
-        self._take(message, found)
-        if most > 1:
-            for further in self._consumer.consume(most - 1, timeout=0):
-                self._take(further, found)
+        message = self._consumer.poll(timeout_s)
+        if message is not None:
+            self._take(message, found)
+            if most > 1:
+                for further in self._consumer.consume(most - 1, timeout=0):
+                    self._take(further, found)
+        if self._hopeless is not None and not found:
+            raise explain(self._hopeless, self.topic, "read the log", self._config.kafka)
         return found
 
     def to_end(self, most: int = BATCH_RECORDS) -> Iterator[list[RawRecord]]:
@@ -162,8 +161,13 @@ class LogReader:
         self._consumer.close()
 
     def _on_error(self, error: KafkaError) -> None:
-        """Called within `poll`. A topic that was deleted and refused credentials are told here, not by a message."""
-        if error.code() in HOPELESS or error.fatal():
+        """Within any call of the client; so it only notes what `read` then raises.
+
+        What is not noted passes: librdkafka reconnects and fetches again, and `to_end` has its deadline.
+        """
+        if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            LOG.debug("no right on the group, which is never joined: %s", error.str())
+        elif error.code() in HOPELESS or error.fatal():
             self._hopeless = error
         else:
             LOG.warning("reading %s: %s", self.topic, error.str())
@@ -179,9 +183,8 @@ class LogReader:
         elif error.code() in {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}:
             self._refuse_outside(message.partition() or 0, self._next[message.partition() or 0], self._kept())
             raise explain(error, self.topic, "read the log", self._config.kafka)
-        elif error.code() in HOPELESS or error.fatal():
-            raise explain(error, self.topic, "read the log", self._config.kafka)
-        # Anything else passes: librdkafka reconnects and fetches again, and `to_end` has its deadline.
+        else:
+            self._on_error(error)
 
     def _kept(self) -> dict[int, tuple[int, int]]:
         kafka = self._config.kafka

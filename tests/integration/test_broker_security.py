@@ -1,0 +1,200 @@
+"""Credentials, rights and TLS, against a broker that asks for them. It is started for this file alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
+from distrl.broker import topics
+from distrl.broker.connect import admin, check
+from distrl.broker.consumer import TaskConsumer
+from distrl.broker.journal import Journal
+from distrl.broker.producer import RecordProducer
+from distrl.broker.reader import LogReader
+from distrl.broker.versions import lineage
+from distrl.config import Config, Stack, load
+from distrl.errors import BrokerError
+from distrl.stack import jars, kafka
+from distrl.stack.ports import HOST, choose
+from distrl.types import Heartbeat, ObjectRef, Version
+
+pytestmark = pytest.mark.integration
+
+READY_S = 90.0
+PASSWORD = "right-password"  # of a broker that lives as long as this file's tests
+VERSION = Version(0, None, 0, "base", ObjectRef("adapters/0", "a" * 64, 1), "config", 0)
+
+SECURED = """
+listeners=SASL://{host}:{port},CONTROLLER://{host}:{controller_port}
+advertised.listeners=SASL://{host}:{port}
+listener.security.protocol.map=SASL:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT
+inter.broker.listener.name=SASL
+sasl.enabled.mechanisms=SCRAM-SHA-512
+sasl.mechanism.inter.broker.protocol=SCRAM-SHA-512
+listener.name.sasl.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule \
+required username="admin" password="{password}";
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+super.users=User:admin;User:ANONYMOUS
+"""
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A broker with SCRAM and ACLs: `admin` may do everything, the others nothing; all have PASSWORD."""
+    home = tmp_path_factory.mktemp("secured")
+    port = choose(28_110, False, "a test")
+    controller_port = choose(28_111, False, "a test", taken=(port,))
+    file = home / "server.properties"
+    file.write_text(
+        kafka.properties(port, controller_port, "data")
+        + SECURED.format(host=HOST, port=port, controller_port=controller_port, password=PASSWORD)
+    )
+    class_path = os.pathsep.join(map(str, jars.class_path(Stack().cache.expanduser())))
+    java = [str(kafka.find_java()[0]), "-Xmx256m", "-cp", class_path]
+    users = [f"--add-scram=SCRAM-SHA-512=[name={user},password={PASSWORD}]" for user in ("admin", "viewer", "stranger")]
+    tool = [
+        "kafka.tools.StorageTool",
+        "format",
+        "--standalone",
+        "-t",
+        "c2VjdXJlZC1icm9rZXItMQ",
+        "-c",
+        file.name,
+        *users,
+    ]
+    subprocess.run([*java, *tool], cwd=home, check=True, capture_output=True, timeout=READY_S)
+    log = home / "log"
+    with log.open("wb") as out:
+        broker = subprocess.Popen([*java, "kafka.Kafka", file.name], cwd=home, stdout=out, stderr=out)
+    try:
+        _wait_ready(f"{HOST}:{port}", broker, log)
+        yield f"{HOST}:{port}"
+    finally:
+        broker.terminate()
+        broker.wait(READY_S)
+
+
+def _wait_ready(where: str, broker: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + READY_S
+    while broker.poll() is None and time.monotonic() < deadline:
+        try:
+            check(as_user(where, "admin", PASSWORD, "kafka.connect_timeout_s=1"))
+        except BrokerError:
+            continue
+        return
+    pytest.fail(f"the broker does not answer:\n{log.read_text()[-3000:]}")
+
+
+def as_user(where: str, user: str, password: str = PASSWORD, *more: str) -> Config:
+    sets = [
+        f"run=secured-{uuid.uuid4().hex[:12]}",
+        f"kafka.bootstrap={where}",
+        "kafka.task_partitions=2",
+        "kafka.security_protocol=SASL_PLAINTEXT",
+        f"kafka.sasl_username={user}",
+        f"kafka.sasl_password={password}",
+        *more,
+    ]
+    return load(sets=sets, environ={})
+
+
+def test_right_credentials_do_everything(secured: str) -> None:
+    config = as_user(secured, "admin")
+    topics.ensure(config)
+    with RecordProducer(config, "a-test") as producer:
+        beat = Heartbeat("worker-0", "worker", 0, None, None)
+        assert producer.publish("heartbeats", "worker-0", beat).result(30).offset == 0
+    with Journal(config) as journal:
+        assert journal.entries() == []
+
+
+@pytest.mark.parametrize(("user", "password"), [("admin", "wrong-password"), ("nobody", PASSWORD)])
+def test_wrong_credentials_are_told_at_once_and_named(secured: str, user: str, password: str) -> None:
+    config = as_user(secured, user, password, "kafka.connect_timeout_s=60")
+    started = time.monotonic()
+    with pytest.raises(BrokerError, match="refuses the credentials") as told:
+        topics.ensure(config)
+    assert time.monotonic() - started < 30
+    assert told.value.where == "kafka.sasl_username, kafka.sasl_password"
+    assert f"user '{user}'" in told.value.what
+    assert password not in str(told.value)
+
+
+def test_another_mechanism_than_the_brokers_is_told(secured: str) -> None:
+    config = as_user(secured, "admin", PASSWORD, "kafka.sasl_mechanism=PLAIN")
+    with pytest.raises(BrokerError, match=r"refuses the credentials .*PLAIN"):
+        check(config)
+
+
+def test_a_client_that_gives_no_credentials_is_told_where_they_belong(secured: str) -> None:
+    config = load(sets=[f"kafka.bootstrap={secured}", "kafka.connect_timeout_s=2"], environ={})
+    with pytest.raises(BrokerError, match=r"kafka\.security_protocol"):
+        check(config)
+
+
+def test_a_listener_without_tls_is_told(secured: str) -> None:
+    config = load(sets=[f"kafka.bootstrap={secured}", "kafka.security_protocol=SSL"], environ={})
+    with pytest.raises(BrokerError, match="TLS with the broker") as told:
+        check(config)
+    assert told.value.where == "kafka.ssl_ca, kafka.security_protocol"
+
+
+def test_a_user_without_rights_is_told_what_he_may_not_do(secured: str) -> None:
+    config = as_user(secured, "stranger")
+    check(config)
+    with pytest.raises(BrokerError, match="user 'stranger' may not create the topic") as told:
+        topics.ensure(config)
+    assert "ACL" in told.value.mend
+    with pytest.raises(BrokerError, match="user 'stranger' may not open the journal"):
+        Journal(config).open()
+
+
+def test_a_worker_refused_in_the_middle_stops_instead_of_waiting(secured: str) -> None:
+    config = as_user(secured, "admin", "wrong-password")
+    deadline = time.monotonic() + 30
+    with TaskConsumer(config) as consumer, pytest.raises(BrokerError, match="refuses the credentials"):  # noqa: PT012
+        while time.monotonic() < deadline:
+            consumer.poll(0.1)
+
+
+def test_a_reader_needs_no_right_but_to_read_the_topic(secured: str) -> None:
+    owner = as_user(secured, "admin")
+    topics.ensure(owner)
+    with Journal(owner) as journal:
+        journal.publish_version(VERSION)
+    viewer = as_user(secured, "viewer", PASSWORD, f"run={owner.run}")
+    allow_reading(owner, "viewer")
+    assert lineage(viewer) == [VERSION]
+    with LogReader(viewer, "versions") as reader:
+        assert len(reader.read(30)) == 1
+        assert reader.read(2) == []  # nor does anything go wrong while it follows
+
+
+def allow_reading(owner: Config, user: str) -> None:
+    client = admin(owner.kafka)
+    rules = [
+        AclBinding(
+            ResourceType.TOPIC,
+            topics.topic_name(owner.run, "versions"),
+            ResourcePatternType.LITERAL,
+            f"User:{user}",
+            "*",
+            operation,
+            AclPermissionType.ALLOW,
+        )
+        for operation in (AclOperation.READ, AclOperation.DESCRIBE)
+    ]
+    for done in client.create_acls(rules).values():
+        done.result(30)

@@ -33,5 +33,5 @@ def test_adbutils_discovers_and_drives_it(adb: AdbServer, session: AdbSession, p
     device = next(device for device in client.device_list() if device.serial == phone.address)
     assert tuple(device.window_size()) == phone.machine.size
     assert device.prop.model == "Simulated_Phone"
-    assert device.shell2("nope").returncode == 127
+    assert device.shell2("nope", v2=True).returncode == 127
     assert device.screenshot().size == phone.machine.size

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -18,13 +19,17 @@ SERVE = "from distrl import config; from distrl.phone.serve import run_phones; i
         "run_phones(config.load(None, sys.argv[1:]))"  # fmt: skip
 
 
-def taken_port() -> tuple[socket.socket, int]:
+def free_port() -> int:
+    """A port below the range that connections of this machine take theirs from, with the next one free too."""
     while True:
-        listener = socket.create_server(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
-        if 20001 <= port <= 60000:
-            return listener, port
-        listener.close()
+        port = random.randrange(20001, 32000)
+        with ExitStack() as held:
+            try:
+                for each in (port, port + 1):
+                    held.enter_context(socket.create_server(("127.0.0.1", each)))
+            except OSError:
+                continue
+            return port
 
 
 def refuses(port: int) -> bool:
@@ -35,15 +40,12 @@ def refuses(port: int) -> bool:
     return False
 
 
-def free_port() -> int:
-    listener, port = taken_port()
-    listener.close()
-    return port
-
-
 def test_a_port_in_use_is_named_with_its_setting_and_nothing_stays_open() -> None:
-    listener, port = taken_port()
-    with listener, pytest.raises(ConfigError, match=rf"phones\.base_port: port {port} .*in use"):
+    port = free_port() + 1
+    with (
+        socket.create_server(("127.0.0.1", port)),
+        pytest.raises(ConfigError, match=rf"phones\.base_port: port {port} .*in use"),
+    ):
         PhonesInThread(Phones(count=2, evaluation_count=0, base_port=port - 1)).__enter__()
     assert refuses(port - 1)
 

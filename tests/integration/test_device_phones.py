@@ -1,0 +1,81 @@
+"""`distrl phones` as a person starts it, behind the session's adb server, driven through the pool."""
+
+from __future__ import annotations
+
+import random
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+from distrl import config
+from distrl.device import reset as resetting
+from distrl.device.pool import DevicePool
+from distrl.device.server import AdbServer
+from distrl.types import Action, ActionKind, Point, Split, Task
+
+pytestmark = pytest.mark.integration
+PHONES = 2
+
+
+def command(port: int) -> list[str]:
+    sets = [f"phones.base_port={port}", "phones.latency_median_ms=5", "phones.popup_probability=0"]
+    flags = [flag for each in sets for flag in ("--set", each)]
+    return [sys.executable, "-m", "distrl.cli.main", "phones", "--count", str(PHONES), *flags]
+
+
+def free_ports() -> int:
+    while True:
+        first = random.randrange(20001, 32000)
+        with ExitStack() as held:
+            try:
+                for port in range(first, first + PHONES):
+                    held.enter_context(socket.create_server(("127.0.0.1", port)))
+            except OSError:
+                continue
+            return first
+
+
+@pytest.fixture(scope="module")
+def base_port() -> Iterator[int]:
+    port = free_ports()
+    process = subprocess.Popen(command(port), stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith(f"ready: {PHONES} simulated phones")
+        yield port
+        process.terminate()
+        assert process.wait(10) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_phones_are_leased_reset_driven_and_asked(base_port: int, adb_server: config.Adb) -> None:
+    addresses = tuple(f"127.0.0.1:{base_port + number}" for number in range(PHONES))
+    pool = DevicePool(AdbServer(adb_server), config.Devices(addresses=addresses))
+    assert tuple(pool.discover()) == addresses
+    task = Task("t-1", "home", "any", Split.TRAIN, "open something", 5, phone_seed=3)
+    shots = []
+    for _ in range(PHONES):
+        session = pool.lease()
+        assert session is not None
+        resetting.reset(session, task)
+        before = session.settle()
+        truth = resetting.truth(session)
+        session.perform(Action(ActionKind.HOME))
+        assert truth != resetting.truth(session)
+        session.perform(Action(ActionKind.TAP, touch=Point(0.5, 0.5)))
+        shots.append((before, session.settle()))
+    assert shots[0] == shots[1]  # two phones with one seed are one phone
+
+
+def test_a_second_one_on_the_same_ports_says_which_port_and_which_setting(base_port: int) -> None:
+    second = subprocess.run(command(base_port), capture_output=True, text=True, timeout=60, check=False)
+    assert second.returncode == 1
+    said = " ".join((second.stdout + second.stderr).split())
+    assert f"phones.base_port: port {base_port} of 127.0.0.1" in said
+    assert "in use" in said
+    assert "Traceback" not in said

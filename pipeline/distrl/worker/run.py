@@ -1,64 +1,28 @@
 """The worker role: tasks in, episodes on phones, trajectories out, newer weights whenever there are some.
 
-Life cycle. The calling thread is the only one that polls the tasks topic, commits and sends heartbeats; it never
-waits for a phone. One slot thread per phone plays and publishes, one thread decides, one follows the versions. At
-`stop` no further task is taken and running episodes have worker.drain_timeout_s to end; what has not ended by then is
-abandoned, and since its task is uncommitted it is delivered to another worker. Order of every task: trajectory
-published, acknowledged, then the task's offset committed.
+Life cycle. The calling thread works (work.py), one thread decides, one follows the versions, one serves the broker's
+acknowledgements. At `stop` no further task is taken and running episodes have worker.drain_timeout_s to end; what has
+not ended by then is abandoned, and since its task is uncommitted it is delivered to another worker.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
-from concurrent.futures import Future
-from typing import Protocol
 
-from distrl.broker.consumer import LoggedTask, TaskConsumer
-from distrl.broker.producer import RecordProducer, RecordTooLargeError
+from distrl.broker.consumer import TaskConsumer
+from distrl.broker.producer import RecordProducer
 from distrl.broker.versions import VersionFollower
 from distrl.config import Config
-from distrl.errors import BrokerError
 from distrl.store.objects import open_store
-from distrl.types import DeviceHealth, Heartbeat, LogPosition, ObjectRef, Record, Task, Trajectory
-from distrl.worker.batcher import Batcher
-from distrl.worker.crew import Crew, Lease, new_attempt_id, without_steps
-from distrl.worker.episode import SYSTEM_CLOCK, Clock, Episode, Judge, Phone
-from distrl.worker.inbox import Inbox, Received
+from distrl.worker.episode import SYSTEM_CLOCK
 from distrl.worker.parts import TRUTH, Watched, keeper, serving
-from distrl.worker.patience import AbandonedError, Patience
+from distrl.worker.patience import Patience
 from distrl.worker.phones import Phones
 from distrl.worker.reload import Reloader, wait_first
-from distrl.worker.tally import Tally
+from distrl.worker.work import Worker
 
 log = logging.getLogger(__name__)
-
-TICK_S = 0.1
-"""Longest pause of the polling thread: a stop, a heartbeat and a commit wait no longer than this."""
-FRESH_WAIT_S = 0.5
-"""One wait of a slot for the version that its task asks for; in between it looks whether it should give up."""
-
-Publish = Callable[[str, str, Record], Future[LogPosition]]
-
-
-class Tasks(Protocol):
-    """The tasks topic. Every method belongs to the polling thread."""
-
-    def poll(self, timeout_s: float) -> LoggedTask | None: ...
-    def pause(self) -> None: ...
-    def resume(self) -> None: ...
-    def commit(self, position: LogPosition) -> None: ...
-
-
-class Fleet(Protocol):
-    """The phones of this worker."""
-
-    @property
-    def count(self) -> int: ...
-    @property
-    def lease(self) -> Lease: ...
-    def health(self) -> tuple[DeviceHealth, ...]: ...
 
 
 def run_worker(config: Config, stop: threading.Event) -> None:
@@ -86,140 +50,3 @@ def run_worker(config: Config, stop: threading.Event) -> None:
         finally:
             give_up.set()
             following.stop()
-
-
-class Worker:
-    """A worker over its edges: whatever is handed in may be a real client or a test's own."""
-
-    def __init__(
-        self,
-        config: Config,
-        policy: Batcher,
-        reloader: Reloader,
-        fleet: Fleet,
-        keep: Callable[[bytes], ObjectRef],
-        judge: Judge,
-        publish: Publish,
-        patience: Patience,
-        give_up: threading.Event,
-        clock: Clock = SYSTEM_CLOCK,
-    ) -> None:
-        self._config = config
-        self._name = config.worker.name
-        self._policy = policy
-        self._reloader = reloader
-        self._fleet = fleet
-        self._publish = publish
-        self._patience = patience
-        self._give_up = give_up
-        self._clock = clock
-        self._episode = Episode(self._name, keep, judge, clock)
-        self._inbox = Inbox()
-        self._tally = Tally()
-        self._crew = Crew(fleet.lease, self._play, self._deliver, self._inbox, give_up, self._name, clock)
-        self._next_beat = clock.ticks()
-
-    def work(self, tasks: Tasks, stop: threading.Event, check: Callable[[], None]) -> None:
-        """Poll, hand out and commit until `stop`, then drain. check: raises what ended another thread."""
-        self._crew.start(self._fleet.count)
-        try:
-            while not stop.is_set():
-                check()
-                self._round(tasks)
-        finally:
-            self._drain(tasks)
-
-    def _round(self, tasks: Tasks) -> None:
-        """One look at everything: a task for a free slot, what is finished, the heartbeat."""
-        if self._inbox.free():
-            tasks.resume()
-            received = tasks.poll(TICK_S)
-            if received is not None:
-                self._inbox.put(Received(received.position, received.task))
-        else:
-            self._keep_up(tasks)
-            self._inbox.wait_useful(TICK_S)
-        self._commit(tasks)
-        self._beat()
-
-    def _keep_up(self, tasks: Tasks) -> None:
-        """Stay in the group without taking a task; one that came all the same waits for the next free slot."""
-        tasks.pause()
-        received = tasks.poll(0)
-        if received is not None:
-            self._inbox.put(Received(received.position, received.task))
-
-    def _commit(self, tasks: Tasks) -> None:
-        for position in self._inbox.finished():
-            tasks.commit(position)
-
-    def _drain(self, tasks: Tasks) -> None:
-        """Let running episodes end, committing each, for as long as a stop may take."""
-        self._crew.stop()
-        deadline = self._clock.ticks() + self._config.worker.drain_timeout_s
-        while self._crew.running and self._clock.ticks() < deadline:
-            self._keep_up(tasks)
-            self._crew.join(TICK_S)
-            self._commit(tasks)
-            self._beat()
-        self._give_up.set()
-        self._commit(tasks)
-
-    def _play(self, task: Task, phone: Phone) -> Trajectory:
-        self._wait_fresh(task)
-        self._tally.begin()
-        try:
-            with self._policy.episode():
-                trajectory = self._episode.run(task, new_attempt_id(), phone, self._policy)
-        finally:
-            self._tally.end()
-        self._tally.add(trajectory)
-        return trajectory
-
-    def _wait_fresh(self, task: Task) -> None:
-        """Until the version is loaded that was the newest when the task was fed: the feeder's bound counts on it."""
-        while not self._policy.wait_loaded(max(0, task.fed_version), FRESH_WAIT_S):
-            if self._policy.loaded is not None and self._reloader.refused(task.fed_version):
-                return  # the newer one is no good, and the alert is raised: the old weights go on
-            if self._give_up.is_set():
-                raise AbandonedError(task.task_id, "waits for a version", "its task is delivered again")
-
-    def _deliver(self, received: Received, trajectory: Trajectory) -> None:
-        """Published and acknowledged; then the polling thread may commit the task."""
-        what = f"publishing {trajectory.task_id}"
-
-        def publish(record: Trajectory) -> Future[LogPosition]:
-            return self._patience.until_done(
-                what, lambda: self._publish("trajectories", record.task_id, record), BrokerError,
-                but=RecordTooLargeError,
-            )  # fmt: skip
-
-        try:
-            queued = publish(trajectory)
-        except RecordTooLargeError as error:
-            log.error("%s: %s; it counts as interrupted", trajectory.task_id, error.what)
-            queued = publish(without_steps(trajectory, error.what))
-        self._patience.acknowledged(what, queued)
-        self._inbox.finish(received.position)
-
-    def _beat(self) -> None:
-        if self._clock.ticks() < self._next_beat:
-            return
-        self._next_beat = self._clock.ticks() + self._config.worker.heartbeat_s
-        loaded, reload = self._policy.loaded, self._reloader.state
-        metrics = self._tally.metrics() | {
-            "reloads": float(reload.reloads),
-            "reload_alerts": float(reload.alerts),
-            "reload_seconds": reload.seconds,
-            "queue": float(self._inbox.queued()),
-            "publish_stalls": float(self._patience.stalls),
-        }
-        beat = Heartbeat(
-            self._name, "worker", self._clock.now_ms(),
-            loaded.version if loaded else None, loaded.adapter.sha256 if loaded else None,
-            metrics, self._fleet.health(),
-        )  # fmt: skip
-        try:
-            self._publish("heartbeats", self._name, beat)
-        except BrokerError as error:
-            log.warning("heartbeat not sent: %s", error.what)

@@ -1,0 +1,141 @@
+"""Warm-up demonstrations: the deliberately imperfect script plays tasks on simulated phones.
+
+They are published like every trajectory, to the demonstrations topic, with the script's own log-probabilities. Ids are
+demo-0, demo-1, … and each is always the same task with the same draws, so that a run of this role that was stopped
+goes on with the ids that are not in the topic yet.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Protocol
+
+from distrl.broker.producer import RecordProducer
+from distrl.broker.reader import LogReader
+from distrl.config import Config
+from distrl.errors import BrokerError, ConfigError, DeviceError
+from distrl.policy.actions import to_text
+from distrl.policy.base import load_base
+from distrl.store.objects import open_store
+from distrl.tasks.oracle import ImperfectScript
+from distrl.tasks.suite import suites
+from distrl.types import Action, Outcome, Split, Task, Trajectory
+from distrl.worker.crew import Crew, Deliver, new_attempt_id, play_all
+from distrl.worker.episode import Decision, Episode, Observation, Phone
+from distrl.worker.inbox import Inbox
+from distrl.worker.parts import TRUTH, keeper
+from distrl.worker.patience import Patience
+from distrl.worker.phones import Phones
+
+log = logging.getLogger(__name__)
+
+NAME = "demonstrate"
+NO_VERSION = -1
+"""What steps of the script are stamped with: no published policy chose them."""
+RETRIES = 3
+"""How often a demonstration that a phone interrupted is played again before this role says that phones are at fault."""
+
+
+class Script(Protocol):
+    def act(self, task: Task, state: Mapping[str, Any]) -> tuple[Action, float]: ...
+
+
+class Tokens(Protocol):
+    """Prompts and actions as token ids and back."""
+
+    def encode_prompt(self, instruction: str, previous: tuple[Action, ...]) -> tuple[int, ...]: ...
+    def encode_action(self, action: Action) -> tuple[int, ...]: ...
+    def decode_action(self, ids: tuple[int, ...]) -> Action: ...
+
+
+class Scripted:
+    """A Decider that asks a script, which needs the phone's true state; so no real phone can be demonstrated on.
+
+    What is done is what the tokens say: a touch is moved to the middle of its cell, as the policy's own would be.
+    """
+
+    def __init__(self, script: Script, tokens: Tokens) -> None:
+        self._script = script
+        self._tokens = tokens
+
+    def decide(self, observation: Observation) -> Decision:
+        """Raises DeviceError where the phone tells no truth, PolicyError for an action that has no tokens."""
+        state = observation.truth()
+        if state is None:
+            raise DeviceError("devices", "a real phone tells no truth, which the script needs", "use simulated phones")
+        wanted, logprob = self._script.act(observation.task, state)
+        action_ids = self._tokens.encode_action(wanted)
+        action = self._tokens.decode_action(action_ids)
+        prompt = self._tokens.encode_prompt(observation.task.instruction, observation.previous)
+        return Decision(action, to_text(action), prompt, action_ids, logprob, NO_VERSION, "")
+
+
+def run_demonstrations(config: Config, count: int, stop: threading.Event) -> None:
+    """Have `count` demonstrations in the topic, those of earlier runs of this role included. Ends by itself.
+
+    Raises DeviceError if some could not be played after retries: the learner would wait for them for ever.
+    """
+    known = ids_in_topic(config)
+    tasks = [task for task in demonstration_tasks(config, count) if task.task_id not in known]
+    log.info("%d demonstrations wanted, %d are there", count, count - len(tasks))
+    if not tasks:
+        return
+    give_up = threading.Event()
+    patience = Patience(give_up)
+    tokens = load_base(config.policy.base_model).codec
+    episode = Episode(NAME, keeper(open_store(config.store), patience), TRUTH, is_expert=True)
+    failed: list[str] = []
+    with RecordProducer(config, NAME) as producer, Phones(config) as phones:
+
+        def play(task: Task, phone: Phone) -> Trajectory:
+            return episode.run(task, new_attempt_id(), phone, Scripted(ImperfectScript(script_seed(task)), tokens))
+
+        def keep(trajectory: Trajectory) -> None:
+            if trajectory.outcome is Outcome.INTERRUPTED:
+                failed.append(f"{trajectory.task_id} on {trajectory.device}: {trajectory.note}")
+                return
+            what = f"publishing {trajectory.task_id}"
+            queued = patience.until_done(
+                what, lambda: producer.publish("demonstrations", trajectory.task_id, trajectory), BrokerError
+            )
+            patience.acknowledged(what, queued)
+
+        def crew(inbox: Inbox, deliver: Deliver) -> Crew:
+            return Crew(phones.lease, play, deliver, inbox, give_up, NAME)
+
+        play_all(
+            tasks, crew, keep, slots=phones.count, retries=RETRIES, drain_s=config.worker.drain_timeout_s,
+            stop=stop, give_up=give_up,
+        )  # fmt: skip
+    if failed:
+        raise DeviceError("devices", f"{len(failed)} demonstrations failed, the first is {failed[0]}",
+                          "see to the phones, then run `distrl demonstrate` again: it goes on where it was")  # fmt: skip
+
+
+def demonstration_tasks(config: Config, count: int) -> list[Task]:
+    """Training tasks under another seed than the feeder's, so that none is fed again as it was demonstrated."""
+    known = suites()
+    if config.feeder.suite not in known:
+        raise ConfigError("feeder.suite", f"no suite '{config.feeder.suite}'", f"one of: {', '.join(sorted(known))}")
+    suite = known[config.feeder.suite]
+    seed = _number(f"demonstrations {config.learner.seed}")
+    return [replace(suite.task(index, seed, Split.TRAIN), task_id=f"demo-{index}") for index in range(count)]
+
+
+def script_seed(task: Task) -> int:
+    """The script's seed for one demonstration: the same in every attempt at it."""
+    return _number(f"script {task.task_id} {task.phone_seed}")
+
+
+def ids_in_topic(config: Config) -> set[str]:
+    """The ids of the demonstrations that are published; they are the records' keys."""
+    with LogReader(config, "demonstrations") as reader:
+        return {(raw.key or b"").decode(errors="replace") for batch in reader.to_end() for raw in batch}
+
+
+def _number(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import pytest
+from distrl.types import ActionKind, ObjectRef, Outcome
+from distrl.worker.episode import Episode, sampling_seed
+
+from .world import DONE, INVALID, TAP, CountingPhone, Recorded, Shelf, TickingClock, ref, task, twice
+
+
+def episode(shelf: Shelf, clock: TickingClock | None = None) -> Episode:
+    return Episode("worker-7", shelf.keep, twice, (clock or TickingClock(0.001)).clock())
+
+
+def test_each_step_names_what_was_seen_what_was_done_and_by_which_weights() -> None:
+    shelf, phone, decider = Shelf(), CountingPhone(), Recorded([TAP, TAP, DONE])
+    trajectory = episode(shelf).run(task(), "a-1", phone, decider)
+
+    assert [step.screenshot for step in trajectory.steps] == [ref(f"screen {n}".encode()) for n in (0, 1, 2)]
+    assert [step.action for step in trajectory.steps] == [TAP, TAP, DONE]
+    first = trajectory.steps[0]
+    assert (first.version, first.version_sha256, first.logprob) == (3, "sha", -0.5)
+    assert (first.prompt_ids, first.action_ids, first.action_text) == ((1, 2), (3, 4), "tap")
+    assert trajectory.final_screenshot == ref(b"screen 2")
+    assert (trajectory.outcome, trajectory.outcome_source) == (Outcome.SUCCESS, "ground-truth")
+    assert (trajectory.worker, trajectory.device, trajectory.attempt_id) == ("worker-7", "phone-0", "a-1")
+    assert [seen.previous for seen in decider.seen] == [(), (TAP,), (TAP, TAP)]
+
+
+def test_the_end_is_not_sent_and_neither_is_what_is_no_action() -> None:
+    phone = CountingPhone()
+    trajectory = episode(Shelf()).run(task(), "a", phone, Recorded([INVALID, TAP, DONE]))
+    assert phone.sent == [TAP]
+    assert trajectory.outcome is Outcome.FAILURE
+    assert trajectory.steps[0].action.kind is ActionKind.INVALID
+
+
+def test_an_episode_ends_after_max_steps() -> None:
+    trajectory = episode(Shelf()).run(task(max_steps=2), "a", CountingPhone(), Recorded([TAP] * 9))
+    assert len(trajectory.steps) == 2
+    assert trajectory.outcome is Outcome.SUCCESS
+
+
+def test_a_screenshot_is_kept_before_anything_is_decided_on_it() -> None:
+    shelf = Shelf()
+
+    class Checking(Recorded):
+        def decide(self, observation):  # type: ignore[no-untyped-def]
+            assert ref(observation.png).sha256 in shelf.objects
+            return super().decide(observation)
+
+    assert episode(shelf).run(task(), "a", CountingPhone(), Checking([TAP, DONE])).steps
+
+
+def test_a_phone_that_fails_interrupts_the_episode_and_keeps_the_steps_before() -> None:
+    trajectory = episode(Shelf()).run(task(), "a", CountingPhone(fails_at=1), Recorded([TAP, TAP, DONE]))
+    assert trajectory.outcome is Outcome.INTERRUPTED
+    assert trajectory.note == "DeviceError: the phone is gone"
+    assert len(trajectory.steps) == 1
+    assert trajectory.final_screenshot is None
+
+
+def test_a_phone_that_tells_no_truth_leaves_the_outcome_unknown() -> None:
+    trajectory = episode(Shelf()).run(task(), "a", CountingPhone(offers_truth=False), Recorded([DONE]))
+    assert (trajectory.outcome, trajectory.outcome_source) == (Outcome.UNKNOWN, "none")
+
+
+def test_what_the_store_raises_is_not_taken_for_a_phone_that_failed() -> None:
+    def full(png: bytes) -> ObjectRef:
+        raise RuntimeError("no more patience")
+
+    with pytest.raises(RuntimeError, match="no more patience"):
+        Episode("w", full, twice).run(task(), "a", CountingPhone(), Recorded([DONE]))
+
+
+def test_the_time_of_a_step_is_split_into_its_parts() -> None:
+    """The clock moves a second per look, so each part is what lies between two looks: one second."""
+    step = episode(Shelf(), TickingClock(1.0)).run(task(), "a", CountingPhone(), Recorded([TAP, DONE])).steps[0]
+    assert (step.adb_ms, step.publish_ms, step.phone_ms, step.policy_ms) == (1000, 1000, 1000, 4)
+
+
+def test_sampling_seeds_are_fixed_and_differ_by_task_attempt_and_step() -> None:
+    seeds = {sampling_seed(t, a, s) for t in ("t", "u") for a in ("a", "b") for s in range(50)}
+    assert len(seeds) == 200
+    assert sampling_seed("t", "a", 0) == 4090806479771477372
+    assert all(0 <= seed < 2**63 for seed in seeds)

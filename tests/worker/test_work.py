@@ -1,0 +1,276 @@
+"""The worker over a log, a producer and phones in memory. Its own thread is real, and so are its slots."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+import pytest
+from distrl.broker.consumer import LoggedTask
+from distrl.broker.producer import RecordTooLargeError
+from distrl.config import Config
+from distrl.errors import BrokerError
+from distrl.types import Heartbeat, LogPosition, Outcome, Record, Task, Trajectory
+from distrl.worker import patience as patience_module
+from distrl.worker.batcher import Batcher
+from distrl.worker.episode import SYSTEM_CLOCK
+from distrl.worker.patience import Patience
+from distrl.worker.reload import Reloader
+from distrl.worker.work import Worker
+
+from .test_batcher import Weights, Words
+from .world import CountingPhone, OneByOne, Shelf, task, version
+
+
+@dataclass
+class TaskLog:
+    """The tasks topic: `poll` hands out in order unless paused; notes when it was paused and what was committed."""
+
+    tasks: list[Task]
+    committed: list[int] = field(default_factory=list)
+    paused: bool = False
+    handed_out: int = 0
+    handed_out_while_paused: int = 0
+    all_committed: threading.Event = field(default_factory=threading.Event)
+
+    def poll(self, timeout_s: float) -> LoggedTask | None:
+        if self.paused or self.handed_out == len(self.tasks):
+            return None
+        self.handed_out += 1
+        offset = self.handed_out - 1
+        return LoggedTask(LogPosition("tasks", 0, offset), self.tasks[offset])
+
+    def pause(self) -> None:
+        self.paused = True
+
+    def resume(self) -> None:
+        self.paused = False
+
+    def commit(self, position: LogPosition) -> None:
+        self.committed.append(position.offset)
+        if len(self.committed) == len(self.tasks):
+            self.all_committed.set()
+
+
+@dataclass
+class Broker:
+    """Acknowledges at once, unless `holds`; refuses what `refuses` says."""
+
+    holds: bool = False
+    refuses: Callable[[Record], Exception | None] = lambda record: None
+    trajectories: list[Trajectory] = field(default_factory=list)
+    beats: list[Heartbeat] = field(default_factory=list)
+    waiting: list[Future[LogPosition]] = field(default_factory=list)
+    asked: threading.Event = field(default_factory=threading.Event)
+
+    def publish(self, topic: str, key: str, record: Record) -> Future[LogPosition]:
+        if isinstance(record, Heartbeat):
+            self.beats.append(record)
+            return Future()
+        assert (topic, isinstance(record, Trajectory)) == ("trajectories", True)
+        assert isinstance(record, Trajectory)
+        self.asked.set()
+        error = self.refuses(record)
+        if error is not None:
+            raise error
+        assert key == record.task_id
+        self.trajectories.append(record)
+        future: Future[LogPosition] = Future()
+        if self.holds:
+            self.waiting.append(future)
+        else:
+            future.set_result(LogPosition(topic, 0, len(self.trajectories) - 1))
+        return future
+
+    def answer(self) -> None:
+        self.holds = False
+        while self.waiting:
+            self.waiting.pop().set_result(LogPosition("trajectories", 0, 0))
+
+
+@dataclass
+class Running:
+    log: TaskLog
+    broker: Broker
+    batcher: Batcher
+    fleet: OneByOne
+    stop: threading.Event
+    thread: threading.Thread
+
+    def end(self) -> None:
+        self.stop.set()
+        self.thread.join(30)
+        assert not self.thread.is_alive()
+
+
+Start = Callable[..., Running]
+
+
+@pytest.fixture
+def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
+    monkeypatch.setattr(patience_module, "FIRST_WAIT_S", 0.001)
+    monkeypatch.setattr(patience_module, "ACKNOWLEDGE_WAIT_S", 0.01)
+    started: list[Running] = []
+
+    def begin(
+        tasks: list[Task],
+        phones: list[CountingPhone],
+        broker: Broker | None = None,
+        drain_s: float = 20,
+        loaded: int = 0,
+    ) -> Running:
+        batcher = Batcher(Weights(), Words(), temperature=1.0, wait_s=0.0)
+        threading.Thread(target=batcher.serve, daemon=True).start()
+        batcher.swap(version(loaded), b"weights")
+        give_up, stop = threading.Event(), threading.Event()
+        settings = Config.model_validate({"worker": {"heartbeat_s": 0.001, "drain_timeout_s": drain_s}})
+        log, publishing, fleet = TaskLog(tasks), broker or Broker(), OneByOne(phones)
+        reloader = Reloader(NoVersions(), lambda ref: b"", "base", batcher, SYSTEM_CLOCK)
+        worker = Worker(
+            settings, batcher, reloader, fleet, Shelf().keep, lambda task, truth: True, publishing.publish,
+            Patience(give_up), give_up,
+        )  # fmt: skip
+        thread = threading.Thread(target=worker.work, args=(log, stop, lambda: None), daemon=True)
+        running = Running(log, publishing, batcher, fleet, stop, thread)
+        started.append(running)
+        thread.start()
+        return running
+
+    yield begin
+    for running in started:
+        running.broker.answer()
+        running.stop.set()
+        running.batcher.close()
+        running.thread.join(30)
+
+
+class NoVersions:
+    def latest(self) -> None:
+        return None
+
+    def wait_newer(self, than: int | None, timeout_s: float) -> None:
+        return None
+
+
+def phones(count: int, **more: object) -> list[CountingPhone]:
+    return [CountingPhone(f"phone-{n}", **more) for n in range(count)]  # type: ignore[arg-type]
+
+
+def test_every_task_is_played_published_and_then_committed(start: Start) -> None:
+    running = start([task(f"t-{n}") for n in range(9)], phones(3))
+    assert running.log.all_committed.wait(30)
+    running.end()
+    assert sorted(running.log.committed) == list(range(9))
+    assert sorted(t.task_id for t in running.broker.trajectories) == sorted(f"t-{n}" for n in range(9))
+    assert all(step.version == 0 for t in running.broker.trajectories for step in t.steps)
+
+
+def test_nothing_is_taken_while_all_phones_are_busy(start: Start) -> None:
+    hold = threading.Event()
+    busy = phones(2, hold=hold)
+    running = start([task(f"t-{n}") for n in range(6)], busy)
+    assert all(phone.seen.wait(30) for phone in busy)
+    beats = len(running.broker.beats)
+    while len(running.broker.beats) < beats + 3:  # three more rounds of the polling thread
+        running.stop.wait(0.01)
+    assert (running.log.handed_out, running.log.paused) == (2, True)
+    hold.set()
+    assert running.log.all_committed.wait(30)
+
+
+def test_no_task_is_committed_or_begun_before_the_trajectory_is_acknowledged(start: Start) -> None:
+    running = start([task("a"), task("b")], phones(1), Broker(holds=True))
+    assert running.broker.asked.wait(30)
+    beats = len(running.broker.beats)
+    while len(running.broker.beats) < beats + 3:
+        running.stop.wait(0.01)
+    assert (running.log.committed, running.log.handed_out) == ([], 1)
+    running.broker.answer()
+    assert running.log.all_committed.wait(30)
+
+
+def test_a_broker_that_is_away_stops_new_episodes_and_the_worker_recovers_unaided(start: Start) -> None:
+    down = threading.Event()
+    down.set()
+    away = BrokerError("kafka.bootstrap", "does not answer", "start it")
+    broker = Broker(refuses=lambda record: away if down.is_set() else None)
+    running = start([task(f"t-{n}") for n in range(5)], phones(2), broker)
+    assert broker.asked.wait(30)
+    beats = len(broker.beats)
+    while len(broker.beats) < beats + 3:
+        running.stop.wait(0.01)
+    assert running.log.handed_out <= 2
+    assert running.log.committed == []
+    down.clear()
+    assert running.log.all_committed.wait(30)
+    running.end()
+    assert broker.beats[-1].metrics["publish_stalls"] >= 1
+
+
+def test_a_record_too_large_is_published_without_its_steps_and_the_worker_goes_on(start: Start) -> None:
+    def refuses(record: Record) -> Exception | None:
+        assert isinstance(record, Trajectory)
+        large = record.task_id == "large" and record.steps
+        return RecordTooLargeError("trajectories", "2 MB are too large", "shrink it") if large else None
+
+    running = start([task("large"), task("small")], phones(1), Broker(refuses=refuses))
+    assert running.log.all_committed.wait(30)
+    by_id = {t.task_id: t for t in running.broker.trajectories}
+    assert (by_id["large"].outcome, by_id["large"].steps) == (Outcome.INTERRUPTED, ())
+    assert "too large" in by_id["large"].note
+    assert by_id["small"].outcome is Outcome.SUCCESS
+
+
+def test_a_task_waits_for_the_version_that_was_the_newest_when_it_was_fed(start: Start) -> None:
+    running = start([task("fresh", fed_version=2)], phones(1), loaded=1)
+    beats = len(running.broker.beats)
+    while len(running.broker.beats) < beats + 5:
+        running.stop.wait(0.01)
+    assert running.broker.trajectories == []
+    running.batcher.swap(version(2), b"newer")
+    assert running.log.all_committed.wait(30)
+    assert {step.version for step in running.broker.trajectories[0].steps} == {2}
+
+
+def test_a_stop_lets_running_episodes_end_and_commits_them(start: Start) -> None:
+    hold = threading.Event()
+    busy = phones(1, hold=hold)
+    running = start([task("a"), task("b")], busy)
+    assert busy[0].seen.wait(30)
+    running.stop.set()
+    hold.set()
+    running.end()
+    assert running.log.committed == [0]
+    assert [t.task_id for t in running.broker.trajectories] == ["a"]
+
+
+def test_what_has_not_ended_when_the_drain_is_over_is_left_uncommitted(start: Start) -> None:
+    hold = threading.Event()
+    busy = phones(1, hold=hold)
+    running = start([task("a")], busy, drain_s=0.05)
+    assert busy[0].seen.wait(30)
+    running.end()
+    assert running.log.committed == []
+    hold.set()
+
+
+def test_a_heartbeat_says_what_is_loaded_and_how_the_phones_are(start: Start) -> None:
+    running = start([task()], phones(2))
+    assert running.log.all_committed.wait(30)
+    running.end()
+    beat = running.broker.beats[-1]
+    assert (beat.role, beat.process, beat.version) == ("worker", "worker-0", 0)
+    assert beat.metrics["episodes"] == 1
+    assert beat.metrics["steps"] == 4
+    assert [device.serial for device in beat.devices] == ["phone-0", "phone-1"]
+
+
+def test_every_metric_of_the_heartbeat_is_a_known_one(start: Start) -> None:
+    from distrl.telemetry.metrics import METRICS
+
+    running = start([], phones(1))
+    while not running.broker.beats:
+        running.stop.wait(0.01)
+    assert set(running.broker.beats[0].metrics) <= set(METRICS)

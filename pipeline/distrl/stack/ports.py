@@ -53,6 +53,11 @@ def choose(wanted: int, explicit: bool, setting: str, taken: Collection[int] = (
             f"port {busy[0]} of {HOST} is in use{holder(busy[0])}",
             f"stop what listens there, or set {setting} to a free port",
         )
+    return draw(setting, taken, count)
+
+
+def draw(setting: str, taken: Collection[int] = (), count: int = 1) -> int:
+    """The first of `count` free ports in a row, at random. Raises StackError, which names `setting`, without any."""
     for _ in range(TRIES):
         first = random.randrange(LOWEST, HIGHEST - count)
         if all(port not in taken and is_free(port) for port in range(first, first + count)):

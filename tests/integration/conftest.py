@@ -1,0 +1,139 @@
+"""The real servers that the integration tests share: each started once a session, on free ports, stopped at its end.
+
+What has to be fetched or built once per user (Kafka's jars, MinIO) is, before the first test, so that no test's own
+time limit pays for it. The servers that the collected tests name are then started together by the first that asks.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from distrl import config
+from distrl.config import Config, load
+from distrl.errors import DistrlError, StackError
+from distrl.stack import adb, jars, kafka, minio, ports
+from distrl.stack import s3 as object_store
+from distrl.stack.minio import Kind
+from distrl.stack.part import Part, Site
+from distrl.stack.processes import find_all, stop_all
+
+SERVERS = ("broker", "s3", "adb_server")
+STOP_S = 30.0
+
+log = logging.getLogger(__name__)
+
+
+def cache() -> Path:
+    """The user's cache, which is shared with `make demo`."""
+    return load().stack.cache.expanduser().absolute()
+
+
+def needed(items: list[pytest.Item]) -> set[str]:
+    """The servers that the collected tests name, themselves or through their fixtures."""
+    return {name for item in items for name in getattr(item, "fixturenames", ()) if name in SERVERS}
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Fetch and build what is needed and is not there yet, side by side, and say what the objects go to."""
+    names = needed(session.items)
+    if session.config.option.collectonly or not names:
+        return
+
+    def say(text: str) -> None:
+        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None:
+            reporter.write_line(text)
+
+    with ThreadPoolExecutor(2) as pool:
+        if "broker" in names:
+            pool.submit(prepare_kafka, say)
+        if "s3" in names:
+            say(f"objects: {pool.submit(prepare_objects, say).result()}")
+
+
+def prepare_kafka(say: Callable[[str], None]) -> None:
+    if jars.present(cache()):
+        return
+    say("fetching Apache Kafka (45 MB, once)")
+    try:
+        jars.class_path(cache())
+    except DistrlError as error:
+        say(str(error))  # the tests that need it fail with the same words
+
+
+def prepare_objects(say: Callable[[str], None]) -> str:
+    """Build MinIO if that is how it is had here. Returns what the object store of the tests is."""
+    way = minio.way(cache())
+    if way.kind is Kind.BUILD:
+        try:
+            minio.build(cache(), say, threading.Event())
+        except StackError as error:
+            return f"a directory ({error.what})"
+        return "real MinIO, built just now"
+    return f"a directory ({way.why})" if way.kind is Kind.NONE else f"real MinIO ({way.why})"
+
+
+class Servers:
+    """The servers of this session. `get` starts all that are needed at its first call and waits for one."""
+
+    def __init__(self, directory: Path, names: set[str]) -> None:
+        self.directory = directory
+        self._site = Site(directory, cache(), threading.Event(), log.info)
+        self._names = names
+        self._pool = ThreadPoolExecutor(len(SERVERS))
+        self._futures: dict[str, Future[Part]] = {}
+
+    def get(self, name: str) -> Part:
+        if not self._futures:
+            free = free_ports(4)
+            starters: dict[str, Callable[[], Part]] = {
+                "broker": lambda: kafka.start_kafka(self._site, {"heap_mb": 512}, free[0], free[1]),
+                "s3": lambda: object_store.start_s3(self._site, {"object_store": "auto"}, free[2]),
+                "adb_server": lambda: adb.start_adb(self._site, config.Adb.model_validate({"port": free[3]})),
+            }
+            self._futures = {name: self._pool.submit(starters[name]) for name in sorted(self._names)}
+        return self._futures[name].result()
+
+    def stop(self) -> None:
+        self._site.cancelled.set()
+        self._pool.shutdown(wait=True)
+        stop_all(find_all(self.directory), STOP_S)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody has, drawn at random so that two sessions on one machine seldom meet."""
+    found: list[int] = []
+    for _ in range(count):
+        found.append(ports.draw("the tests", found))
+    return found
+
+
+@pytest.fixture(scope="session")
+def servers(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Servers]:
+    started = Servers(tmp_path_factory.mktemp("servers"), needed(request.session.items))
+    yield started
+    started.stop()
+
+
+@pytest.fixture(scope="session")
+def broker(servers: Servers) -> str:
+    """The bootstrap address of a real Kafka."""
+    return servers.get("broker").where
+
+
+@pytest.fixture(scope="session")
+def s3(servers: Servers) -> config.Store:
+    """An object store: a bucket of a real S3 endpoint, or (said after collection) a directory."""
+    part = servers.get("s3")
+    return object_store.fill(Config(), part, servers.directory).store
+
+
+@pytest.fixture(scope="session")
+def adb_server(servers: Servers) -> config.Adb:
+    """The address of a real adb server of our own."""
+    return adb.fill(Config(), servers.get("adb_server")).adb

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-
 from distrl.config import Config
-from distrl.policy.base import load_base
+from distrl.phone.words import ALL
+from distrl.policy.vocabulary import Codec
 from distrl.tasks.oracle import ImperfectScript
 from distrl.tasks.outcome import succeeded
 from distrl.tasks.suite import suites
@@ -17,6 +17,8 @@ from distrl.worker.episode import Episode
 
 from .phone import MachinePhone
 from .world import CountingPhone, Shelf, task, twice
+
+CODEC = Codec(ALL)
 
 
 @dataclass
@@ -30,17 +32,17 @@ class Always:
 def test_what_is_done_is_what_the_tokens_say() -> None:
     """The grid has 8 x 16 cells: a touch next to a corner lands in the middle of the corner's cell."""
     phone = CountingPhone()
-    decider = Scripted(Always(Action(ActionKind.TAP, Point(0.01, 0.99))), load_base().codec)
+    decider = Scripted(Always(Action(ActionKind.TAP, Point(0.01, 0.99))), CODEC)
     trajectory = Episode("demonstrate", Shelf().keep, twice, is_expert=True).run(task(max_steps=1), "a", phone, decider)
     step = trajectory.steps[0]
     assert step.action.touch == Point(0.5 / 8, 15.5 / 16)
     assert phone.sent == [step.action]
-    assert load_base().codec.decode_action(step.action_ids) == step.action
+    assert CODEC.decode_action(step.action_ids) == step.action
     assert (step.logprob, step.version, step.version_sha256, trajectory.is_expert) == (-2.5, -1, "", True)
 
 
 def test_a_real_phone_cannot_be_demonstrated_on() -> None:
-    decider = Scripted(Always(Action(ActionKind.BACK)), load_base().codec)
+    decider = Scripted(Always(Action(ActionKind.BACK)), CODEC)
     phone = CountingPhone(offers_truth=False)
     trajectory = Episode("demonstrate", Shelf().keep, twice).run(task(), "a", phone, decider)
     assert trajectory.outcome is Outcome.INTERRUPTED
@@ -61,7 +63,7 @@ def test_demonstrations_are_numbered_the_same_again_and_no_training_task_is_amon
 @pytest.mark.parametrize("index", range(7))
 def test_the_script_plays_every_family_on_a_phone_in_this_process(index: int) -> None:
     wanted = demonstration_tasks(Config(), 7)[index]
-    decider = Scripted(ImperfectScript(1, random_share=0.0, stop_share=0.0), load_base().codec)
+    decider = Scripted(ImperfectScript(1, random_share=0.0, stop_share=0.0), CODEC)
     trajectory = Episode("demonstrate", Shelf().keep, succeeded).run(wanted, "a", MachinePhone(), decider)
     assert trajectory.outcome is Outcome.SUCCESS
     assert trajectory.steps[-1].action.kind is ActionKind.COMPLETE

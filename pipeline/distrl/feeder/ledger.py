@@ -75,10 +75,11 @@ class Ledger:
         if task.task_id in self.fed:
             return
         self.fed[task.task_id] = task
-        self._fed_by[task.family] += 1
         self._interrupted.pop(task.task_id, None)
         if RETRY.match(task.task_id):
             self.retried += 1
+        else:
+            self._fed_by[task.family] += 1
         if task.task_id not in self.finished:
             self._outstanding[task.task_id] = task.fed_version
 

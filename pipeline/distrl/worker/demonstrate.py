@@ -112,8 +112,11 @@ def run_demonstrations(config: Config, count: int, stop: threading.Event) -> Non
             stop=stop, give_up=give_up,
         )  # fmt: skip
     if failed:
-        raise DeviceError("devices", f"{len(failed)} demonstrations failed, the first is {failed[0]}",
-                          "see to the phones, then run `distrl demonstrate` again: it goes on where it was")  # fmt: skip
+        raise DeviceError(
+            "devices",
+            f"{len(failed)} demonstrations failed, the first is {failed[0]}",
+            "see to the phones, then run `distrl demonstrate` again: it goes on where it was",
+        )
 
 
 def demonstration_tasks(config: Config, count: int) -> list[Task]:

@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from distrl.config import Config
+from distrl.errors import ConfigError
+from distrl.feeder.admission import Admission
+from distrl.feeder.ledger import LEAST_WEIGHT, Ledger, choose_family, next_retry
+from distrl.feeder.run import new_ledger
+from distrl.types import Outcome, Split
+from hypothesis import given
+from hypothesis import strategies as st
+
+from .test_admission import ledger_of, played, task_at, version
+
+WIDE = Admission(trajectories_per_update=16, publish_every=1, max_lag=100, outstanding=12)
+
+
+def fed(ledger: Ledger) -> list[str]:
+    return [task.task_id for task in ledger.due(7)]
+
+
+def test_nothing_is_fed_before_there_is_a_version_to_act_with() -> None:
+    ledger = ledger_of(WIDE)
+    assert ledger.due(7) == []
+    ledger.see_version(version(0, 4))
+    tasks = ledger.due(7)
+    assert len(tasks) == 12
+    assert {(task.fed_at, task.fed_version) for task in tasks} == {(7, 0)}
+
+
+def test_families_take_turns() -> None:
+    ledger = ledger_of(WIDE)
+    ledger.see_version(version(0, 4))
+    assert fed(ledger) == [f"t-{n}" for n in range(12)]
+
+
+def test_a_feeder_that_starts_again_goes_on_with_the_tasks_that_were_never_fed() -> None:
+    first = ledger_of(WIDE)
+    first.see_version(version(0, 4))
+    tasks = first.due(7)
+    second = ledger_of(WIDE)
+    for task in tasks:
+        second.see_task(task)
+    second.see_version(version(0, 4))
+    assert second.due(7) == []
+    for offset, task in enumerate(tasks[:5]):
+        second.see_trajectory(offset, played(task, Outcome.SUCCESS, 0))
+    assert fed(second) == [f"t-{n}" for n in range(12, 17)]
+
+
+def test_an_interrupted_task_is_fed_again_under_its_next_id_until_the_retries_are_used_up() -> None:
+    ledger = ledger_of(WIDE, max_retries=2)
+    ledger.see_version(version(3, 9))
+    last = ledger.due(7)[0]
+    for offset, name in enumerate(("t-0.r1", "t-0.r2")):
+        ledger.see_trajectory(offset, played(last, Outcome.INTERRUPTED))
+        last = ledger.due(8)[0]
+        assert (last.task_id, last.fed_at, last.fed_version) == (name, 8, 3)
+        assert last.instruction == task_at(0).instruction
+    ledger.see_trajectory(2, played(last, Outcome.INTERRUPTED))
+    assert fed(ledger) == ["t-12"]
+    assert ledger.retried == 2
+
+
+def test_a_retry_that_an_earlier_feeder_has_fed_is_not_fed_twice() -> None:
+    ledger = ledger_of(WIDE)
+    task = task_at(0)
+    ledger.see_task(task)
+    ledger.see_task(replace(task, task_id="t-0.r1", fed_version=0))
+    ledger.see_trajectory(0, played(task, Outcome.INTERRUPTED))
+    ledger.see_version(version(0, 4))
+    assert "t-0.r1" not in fed(ledger)
+
+
+def test_a_second_record_of_a_task_changes_nothing() -> None:
+    ledger = ledger_of(WIDE)
+    ledger.see_version(version(0, 4))
+    task = ledger.due(7)[0]
+    ledger.see_trajectory(0, played(task, Outcome.SUCCESS, 0))
+    before = ledger.outstanding
+    ledger.see_trajectory(1, played(task, Outcome.INTERRUPTED))
+    assert ledger.outstanding == before
+    assert fed(ledger) == ["t-12"]
+
+
+def test_an_unreadable_trajectory_frees_its_place() -> None:
+    ledger = ledger_of(WIDE)
+    ledger.see_version(version(0, 4))
+    ledger.due(7)
+    ledger.see_unreadable("t-3")
+    assert fed(ledger) == ["t-12"]
+
+
+@pytest.mark.parametrize(
+    ("task_id", "most", "expected"),
+    [("a", 3, "a.r1"), ("a.r1", 3, "a.r2"), ("a.r3", 3, None), ("a", 0, None), ("a.r0", 1, "a.r0.r1")],
+)
+def test_retries_are_numbered(task_id: str, most: int, expected: str | None) -> None:
+    assert next_retry(task_id, most) == expected
+
+
+counts = st.lists(st.tuples(st.integers(0, 500), st.floats(0, 1)), min_size=1, max_size=7)
+
+
+@given(counts)
+def test_round_robin_never_lets_families_drift_apart(trials: list[tuple[int, float]]) -> None:
+    numbers = [count for count, _ in trials]
+    chosen = choose_family(numbers, numbers, [0] * len(numbers), curriculum=False)
+    assert numbers[chosen] == min(numbers)
+
+
+def test_a_curriculum_feeds_in_proportion_to_failure_and_forgets_nothing() -> None:
+    fed_by, tried, succeeded = [0, 0, 0], [1_000] * 3, [1_000, 500, 0]
+    for _ in range(700):
+        fed_by[choose_family(fed_by, tried, succeeded, curriculum=True)] += 1
+    weights = [LEAST_WEIGHT, 0.5, 1.0]
+    expected = [700 * weight / sum(weights) for weight in weights]
+    assert fed_by == pytest.approx(expected, abs=3)
+
+
+def test_the_curriculum_reaches_the_tasks_that_are_fed() -> None:
+    ledger = ledger_of(Admission(16, 1, 100, 60), curriculum=True)
+    ledger.see_version(version(0, 4))
+    for offset, task in enumerate(ledger.due(7)):
+        ledger.see_trajectory(
+            offset, played(task, Outcome.FAILURE if task.family == "family-2" else Outcome.SUCCESS, 0)
+        )
+    families = Counter(task.family for task in ledger.due(8))
+    assert families["family-2"] > 2 * families["family-0"]
+    assert min(families.values()) > 0
+
+
+def test_the_ledger_of_a_configuration_draws_from_its_suite_and_refuses_an_unknown_one() -> None:
+    ledger = new_ledger(Config())
+    assert ledger.task_at(3).split is Split.TRAIN
+    assert [ledger.task_at(n).family for n in range(len(ledger.families))] == list(ledger.families)
+    with pytest.raises(ConfigError, match="no suite 'moon'"):
+        new_ledger(Config.model_validate({"feeder": {"suite": "moon"}}))

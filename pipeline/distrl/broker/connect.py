@@ -52,6 +52,7 @@ SETTLING = {
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError._NOENT,  # librdkafka's word for: no partition of the topic has a leader
 }
 """A topic that was just made, or a broker that was just started, answers with these for a moment."""
 

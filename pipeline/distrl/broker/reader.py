@@ -115,7 +115,10 @@ class LogReader:
         return dict(self._next)
 
     def read(self, timeout_s: float, most: int = BATCH_RECORDS) -> list[RawRecord]:
-        """The next records, at most `most`; waits at most `timeout_s` for the first one and for no other."""
+        """The next records, at most `most`; waits at most `timeout_s` for the first one and for no other.
+
+        None may come sooner than that, as when the end is reached.
+        """
         found: list[RawRecord] = []
         message = self._consumer.poll(timeout_s)
         if message is not None:

@@ -222,10 +222,12 @@ def offsets(
     """
     level = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
     places = [TopicPartition(topic, partition) for partition in range(count)]
+    timeout_s = config.kafka.connect_timeout_s
 
     def ask(spec: OffsetSpec) -> dict[int, int]:
-        wanted = dict.fromkeys(places, spec)
-        answers = client.list_offsets(wanted, isolation_level=level, request_timeout=config.kafka.connect_timeout_s)
+        # librdkafka remembers that a topic was unknown a moment ago; asking for its metadata makes it look again.
+        client.list_topics(topic, timeout=timeout_s)
+        answers = client.list_offsets(dict.fromkeys(places, spec), isolation_level=level, request_timeout=timeout_s)
         return {place.partition: answer.result().offset for place, answer in answers.items()}
 
     if not places:

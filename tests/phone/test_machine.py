@@ -1,14 +1,14 @@
 import io
 import json
 import random
+from typing import Any
 
 import pytest
-from distrl.phone import popups
+from distrl.phone import machine, popups
 from distrl.phone.apps import REGISTRY
 from distrl.phone.element import HEIGHT, WIDTH
 from distrl.phone.machine import Event, Key, PhoneMachine, Swipe, Tap, Text, draw, fresh, reduce, widgets
-from distrl.phone.state import HOME, State
-from distrl.phone.synthetic import synthetic_screen
+from distrl.phone.state import HOME, State, words_of
 from distrl.phone.words import ALL
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -71,6 +71,8 @@ def test_every_widget_of_every_screen_holds_the_middle_of_a_grid_cell_and_lies_o
             seen.add(state.screen)
             for element in widgets(state):
                 assert any(element.holds(x, y) for x, y in CELLS), (state.screen, element)
+                left, top, right, bottom = element.box
+                assert element.holds((left + right) // 32 * 16 + 8, (top + bottom) // 32 * 16 + 8), element
                 assert element.box[3] <= HEIGHT, (state.screen, element)
                 assert element.box[2] <= WIDTH, (state.screen, element)
     assert {screen.partition("/")[0] for screen in seen} >= set(REGISTRY), "the walk missed an app"
@@ -107,9 +109,44 @@ def test_text_goes_into_a_focused_field_alone_and_is_bounded() -> None:
     assert len(reduce(state, Text("a" * 10_000)).typed) == 200
 
 
-def test_a_setup_for_an_app_that_is_not_there_is_refused() -> None:
-    with pytest.raises(ValueError, match="no such app: camera"):
-        PhoneMachine(0, 0.0).reset(1, {"camera": {}})
+@pytest.mark.parametrize(
+    ("setup", "says"),
+    [
+        ({"camera": {}}, "no such app: camera"),
+        ({"settings": {"shows": "wifi lock"}}, "show, on"),
+        ({"settings": {"show": "wifi pony"}}, "none of wifi saver"),
+        ({"messages": {"contact": 7}}, "none of anna lee"),
+        ({"messages": "anna lee"}, "an object of contact"),
+        ({"clock": {"alarms": []}}, "nothing"),
+    ],
+)
+def test_a_setup_that_the_phone_does_not_know_is_refused_and_changes_nothing(setup: dict[str, Any], says: str) -> None:
+    phone = PhoneMachine(0, 0.0)
+    before = phone.state()
+    with pytest.raises(ValueError, match=says):
+        phone.reset(1, setup)
+    assert phone.state() == before
+
+
+def test_a_setup_holds_whatever_the_seed() -> None:
+    setup = {"settings": {"show": "wifi lock", "on": True}, "messages": {"contact": "eve fox"}}
+    for seed in range(30):
+        data = fresh(seed, setup, 0.0).data
+        assert "wifi lock" in words_of(data["settings"]["shown"])
+        assert "wifi lock" in words_of(data["settings"]["on"])
+        assert len(set(words_of(data["settings"]["shown"]))) == 8
+        assert "eve fox" in words_of(data["messages"]["contacts"])
+
+
+def test_a_phone_keeps_a_bounded_number_of_drawn_screens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "DRAWN", 3)
+    phone = PhoneMachine(0, 0.0)
+    pictures = set()
+    for seed in range(6):
+        phone.reset(seed, {})
+        pictures.add(phone.png())
+    assert len(pictures) == 6
+    assert len(phone._drawn) == 3
 
 
 def test_equal_screens_are_equal_bytes_and_another_screen_is_not() -> None:
@@ -120,12 +157,3 @@ def test_equal_screens_are_equal_bytes_and_another_screen_is_not() -> None:
     phone.apply(_tap(widgets(fresh(3, {}, 0.0))[0].box))
     assert phone.png() != other.png()
     assert phone.focus().startswith("com.sim.")
-
-
-def test_synthetic_screens_never_label_a_widget_with_a_forbidden_pair() -> None:
-    forbidden = frozenset({("red", "lamp"), ("wifi", "lock"), ("6", "am"), ("anna", "lee")})
-    rng = random.Random(0)
-    labels = [e.label for _ in range(400) for e in synthetic_screen(rng, forbidden)[1]]
-    assert len(labels) > 1000
-    assert not {" ".join(pair) for pair in forbidden} & set(labels)
-    assert {word for label in labels for word in label.split()} <= set(ALL)

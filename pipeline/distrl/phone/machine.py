@@ -63,11 +63,14 @@ Event = Tap | Swipe | Text | Key
 def fresh(seed: int, setup: Mapping[str, Any], popup_probability: float) -> State:
     """A phone after a reset. setup: app name -> what that app must look like; the rest is chance, from `seed`.
 
-    Raises ValueError for an app that the phone does not have.
+    Raises ValueError for an app that the phone does not have, or a setting or name that the app does not know.
     """
-    unknown = sorted(set(setup) - set(REGISTRY))
-    if unknown:
-        raise ValueError(f"no such app: {', '.join(unknown)}; the phone has {', '.join(REGISTRY)}")
+    for name, asked in setup.items():
+        if name not in REGISTRY:
+            raise ValueError(f"no such app: {name}; the phone has {', '.join(REGISTRY)}")
+        takes = REGISTRY[name].takes
+        if not isinstance(asked, Mapping) or not set(asked) <= set(takes):
+            raise ValueError(f"{name} is set up with an object of {', '.join(takes) or 'nothing'}, not with {asked!r}")
     data = {name: app.fresh(chance(seed, name), setup.get(name, {})) for name, app in REGISTRY.items()}
     return State(seed, popup_probability, data=data)
 
@@ -155,7 +158,7 @@ class PhoneMachine:
         self._drawn: OrderedDict[object, bytes] = OrderedDict()
 
     def reset(self, seed: int, setup: Mapping[str, Any]) -> None:
-        """Like loading a snapshot. Raises ValueError for a setup that names no app of the phone."""
+        """Like loading a snapshot. Raises ValueError for a setup that the phone does not know; it stays as it was."""
         self._now = fresh(seed, setup, self._popup_probability)
 
     def apply(self, event: Event) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,14 @@ from distrl.phone.element import LIGHT, Colour, Elements
 from distrl.phone.state import AppData, State
 
 Setup = Mapping[str, Any]
+
+
+def wanted(setup: Setup, key: str, names: Collection[str]) -> str:
+    """The name that a setup asks for, or "" if it asks for none. Raises ValueError if it is none of `names`."""
+    name = setup.get(key, "")
+    if name != "" and name not in names:
+        raise ValueError(f"{key} {name!r} is none of {', '.join(names)}")
+    return str(name)
 
 
 def ignore(state: State) -> State:
@@ -25,9 +33,9 @@ def ignore_swipe(state: State, direction: str) -> State:
 class App:
     """All functions are pure.
 
-    fresh: what the app remembers after a reset, from chance and the task's setup for it. start: the screen its icon
-    opens. elements: what `state.screen` shows. tap: the effect of a target. submit: of `go` or ENTER while the field is
-    focused. swipe: of a finger that moves "up", "down", "left" or "right".
+    fresh: what the app remembers after a reset, from chance and the task's setup for it, whose keys are among `takes`.
+    start: the screen its icon opens. elements: what `state.screen` shows. tap: the effect of a target. submit: of `go`
+    or ENTER while the field is focused. swipe: of a finger that moves "up", "down", "left" or "right".
     """
 
     name: str
@@ -38,3 +46,4 @@ class App:
     submit: Callable[[State], State] = ignore
     swipe: Callable[[State, str], State] = ignore_swipe
     background: Colour = LIGHT
+    takes: tuple[str, ...] = ()

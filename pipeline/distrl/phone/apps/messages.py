@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Final
 
-from distrl.phone.apps.app import App, Setup
+from distrl.phone.apps.app import App, Setup, wanted
 from distrl.phone.element import BLUE, GREEN, LIGHT, WIDTH, Element, Elements, keyboard, search_box, title
 from distrl.phone.state import AppData, State, words_of
 from distrl.phone.words import FIRST_NAMES, LAST_NAMES, pairs
@@ -17,10 +17,11 @@ VISIBLE = 2
 
 def fresh(rng: random.Random, setup: Setup) -> AppData:
     """setup: {"contact": a name that must be among the contacts}."""
-    shown = rng.sample([" ".join(pair) for pair in pairs(FIRST_NAMES, LAST_NAMES)], CONTACTS)
-    wanted = setup.get("contact")
-    if wanted and wanted not in shown:
-        shown[rng.randrange(CONTACTS)] = wanted
+    every = [" ".join(pair) for pair in pairs(FIRST_NAMES, LAST_NAMES)]
+    shown = rng.sample(every, CONTACTS)
+    asked = wanted(setup, "contact", every)
+    if asked and asked not in shown:
+        shown[rng.randrange(CONTACTS)] = asked
     return {"contacts": tuple(shown), "with": "", "sent": ()}
 
 
@@ -57,4 +58,4 @@ def submit(state: State) -> State:
     return state.remember("messages", sent=sent).focus().leave()
 
 
-APP: Final = App("messages", "messages/list", fresh, elements, tap, submit)
+APP: Final = App("messages", "messages/list", fresh, elements, tap, submit, takes=("contact",))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Final
 
-from distrl.phone.apps.app import App, Setup
+from distrl.phone.apps.app import App, Setup, wanted
 from distrl.phone.element import GREY, HEIGHT, LIGHT, WIDTH, Element, Elements, title
 from distrl.phone.state import AppData, State, words_of
 from distrl.phone.words import SWITCH_KINDS, SWITCHES, pairs
@@ -17,12 +17,12 @@ def fresh(rng: random.Random, setup: Setup) -> AppData:
     """setup: {"show": a switch that must be among those shown, "on": whether it is on}."""
     every = [" ".join(pair) for pair in pairs(SWITCHES, SWITCH_KINDS)]
     shown = rng.sample(every, 2 * ROWS)
-    wanted = setup.get("show")
-    if wanted and wanted not in shown:
-        shown[rng.randrange(len(shown))] = wanted
+    asked = wanted(setup, "show", every)
+    if asked and asked not in shown:
+        shown[rng.randrange(len(shown))] = asked
     on = {name for name in shown if rng.random() < 0.5}
-    if wanted:
-        on = on | {wanted} if setup.get("on") else on - {wanted}
+    if asked:
+        on = on | {asked} if setup.get("on") else on - {asked}
     return {"shown": tuple(shown), "on": tuple(sorted(on)), "page": 0}
 
 
@@ -57,4 +57,4 @@ def swipe(state: State, direction: str) -> State:
     return state if page is None else state.remember("settings", page=page)
 
 
-APP: Final = App("settings", "settings/list", fresh, elements, tap, swipe=swipe)
+APP: Final = App("settings", "settings/list", fresh, elements, tap, swipe=swipe, takes=("show", "on"))

@@ -1,0 +1,19 @@
+import pytest
+from distrl.phone.gallery import GAP, contact_sheet
+from PIL import Image
+
+
+def test_images_stand_in_rows_each_as_large_as_asked() -> None:
+    images = [Image.new("RGB", (4, 8), (value, 0, 0)) for value in (10, 20, 30)]
+    sheet = contact_sheet(images, columns=2, scale=2)
+    assert sheet.size == (2 * (8 + GAP) + GAP, 2 * (16 + GAP) + GAP)
+    assert [sheet.getpixel(at) for at in ((GAP, GAP), (8 + 2 * GAP, GAP), (GAP, 16 + 2 * GAP))] == [
+        (10, 0, 0),
+        (20, 0, 0),
+        (30, 0, 0),
+    ]
+
+
+def test_a_sheet_of_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="no images"):
+        contact_sheet([], columns=3)

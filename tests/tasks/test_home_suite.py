@@ -1,5 +1,6 @@
 import json
 import math
+import random
 from collections import Counter
 from itertools import pairwise
 
@@ -130,9 +131,13 @@ def test_the_imperfect_script_errs_as_often_as_it_says_and_knows_how_likely_each
     assert [ImperfectScript(3).act(task, state)] == taken[:1]
 
 
-def test_random_likelihoods_add_up_to_one() -> None:
-    import random
+def test_a_random_hand_never_types_what_is_held_out() -> None:
+    rng = random.Random(0)
+    typed = {action.text for action in (random_action(rng) for _ in range(20_000)) if action.kind is ActionKind.TYPE}
+    assert typed == {" ".join(pair) for pair in dealt("item")[Split.TRAIN]}
 
+
+def test_random_likelihoods_add_up_to_one() -> None:
     rng = random.Random(0)
     drawn = {random_action(rng) for _ in range(30_000)}
     assert sum(map(random_likelihood, drawn)) == pytest.approx(1.0, abs=0.01)

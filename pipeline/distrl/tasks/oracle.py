@@ -7,12 +7,12 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from distrl.phone import words
 from distrl.phone.element import HEIGHT, WIDTH, Element
 from distrl.phone.machine import widgets
 from distrl.phone.state import ADVERT, HOME, State, words_of
+from distrl.tasks.entities import Pair, dealt
 from distrl.tasks.outcome import succeeded
-from distrl.types import Action, ActionKind, Point, Task
+from distrl.types import Action, ActionKind, Point, Split, Task
 
 COLUMNS, ROWS = 8, 16
 """The grid that policies tap on; a script taps the middle of its cells, so that its taps can be written as tokens."""
@@ -169,7 +169,7 @@ class ImperfectScript:
 
 
 def random_action(rng: random.Random) -> Action:
-    """Mostly a tap anywhere, sometimes a swipe, a key, or two words typed."""
+    """Mostly a tap anywhere, sometimes a swipe, a key, or an item of the training split typed."""
     kind = rng.choices(tuple(RANDOM_SHARES), tuple(RANDOM_SHARES.values()))[0]
     match kind:
         case ActionKind.TAP:
@@ -177,8 +177,13 @@ def random_action(rng: random.Random) -> Action:
         case ActionKind.SWIPE:
             return swipe(rng.choice(tuple(SWIPES)))
         case ActionKind.TYPE:
-            return Action(kind, text=f"{rng.choice(words.COLOURS)} {rng.choice(words.NOUNS)}")
+            return Action(kind, text=" ".join(rng.choice(_typed())))
     return Action(kind)
+
+
+def _typed() -> tuple[Pair, ...]:
+    """What a random hand types: demonstrations must not name what the evaluation holds out."""
+    return dealt("item")[Split.TRAIN]
 
 
 RANDOM_SHARES: Final = {
@@ -192,7 +197,7 @@ RANDOM_SHARES: Final = {
 OF_A_KIND: Final = {
     ActionKind.TAP: COLUMNS * ROWS,
     ActionKind.SWIPE: len(SWIPES),
-    ActionKind.TYPE: len(words.COLOURS) * len(words.NOUNS),
+    ActionKind.TYPE: len(_typed()),
 }
 """How many different actions of a kind the random hand draws from, each equally often."""
 

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import pytest
+from distrl.evaluate import curves
+from distrl.types import Outcome, Split
+from hypothesis import given
+from hypothesis import strategies as st
+
+from .world import TOPIC, evaluation, logged, task, trajectory, update, version
+
+
+@pytest.mark.parametrize(
+    ("successes", "trials", "low", "high"),
+    [(0, 0, 0.0, 1.0), (5, 10, 0.2366, 0.7634), (0, 10, 0.0, 0.2775), (90, 100, 0.8256, 0.9448)],
+)
+def test_wilson_intervals_are_those_of_the_book(successes: int, trials: int, low: float, high: float) -> None:
+    """Brown, Cai and DasGupta (2001), equation 4, computed by hand for these."""
+    assert curves.wilson(successes, trials) == pytest.approx((low, high), abs=1e-4)
+
+
+@given(st.integers(1, 500), st.data())
+def test_a_wilson_interval_holds_the_share_and_stays_in_the_unit_interval(trials: int, data: st.DataObject) -> None:
+    successes = data.draw(st.integers(0, trials))
+    low, high = curves.wilson(successes, trials)
+    assert 0 <= low <= successes / trials + 1e-12
+    assert successes / trials - 1e-12 <= high <= 1
+
+
+def test_what_was_interrupted_or_not_judged_is_neither_success_nor_failure() -> None:
+    found = curves.score(trajectory(task(str(n)), outcome) for n, outcome in enumerate(Outcome))
+    assert (found.episodes, found.successes, found.others) == (2, 1, 2)
+    assert curves.score([]).success == 0.0
+
+
+def test_a_second_record_of_a_task_is_counted_nowhere() -> None:
+    first, second = trajectory(task("a"), Outcome.FAILURE), trajectory(task("a"), Outcome.SUCCESS)
+    assert [each.trajectory for each in curves.first_of_each(logged([first, second]))] == [first]
+    assert curves.evaluated([evaluation(1, first), evaluation(1, second)], Split.TEST) == {1: [first]}
+
+
+def test_the_learning_curve_tells_what_each_version_cost() -> None:
+    """Update 4 ends the warm-up; updates 5 and 6 fold four trajectories each."""
+    updates = [update(4, 0), update(5, 4), update(6, 8)]
+    versions = [version(0, 4), version(1, 5), version(2, 6)]
+    won, lost = trajectory(task("a", split=Split.VALIDATION)), trajectory(task("b", split=Split.VALIDATION),
+                                                                          Outcome.FAILURE)  # fmt: skip
+    evaluations = [evaluation(2, won), evaluation(0, won), evaluation(0, lost), evaluation(1, trajectory(task("held")))]
+    points = curves.learning_curve(evaluations, Split.VALIDATION, versions, updates, TOPIC)
+    assert [(p.version, p.trajectories, p.seconds, p.score.success) for p in points] == [(0, 0, 0, 0.5), (2, 8, 2, 1.0)]
+
+
+def test_lag_is_the_newest_version_at_the_fold_less_the_oldest_that_acted() -> None:
+    """Update u folds four records and, once folded, makes version u - 4: when update 6 is journalled, 1 is newest."""
+    updates = [update(4, 0), update(5, 4), update(6, 8)]
+    versions = [version(0, 4), version(1, 5), version(2, 6)]
+    acted = [(0,), (0,), (0, 0), (0,), (0, 1), (1,), (1, 1), (0,), (2,)]
+    records = logged([trajectory(task(str(n)), versions=v) for n, v in enumerate(acted)])
+    assert curves.policy_lags(records, versions, updates, TOPIC) == [0, 0, 0, 0, 1, 0, 0, 1]
+
+
+def test_a_trajectory_without_steps_has_no_lag() -> None:
+    records = logged([trajectory(task("a"), Outcome.INTERRUPTED, versions=())])
+    assert curves.policy_lags(records, [version(0, 4)], [update(5, 4)], TOPIC) == []
+
+
+def test_a_reload_is_timed_for_workers_that_were_at_work_when_the_version_came() -> None:
+    """Version 1 comes at 1,000 ms. Worker a was in an episode then, b was down and starts an hour later."""
+    at_work = trajectory(task("1"), versions=(0, 1), worker="a", started_at=500, steps_at=(600, 1250))
+    later = trajectory(task("2"), versions=(1,), worker="a", started_at=1300)
+    down = trajectory(task("3"), versions=(1,), worker="b", started_at=3_600_000)
+    assert curves.reload_seconds(logged([at_work, later, down]), [version(0, 4), version(1, 5)]) == [0.25]
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1), st.floats(0, 1))
+def test_percentiles_lie_between_the_extremes(values: list[float], share: float) -> None:
+    assert min(values) - 1e-6 <= curves.percentile(values, share) <= max(values) + 1e-6
+
+
+def test_percentiles_interpolate() -> None:
+    assert curves.percentile([4, 1, 3, 2], 0.5) == 2.5
+    assert curves.percentile([], 0.5) == 0.0
+
+
+def test_moving_success_leaves_out_what_has_no_outcome() -> None:
+    outcomes = [Outcome.SUCCESS, Outcome.INTERRUPTED, Outcome.FAILURE, Outcome.SUCCESS]
+    records = logged([trajectory(task(str(n)), outcome) for n, outcome in enumerate(outcomes)])
+    assert curves.moving_success(records, 2) == [(2, 0.5), (3, 0.5)]
+    assert curves.moving_success(records, 4) == []

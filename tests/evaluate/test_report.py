@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+from distrl.evaluate.report import RunData, write_report
+from distrl.types import Action, ActionKind, Evaluation, ObjectRef, Outcome, Split
+
+from .world import TAP, TOPIC, TYPE, evaluation, logged, read, task, trajectory, update, version
+
+KEYS = {
+    "success_before", "success_after", "success_curve", "trajectories", "updates", "versions_published",
+    "reload_seconds_p50", "reload_seconds_p95", "policy_lag_mean", "policy_lag_max", "trajectories_per_minute",
+    "setup_seconds", "train_seconds", "seed", "digests",
+}  # fmt: skip
+HOSTILE = '<img src=x onerror=alert(1)> $x^$ & "quoted"'
+
+
+def evaluations() -> list[Evaluation]:
+    """Ten held-out tasks: two solved before, seven after; and three validations."""
+    made = []
+    for number, solved in ((0, 2), (2, 7)):
+        for n in range(10):
+            family = HOSTILE if n % 2 else "search"
+            outcome = Outcome.SUCCESS if n < solved else Outcome.FAILURE
+            actions = [TAP, TYPE, Action(ActionKind.COMPLETE)]
+            played = trajectory(task(f"h-{n}", family, instruction=HOSTILE), outcome, [number] * 3, actions)
+            made.append(evaluation(number, played))
+    for number in (0, 1, 2):
+        for n in range(6):
+            outcome = Outcome.SUCCESS if n < 2 + number else Outcome.FAILURE
+            made.append(evaluation(number, trajectory(task(f"v-{n}", split=Split.VALIDATION), outcome)))
+    return made
+
+
+def data(**changes: object) -> RunData:
+    acted = [trajectory(task(f"t-{n}", split=Split.TRAIN), versions=(n // 40,), started_at=n * 30) for n in range(100)]
+    return RunData(
+        **{
+            "run": "demo", "seed": 1, "topic": TOPIC, "trajectories": logged(acted),
+            "versions": [version(0, 4), version(1, 5), version(2, 6)],
+            "updates": [update(4, 0), update(5, 40), update(6, 80)],
+            "evaluations": evaluations(), "setup_seconds": 12.0, "train_seconds": 60.0,
+            "digests": {"adapter": "ab" * 32, "buffer": "cd" * 32}, "read": read,
+            **changes,
+        }
+    )  # fmt: skip
+
+
+def test_report_json_has_exactly_the_promised_keys_and_true_numbers(tmp_path: Path) -> None:
+    write_report(data(), tmp_path)
+    told = json.loads((tmp_path / "report.json").read_text())
+    assert set(told) == KEYS
+    assert (told["success_before"], told["success_after"]) == (0.2, 0.7)
+    assert [point["success"] for point in told["success_curve"]] == [2 / 6, 3 / 6, 4 / 6]
+    assert [point["trajectories"] for point in told["success_curve"]] == [0, 40, 80]
+    assert (told["trajectories"], told["updates"], told["versions_published"]) == (100, 3, 3)
+    assert (told["policy_lag_mean"], told["policy_lag_max"]) == (0.0, 0)
+    assert told["trajectories_per_minute"] == 100
+    assert told["digests"] == {"adapter": "ab" * 32, "buffer": "cd" * 32}
+
+
+class Page(HTMLParser):
+    """Notes every tag, and every attribute that could load or run something."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.sources: list[str] = []
+        self.handlers: list[str] = []
+        self.text: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.sources += [value or "" for name, value in attrs if name in ("src", "href", "xlink:href")]
+        self.handlers += [name for name, _ in attrs if name.startswith("on")]
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def page_of(directory: Path, **changes: object) -> Page:
+    page = Page()
+    page.feed(write_report(data(**changes), directory).read_text(encoding="utf-8"))
+    return page
+
+
+def test_the_page_fetches_nothing_and_runs_nothing_that_a_record_wrote(tmp_path: Path) -> None:
+    page = page_of(tmp_path)
+    assert "script" not in page.tags
+    assert page.handlers == []
+    assert all(source.startswith(("data:image/png;base64,", "#")) for source in page.sources)
+    text = " ".join(page.text)
+    assert HOSTILE in text
+    assert "<script>alert(1)</script>" in text
+
+
+def test_two_film_strips_show_a_task_that_failed_before_and_was_solved_after(tmp_path: Path) -> None:
+    page = page_of(tmp_path)
+    headings = [text for text in page.text if re.fullmatch(r"version \d: \w+", text)]
+    assert headings == ["version 0: failure", "version 2: success"]
+    assert page.tags.count("img") == 8  # three steps and the last screen, twice
+    assert page.tags.count("svg") == 6
+
+
+def test_equal_runs_give_equal_bytes(tmp_path: Path) -> None:
+    first, second = write_report(data(), tmp_path / "a"), write_report(data(), tmp_path / "b")
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_a_run_without_anything_has_a_report_that_says_so(tmp_path: Path) -> None:
+    page = page_of(tmp_path, trajectories=[], versions=[], updates=[], evaluations=[], train_seconds=0.0, digests={})
+    told = json.loads((tmp_path / "report.json").read_text())
+    assert (told["success_before"], told["success_curve"], told["trajectories_per_minute"]) == (None, [], 0.0)
+    assert "No held-out evaluation yet." in page.text
+
+
+def test_a_screen_that_is_gone_leaves_a_gap_and_not_a_broken_report(tmp_path: Path) -> None:
+    def gone(ref: ObjectRef) -> bytes:
+        return b"\x89PNG\r\n\x1a\n garbage"
+
+    page = page_of(tmp_path, read=gone)
+    assert page.tags.count("img") == 0
+    assert page.text.count("no screen") == 8

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import pytest
+from distrl.config import Config
+from distrl.errors import ConfigError
+from distrl.evaluate.curves import Score
+from distrl.evaluate.run import VersionScore, evaluation_tasks, named
+from distrl.types import Split
+
+from .world import version
+
+LINEAGE = [version(0, 4), version(1, 5), version(12, 16)]
+
+
+def test_evaluation_tasks_are_the_same_whatever_the_runs_seed() -> None:
+    other = Config.model_validate({"learner": {"seed": 5}})
+    assert evaluation_tasks(Config(), Split.TEST, 20) == evaluation_tasks(other, Split.TEST, 20)
+    assert evaluation_tasks(Config(), Split.TEST, 30)[:20] == evaluation_tasks(Config(), Split.TEST, 20)
+
+
+def test_evaluation_tasks_are_of_their_split_and_no_other_has_their_ids() -> None:
+    test, validation = (evaluation_tasks(Config(), split, 50) for split in (Split.TEST, Split.VALIDATION))
+    assert {task.split for task in test} == {Split.TEST}
+    assert not {task.task_id for task in test} & {task.task_id for task in validation}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "numbers"), [("first,last", [0, 12]), ("1", [1]), (" 12 , 0 ", [12, 0]), ("0,first,0", [0])]
+)
+def test_versions_are_named_by_number_or_place(wanted: str, numbers: list[int]) -> None:
+    assert [found.version for found in named(wanted, LINEAGE)] == numbers
+
+
+@pytest.mark.parametrize("wanted", ["2", "newest", "", "1,,2"])
+def test_a_version_that_is_not_there_is_refused_with_what_there_is(wanted: str) -> None:
+    with pytest.raises(ConfigError, match="no version"):
+        named(wanted, LINEAGE)
+
+
+def test_a_run_without_versions_says_so() -> None:
+    with pytest.raises(ConfigError, match="published no version"):
+        named("last", [])
+
+
+def test_a_score_reads_as_a_sentence() -> None:
+    assert str(VersionScore(3, Split.TEST, Score(10, 5, 1))) == (
+        "version 3, test: 5 of 10 = 50.0% (95 %: 23.7% to 76.3%), 1 without an outcome"
+    )

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+from distrl.evaluate import strips
+from distrl.types import Action, ActionKind, Outcome, Point
+from PIL import Image
+
+from .world import PNGS, screen, task, trajectory
+
+
+def picture(action: Action | None) -> Image.Image:
+    return Image.open(io.BytesIO(strips.draw(PNGS[screen(90).sha256], action))).convert("RGB")
+
+
+def marked(image: Image.Image) -> list[tuple[int, int]]:
+    return [(x, y) for x in range(image.width) for y in range(image.height) if image.getpixel((x, y)) == strips.TOUCH]
+
+
+def test_a_tap_is_drawn_where_it_landed() -> None:
+    image = picture(Action(ActionKind.TAP, Point(0.25, 0.75)))
+    spots = marked(image)
+    middle = (sum(x for x, _ in spots) / len(spots), sum(y for _, y in spots) / len(spots))
+    assert middle == pytest.approx((0.25 * image.width, 0.75 * image.height), abs=1)
+
+
+def test_a_swipe_is_drawn_from_touch_to_lift() -> None:
+    image = picture(Action(ActionKind.SWIPE, Point(0.5, 0.8), Point(0.5, 0.2)))
+    rows = {y for _, y in marked(image)}
+    assert min(rows) < 0.2 * image.height
+    assert max(rows) >= int(0.8 * image.height) - 1
+
+
+def test_other_actions_leave_the_screen_as_it_was() -> None:
+    assert marked(picture(Action(ActionKind.BACK))) == marked(picture(None)) == []
+
+
+def test_the_told_task_failed_before_and_was_solved_after() -> None:
+    names = "abc"
+    before = [
+        trajectory(task(name), outcome)
+        for name, outcome in zip(names, (Outcome.FAILURE, Outcome.SUCCESS, Outcome.FAILURE), strict=True)
+    ]
+    after = [trajectory(task(name), versions=(1,) * length) for name, length in zip(names, (1, 9, 3), strict=True)]
+    assert strips.told(before, after) == (before[2], after[2])
+    assert strips.told(before, []) is None
+
+
+def test_an_image_that_claims_too_many_pixels_is_not_unpacked() -> None:
+    out = io.BytesIO()
+    Image.new("1", (8_000, 8_000)).save(out, "PNG")
+    with pytest.raises(ValueError, match="too many"):
+        strips.draw(out.getvalue(), None)

@@ -11,7 +11,7 @@ import yaml
 
 from distrl.config import Config
 from distrl.errors import StackError
-from distrl.stack.processes import Child, start, stop_all
+from distrl.stack.processes import Child, find_all, start, stop_all
 
 WORKERS = 2
 STOP_TIMEOUT_S = 90.0
@@ -81,7 +81,11 @@ def worker_shares(addresses: Sequence[str], workers: int = WORKERS) -> list[tupl
 
 @contextmanager
 def running(config: Config, directory: Path) -> Iterator[Roles]:
-    """Roles that are all stopped when the block is left, however it is left."""
+    """Roles that are all stopped when the block is left, however it is left.
+
+    Roles that a demo which was itself killed has left behind are stopped first: the log has all they did.
+    """
+    stop_all(find_all(directory), timeout_s=STOP_TIMEOUT_S)
     roles = Roles(config, directory)
     try:
         yield roles

@@ -59,7 +59,8 @@ def wilson(successes: int, trials: int, z: float = Z_95) -> tuple[float, float]:
     share = successes / trials
     spread = z * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
     middle, scale = share + z * z / (2 * trials), 1 + z * z / trials
-    return (max(0.0, (middle - spread) / scale), min(1.0, (middle + spread) / scale))
+    # The share lies inside by algebra; rounding would put it outside at 0 and at 1.
+    return (min(share, max(0.0, (middle - spread) / scale)), max(share, min(1.0, (middle + spread) / scale)))
 
 
 def score(trajectories: Iterable[Trajectory]) -> Score:

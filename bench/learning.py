@@ -1,0 +1,212 @@
+"""How settings are chosen: the very fold of the learner on in-process phones, scored on the validation split.
+
+No broker, no adb, no store: an update is `trajectories_per_update` episodes under weights that lag by `--lag`
+versions, then one fold. Prints a line every `--every` updates. Never looks at the test split.
+
+    python bench/learning.py --seed 0 --updates 60 --set aride.entropy=0.004
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import hashlib
+import json
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from distrl.config import Config, load
+from distrl.learner.fold import fold
+from distrl.learner.state import LearnerState
+from distrl.phone.machine import Key, PhoneMachine, Swipe, Tap, Text
+from distrl.policy.actions import to_text
+from distrl.policy.agent import Agent
+from distrl.policy.base import load_base
+from distrl.tasks.oracle import ImperfectScript
+from distrl.tasks.outcome import succeeded
+from distrl.tasks.suite import suites
+from distrl.types import (
+    Action,
+    ActionKind,
+    LoggedTrajectory,
+    LogPosition,
+    ObjectRef,
+    Outcome,
+    Split,
+    Step,
+    Task,
+    Trajectory,
+    Update,
+    Watermark,
+)
+
+Objects = dict[str, bytes]
+SHOWN = ("policy_loss", "value_loss", "entropy", "ratio", "clipped", "value_accuracy", "sample_size", "buffer")
+Choose = Callable[
+    [list[Task], list[PhoneMachine], list[list[Step]]], list[tuple[tuple[int, ...], tuple[int, ...], Action, float]]
+]
+
+
+def keep(objects: Objects, png: bytes) -> ObjectRef:
+    name = hashlib.sha256(png).hexdigest()
+    objects[name] = png
+    return ObjectRef(f"screenshots/{name}.png", name, len(png))
+
+
+def act(phone: PhoneMachine, action: Action) -> None:
+    width, height = phone.size
+    match action:
+        case Action(ActionKind.TAP, touch) if touch:
+            phone.apply(Tap(int(touch.x * width), int(touch.y * height)))
+        case Action(ActionKind.SWIPE, touch, lift) if touch and lift:
+            phone.apply(Swipe(int(touch.x * width), int(touch.y * height), int(lift.x * width), int(lift.y * height)))
+        case Action(ActionKind.TYPE):
+            phone.apply(Text(action.text))
+        case Action(ActionKind.BACK | ActionKind.HOME | ActionKind.ENTER):
+            phone.apply(Key(action.kind.value.upper()))
+
+
+def episodes(tasks: Sequence[Task], choose: Choose, objects: Objects, popups: float, expert: bool) -> list[Trajectory]:
+    """Play the tasks side by side, one decision a round."""
+    phones = [PhoneMachine(task.phone_seed, popups) for task in tasks]
+    for phone, task in zip(phones, tasks, strict=True):
+        phone.reset(task.phone_seed, json.loads(task.setup))
+    steps: list[list[Step]] = [[] for _ in tasks]
+    live = list(range(len(tasks)))
+    while live:
+        chosen = choose([tasks[i] for i in live], [phones[i] for i in live], [steps[i] for i in live])
+        for i, (prompt, ids, action, logprob) in zip(live, chosen, strict=True):
+            shot = keep(objects, phones[i].png())
+            steps[i].append(Step(shot, prompt, ids, action, to_text(action), logprob, 0, "", 0))
+            act(phones[i], action)
+        live = [
+            i for i in live if len(steps[i]) < tasks[i].max_steps and steps[i][-1].action.kind != ActionKind.COMPLETE
+        ]
+    return [
+        Trajectory(
+            task, "a", "bench", "bench", tuple(taken), None,
+            Outcome.SUCCESS if succeeded(task, phone.state()) else Outcome.FAILURE, "ground-truth", "", expert, 0, 0,
+        )
+        for task, phone, taken in zip(tasks, phones, steps, strict=True)
+    ]  # fmt: skip
+
+
+def policy(agent: Agent, temperature: float | None, seed: int) -> Choose:
+    rule = np.random.default_rng(seed)
+
+    def choose(tasks, phones, steps):  # type: ignore[no-untyped-def]
+        prompts = [
+            agent.codec.encode_prompt(task.instruction, [step.action for step in taken])
+            for task, taken in zip(tasks, steps, strict=True)
+        ]
+        seeds = rule.integers(2**62, size=len(tasks)).tolist()
+        decided = agent.decide([phone.png() for phone in phones], prompts, temperature, seeds)
+        return [(p, d.action_ids, d.action, d.logprob) for p, d in zip(prompts, decided, strict=True)]
+
+    return choose
+
+
+def script(agent: Agent, seed: int) -> Choose:
+    scripts: dict[str, ImperfectScript] = {}
+
+    def choose(tasks, phones, steps):  # type: ignore[no-untyped-def]
+        found = []
+        for task, phone, taken in zip(tasks, phones, steps, strict=True):
+            one = scripts.setdefault(task.task_id, ImperfectScript(task.phone_seed ^ seed))
+            action, logprob = one.act(task, phone.state())
+            prompt = agent.codec.encode_prompt(task.instruction, [step.action for step in taken])
+            found.append((prompt, agent.codec.encode_action(action), action, logprob))
+        return found
+
+    return choose
+
+
+def evaluate(
+    agent: Agent, config: Config, split: Split, count: int, temperature: float | None = None
+) -> tuple[float, str]:
+    suite = suites()[config.feeder.suite]
+    tasks = [suite.task(index, 0, split) for index in range(count)]
+    found = episodes(tasks, policy(agent, temperature, 1), {}, config.phones.popup_probability, False)
+    families: dict[str, list[bool]] = defaultdict(list)
+    for trajectory in found:
+        families[trajectory.task.family].append(trajectory.outcome is Outcome.SUCCESS)
+    text = " ".join(f"{name}={np.mean(won):.2f}" for name, won in sorted(families.items()))
+    return float(np.mean([won for each in families.values() for won in each])), text
+
+
+class Run:
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.state = LearnerState.create(load_base(config.policy.base_model), config)
+        self.actor = Agent(load_base(config.policy.base_model), config.policy)
+        self.objects: Objects = {}
+        self.ends = {"demonstrations": 0, "trajectories": 0}
+
+    def fold(self, topic: str, records: Sequence[Trajectory]) -> dict[str, float]:
+        begin = self.ends[topic]
+        window = [
+            LoggedTrajectory(
+                LogPosition(topic, 0, begin + i),
+                dataclasses.replace(r, task=dataclasses.replace(r.task, task_id=f"{topic}-{begin + i}")),
+            )
+            for i, r in enumerate(records)
+        ]
+        self.ends[topic] += len(records)
+        marks = tuple(Watermark(name, 0, end) for name, end in sorted(self.ends.items()))
+        update = Update(self.state.u, marks, self.config.learning_fingerprint(), 0)
+        return dict(fold(self.state, window, update, lambda ref: self.objects[ref.sha256], self.config))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--updates", type=int, default=60, help="A-RIDE updates, the critics' own included")
+    parser.add_argument("--lag", type=int, default=1)
+    parser.add_argument("--every", type=int, default=20)
+    parser.add_argument("--episodes", type=int, default=128)
+    parser.add_argument("--set", action="append", default=[])
+    given = parser.parse_args()
+    config = load(sets=[f"learner.seed={given.seed}", *given.set], environ={})
+    torch.set_num_threads(config.learner.torch_threads)
+    run, suite, popups = Run(config), suites()[config.feeder.suite], config.phones.popup_probability
+    began = time.monotonic()
+    tasks = [suite.task(index, 1000 + given.seed, Split.TRAIN) for index in range(config.learner.demonstrations)]
+    demos = episodes(tasks, script(run.state.agent, given.seed), run.objects, 0.0, True)
+    done = np.mean([demo.outcome is Outcome.SUCCESS for demo in demos])
+    print(f"demonstrations: success {done:.2f}, {time.monotonic() - began:.1f} s", flush=True)
+    for u in range(config.learner.warmup_updates):
+        metrics = run.fold("demonstrations", demos if u == 0 else [])
+    adapters = [run.state.agent.adapter()]
+    print(f"cloned: loss {metrics.get('clone_loss', 0):.3f}, {time.monotonic() - began:.1f} s", flush=True)
+    recent: list[bool] = []
+    spent = {"act": 0.0, "fold": 0.0}
+    for update in range(given.updates + 1):
+        if update % given.every == 0:
+            run.actor.load(adapters[-1])
+            score, families = evaluate(run.actor, config, Split.VALIDATION, given.episodes)
+            shown = " ".join(f"{name}={metrics[name]:.3f}" for name in SHOWN if name in metrics)
+            print(
+                f"u={update} n={run.ends['trajectories']} validation={score:.3f} train={np.mean(recent[-160:] or [0]):.2f}"
+                f" {families} {shown} act={spent['act']:.0f}s fold={spent['fold']:.0f}s",
+                flush=True,
+            )
+        tick = time.monotonic()
+        run.actor.load(adapters[max(0, len(adapters) - 1 - given.lag)])
+        first = run.ends["trajectories"]
+        tasks = [suite.task(first + i, given.seed, Split.TRAIN) for i in range(config.learner.trajectories_per_update)]
+        new = episodes(
+            tasks, policy(run.actor, config.worker.temperature, given.seed * 10**6 + update), run.objects, popups, False
+        )
+        recent += [t.outcome is Outcome.SUCCESS for t in new]
+        tock = time.monotonic()
+        metrics = run.fold("trajectories", new)
+        spent["act"] += tock - tick
+        spent["fold"] += time.monotonic() - tock
+        adapters.append(run.state.agent.adapter())
+
+
+if __name__ == "__main__":
+    main()

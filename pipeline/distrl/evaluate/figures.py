@@ -63,7 +63,7 @@ def families(before: Mapping[str, Score], after: Mapping[str, Score]) -> str:
         axes.set_yticks(range(len(names)), [_plain(name) for name in names])
         axes.set_xlim(0, 1)
         axes.xaxis.set_major_formatter(PercentFormatter(1))
-        axes.legend(frameon=False, loc="lower right", fontsize=8, labelcolor=INK)
+        axes.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 1), ncols=2, fontsize=8, labelcolor=INK)
 
     return _svg(draw, (WIDE[0], 0.9 + 0.42 * max(1, len(names))))
 
@@ -74,6 +74,7 @@ def lags(values: Sequence[int]) -> str:
 
     def draw(axes: Axes) -> None:
         axes.bar(list(counts), list(counts.values()), 0.8, color=AFTER)
+        axes.set_xlim(min(0, *counts) - 0.6, max(4, *counts) + 0.6)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlabel("versions behind when learned")
         axes.set_ylabel("trajectories")
@@ -97,7 +98,7 @@ def reloads(seconds: Sequence[float]) -> str:
 
 
 def _share_axis(axes: Axes, label: str) -> None:
-    axes.set_ylim(0, 1)
+    axes.set_ylim(0, 1.02)
     axes.yaxis.set_major_formatter(PercentFormatter(1))
     axes.set_ylabel(label)
 

@@ -23,6 +23,7 @@ from distrl.stack.part import Part, Site
 from distrl.stack.processes import find_all, stop_all
 
 SERVERS = ("broker", "s3", "adb_server")
+ALL_PARTS = "prepared"
 STOP_S = 30.0
 
 log = logging.getLogger(__name__)
@@ -35,7 +36,7 @@ def cache() -> Path:
 
 def needed(items: list[pytest.Item]) -> set[str]:
     """The servers that the collected tests name, themselves or through their fixtures."""
-    return {name for item in items for name in getattr(item, "fixturenames", ()) if name in SERVERS}
+    return {name for item in items for name in getattr(item, "fixturenames", ()) if name in (*SERVERS, ALL_PARTS)}
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -50,9 +51,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             reporter.write_line(text)
 
     with ThreadPoolExecutor(2) as pool:
-        if "broker" in names:
+        if names & {"broker", ALL_PARTS}:
             pool.submit(prepare_kafka, say)
-        if "s3" in names:
+        if names & {"s3", ALL_PARTS}:
             say(f"objects: {pool.submit(prepare_objects, say).result()}")
 
 
@@ -90,13 +91,13 @@ class Servers:
 
     def get(self, name: str) -> Part:
         if not self._futures:
-            free = free_ports(4)
+            free = draw_ports(4)
             starters: dict[str, Callable[[], Part]] = {
                 "broker": lambda: kafka.start_kafka(self._site, {"heap_mb": 512}, free[0], free[1]),
                 "s3": lambda: object_store.start_s3(self._site, {"object_store": "auto"}, free[2]),
                 "adb_server": lambda: adb.start_adb(self._site, config.Adb.model_validate({"port": free[3]})),
             }
-            self._futures = {name: self._pool.submit(starters[name]) for name in sorted(self._names)}
+            self._futures = {name: self._pool.submit(starters[name]) for name in SERVERS if name in self._names}
         return self._futures[name].result()
 
     def stop(self) -> None:
@@ -105,7 +106,7 @@ class Servers:
         stop_all(find_all(self.directory), STOP_S)
 
 
-def free_ports(count: int) -> list[int]:
+def draw_ports(count: int) -> list[int]:
     """Ports that nobody has, drawn at random so that two sessions on one machine seldom meet."""
     found: list[int] = []
     for _ in range(count):
@@ -118,6 +119,17 @@ def servers(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReq
     started = Servers(tmp_path_factory.mktemp("servers"), needed(request.session.items))
     yield started
     started.stop()
+
+
+@pytest.fixture(scope="session")
+def free_ports() -> Callable[[int], list[int]]:
+    """Draws as many free ports as are asked for."""
+    return draw_ports
+
+
+@pytest.fixture(scope="session")
+def prepared() -> None:
+    """Named by a test that starts a stack of its own: what that fetches and builds is there by now."""
 
 
 @pytest.fixture(scope="session")

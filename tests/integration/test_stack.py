@@ -1,0 +1,134 @@
+"""The whole local stack: every part real, found by another command, and its data there after it was down."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from distrl.broker import topics
+from distrl.broker.producer import RecordProducer
+from distrl.broker.reader import LogReader
+from distrl.config import Config, load
+from distrl.device.server import AdbServer
+from distrl.errors import DeviceError, StackError
+from distrl.stack.doctor import examine
+from distrl.stack.local import LocalStack, connect
+from distrl.stack.processes import find_all, stop_all
+from distrl.store.objects import open_store
+from distrl.types import Split, Task
+
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prepared")]
+
+TASK = Task("task-0", "home", "alarm", Split.TRAIN, "set an alarm", 8, 0)
+PHONES = 3
+
+
+@pytest.fixture
+def config(tmp_path: Path, free_ports: Callable[[int], list[int]]) -> Iterator[Config]:
+    """A stack of its own, on ports of its own, with nothing configured that it would not start."""
+    kafka, s3, server, phones = free_ports(4)
+    sets = [f"stack.directory={tmp_path / 'stack'}", f"stack.kafka_port={kafka}", f"stack.s3_port={s3}",
+            f"adb.port={server}", "phones.count=2", "phones.evaluation_count=1"]  # fmt: skip
+    made = load(sets=[f"run=stack-{uuid.uuid4().hex[:12]}", *sets], environ={})
+    phones_anywhere = made.phones.model_construct(
+        **{**made.phones.model_dump(), "base_port": phones}, _fields_set={"count", "evaluation_count"}
+    )
+    yield made.model_copy(update={"phones": phones_anywhere})
+    stop_all(find_all(tmp_path / "stack"), 30.0)
+
+
+def publish(config: Config) -> None:
+    topics.ensure(config)
+    with RecordProducer(config, "test") as producer:
+        producer.publish("tasks", TASK.task_id, TASK).result(30.0)
+
+
+def read(config: Config) -> list[bytes | None]:
+    with LogReader(config, "tasks") as reader:
+        return [record.key for batch in reader.to_end() for record in batch]
+
+
+def test_up_used_down_and_up_again(config: Config) -> None:
+    up = LocalStack(config).up()
+
+    rows = LocalStack(config).status()
+    assert [row.name for row in rows if row.running] == ["kafka", "s3", "adb", "phones"]
+    assert len({row.pid for row in rows if row.pid}) == len([row for row in rows if row.pid])
+    assert connect(config) == up, "another command finds what this one has started"
+    assert all(found.ok for found in examine(config)), examine(config)
+
+    publish(up)
+    stored = open_store(up.store).put("adapters", b"weights", "safetensors")
+    assert len(up.devices.addresses) == PHONES
+    server = AdbServer(up.adb)
+    for address in up.devices.addresses:
+        server.connect(address)
+    assert set(server.devices().values()) == {"device"}
+
+    with pytest.raises(StackError, match="up already"):
+        LocalStack(config).up()
+
+    assert LocalStack(config).down() == [row.name for row in sorted(rows, key=lambda row: row.name) if row.pid]
+    assert not any(row.running for row in LocalStack(config).status())
+    assert find_all(config.stack.directory) == []
+
+    again = LocalStack(config).up()
+    assert read(again) == [b"task-0"]
+    assert open_store(again.store).get(stored) == b"weights"
+    LocalStack(config).down()
+
+
+def test_a_killed_broker_is_started_again_beside_the_others_and_has_kept_its_log(
+    config: Config, free_ports: Callable[[int], list[int]]
+) -> None:
+    publish(LocalStack(config).up())
+    before = {row.name: row.pid for row in LocalStack(config).status()}
+    (broker,) = (child for child in find_all(config.stack.directory) if child.name == "kafka")
+    broker.kill()
+    elsewhere = config.stack.model_copy(update={"kafka_port": free_ports(1)[0]})
+    moved = config.model_copy(update={"stack": elsewhere})
+    up = LocalStack(moved).up()
+    after = {row.name: row.pid for row in LocalStack(moved).status()}
+    assert {name for name in before if before[name] != after[name]} == {"kafka"}
+    assert read(up) == [b"task-0"], "the log does not mind that the broker has another port now"
+
+
+UP = """
+import sys
+from distrl.config import load
+from distrl.stack.local import LocalStack
+LocalStack(load(sets=sys.argv[1:], environ={}), say=lambda text: print(text, flush=True)).up()
+"""
+
+
+def test_an_up_that_is_interrupted_leaves_no_process(config: Config, tmp_path: Path) -> None:
+    import signal
+    import time
+
+    sets = [f"stack.directory={tmp_path / 'stack'}", f"stack.kafka_port={config.stack.kafka_port}",
+            f"stack.s3_port={config.stack.s3_port}", f"adb.port={config.adb.port}", "phones.count=1"]  # fmt: skip
+    up = subprocess.Popen([sys.executable, "-c", UP, *sets], stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 30.0
+    while not find_all(tmp_path / "stack"):
+        assert time.monotonic() < deadline
+        assert up.poll() is None
+        time.sleep(0.02)
+    up.send_signal(signal.SIGINT)
+    _, told = up.communicate(timeout=60.0)
+    assert "KeyboardInterrupt" in told
+    assert find_all(tmp_path / "stack") == []
+    with pytest.raises(DeviceError):
+        AdbServer(config.adb).version()
+
+
+def test_a_port_that_was_named_and_is_in_use_is_told(broker: str, config: Config) -> None:
+    port = int(broker.rpartition(":")[2])
+    stack = config.stack.model_copy(update={"kafka_port": port})
+    with pytest.raises(StackError, match=f"port {port} of 127.0.0.1 is in use by java") as told:
+        LocalStack(config.model_copy(update={"stack": stack})).up()
+    assert told.value.where == "stack.kafka_port"
+    assert find_all(config.stack.directory) == []

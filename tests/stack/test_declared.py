@@ -1,0 +1,101 @@
+"""infra/: what is declared there agrees with the code that relies on it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from distrl.broker.topics import FOR_EVER, TOPICS
+from distrl.stack import jars, kafka
+from distrl.stack.declared import declared, infra_folder
+from distrl.types import Trajectory
+
+POLICIES = sorted((infra_folder() / "minio" / "policies").glob("*.json"))
+
+
+def properties() -> dict[str, str]:
+    text = kafka.properties(29092, 29093, "data")
+    return dict(line.split("=", 1) for line in text.splitlines() if line and not line.startswith("#"))
+
+
+def test_the_template_leaves_nothing_unfilled() -> None:
+    made = properties()
+    assert made["listeners"] == "PLAINTEXT://127.0.0.1:29092,CONTROLLER://127.0.0.1:29093"
+    assert made["controller.quorum.bootstrap.servers"] == "127.0.0.1:29093"
+    assert not [value for value in made.values() if "$" in value]
+
+
+def test_the_broker_in_docker_has_the_same_settings() -> None:
+    compose = yaml.safe_load(declared("kafka/compose.yaml"))["services"]["kafka"]
+    environment = {name: value for name, value in compose["environment"].items() if name != "KAFKA_HEAP_OPTS"}
+    ours = {"KAFKA_" + name.replace(".", "_").upper(): value for name, value in properties().items()}
+    assert environment.keys() == ours.keys()
+    elsewhere = {name for name in ours if re.search(r"LISTENERS|BOOTSTRAP_SERVERS|LOG_DIRS", name)}
+    assert {name: environment[name] for name in ours.keys() - elsewhere} == {
+        name: ours[name] for name in ours.keys() - elsewhere
+    }
+    assert compose["image"] == f"apache/kafka:{jars.VERSION}"
+
+
+def test_every_image_is_pinned() -> None:
+    for file in infra_folder().glob("*/compose.yaml"):
+        for service in yaml.safe_load(file.read_text())["services"].values():
+            assert re.fullmatch(r"[a-z]+/[a-z]+:\S*\d\S*", service["image"]), file
+
+
+def test_every_port_in_docker_is_on_loopback() -> None:
+    for file in infra_folder().glob("*/compose.yaml"):
+        for service in yaml.safe_load(file.read_text())["services"].values():
+            assert all(port.startswith("127.0.0.1:") for port in service["ports"]), file
+
+
+def test_the_jars_are_locked_by_hash() -> None:
+    locked = jars.locked()
+    assert f"kafka_2.13-{jars.VERSION}.jar" in locked
+    assert all(re.fullmatch(r"[0-9a-f]{64}", digest) for digest in locked.values())
+    assert all(Path(name).name == name and name.endswith(".jar") for name in locked)
+
+
+def roles() -> dict[str, dict[str, list[str]]]:
+    found: dict[str, dict[str, list[str]]] = yaml.safe_load(declared("kafka/acls.yaml"))["roles"]
+    return found
+
+
+def test_every_topic_has_a_maker_a_writer_and_a_reader() -> None:
+    for right in ("make", "write", "read"):
+        assert {topic for role in roles().values() for topic in role.get(right, ())} == set(TOPICS), right
+
+
+def test_versions_and_updates_are_the_learners_alone() -> None:
+    for topic in ("versions", "updates"):
+        assert [name for name, role in roles().items() if topic in role.get("write", ())] == ["learner"]
+
+
+@pytest.mark.parametrize("file", POLICIES, ids=lambda file: file.stem)
+def test_a_policy_names_the_declared_bucket_and_no_more_than_that(file: Path) -> None:
+    bucket = json.loads(declared("minio/bucket.json"))["bucket"]
+    for statement in json.loads(file.read_text())["Statement"]:
+        for resource in statement["Resource"]:
+            assert re.fullmatch(rf"arn:aws:s3:::{bucket}(/[a-z]+/\*)?", resource)
+        assert not [action for action in statement["Action"] if "*" in action]
+
+
+def test_only_the_learner_writes_weights_and_checkpoints() -> None:
+    writers = {
+        file.stem
+        for file in POLICIES
+        for statement in json.loads(file.read_text())["Statement"]
+        if "s3:PutObject" in statement["Action"]
+        and any("/adapters/" in where or "/runs/" in where for where in statement["Resource"])
+    }
+    assert writers == {"learner"}
+
+
+def test_no_rule_expires_what_a_record_names() -> None:
+    kept = {topic.name for topic in TOPICS.values() if topic.record is Trajectory and topic.retention_ms == FOR_EVER}
+    assert kept, "were trajectories to expire, screenshots could, later"
+    for rule in json.loads(declared("minio/bucket.json"))["lifecycle"]["Rules"]:
+        assert rule["Filter"]["Prefix"] == "check/"

@@ -1,0 +1,177 @@
+"""The stack as a whole, with the one part that starts in no time: a real adb server. All parts: tests/integration."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from distrl.config import Config, load
+from distrl.errors import StackError
+from distrl.stack import adb, ports
+from distrl.stack.local import LocalStack, Row, connect
+from distrl.stack.processes import find_all, stop_all
+
+Make = Callable[..., Config]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Iterator[Make]:
+    """A stack of an adb server alone, everything else being configured elsewhere."""
+
+    def make(*sets: str) -> Config:
+        fixed = [
+            f"stack.directory={tmp_path / 'stack'}",
+            f"stack.cache={tmp_path / 'cache'}",
+            f"store.url=file://{tmp_path}",
+            "kafka.bootstrap=127.0.0.1:1",
+            "phones.count=0",
+            "phones.evaluation_count=0",
+        ]
+        return load(sets=[*fixed, *sets], environ={})
+
+    yield make
+    stop_all(find_all(tmp_path / "stack"), 5.0)
+
+
+def row(config: Config, name: str) -> Row:
+    return next(row for row in LocalStack(config).status() if row.name == name)
+
+
+def test_up_status_connect_down(config: Make) -> None:
+    made = LocalStack(config()).up()
+    assert ports.listens(made.adb.port)
+    assert (made.kafka.bootstrap, made.store) == ("127.0.0.1:1", config().store)
+    up = row(config(), "adb")
+    assert (up.running, up.where) == (True, f"127.0.0.1:{made.adb.port}")
+    assert up.pid is not None
+    assert connect(config()).adb.port == made.adb.port
+    assert LocalStack(config()).down() == ["adb"]
+    assert row(config(), "adb") == Row("adb", False, "", None)
+    assert not ports.listens(made.adb.port)
+    assert connect(config()) == config()
+    assert LocalStack(config()).down() == []
+
+
+def test_down_without_a_stack_makes_no_folder(config: Make) -> None:
+    assert LocalStack(config()).down() == []
+    assert not config().stack.directory.exists()
+
+
+def test_a_second_up_is_refused_and_told_what_to_do(config: Make) -> None:
+    made = LocalStack(config()).up()
+    with pytest.raises(StackError, match="up already") as told:
+        LocalStack(config()).up()
+    assert "distrl down" in told.value.mend
+    assert LocalStack(config()).up(reuse=True).adb.port == made.adb.port
+
+
+HOLDER = """
+import sys
+from pathlib import Path
+from distrl.stack.locks import held
+with held(Path(sys.argv[1]) / "stack.lock", "distrl up"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_an_up_while_another_is_at_work_is_refused(config: Make) -> None:
+    line = [sys.executable, "-c", HOLDER, str(config().stack.directory)]
+    with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        for doing in (LocalStack(config()).up, LocalStack(config()).down):
+            with pytest.raises(StackError, match=rf"distrl up \(process {other.pid}\) is at work"):
+                doing()
+        other.communicate()
+    LocalStack(config()).up()
+
+
+def test_a_part_that_has_died_is_started_again(config: Make) -> None:
+    LocalStack(config()).up()
+    first = row(config(), "adb").pid
+    stop_all(find_all(config().stack.directory), 5.0)
+    assert not row(config(), "adb").running
+    LocalStack(config()).up()
+    assert row(config(), "adb").pid not in (None, first)
+
+
+def test_a_part_that_runs_with_other_settings_is_started_again(config: Make, tmp_path: Path) -> None:
+    LocalStack(config()).up()
+    first = row(config(), "adb").pid
+    link = tmp_path / "adb"
+    link.symlink_to(adb.binary(config().adb))
+    LocalStack(config(f"adb.binary={link}")).up()
+    assert row(config(), "adb").pid not in (None, first)
+    assert [child.name for child in find_all(config().stack.directory)] == ["adb"]
+
+
+def test_a_named_port_is_ours_at_the_second_look_too(config: Make) -> None:
+    port = ports.draw("test")
+    assert LocalStack(config(f"adb.port={port}")).up().adb.port == port
+    pid = row(config(f"adb.port={port}"), "adb").pid
+    assert pid is not None
+    with pytest.raises(StackError, match="up already"):
+        LocalStack(config(f"adb.port={port}")).up()
+    assert LocalStack(config(f"adb.port={port}")).down() == ["adb"]
+
+
+def test_a_configured_server_is_used_and_outlives_our_down(config: Make, tmp_path: Path) -> None:
+    theirs = config(f"stack.directory={tmp_path / 'stack'}")
+    port = LocalStack(theirs).up().adb.port
+    ours = config(f"stack.directory={tmp_path / 'ours'}", f"adb.port={port}")
+    assert LocalStack(ours).up().adb.port == port
+    assert row(ours, "adb") == Row("adb", True, f"127.0.0.1:{port}", None)
+    assert LocalStack(ours).down() == []
+    assert ports.listens(port)
+
+
+def test_a_default_port_in_use_is_no_error(config: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as other:
+        other.bind((ports.HOST, ports.draw("test")))
+        other.listen()
+        busy = other.getsockname()[1]
+        base = config()
+        elsewhere = base.adb.model_construct(**{**base.adb.model_dump(), "port": busy}, _fields_set=set())
+        made = LocalStack(base.model_copy(update={"adb": elsewhere})).up()
+    assert made.adb.port not in (busy, 0)
+
+
+def test_a_phones_port_in_use_that_was_named_stops_everything(config: Make) -> None:
+    with socket.socket() as other:
+        other.bind((ports.HOST, ports.draw("test", count=4)))
+        other.listen()
+        base = other.getsockname()[1]
+        settings = config("phones.count=4", f"phones.base_port={base}")
+        with pytest.raises(StackError, match=f"port {base} of 127.0.0.1 is in use"):
+            LocalStack(settings).up()
+    assert find_all(settings.stack.directory) == []
+
+
+def test_where_one_part_fails_the_others_are_stopped_again(config: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    from distrl.stack import phones
+
+    adb_is_up = threading.Event()
+    started = adb.start_adb
+
+    def start_adb(*arguments: object) -> object:
+        part = started(*arguments)  # type: ignore[arg-type]
+        adb_is_up.set()
+        return part
+
+    def no_phones(*_: object) -> None:
+        adb_is_up.wait(20.0)
+        raise StackError("phones", "ended while starting", "read its log")
+
+    monkeypatch.setattr(adb, "start_adb", start_adb)
+    monkeypatch.setattr(phones, "start_phones", no_phones)
+    settings = config("phones.count=2")
+    with pytest.raises(StackError, match="ended while starting"):
+        LocalStack(settings).up()
+    assert find_all(settings.stack.directory) == []
+    assert not any(part.running for part in LocalStack(settings).status() if part.name in ("adb", "phones"))

@@ -1,0 +1,146 @@
+"""Children: known by pid and start time, stopped together, killed only where asking does not help."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from distrl.errors import StackError
+from distrl.stack import processes
+from distrl.stack.processes import CancelledError, Child, find, find_all, start, stop_all, wait_ready
+
+SLEEPER = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"]
+STUBBORN = [
+    sys.executable, "-c",
+    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)",
+]  # fmt: skip
+NEVER = threading.Event()
+
+
+@pytest.fixture
+def launch(tmp_path: Path) -> Iterator[Callable[..., Child]]:
+    """Starts a child and waits until it has said that it is up; kills what is left at the end."""
+
+    def go(name: str, line: list[str] = SLEEPER) -> Child:
+        child = start(name, line, tmp_path)
+        wait_ready(child, lambda: "up" in child.last_lines(), 20.0, NEVER, "")
+        return child
+
+    yield go
+    for child in find_all(tmp_path):
+        child.kill()
+
+
+def test_a_child_is_found_by_a_later_command_and_stopped(launch: Callable[..., Child], tmp_path: Path) -> None:
+    started = launch("server")
+    found = find(tmp_path, "server")
+    assert found is not None
+    assert (found.pid, found.returncode()) == (started.pid, None)
+    assert stop_all([found], 20.0) == []
+    assert started.returncode() == -signal.SIGTERM
+    assert find(tmp_path, "server") is None
+    assert not list(tmp_path.glob("*.pid"))
+
+
+def test_a_recycled_pid_is_a_stranger_and_is_never_signalled(launch: Callable[..., Child], tmp_path: Path) -> None:
+    stranger = launch("stranger")
+    kept = {"pid": stranger.pid, "started": stranger.started - 60.0}
+    (tmp_path / "server.pid").write_text(json.dumps(kept))
+    assert find(tmp_path, "server") is None
+    ours = Child("server", stranger.pid, stranger.started - 60.0, tmp_path)
+    assert stop_all([ours], 5.0) == []
+    ours.kill()
+    assert stranger.lives()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "7", '{"pid": "x", "started": 1}', '{"pid": 1}'])
+def test_a_pid_file_that_is_none_names_nobody(tmp_path: Path, text: str) -> None:
+    (tmp_path / "server.pid").write_text(text)
+    assert find(tmp_path, "server") is None
+    assert find_all(tmp_path) == []
+
+
+def test_a_second_process_of_a_name_is_refused(launch: Callable[..., Child], tmp_path: Path) -> None:
+    first = launch("server")
+    with pytest.raises(StackError, match=f"runs already as process {first.pid}"):
+        start("server", SLEEPER, tmp_path)
+
+
+def test_one_that_does_not_listen_is_killed_and_the_others_are_not_kept_waiting(launch: Callable[..., Child]) -> None:
+    children = [launch("deaf", STUBBORN), launch("one"), launch("two")]
+    assert stop_all(children, 0.5) == ["deaf"]
+    assert [child.returncode() for child in children] == [-signal.SIGKILL, -signal.SIGTERM, -signal.SIGTERM]
+
+
+def test_many_are_stopped_together(launch: Callable[..., Child]) -> None:
+    slow = "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: (time.sleep(1), sys.exit(0)))"
+    line = [sys.executable, "-c", f"{slow}; print('up', flush=True); time.sleep(600)"]
+    children = [launch(f"slow-{number}", line) for number in range(4)]
+    began = time.monotonic()
+    assert stop_all(children, 20.0) == []
+    assert time.monotonic() - began < 3.5  # one after the other, it would be 4 s and more
+
+
+def test_ctrl_c_does_not_reach_a_child(launch: Callable[..., Child]) -> None:
+    child = launch("server")
+    assert os.getsid(child.pid) != os.getsid(0)
+    assert os.getpgid(child.pid) != os.getpgid(0)
+
+
+def test_a_child_that_ends_while_starting_is_told_with_its_last_words(tmp_path: Path) -> None:
+    child = start("server", [sys.executable, "-c", "print('no room left'); raise SystemExit(3)"], tmp_path)
+    with pytest.raises(StackError, match="ended while starting") as told:
+        wait_ready(child, lambda: False, 20.0, NEVER, "make room")
+    assert "no room left" in told.value.what
+    assert told.value.mend == "make room"
+    assert child.returncode() == 3
+
+
+def test_one_that_is_never_ready_is_given_up_and_left_to_the_caller(launch: Callable[..., Child]) -> None:
+    child = launch("server")
+    with pytest.raises(StackError, match="is not ready after"):
+        wait_ready(child, lambda: False, 0.1, NEVER, "")
+    assert child.lives()
+
+
+def test_waiting_ends_when_the_others_have_failed(launch: Callable[..., Child]) -> None:
+    cancelled = threading.Event()
+    cancelled.set()
+    with pytest.raises(CancelledError):
+        wait_ready(launch("server"), lambda: False, 60.0, cancelled, "")
+
+
+def test_a_program_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(StackError, match="cannot be run"):
+        start("server", [str(tmp_path / "missing")], tmp_path)
+    assert not list(tmp_path.glob("*.pid"))
+
+
+def test_a_log_goes_on_and_is_put_aside_once_it_is_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(text: str) -> None:
+        psutil.wait_procs([psutil.Process(start("job", [sys.executable, "-c", f"print({text!r})"], tmp_path).pid)], 20)
+
+    run("first")
+    run("second")
+    assert (tmp_path / "job.log").read_text() == "first\nsecond\n"
+    monkeypatch.setattr(processes, "LOG_KEPT_BYTES", 5)
+    run("third")
+    assert (tmp_path / "job.log").read_text() == "third\n"
+    assert (tmp_path / "job.log.old").read_text() == "first\nsecond\n"
+
+
+def test_the_last_lines_of_a_huge_log_are_read_without_the_rest(tmp_path: Path) -> None:
+    log = tmp_path / "job.log"
+    log.write_bytes(b"x" * 10_000 + b"\n" + b"".join(b"line %d\n" % number for number in range(30)) + b"\xff\n")
+    lines = processes.last_lines(log).splitlines()
+    assert len(lines) == processes.LAST_LINES
+    assert lines[-2:] == ["line 29", "\ufffd"]
+    assert processes.last_lines(tmp_path / "none.log") == "(no log)"

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from types import TracebackType
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from distrl.broker.connect import HOPELESS, explain, settings
 from distrl.broker.inflight import InFlight
@@ -38,6 +39,10 @@ POLL_INTERVAL_S = 60.0
 
 PREFETCH_RECORDS = 64
 """Tasks fetched ahead. Few: what is fetched and not begun is thrown away when the partitions are paused."""
+
+HELD_TASKS = 8
+"""Tasks kept in hand while the worker is busy; its partitions are paused only once it has as many. After a resume,
+librdkafka sleeps for up to a second before it fetches again, and without these each phone would sleep with it."""
 
 DeadLetter = Callable[[LogPosition, bytes | None, bytes | None, Exception], Future[LogPosition]]
 
@@ -70,7 +75,9 @@ class TaskConsumer:
         self._flight = InFlight()
         self._hopeless: KafkaError | None = None
         self._committing = False
-        self._paused = False
+        self._paused = False  # the caller's wish
+        self._stopped = False  # whether the partitions are
+        self._held: deque[RawRecord] = deque()
         made = settings(config.kafka, config.worker.name, self._on_error) | {
             "group.id": f"distrl.{config.run}.{config.worker.group}",
             "partition.assignment.strategy": "cooperative-sticky",
@@ -122,24 +129,26 @@ class TaskConsumer:
         Raises BrokerError where waiting does not help: no such topic, refused credentials, no right.
         """
         self._commit_done()
-        message = self._consumer.poll(timeout_s)
-        if message is not None and (error := message.error()) is not None:
-            self._on_error(error)
-            message = None
+        waits = self._paused or not self._held
+        message = self._consumer.poll(timeout_s if waits else 0)
+        if message is not None:
+            if (error := message.error()) is not None:
+                self._on_error(error)
+            else:
+                self._held.append(RawRecord.of(message))
         if self._hopeless is not None:
             raise explain(self._hopeless, self._topic, "read tasks", self._config.kafka)
-        return None if message is None else self._begin(message)
+        raw = self._held.popleft() if self._held and not self._paused else None
+        self._throttle()
+        return None if raw is None else self._begin(raw)
 
     def pause(self) -> None:
         """Take no further tasks. Partitions that come later are paused too; call `poll` all the same."""
-        if not self._paused:
-            self._paused = True
-            self._consumer.pause(self._places())
+        self._paused = True
 
     def resume(self) -> None:
-        if self._paused:
-            self._paused = False
-            self._consumer.resume(self._places())
+        """Take tasks again; the first ones are in hand already."""
+        self._paused = False
 
     def commit(self, position: LogPosition) -> None:
         """The trajectory of the task at `position` is acknowledged. From any thread, in any order.
@@ -157,8 +166,16 @@ class TaskConsumer:
         self._commit_now()
         self._consumer.close()
 
-    def _begin(self, message: Message) -> LoggedTask | None:
-        raw = RawRecord.of(message)
+    def _throttle(self) -> None:
+        """Fetch while there is room in the hand, and only then."""
+        full = len(self._held) >= HELD_TASKS
+        if full and not self._stopped:
+            self._consumer.pause(self._places())
+        elif self._stopped and not full:
+            self._consumer.resume(self._places())
+        self._stopped = full
+
+    def _begin(self, raw: RawRecord) -> LoggedTask | None:
         with self._lock:
             wanted = self._flight.delivered(raw.position.partition, raw.position.offset)
         if not wanted:
@@ -228,7 +245,7 @@ class TaskConsumer:
         consumer.incremental_assign(places)
         with self._lock:
             self._flight.assigned(place.partition for place in places)
-        if self._paused and places:
+        if self._stopped and places:
             consumer.pause(places)
 
     def _on_revoke(self, consumer: Consumer, places: list[TopicPartition]) -> None:
@@ -241,5 +258,7 @@ class TaskConsumer:
         consumer.incremental_unassign(places)
 
     def _forget(self, places: list[TopicPartition]) -> None:
+        gone = {place.partition for place in places}
         with self._lock:
-            self._flight.revoked(place.partition for place in places)
+            self._flight.revoked(gone)
+        self._held = deque(raw for raw in self._held if raw.position.partition not in gone)

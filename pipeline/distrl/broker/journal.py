@@ -78,7 +78,10 @@ class Journal:
             raise self._explained(error.args[0], self._updates, "open the journal") from None
 
     def entries(self) -> list[Update]:
-        """Every update in the journal, in the order of the log. Call after `open`: before, an older learner may add."""
+        """Every update in the journal, in the order of the log. Call after `open`: before, an older learner may add.
+
+        `open` waits for what an older learner has committed. What this one appends shows a few milliseconds later.
+        """
         with LogReader(self._config, "updates") as reader:
             return [decoded(raw, Update) for batch in reader.to_end() for raw in batch]
 

@@ -30,7 +30,11 @@ def newest(current: Version | None, candidates: Iterable[Version]) -> Version | 
 
 
 def lineage(config: Config) -> list[Version]:
-    """Every version published so far, ascending, one per number (the first in the log)."""
+    """Every version published so far, ascending, one per number (the first in the log).
+
+    A reader sees a version some milliseconds after `Journal.publish_version` has returned, once the broker has marked
+    its transaction as committed.
+    """
     by_number: dict[int, Version] = {}
     with LogReader(config, "versions") as reader:
         for batch in reader.to_end():

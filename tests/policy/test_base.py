@@ -41,7 +41,7 @@ def test_loading_leaves_the_callers_random_numbers_alone(base_directory: Path) -
 
 def test_any_size_of_the_architecture_loads(tmp_path: Path) -> None:
     codec = Codec(WORDS, columns=4, rows=4, prompt_length=40, action_length=8)
-    model = AutoUIModel(Shape(len(codec.tokens), 96, 96, (4,), d_model=64, d_ff=32, layers=3, heads=4))
+    model = AutoUIModel(Shape(len(codec.tokens), 96, 96, (8,), d_model=64, d_ff=32, layers=3, heads=4))
     save_base(tmp_path, model, codec, {})
     base = load_base(tmp_path)
     assert base.model.shape.grid == (12, 12)

@@ -27,7 +27,8 @@ from distrl.errors import PolicyError
 from distrl.policy.actions import to_text
 from distrl.policy.base import Base, load_base
 from distrl.policy.lora import adapter_bytes, attach, load_adapter
-from distrl.policy.vocabulary import END, PAD
+from distrl.policy.model import AutoUIModel
+from distrl.policy.vocabulary import END, PAD, Codec
 from distrl.types import Action
 
 MAX_PIXELS: Final = 32_000_000
@@ -115,28 +116,15 @@ class Agent:
         temperature: of the behaviour policy; None is greedy, and then `logprob` is that of temperature 1. seeds: one
         per row; a row's draws depend on its own seed alone, never on the rows beside it.
         """
-        rules = [np.random.default_rng(seed) for seed in seeds]
-        rows = list(zip(pngs, prompts, rules, strict=True))
-        if not rows:
+        if not len(pngs) == len(prompts) == len(seeds):
+            raise ValueError(f"{len(pngs)} screens, {len(prompts)} prompts, {len(seeds)} seeds")
+        if not pngs:
             return []
-        with torch.no_grad():
-            features = torch.stack([self.image_features(png) for png in pngs])
-            states, mask = self.model.encode(features, _pad(prompts))
-            written = torch.empty((len(rows), 0), dtype=torch.long)
-            logprobs, ended = np.zeros(len(rows)), np.zeros(len(rows), dtype=bool)
-            for _ in range(self.codec.action_length - 1):
-                logits = self.model.next_logits(states, mask, written).double().numpy() / (temperature or 1.0)
-                logp = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
-                tokens = [
-                    PAD if done else _draw(row, rule, greedy=temperature is None)
-                    for done, row, rule in zip(ended, logp, rules, strict=True)
-                ]
-                logprobs += np.where(ended, 0.0, logp[np.arange(len(rows)), tokens])
-                written = torch.cat([written, torch.tensor(tokens)[:, None]], dim=1)
-                ended |= np.array(tokens) == END
-                if ended.all():
-                    break
-        return [self._decision(ids, logprob) for ids, logprob in zip(written.tolist(), logprobs, strict=True)]
+        features = torch.stack([self.image_features(png) for png in pngs])
+        return [
+            self._decision(ids, logprob)
+            for ids, logprob in write(self.model, self.codec, features, prompts, temperature, seeds)
+        ]
 
     def score(
         self,
@@ -149,8 +137,8 @@ class Agent:
 
         features: (B, N, d) from `image_features`. prompts, actions: the recorded token ids of each row.
         """
-        targets = _pad(actions)
-        states, mask = self.model.encode(features, _pad(prompts))
+        targets = pad(actions)
+        states, mask = self.model.encode(features, pad(prompts))
         logp = F.log_softmax(self.model.logits(states, mask, targets) / temperature, dim=-1)
         drawn = (targets != PAD).float()
         drawn[:, self.codec.action_length - 1 :] = 0.0
@@ -158,11 +146,41 @@ class Agent:
         chosen = logp.gather(-1, targets[..., None]).squeeze(-1)
         return Score((chosen * drawn).sum(1), (entropy * drawn).sum(1) / drawn.sum(1), states, mask)
 
-    def _decision(self, ids: Sequence[int], logprob: float) -> Decision:
-        end = ids.index(END) if END in ids else len(ids)
-        action_ids = (*ids[:end], END)
-        action = self.codec.decode_action(action_ids)
-        return Decision(action_ids, action, to_text(action), float(logprob))
+    def _decision(self, ids: tuple[int, ...], logprob: float) -> Decision:
+        action = self.codec.decode_action(ids)
+        return Decision(ids, action, to_text(action), logprob)
+
+
+def write(
+    model: AutoUIModel,
+    codec: Codec,
+    features: Tensor,
+    prompts: Sequence[tuple[int, ...]],
+    temperature: float | None,
+    seeds: Sequence[int],
+) -> list[tuple[tuple[int, ...], float]]:
+    """One action per row, token by token: (ids that end with </s>, log-probability). See `Agent.decide`.
+
+    features: (B, N, d). The decoder is run over the whole beginning at each token: at six tokens or fewer that is
+    faster than keeping its keys and values.
+    """
+    rules = [np.random.default_rng(seed) for seed in seeds]
+    logprobs, ended = np.zeros(len(rules)), np.zeros(len(rules), dtype=bool)
+    with torch.no_grad():
+        states, mask = model.encode(features, pad(prompts))
+        written = torch.empty((len(rules), 0), dtype=torch.long)
+        while written.shape[1] < codec.action_length - 1 and not ended.all():
+            logits = model.next_logits(states, mask, written).double().numpy() / (temperature or 1.0)
+            logp = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
+            tokens = [
+                PAD if done else _draw(row, rule, greedy=temperature is None)
+                for done, row, rule in zip(ended, logp, rules, strict=True)
+            ]
+            logprobs += np.where(ended, 0.0, logp[np.arange(len(rules)), tokens])
+            written = torch.cat([written, torch.tensor(tokens)[:, None]], dim=1)
+            ended |= np.array(tokens) == END
+    rows = [[token for token in row if token not in (PAD, END)] for row in written.tolist()]
+    return [((*row, END), float(logprob)) for row, logprob in zip(rows, logprobs, strict=True)]
 
 
 def pixels(png: bytes, width: int, height: int) -> Tensor:
@@ -187,7 +205,7 @@ def _draw(logp: npt.NDArray[np.float64], rule: np.random.Generator, *, greedy: b
     return min(int(np.searchsorted(ladder, rule.random() * ladder[-1], side="right")), len(ladder) - 1)
 
 
-def _pad(rows: Sequence[Sequence[int]]) -> Tensor:
+def pad(rows: Sequence[Sequence[int]]) -> Tensor:
     """(B, longest) ids, filled behind with PAD."""
     longest = max(map(len, rows), default=0)
     return torch.tensor([[*row, *[PAD] * (longest - len(row))] for row in rows], dtype=torch.long)

@@ -20,6 +20,9 @@ from distrl.policy.vocabulary import END, PAD
 PATCH: Final = 4
 """Side in pixels of the patches that the tower's first convolution reads."""
 
+GROUPS: Final = 8
+"""Of every normalisation in the tower. Groups and not batches: an image's tokens depend on that image alone."""
+
 IMPOSSIBLE: Final = -1e9
 """Logit of PAD, which is never written: a drawn PAD could not be told from padding when the action is scored."""
 
@@ -28,8 +31,8 @@ IMPOSSIBLE: Final = -1e9
 class Shape:
     """The sizes of a model; any of this architecture. Saved in the base model's config.json.
 
-    image_width, image_height: pixels. tower: channels after each convolution but the last (whose are d_model); the
-    first has stride 4, each further one, and the last, stride 2, so that a token covers 2^(len(tower) + 2) pixels.
+    image_width, image_height: pixels. tower: channels after each convolution but the last, whose are d_model; each is a
+    multiple of 8. The first has stride 4 and the others 2, so that a token stands for 2^(len(tower) + 2) pixels.
     """
 
     vocabulary: int
@@ -55,10 +58,10 @@ class VisionTower(nn.Module):
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         channels = (*shape.tower, shape.d_model)
-        layers: list[nn.Module] = [nn.Conv2d(3, channels[0], PATCH, PATCH)]
+        layers: list[nn.Module] = [nn.Conv2d(3, channels[0], PATCH, PATCH), nn.GELU()]
         for before, after in itertools.pairwise(channels):
-            layers += [nn.GELU(), nn.Conv2d(before, after, 3, 2, 1)]
-        self.layers = nn.Sequential(*layers)
+            layers += [nn.Conv2d(before, after, 3, 2, 1), nn.GroupNorm(GROUPS, after), nn.GELU()]
+        self.layers = nn.Sequential(*layers[:-2])  # the last are normalised as tokens
         self.norm = nn.LayerNorm(shape.d_model)
         rows, columns = shape.grid
         self.row = nn.Parameter(torch.randn(rows, 1, shape.d_model) * 0.3)
@@ -66,7 +69,7 @@ class VisionTower(nn.Module):
 
     def content(self, images: Tensor) -> Tensor:
         """What is drawn in each cell, wherever it is: uint8 (B, 3, H, W) to (B, rows, columns, d)."""
-        pixels = images.float().div(127.5).sub(1.0)
+        pixels = images.float().div(127.5).sub(1.0).contiguous(memory_format=torch.channels_last)
         return cast(Tensor, self.norm(self.layers(pixels).permute(0, 2, 3, 1)))
 
     def forward(self, images: Tensor) -> Tensor:

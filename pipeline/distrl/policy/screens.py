@@ -1,0 +1,52 @@
+"""The phone's words and synthetic screens as the pre-training takes them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from typing import Final
+
+import numpy as np
+from PIL import Image
+
+from distrl.phone import words
+from distrl.phone.element import HEIGHT, WIDTH, Element
+from distrl.phone.synthetic import synthetic_screen
+from distrl.policy.examples import Language, Pair, Screen, Target
+from distrl.policy.vocabulary import Codec
+
+VERBS: Final = ("touch", "tap", "press")
+MARKERS: Final = ("for", "up", "add", "buy", "saying", "note", "type", "write", "tell")
+
+
+def phone_codec() -> Codec:
+    """The codec of every word that the phone shows and every task says."""
+    return Codec(words.ALL)
+
+
+def phone_language(forbidden: frozenset[Pair]) -> Language:
+    """What is asked in pre-training: any word but a cue may be copied or stand around."""
+    plain = tuple(word for word in words.ALL if word not in VERBS + MARKERS)
+    entities = (*words.COLOURS, *words.NOUNS, *words.FIRST_NAMES, *words.LAST_NAMES, *words.SWITCHES, *words.HOURS)
+    return Language(VERBS, MARKERS, copied=(*plain, *entities, *entities), fillers=plain, forbidden=forbidden)
+
+
+def draw_screens(count: int, rng: random.Random, forbidden: frozenset[Pair]) -> list[Screen]:
+    """Synthetic screens, none with a widget that a forbidden pair names."""
+    return [screen_of(*synthetic_screen(rng, forbidden)) for _ in range(count)]
+
+
+def screen_of(image: Image.Image, widgets: Iterable[Element]) -> Screen:
+    """A drawn screen of the phone and what can be touched on it."""
+    pixels = np.ascontiguousarray(np.asarray(image, dtype=np.uint8).transpose(2, 0, 1))
+    return Screen(pixels, tuple(_target(widget) for widget in widgets))
+
+
+def _target(widget: Element) -> Target:
+    left, top, right, bottom = widget.box
+    return Target(
+        widget.kind,
+        tuple(widget.label.split()),
+        tuple(widget.shown.split()),
+        (left / WIDTH, top / HEIGHT, right / WIDTH, bottom / HEIGHT),
+    )

@@ -1,0 +1,185 @@
+"""`distrl doctor`: everything that a run needs on this machine, one look each. It connects; it changes nothing."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from distrl.broker import connect as broker
+from distrl.config import Config
+from distrl.device.server import AdbServer
+from distrl.errors import DistrlError
+from distrl.stack import adb, jars, kafka, minio, phones, ports
+from distrl.stack.local import LocalStack, Row, connect
+from distrl.stack.minio import Kind
+from distrl.store.objects import open_store
+
+OLDEST_PYTHON = (3, 11)
+DISK_BYTES = 6 * 1024**3
+"""torch with its CUDA libraries takes 5 GB on Linux; the rest is jars, MinIO and a run."""
+ASK_S = 10.0
+LATER = "not running; `distrl up` starts it"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was looked at, whether it is as a run needs it, and how to mend it where it is not."""
+
+    what: str
+    ok: bool
+    detail: str
+    mend: str = ""
+
+
+def examine(config: Config) -> list[Finding]:
+    """Look at everything. Never raises: a look that fails is a finding."""
+    connected = config
+    findings = []
+    try:
+        connected = connect(config)
+        rows = {row.name: row for row in LocalStack(config).status()}
+    except (DistrlError, OSError) as error:
+        rows = {}
+        findings.append(_failed("stack", error))
+    looks: list[tuple[str, Callable[[], Finding]]] = [
+        ("python", _python),
+        ("disk", lambda: _disk(config)),
+        ("java", _java),
+        ("Kafka's jars", lambda: _jars(config)),
+        ("object store", lambda: _object_store(config)),
+        ("adb", lambda: _adb_binary(config)),
+        *((f"port of {name}", look) for name, look in _port_looks(config, rows).items()),
+        ("broker", lambda: _broker(connected, rows)),
+        ("objects", lambda: _objects(connected, rows)),
+        ("adb server", lambda: _adb_server(connected, rows)),
+        ("phones", lambda: _phones(connected)),
+    ]
+    return [*findings, *(_look(what, look) for what, look in looks)]
+
+
+def _look(what: str, look: Callable[[], Finding]) -> Finding:
+    try:
+        return look()
+    except (DistrlError, OSError, subprocess.SubprocessError, ValueError) as error:
+        return _failed(what, error)
+
+
+def _failed(what: str, error: Exception) -> Finding:
+    if isinstance(error, DistrlError):
+        return Finding(what, False, f"{error.where}: {error.what}", error.mend)
+    return Finding(what, False, f"{type(error).__name__}: {error}", "see `distrl config show` for where it looks")
+
+
+def _python() -> Finding:
+    version = ".".join(map(str, sys.version_info[:3]))
+    return Finding("python", sys.version_info >= OLDEST_PYTHON, version, "install Python 3.11 or newer")
+
+
+def _disk(config: Config) -> Finding:
+    folders = {_nearest(config.stack.directory), _nearest(config.stack.cache)}
+    free = {folder: shutil.disk_usage(folder).free for folder in folders}
+    least = min(free, key=lambda folder: free[folder])
+    mend = "make room, or set stack.directory and stack.cache to a larger disk"
+    return Finding("disk", free[least] >= DISK_BYTES, f"{free[least] / 1024**3:.0f} GB free at {least}", mend)
+
+
+def _nearest(folder: Path) -> Path:
+    """The folder, or the nearest one above it that exists."""
+    folder = folder.expanduser().absolute()
+    return next(place for place in (folder, *folder.parents) if place.exists())
+
+
+def _java() -> Finding:
+    path, origin = kafka.find_java()
+    return Finding("java", True, f"{path} (from {origin})")
+
+
+def _jars(config: Config) -> Finding:
+    there = jars.present(config.stack.cache.expanduser())
+    detail = f"Kafka {jars.VERSION}, " + ("fetched" if there else "fetched at the first `distrl up` (45 MB)")
+    return Finding("Kafka's jars", True, detail)
+
+
+def _object_store(config: Config) -> Finding:
+    way = minio.way(config.stack.cache.expanduser())
+    wanted = config.stack.object_store
+    if wanted == "directory":
+        return Finding("object store", True, "a directory, as stack.object_store says")
+    if way.kind is Kind.NONE:
+        return Finding("object store", wanted == "auto", f"{way.why}: objects go to a directory", minio.MEND)
+    return Finding("object store", True, f"MinIO: {way.why}")
+
+
+def _adb_binary(config: Config) -> Finding:
+    program = adb.binary(config.adb)
+    done = subprocess.run([program, "version"], capture_output=True, text=True, timeout=ASK_S, check=False)
+    first = (done.stdout or done.stderr).strip().partition("\n")[0]
+    mend = "leave adb.binary unset for the one that ships with adbutils"
+    return Finding("adb", done.returncode == 0, f"{first} ({program})", mend)
+
+
+def _port_looks(config: Config, rows: dict[str, Row]) -> dict[str, Callable[[], Finding]]:
+    """One look for each part that `distrl up` would start now."""
+    wanted = {
+        kafka.NAME: (config.stack.kafka_port, 1, "stack.kafka_port", "kafka_port" in config.stack.model_fields_set),
+        "s3": (config.stack.s3_port, 1, "stack.s3_port", "s3_port" in config.stack.model_fields_set),
+        adb.NAME: (config.adb.port, 1, "adb.port", "port" in config.adb.model_fields_set),
+        phones.NAME: (config.phones.base_port, phones.total(config.phones), "phones.base_port",
+                      "base_port" in config.phones.model_fields_set),
+    }  # fmt: skip
+    down = {name: asked for name, asked in wanted.items() if name in rows and not rows[name].where and asked[1]}
+    return {name: _port_look(f"port of {name}", *asked) for name, asked in down.items()}
+
+
+def _port_look(what: str, port: int, count: int, setting: str, explicit: bool) -> Callable[[], Finding]:
+    def look() -> Finding:
+        found = ports.choose(port, explicit, setting, count=count)
+        if found == port:
+            return Finding(what, True, f"{port} is free")
+        return Finding(what, True, f"{port} is in use{ports.holder(port)}; `distrl up` takes another")
+
+    return look
+
+
+def _broker(config: Config, rows: dict[str, Row]) -> Finding:
+    if not _expected(rows, kafka.NAME):
+        return Finding("broker", True, LATER)
+    found = broker.check(config)
+    return Finding("broker", True, f"{config.kafka.bootstrap}: cluster {found.cluster_id}, {found.brokers} broker(s)")
+
+
+def _objects(config: Config, rows: dict[str, Row]) -> Finding:
+    if not _expected(rows, "s3"):
+        return Finding("objects", True, LATER)
+    open_store(config.store).check()
+    return Finding("objects", True, f"{config.store.url} can be written and read")
+
+
+def _adb_server(config: Config, rows: dict[str, Row]) -> Finding:
+    if not _expected(rows, adb.NAME):
+        return Finding("adb server", True, LATER)
+    server = AdbServer(config.adb)
+    return Finding("adb server", True, f"{server.where}: protocol version {server.version()}")
+
+
+def _phones(config: Config) -> Finding:
+    silent = [address for address in config.devices.addresses if not _listening(address)]
+    known = len(config.devices.addresses) + len(config.devices.serials)
+    if not known:
+        return Finding("phones", True, LATER)
+    detail = f"{known - len(silent)} of {known} answer" + (f"; silent: {', '.join(silent[:5])}" if silent else "")
+    return Finding("phones", not silent, detail, "`distrl down` and `distrl up`; or look at the phone's network")
+
+
+def _listening(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    return port.isdigit() and ports.listens(int(port), host)
+
+
+def _expected(rows: dict[str, Row], name: str) -> bool:
+    """Whether a part is up or configured, so that it has to answer."""
+    return name in rows and bool(rows[name].where)

@@ -34,11 +34,30 @@ def worker(config: ConfigFile = None, sets: Sets = None, verbose: Verbose = Fals
     run_worker(settings, start_role(settings.worker.name, verbose))
 
 
-def learner(config: ConfigFile = None, sets: Sets = None, verbose: Verbose = False) -> None:
+def learner(
+    config: ConfigFile = None,
+    sets: Sets = None,
+    verbose: Verbose = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Fold what is journalled, print the digests, train and publish nothing.")
+    ] = False,
+    from_start: Annotated[
+        bool, typer.Option("--from-start", help="With --verify: fold the whole log, without a checkpoint.")
+    ] = False,
+) -> None:
     """Fold trajectories into new policy versions. Killed and started again, it ends with the same weights."""
     from distrl.learner.loop import run_learner
+    from distrl.learner.verify import refold
 
-    run_learner(connected(config, sets), start_role("learner", verbose))
+    settings = connected(config, sets)
+    stop = start_role("learner", verbose)
+    if not verify:
+        run_learner(settings, stop)
+        return
+    state = refold(settings, from_start=from_start)
+    console.print(f"updates {state.u}", highlight=False)
+    for name, digest in state.digests().items():
+        console.print(f"{name} {digest}", highlight=False, soft_wrap=True)
 
 
 def evaluate(

@@ -39,6 +39,10 @@ class Roles:
         chosen = [self._children.pop(name) for name in names or tuple(self._children) if name in self._children]
         stop_all(chosen, timeout_s=STOP_TIMEOUT_S)
 
+    def abandon(self, name: str) -> None:
+        """Know no more of a role that somebody else has killed, so that it can be started again."""
+        stop_all([self._children.pop(name)], timeout_s=STOP_TIMEOUT_S)
+
     def finished(self, name: str) -> bool:
         """Whether a role that ends by itself is done. Raises StackError if it failed."""
         code = self._children[name].returncode()

@@ -1,0 +1,142 @@
+"""The whole loop on real servers, every role a process of its own: a kill in the middle changes nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from distrl import config as settings
+from distrl.broker import topics
+from distrl.config import Config
+from distrl.demo.roles import Roles, running
+from distrl.evaluate.gather import gather
+from distrl.evaluate.report import write_report
+from distrl.learner.verify import refold
+from distrl.phone import words
+from distrl.policy.base import save_base
+from distrl.policy.model import AutoUIModel, Shape
+from distrl.policy.vocabulary import Codec
+from distrl.stack.part import Site
+from distrl.stack.phones import start_phones
+from distrl.stack.processes import find, stop_all
+from distrl.store.objects import open_store
+from distrl.telemetry.feed import snapshot_of
+from distrl.types import Outcome
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(280)]
+
+DEADLINE_S = 120.0
+PHONES = 4
+
+
+@pytest.fixture
+def base_model(tmp_path: Path) -> Path:
+    """Random weights of the real shape: what is learned does not matter here, only that it is learned alike."""
+    torch.manual_seed(0)
+    codec = Codec(words.ALL)
+    directory = tmp_path / "base"
+    save_base(directory, AutoUIModel(Shape(len(codec.tokens), 128, 256)), codec, {})
+    return directory
+
+
+@pytest.fixture
+def run_config(
+    broker: str,
+    s3: settings.Store,
+    adb_server: settings.Adb,
+    free_ports: Callable[[int], list[int]],
+    base_model: Path,
+    tmp_path: Path,
+) -> Iterator[Config]:
+    """A small run on the session's servers, with phones of its own."""
+    import threading
+
+    first = free_ports(1)[0]
+    tree = {
+        "run": f"e2e-{uuid.uuid4().hex[:8]}",
+        "kafka": {"bootstrap": broker, "task_partitions": 4},
+        "store": s3.model_dump() | {"secret_key": s3.secret_key.get_secret_value() if s3.secret_key else None},
+        "adb": adb_server.model_dump(),
+        "phones": {"count": PHONES, "evaluation_count": 0, "base_port": min(first, 60_000), "latency_median_ms": 5.0},
+        "policy": {"base_model": str(base_model)},
+        "learner": {
+            "demonstrations": 8,
+            "warmup_updates": 2,
+            "warmup_minibatches": 2,
+            "critic_warmup_updates": 1,
+            "trajectories_per_update": 4,
+            "minibatches": 2,
+            "batch_size": 16,
+            "checkpoint_every": 3,
+        },
+        "feeder": {"outstanding": 12, "max_lag": 3},
+    }
+    site = Site(tmp_path / "site", tmp_path / "cache", threading.Event(), lambda text: None)
+    site.directory.mkdir()
+    phones = start_phones(site, settings.Phones.model_validate(tree["phones"]))
+    addresses = tuple(f"127.0.0.1:{min(first, 60_000) + i}" for i in range(PHONES))
+    yield Config.model_validate({**tree, "devices": {"addresses": addresses}})
+    assert phones.child is not None
+    stop_all([phones.child], 10.0)
+
+
+def wait_for(what: str, condition: Callable[[], bool], roles: Roles) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        roles.check()
+        assert time.monotonic() < deadline, f"waited {DEADLINE_S:.0f} s for {what}"
+        time.sleep(0.2)
+
+
+def newest(config: Config) -> int:
+    version = snapshot_of(config).newest
+    return -1 if version is None else version.version
+
+
+def test_a_run_whose_learner_is_killed_ends_like_one_that_was_not(run_config: Config, tmp_path: Path) -> None:
+    topics.ensure(run_config)
+    logs = tmp_path / "logs"
+    with running(run_config, logs) as roles:
+        roles.start("learner", "learner")
+        roles.start("demonstrate", "demonstrate")
+        roles.start("worker-0", "worker")
+        roles.start("feeder", "feed")
+        wait_for("version 2", lambda: newest(run_config) >= 2, roles)
+
+        killed = find(logs, "learner")
+        assert killed is not None
+        os.kill(killed.pid, signal.SIGKILL)
+        roles.abandon("learner")
+        before = newest(run_config)
+        roles.start("learner", "learner")
+        wait_for("three versions after the kill", lambda: newest(run_config) >= before + 3, roles)
+        roles.stop("feeder", "worker-0", "demonstrate")
+        roles.stop("learner")
+
+    lived, scratch = refold(run_config), refold(run_config, from_start=True)
+    assert lived.u == scratch.u >= 8
+    assert lived.digests() == scratch.digests()
+
+    class Times:
+        setup_seconds = 0.0
+        train_seconds = 1.0
+
+    data = gather(run_config, Times())
+    published = {version.version: version.adapter.sha256 for version in data.versions}
+    assert sorted(published) == list(range(len(published))), "one version for each number, none twice"
+    store = open_store(run_config.store)
+    acted = [step for logged in data.trajectories for step in logged.trajectory.steps]
+    assert acted
+    for step in acted:
+        assert step.version_sha256 == published[step.version], "a step names the weights that chose it"
+    for ref in {step.screenshot for step in acted}:
+        assert len(store.get(ref)) == ref.size
+    assert {logged.trajectory.outcome for logged in data.trajectories} <= {Outcome.SUCCESS, Outcome.FAILURE}
+    report = write_report(data, tmp_path / "report")
+    assert report.read_text().startswith("<!")

@@ -24,6 +24,8 @@ pytestmark = pytest.mark.integration
 @pytest.fixture
 def client(s3: config.Store) -> Minio:
     """A client of our own, to look and to meddle behind the store's back."""
+    if s3.url.startswith("file://"):
+        pytest.skip("no S3 endpoint could be started here: the directory store passes the same contract in tests/store")
     parts = urlsplit(s3.url)
     secret = s3.secret_key.get_secret_value() if s3.secret_key else None
     return Minio(

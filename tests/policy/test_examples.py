@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import itertools
+import random
+
+import numpy as np
+import pytest
+from distrl.policy.examples import Example, Screen, Target, askable, copy_example, drawn_words, touch_examples
+from distrl.policy.screens import draw_screens, phone_codec, phone_language
+from distrl.types import ActionKind
+
+FORBIDDEN = frozenset({("red", "shoes"), ("wifi", "saver"), ("anna", "lee"), ("7", "am")})
+CODEC = phone_codec()
+LANGUAGE = phone_language(FORBIDDEN)
+
+
+def says(example: Example) -> list[str]:
+    return [CODEC.tokens[i] for i in example.prompt]
+
+
+def names_forbidden(words: list[str]) -> bool:
+    return any(pair in FORBIDDEN for pair in itertools.pairwise(words))
+
+
+@pytest.fixture(scope="module")
+def screens() -> list[Screen]:
+    return draw_screens(40, random.Random(1), FORBIDDEN)
+
+
+def test_every_word_of_the_phone_has_a_token(screens: list[Screen]) -> None:
+    assert {word for screen in screens for target in screen.targets for word in target.words} <= set(CODEC.words)
+
+
+def test_screens_are_drawn_alike_from_equal_seeds(screens: list[Screen]) -> None:
+    again = draw_screens(40, random.Random(1), FORBIDDEN)
+    assert all(
+        np.array_equal(a.pixels, b.pixels) and a.targets == b.targets for a, b in zip(screens, again, strict=True)
+    )
+
+
+def test_a_touch_names_a_label_and_lands_on_its_widget(screens: list[Screen]) -> None:
+    rng = random.Random(2)
+    examples = [e for n, screen in enumerate(screens) for e in touch_examples(n, screen, 3, CODEC, LANGUAGE, rng)]
+    assert len(examples) > 60
+    for example in examples:
+        assert example.target is not None
+        words, label = says(example), list(example.target.words)
+        assert any(words[i : i + len(label)] == label for i in range(len(words)))
+        assert not names_forbidden(words)
+        touch = CODEC.decode_action(example.action).touch
+        assert touch is not None
+        assert example.target.holds(touch)
+
+
+def test_a_copy_types_the_two_words_after_its_marker() -> None:
+    rng = random.Random(3)
+    for _ in range(300):
+        example = copy_example(0, CODEC, LANGUAGE, rng)
+        words = says(example)
+        action = CODEC.decode_action(example.action)
+        assert action.kind is ActionKind.TYPE
+        assert not names_forbidden(action.text.split())
+        assert not names_forbidden(words)
+        marker = next(i for i, word in enumerate(words) if word in LANGUAGE.markers)
+        assert words[marker + 1 : marker + 3] == action.text.split()
+
+
+def test_a_label_that_stands_twice_or_is_held_out_is_not_asked_for() -> None:
+    box = (0.0, 0.0, 1.0, 0.1)
+    labels = [("red", "lamp"), ("red", "lamp"), ("red", "shoes"), ("ok",)]
+    screen = Screen(np.zeros((3, 8, 8), np.uint8), tuple(Target("row", label, label, box) for label in labels))
+    assert [target.words for target in askable(screen, LANGUAGE)] == [("ok",)]
+
+
+def test_words_are_found_in_the_cells_that_their_widget_covers() -> None:
+    target = Target("button", ("ok",), ("ok", "unheard"), (0.5, 0.25, 1.0, 0.375))
+    words, cells = drawn_words([Screen(np.zeros((3, 8, 8), np.uint8), (target,))], {"ok": 7}, (8, 4))
+    assert words.tolist() == [[0, 7]]
+    assert np.flatnonzero(cells[0]).tolist() == [10, 11]

@@ -89,17 +89,18 @@ def askable(screen: Screen, language: Language) -> list[Target]:
 
 
 def touch_examples(
-    number: int, screen: Screen, count: int, codec: Codec, language: Language, rng: random.Random
+    number: int, screen: Screen, count: int, codec: Codec, language: Language, rng: random.Random, clutter: float = 1.0
 ) -> list[Example]:
-    """Up to `count` different widgets of one screen: "touch <label>", to be tapped in the middle."""
+    """Up to `count` different widgets of one screen: "touch <label>", to be tapped in the middle.
+
+    clutter: how often other words and earlier actions may stand around, in [0, 1].
+    """
     targets = askable(screen, language)
     rng.shuffle(targets)
     return [
         Example(
             number,
-            codec.encode_prompt(
-                _sentence(rng.choice(language.verbs), target.words, language, rng), previous(language, rng)
-            ),
+            _prompt(rng.choice(language.verbs), target.words, codec, language, rng, clutter),
             codec.encode_action(Action(ActionKind.TAP, touch=target.centre)),
             target,
         )
@@ -107,15 +108,23 @@ def touch_examples(
     ]
 
 
-def copy_example(number: int, codec: Codec, language: Language, rng: random.Random) -> Example:
+def copy_example(number: int, codec: Codec, language: Language, rng: random.Random, clutter: float = 1.0) -> Example:
     """A sentence with a marker in it: what follows the marker, two words, is to be typed."""
     while not language.allowed(typed := rng.sample(language.copied, 2)):
         pass
     return Example(
         number,
-        codec.encode_prompt(_sentence(rng.choice(language.markers), typed, language, rng), previous(language, rng)),
+        _prompt(rng.choice(language.markers), typed, codec, language, rng, clutter),
         codec.encode_action(Action(ActionKind.TYPE, text=" ".join(typed))),
     )
+
+
+def _prompt(
+    cue: str, about: Sequence[str], codec: Codec, language: Language, rng: random.Random, clutter: float
+) -> tuple[int, ...]:
+    if rng.random() >= clutter:
+        return codec.encode_prompt(" ".join([cue, *about]), [])
+    return codec.encode_prompt(_sentence(cue, about, language, rng), previous(language, rng))
 
 
 def _sentence(cue: str, about: Sequence[str], language: Language, rng: random.Random) -> str:

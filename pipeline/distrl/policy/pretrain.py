@@ -1,19 +1,21 @@
-"""How the shipped base model is made, once, by `distrl pretrain`: the stand-in for AutoUI's pre-trained weights.
+"""How the shipped base model is made, by `distrl base-model train`: the stand-in for AutoUI's pre-trained weights.
 
-Each update draws screens from a pool of synthetic ones and asks, of each, for two named widgets and for one copied
-phrase. Beside the actions, the vision tower learns to read: the content of a cell, against the word embeddings, must
-say which words stand there. That second loss makes the tower see words within minutes on a CPU.
+Two stages, as AutoUI has them, both on synthetic screens. First the vision tower alone learns to read: the content of
+a widget's cells, against the word embeddings, must say which words stand there. Then it is frozen, its tokens of every
+screen are computed once, and the encoder-decoder learns to touch named widgets and to copy phrases. Trained together,
+the tower's gradients drown in the others' and it reads nothing within minutes; apart, it does in two.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import math
 import random
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,28 +36,26 @@ EVALUATION_SEED: Final = 1_000_003
 """Added to the seed where fresh screens and sentences are drawn to measure on: none of them was trained on."""
 
 
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """Everything that decides the weights, beside the sources of the phone's words and screens."""
+COLUMNS: Final = (
+    TextColumn("{task.fields[stage]:<8}"), BarColumn(), TextColumn("{task.completed}/{task.total}  {task.description}"),
+    TimeElapsedColumn(), TimeRemainingColumn(),
+)  # fmt: skip
 
-    seed: int = 0
-    updates: int = 1500
-    threads: int = 2
-    screens: int = 8192
-    screens_per_update: int = 64
-    touches_per_screen: int = 2
-    lr: float = 2e-3
+Show = Callable[[int, int, str], None]
+"""Told the updates done, those to do, and the losses in a few words."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One stage of training. batch: screens in an update; lr: its highest learning rate."""
+
+    updates: int
+    batch: int
+    lr: float
     warmup: int = 40
     final_lr: float = 0.03
-    weight_decay: float = 0.01
-    grad_norm: float = 1.0
-    reading_weight: float = 0.5
-    tower: tuple[int, ...] = (32, 64, 96)
-    d_model: int = 96
-    d_ff: int = 256
-    layers: int = 2
-    heads: int = 4
-    dropout: float = 0.1
 
     def rate(self, update: int) -> float:
         """Learning rate: a linear warm-up, then a cosine down to `final_lr` of the highest."""
@@ -64,8 +64,33 @@ class Recipe:
 
 
 @dataclass(frozen=True, slots=True)
+class Recipe:
+    """Everything that decides the weights, beside the sources of the phone's words and screens."""
+
+    seed: int = 0
+    threads: int = 2
+    screens: int = 8192
+    reading: Stage = Stage(updates=800, batch=32, lr=4e-3)
+    acting: Stage = Stage(updates=2000, batch=64, lr=3e-3)
+    touches_per_screen: int = 1
+    uncluttered: int = 200
+    """Updates over which clutter comes in: what to copy is found at once in a bare sentence, and late in a full one."""
+    weight_decay: float = 0.01
+    grad_norm: float = 1.0
+    tower: tuple[int, ...] = (32, 64, 96)
+    d_model: int = 96
+    d_ff: int = 256
+    layers: int = 2
+    heads: int = 8
+    dropout: float = 0.1
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
-    """What came out. losses: of every 50th update. accuracy: by kind of widget, and "copy", on fresh material."""
+    """What came out.
+
+    losses: of every 50th update of each stage. accuracy: by kind of widget, and "copy", on fresh material.
+    """
 
     base_sha256: str
     parameters: int
@@ -80,7 +105,8 @@ def train_base(out: Path, seed: int, updates: int, forbidden: frozenset[Pair], t
 
     forbidden: pairs of words that the evaluation holds out; they are asked for and typed nowhere.
     """
-    return train(out, Recipe(seed=seed, updates=updates, threads=threads), forbidden)
+    recipe = Recipe(seed=seed, threads=threads)
+    return train(out, replace(recipe, acting=replace(recipe.acting, updates=updates)), forbidden)
 
 
 def train(out: Path, recipe: Recipe, forbidden: frozenset[Pair]) -> Report:
@@ -106,7 +132,12 @@ def train(out: Path, recipe: Recipe, forbidden: frozenset[Pair]) -> Report:
             recipe.dropout,
         )
     )
-    losses = _fit(model, codec, language, pool, recipe, rng)
+    model.train()
+    with Progress(*COLUMNS) as progress:
+        losses = [
+            *_read(model, codec, pool, recipe, rng, _shown(progress, "reading")),
+            *_act(model, codec, language, pool, recipe, rng, _shown(progress, "acting")),
+        ]
     fresh = random.Random(recipe.seed + EVALUATION_SEED)
     accuracy = measure(model, codec, language, draw_screens(512, fresh, forbidden), fresh)
     seconds = time.monotonic() - started
@@ -135,62 +166,77 @@ def measure(
     return {"touch": float(np.mean(touches)), **{kind: float(np.mean(hits)) for kind, hits in sorted(right.items())}}
 
 
-def _fit(
-    model: AutoUIModel, codec: Codec, language: Language, pool: Sequence[Screen], recipe: Recipe, rng: random.Random
+def _read(
+    model: AutoUIModel, codec: Codec, pool: Sequence[Screen], recipe: Recipe, rng: random.Random, show: Show
 ) -> list[dict[str, float]]:
-    optimiser = torch.optim.AdamW(model.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay)
-    columns = (
-        TextColumn("pre-training"),
-        BarColumn(),
-        TextColumn("{task.completed}/{task.total}  {task.description}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
+    """Stage one: the tower, against word embeddings that stay as they were drawn."""
+
+    def loss(update: int) -> dict[str, Tensor]:
+        batch = rng.sample(pool, recipe.reading.batch)
+        return {"read": _reading_loss(model, model.vision.content(_images(batch)), batch, codec)}
+
+    return _descend(list(model.vision.parameters()), loss, recipe.reading, recipe, show)
+
+
+def _act(
+    model: AutoUIModel, codec: Codec, language: Language, pool: Sequence[Screen], recipe: Recipe, rng: random.Random,
+    show: Show,
+) -> list[dict[str, float]]:  # fmt: skip
+    """Stage two: the encoder-decoder and the tokens' places, on contents that the frozen tower has seen once."""
+    with torch.no_grad():
+        seen = torch.cat([model.vision.content(_images(pool[i : i + 64])) for i in range(0, len(pool), 64)])
+
+    def loss(update: int) -> dict[str, Tensor]:
+        numbers = rng.sample(range(len(pool)), recipe.acting.batch)
+        examples = _ask(
+            [pool[n] for n in numbers], recipe.touches_per_screen, codec, language, rng, update / recipe.uncluttered
+        )
+        tokens = (seen[numbers] + model.vision.row + model.vision.column).flatten(1, 2)
+        return _acting_losses(model, tokens, examples)
+
+    learned = [*model.t5.parameters(), model.vision.row, model.vision.column]
+    return _descend(learned, loss, recipe.acting, recipe, show)
+
+
+def _descend(
+    parameters: list[nn.Parameter], loss: Callable[[int], dict[str, Tensor]], stage: Stage, recipe: Recipe, show: Show
+) -> list[dict[str, float]]:
+    """Train `parameters` on the sum of what `loss` gives; every 50th update's parts, for the recipe."""
+    optimiser = torch.optim.AdamW(parameters, lr=stage.lr, weight_decay=recipe.weight_decay)
     losses: list[dict[str, float]] = []
-    model.train()
-    with Progress(*columns) as progress:
-        bar = progress.add_task("", total=recipe.updates)
-        for update in range(recipe.updates):
-            for group in optimiser.param_groups:
-                group["lr"] = recipe.rate(update)
-            batch = rng.sample(pool, recipe.screens_per_update)
-            parts = _losses(model, codec, batch, _ask(batch, recipe.touches_per_screen, codec, language, rng))
-            optimiser.zero_grad()
-            (parts["touch"] + parts["copy"] + recipe.reading_weight * parts["read"]).backward()  # type: ignore[no-untyped-call]
-            nn.utils.clip_grad_norm_(model.parameters(), recipe.grad_norm)
-            optimiser.step()
-            if update % 50 == 49 or update == recipe.updates - 1:
-                losses.append({"update": update + 1, **{name: round(part.item(), 4) for name, part in parts.items()}})
-            if update % 10 == 9:
-                text = "  ".join(f"{name} {part.item():.3f}" for name, part in parts.items())
-                progress.update(bar, description=text, completed=update + 1)
+    for update in range(stage.updates):
+        for group in optimiser.param_groups:
+            group["lr"] = stage.rate(update)
+        parts = loss(update)
+        optimiser.zero_grad()
+        torch.stack(list(parts.values())).sum().backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(parameters, recipe.grad_norm)
+        optimiser.step()
+        if update % 50 == 49 or update == stage.updates - 1:
+            losses.append({"update": update + 1, **{name: round(part.item(), 4) for name, part in parts.items()}})
+            log.info("%s", losses[-1])
+        show(update + 1, stage.updates, "  ".join(f"{name} {part.item():.2f}" for name, part in parts.items()))
     return losses
 
 
-def _ask(batch: Sequence[Screen], touches: int, codec: Codec, language: Language, rng: random.Random) -> list[Example]:
-    asked = [touch_examples(n, screen, touches, codec, language, rng) for n, screen in enumerate(batch)]
-    copied = [copy_example(n, codec, language, rng) for n in range(len(batch))]
+def _ask(
+    batch: Sequence[Screen], touches: int, codec: Codec, language: Language, rng: random.Random, clutter: float = 1.0
+) -> list[Example]:
+    asked = [touch_examples(n, screen, touches, codec, language, rng, clutter) for n, screen in enumerate(batch)]
+    copied = [copy_example(n, codec, language, rng, clutter) for n in range(len(batch))]
     return [example for examples in (*asked, copied) for example in examples]
 
 
-def _losses(
-    model: AutoUIModel, codec: Codec, batch: Sequence[Screen], examples: Sequence[Example]
-) -> dict[str, Tensor]:
-    """−log π of each kind of example per action, and the reading loss per label."""
-    content = model.vision.content(_images(batch))
-    features = (content + model.vision.row + model.vision.column).flatten(1, 2)
-    states, mask = model.encode(features[[example.screen for example in examples]], pad([e.prompt for e in examples]))
+def _acting_losses(model: AutoUIModel, tokens: Tensor, examples: Sequence[Example]) -> dict[str, Tensor]:
+    """−log π of each kind of example, per action. tokens: (B, N, d), those of the batch's screens."""
+    states, mask = model.encode(tokens[[example.screen for example in examples]], pad([e.prompt for e in examples]))
     actions = pad([example.action for example in examples])
-    tokens = F.cross_entropy(
+    each = F.cross_entropy(
         model.logits(states, mask, actions).flatten(0, 1), actions.flatten(), ignore_index=PAD, reduction="none"
     )
-    per_action = tokens.view(actions.shape).sum(1)
+    per_action = each.view(actions.shape).sum(1)
     copied = torch.tensor([example.kind == "copy" for example in examples])
-    return {
-        "touch": per_action[~copied].mean(),
-        "copy": per_action[copied].mean(),
-        "read": _reading_loss(model, content, batch, codec),
-    }
+    return {"touch": per_action[~copied].mean(), "copy": per_action[copied].mean()}
 
 
 def _reading_loss(model: AutoUIModel, content: Tensor, batch: Sequence[Screen], codec: Codec) -> Tensor:
@@ -201,9 +247,14 @@ def _reading_loss(model: AutoUIModel, content: Tensor, batch: Sequence[Screen], 
     """
     ids = {word: i for i, word in enumerate(codec.tokens)}
     owners, cells = (torch.from_numpy(array) for array in drawn_words(batch, ids, model.shape.grid))
-    scores = content.flatten(1, 2) @ model.t5.shared.weight.T * model.shape.d_model**-0.5
+    scores = content.flatten(1, 2) @ model.t5.shared.weight.detach().T * model.shape.d_model**-0.5
     on_widget = scores[owners[:, 0]].masked_fill(~cells[..., None], -math.inf).logsumexp(dim=1)
     return F.cross_entropy(on_widget, owners[:, 1])
+
+
+def _shown(progress: Progress, stage: str) -> Show:
+    bar = progress.add_task("", total=None, stage=stage)
+    return lambda done, total, text: progress.update(bar, completed=done, total=total, description=text)
 
 
 def _images(batch: Sequence[Screen]) -> Tensor:
@@ -222,8 +273,8 @@ def _notes(
     return {
         **asdict(recipe),
         "parameters": parameters,
-        "touch_examples": recipe.updates * recipe.screens_per_update * recipe.touches_per_screen,
-        "copy_examples": recipe.updates * recipe.screens_per_update,
+        "touch_examples": recipe.acting.updates * recipe.acting.batch * recipe.touches_per_screen,
+        "copy_examples": recipe.acting.updates * recipe.acting.batch,
         "forbidden_pairs": sorted(" ".join(pair) for pair in forbidden),
         "words_sha256": hashlib.sha256("\n".join(codec.words).encode()).hexdigest(),
         "seconds": round(seconds, 1),

@@ -189,8 +189,9 @@ def main() -> None:
             score, families = evaluate(run.actor, config, Split.VALIDATION, given.episodes)
             shown = " ".join(f"{name}={metrics[name]:.3f}" for name in SHOWN if name in metrics)
             print(
-                f"u={update} n={run.ends['trajectories']} validation={score:.3f} train={np.mean(recent[-160:] or [0]):.2f}"
-                f" {families} {shown} act={spent['act']:.0f}s fold={spent['fold']:.0f}s",
+                f"u={update} n={run.ends['trajectories']} validation={score:.3f} "
+                f"train={np.mean(recent[-160:] or [0]):.2f} {families} {shown} "
+                f"act={spent['act']:.0f}s fold={spent['fold']:.0f}s",
                 flush=True,
             )
         tick = time.monotonic()

@@ -41,7 +41,7 @@ def run_demo(config: Config, minutes: float, out: Path, started: float, console:
     ledger = Ledger.load(ledger_file)
     stack = LocalStack(config)
     with console.status("starting Kafka, the object store, adb and the phones"):
-        settings = stack.up()
+        settings = stack.up(reuse=True)
     try:
         topics.ensure(settings)
         if ledger.train_seconds == 0.0:

@@ -25,6 +25,7 @@ import torch.nn.functional as F
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch import Tensor, nn
 
+from distrl.errors import PolicyError
 from distrl.policy.agent import pad, write
 from distrl.policy.base import save_base
 from distrl.policy.examples import Example, Language, Pair, Screen, copy_example, drawn_words, touch_examples
@@ -111,6 +112,8 @@ def train_base(out: Path, seed: int, updates: int, forbidden: frozenset[Pair], t
 
 def train(out: Path, recipe: Recipe, forbidden: frozenset[Pair]) -> Report:
     """`train_base` with any recipe."""
+    if (out / "model.safetensors").exists():
+        raise PolicyError(str(out), "holds a base model already", "name a new directory with --out")
     started = time.monotonic()
     torch.set_num_threads(recipe.threads)
     torch.manual_seed(recipe.seed)

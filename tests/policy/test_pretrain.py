@@ -1,0 +1,36 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from distrl.errors import PolicyError
+from distrl.policy.base import load_base
+from distrl.policy.pretrain import Recipe, Stage, train
+
+TINY = Recipe(
+    threads=1, screens=24, reading=Stage(3, 8, 4e-3), acting=Stage(3, 8, 3e-3), tower=(16, 16, 16), d_model=32, d_ff=32
+)
+FORBIDDEN = frozenset({("red", "lamp")})
+
+
+def test_equal_seeds_make_equal_models_and_the_recipe_is_written_beside_them(tmp_path: Path) -> None:
+    first = train(tmp_path / "first", TINY, FORBIDDEN)
+    again = train(tmp_path / "again", TINY, FORBIDDEN)
+    other = train(tmp_path / "other", replace(TINY, seed=1), FORBIDDEN)
+    assert first.base_sha256 == again.base_sha256 != other.base_sha256
+    assert load_base(tmp_path / "first").sha256 == first.base_sha256
+    assert "red lamp" in (tmp_path / "first" / "recipe.json").read_text()
+    assert [loss["update"] for loss in first.losses] == [3, 3], "one line for each stage's last update"
+
+
+def test_the_tower_learns_to_read(tmp_path: Path) -> None:
+    report = train(tmp_path / "longer", replace(TINY, reading=Stage(60, 8, 4e-3, warmup=5)), FORBIDDEN)
+    begun = train(tmp_path / "begun", TINY, FORBIDDEN)
+    assert report.losses[1]["read"] < 0.8 * begun.losses[0]["read"]
+
+
+def test_a_model_is_never_written_over(tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "model.safetensors").write_bytes(b"mine")
+    with pytest.raises(PolicyError):
+        train(tmp_path / "kept", TINY, FORBIDDEN)
+    assert (tmp_path / "kept" / "model.safetensors").read_bytes() == b"mine"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from distrl.feeder.admission import Admission, Progress
@@ -63,10 +63,16 @@ class World:
     publishing: Version | None = None
 
     def __post_init__(self) -> None:
-        self.ledger = ledger_of(self.admission, max_retries=1_000)
-        self.read = dict.fromkeys(("trajectories", "versions", "updates"), 0)
+        self.start_feeder(self.admission)
         self.versions.append(version(0, self.warmup - 1))
         self.updates += [Update(u, (), "f", 0) for u in range(self.warmup)]
+
+    def start_feeder(self, admission: Admission) -> None:
+        """A feeder that knows what was fed and has read nothing else yet."""
+        self.ledger = ledger_of(admission, max_retries=1_000)
+        self.read = dict.fromkeys(("trajectories", "versions", "updates"), 0)
+        for task in self.tasks:
+            self.ledger.see_task(task)
 
     def feed(self) -> None:
         """Read some of what is there, topic by topic, then feed what the ledger says."""
@@ -82,7 +88,9 @@ class World:
                     case _:
                         self.ledger.see_update(log[offset], TOPIC)
             self.read[name] = upto
-        self.running += self.ledger.due(0)
+        due = self.ledger.due(0)
+        self.tasks += due
+        self.running += due
 
     def finish(self) -> None:
         """One of the running tasks, any one, ends; its steps were chosen by versions that its worker may have had."""
@@ -140,6 +148,27 @@ def test_no_trajectory_is_older_than_max_lag_when_learned_and_learning_never_sto
         for turn in turns:
             turn()
     assert len(world.updates) > learned
+
+
+@settings(max_examples=40, deadline=None)
+@given(admissions, st.integers(0, 4), st.integers(0, 2**32))
+def test_a_bound_that_is_lowered_in_the_middle_of_a_run_soon_holds_and_learning_goes_on(
+    admission: Admission, lower: int, seed: int
+) -> None:
+    world = World(admission, random.Random(seed), 0.0)
+    turns = (world.feed, world.finish, world.finish, world.learn)
+    for _ in range(200):
+        world.chance.choice(turns)()
+    bound = min(lower, admission.max_lag)
+    world.start_feeder(replace(admission, max_lag=bound))
+    before = len(world.tasks)
+    while len(world.tasks) < before + 20:
+        updates = len(world.updates)
+        for _ in range(200):
+            for turn in turns:
+                turn()
+        assert len(world.updates) > updates
+    assert max(world.lags[-admission.trajectories_per_update :]) <= bound
 
 
 @settings(max_examples=30, deadline=None)

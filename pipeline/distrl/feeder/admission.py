@@ -16,6 +16,9 @@ v + ⌊(u − u_v + ⌈R/K⌉ − 1) / P⌋. That must not pass f + max_lag for 
 With max_lag = 0 this is a barrier: K·P tasks at each version, and none before the next version: synchronous.
 Records that the learner does not count (interrupted, duplicates) are not in R; were they folded along, there would
 be fewer updates, not more.
+
+Where the oldest is past the bound already (max_lag was lowered in the middle of a run, or a rollback was published),
+nothing that is fed can mend that, and only learning moves it on. Then as many are fed as the next update lacks.
 """
 
 from __future__ import annotations
@@ -59,5 +62,7 @@ class Admission:
         oldest = progress.version if progress.oldest_fed_version is None else progress.oldest_fed_version
         versions_left = min(oldest, progress.version) + self.max_lag - progress.version + 1
         since_version = max(0, progress.update - progress.version_update)
-        records = self.trajectories_per_update * (self.publish_every * versions_left - since_version)
-        return records - progress.outstanding - progress.unlearned
+        updates = self.publish_every * versions_left - since_version
+        if versions_left <= 0 and since_version < self.publish_every:
+            updates = 1
+        return self.trajectories_per_update * updates - progress.outstanding - progress.unlearned

@@ -43,6 +43,7 @@ class Shape:
     d_ff: int = 256
     layers: int = 2
     heads: int = 4
+    d_kv: int = 24
     dropout: float = 0.1
 
     @property
@@ -64,8 +65,8 @@ class VisionTower(nn.Module):
         self.layers = nn.Sequential(*layers[:-2])  # the last are normalised as tokens
         self.norm = nn.LayerNorm(shape.d_model)
         rows, columns = shape.grid
-        self.row = nn.Parameter(torch.randn(rows, 1, shape.d_model) * 0.3)
-        self.column = nn.Parameter(torch.randn(1, columns, shape.d_model) * 0.3)
+        self.row = nn.Parameter(torch.randn(rows, 1, shape.d_model) * 0.5)
+        self.column = nn.Parameter(torch.randn(1, columns, shape.d_model) * 0.5)
 
     def content(self, images: Tensor) -> Tensor:
         """What is drawn in each cell, wherever it is: uint8 (B, 3, H, W) to (B, rows, columns, d)."""
@@ -77,10 +78,32 @@ class VisionTower(nn.Module):
         return (self.content(images) + self.row + self.column).flatten(1, 2)
 
 
+class Fusion(nn.Module):
+    """Words look for themselves on the screen: each takes up the place of the cells whose content it is.
+
+    AutoUI lets language attend to the image and adds what it finds through a gate; here the attention's scores are
+    those by which the tower learned to read, so that a word finds itself without learning where to look.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(1.0))
+        self.nowhere = nn.Parameter(torch.tensor(3.0))  # the score of not standing on the screen
+        self.gate = nn.Linear(width, width, bias=False)
+        nn.init.eye_(self.gate.weight)
+
+    def forward(self, words: Tensor, content: Tensor, places: Tensor) -> Tensor:
+        """words (B, L, d), content (B, N, d) and places (N, d) to words (B, L, d) that know where they stand."""
+        scores = words @ content.transpose(1, 2) * (self.scale * words.shape[-1] ** -0.5)
+        scores = torch.cat([scores, self.nowhere.expand(*scores.shape[:2], 1)], dim=-1)
+        found = scores.softmax(-1)[..., :-1] @ places
+        return words + cast(Tensor, self.gate(found))
+
+
 class AutoUIModel(nn.Module):
     """Image tokens and prompt in, logits of the action's tokens out.
 
-    `vision` is frozen by whoever fine-tunes; `t5` carries the LoRA, whose settings are `lora` once it is attached.
+    `vision` and `fusion` are frozen by whoever fine-tunes; `t5` carries the LoRA, whose settings are `lora` once it is attached.
     `base_sha256` names the base model that the weights came from ("" for a model that was never saved).
     """
 
@@ -90,11 +113,12 @@ class AutoUIModel(nn.Module):
         self.base_sha256 = ""
         self.lora: Policy | None = None
         self.vision = VisionTower(shape)
+        self.fusion = Fusion(shape.d_model)
         self.t5 = T5ForConditionalGeneration(
             T5Config(
                 vocab_size=shape.vocabulary,
                 d_model=shape.d_model,
-                d_kv=shape.d_model // shape.heads,
+                d_kv=shape.d_kv,
                 d_ff=shape.d_ff,
                 num_layers=shape.layers,
                 num_decoder_layers=shape.layers,
@@ -116,7 +140,8 @@ class AutoUIModel(nn.Module):
         features: (B, N, d). prompts: (B, L) ids, padded behind with PAD. The image stands before the words so that
         padding moves nothing: T5 knows places only relative to each other.
         """
-        words = self.t5.shared(prompts)
+        places = (self.vision.row + self.vision.column).flatten(0, 1)
+        words = self.fusion(self.t5.shared(prompts), features - places, places)
         mask = torch.cat([prompts.new_ones(features.shape[:2]), (prompts != PAD).long()], dim=1)
         encoded = self.t5.encoder(inputs_embeds=torch.cat([features, words], dim=1), attention_mask=mask)
         return encoded.last_hidden_state, mask

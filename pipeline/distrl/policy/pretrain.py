@@ -71,8 +71,8 @@ class Recipe:
     seed: int = 0
     threads: int = 2
     screens: int = 8192
-    reading: Stage = Stage(updates=800, batch=32, lr=4e-3)
-    acting: Stage = Stage(updates=2000, batch=64, lr=3e-3)
+    reading: Stage = Stage(updates=700, batch=32, lr=4e-3)
+    acting: Stage = Stage(updates=1000, batch=64, lr=3e-3)
     touches_per_screen: int = 1
     uncluttered: int = 200
     """Updates over which clutter comes in: what to copy is found at once in a bare sentence, and late in a full one."""
@@ -83,6 +83,7 @@ class Recipe:
     d_ff: int = 256
     layers: int = 2
     heads: int = 8
+    d_kv: int = 24
     dropout: float = 0.1
 
 
@@ -132,6 +133,7 @@ def train(out: Path, recipe: Recipe, forbidden: frozenset[Pair]) -> Report:
             recipe.d_ff,
             recipe.layers,
             recipe.heads,
+            recipe.d_kv,
             recipe.dropout,
         )
     )
@@ -197,7 +199,7 @@ def _act(
         tokens = (seen[numbers] + model.vision.row + model.vision.column).flatten(1, 2)
         return _acting_losses(model, tokens, examples)
 
-    learned = [*model.t5.parameters(), model.vision.row, model.vision.column]
+    learned = [*model.t5.parameters(), *model.fusion.parameters(), model.vision.row, model.vision.column]
     return _descend(learned, loss, recipe.acting, recipe, show)
 
 

@@ -103,8 +103,8 @@ class Fusion(nn.Module):
 class AutoUIModel(nn.Module):
     """Image tokens and prompt in, logits of the action's tokens out.
 
-    `vision` and `fusion` are frozen by whoever fine-tunes; `t5` carries the LoRA, whose settings are `lora` once it is attached.
-    `base_sha256` names the base model that the weights came from ("" for a model that was never saved).
+    `vision` and `fusion` are frozen by whoever fine-tunes; `t5` carries the LoRA, whose settings are `lora` once it is
+    attached. `base_sha256` names the base model that the weights came from ("" for a model that was never saved).
     """
 
     def __init__(self, shape: Shape) -> None:

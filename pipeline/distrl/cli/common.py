@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -32,11 +32,13 @@ def load(config_file: Path | None, sets: list[str] | None) -> Config:
     return settings.load(config_file, sets or ())
 
 
-def connected(config_file: Path | None, sets: list[str] | None) -> Config:
+def connected(
+    config_file: Path | None, sets: list[str] | None, share: Literal["all", "training", "evaluation"] = "all"
+) -> Config:
     """The settings with the endpoints of the local stack filled in where none are configured and one runs."""
     from distrl.stack.local import connect
 
-    return connect(load(config_file, sets))
+    return connect(load(config_file, sets), share)
 
 
 def start_role(role: str, verbose: bool) -> threading.Event:

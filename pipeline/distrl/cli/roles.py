@@ -30,7 +30,7 @@ def worker(config: ConfigFile = None, sets: Sets = None, verbose: Verbose = Fals
     """Drive phones over adb: take tasks, act with the newest policy, publish trajectories."""
     from distrl.worker.run import run_worker
 
-    settings = connected(config, sets)
+    settings = connected(config, sets, "training")
     run_worker(settings, start_role(settings.worker.name, verbose))
 
 
@@ -76,7 +76,7 @@ def evaluate(
     """Measure greedy success against ground truth: named versions once, or the newest one again and again."""
     from distrl.evaluate.run import evaluate_versions, run_evaluator
 
-    settings = connected(config, sets)
+    settings = connected(config, sets, "evaluation")
     stop = start_role(settings.evaluate.name, verbose)
     if versions is None:
         run_evaluator(settings, stop)
@@ -94,7 +94,7 @@ def demonstrate(
     """Publish warm-up demonstrations of a deliberately imperfect script on simulated phones."""
     from distrl.worker.demonstrate import run_demonstrations
 
-    settings = connected(config, sets)
+    settings = connected(config, sets, "training")
     wanted = settings.learner.demonstrations if count is None else count
     run_demonstrations(settings, wanted, start_role("demonstrate", verbose))
 

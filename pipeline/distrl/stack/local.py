@@ -133,12 +133,15 @@ class LocalStack:
             self._record.remove(part.name)
 
 
-def connect(config: Config) -> Config:
-    """`config` with the endpoints of its running local stack, where a person has configured none."""
+def connect(config: Config, share: phones.Share = "all") -> Config:
+    """`config` with the endpoints of its running local stack, where a person has configured none.
+
+    share: which of the stack's phones; phones that a person has named are all taken.
+    """
     directory = config.stack.directory.expanduser().absolute()
     parts = Record(directory).parts()
     outside = _configured(config, parts)
-    return _filled(config, {name: part for name, part in parts.items() if name not in outside}, directory)
+    return _filled(config, {name: part for name, part in parts.items() if name not in outside}, directory, share)
 
 
 def _configured(config: Config, parts: Mapping[str, Part]) -> dict[str, str]:
@@ -202,7 +205,7 @@ def _starters(config: Config, site: Site, wanted: Mapping[str, Mapping[str, Any]
     return starters
 
 
-def _filled(config: Config, parts: Mapping[str, Part], directory: Path) -> Config:
+def _filled(config: Config, parts: Mapping[str, Part], directory: Path, share: phones.Share = "all") -> Config:
     """`config` with the endpoints of `parts`."""
     if kafka.NAME in parts:
         config = kafka.fill(config, parts[kafka.NAME])
@@ -211,7 +214,7 @@ def _filled(config: Config, parts: Mapping[str, Part], directory: Path) -> Confi
     if adb.NAME in parts:
         config = adb.fill(config, parts[adb.NAME])
     if phones.NAME in parts:
-        config = phones.fill(config, parts[phones.NAME])
+        config = phones.fill(config, parts[phones.NAME], share)
     return config
 
 

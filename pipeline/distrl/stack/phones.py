@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import Literal
 
 from distrl.config import Config, Phones
 from distrl.stack.part import Part, Site
@@ -13,6 +14,8 @@ from distrl.stack.processes import start, stop_all, wait_ready
 NAME = "phones"
 READY_S = 60.0
 STOP_S = 10.0
+Share = Literal["all", "training", "evaluation"]
+"""Of a stack's phones. Nothing keeps two processes from driving one phone, so each role takes its own share."""
 MEND = "read its log; set phones.base_port to the first of a free range of ports"
 
 
@@ -39,12 +42,15 @@ def settings(phones: Phones) -> dict[str, object]:
     return phones.model_dump(mode="json", exclude={"base_port"})
 
 
-def fill(config: Config, part: Part) -> Config:
-    """`config` with the address of every phone: those that train first, then those of the evaluator."""
+def fill(config: Config, part: Part, share: Share = "all") -> Config:
+    """`config` with the addresses of the phones: those that train first, then those of the evaluator."""
     first, _, last = part.where.rpartition(":")[2].partition("-")
     addresses = tuple(f"{HOST}:{port}" for port in range(int(first), int(last) + 1))
+    counts = {name: int(part.settings[name]) for name in ("count", "evaluation_count")}
+    training = counts["count"]
+    chosen = {"all": addresses, "training": addresses[:training], "evaluation": addresses[training:]}[share]
     update = {
-        "devices": config.devices.model_copy(update={"addresses": addresses}),
-        "phones": config.phones.model_copy(update={"base_port": int(first)}),
+        "devices": config.devices.model_copy(update={"addresses": chosen}),
+        "phones": config.phones.model_copy(update={"base_port": int(first), **counts}),
     }
     return config.model_copy(update=update)

@@ -96,7 +96,7 @@ class Codec:
             raise PolicyError(
                 "policy.vocabulary",
                 f"{action} cannot be written with this base model's words",
-                "use words of the base model, or pre-train one with more words (distrl pretrain)",
+                "use words of the base model, or pre-train one with more words (`distrl base-model train`)",
             )
         return (*ids, END)
 

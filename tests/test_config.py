@@ -77,6 +77,28 @@ def test_secrets_are_not_printed() -> None:
     assert "hunter2" not in config.model_dump_json()
 
 
+def test_a_secret_that_is_refused_is_not_printed(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("kafka: {security_protocol: SASL_SSL, sasl_password: hunter2}")
+    assert "hunter2" not in str(refused(file=file))
+    file.write_text("store: {secret_key: 20251}")
+    assert "20251" not in str(refused(file=file))
+
+
+@pytest.mark.parametrize("secret", ["0012", "a #b", "x: y", "null", "'quoted'", "[1", "yes"])
+def test_a_secret_is_taken_as_it_stands(secret: str) -> None:
+    config = load(sets=[f"store.access_key={secret}"] if secret not in ("null", "'quoted'") else (),
+                  environ={"DISTRL_STORE__SECRET_KEY": secret})  # fmt: skip
+    assert config.store.secret_key is not None
+    assert config.store.secret_key.get_secret_value() == secret
+    assert config.store.access_key in (secret, None)
+
+
+def test_a_name_may_look_like_a_number() -> None:
+    assert load(sets=["run=7"], environ={}).run == "7"
+    assert load(sets=["run='8'", "kafka.sasl_username=null"], environ={}).run == "8"
+
+
 @given(st.text(min_size=1, max_size=20), st.text(max_size=20))
 def test_any_flag_gives_a_config_or_an_explained_refusal(path: str, value: str) -> None:
     try:

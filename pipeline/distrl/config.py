@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
@@ -255,10 +255,18 @@ def _put(tree: dict[str, Any], path: list[str], value: str, where: str) -> None:
         node = node.setdefault(name, {})
         if not isinstance(node, dict):
             raise ConfigError(where, f"'{name}' is a setting, not a section", "see `distrl config show`")
+    node[path[-1]] = _value(path, value)
+
+
+def _value(path: Sequence[str], value: str) -> Any:
+    """What a variable or a flag says. Text is taken as it stands: a password may be a number, or hold a ' #'."""
+    kinds = _kinds(path)
+    if kinds == {SecretStr} or (kinds == {str} and value not in ("", "null") and value[:1] not in "'\""):
+        return value
     try:
-        node[path[-1]] = yaml.safe_load(value)
+        return yaml.safe_load(value)
     except yaml.YAMLError:
-        node[path[-1]] = value
+        return value
 
 
 def _explain(error: ValidationError) -> ConfigError:
@@ -268,10 +276,26 @@ def _explain(error: ValidationError) -> ConfigError:
         if problem["type"] == "extra_forbidden":
             lines.append((path, "no such setting", f"one of: {', '.join(_siblings(problem['loc']))}"))
         else:
-            lines.append((path, f"{problem['msg']} (it is {problem['input']!r})", _allowed(problem["loc"])))
+            lines.append(
+                (path, f"{problem['msg']}{_shown(problem['loc'], problem['input'])}", _allowed(problem["loc"]))
+            )
     where, what, mend = lines[0]
     rest = "".join(f"\n{path}: {text}" for path, text, _ in lines[1:])
     return ConfigError(where, what + rest, mend)
+
+
+def _shown(loc: Sequence[int | str], value: Any) -> str:
+    """The value at fault, unless it is a secret or a section that may hold one."""
+    hidden = SecretStr in _kinds([str(part) for part in loc]) or isinstance(value, dict | BaseModel)
+    return "" if hidden else f" (it is {value!r})"
+
+
+def _kinds(path: Sequence[str]) -> set[Any]:
+    """The types that the setting at `path` takes, None aside; empty where there is no such setting."""
+    found = _section(path[:-1]).model_fields.get(path[-1]) if path else None
+    if found is None:
+        return set()
+    return {*(get_args(found.annotation) or (found.annotation,))} - {type(None)}
 
 
 def _section(loc: Sequence[int | str]) -> type[BaseModel]:

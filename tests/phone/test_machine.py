@@ -142,10 +142,11 @@ def test_a_phone_keeps_a_bounded_number_of_drawn_screens(monkeypatch: pytest.Mon
     monkeypatch.setattr(machine, "DRAWN", 3)
     phone = PhoneMachine(0, 0.0)
     pictures = set()
-    for seed in range(6):
-        phone.reset(seed, {})
+    for element in widgets(fresh(0, {}, 0.0)):
+        phone.reset(0, {})
+        phone.apply(_tap(element.box))
         pictures.add(phone.png())
-    assert len(pictures) == 6
+    assert len(pictures) == 8
     assert len(phone._drawn) == 3
 
 

@@ -165,7 +165,7 @@ def tails(values: Sequence[float], scale: float = 1.0) -> dict[str, float]:
 def table(found: Mapping[str, Any]) -> Table:
     """Everything that was measured, one row each; a ratio is asynchronous over synchronous."""
     one, two = found["asynchronous"], found["synchronous"]
-    shown = Table("measured", f"asynchronous (max_lag={one['max_lag']})", "synchronous (max_lag=0)", "ratio")
+    shown = Table("measured", f"async (max_lag={one['max_lag']})", "sync (max_lag=0)", "ratio")
     for column in shown.columns[1:]:
         column.justify = "right"
 
@@ -183,11 +183,11 @@ def table(found: Mapping[str, Any]) -> Table:
     row("seconds measured", "seconds", "{:.0f}")
     shown.add_section()
     for part in one["step_ms"]:
-        cells = ["{mean:.1f}  p50 {p50:.1f}  p95 {p95:.1f}".format(**mode["step_ms"][part]) for mode in (one, two)]
-        shown.add_row(f"a step, {part}, ms", *cells, "")
+        cells = ["{mean:.1f} / {p50:.1f} / {p95:.1f}".format(**mode["step_ms"][part]) for mode in (one, two)]
+        shown.add_row(f"step: {part}, ms", *cells, "")
     shown.add_section()
     for name, key in (("published → first action", "published_to_first_action"), ("bare fetch", "bare_fetch")):
-        form = "p50 {p50:.1f}  p95 {p95:.1f}  of {count}"
+        form = "{p50:.1f} / {p95:.1f}  (n {count})"
         cells = [form.format(**mode[key]) if mode[key]["count"] else "–" for mode in (one, two)]
         shown.add_row(f"{name}, ms", *cells, "")
     shown.caption = (

@@ -42,6 +42,9 @@ class Adbd:
     async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection to its end."""
         transport = Transport(reader, writer, self._banner, self._find, self._answers)
+        if self._faults.active(Fault.GONE):  # accepted in the moment in which the port was closed
+            transport.close()
+            return
         self._transports.add(transport)
         try:
             await transport.run()

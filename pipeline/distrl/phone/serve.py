@@ -64,6 +64,10 @@ class SimulatedPhone:
         try:
             while True:
                 await self.faults.until(Fault.GONE, active=True)
+                # A connection that is accepted and not yet attached would be leaked by closing its server, and stay
+                # open: it is attached in the next two rounds of the loop, and dropped by adbd, which sees the fault.
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
                 self.close()
                 await self.faults.until(Fault.GONE, active=False)
                 await self._reopen()

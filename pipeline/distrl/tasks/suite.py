@@ -75,14 +75,21 @@ def _message(rng: random.Random, split: Split) -> tuple[Params, Setup]:
 
 
 FAMILIES: Final = (
-    Family("toggle", ("turn {goal} {switch}", "switch {switch} {goal}"), _toggle),
-    Family("search", ("search for {item}", "look up {item}"), _item),
-    Family("result", ("search for {item} and open result {rank}", "open result {rank} for {item}"), _result),
-    Family("alarm", ("set an alarm for {time}", "wake me at {time}"), _alarm),
-    Family("shop", ("add {item} to cart at {site}", "buy {item} from {site}"), _shop),
-    Family("message", ("message {contact} saying {item}", "tell {contact} {item}"), _message),
-    Family("note", ("write a note saying {item}", "make a new note {item}"), _item),
+    Family("toggle", ("in settings turn {goal} {switch}", "open settings and switch {switch} {goal}"), _toggle),
+    Family("search", ("open browser and search for {item}", "in browser look up {item}"), _item),
+    Family(
+        "result",
+        ("in browser search for {item} and open result {rank}", "open browser and find result {rank} for {item}"),
+        _result,
+    ),
+    Family("alarm", ("in clock set an alarm for {time}", "open clock and wake me at {time}"), _alarm),
+    Family("shop", ("open shop and add {item} to cart at {site}", "in shop buy {item} from {site}"), _shop),
+    Family(
+        "message", ("in messages tell {contact} {item}", "open messages and message {contact} saying {item}"), _message
+    ),
+    Family("note", ("open notes and write a note saying {item}", "in notes make a new note {item}"), _item),
 )
+"""The instructions name the app, as AndroidWorld's do."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,13 +186,12 @@ def table(found: Mapping[str, Any]) -> Table:
         cells = ["{mean:.1f} / {p50:.1f} / {p95:.1f}".format(**mode["step_ms"][part]) for mode in (one, two)]
         shown.add_row(f"step: {part}, ms", *cells, "")
     shown.add_section()
-    for name, key in (("published → first action", "published_to_first_action"), ("bare fetch", "bare_fetch")):
+    for name, key in (("version → action", "published_to_first_action"), ("bare fetch", "bare_fetch")):
         form = "{p50:.1f} / {p95:.1f}  (n {count})"
         cells = [form.format(**mode[key]) if mode[key]["count"] else "–" for mode in (one, two)]
         shown.add_row(f"{name}, ms", *cells, "")
-    shown.caption = (
-        f"{found['phones']} phones, {found['base_model']} base model, adapter of {one['adapter_bytes']:,} bytes"
-    )
+    what = "{phones} phones, {base_model} base model".format(**found)
+    shown.caption = f"step: mean / p50 / p95; others: p50 / p95; {what}"
     return shown
 
 

@@ -112,7 +112,7 @@ class Policy(Section):
     base_model: Path | None = Field(None, description="directory of the base model; the shipped tiny one unless named")
     lora_rank: int = Field(16, ge=1)
     lora_alpha: int = Field(32, ge=1)
-    lora_targets: tuple[str, ...] = ("q", "k", "v", "o", "wi", "wo")
+    lora_targets: tuple[str, ...] = ("q", "v")
 
 
 class Replay(Section):
@@ -152,9 +152,9 @@ class Learner(Section):
     critic_lr: float = Field(1e-3, gt=0)
     grad_norm: float = Field(1.0, gt=0)
     demonstrations: int = Field(128, ge=0, description="warm-up trajectories waited for before the first update")
-    warmup_updates: int = Field(20, ge=0, description="updates of behaviour cloning before version 0")
+    warmup_updates: int = Field(12, ge=0, description="updates of behaviour cloning before version 0")
     warmup_minibatches: int = Field(20, ge=1)
-    warmup_lr: float = Field(2e-3, gt=0)
+    warmup_lr: float = Field(4e-3, gt=0)
     critic_warmup_updates: int = Field(4, ge=0, description="first updates after warm-up that train the critics alone")
     publish_every: int = Field(1, ge=1, description="updates between two versions")
     checkpoint_every: int = Field(10, ge=1, description="updates between two checkpoints")

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import pytest
 from distrl.config import Phones
@@ -62,8 +62,8 @@ def test_a_phone_that_is_gone_refuses_connections_and_comes_back() -> None:
         with ExitStack() as open_ones:
             connection = open_ones.enter_context(socket.create_connection((phone.host, phone.port), timeout=2))
             phone.faults.set(Fault.GONE, 0.3)
-            with pytest.raises(ConnectionResetError):
-                connection.recv(1)
+            with suppress(ConnectionResetError):  # accepted before: ended in order; not yet: reset
+                assert connection.recv(1) == b""
             assert refuses(phone.port)
         end = time.monotonic() + 3
         while refuses(phone.port):

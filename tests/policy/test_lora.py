@@ -119,4 +119,4 @@ def test_unknown_targets_and_a_second_adapter_are_refused(base_directory: Path, 
 def test_parameters_are_named_in_a_fixed_order(agent: Agent) -> None:
     names = list(lora_parameters(agent.model))
     assert names == sorted(names)
-    assert len(names) == 2 * (2 * 6 + 2 * 10)
+    assert len(names) == 2 * (2 * 2 + 2 * 4)

@@ -84,7 +84,7 @@ class Recipe:
     layers: int = 2
     heads: int = 8
     d_kv: int = 24
-    dropout: float = 0.1
+    dropout: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

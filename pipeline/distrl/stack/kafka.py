@@ -118,6 +118,13 @@ def _write_properties(home: Path, port: int, controller_port: int, log_dirs: str
     return file
 
 
+def cluster_id() -> str:
+    """A new id for a cluster: 22 characters, of which the first is no '-', or Kafka's tool takes it for an option."""
+    while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+        pass
+    return text
+
+
 def _format(java: list[str], home: Path, port: int, controller_port: int) -> None:
     """Make `home`/data, whole or not at all: a format that was cut off leaves data.new alone, which is made anew."""
     fresh = home / "data.new"
@@ -125,8 +132,7 @@ def _format(java: list[str], home: Path, port: int, controller_port: int) -> Non
     if (home / "data").exists():
         raise StackError(str(home / "data"), "holds no meta.properties, so it is not a broker's", "move it away")
     file = _write_properties(home, port, controller_port, fresh.name)
-    cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-    tool = ["kafka.tools.StorageTool", "format", "--standalone", "--cluster-id", cluster, "--config", file.name]
+    tool = ["kafka.tools.StorageTool", "format", "--standalone", "--cluster-id", cluster_id(), "--config", file.name]
     log = home / "format.log"
     with log.open("wb") as out:
         try:

@@ -78,3 +78,9 @@ def test_a_data_folder_that_is_no_brokers_is_left_alone(site: Site) -> None:
     with pytest.raises(StackError, match=r"holds no meta\.properties"):
         kafka.start_kafka(site, {"heap_mb": 256}, 29998, 29999)
     assert precious.exists()
+
+
+def test_a_cluster_id_is_never_taken_for_an_option() -> None:
+    ids = {kafka.cluster_id() for _ in range(2000)}
+    assert len(ids) == 2000
+    assert all(len(text) == 22 and not text.startswith("-") for text in ids)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from distrl import config as settings_room
+from distrl.broker.identity import IdSet
 from distrl.config import Config
 from distrl.errors import BrokerError, ConfigError, StoreError
 from distrl.learner import recover as room
@@ -34,7 +35,7 @@ def test_checkpoint_in_a_store_and_back(
     state, _, records = run
     store = open_store(settings_room.Store(url=f"file://{tmp_path}"))
     assert recover(settings, store).state.u == 0
-    checkpoint(settings, store, state, ["a/1", "a/é\n"])
+    checkpoint(settings, store, state, IdSet(["a/1", "a/é\n"]))
     log = [item for window in records for item in window]
     monkeypatch.setattr(room, "read_back", lambda _, wanted: [item for item in log if item.position in wanted])
     found = recover(settings, store)
@@ -45,7 +46,7 @@ def test_checkpoint_in_a_store_and_back(
 
 def test_a_checkpoint_of_other_settings_is_refused(base_directory: Path, run: Run, tmp_path: Path) -> None:
     store = open_store(settings_room.Store(url=f"file://{tmp_path}"))
-    checkpoint(config(base_directory, "aride.gamma=0.5"), store, run[0], ())
+    checkpoint(config(base_directory, "aride.gamma=0.5"), store, run[0], IdSet())
     with pytest.raises(ConfigError, match="other settings"):
         recover(config(base_directory), store)
 

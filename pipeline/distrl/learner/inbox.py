@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from distrl.broker.identity import FirstWins
+from distrl.broker.identity import FirstWins, IdSet
 from distrl.config import Learner
 from distrl.types import LoggedTrajectory, LogPosition, Outcome, Trajectory, Watermark
 
@@ -32,8 +32,8 @@ class Inbox:
         self._demonstrations, self._trajectories = demonstrations, trajectories
         self._folded = {(mark.topic, mark.partition): mark.offset for mark in watermarks}
         self._read = dict(self._folded)
-        self._folded_ids = list(seen)
-        self._first = FirstWins(self._folded_ids)
+        self._first = FirstWins(seen)
+        self._folded_ids = IdSet(seen)
         self._pending: list[LoggedTrajectory] = []
 
     @property
@@ -46,9 +46,9 @@ class Inbox:
         return tuple(self._pending)
 
     @property
-    def folded_ids(self) -> Sequence[str]:
+    def folded_ids(self) -> IdSet:
         """Every id before the watermarks; what a checkpoint keeps."""
-        return tuple(self._folded_ids)
+        return self._folded_ids
 
     def push(self, logged: LoggedTrajectory) -> bool:
         """Take a record, each partition's in order; False for a later record of an id, or one already read."""
@@ -104,7 +104,9 @@ class Inbox:
     def folded(self, watermarks: Iterable[Watermark]) -> None:
         """The window of `watermarks` is folded: forget it."""
         marks = {(mark.topic, mark.partition): mark.offset for mark in watermarks}
-        self._folded_ids += [_name(logged) for logged in self._pending if _before(logged.position, marks)]
+        for logged in self._pending:
+            if _before(logged.position, marks):
+                self._folded_ids.add(_name(logged))
         self._pending = [logged for logged in self._pending if not _before(logged.position, marks)]
         self._folded = marks
 

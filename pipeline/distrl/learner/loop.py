@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 
+from distrl.broker.identity import IdSet
 from distrl.broker.journal import Journal
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader, RawRecord, decoded
@@ -66,7 +67,7 @@ class Loop:
         journal: Journal,
         producer: RecordProducer,
         state: LearnerState,
-        seen: Sequence[str],
+        seen: IdSet,
         stop: threading.Event,
         on_update: OnUpdate | None,
     ) -> None:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from distrl.broker.identity import IdSet
 from distrl.broker.reader import LogReader, decoded
 from distrl.broker.topics import topic_name
 from distrl.config import Config
@@ -32,7 +28,7 @@ class Recovered:
     """state: as of its checkpoint. seen: the ids folded until then, for the inbox."""
 
     state: LearnerState
-    seen: Sequence[str]
+    seen: IdSet
 
 
 def recover(config: Config, store: ObjectStore) -> Recovered:
@@ -43,20 +39,18 @@ def recover(config: Config, store: ObjectStore) -> Recovered:
     base = load_base(config.policy.base_model)
     found = latest_checkpoint(store, config.run)
     if found is None:
-        return Recovered(LearnerState.create(base, config), ())
+        return Recovered(LearnerState.create(base, config), IdSet())
     meta, tensors = found
     refuse_other_settings(meta["config_fingerprint"], config, f"the checkpoint of update {meta['u']}")
-    seen = json.loads(tensors["seen"].tobytes())
     state = LearnerState.restore(base, config, meta, tensors, read_back(config, needed(meta)))
     LOG.info("restored the checkpoint of %d updates; %d transitions refilled", state.u, len(state.buffer))
-    return Recovered(state, seen)
+    return Recovered(state, IdSet.of(meta["seen"]))
 
 
-def checkpoint(config: Config, store: ObjectStore, state: LearnerState, seen: Sequence[str]) -> None:
+def checkpoint(config: Config, store: ObjectStore, state: LearnerState, seen: IdSet) -> None:
     """Save what `recover` reads. Raises StoreError; the checkpoint before is then still the newest."""
-    ids: NDArray[Any] = np.frombuffer(json.dumps(list(seen)).encode(), dtype=np.uint8)
-    meta = state.meta() | {"config_fingerprint": config.learning_fingerprint()}
-    save_checkpoint(store, config.run, state.u, state.tensors() | {"seen": ids}, meta)
+    meta = state.meta() | {"config_fingerprint": config.learning_fingerprint(), "seen": seen.ranges()}
+    save_checkpoint(store, config.run, state.u, state.tensors(), meta)
 
 
 def read_back(config: Config, positions: Iterable[LogPosition]) -> list[LoggedTrajectory]:

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
 
+from distrl.broker.identity import IdSet
 from distrl.broker.reader import LogReader, decoded
 from distrl.broker.topics import topic_name
 from distrl.config import Config
@@ -33,7 +34,7 @@ def refold(config: Config, *, from_start: bool = False) -> LearnerState:
     Raises what recovery raises, and BrokerError where the log ends before the journal's watermarks.
     """
     store = open_store(config.store)
-    begun = Recovered(LearnerState.create(load_base(config.policy.base_model), config), ()) if from_start else None
+    begun = Recovered(LearnerState.create(load_base(config.policy.base_model), config), IdSet()) if from_start else None
     begun = begun or recover(config, store)
     with LogReader(config, "updates") as journal:
         entries = [decoded(raw, Update) for batch in journal.to_end() for raw in batch]

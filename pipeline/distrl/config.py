@@ -206,6 +206,16 @@ class Config(Section):
             raise ValueError("kafka.security_protocol with SASL needs kafka.sasl_username and kafka.sasl_password")
         return self
 
+    def secrets(self) -> dict[str, SecretStr]:
+        """Every secret that is set, by its path. Each is a setting of a section."""
+        return {
+            f"{name}.{key}": value
+            for name, section in self
+            if isinstance(section, Section)
+            for key, value in section
+            if isinstance(value, SecretStr)
+        }
+
     def learning_fingerprint(self) -> str:
         """sha256 (hex) of the settings that the fold reads: two runs with equal ones fold a log alike."""
         parts = {

@@ -21,9 +21,9 @@ def base_model() -> None:
 @app.command("train")
 def train(
     out: Annotated[Path, typer.Option(help="Directory to write it to; must be empty or new.")],
-    seed: Annotated[int, typer.Option(help="Of the weights and of the synthetic screens.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the weights and of the synthetic screens.")] = 0,
     updates: Annotated[int, typer.Option(min=1, help="Gradient steps of the second stage.")] = 1000,
-    threads: Annotated[int, typer.Option(min=1, help="Torch threads.")] = 2,
+    threads: Annotated[int, typer.Option(min=1, help="Threads that torch computes with.")] = 2,
 ) -> None:
     """Pre-train on synthetic screens (touch the named widget, copy words); held-out entities are never named."""
     from distrl.policy.pretrain import train_base

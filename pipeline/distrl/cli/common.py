@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from distrl import config as settings
 from distrl.config import Config
@@ -18,13 +19,16 @@ console = Console()
 
 ConfigFile = Annotated[
     Path | None,
-    typer.Option("--config", "-c", help="YAML file with settings; see `distrl config show` for their shape."),
+    typer.Option("--config", "-c", help="YAML file with settings, of the shape that `distrl config show` prints."),
 ]
 Sets = Annotated[
     list[str] | None,
-    typer.Option("--set", "-s", help="One setting as path.to.it=value; may be given often and wins over the file."),
+    typer.Option(
+        "--set", "-s", help="One setting as path.to.it=value; may be given often; wins over DISTRL_* and the file."
+    ),
 ]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log what is done in detail.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log what is done in detail, to standard error.")]
+Share = Literal["all", "training", "evaluation"]
 
 
 def load(config_file: Path | None, sets: list[str] | None) -> Config:
@@ -32,13 +36,28 @@ def load(config_file: Path | None, sets: list[str] | None) -> Config:
     return settings.load(config_file, sets or ())
 
 
-def connected(
-    config_file: Path | None, sets: list[str] | None, share: Literal["all", "training", "evaluation"] = "all"
-) -> Config:
+def connected(config_file: Path | None, sets: list[str] | None, share: Share = "all") -> Config:
     """The settings with the endpoints of the local stack filled in where none are configured and one runs."""
     from distrl.stack.local import connect
 
     return connect(load(config_file, sets), share)
+
+
+def with_broker(config_file: Path | None, sets: list[str] | None, share: Share = "all") -> Config:
+    """As `connected`, once the broker has answered: a role without one ends before it has begun anything.
+
+    Raises BrokerError, which says whether it is the address, the credentials or TLS.
+    """
+    from distrl.broker.connect import check
+
+    settings = connected(config_file, sets, share)
+    check(settings)
+    return settings
+
+
+def row(*cells: object) -> list[Text]:
+    """Cells of a table as they stand: what a server or a file says is no markup."""
+    return [Text(str(cell)) for cell in cells]
 
 
 def start_role(role: str, verbose: bool) -> threading.Event:

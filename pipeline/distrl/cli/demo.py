@@ -19,19 +19,35 @@ def register(app: typer.Typer) -> None:
 def demo(
     config: ConfigFile = None,
     sets: Sets = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the run; each seed is a run of its own.")] = 0,
-    minutes: Annotated[float, typer.Option(min=0.1, max=10_000, help="Training time, warm-up included.")] = 10,
-    phones: Annotated[int, typer.Option(min=2, max=512, help="Simulated phones that train.")] = 8,
-    out: Annotated[Path, typer.Option(help="Where the report goes.")] = Path("out/demo"),
-    started: Annotated[float | None, typer.Option(hidden=True)] = None,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed of tasks, phones and weights; each seed is a run of its own.")
+    ] = 0,
+    minutes: Annotated[
+        float,
+        typer.Option(
+            min=0.1, max=10_000, help="Training time in minutes, over all sittings of this seed, warm-up included."
+        ),
+    ] = 10,
+    phones: Annotated[
+        int, typer.Option(min=2, max=512, help="Simulated phones that train; phones.evaluation_count more evaluate.")
+    ] = 8,
+    out: Annotated[
+        Path, typer.Option(help="Directory of the report, the roles' logs and the time trained so far.")
+    ] = Path("out/demo"),
+    started: Annotated[
+        float | None, typer.Option(hidden=True, help="When the set-up began, in seconds since 1970; now if not given.")
+    ] = None,
 ) -> None:
-    """Train an agent on this machine with every real part, then write out/demo/report.html and report.json.
+    """Train an agent on this machine with every real part, then write report.html and report.json.
 
-    Ctrl-C stops everything cleanly; the same command goes on where the run was.
+    Ctrl-C stops everything cleanly; the same command goes on where the run was. A stack that `distrl up` has started in
+    stack.directory is used, and stopped at the end.
     """
     from distrl.demo.run import run_demo
 
     logs.configure("demo")
     run = [f"run=demo-{seed}", f"learner.seed={seed}", f"phones.seed={seed}", f"phones.count={phones}"]
-    report = run_demo(load(config, [*run, *(sets or [])]), minutes, out, started or time.time(), console)
-    console.print(f"report: {report}")
+    report = run_demo(
+        load(config, [*run, *(sets or [])]), minutes, out, time.time() if started is None else started, console
+    )
+    console.print(f"report: {report}", soft_wrap=True, highlight=False, markup=False)

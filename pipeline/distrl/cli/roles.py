@@ -1,4 +1,7 @@
-"""The roles of a run, one command each: the same on a laptop and in a pod. Each runs until SIGTERM or Ctrl-C."""
+"""The roles of a run, one command each: the same on a laptop and in a pod. Each runs until SIGTERM or Ctrl-C.
+
+A role's own module is loaded only once the broker has answered: torch alone takes seconds.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from distrl.cli.common import ConfigFile, Sets, Verbose, connected, console, load, start_role
+from distrl.cli.common import ConfigFile, Sets, Verbose, console, load, start_role, with_broker
 from distrl.types import Split
 
 
@@ -21,16 +24,17 @@ def register(app: typer.Typer) -> None:
 
 def feed(config: ConfigFile = None, sets: Sets = None, verbose: Verbose = False) -> None:
     """Feed training tasks, paced so that no trajectory is staler than feeder.max_lag when learned."""
+    settings = with_broker(config, sets)
     from distrl.feeder.run import run_feeder
 
-    run_feeder(connected(config, sets), start_role("feeder", verbose))
+    run_feeder(settings, start_role("feeder", verbose))
 
 
 def worker(config: ConfigFile = None, sets: Sets = None, verbose: Verbose = False) -> None:
     """Drive phones over adb: take tasks, act with the newest policy, publish trajectories."""
+    settings = with_broker(config, sets, "training")
     from distrl.worker.run import run_worker
 
-    settings = connected(config, sets, "training")
     run_worker(settings, start_role(settings.worker.name, verbose))
 
 
@@ -46,10 +50,12 @@ def learner(
     ] = False,
 ) -> None:
     """Fold trajectories into new policy versions. Killed and started again, it ends with the same weights."""
+    if from_start and not verify:
+        raise typer.BadParameter("it needs --verify", param_hint="--from-start")
+    settings = with_broker(config, sets)
     from distrl.learner.loop import run_learner
     from distrl.learner.verify import refold
 
-    settings = connected(config, sets)
     stop = start_role("learner", verbose)
     if not verify:
         run_learner(settings, stop)
@@ -66,35 +72,46 @@ def evaluate(
     verbose: Verbose = False,
     versions: Annotated[
         str | None,
-        typer.Option(help="Versions to evaluate once, like 0,12 or first,last; follows the newest if not given."),
+        typer.Option(
+            help="Versions to evaluate once, like 0,12 or first,last; if not given, the newest is evaluated on the "
+            "validation tasks again and again."
+        ),
     ] = None,
-    split: Annotated[Split, typer.Option(help="Which tasks, with --versions.")] = Split.TEST,
+    split: Annotated[Split | None, typer.Option(help="Which tasks, with --versions; test if not given.")] = None,
     episodes: Annotated[
-        int | None, typer.Option(help="How many, with --versions; evaluate.episodes if not given.")
+        int | None, typer.Option(min=1, help="How many tasks, with --versions; evaluate.episodes if not given.")
     ] = None,
 ) -> None:
     """Measure greedy success against ground truth: named versions once, or the newest one again and again."""
+    if versions is None and (split or episodes):
+        raise typer.BadParameter("they need --versions", param_hint="--split, --episodes")
+    settings = with_broker(config, sets, "evaluation")
     from distrl.evaluate.run import evaluate_versions, run_evaluator
 
-    settings = connected(config, sets, "evaluation")
     stop = start_role(settings.evaluate.name, verbose)
     if versions is None:
         run_evaluator(settings, stop)
         return
-    for score in evaluate_versions(settings, versions, split, episodes or settings.evaluate.episodes, stop):
-        console.print(str(score), markup=False)
+    count = episodes or settings.evaluate.episodes
+    for score in evaluate_versions(settings, versions, split or Split.TEST, count, stop):
+        console.print(str(score), markup=False, soft_wrap=True)
 
 
 def demonstrate(
     config: ConfigFile = None,
     sets: Sets = None,
     verbose: Verbose = False,
-    count: Annotated[int | None, typer.Option(min=0, help="How many; learner.demonstrations if not given.")] = None,
+    count: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help="How many there are to be, those of earlier runs included; learner.demonstrations if not given."
+        ),
+    ] = None,
 ) -> None:
-    """Publish warm-up demonstrations of a deliberately imperfect script on simulated phones."""
+    """Publish warm-up demonstrations of a deliberately imperfect script on simulated phones, then end."""
+    settings = with_broker(config, sets, "training")
     from distrl.worker.demonstrate import run_demonstrations
 
-    settings = connected(config, sets, "training")
     wanted = settings.learner.demonstrations if count is None else count
     run_demonstrations(settings, wanted, start_role("demonstrate", verbose))
 
@@ -103,9 +120,15 @@ def phones(
     config: ConfigFile = None,
     sets: Sets = None,
     verbose: Verbose = False,
-    count: Annotated[int | None, typer.Option(min=1, max=512, help="How many; phones.count if not given.")] = None,
+    count: Annotated[
+        int | None,
+        typer.Option(min=1, max=512, help="How many; phones.count and phones.evaluation_count if not given."),
+    ] = None,
 ) -> None:
-    """Serve simulated phones on loopback to any adb server: `adb connect 127.0.0.1:PORT`."""
+    """Serve simulated phones on loopback to any adb server: `adb connect 127.0.0.1:PORT`.
+
+    The first port is phones.base_port; each phone has the next one. Runs until SIGTERM or Ctrl-C.
+    """
     from distrl.phone.serve import run_phones
     from distrl.telemetry import logs
 

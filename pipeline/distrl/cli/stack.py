@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 from rich.table import Table
 
-from distrl.cli.common import ConfigFile, Sets, connected, console, load
+from distrl.cli.common import ConfigFile, Sets, connected, console, load, row
 from distrl.telemetry import logs
 
 
@@ -17,7 +17,11 @@ def register(app: typer.Typer) -> None:
 
 
 def up(config: ConfigFile = None, sets: Sets = None) -> None:
-    """Start what has no endpoint configured: Kafka, an S3 endpoint, an adb server, simulated phones."""
+    """Start what has no endpoint configured: Kafka, an S3 endpoint, an adb server, simulated phones.
+
+    They outlive this command, with data and logs in stack.directory, and the run's topics are made. Other commands
+    that are given the same stack.directory find them there.
+    """
     from distrl.broker import topics
     from distrl.stack.local import LocalStack
 
@@ -33,34 +37,36 @@ def down(config: ConfigFile = None, sets: Sets = None) -> None:
     from distrl.stack.local import LocalStack
 
     logs.configure("down")
-    LocalStack(load(config, sets)).down()
+    stopped = LocalStack(load(config, sets)).down()
+    console.print(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")
 
 
 def status(config: ConfigFile = None, sets: Sets = None) -> None:
-    """The servers of the stack, then the run: versions each process has loaded, lag, success, devices."""
+    """Show the servers of the stack, then the run: versions each process has loaded, lag, success, phones."""
+    from distrl.stack import kafka
     from distrl.stack.local import LocalStack
     from distrl.telemetry.feed import snapshot_of
     from distrl.telemetry.screen import render
 
     table = Table("part", "state", "where", "pid")
-    running = False
-    for row in LocalStack(load(config, sets)).status():
-        running = running or row.running
-        table.add_row(row.name, "running" if row.running else "stopped", row.where, str(row.pid or ""))
+    parts = LocalStack(load(config, sets)).status()
+    for part in parts:
+        table.add_row(*row(part.name, "running" if part.running else "stopped", part.where, part.pid or ""))
     console.print(table)
-    if running:
+    if any(part.running for part in parts if part.name == kafka.NAME):
         settings = connected(config, sets)
-        console.print(render(snapshot_of(settings), f"run {settings.run}"))
+        console.print(render(snapshot_of(settings), f"run {settings.run}", width=console.width))
 
 
 def doctor(config: ConfigFile = None, sets: Sets = None) -> None:
-    """Look at everything that a run needs on this machine and say how to mend what is missing."""
+    """Look at everything that a run needs on this machine and say how to mend what is missing; exit 1 if it must be."""
     from distrl.stack.doctor import examine
 
-    findings = list(examine(connected(config, sets)))
+    findings = examine(load(config, sets))
     table = Table("what", "", "detail", "to mend it")
     for finding in findings:
-        table.add_row(finding.what, "ok" if finding.ok else "NO", finding.detail, "" if finding.ok else finding.mend)
+        mend = "" if finding.ok else finding.mend
+        table.add_row(*row(finding.what, "ok" if finding.ok else "NO", finding.detail, mend))
     console.print(table)
     if not all(finding.ok for finding in findings):
         raise typer.Exit(1)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from distrl.cli.common import ConfigFile, Sets, connected, console, start_role
+from distrl.cli.common import ConfigFile, Sets, console, start_role, with_broker
 from distrl.types import Trajectory
 
 app = typer.Typer(help="Print records as they come.", no_args_is_help=True)
@@ -21,13 +21,15 @@ def tail() -> None:
 def tail_trajectories(
     config: ConfigFile = None,
     sets: Sets = None,
-    last: Annotated[int, typer.Option(min=0, help="How many of the records already there to print first.")] = 10,
+    last: Annotated[
+        int, typer.Option(min=0, help="How many of the records already there to print first, from each partition.")
+    ] = 10,
     follow: Annotated[bool, typer.Option(help="Go on with new records until Ctrl-C.")] = True,
 ) -> None:
     """One line a trajectory: offset, task, outcome, steps, versions that acted, instruction."""
     from distrl.broker.tail import tail as records
 
-    settings = connected(config, sets)
+    settings = with_broker(config, sets)
     for position, trajectory in records(settings, "trajectories", Trajectory, last, follow, start_role("tail", False)):
         versions = sorted({step.version for step in trajectory.steps})
         console.print(
@@ -35,4 +37,5 @@ def tail_trajectories(
             f"{len(trajectory.steps):>2} steps  versions {versions}  {trajectory.task.instruction}",
             markup=False,
             highlight=False,
+            soft_wrap=True,
         )

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from distrl.cli.common import ConfigFile, Sets, connected, console
+from distrl.cli.common import ConfigFile, Sets, connected, console, row
 
 app = typer.Typer(help="Create or describe the topics of a run.", no_args_is_help=True)
 
@@ -16,21 +16,25 @@ app = typer.Typer(help="Create or describe the topics of a run.", no_args_is_hel
 def ensure_topics(
     config: ConfigFile = None,
     sets: Sets = None,
-    alter: Annotated[bool, typer.Option("--alter", help="Give existing topics the declared settings.")] = False,
+    alter: Annotated[
+        bool,
+        typer.Option("--alter", help="Give existing topics the declared settings, and add partitions that they lack."),
+    ] = False,
 ) -> None:
     """Create the run's topics where missing; refuse, and list each difference, where one has other settings."""
     from distrl.broker import topics
 
     for line in topics.ensure(connected(config, sets), alter=alter):
-        console.print(str(line), markup=False)
+        console.print(str(line), markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command("describe")
 def describe_topics(config: ConfigFile = None, sets: Sets = None) -> None:
-    """Print each topic of the run: partitions, offsets, retention, and what differs from the declaration."""
+    """Print each topic of the run: partitions, records, clean-up, retention, and what differs from the declaration."""
     from distrl.broker import topics
 
     table = Table("topic", "partitions", "records", "cleanup", "retention", "differences")
-    for row in topics.describe(connected(config, sets)):
-        table.add_row(row.name, str(row.partitions), str(row.records), row.cleanup, row.retention, row.differences)
+    for topic in topics.describe(connected(config, sets)):
+        cells = row(topic.name, topic.partitions, topic.records, topic.cleanup, topic.retention, topic.differences)
+        table.add_row(*cells)
     console.print(table)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,8 @@ from distrl.stack.processes import Child, find_all, start, stop_all
 WORKERS = 2
 STOP_TIMEOUT_S = 90.0
 """A worker finishes its episodes and a learner its update; one that needs longer is killed, which loses nothing."""
+KILLED_S = 5.0
+"""A killed process is gone at once; the system may need a moment to say so."""
 
 
 class Roles:
@@ -36,8 +39,16 @@ class Roles:
 
     def stop(self, *names: str) -> None:
         """Ask the named roles (all, if none is named) to finish, and wait until they have."""
-        chosen = [self._children.pop(name) for name in names or tuple(self._children) if name in self._children]
-        stop_all(chosen, timeout_s=STOP_TIMEOUT_S)
+        chosen = {name: self._children[name] for name in names or tuple(self._children) if name in self._children}
+        stop_all(chosen.values(), timeout_s=STOP_TIMEOUT_S)
+        for name in chosen:  # only now: Ctrl-C while waiting must leave them to the stop that follows
+            del self._children[name]
+
+    def kill(self) -> None:
+        """End every role at once."""
+        for child in self._children.values():
+            child.kill()
+        stop_all(self._children.values(), timeout_s=KILLED_S)
 
     def abandon(self, name: str) -> None:
         """Know no more of a role that somebody else has killed, so that it can be started again."""
@@ -60,22 +71,28 @@ class Roles:
                 raise self._failure(name, code)
 
     def _failure(self, name: str, code: int | None) -> StackError:
-        log = self._directory / f"{name}.log"
-        last = "\n".join(log.read_text(errors="replace").splitlines()[-12:]) if log.exists() else "(no log)"
+        child = self._children[name]
         return StackError(
-            name, f"stopped with exit code {code}; its last lines:\n{last}", f"read {log}, then run again"
+            name,
+            f"stopped with exit code {code}; its last lines:\n{child.last_lines()}",
+            f"read {child.log}, then run again",
         )
 
 
 def write_settings(config: Config, path: Path) -> None:
-    """The settings with endpoints and secrets, for the child processes of this user alone (mode 0600)."""
+    """The settings with endpoints and secrets, for the child processes of this user alone (mode 0600).
+
+    Written beside and renamed: what stood there, and who might read it, never meets the secrets.
+    """
     tree = config.model_dump(mode="json")
-    if config.store.secret_key is not None:
-        tree["store"]["secret_key"] = config.store.secret_key.get_secret_value()
-    if config.kafka.sasl_password is not None:
-        tree["kafka"]["sasl_password"] = config.kafka.sasl_password.get_secret_value()
-    path.touch(mode=0o600)
-    path.write_text(yaml.safe_dump(tree, sort_keys=False))
+    for name, secret in config.secrets().items():
+        section, _, key = name.partition(".")
+        tree[section][key] = secret.get_secret_value()
+    fresh = path.with_suffix(".new")
+    fresh.unlink(missing_ok=True)
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        yaml.safe_dump(tree, file, sort_keys=False)
+    os.replace(fresh, path)
 
 
 def worker_shares(addresses: Sequence[str], workers: int = WORKERS) -> list[tuple[str, ...]]:
@@ -87,11 +104,16 @@ def worker_shares(addresses: Sequence[str], workers: int = WORKERS) -> list[tupl
 def running(config: Config, directory: Path) -> Iterator[Roles]:
     """Roles that are all stopped when the block is left, however it is left.
 
-    Roles that a demo which was itself killed has left behind are stopped first: the log has all they did.
+    Roles that a demo which was itself killed has left behind are stopped first: the log has all they did. Ctrl-C while
+    they are being stopped kills them, which loses nothing.
     """
     stop_all(find_all(directory), timeout_s=STOP_TIMEOUT_S)
     roles = Roles(config, directory)
     try:
         yield roles
     finally:
-        roles.stop()
+        try:
+            roles.stop()
+        except KeyboardInterrupt:
+            roles.kill()
+            raise

@@ -106,8 +106,10 @@ def _watch(
             while go_on():
                 feed.wait(min(VIEW_PERIOD_S, left()))
                 roles.check()
-                footer = f"{left():.0f} s of training left; Ctrl-C stops, `make demo` goes on"
-                live.update(render(feed.snapshot(), f"DistRL run {settings.run}", footer), refresh=True)
+                footer = f"{left():.0f} s left; Ctrl-C stops, `make demo` goes on"
+                width, rows = console.size  # now: a terminal may be resized
+                view = render(feed.snapshot(), f"DistRL run {settings.run}", footer, width, rows)
+                live.update(view, refresh=True)
 
 
 def _evaluate(settings: Config, roles: Roles, console: Console) -> None:

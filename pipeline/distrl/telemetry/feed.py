@@ -33,13 +33,14 @@ class RunFeed:
 
     def __init__(self, config: Config) -> None:
         self._view = RunView()
-        self._open = ExitStack()
-        self._readers = [
-            (self._open.enter_context(LogReader(config, name)), record) for name, record in WATCHED.items()
-        ]
-        for reader, record in self._readers:
-            for batch in reader.to_end():
-                self._take(batch, record)
+        with ExitStack() as opened:  # what is open is closed again if a later topic cannot be read
+            self._readers = [
+                (opened.enter_context(LogReader(config, name)), record) for name, record in WATCHED.items()
+            ]
+            for reader, record in self._readers:
+                for batch in reader.to_end():
+                    self._take(batch, record)
+            self._open = opened.pop_all()
 
     def __enter__(self) -> RunFeed:
         return self

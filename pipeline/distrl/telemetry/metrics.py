@@ -1,6 +1,6 @@
 """Every metric name a heartbeat carries, with its meaning and, where it hurts, the setting that helps.
 
-Processes publish only names from this list; the live view and `distrl status` print them with this text.
+Processes publish only names from this list, which tests of the roles hold them to.
 """
 
 from __future__ import annotations

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from rich.cells import cell_len
 from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.panel import Panel
@@ -11,20 +16,40 @@ from rich.text import Text
 from distrl.telemetry.view import Snapshot
 from distrl.types import Heartbeat
 
+WIDTH = 100
+FRAME_COLUMNS = 4
+FRAME_ROWS = 2
+SHORT_ROWS = 20
+"""A lower terminal shows no losses: the processes must fit under the numbers."""
+EVALUATIONS = 8
+GAP = 2
+COLUMNS: Final = (
+    "process", "version", "weights", "behind", "episodes", "reloads", "reload s", "policy ms", "adb ms", "phones",
+    "each phone",
+)  # fmt: skip
+GIVEN_UP: Final = ("each phone", "weights", "reloads", "policy ms", "adb ms", "reload s", "behind")
+"""What a narrow terminal does without, in this order: a column that is cut off says nothing."""
 
-def render(snapshot: Snapshot, title: str, footer: str = "") -> RenderableType:
-    """The whole view. `title` and `footer` are plain text."""
-    parts: list[RenderableType] = [_numbers(snapshot), _processes(snapshot)]
-    if snapshot.evaluations:
-        parts.append(_evaluations(snapshot))
+
+def render(
+    snapshot: Snapshot, title: str, footer: str = "", width: int = WIDTH, rows: int | None = None
+) -> RenderableType:
+    """The whole view, for a terminal of `width` columns; at most `rows` high if that is given and can be done.
+
+    `title` and `footer` are plain text.
+    """
+    numbers = _numbers(snapshot, width, all_of_them=rows is None or rows >= SHORT_ROWS)
+    parts: list[RenderableType] = [numbers, _processes(snapshot, width - FRAME_COLUMNS)]
+    most = EVALUATIONS
+    if rows is not None:
+        most = min(most, rows - FRAME_ROWS - numbers.row_count - 1 - len(snapshot.processes) - 2)
+    if snapshot.evaluations and most > 0:
+        parts.append(_evaluations(snapshot, most))
     return Panel(Group(*parts), title=escape(title), subtitle=escape(footer) or None, border_style="cyan")
 
 
-def _numbers(snapshot: Snapshot) -> Table:
+def _numbers(snapshot: Snapshot, width: int, all_of_them: bool) -> Table:
     learner = snapshot.learner_metrics()
-    grid = Table.grid(padding=(0, 3))
-    for _ in range(4):
-        grid.add_column(justify="left")
     success = "–" if snapshot.success is None else f"{snapshot.success:.0%}"
     newest = "none yet" if snapshot.newest is None else f"{snapshot.newest.version} (update {snapshot.newest.update})"
     cells = [
@@ -32,56 +57,73 @@ def _numbers(snapshot: Snapshot) -> Table:
         ("a minute", f"{snapshot.per_minute:.0f}"),
         ("success, last 128", success),
         ("interrupted", str(snapshot.outcomes.get("interrupted", 0))),
-        ("newest version", newest),
+        ("version", newest),
         ("policy lag", f"{snapshot.lag_mean:.1f} mean, {snapshot.lag_max} max"),
         ("buffer", f"{learner.get('buffer', 0):.0f} transitions"),
         ("pending", f"{learner.get('pending', 0):.0f}"),
     ]
-    shown = ("clone_loss", "policy_loss", "value_loss", "entropy", "ratio", "update_seconds")
-    cells.extend((name.replace("_", " "), f"{learner[name]:.3f}") for name in shown if name in learner)
+    if all_of_them:
+        shown = ("clone_loss", "policy_loss", "value_loss", "entropy", "ratio", "update_seconds")
+        cells.extend((name.replace("_", " "), f"{learner[name]:.3f}") for name in shown if name in learner)
+    across = 4 if width >= WIDTH else 2
+    grid = Table.grid(padding=(0, GAP))
+    for _ in range(across):
+        grid.add_column(justify="left", no_wrap=True)
     texts = [Text.assemble((f"{name}  ", "dim"), (value, "bold")) for name, value in cells]
-    for row in range(0, len(texts), 4):
-        grid.add_row(*texts[row : row + 4])
+    for row in range(0, len(texts), across):
+        grid.add_row(*texts[row : row + across])
     return grid
 
 
-def _processes(snapshot: Snapshot) -> Table:
-    table = Table(expand=True, box=None, header_style="dim")
-    for name in ("process", "version", "behind", "episodes", "reloads", "reload s", "policy ms", "adb ms", "devices"):
-        table.add_column(name, justify="left" if name in ("process", "devices") else "right")
+def _processes(snapshot: Snapshot, width: int) -> Table:
     newest = snapshot.newest.version if snapshot.newest else None
-    for beat in snapshot.processes:
-        style = "red" if beat.process in snapshot.silent else ""
-        table.add_row(*_process_cells(beat, newest, silent=bool(style)), style=style)
+    lines = [_process_cells(beat, newest, beat.process in snapshot.silent) for beat in snapshot.processes]
+    columns = _fitting(lines, width)
+    table = Table(box=None, header_style="dim", padding=(0, GAP, 0, 0), pad_edge=False)
+    for name in columns:
+        table.add_column(name, justify="left" if name in ("process", "phones", "each phone") else "right", no_wrap=True)
+    for beat, cells in zip(snapshot.processes, lines, strict=True):
+        table.add_row(
+            *(escape(cells[name]) for name in columns), style="red" if beat.process in snapshot.silent else ""
+        )
     return table
 
 
-def _process_cells(beat: Heartbeat, newest: int | None, silent: bool) -> list[str]:
+def _fitting(lines: Sequence[Mapping[str, str]], width: int) -> list[str]:
+    """The columns that `width` has room for."""
+    columns = list(COLUMNS)
+    for name in GIVEN_UP:
+        needed = sum(max(cell_len(column), *(cell_len(cells[column]) for cells in lines), 0) for column in columns)
+        if needed + GAP * (len(columns) - 1) <= width:
+            break
+        columns.remove(name)
+    return columns
+
+
+def _process_cells(beat: Heartbeat, newest: int | None, silent: bool) -> dict[str, str]:
     def metric(name: str, digits: int) -> str:
         return f"{beat.metrics[name]:.{digits}f}" if name in beat.metrics else ""
 
-    name = escape(beat.process) + (" (silent)" if silent else "")
-    version = "" if beat.version is None else f"{beat.version} {(beat.version_sha256 or '')[:8]}"
-    behind = "" if beat.version is None or newest is None else str(newest - beat.version)
-    devices = " ".join(f"{escape(d.serial.rpartition(':')[2] or d.serial)}:{escape(d.state)}" for d in beat.devices)
-    episodes = metric("episodes", 0) or metric("fed", 0) or metric("evaluated", 0) or metric("update", 0)
-    return [
-        name,
-        version,
-        behind,
-        episodes,
-        metric("reloads", 0),
-        metric("reload_seconds", 2),
-        metric("policy_ms", 1),
-        metric("adb_ms", 1),
-        devices,
-    ]
+    states = Counter(device.state for device in beat.devices)
+    return {
+        "process": beat.process + (" (silent)" if silent else ""),
+        "version": "" if beat.version is None else str(beat.version),
+        "weights": (beat.version_sha256 or "")[:8],
+        "behind": "" if beat.version is None or newest is None else str(newest - beat.version),
+        "episodes": metric("episodes", 0) or metric("fed", 0) or metric("evaluated", 0) or metric("update", 0),
+        "reloads": metric("reloads", 0),
+        "reload s": metric("reload_seconds", 2),
+        "policy ms": metric("policy_ms", 1),
+        "adb ms": metric("adb_ms", 1),
+        "phones": ", ".join(f"{count} {state}" for state, count in sorted(states.items())),
+        "each phone": " ".join(f"{d.serial.rpartition(':')[2] or d.serial}:{d.state}" for d in beat.devices),
+    }
 
 
-def _evaluations(snapshot: Snapshot) -> Table:
+def _evaluations(snapshot: Snapshot, most: int) -> Table:
     table = Table(title="evaluations (greedy)", box=None, header_style="dim", title_justify="left")
     for name in ("version", "split", "episodes", "success"):
         table.add_column(name, justify="right")
-    for version, split, episodes, success in snapshot.evaluations[-8:]:
+    for version, split, episodes, success in snapshot.evaluations[-most:]:
         table.add_row(str(version), split.value, str(episodes), f"{success:.1%}")
     return table

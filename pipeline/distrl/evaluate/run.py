@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from distrl.broker.producer import RecordProducer
@@ -147,17 +147,7 @@ def _play(
     name = config.evaluate.name
     episode = Episode(name, keeper(store, patience), TRUTH)
     done: list[Evaluation] = []
-    with (
-        RecordProducer(config, name) as producer,
-        serving(config, temperature=None) as policy,
-        Phones(config) as phones,
-    ):
-        _refuse_other_base(version, policy.base_sha256)
-        policy.batcher.swap(version, store.get(version.adapter))
-
-        def play(task: Task, phone: Phone) -> Trajectory:
-            with policy.batcher.episode():
-                return episode.run(task, ATTEMPT, phone, policy.batcher)
+    with RecordProducer(config, name) as producer:
 
         def keep(trajectory: Trajectory) -> None:
             evaluation = Evaluation(
@@ -170,14 +160,41 @@ def _play(
             patience.acknowledged(what, queued)
             done.append(evaluation)
 
+        greedy(config, version, store.get(version.adapter), tasks, episode, keep, stop=stop, give_up=give_up)
+    return done
+
+
+def greedy(
+    config: Config,
+    version: Version,
+    adapter: bytes,
+    tasks: Sequence[Task],
+    episode: Episode,
+    keep: Callable[[Trajectory], None],
+    *,
+    stop: threading.Event,
+    give_up: threading.Event,
+) -> None:
+    """Play every task once on the phones of `config` under the weights `adapter`, and `keep` each trajectory.
+
+    Where screenshots and trajectories go is the caller's: this writes nothing. Ends early at `stop`. Raises
+    PolicyError where the version belongs to another base model, DeviceError where there is no phone.
+    """
+    with serving(config, temperature=None) as policy, Phones(config) as phones:
+        _refuse_other_base(version, policy.base_sha256)
+        policy.batcher.swap(version, adapter)
+
+        def play(task: Task, phone: Phone) -> Trajectory:
+            with policy.batcher.episode():
+                return episode.run(task, ATTEMPT, phone, policy.batcher)
+
         def crew(inbox: Inbox, deliver: Deliver) -> Crew:
-            return Crew(phones.lease, play, deliver, inbox, give_up, name)
+            return Crew(phones.lease, play, deliver, inbox, give_up, episode.worker)
 
         play_all(
             tasks, crew, keep, slots=phones.count, retries=RETRIES, drain_s=config.worker.drain_timeout_s,
             stop=stop, give_up=give_up,
         )  # fmt: skip
-    return done
 
 
 def _refuse_other_base(version: Version, base_sha256: str) -> None:

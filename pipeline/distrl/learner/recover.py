@@ -31,13 +31,13 @@ class Recovered:
     seen: IdSet
 
 
-def recover(config: Config, store: ObjectStore) -> Recovered:
-    """The newest checkpoint with its buffer refilled from the log; a fresh state where there is none.
+def recover(config: Config, store: ObjectStore, at_most: int | None = None) -> Recovered:
+    """The newest checkpoint (of `at_most` updates) with its buffer refilled from the log; a fresh state without one.
 
     Raises ConfigError where the run was begun with other learning settings, StoreError and BrokerError.
     """
     base = load_base(config.policy.base_model)
-    found = latest_checkpoint(store, config.run)
+    found = latest_checkpoint(store, config.run, at_most)
     if found is None:
         return Recovered(LearnerState.create(base, config), IdSet())
     meta, tensors = found

@@ -6,7 +6,7 @@ Reads topics and objects and writes nothing, so it may run beside a live learner
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 
 from distrl.broker.identity import IdSet
@@ -19,8 +19,8 @@ from distrl.learner.inbox import Inbox
 from distrl.learner.recover import TOPICS, Recovered, recover, unfolded
 from distrl.learner.state import LearnerState
 from distrl.policy.base import load_base
-from distrl.store.objects import ObjectStore, open_store
-from distrl.types import LoggedTrajectory, Trajectory, Update
+from distrl.store.objects import open_store
+from distrl.types import LoggedTrajectory, Trajectory, Update, Watermark
 
 LOG = logging.getLogger("distrl.learner.verify")
 
@@ -36,23 +36,48 @@ def refold(config: Config, *, from_start: bool = False) -> LearnerState:
     store = open_store(config.store)
     begun = Recovered(LearnerState.create(load_base(config.policy.base_model), config), IdSet()) if from_start else None
     begun = begun or recover(config, store)
-    with LogReader(config, "updates") as journal:
-        entries = [decoded(raw, Update) for batch in journal.to_end() for raw in batch]
-    updates = unfolded(entries, begun.state, config)
-    LOG.info("folding %d updates after the first %d", len(updates), begun.state.u)
-    _fold_all(config, store, begun, updates)
-    return begun.state
-
-
-def _fold_all(config: Config, store: ObjectStore, begun: Recovered, updates: Sequence[Update]) -> None:
     state = begun.state
+    updates = unfolded(journalled(config), state, config)
+    LOG.info("folding %d updates after the first %d", len(updates), state.u)
+    inbox = inbox_after(config, begun)
+    for update, window in windows(config, updates, inbox, state.watermarks):
+        fold(state, window, update, store.get, config)
+        state.forget_screens(but=inbox.pending)
+    return state
+
+
+def journalled(config: Config) -> list[Update]:
+    """Every line of the run's journal up to its present end."""
+    with LogReader(config, "updates") as journal:
+        return [decoded(raw, Update) for batch in journal.to_end() for raw in batch]
+
+
+def inbox_after(config: Config, begun: Recovered) -> Inbox:
+    """An inbox of the run's topics that stands where `begun` does."""
     names = [topic_name(config.run, name) for name in TOPICS]
-    inbox = Inbox(names[0], names[1], state.watermarks, begun.seen)
+    return Inbox(names[0], names[1], begun.state.watermarks, begun.seen)
+
+
+def windows(
+    config: Config, updates: Sequence[Update], inbox: Inbox, begin: Sequence[Watermark]
+) -> Iterator[tuple[Update, list[LoggedTrajectory]]]:
+    """Each update with the records that it folds, read from the log as they are asked for.
+
+    inbox: at `begin`, the watermarks before the first update; when a window is handed out it holds what was read past
+    it. Raises BrokerError where the log no longer holds a record that an update folds, or ends before them.
+    """
+    folded = {(mark.topic, mark.partition): mark.offset for mark in begin}
+    # What no update before has folded begins at 0: a reader that took the first record kept would pass over a gap.
+    starts = {
+        (mark.topic, mark.partition): folded.get((mark.topic, mark.partition), 0)
+        for update in updates
+        for mark in update.watermarks
+    } | folded
     with ExitStack() as stack:
         readers = []
-        for name, topic in zip(TOPICS, names, strict=True):
-            start = {mark.partition: mark.offset for mark in state.watermarks if mark.topic == topic}
-            readers.append(stack.enter_context(LogReader(config, name, start)))
+        for name in TOPICS:
+            here = {place: offset for (topic, place), offset in starts.items() if topic == topic_name(config.run, name)}
+            readers.append(stack.enter_context(LogReader(config, name, here)))
         for update in updates:
             while not inbox.reaches(update.watermarks):
                 if sum(_take(reader, inbox) for reader in readers) == 0 and all(r.caught_up for r in readers):
@@ -61,9 +86,9 @@ def _fold_all(config: Config, store: ObjectStore, begun: Recovered, updates: Seq
                         f"ends before the watermarks of journalled update {update.u}",
                         "bring the topics' records back, or choose a new `run`",
                     )
-            fold(state, inbox.window(update.watermarks), update, store.get, config)
+            window = inbox.window(update.watermarks)
             inbox.folded(update.watermarks)
-            state.forget_screens(but=inbox.pending)
+            yield update, window
 
 
 def _take(reader: LogReader, inbox: Inbox) -> int:

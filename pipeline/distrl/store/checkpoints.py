@@ -56,13 +56,17 @@ def save_checkpoint(
     store.put_named(_manifest_key(run, u), _canonical(manifest).encode())
 
 
-def latest_checkpoint(store: ObjectStore, run: str) -> tuple[dict[str, Any], Tensors] | None:
-    """Meta and tensors of the newest checkpoint that is whole, or None where there is none.
+def latest_checkpoint(
+    store: ObjectStore, run: str, at_most: int | None = None
+) -> tuple[dict[str, Any], Tensors] | None:
+    """Meta and tensors of the newest checkpoint that is whole (of update `at_most` or before), or None.
 
     One that is incomplete or damaged is passed over with a warning. The tensors are fresh and writable. Raises
     StoreError where the store itself fails: an older checkpoint is no answer to a store that cannot be reached.
     """
-    for u in _updates(store, run):
+    for u in checkpoints(store, run):
+        if at_most is not None and u > at_most:
+            continue
         try:
             meta, files = _read_manifest(store, run, u)
             tensors: Tensors = {}
@@ -83,7 +87,7 @@ def prune(store: ObjectStore, run: str, keep: int) -> int:
     """
     if keep < 1:
         raise ValueError(f"at least one checkpoint is kept, and this is {keep}")
-    updates = _updates(store, run)
+    updates = checkpoints(store, run)
     stored = set(store.list(f"{_tensor_folder(run)}/"))
     named: set[str] = set()
     kept = 0
@@ -102,6 +106,13 @@ def prune(store: ObjectStore, run: str, keep: int) -> int:
     return len(doomed)
 
 
+def checkpoints(store: ObjectStore, run: str) -> list[int]:
+    """The updates that have a checkpoint (whole or not), newest first."""
+    folder = f"{_manifest_folder(run)}/"
+    matches = (_MANIFEST.fullmatch(key.removeprefix(folder)) for key in store.list(folder))
+    return sorted((int(match[1]) for match in matches if match), reverse=True)
+
+
 def _tensor_folder(run: str) -> str:
     return f"runs/{run}/tensors"
 
@@ -112,13 +123,6 @@ def _manifest_folder(run: str) -> str:
 
 def _manifest_key(run: str, u: int) -> str:
     return f"{_manifest_folder(run)}/{u:08d}.json"
-
-
-def _updates(store: ObjectStore, run: str) -> list[int]:
-    """The updates that have a manifest, newest first."""
-    folder = f"{_manifest_folder(run)}/"
-    matches = (_MANIFEST.fullmatch(key.removeprefix(folder)) for key in store.list(folder))
-    return sorted((int(match[1]) for match in matches if match), reverse=True)
 
 
 def _parts(tensors: Mapping[str, NDArray[Any]]) -> Iterator[Tensors]:

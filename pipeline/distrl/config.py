@@ -28,7 +28,7 @@ RUN_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 class Section(BaseModel):
     """Frozen, and strict about names: a misspelt setting is an error, not a default."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
 
 
 def _run_name(value: str) -> str:

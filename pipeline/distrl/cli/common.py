@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
+from rich.table import Column, Table
 from rich.text import Text
 
 from distrl import config as settings
@@ -53,6 +54,11 @@ def with_broker(config_file: Path | None, sets: list[str] | None, share: Share =
     settings = connected(config_file, sets, share)
     check(settings)
     return settings
+
+
+def table(*names: str) -> Table:
+    """A table whose long words, such as paths, go on in the next line instead of being cut off."""
+    return Table(*(Column(name, overflow="fold") for name in names))
 
 
 def row(*cells: object) -> list[Text]:

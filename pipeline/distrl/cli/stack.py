@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import typer
-from rich.table import Table
 
-from distrl.cli.common import ConfigFile, Sets, connected, console, load, row
+from distrl.cli.common import ConfigFile, Sets, connected, console, load, row, table
 from distrl.telemetry import logs
 
 
@@ -48,11 +47,11 @@ def status(config: ConfigFile = None, sets: Sets = None) -> None:
     from distrl.telemetry.feed import snapshot_of
     from distrl.telemetry.screen import render
 
-    table = Table("part", "state", "where", "pid")
+    shown = table("part", "state", "where", "pid")
     parts = LocalStack(load(config, sets)).status()
     for part in parts:
-        table.add_row(*row(part.name, "running" if part.running else "stopped", part.where, part.pid or ""))
-    console.print(table)
+        shown.add_row(*row(part.name, "running" if part.running else "stopped", part.where, part.pid or ""))
+    console.print(shown)
     if any(part.running for part in parts if part.name == kafka.NAME):
         settings = connected(config, sets)
         console.print(render(snapshot_of(settings), f"run {settings.run}", width=console.width))
@@ -63,10 +62,10 @@ def doctor(config: ConfigFile = None, sets: Sets = None) -> None:
     from distrl.stack.doctor import examine
 
     findings = examine(load(config, sets))
-    table = Table("what", "", "detail", "to mend it")
+    shown = table("what", "", "detail", "to mend it")
     for finding in findings:
         mend = "" if finding.ok else finding.mend
-        table.add_row(*row(finding.what, "ok" if finding.ok else "NO", finding.detail, mend))
-    console.print(table)
+        shown.add_row(*row(finding.what, "ok" if finding.ok else "NO", finding.detail, mend))
+    console.print(shown)
     if not all(finding.ok for finding in findings):
         raise typer.Exit(1)

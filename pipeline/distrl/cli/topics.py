@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from distrl.cli.common import ConfigFile, Sets, connected, console, row
+from distrl.cli.common import ConfigFile, Sets, connected, console, row, table
 
 app = typer.Typer(help="Create or describe the topics of a run.", no_args_is_help=True)
 
@@ -33,8 +32,8 @@ def describe_topics(config: ConfigFile = None, sets: Sets = None) -> None:
     """Print each topic of the run: partitions, records, clean-up, retention, and what differs from the declaration."""
     from distrl.broker import topics
 
-    table = Table("topic", "partitions", "records", "cleanup", "retention", "differences")
+    shown = table("topic", "partitions", "records", "cleanup", "retention", "differences")
     for topic in topics.describe(connected(config, sets)):
         cells = row(topic.name, topic.partitions, topic.records, topic.cleanup, topic.retention, topic.differences)
-        table.add_row(*cells)
-    console.print(table)
+        shown.add_row(*cells)
+    console.print(shown)

@@ -1,0 +1,98 @@
+"""`distrl config`: what it prints can be used, what it refuses is explained, and no secret is ever shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from distrl.config import load
+
+from .conftest import Cli
+
+SECRETS = {"DISTRL_STORE__SECRET_KEY": "hunter2-store", "DISTRL_KAFKA__SASL_PASSWORD": "hunter2-kafka"}
+SASL = {"DISTRL_KAFKA__SECURITY_PROTOCOL": "SASL_SSL", "DISTRL_KAFKA__SASL_USERNAME": "ada"}
+
+
+def test_what_is_shown_is_accepted_and_means_the_same(cli: Cli, tmp_path: Path) -> None:
+    sets = ["--set", "run=seven", "--set", "learner.lr=0.002", "--set", "devices.addresses=['127.0.0.1:26000']",
+            "--set", "policy.lora_targets=[q, k]", "--set", "kafka.sasl_username='0012'"]  # fmt: skip
+    shown = cli("config", "show", *sets)
+    assert shown.returncode == 0
+    file = tmp_path / "run.yaml"
+    file.write_text(shown.stdout)
+    checked = cli("config", "check", "--config", str(file))
+    assert (checked.returncode, checked.stderr) == (0, "")
+    assert "the settings are sound" in checked.stdout
+    assert load(file, environ={}) == load(sets=sets[1::2], environ={})
+    assert cli("config", "show", "--config", str(file)).stdout == shown.stdout
+
+
+def test_secrets_are_never_printed_and_no_mask_takes_their_place(cli: Cli, tmp_path: Path) -> None:
+    shown = cli("config", "show", environ=SECRETS | SASL)
+    assert "hunter2" not in shown.stdout + shown.stderr
+    assert "# set, and not shown: store.secret_key" in shown.stdout
+    tree = yaml.safe_load(shown.stdout)
+    assert "secret_key" not in tree["store"]
+    assert "sasl_password" not in tree["kafka"]
+    file = tmp_path / "run.yaml"
+    file.write_text(shown.stdout)
+    assert cli("config", "check", "-c", str(file), environ=SECRETS).returncode == 0
+    without = cli("config", "check", "-c", str(file))
+    assert without.returncode == 1
+    assert "needs kafka.sasl_username and kafka.sasl_password" in without.stderr
+
+
+@pytest.mark.parametrize("command", ["show", "check"])
+def test_a_refusal_beside_a_secret_does_not_print_it(cli: Cli, command: str) -> None:
+    refused = cli("config", command, "--set", "store.timeout_s=never", "--set", "store.secrt_key=hunter2-typo",
+                  environ=SECRETS | SASL)  # fmt: skip
+    assert refused.returncode == 1
+    assert "store.timeout_s" in refused.stderr
+    assert "hunter2" not in refused.stdout + refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "allowed"),
+    [
+        ("kafka: {bootstrp: 'x:1'}", "kafka.bootstrp: no such setting", "bootstrap"),
+        ("feder: {max_lag: 1}", "feder: no such setting", "feeder"),
+        ("feeder: {max_lag: -1}", "feeder.max_lag: ", "greater than or equal to 0"),
+        ("aride: {advantage: gae}", "aride.advantage: ", "'paper', 'retrace' or 'td'"),
+        ("learner: {lr: .inf}", "learner.lr: ", "finite number"),
+        ("learner: {lr: .nan}", "learner.lr: ", "number"),
+        ("run: Not A Run", "run: ", "a-z, 0-9 and '-'"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_its_path_and_what_is_allowed(
+    cli: Cli, tmp_path: Path, text: str, path: str, allowed: str
+) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(text)
+    for command in ("check", "show"):
+        refused = cli("config", command, "--config", str(file))
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert refused.stderr.startswith(path)
+        assert allowed in refused.stderr
+        assert "to mend it: " in refused.stderr
+        assert "Traceback" not in refused.stderr
+
+
+def test_a_file_that_is_not_there_is_refused(cli: Cli) -> None:
+    refused = cli("config", "check", "--config", "none.yaml")
+    assert refused.returncode == 1
+    assert "none.yaml: cannot be read" in refused.stderr
+
+
+def test_the_file_loses_to_the_variable_and_the_variable_to_the_flag(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text("feeder: {max_lag: 1, outstanding: 5, poll_s: 0.5}")
+    environ = {"DISTRL_FEEDER__MAX_LAG": "2", "DISTRL_FEEDER__OUTSTANDING": "6"}
+    shown = cli("config", "show", "-c", "run.yaml", "-s", "feeder.max_lag=3", environ=environ)
+    feeder = yaml.safe_load(shown.stdout)["feeder"]
+    assert (feeder["max_lag"], feeder["outstanding"], feeder["poll_s"]) == (3, 6, 0.5)
+
+
+def test_a_misspelt_variable_is_refused(cli: Cli) -> None:
+    refused = cli("config", "check", environ={"DISTRL_FEEDER__MAXLAG": "2"})
+    assert refused.returncode == 1
+    assert "feeder.maxlag: no such setting" in refused.stderr

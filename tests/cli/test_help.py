@@ -1,0 +1,75 @@
+"""Every command says what it is and what it takes, and the documents name no command that is none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from distrl.cli.main import app
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+from typer.main import get_command
+from typer.testing import CliRunner
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "bench").rglob("*.md"))]
+Command = TyperCommand | TyperGroup
+
+
+def walk(command: Command, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Command]]:
+    yield path, command
+    if isinstance(command, TyperGroup):
+        for name, inner in command.commands.items():
+            assert isinstance(inner, Command)
+            yield from walk(inner, (*path, name))
+
+
+def tree() -> dict[tuple[str, ...], Command]:
+    root = get_command(app)
+    assert isinstance(root, TyperGroup)
+    return dict(walk(root))
+
+
+TREE = tree()
+
+
+@pytest.mark.parametrize("path", TREE, ids=lambda path: " ".join(path) or "distrl")
+def test_a_command_explains_itself_and_each_thing_that_it_takes(path: tuple[str, ...]) -> None:
+    command = TREE[path]
+    assert command.help
+    for taken in command.params:
+        assert isinstance(taken, TyperOption | TyperArgument)
+        assert taken.help, f"distrl {' '.join(path)}: {taken.opts} has no help"
+    shown = CliRunner().invoke(app, [*path, "--help"], env={"COLUMNS": "100"})
+    assert shown.exit_code == 0
+    for taken in command.params:
+        assert isinstance(taken, TyperOption | TyperArgument)
+        if not taken.hidden:
+            assert max(taken.opts, key=len) in shown.output or taken.human_readable_name in shown.output
+
+
+def test_the_tree_is_whole() -> None:
+    """Were the walk to miss the sub-commands, the test above would pass for want of work."""
+    roles = {"feed", "worker", "learner", "evaluate", "demonstrate", "phones"}
+    assert {(name,) for name in ("up", "down", "status", "doctor", "demo", *roles)} <= TREE.keys()
+    assert {("config", "show"), ("config", "check"), ("topics", "ensure"), ("tail", "trajectories")} <= TREE.keys()
+
+
+def named(text: str) -> Iterator[tuple[str, ...]]:
+    """The commands in code spans and code blocks like `distrl topics ensure --alter`, as far as they are words."""
+    for words in re.findall(r"(?:`|^|&& )distrl((?: [a-z][a-z-]*)+)", text, re.MULTILINE):
+        yield tuple(words.split())
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda file: str(file.relative_to(ROOT)))
+def test_the_documents_name_no_command_that_is_none(document: Path) -> None:
+    for words in named(document.read_text()):
+        command = TREE.get(words[:1])
+        assert command is not None, f"no command `distrl {words[0]}`"
+        if isinstance(command, TyperGroup) and len(words) > 1:
+            assert words[:2] in TREE, f"no command `distrl {' '.join(words[:2])}`"
+
+
+def test_the_readme_names_commands() -> None:
+    assert {("config", "show"), ("topics", "ensure"), ("worker",)} <= set(named((ROOT / "README.md").read_text()))

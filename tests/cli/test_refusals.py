@@ -1,0 +1,156 @@
+"""What the command line says where it cannot go on, or where nothing runs: a message, an exit code, no side effect."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from distrl.stack import ports
+
+from .conftest import Cli
+
+
+@pytest.fixture
+def closed_port() -> Iterator[int]:
+    """A port of loopback where nothing listens, kept from others while the test runs."""
+    with socket.socket() as bound:
+        bound.bind((ports.HOST, 0))
+        yield bound.getsockname()[1]
+
+
+NEED_A_BROKER = [
+    "feed", "worker", "learner", "learner --verify", "evaluate", "evaluate --versions first", "demonstrate",
+    "tail trajectories", "topics describe", "topics ensure",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", NEED_A_BROKER)
+def test_without_a_broker_it_ends_at_once_with_one_message(
+    cli: Cli, command: str, closed_port: int, tmp_path: Path
+) -> None:
+    where = f"127.0.0.1:{closed_port}"
+    ended = cli(*command.split(), "--set", f"kafka.bootstrap={where}", "--set", "kafka.connect_timeout_s=0.5")
+    assert (ended.returncode, ended.stdout) == (1, "")
+    what, mend = ended.stderr.splitlines()
+    assert what.startswith(f"kafka.bootstrap: no answer within 0.5 s from a broker at {where} (PLAINTEXT)")
+    assert "Connection refused" in what
+    assert mend.startswith("  to mend it: start the broker (`distrl up` starts a local one)")
+    assert list(tmp_path.iterdir()) == [], "nothing was begun"
+
+
+def test_status_without_anything_shows_every_part_as_stopped(cli: Cli, tmp_path: Path) -> None:
+    shown = cli("status")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert [line.split()[1:4:2] for line in shown.stdout.splitlines() if "stopped" in line] == [
+        [name, "stopped"] for name in ("kafka", "s3", "adb", "phones")
+    ]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_status_of_a_run_whose_broker_is_away_still_shows_the_other_parts(cli: Cli, closed_port: int) -> None:
+    shown = cli("status", "-s", f"kafka.bootstrap=127.0.0.1:{closed_port}", "-s", "store.url=file://objects")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "file://objects" in shown.stdout
+    assert "stopped" in shown.stdout
+
+
+def test_down_without_anything_says_so(cli: Cli, tmp_path: Path) -> None:
+    done = cli("down")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "nothing was running\n", "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_doctor_before_the_first_up_finds_nothing_wrong_with_what_is_not_up(cli: Cli, tmp_path: Path) -> None:
+    shown = cli("doctor", "-s", "stack.object_store=directory")
+    for part in ("broker", "objects", "adb server", "phones"):
+        line = next(line for line in shown.stdout.splitlines() if line.startswith(f"│ {part} "))
+        assert "not running" in line
+    assert shown.returncode == (1 if " NO " in shown.stdout else 0)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_doctor_tells_what_does_not_answer_and_exits_1(cli: Cli, closed_port: int) -> None:
+    where = f"127.0.0.1:{closed_port}"
+    shown = cli("doctor", "-s", f"kafka.bootstrap={where}", "-s", "kafka.connect_timeout_s=0.5")
+    assert shown.returncode == 1
+    assert " NO " in next(line for line in shown.stdout.splitlines() if line.startswith("│ broker "))
+    assert where in shown.stdout, "an address is folded, never cut off"
+
+
+def test_doctor_survives_a_spoilt_stack_folder(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "out" / "stack" / "stack.json").mkdir(parents=True)
+    shown = cli("doctor")
+    assert shown.returncode == 1
+    assert "Traceback" not in shown.stderr
+    assert "python" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("demo --seed -1", "'--seed'"),
+        ("demo --seed one", "'--seed'"),
+        ("demo --minutes 0", "'--minutes'"),
+        ("demo --minutes nan", "'--minutes'"),
+        ("demo --minutes inf", "'--minutes'"),
+        ("demo --minutes ten", "'--minutes'"),
+        ("demo --phones 1", "'--phones'"),
+        ("demo --phones 513", "'--phones'"),
+        ("demo --phones 2.5", "'--phones'"),
+        ("learner --from-start", "it needs --verify"),
+        ("evaluate --episodes 5", "they need --versions"),
+        ("evaluate --split test", "they need --versions"),
+        ("evaluate --versions first --episodes 0", "'--episodes'"),
+        ("phones --count 0", "'--count'"),
+        ("tail trajectories --last -1", "'--last'"),
+        ("base-model train", "'--out'"),
+        ("wroker", "No such command 'wroker'"),
+    ],
+)
+def test_a_wrong_command_line_is_refused_before_anything_starts(
+    cli: Cli, tmp_path: Path, arguments: str, said: str
+) -> None:
+    refused = cli(*arguments.split())
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert said in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("setting", ["phones.base_port=80", "run=No_Run", "learner.batch_size=0"])
+def test_a_demo_with_an_impossible_setting_starts_nothing(cli: Cli, tmp_path: Path, setting: str) -> None:
+    refused = cli("demo", "--set", setting)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr.startswith(f"{setting.partition('=')[0]}: ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_demo_whose_ledger_is_spoilt_starts_nothing(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "demo-0.json").write_text("{")
+    refused = cli("demo", "--out", ".")
+    assert refused.returncode == 1
+    assert "rm demo-0.json" in refused.stderr
+    assert [file.name for file in tmp_path.iterdir()] == ["demo-0.json"]
+
+
+def test_phones_whose_port_is_in_use_say_which_port_and_which_setting(cli: Cli) -> None:
+    with socket.socket() as other:
+        other.bind((ports.HOST, ports.draw("a test", count=2)))
+        other.listen()
+        port = other.getsockname()[1]
+        refused = cli("phones", "--count", "2", "--set", f"phones.base_port={port}")
+    assert refused.returncode == 1
+    assert f"{port}" in refused.stderr
+    assert "phones.base_port" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_a_base_model_is_never_written_over(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "model.safetensors").write_text("mine")
+    refused = cli("base-model", "train", "--out", "model")
+    assert refused.returncode == 1
+    assert "model: holds a base model already" in refused.stderr
+    assert (tmp_path / "model" / "model.safetensors").read_text() == "mine"

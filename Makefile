@@ -1,4 +1,5 @@
-# Two commands: `make demo` trains an agent on this machine, `make test` runs every test.
+# Two commands: `make demo` trains an agent on this machine, `make test` runs every test (but those marked faults_long:
+# `make faults` runs them too, and with STORM=seconds a storm of kills for as long; SEED= replays one).
 # Both install what they need under this checkout (.venv) and the user's cache, from requirements.lock.
 
 PYTHON ?= python3
@@ -10,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint format clean setup lock
+.PHONY: demo test faults lint format clean setup lock
 
 setup: $(READY)
 
@@ -27,6 +28,10 @@ demo: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest
+
+faults: $(READY)
+	STORM=$(STORM) SEED=$(if $(filter command line environment,$(origin SEED)),$(SEED)) \
+	  $(BIN)/python -m pytest tests/faults -m "" --durations=0 -s
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from distrl.broker.identity import IdSet
 from distrl.feeder.admission import Admission, Progress
 from distrl.types import Outcome, Task, Trajectory, Update, Version
 
@@ -54,9 +55,9 @@ class Ledger:
     max_retries: int
     curriculum: bool = False
 
-    fed: dict[str, Task] = field(default_factory=dict)
-    """Every task ever fed, by id; those not finished or not learned are in `_outstanding` and `_unlearned`."""
-    finished: set[str] = field(default_factory=set)
+    fed: IdSet = field(default_factory=IdSet)
+    """The id of every task ever fed; those not finished or not learned are in `_outstanding` and `_unlearned`."""
+    finished: IdSet = field(default_factory=IdSet)
     retried: int = 0
     version: Version | None = None
     update: int = -1
@@ -72,9 +73,8 @@ class Ledger:
 
     def see_task(self, task: Task) -> None:
         """A record of the tasks topic, or a task that is being fed now."""
-        if task.task_id in self.fed:
+        if not self.fed.add(task.task_id):
             return
-        self.fed[task.task_id] = task
         self._interrupted.pop(task.task_id, None)
         if RETRY.match(task.task_id):
             self.retried += 1
@@ -86,9 +86,8 @@ class Ledger:
     def see_trajectory(self, offset: int, trajectory: Trajectory) -> None:
         """The record at `offset` of the trajectories topic."""
         task = trajectory.task
-        if task.task_id in self.finished:
+        if not self.finished.add(task.task_id):
             return
-        self.finished.add(task.task_id)
         self._outstanding.pop(task.task_id, None)
         if trajectory.outcome is Outcome.INTERRUPTED:
             again = next_retry(task.task_id, self.max_retries)

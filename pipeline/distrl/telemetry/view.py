@@ -6,6 +6,7 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from distrl.broker.identity import IdSet
 from distrl.types import Evaluation, Heartbeat, Outcome, Record, Split, Trajectory, Version
 
 RATE_WINDOW_MS = 60_000
@@ -46,7 +47,7 @@ class RunView:
     _newest: Version | None = None
     _beats: dict[str, Heartbeat] = field(default_factory=dict)
     _scores: dict[tuple[int, Split], list[bool]] = field(default_factory=dict)
-    _seen: set[str] = field(default_factory=set)
+    _seen: IdSet = field(default_factory=IdSet)
 
     def feed(self, record: Record) -> None:
         match record:
@@ -84,9 +85,8 @@ class RunView:
         )
 
     def _trajectory(self, record: Trajectory) -> None:
-        if record.task_id in self._seen:
+        if not self._seen.add(record.task_id):
             return
-        self._seen.add(record.task_id)
         self._finished.append(record.finished_at)
         self._outcomes[record.outcome.value] += 1
         if record.outcome in (Outcome.SUCCESS, Outcome.FAILURE):

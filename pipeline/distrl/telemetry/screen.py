@@ -17,6 +17,8 @@ from distrl.telemetry.view import Snapshot
 from distrl.types import Heartbeat
 
 WIDTH = 100
+FOUR_ACROSS = 110
+"""Columns that four numbers beside each other may need."""
 FRAME_COLUMNS = 4
 FRAME_ROWS = 2
 SHORT_ROWS = 20
@@ -65,7 +67,7 @@ def _numbers(snapshot: Snapshot, width: int, all_of_them: bool) -> Table:
     if all_of_them:
         shown = ("clone_loss", "policy_loss", "value_loss", "entropy", "ratio", "update_seconds")
         cells.extend((name.replace("_", " "), f"{learner[name]:.3f}") for name in shown if name in learner)
-    across = 4 if width >= WIDTH else 2
+    across = 4 if width >= FOUR_ACROSS else 2
     grid = Table.grid(padding=(0, GAP))
     for _ in range(across):
         grid.add_column(justify="left", no_wrap=True)

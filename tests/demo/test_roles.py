@@ -1,0 +1,260 @@
+"""The demo's child processes: who gets which phones, who may read the settings, and that nobody is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from distrl.config import Config, load
+from distrl.demo.roles import Roles, running, worker_shares, write_settings
+from distrl.errors import StackError
+from distrl.stack import ports
+from distrl.stack.processes import find_all, stop_all
+from hypothesis import given
+from hypothesis import strategies as st
+
+SECRETS = ["store.access_key=ada", "store.secret_key=hunter2-store", "kafka.sasl_username=ada",
+           "kafka.sasl_password=hunter2-kafka"]  # fmt: skip
+LIMIT_S = 60.0
+PHONES = "phones"  # a role that runs until it is asked to stop, and needs no server
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    port = ports.draw("the tests", count=2)
+    sets = ["phones.count=1", "phones.evaluation_count=0", f"phones.base_port={port}"]
+    return load(sets=[*sets, f"stack.directory={tmp_path / 'stack'}"], environ={})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path / "logs"
+    stop_all(find_all(tmp_path / "logs"), 5.0)
+
+
+def until(come: Callable[[], bool]) -> None:
+    """Wait for what another process does."""
+    pause, waited = threading.Event(), 0.0
+    while not come():
+        assert waited < LIMIT_S, "it never came"
+        pause.wait(0.05)
+        waited += 0.05
+
+
+def serves(folder: Path, name: str) -> bool:
+    log = folder / f"{name}.log"
+    return log.exists() and "ready: 1 simulated phones" in log.read_text()
+
+
+@given(st.lists(st.integers(0, 9999).map(lambda port: f"h:{port}"), unique=True), st.integers(1, 9))
+def test_every_phone_goes_to_one_worker_and_none_is_idle(addresses: list[str], workers: int) -> None:
+    shares = worker_shares(addresses, workers)
+    assert sorted(address for share in shares for address in share) == sorted(addresses)
+    assert len(shares) == min(workers, len(addresses))
+    assert all(shares)
+    assert max(map(len, shares), default=0) - min(map(len, shares), default=0) <= 1
+
+
+def test_the_settings_of_the_children_hold_every_secret_and_mean_the_same(tmp_path: Path) -> None:
+    config = load(sets=["run=seven", *SECRETS], environ={})
+    write_settings(config, tmp_path / "settings.yaml")
+    again = load(tmp_path / "settings.yaml", environ={})
+    assert again == config
+    assert {path: secret.get_secret_value() for path, secret in again.secrets().items()} == {
+        "store.secret_key": "hunter2-store",
+        "kafka.sasl_password": "hunter2-kafka",
+    }
+
+
+@pytest.mark.parametrize("before", [None, 0o644, 0o666, 0o400])
+def test_only_their_owner_may_read_the_settings(tmp_path: Path, before: int | None) -> None:
+    file = tmp_path / "settings.yaml"
+    if before is not None:
+        file.write_text("old")
+        file.chmod(before)
+    loose = os.umask(0)
+    try:
+        write_settings(load(sets=SECRETS, environ={}), file)
+    finally:
+        os.umask(loose)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert "hunter2-store" in file.read_text()
+    assert [path.name for path in tmp_path.iterdir()] == ["settings.yaml"]
+
+
+def test_a_reader_of_the_old_file_never_sees_the_secrets(tmp_path: Path) -> None:
+    """Who opened the file while it was readable to all keeps reading what was in it then."""
+    file = tmp_path / "settings.yaml"
+    file.write_text("old")
+    (tmp_path / "settings.new").write_text("left by a killed demo")
+    (tmp_path / "settings.new").chmod(0o644)
+    with file.open() as stranger, (tmp_path / "settings.new").open() as other:
+        write_settings(load(sets=SECRETS, environ={}), file)
+        assert stranger.read() == "old"
+        assert other.read() == "left by a killed demo"
+
+
+OBSERVED = """
+import sys
+from pathlib import Path
+folder = Path(sys.argv[1])
+seen = set()
+print("looking", flush=True)
+while not (folder / "done").exists():
+    for file in folder.glob("settings*"):
+        try:
+            seen.add(file.stat().st_mode & 0o077)
+        except FileNotFoundError:
+            pass
+print(seen)
+"""
+
+
+def test_the_settings_are_never_readable_in_between(tmp_path: Path) -> None:
+    config = load(sets=SECRETS, environ={})
+    (tmp_path / "watched").mkdir()
+    line = [sys.executable, "-c", OBSERVED, str(tmp_path / "watched")]
+    loose = os.umask(0)
+    try:
+        with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as observer:
+            assert observer.stdout is not None
+            observer.stdout.readline()
+            for _ in range(200):
+                write_settings(config, tmp_path / "watched" / "settings.yaml")
+            (tmp_path / "watched" / "done").touch()
+            assert observer.stdout.readline().strip() == "{0}"
+    finally:
+        os.umask(loose)
+
+
+def test_a_role_is_started_with_the_settings_and_what_is_set_for_it_alone(config: Config, folder: Path) -> None:
+    with running(config, folder) as roles:
+        roles.start("fleet", PHONES, sets=["phones.count=1"])
+        until(lambda: serves(folder, "fleet"))
+        roles.check()
+        assert not roles.finished("fleet")
+        assert yaml.safe_load((folder / "settings.yaml").read_text())["phones"]["base_port"] == config.phones.base_port
+    assert find_all(folder) == []
+
+
+def test_a_role_that_died_is_told_with_its_log_and_the_end_of_it(config: Config, folder: Path) -> None:
+    with running(config, folder) as roles:
+        roles.start("fleet", PHONES, sets=["phones.count=many"])
+        until(lambda: not find_all(folder))
+        for look in (roles.check, lambda: roles.finished("fleet")):
+            with pytest.raises(StackError) as told:
+                look()
+            assert told.value.where == "fleet"
+            assert "stopped with exit code 1" in told.value.what
+            assert "phones.count: " in told.value.what, "the end of its log"
+            assert str(folder / "fleet.log") in told.value.mend
+
+
+def test_a_role_that_was_killed_is_told(config: Config, folder: Path) -> None:
+    with running(config, folder) as roles:
+        roles.start("fleet", PHONES)
+        (child,) = find_all(folder)
+        child.kill()
+        until(lambda: not find_all(folder))
+        with pytest.raises(StackError, match="stopped with exit code -9"):
+            roles.check()
+
+
+def test_a_role_that_ends_by_itself_is_done(config: Config, folder: Path) -> None:
+    with running(config, folder) as roles:
+        roles.start("tidying", "down")
+        until(lambda: roles.finished("tidying"))
+        roles.check()
+    assert "nothing was running" in (folder / "tidying.log").read_text()
+
+
+class UnforeseenError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("error", [UnforeseenError, KeyboardInterrupt, SystemExit, StackError])
+def test_nobody_is_left_however_the_block_ends(config: Config, folder: Path, error: type[BaseException]) -> None:
+    with pytest.raises(error), running(config, folder) as roles:  # noqa: PT012
+        roles.start("one", PHONES)
+        roles.start("two", PHONES, sets=[f"phones.base_port={config.phones.base_port + 1}"])
+        until(lambda: serves(folder, "one") and serves(folder, "two"))
+        assert {child.name for child in find_all(folder)} == {"one", "two"}
+        raise error("a", "b", "c")
+    assert find_all(folder) == []
+
+
+INTERRUPTED = """
+import sys
+from pathlib import Path
+from distrl.config import load
+from distrl.demo import roles as room
+room.STOP_TIMEOUT_S = 300.0  # a test that waited for it would fail
+from distrl.demo.roles import running
+with running(load(sets=sys.argv[2:], environ={}), Path(sys.argv[1])) as roles:
+    roles.start("deaf", "phones")
+    sys.stdin.readline()
+    print("stopping", flush=True)
+    roles.stop("deaf")
+"""
+
+
+def test_ctrl_c_while_stopping_leaves_nobody(config: Config, folder: Path) -> None:
+    """The first one interrupts an orderly stop and the second one the last: a deaf role is killed."""
+    sets = [f"phones.base_port={config.phones.base_port}", "phones.count=1", "phones.evaluation_count=0"]
+    line = [sys.executable, "-c", INTERRUPTED, str(folder), *sets]
+    with subprocess.Popen(
+        line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as demo:
+        assert demo.stdin is not None
+        assert demo.stdout is not None
+        until(lambda: serves(folder, "deaf"))
+        (deaf,) = (child for child in find_all(folder) if child.name == "deaf")
+        os.kill(deaf.pid, signal.SIGSTOP)  # so that it hears no SIGTERM
+        demo.stdin.write("go\n")
+        demo.stdin.flush()
+        assert demo.stdout.readline() == "stopping\n"
+        asked = threading.Event()
+        while demo.poll() is None:  # Ctrl-C again and again, as a person does
+            demo.send_signal(signal.SIGINT)
+            asked.wait(1.0)
+        assert demo.stderr is not None
+        assert "KeyboardInterrupt" in demo.stderr.read()
+    assert find_all(folder) == []
+
+
+def test_what_a_killed_demo_left_behind_is_stopped_first(config: Config, folder: Path) -> None:
+    abandoned = Roles(config, folder)
+    abandoned.start("fleet", PHONES)
+    until(lambda: serves(folder, "fleet"))
+    (left,) = find_all(folder)
+    with running(config, folder) as roles:
+        assert not left.lives()
+        roles.start("fleet", PHONES)
+        assert {child.name for child in find_all(folder)} == {"fleet"}
+    assert find_all(folder) == []
+
+
+def test_a_role_runs_once(config: Config, folder: Path) -> None:
+    with running(config, folder) as roles:
+        roles.start("fleet", PHONES)
+        with pytest.raises(StackError, match="runs already as process"):
+            roles.start("fleet", PHONES)
+
+
+def test_stopping_some_leaves_the_others_and_an_unknown_name_is_no_matter(config: Config, folder: Path) -> None:
+    with running(config, folder) as roles:
+        roles.start("one", PHONES)
+        roles.start("two", PHONES, sets=[f"phones.base_port={config.phones.base_port + 1}"])
+        roles.stop("one", "never-started")
+        assert [child.name for child in find_all(folder)] == ["two"]
+        roles.stop()
+        roles.stop()
+        assert find_all(folder) == []

@@ -1,0 +1,85 @@
+"""One line an event, in UTC, with the role's name, to standard error and nowhere else."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from distrl.telemetry import logs
+from rich.console import Console
+from rich.live import Live
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    levels = {name: logging.getLogger(name).level for name in ("urllib3", "PIL", "matplotlib", "jgo", "transformers")}
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    for name, was in levels.items():
+        logging.getLogger(name).setLevel(was)
+
+
+SAYS = """
+import logging, sys
+from distrl.telemetry import logs
+logs.configure("worker-3", verbose=sys.argv[1] == "verbose")
+log = logging.getLogger("distrl.worker")
+log.debug("a detail")
+log.info("%d phones", 4)
+log.warning("none left")
+logging.getLogger("urllib3").info("noise")
+"""
+LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ worker-3 (DEBUG|INFO|WARNING) distrl\.worker: .+")
+
+
+@pytest.mark.parametrize("verbose", ["quiet", "verbose"])
+def test_a_line_says_when_who_how_bad_and_what(verbose: str) -> None:
+    line = [sys.executable, "-c", SAYS, verbose]
+    environ = {**os.environ, "TZ": "Asia/Tokyo"}
+    said = subprocess.run(line, capture_output=True, text=True, check=True, env=environ)
+    assert said.stdout == ""
+    told = said.stderr.splitlines()
+    assert all(LINE.fullmatch(each) for each in told), told
+    kept = [each.partition(": ")[2] for each in told]
+    assert kept == (["a detail"] if verbose == "verbose" else []) + ["4 phones", "none left"]
+
+
+def test_the_clock_is_utc_wherever_the_machine_is() -> None:
+    said = io.StringIO()
+    logs.configure("role")
+    (handler,) = logging.getLogger().handlers
+    record = logging.LogRecord("distrl", logging.INFO, "", 0, "then", None, None)
+    record.created = 1_700_000_000.0
+    said.write(handler.format(record))
+    assert said.getvalue() == "2023-11-14T22:13:20Z role INFO distrl: then"
+
+
+def test_configured_twice_it_still_says_a_thing_once(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("first")
+    logs.configure("second")
+    logging.getLogger("distrl").info("once")
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_a_line_goes_above_the_live_view_and_not_into_it(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("demo")
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=60, height=16)
+    with Live("the picture", console=console, auto_refresh=False) as live:
+        live.refresh()
+        logging.getLogger("distrl").info("in between")
+        live.refresh()
+    logging.getLogger("distrl").info("afterwards")
+    assert "in between" in out.getvalue()
+    told = capsys.readouterr().err
+    assert "in between" not in told
+    assert "afterwards" in told

@@ -48,6 +48,10 @@ class Kafka(Section):
     task_partitions: int = Field(16, ge=1, le=10_000, description="at least the most worker processes expected")
     connect_timeout_s: float = Field(10.0, gt=0, description="how long a role waits for a broker before it refuses")
     max_record_bytes: int = Field(1_048_576, ge=1024, description="largest record; screenshots are never in one")
+    dead_letter_limit: int = Field(
+        10, ge=0, description="so many unreadable records in a window end the role that reads them; 0 is no limit"
+    )
+    dead_letter_window: int = Field(100, ge=1, description="records of a partition that are such a window")
 
 
 class Store(Section):

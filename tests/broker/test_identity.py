@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 NUMBERED = st.builds(
     lambda p, n, w: f"{p}{n:0{w}d}", st.sampled_from(["", "a", "a1-", "b\n"]), st.integers(0, 12), st.integers(1, 3)
 )
-IDS = st.lists(st.one_of(NUMBERED, st.text(max_size=30), st.text("0123456789", max_size=40), st.sampled_from("abcdef")))
+IDS = st.lists(
+    st.one_of(
+        NUMBERED,
+        st.text(max_size=30),
+        st.text("0123456789", max_size=40),
+        st.sampled_from(["a", "b", "1", "1\n", "01", "1\n1"]),
+    )
+)
 
 
 @given(IDS)

@@ -10,7 +10,7 @@ from typing import Final
 Ranges = Mapping[str, Mapping[str, list[list[int]]]]
 """JSON-able: what stands before an id's last number -> how many digits that number has -> [first, last] ranges."""
 
-_NUMBERED: Final = re.compile(r"^(.*?)([0-9]{1,18})$", re.DOTALL | re.ASCII)
+_NUMBERED: Final = re.compile(r"(.*?)([0-9]{1,18})", re.DOTALL | re.ASCII)
 """18 digits: what is longer is part of the text before, so that every number fits into 64 bits."""
 
 
@@ -107,7 +107,7 @@ class FirstWins:
 
 def _split(each: str) -> tuple[tuple[str, int], int]:
     """An id as (what stands before its number, the number's digits) and the number; a bijection."""
-    found = _NUMBERED.match(each)
+    found = _NUMBERED.fullmatch(each)
     return ((found[1], len(found[2])), int(found[2])) if found else ((each, 0), 0)
 
 

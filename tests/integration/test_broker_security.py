@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -130,6 +131,22 @@ def test_wrong_credentials_are_told_at_once_and_named(secured: str, user: str, p
     assert told.value.where == "kafka.sasl_username, kafka.sasl_password"
     assert f"user '{user}'" in told.value.what
     assert password not in str(told.value)
+
+
+@pytest.mark.parametrize("command", ["feed", "worker", "learner", "evaluate", "tail trajectories", "topics ensure"])
+def test_a_command_with_wrong_credentials_ends_at_once_with_one_message(secured: str, command: str) -> None:
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("DISTRL_")}
+    environ |= {"DISTRL_KAFKA__BOOTSTRAP": secured, "DISTRL_KAFKA__SECURITY_PROTOCOL": "SASL_PLAINTEXT",
+                "DISTRL_KAFKA__SASL_USERNAME": "admin", "DISTRL_KAFKA__SASL_PASSWORD": "wrong-password",
+                "DISTRL_KAFKA__CONNECT_TIMEOUT_S": "60"}  # fmt: skip
+    line = [sys.executable, "-m", "distrl.cli.main", *command.split()]
+    refused = subprocess.run(line, env=environ, capture_output=True, text=True, timeout=READY_S, check=False)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    what, mend = refused.stderr.splitlines()
+    assert what.startswith("kafka.sasl_username, kafka.sasl_password: ")
+    assert "refuses the credentials" in what
+    assert mend.startswith("  to mend it: set the right user and password")
+    assert "wrong-password" not in refused.stderr
 
 
 def test_another_mechanism_than_the_brokers_is_told(secured: str) -> None:

@@ -1,0 +1,218 @@
+"""The commands against real servers: what a person sees of a run, of bad records in it, and of a stack that is up."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from distrl import config as settings
+from distrl.broker import topics
+from distrl.broker.journal import Journal
+from distrl.broker.producer import RecordProducer
+from distrl.config import Config, load
+from distrl.demo.roles import write_settings
+from distrl.policy.base import load_base
+from distrl.stack.part import Site
+from distrl.stack.phones import start_phones
+from distrl.stack.processes import find_all, stop_all
+from distrl.store.objects import open_store
+from distrl.types import Action, ActionKind, ObjectRef, Outcome, Split, Step, Task, Trajectory, Version
+from distrl.wire.codec import encode
+
+pytestmark = pytest.mark.integration
+
+PATIENCE_S = 30.0
+LIMIT_S = 120.0
+REF = ObjectRef("screenshots/a.png", "a" * 64, 3)
+
+
+def trajectory(number: int, instruction: str = "turn on wifi lock") -> Trajectory:
+    task = Task(f"task-{number}", "home", "toggle", Split.TRAIN, instruction, 14, 1)
+    step = Step(REF, (1,), (2,), Action(ActionKind.HOME), "home", -0.1, 4, "b" * 64, 500)
+    return Trajectory(task, "a1", "w", "d", (step,), REF, Outcome.SUCCESS, "ground-truth", "", False, 0, 1)
+
+
+@pytest.fixture
+def config(broker: str) -> Config:
+    sets = [f"run=cli-{uuid.uuid4().hex[:12]}", f"kafka.bootstrap={broker}", "kafka.task_partitions=2"]
+    return load(sets=sets, environ={})
+
+
+def distrl(folder: Path, *arguments: str, config: Config | None = None) -> subprocess.CompletedProcess[str]:
+    """`distrl ARGUMENTS` in `folder`, with the settings of `config`."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("DISTRL_")}
+    given: list[str] = []
+    if config is not None:
+        write_settings(config, folder / "run.yaml")
+        given = ["--config", "run.yaml"]
+    return subprocess.run(
+        [sys.executable, "-m", "distrl.cli.main", *arguments, *given], cwd=folder, env=environ, capture_output=True,
+        text=True, timeout=LIMIT_S, check=False,
+    )  # fmt: skip
+
+
+def test_topics_are_missing_then_made_then_as_declared_and_then_told_to_differ(config: Config, tmp_path: Path) -> None:
+    before = distrl(tmp_path, "topics", "describe", config=config)
+    assert before.returncode == 0
+    assert before.stdout.count("missing") == len(topics.TOPICS)
+
+    made = distrl(tmp_path, "topics", "ensure", config=config)
+    assert made.returncode == 0
+    assert f"distrl.{config.run}.tasks: 2 partitions, created" in made.stdout.splitlines()
+    described = distrl(tmp_path, "topics", "describe", config=config)
+    assert described.returncode == 0
+    assert "missing" not in described.stdout
+
+    refused = distrl(tmp_path, "topics", "ensure", "--set", "kafka.task_partitions=3", config=config)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert f"distrl.{config.run}.tasks: partitions is 2, declared is 3" in refused.stderr
+    assert "distrl topics ensure --alter" in refused.stderr
+    altered = distrl(tmp_path, "topics", "ensure", "--alter", "--set", "kafka.task_partitions=3", config=config)
+    assert f"distrl.{config.run}.tasks: 3 partitions, altered" in altered.stdout.splitlines()
+
+
+@pytest.mark.parametrize("command", ["feed", "worker", "tail trajectories", "status"])
+def test_a_run_without_topics_is_told_how_they_are_made(config: Config, tmp_path: Path, command: str) -> None:
+    refused = distrl(tmp_path, *command.split(), config=config)
+    assert refused.returncode == 1
+    assert "no such topic" in refused.stderr
+    assert "distrl topics ensure" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_tail_tells_of_an_unknown_schema_and_a_truncated_record_and_goes_on(config: Config, tmp_path: Path) -> None:
+    topics.ensure(config)
+    name = topics.topic_name(config.run, "trajectories")
+    whole = encode(trajectory(1))
+    with RecordProducer(config, "a-test") as producer:
+        for bad in (b"\xc3\x01" + bytes(8) + whole[10:], whole[:-3]):
+            producer.publish_bytes(name, b"bad", bad).result(PATIENCE_S)
+        for number in (1, 2):
+            told = trajectory(number, "say " + "very " * 40 + "much")
+            producer.publish("trajectories", told.task_id, told).result(PATIENCE_S)
+    shown = distrl(tmp_path, "tail", "trajectories", "--no-follow", config=config)
+    assert shown.returncode == 0
+    assert [line.split()[:2] for line in shown.stdout.splitlines()] == [["2", "task-1"], ["3", "task-2"]]
+    errors = [line for line in shown.stderr.splitlines() if " ERROR " in line]
+    assert f"{name}[0] offset 0" in errors[0]
+    assert "schema" in errors[0]
+    assert f"{name}[0] offset 1" in errors[1]
+    assert "Traceback" not in shown.stderr
+
+    one = distrl(tmp_path, "tail", "trajectories", "--no-follow", "--last", "1", config=config)
+    assert [line.split()[1] for line in one.stdout.splitlines()] == ["task-2"]
+    status = distrl(tmp_path, "status", config=config)
+    assert status.returncode == 0
+    assert "trajectories  2" in status.stdout
+
+
+@pytest.fixture
+def one_phone(
+    adb_server: settings.Adb, free_ports: Callable[[int], list[int]], tmp_path: Path
+) -> Iterator[dict[str, object]]:
+    """Settings of a simulated phone behind the session's adb server."""
+    port = min(free_ports(1)[0], 60_000)
+    phones = settings.Phones.model_validate({"count": 1, "evaluation_count": 0, "base_port": port})
+    site = Site(tmp_path / "site", tmp_path / "cache", threading.Event(), lambda text: None)
+    site.directory.mkdir()
+    part = start_phones(site, phones)
+    yield {"adb": adb_server, "devices": settings.Devices(addresses=(f"127.0.0.1:{port}",))}
+    assert part.child is not None
+    stop_all([part.child], 10.0)
+
+
+def test_weights_that_are_missing_or_have_another_hash_are_refused_by_name(
+    config: Config, s3: settings.Store, one_phone: dict[str, object], tmp_path: Path
+) -> None:
+    made = config.model_copy(update={"store": s3, **one_phone})
+    topics.ensure(made)
+    stored = open_store(s3).put("adapters", uuid.uuid4().bytes, "safetensors")
+    other = ObjectRef(stored.key, "0" * 64, stored.size)
+    missing = ObjectRef(f"adapters/{'1' * 64}.safetensors", "1" * 64, 3)
+    base = load_base(None).sha256
+    with Journal(made) as journal:
+        for number, ref in enumerate((missing, other)):
+            journal.publish_version(Version(number, number - 1 or None, number, base, ref, "config", 0))
+    for number, ref in enumerate((missing, other)):
+        command = ("evaluate", "--versions", str(number), "--episodes", "1")
+        refused = distrl(tmp_path, *command, config=made)
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert ref.key in refused.stderr
+        assert "to mend it: " in refused.stderr
+        assert "Traceback" not in refused.stderr
+    unknown = distrl(tmp_path, "evaluate", "--versions", "7", config=made)
+    assert unknown.returncode == 1
+    assert "--versions: no version '7'" in unknown.stderr
+
+
+@pytest.fixture
+def stack(config: Config, free_ports: Callable[[int], list[int]], tmp_path: Path) -> Iterator[Config]:
+    """A stack of an adb server and two phones, beside the session's broker; objects go to a directory."""
+    server, phones = free_ports(2)
+    sets = [f"run={config.run}", f"kafka.bootstrap={config.kafka.bootstrap}", "store.url=file://objects",
+            f"stack.directory={tmp_path / 'stack'}", f"adb.port={server}", f"phones.base_port={min(phones, 60_000)}",
+            "phones.count=1", "phones.evaluation_count=1"]  # fmt: skip
+    yield load(sets=sets, environ={})
+    stop_all(find_all(tmp_path / "stack"), 10.0)
+
+
+def flags(config: Config) -> list[str]:
+    """The settings that were named for `config`, and no other, as a person would type them."""
+    tree = config.model_dump(mode="json", exclude_unset=True)
+    pairs = [(f"{section}.{name}", value) for section, part in tree.items() if isinstance(part, dict)
+             for name, value in part.items()]  # fmt: skip
+    return [flag for name, value in [("run", config.run), *pairs] for flag in ("--set", f"{name}={json.dumps(value)}")]
+
+
+def test_up_up_again_status_doctor_and_down(stack: Config, tmp_path: Path) -> None:
+    up = distrl(tmp_path, "up", *flags(stack))
+    assert up.returncode == 0, up.stderr
+    assert f"Kafka {stack.kafka.bootstrap}" in up.stdout
+    assert "2 phones" in up.stdout
+
+    second = distrl(tmp_path, "up", *flags(stack))
+    assert (second.returncode, second.stdout) == (1, "")
+    assert "the stack is up already" in second.stderr
+    assert "distrl down" in second.stderr
+    assert "Traceback" not in second.stderr
+    assert {child.name for child in find_all(stack.stack.directory)} == {"adb", "phones"}
+
+    status = distrl(tmp_path, "status", *flags(stack))
+    assert (status.returncode, status.stderr) == (0, "")
+    assert "stopped" not in status.stdout
+    assert f"run {stack.run}" in status.stdout
+    doctor = distrl(tmp_path, "doctor", *flags(stack))
+    assert " NO " not in "".join(line for line in doctor.stdout.splitlines() if "disk" not in line), doctor.stdout
+
+    down = distrl(tmp_path, "down", *flags(stack))
+    assert (down.returncode, down.stdout) == (0, "stopped: adb, phones\n")
+    assert find_all(stack.stack.directory) == []
+    assert distrl(tmp_path, "down", *flags(stack)).stdout == "nothing was running\n"
+
+
+def test_up_on_a_port_that_is_in_use_says_which_and_leaves_nothing(stack: Config, tmp_path: Path) -> None:
+    taken = stack.kafka.bootstrap.rpartition(":")[2]
+    refused = distrl(tmp_path, "up", *flags(stack), "--set", f"phones.base_port={taken}")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr.splitlines()[-2].startswith(f"phones.base_port: port {taken} of 127.0.0.1 is in use")
+    assert find_all(stack.stack.directory) == []
+
+
+def test_the_settings_of_a_stack_that_is_up_reach_every_command(stack: Config, tmp_path: Path) -> None:
+    """`config show` tells what was given, not what was found; the roles find the rest by the folder."""
+    assert distrl(tmp_path, "up", *flags(stack)).returncode == 0
+    shown = yaml.safe_load(distrl(tmp_path, "config", "show", *flags(stack)).stdout)
+    assert shown["devices"]["addresses"] == []
+    done = distrl(tmp_path, "demonstrate", "--count", "1", *flags(stack))
+    assert done.returncode == 0, done.stderr
+    assert "1 demonstrations wanted, 0 are there" in done.stderr
+    again = distrl(tmp_path, "demonstrate", "--count", "1", *flags(stack))
+    assert "1 demonstrations wanted, 1 are there" in again.stderr

@@ -1,0 +1,172 @@
+"""The demo's own parts on a real broker, without a training: the feed of its view, what it says, how it fails."""
+
+from __future__ import annotations
+
+import io
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from distrl.broker import topics
+from distrl.broker.journal import Journal
+from distrl.broker.producer import RecordProducer
+from distrl.config import Config, load
+from distrl.demo import run as demo
+from distrl.demo.ledger import Ledger
+from distrl.demo.roles import running
+from distrl.errors import BrokerError, StackError
+from distrl.stack.processes import find_all, stop_all
+from distrl.telemetry.feed import RunFeed, snapshot_of
+from distrl.types import (
+    Action,
+    ActionKind,
+    Evaluation,
+    Heartbeat,
+    ObjectRef,
+    Outcome,
+    Split,
+    Step,
+    Task,
+    Trajectory,
+    Version,
+)
+from rich.console import Console
+
+pytestmark = pytest.mark.integration
+
+PATIENCE_S = 30.0
+REF = ObjectRef("screenshots/a.png", "a" * 64, 3)
+VERSION = Version(3, 2, 9, "base", ObjectRef("adapters/3", "c" * 64, 1), "config", 0)
+
+
+@pytest.fixture
+def config(broker: str, tmp_path: Path) -> Config:
+    """A run with its topics, whose roles would find no store."""
+    sets = [f"run=demo-{uuid.uuid4().hex[:12]}", f"kafka.bootstrap={broker}", "kafka.task_partitions=2",
+            "phones.count=0", "phones.evaluation_count=0", f"stack.directory={tmp_path / 'stack'}",
+            "store.url=s3://127.0.0.1:1/distrl", "store.access_key=a", "store.secret_key=b",
+            "store.timeout_s=1"]  # fmt: skip
+    made = load(sets=sets, environ={})
+    topics.ensure(made)
+    return made
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path / "logs"
+    stop_all(find_all(tmp_path / "logs"), 10.0)
+
+
+def trajectory(number: int, version: int = 1) -> Trajectory:
+    task = Task(f"task-{number}", "home", "toggle", Split.TRAIN, "turn on wifi lock", 14, 1)
+    step = Step(REF, (1,), (2,), Action(ActionKind.HOME), "home", -0.1, version, "b" * 64, 500)
+    now = int(time.time() * 1000)
+    return Trajectory(task, "a1", "w", "d", (step,), REF, Outcome.SUCCESS, "ground-truth", "", False, now, now)
+
+
+def test_the_feed_starts_with_all_there_is_and_follows(config: Config) -> None:
+    with Journal(config) as journal:
+        journal.publish_version(VERSION)
+    with RecordProducer(config, "a-test") as producer:
+
+        def publish(topic: str, key: str, record: Trajectory | Heartbeat | Evaluation) -> None:
+            producer.publish(topic, key, record).result(PATIENCE_S)
+
+        publish("trajectories", "task-0", trajectory(0))
+        garbage = topics.topic_name(config.run, "trajectories")
+        producer.publish_bytes(garbage, b"bad", b"no record").result(PATIENCE_S)
+        publish("heartbeats", "w", Heartbeat("w", "worker", int(time.time() * 1000), 3, "c" * 64, {"episodes": 1.0}))
+        publish("evaluations", "3", Evaluation(3, "c" * 64, "3-x", trajectory(9)))
+        with RunFeed(config) as feed:
+            first = feed.snapshot()
+            assert (first.trajectories, first.lag_max, first.success) == (1, 2, 1.0)
+            assert first.newest == VERSION
+            assert [beat.process for beat in first.processes] == ["w"]
+            assert [row[0] for row in first.evaluations] == [3]
+            publish("trajectories", "task-1", trajectory(1, version=3))
+            deadline = time.monotonic() + PATIENCE_S
+            while feed.snapshot().trajectories < 2:
+                assert time.monotonic() < deadline
+                feed.wait(0.2)
+    assert snapshot_of(config).trajectories == 2
+
+
+def test_waiting_takes_its_time_and_ends_at_once_when_told(config: Config) -> None:
+    with RunFeed(config) as feed:
+        began = time.monotonic()
+        feed.wait(0.5)
+        assert time.monotonic() - began >= 0.5
+        told = threading.Event()
+        told.set()
+        began = time.monotonic()
+        feed.wait(PATIENCE_S, told)
+        assert time.monotonic() - began < PATIENCE_S / 2
+
+
+def test_a_run_without_topics_has_no_feed(config: Config) -> None:
+    with pytest.raises(BrokerError, match="distrl topics ensure"):
+        snapshot_of(config.model_copy(update={"run": "never-made"}))
+
+
+def test_where_there_is_no_terminal_a_line_comes_now_and_then(config: Config, folder: Path) -> None:
+    with RecordProducer(config, "a-test") as producer:
+        producer.publish("trajectories", "task-0", trajectory(0)).result(PATIENCE_S)
+    out = io.StringIO()
+    looks = iter([True, True, False])
+    with running(config, folder) as roles:
+        demo._watch(config, roles, Console(file=out, width=200), lambda: next(looks), lambda: 0.2)
+    lines = out.getvalue().splitlines()
+    assert len(lines) == 2
+    assert all("1 trajectories, 1 a minute, success 100%, version –" in line for line in lines)
+    assert "\x1b" not in out.getvalue()
+
+
+def test_on_a_terminal_the_view_is_drawn_for_its_size(config: Config, folder: Path) -> None:
+    out = io.StringIO()
+    looks = iter([True, False])
+    console = Console(file=out, force_terminal=True, width=60, height=16)
+    with running(config, folder) as roles:
+        demo._watch(config, roles, console, lambda: next(looks), lambda: 5.0)
+    assert f"DistRL run {config.run}" in out.getvalue()
+    assert "5 s left; Ctrl-C stops, `make demo` goes on" in out.getvalue()
+
+
+def test_a_run_whose_time_is_spent_starts_nobody_and_says_how_to_go_on(config: Config, folder: Path) -> None:
+    out = io.StringIO()
+    file = folder.parent / "ledger.json"
+    with running(config, folder) as roles:
+        demo._train(config, roles, 1.0, Ledger(5.0, 60.0), file, Console(file=out, width=200))
+        assert find_all(folder) == []
+    assert "this run has trained for 60 s already: MINUTES= gives it more" in out.getvalue()
+    assert not file.exists()
+
+
+def test_a_role_that_dies_ends_the_demo_with_its_last_words_and_the_time_is_kept(config: Config, folder: Path) -> None:
+    file = folder.parent / "ledger.json"
+    with pytest.raises(StackError) as told, running(config, folder) as roles:
+        demo._train(config, roles, 5.0, Ledger(7.0, 100.0), file, Console(file=io.StringIO()))
+    assert told.value.where in ("learner", "demonstrate")
+    assert "stopped with exit code 1; its last lines:" in told.value.what
+    assert "to mend it: " in told.value.what
+    assert f"{folder}/" in told.value.mend
+    kept = Ledger.load(file)
+    assert kept.setup_seconds == 7.0
+    assert 100.0 < kept.train_seconds < 400.0
+    assert find_all(folder) == [], "nobody is left behind"
+
+
+def test_ctrl_c_in_training_keeps_the_time_and_leaves_nobody(config: Config, folder: Path) -> None:
+    file = folder.parent / "ledger.json"
+
+    class Interrupting(Console):
+        def print(self, *objects: object, **options: object) -> None:
+            raise KeyboardInterrupt
+
+    patient = config.model_copy(update={"learner": config.learner.model_copy(update={"demonstrations": 0})})
+    with pytest.raises(KeyboardInterrupt), running(patient, folder) as roles:
+        demo._train(patient, roles, 0.01, Ledger(7.0, 0.0), file, Interrupting(file=io.StringIO()))
+    assert Ledger.load(file).train_seconds > 0.0
+    assert find_all(folder) == []

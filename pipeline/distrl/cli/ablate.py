@@ -1,0 +1,92 @@
+"""`distrl ablate`: the same range of a run's log under other settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from distrl.cli.common import ConfigFile, Verbose, connected, console, row, table
+from distrl.telemetry import logs
+from distrl.types import Split
+
+COLUMNS = (
+    MofNCompleteColumn(),
+    TextColumn("updates"),
+    BarColumn(),
+    TimeElapsedColumn(),
+    TextColumn("left"),
+    TimeRemainingColumn(),
+    TextColumn("{task.description}"),
+)
+
+
+def register(app: typer.Typer) -> None:
+    app.command("ablate")(ablate)
+
+
+def ablate(
+    config: ConfigFile = None,
+    run: Annotated[str | None, typer.Option(help="Whose log to fold; `run` of the settings if not given.")] = None,
+    sets: Annotated[
+        list[str] | None, typer.Option("--set", "-s", help="path=value: an arm that changes this one setting.")
+    ] = None,
+    arms: Annotated[
+        list[str] | None, typer.Option("--arm", help="path=value,path=value: an arm that changes them all.")
+    ] = None,
+    grids: Annotated[
+        list[str] | None, typer.Option("--grid", help="path=value,value…: arms of every combination of all --grid.")
+    ] = None,
+    sweeps: Annotated[
+        list[str] | None,
+        typer.Option("--sweep", help="dper-weights: the 252 arms of DistRL A.4.3; dper-weights-axes: one at a time."),
+    ] = None,
+    first: Annotated[int, typer.Option("--from", min=0, help="First update to fold.")] = 0,
+    to: Annotated[
+        int | None, typer.Option(min=1, help="The update to end before; the journal's end if not given.")
+    ] = None,
+    hold_out: Annotated[
+        int, typer.Option(min=0, help="Last updates of the range that no arm folds: estimates on unseen episodes.")
+    ] = 0,
+    evaluate: Annotated[
+        int | None, typer.Option(min=1, help="Also play so many tasks on phones under each arm's adapter.")
+    ] = None,
+    split: Annotated[Split, typer.Option(help="Which tasks, with --evaluate.")] = Split.TEST,
+    out: Annotated[Path, typer.Option(help="Where the folder of the report goes.")] = Path("out/ablations"),
+    name: Annotated[str | None, typer.Option(help="Of the folder; made of what is asked if not given.")] = None,
+    verbose: Verbose = False,
+) -> None:
+    """Fold one range of a run's log under other settings, side by side: table, curves, JSON, adapters.
+
+    The run's own settings come from --config and DISTRL_*; they are folded too, as the baseline.
+    """
+    from distrl.broker.connect import check
+    from distrl.offline import ablate as offline
+    from distrl.offline.ablate_arms import plan
+    from distrl.offline.ablate_report import said
+    from distrl.offline.ablate_report import table as rows_of
+
+    logs.configure("ablate", verbose)
+    given = [f"run={run}"] if run is not None else []
+    settings = connected(config, given, "evaluation" if evaluate is not None else "all")
+    arms_of_it = plan(settings, sets or (), arms or (), grids or (), sweeps or ())  # refuses before anything is read
+    check(settings)
+    played = None if evaluate is None else offline.Evaluation(evaluate, split)
+    request = offline.Request(arms_of_it, first, to, hold_out, played, out, name)
+    with Progress(*COLUMNS, console=console) as progress:
+        bar = progress.add_task("reading the log", total=None)
+
+        def tell(done: int, total: int, text: str) -> None:
+            progress.update(bar, completed=done, total=total, description=escape(text))
+
+        ablation, folder = offline.ablate(settings, request, tell)
+    header, rows = rows_of(ablation)
+    shown = table(*header)
+    for each in rows:
+        shown.add_row(*row(*each))
+    console.print(shown)
+    console.print(said(ablation), style="green" if ablation.identity.holds else "yellow", markup=False, highlight=False)
+    console.print(f"report: {folder / 'report.json'}", markup=False, highlight=False, soft_wrap=True)

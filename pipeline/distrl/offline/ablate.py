@@ -1,0 +1,212 @@
+"""`distrl ablate`: one range of a run's log folded under several settings, side by side, on this machine.
+
+    read the range once ──▶ baseline ──▶ arm ──▶ arm … ──▶ report.json, table.md, curves.png, adapters/
+
+It reads topics and objects and writes files alone: it joins no group, publishes no record and stores no object. Arms
+are folded one after the other, so the number of arms costs time and no memory; the records of the range and the tokens
+of their screenshots stay for all of them. After each arm the report is written anew, marked incomplete until the last.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import resource
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from distrl.config import Config
+from distrl.errors import ConfigError
+from distrl.evaluate import curves
+from distrl.evaluate.run import evaluation_tasks, greedy
+from distrl.learner.state import LearnerState
+from distrl.offline import ablate_figure
+from distrl.offline.ablate_arms import BEFORE_A_RANGE, Plan
+from distrl.offline.ablate_fold import Folded, Shared, fold_arm
+from distrl.offline.ablate_log import RunLog, cut, read_log
+from distrl.offline.ablate_report import Ablation, Evaluated, to_json, to_markdown
+from distrl.store.objects import ObjectStore, open_store, reference
+from distrl.types import ObjectRef, Split, Trajectory, Version
+from distrl.worker.episode import Episode
+from distrl.worker.parts import SCREENSHOTS, TRUTH
+from distrl.worker.phones import Phones
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+FILES: Final = ("report.json", "table.md", "curves.png")
+ADAPTERS: Final = "adapters"
+PLAYER: Final = "ablation"
+"""Who acts in the trajectories of an evaluation, which nobody keeps."""
+
+Tell = Callable[[int, int, str], None]
+"""Told (updates folded, updates in all, what is done now)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Play so many tasks of a split under each arm's adapter."""
+
+    tasks: int
+    split: Split
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to ablate. first, to, hold_out: in updates, see ablate_log. name: of the folder in `out`."""
+
+    plan: Plan
+    first: int = 0
+    to: int | None = None
+    hold_out: int = 0
+    evaluation: Evaluation | None = None
+    out: Path = Path("out/ablations")
+    name: str | None = None
+
+
+def ablate(config: Config, request: Request, tell: Tell = lambda done, total, text: None) -> tuple[Ablation, Path]:
+    """Fold every arm and write the report; returns it with its folder. Raises DistrlError, at once where it can."""
+    _refuse(request)
+    if request.evaluation is not None:
+        evaluation_tasks(config, request.evaluation.split, request.evaluation.tasks)
+        with Phones(config):  # without phones, say so now and not after hours of folding
+            pass
+    store = open_store(config.store)
+    began = time.perf_counter()
+    log = read_log(config, store, request.first, request.to, request.hold_out)
+    ablation = Ablation(config, request.plan, log, measured={"reading": time.perf_counter() - began})
+    _refuse_too_long(request.plan, log)
+    updates = [len(cut(log, arm.config)) if arm.cuts_anew else len(log.windows) for arm in request.plan.arms]
+    folder = request.out / (request.name or default_name(config, request, log))
+    clear(folder)
+    shared = Shared()
+    for number in range(len(updates)):
+        _one(ablation, request, store, shared, number, updates, folder, tell)
+        _write(folder / "report.json", to_json(ablation).encode())
+        _write(folder / "table.md", to_markdown(ablation).encode())
+    _write(folder / "curves.png", ablate_figure.draw(ablation.arms))
+    return ablation, folder
+
+
+def _one(
+    ablation: Ablation,
+    request: Request,
+    store: ObjectStore,
+    shared: Shared,
+    number: int,
+    updates: Sequence[int],
+    folder: Path,
+    tell: Tell,
+) -> None:
+    """Fold arm `number`, save its adapter and play its policy. updates: how many each arm folds, for the progress."""
+    arm, log = request.plan.arms[number], ablation.log
+    text = f"{arm.name} ({number + 1} of {len(updates)})"
+    before, total = sum(updates[:number]), sum(updates)
+    tell(before, total, text)
+
+    def on_update(state: LearnerState) -> None:
+        tell(before + state.u - log.span.first, total, text)
+        if not arm.sets:
+            ablation.identity.compare(state, log.versions)
+
+    folded, state = fold_arm(arm, log, shared, store.get, on_update)
+    if not arm.sets:
+        ablation.identity.compare_checkpoint(state, store, ablation.config.run)
+    tell(before + updates[number], total, text)
+    ablation.files[arm.name] = _save(folder, number, folded)
+    if request.evaluation is not None and not folded.diverged:
+        tell(before + updates[number], total, f"{text}: playing {request.evaluation.tasks} tasks")
+        ablation.evaluations[arm.name] = _evaluated(folded, request.evaluation)
+    ablation.arms.append(folded)
+    ablation.measured["peak_memory_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def default_name(config: Config, request: Request, log: RunLog) -> str:
+    """A folder name that follows from what is asked: the same command gives the same one."""
+    span, evaluation = log.span, request.evaluation
+    asked = {
+        "range": [span.first, span.to, span.hold_out],
+        "arms": [[arm.name, arm.config.learning_fingerprint()] for arm in request.plan.arms],
+        "evaluation": None if evaluation is None else [evaluation.tasks, evaluation.split.value],
+    }
+    digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+    return f"{config.run}-{digest[:8]}"
+
+
+def clear(folder: Path) -> None:
+    """Make the folder, without the report of an earlier ablation; files of another kind are left alone."""
+    try:
+        (folder / ADAPTERS).mkdir(parents=True, exist_ok=True)
+        for old in (*(folder / name for name in FILES), *sorted((folder / ADAPTERS).glob("*.safetensors"))):
+            old.unlink(missing_ok=True)
+    except OSError as error:
+        raise _unwritable(folder, error) from None
+
+
+def _refuse(request: Request) -> None:
+    if request.name is not None and not NAME.fullmatch(request.name):
+        raise ConfigError("--name", f"{request.name!r} is no folder's name", "use letters, digits, '.', '_' and '-'")
+    for arm in request.plan.arms if request.first else ():
+        if early := sorted(arm.paths & BEFORE_A_RANGE):
+            raise ConfigError(
+                f"--from {request.first}",
+                f"arm {arm.name} changes {', '.join(early)}, which the updates before the range have used already",
+                "--from 0, or leave that arm out",
+            )
+
+
+def _refuse_too_long(plan: Plan, log: RunLog) -> None:
+    """An arm whose buffer holds no such trajectory would end the whole ablation when its turn comes."""
+    longest = max((len(logged.trajectory.steps) for logged in log.records), default=0)
+    for arm in plan.arms:
+        if arm.config.replay.capacity < longest:
+            raise ConfigError(
+                "replay.capacity",
+                f"a trajectory of {longest} steps does not fit into the buffer of arm {arm.name}",
+                f"give the arm at least {longest}",
+            )
+
+
+def _evaluated(folded: Folded, wanted: Evaluation) -> Evaluated:
+    """Success of an arm's adapter on phones. Neither screenshots nor trajectories are kept."""
+    config = folded.arm.config
+    name = ObjectRef(f"adapters/{folded.adapter_sha256}.safetensors", folded.adapter_sha256, len(folded.adapter))
+    version = Version(0, None, folded.updates[-1][0], folded.base_sha256, name, config.learning_fingerprint(), 0)
+    played: list[Trajectory] = []
+    greedy(
+        config,
+        version,
+        folded.adapter,
+        evaluation_tasks(config, wanted.split, wanted.tasks),
+        Episode(PLAYER, lambda png: reference(SCREENSHOTS, png, "png", None), TRUTH),
+        played.append,
+        stop=threading.Event(),
+        give_up=threading.Event(),
+    )
+    return Evaluated(wanted.split.value, wanted.tasks, curves.score(played))
+
+
+def _save(folder: Path, number: int, folded: Folded) -> str:
+    """Save the adapter; its path within the folder."""
+    plain = re.sub(r"[^A-Za-z0-9._=-]+", "_", folded.arm.name)[:80]
+    path = f"{ADAPTERS}/{number:03d}-{plain}.safetensors"
+    _write(folder / path, folded.adapter)
+    return path
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Whole or not at all, in place of what was there."""
+    fresh = path.with_name(f".{path.name}.new")
+    try:
+        fresh.write_bytes(data)
+        os.replace(fresh, path)
+    except OSError as error:
+        raise _unwritable(path, error) from None
+
+
+def _unwritable(path: Path, error: OSError) -> ConfigError:
+    return ConfigError(str(path), f"cannot be written ({error.strerror})", "name a writable directory with --out")

@@ -15,7 +15,6 @@ import pytest
 from distrl import types
 from distrl.errors import WireError
 from distrl.types import ActionKind, Outcome, Split
-from distrl.wire.lock import current, grown, read_lock
 from distrl.wire.schemas import catalogue, fingerprint, read_catalogue, read_schema, schema_folder
 
 from tests.wire.records import KINDS
@@ -96,11 +95,6 @@ def test_a_symbol_of_the_future_is_read_as_the_harmless_one(noun: type[StrEnum],
     assert fastavro.schemaless_reader(out, future, fastavro.parse_schema(dict(schema))) == fallback
 
 
-def test_landed_schemas_are_as_they_landed_and_every_schema_is_in_the_lock() -> None:
-    """Broken by an edit of a landed schema: add v<N+1>.avsc instead, then `python -m distrl.wire.lock`."""
-    assert current(schema_folder()) == read_lock(schema_folder())
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "thing").mkdir()
@@ -110,19 +104,6 @@ def folder(tmp_path: Path) -> Path:
 def write(folder: Path, name: str = "thing/v1.avsc", **changes: Any) -> None:
     schema = {"type": "record", "name": "Thing", "namespace": "distrl", "fields": [{"name": "a", "type": "long"}]}
     (folder / name).write_text(json.dumps(schema | changes))
-
-
-def test_the_lock_grows_and_refuses_edits_and_removals(folder: Path) -> None:
-    write(folder)
-    landed = grown({}, current(folder))
-    write(folder, "thing/v2.avsc", fields=[{"name": "a", "type": "long"}, {"name": "b", "type": "long", "default": 0}])
-    assert set(grown(landed, current(folder))) == {"thing/v1", "thing/v2"}
-    write(folder, doc="a comment changes no byte on the wire, and yet is an edit")
-    with pytest.raises(WireError, match=r"thing/v1\.avsc: was edited"):
-        grown(landed, current(folder))
-    (folder / "thing/v1.avsc").unlink()
-    with pytest.raises(WireError, match="is gone"):
-        grown(landed, current(folder))
 
 
 def test_the_newest_schema_is_the_one_of_the_highest_number(folder: Path) -> None:

@@ -1,62 +1,42 @@
-"""What has landed: `schemas/lock.json` holds, for each schema, its CRC-64-AVRO fingerprint and the file's sha256.
-
-`python -m distrl.wire.lock` adds new schemas to it, and refuses when a landed one was edited or removed.
-"""
+"""What has landed: `schemas/lock.json` holds, for each schema, its CRC-64-AVRO fingerprint and the file's sha256."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from distrl.errors import WireError
-from distrl.wire.schemas import read_catalogue, read_schema, schema_folder
+from distrl.wire.schemas import read_schema
 
-Lock = Mapping[str, Mapping[str, str]]
+Entry = Mapping[str, str]
+Lock = Mapping[str, Entry]
 
 
 def read_lock(folder: Path) -> Lock:
-    """The entries that have landed, by "<record>/v<N>"; none where there is no lock file yet."""
+    """The entries that have landed, by "<record>/v<N>"; none where there is no lock file yet.
+
+    Raises WireError where the file is no such lock.
+    """
     file = folder / "lock.json"
-    entries: Lock = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-    return entries
-
-
-def current(folder: Path) -> Lock:
-    """The entries that the schema files under `folder` have now."""
-    read_catalogue(folder)
-    entries = {}
-    for file in sorted(folder.glob("*/*.avsc")):
-        schema = read_schema(file)
-        entries[str(schema)] = {
-            "crc64_avro": schema.fingerprint.hex(),
-            "sha256": hashlib.sha256(file.read_bytes()).hexdigest(),
-        }
-    return entries
-
-
-def grown(landed: Lock, now: Lock) -> Lock:
-    """`landed` with what is new in `now`. Raises WireError where a landed schema was edited or removed."""
-    for name, entry in landed.items():
-        if now.get(name) != entry:
-            what = "was edited after it landed" if name in now else "has landed and is gone"
-            raise WireError(f"schemas/{name}.avsc", what, "put the file back (git checkout) and add a new version")
-    return dict(sorted(now.items()))
-
-
-def main() -> int:
-    """Add what is new to the lock file. Returns the exit status."""
-    folder = schema_folder()
     try:
-        entries = grown(read_lock(folder), current(folder))
-    except WireError as error:
-        print(error, file=sys.stderr)
-        return 1
-    (folder / "lock.json").write_text(json.dumps(entries, indent=2) + "\n", encoding="utf-8")
-    return 0
+        entries = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    except ValueError as error:
+        raise WireError(str(file), f"is no JSON ({error})", "put the file back (git checkout)") from None
+    if not isinstance(entries, dict) or not all(isinstance(entry, dict) for entry in entries.values()):
+        raise WireError(str(file), "does not hold an entry for each schema", "put the file back (git checkout)")
+    return entries
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def write_lock(folder: Path, entries: Lock) -> None:
+    (folder / "lock.json").write_text(json.dumps(dict(sorted(entries.items())), indent=2) + "\n", encoding="utf-8")
+
+
+def entry_of(file: Path) -> Entry | None:
+    """What the lock would say of a schema file; None where it is no schema."""
+    try:
+        schema = read_schema(file)
+    except WireError:
+        return None
+    return {"crc64_avro": schema.fingerprint.hex(), "sha256": hashlib.sha256(file.read_bytes()).hexdigest()}

@@ -1,0 +1,121 @@
+"""What stands between an edited schema and a log that can no longer be read: every rule, and who breaks which."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from distrl.errors import WireError
+from distrl.wire.evolution import defined, misfits
+from distrl.wire.lock import Lock, entry_of, read_lock
+from distrl.wire.schemas import Schema, read_schema
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong with which schema, and what mends it. new: it has not landed, and landing it is the mend."""
+
+    where: str
+    what: str
+    mend: str
+    new: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}\n  to mend it: {self.mend}"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """schemas: all that can be read, by record and version. problems: none where everything may land."""
+
+    schemas: tuple[Schema, ...]
+    landed: Lock
+    problems: tuple[Problem, ...]
+
+
+def check(folder: Path) -> Verdict:
+    """Look at every `<record>/v<N>.avsc` under `folder` and at its lock file. Raises WireError for a lock that is none.
+
+    A record keeps its name and namespace; any version reads any other (FULL_TRANSITIVE); an enum has a default, so that
+    a symbol of the future is read as it; no item of an array takes zero bytes, so that a length cannot claim more of
+    them than the payload has bytes; a landed file is as it landed.
+    """
+    landed = read_lock(folder)
+    problems: list[Problem] = []
+    schemas: list[Schema] = []
+    for file in sorted(folder.glob("*/*.avsc")):
+        try:
+            schemas.append(read_schema(file))
+        except WireError as error:
+            problems.append(Problem(error.where, error.what, error.mend))
+    schemas.sort(key=lambda schema: (schema.record, schema.version))
+    by_record: Mapping[str, list[Schema]] = defaultdict(list)
+    for schema in schemas:
+        by_record[schema.record].append(schema)
+        problems += _in_itself(schema)
+    for versions in by_record.values():
+        problems += [Problem(m.reader, str(m).partition(" ")[2], _mend(m.reader, m.writer)) for m in misfits(versions)]
+    problems += _against_the_lock(folder, landed)
+    return Verdict(tuple(schemas), landed, tuple(problems))
+
+
+def _in_itself(schema: Schema) -> Iterator[Problem]:
+    for name, found in defined(schema.parsed).items():
+        if found["type"] == "enum" and "default" not in found:
+            yield Problem(
+                str(schema), f"enum {name} has no default: a reader could not read a symbol that is added later",
+                'give it a "default", the harmless one of its symbols',
+            )  # fmt: skip
+    for path in _empty_items(schema.parsed, schema.parsed["name"], defined(schema.parsed)):
+        yield Problem(
+            str(schema), f"{path} holds items of no bytes: a length of a few bytes could claim billions of them",
+            "count them in a long instead",
+        )  # fmt: skip
+
+
+def _empty_items(schema: Any, path: str, types: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    if isinstance(schema, list):
+        for part in schema:
+            yield from _empty_items(part, path, types)
+    elif isinstance(schema, dict):
+        if schema["type"] == "array" and _is_empty(schema["items"], types):
+            yield path
+        for field in schema.get("fields", ()):
+            yield from _empty_items(field["type"], f"{path}.{field['name']}", types)
+        yield from _empty_items(schema.get("items"), f"{path}[]", types)
+        yield from _empty_items(schema.get("values"), f"{path}{{}}", types)
+
+
+def _is_empty(schema: Any, types: Mapping[str, Mapping[str, Any]], within: frozenset[str] = frozenset()) -> bool:
+    """Whether its Avro form may have no bytes: null, and a record or fixed of nothing else."""
+    if isinstance(schema, list):
+        return False  # the branch's number
+    found = types.get(schema, {"type": schema}) if isinstance(schema, str) else schema
+    if found["type"] == "record":
+        deeper = within | {found["name"]}
+        return found["name"] not in within and all(_is_empty(f["type"], types, deeper) for f in found["fields"])
+    return bool(found["type"] == "null" or (found["type"] == "fixed" and found["size"] == 0))
+
+
+def _against_the_lock(folder: Path, landed: Lock) -> Iterator[Problem]:
+    files = {f"{file.parent.name}/{file.stem}": file for file in sorted(folder.glob("*/*.avsc"))}
+    for name, entry in landed.items():
+        if name not in files:
+            yield Problem(
+                name, "has landed and is gone: what it wrote cannot be read", "put the file back (git checkout)"
+            )
+        elif entry_of(files[name]) != entry:
+            yield Problem(
+                name, "was edited after it landed: what it wrote cannot be read, or means something else",
+                "put the file back (git checkout) and add a new version",
+            )  # fmt: skip
+    for name in files.keys() - landed.keys():
+        yield Problem(name, "is not locked", "run `distrl schemas lock` once it is as it shall stay", new=True)
+
+
+def _mend(reader: str, writer: str) -> str:
+    newer = max(reader, writer, key=lambda name: int(name.rpartition("/v")[2]))
+    return f"change {newer}: a field that comes or goes has a default; types, names and namespaces stay"

@@ -211,8 +211,8 @@ class LogReader:
             raise BrokerError(
                 where,
                 f"record {offset} is wanted, the broker keeps {first} and later: retention has deleted the rest",
-                "start from a later checkpoint, or lower learner.rebuild_window so that a restart reads back less; set "
-                "the topic's retention.ms to -1 (`distrl topics ensure --alter`) so that it does not happen again",
+                f"bring those records back, or go on as a new run: `distrl learner --set run={self._config.run[:61]}-2`, "
+                "and the same --set for every role; `distrl topics ensure --alter` sets retention.ms to what is declared",
             )
         if offset > end:
             raise BrokerError(

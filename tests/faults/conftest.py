@@ -1,0 +1,71 @@
+"""The servers of the fault tests: their own, so that killing one disturbs nobody; whole again before every test."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from distrl.config import load
+from distrl.errors import StackError
+from distrl.stack import jars, minio
+from distrl.stack.minio import Kind
+
+from faults.live import Json, LiveRun, Servers
+
+LONG = "faults_long"
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Fetch and build what is needed once per user before the first test, whose time limit must not pay for it."""
+    needed = any("servers" in getattr(item, "fixturenames", ()) for item in session.items)
+    if session.config.option.collectonly or not needed:
+        return
+    cache = load().stack.cache.expanduser().absolute()
+    jars.class_path(cache)
+    if minio.way(cache).kind is Kind.BUILD:
+        try:
+            minio.build(cache, print, threading.Event())
+        except StackError as error:
+            print(f"objects go to a directory: {error.what}")
+
+
+@pytest.fixture(scope="package")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    made = Servers(tmp_path_factory.mktemp("faults"))
+    try:
+        made.start("kafka", "s3", "adb", "phones")
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.fixture
+def new_run(servers: Servers, tmp_path: Path) -> Iterator[Callable[..., LiveRun]]:
+    """Makes runs of their own on whole servers; settings by section."""
+    servers.start("kafka", "s3", "adb", "phones")
+    made: list[LiveRun] = []
+
+    def make(tree: Json | None = None) -> LiveRun:
+        made.append(LiveRun(servers, tmp_path / f"run-{len(made)}", tree))
+        return made[-1]
+
+    yield make
+    for run in made:
+        run.close()
+
+
+@pytest.fixture
+def run(new_run: Callable[..., LiveRun]) -> LiveRun:
+    return new_run()
+
+
+@pytest.fixture
+def rule() -> random.Random:
+    """Chance, replayable: the seed is printed, and SEED sets it."""
+    seed = int(os.environ.get("SEED", "") or random.SystemRandom().randrange(1_000_000))
+    print(f"seed {seed}: `make faults SEED={seed}` draws the same")
+    return random.Random(seed)

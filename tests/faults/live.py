@@ -1,0 +1,396 @@
+"""Real servers that may be killed, and one run on them: what is fed, who lives, and what the log says in the end."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import random
+import signal
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from confluent_kafka import TopicPartition
+from distrl import config as settings
+from distrl.broker import topics
+from distrl.broker.connect import admin
+from distrl.broker.producer import RecordProducer
+from distrl.broker.reader import LogReader, RawRecord, decoded
+from distrl.broker.topics import topic_name
+from distrl.config import Config
+from distrl.demo.roles import write_settings
+from distrl.errors import WireError
+from distrl.learner.recover import recover
+from distrl.learner.state import LearnerState
+from distrl.learner.verify import refold
+from distrl.phone import words
+from distrl.policy.base import save_base
+from distrl.policy.model import AutoUIModel, Shape
+from distrl.policy.vocabulary import Codec
+from distrl.stack import adb, kafka, ports
+from distrl.stack import s3 as object_store
+from distrl.stack.part import Part, Site
+from distrl.stack.phones import start_phones
+from distrl.stack.processes import find_all, last_lines, stop_all
+from distrl.store.objects import ObjectStore, open_store
+from distrl.tasks.suite import suites
+from distrl.types import (
+    Heartbeat,
+    LoggedTrajectory,
+    ObjectRef,
+    Outcome,
+    Record,
+    Split,
+    Step,
+    Task,
+    Trajectory,
+    Update,
+    Version,
+)
+from PIL import Image
+
+from faults.roles import KILLED, Launcher, Role
+
+PHONES = 4
+PATIENCE_S = 90.0
+POLL_S = 0.05
+STOP_S = 30.0
+CODEC = Codec(words.ALL)
+
+Json = dict[str, Any]
+
+
+class Servers:
+    """A broker, an object store, an adb server and phones, each on a port that it keeps when it is started again."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.base_model = directory / "base"
+        self.launcher = Launcher()
+        self._site = Site(directory, settings.load().stack.cache.expanduser().absolute(), threading.Event(), print)
+        self._ports = [ports.draw("the fault tests") for _ in range(4)]
+        self._phones_port = ports.draw("the fault tests", count=PHONES)
+        self._parts: dict[str, Part] = {}
+        torch.manual_seed(0)
+        shape = Shape(len(CODEC.tokens), 64, 128, (8, 16), d_model=32, d_ff=64, heads=2)
+        save_base(self.base_model, AutoUIModel(shape), CODEC, {"how": "random weights: alike is what matters here"})
+
+    def start(self, *names: str) -> None:
+        """The named servers, side by side; those that live are left alone."""
+        starters: dict[str, Callable[[], Part]] = {
+            "kafka": lambda: kafka.start_kafka(self._site, {"heap_mb": 512}, self._ports[0], self._ports[1]),
+            "s3": lambda: object_store.start_s3(self._site, {"object_store": "auto"}, self._ports[2]),
+            "adb": lambda: adb.start_adb(self._site, settings.Adb(port=self._ports[3])),
+            "phones": lambda: start_phones(self._site, self.phones()),
+        }
+        missing = [name for name in names if not self.lives(name)]
+        with ThreadPoolExecutor(len(starters)) as pool:
+            self._parts.update(zip(missing, pool.map(lambda name: starters[name](), missing), strict=True))
+
+    def lives(self, name: str) -> bool:
+        part = self._parts.get(name)
+        return part is not None and (part.child is None or part.child.lives())
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """SIGKILL, or SIGSTOP for a server that hangs. A directory has no process, and the test says that it skips."""
+        child = self._parts[name].child
+        assert child is not None
+        os.kill(child.pid, number)
+        if number is signal.SIGKILL:
+            stop_all([child], STOP_S)
+
+    def kill(self, name: str) -> None:
+        self.signal(name, signal.SIGKILL)
+
+    def store_is_a_process(self) -> bool:
+        return self._parts["s3"].child is not None
+
+    def phones(self) -> settings.Phones:
+        given = {"count": PHONES, "evaluation_count": 0, "base_port": self._phones_port, "latency_median_ms": 2.0}
+        return settings.Phones.model_validate(given | {"latency_max_ms": 50.0, "popup_probability": 0.0})
+
+    @property
+    def broker_port(self) -> int:
+        return self._ports[0]
+
+    def config(self, run: str, tree: Json) -> Config:
+        """Small everything: an update takes some 50 ms, and a checkpoint is due after every third."""
+        made: Json = {
+            "run": run,
+            "kafka": {"bootstrap": f"127.0.0.1:{self.broker_port}", "task_partitions": 4},
+            "adb": {"port": self._ports[3]},
+            "phones": self.phones().model_dump(),
+            "devices": {
+                "addresses": [f"127.0.0.1:{self._phones_port + i}" for i in range(PHONES)],
+                "operation_timeout_s": 3.0,
+                "settle_timeout_s": 1.0,
+            },
+            "policy": {"base_model": str(self.base_model), "lora_rank": 2, "lora_alpha": 4},
+            "replay": {"capacity": 60, "refresh_every": 2},
+            "feeder": {"outstanding": 12, "max_lag": 1000},
+            "worker": {"heartbeat_s": 0.3, "drain_timeout_s": 20.0},
+            "learner": {
+                "demonstrations": 6,
+                "warmup_updates": 2,
+                "warmup_minibatches": 2,
+                "critic_warmup_updates": 1,
+                "trajectories_per_update": 3,
+                "minibatches": 2,
+                "batch_size": 8,
+                "checkpoint_every": 3,
+                "keep_checkpoints": 2,
+            },
+        }
+        for section, values in tree.items():
+            made[section] = {**made.get(section, {}), **values}
+        store = object_store.fill(Config(), self._parts["s3"], self.directory).store
+        secret = store.secret_key.get_secret_value() if store.secret_key else None
+        made["store"] = store.model_dump() | {"secret_key": secret, "timeout_s": 3.0} | tree.get("store", {})
+        return Config.model_validate(made)
+
+    def stop(self) -> None:
+        self.launcher.close()
+        stop_all(find_all(self.directory), STOP_S)
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """What a learner has come to, all of it from the log and the store."""
+
+    updates: int
+    digests: dict[str, str]
+    adapters: dict[int, str]
+    """sha256 by version."""
+
+
+class LiveRun:
+    """One run with topics of its own. `close` kills what is left of its roles."""
+
+    def __init__(self, servers: Servers, directory: Path, tree: Json | None = None) -> None:
+        self.servers, self.directory = servers, directory
+        self.config = servers.config(f"fault-{uuid.uuid4().hex[:10]}", tree or {})
+        self.store: ObjectStore = open_store(self.config.store)
+        self.roles: dict[str, Role] = {}
+        self.fed: list[str] = []
+        self._settings = directory / "settings.yaml"
+        directory.mkdir(parents=True, exist_ok=True)
+        write_settings(self.config, self._settings)
+        topics.ensure(self.config)
+        self._producer = RecordProducer(self.config, "the test")
+        self._admin = admin(self.config.kafka)
+        self._recorded = {"demonstrations": 0, "trajectories": 0}
+
+    # Who lives
+
+    def start(
+        self,
+        name: str,
+        command: str,
+        *arguments: str,
+        sets: Sequence[str] = (),
+        point: str | None = None,
+        nth: int = 1,
+        clock: Path | None = None,
+    ) -> Role:
+        """`distrl COMMAND` as process `name`; with `point`, it kills itself there (points.py)."""
+        flags = [flag for item in sets for flag in ("--set", item)]
+        line = [command, "--config", str(self._settings), *flags, *arguments]
+        log = self.directory / f"{name}.log"
+        began_at = log.stat().st_size if log.exists() else 0
+        beats_from = self._end("heartbeats")
+        pid = self.servers.launcher.start(line, log, point, nth, clock)
+        self.roles[name] = Role(name, self.servers.launcher, pid, log, began_at, beats_from)
+        return self.roles[name]
+
+    def learner(self, point: str | None = None, nth: int = 1) -> Role:
+        return self.start("learner", "learner", point=point, nth=nth)
+
+    def worker(self, number: int = 0, of: int = 1, **given: Any) -> Role:
+        """Worker `number` of `of`, with its share of the phones."""
+        addresses = list(self.config.devices.addresses)[number::of]
+        sets = [f"worker.name=worker-{number}", "devices.addresses=[" + ",".join(f"'{at}'" for at in addresses) + "]"]
+        return self.start(f"worker-{number}", "worker", sets=[*sets, *given.pop("sets", ())], **given)
+
+    def until(self, what: str, condition: Callable[[], bool], timeout_s: float = PATIENCE_S) -> None:
+        """Wait for `condition`; a role that ended by itself, or the deadline, fails the test with its last words."""
+        deadline = time.monotonic() + timeout_s
+        while not condition():
+            for role in self.roles.values():
+                assert role.code in (None, 0, KILLED), f"{role.name} ended with {role.code}:\n{last_lines(role.log)}"
+            if time.monotonic() > deadline:
+                words = "\n".join(f"{role.name}:\n{last_lines(role.log)}" for role in self.roles.values())
+                raise AssertionError(f"waited {timeout_s:.0f} s for {what}\n{words}")
+            time.sleep(POLL_S)
+
+    def stop(self, *names: str) -> None:
+        """SIGTERM to the named roles (all, if none is named), together; each must end well."""
+        chosen = [self.roles[name] for name in names or self.roles if self.roles[name].code is None]
+        for role in chosen:
+            role.ask_to_stop()
+        for role in chosen:
+            role.stop()
+
+    def close(self) -> None:
+        for role in self.roles.values():
+            role.kill()
+        self._producer.close(5.0)
+
+    # What is fed
+
+    def feed(self, tasks: int) -> list[str]:
+        """That many further tasks of the suite; their ids."""
+        suite = suites()[self.config.feeder.suite]
+        begin = len(self.fed)
+        made = [suite.task(index, self.config.learner.seed, Split.TRAIN) for index in range(begin, begin + tasks)]
+        self._publish("tasks", {task.task_id: task for task in made})
+        self.fed += [task.task_id for task in made]
+        return [task.task_id for task in made]
+
+    def record(self, demonstrations: int = 0, trajectories: int = 0) -> None:
+        """Put that many further trajectories into the log, as workers would, screenshots first."""
+        for topic, count in (("demonstrations", demonstrations), ("trajectories", trajectories)):
+            begin = self._recorded[topic]
+            made = [trajectory(self.store, number, topic == "demonstrations") for number in range(begin, begin + count)]
+            self._publish(topic, {each.task_id: each for each in made})
+            self._recorded[topic] += count
+
+    def publish_bytes(self, topic: str, key: bytes, value: bytes) -> int:
+        """Anything at all, into a topic of the run; its offset."""
+        return self._producer.publish_bytes(topic_name(self.config.run, topic), key, value).result(PATIENCE_S).offset
+
+    def publish(self, topic: str, key: str, record: Record) -> int:
+        return self._producer.publish(topic, key, record).result(PATIENCE_S).offset
+
+    def delete_before(self, topic: str, offset: int) -> None:
+        """What retention does: the records before `offset` are gone."""
+        place = TopicPartition(topic_name(self.config.run, topic), 0, offset)
+        self._admin.delete_records([place])[place].result(PATIENCE_S)
+
+    def forget_learning(self) -> None:
+        """Take away journal, versions and checkpoints, and leave the log: a learner then learns it all anew."""
+        names = [topic_name(self.config.run, name) for name in ("updates", "versions")]
+        for future in self._admin.delete_topics(names).values():
+            future.result(PATIENCE_S)
+        for key in list(self.store.list(f"runs/{self.config.run}/")):
+            self.store.delete(key)
+        topics.ensure(self.config)
+
+    def _publish(self, topic: str, records: dict[str, Any]) -> None:
+        for future in [self._producer.publish(topic, key, record) for key, record in records.items()]:
+            future.result(PATIENCE_S)
+
+    # What the log says
+
+    def raw(self, topic: str) -> list[RawRecord]:
+        with LogReader(self.config, topic) as reader:
+            return [raw for batch in reader.to_end() for raw in batch]
+
+    def _end(self, topic: str) -> int:
+        """One past the last record of a topic of one partition."""
+        name = topic_name(self.config.run, topic)
+        return topics.offsets(self._admin, self.config, name, 1)[0][1]
+
+    def trajectories(self) -> list[LoggedTrajectory]:
+        """Every readable record of the trajectories topic, later ones of a task too."""
+        found = []
+        for raw in self.raw("trajectories"):
+            try:
+                found.append(LoggedTrajectory(raw.position, decoded(raw, Trajectory)))
+            except WireError:
+                continue
+        return found
+
+    def counted(self) -> dict[str, Trajectory]:
+        """Task id -> the trajectory that counts: the first in the log."""
+        counted: dict[str, Trajectory] = {}
+        for logged in self.trajectories():
+            counted.setdefault(logged.trajectory.task_id, logged.trajectory)
+        return counted
+
+    def duplicates(self) -> int:
+        return len(self.trajectories()) - len(self.counted())
+
+    def updates(self) -> list[Update]:
+        return [decoded(raw, Update) for raw in self.raw("updates")]
+
+    def versions(self) -> list[Version]:
+        """Every version record, as often as it is in the log."""
+        return [decoded(raw, Version) for raw in self.raw("versions")]
+
+    def beats(self, process: str, since: Role | None = None) -> list[Heartbeat]:
+        """Its heartbeats, in order; with `since`, those of that very process alone."""
+        start = {0: since.beats_from} if since else None
+        with LogReader(self.config, "heartbeats", start) as reader:
+            raws = [raw for batch in reader.to_end() for raw in batch]
+        return [decoded(raw, Heartbeat) for raw in raws if raw.key == process.encode()]
+
+    def missing_objects(self) -> list[str]:
+        """The objects that a record of the log names and the store does not have."""
+        refs = {
+            ref
+            for logged in self.trajectories()
+            for ref in [*(step.screenshot for step in logged.trajectory.steps), logged.trajectory.final_screenshot]
+            if ref is not None
+        } | {version.adapter for version in self.versions()}
+        there = set(self.store.list("screenshots/")) | set(self.store.list("adapters/"))
+        return sorted(ref.key for ref in refs if ref.key not in there)
+
+    # What was learned
+
+    def learned(self) -> Learned:
+        """What the learner that lived came to. It was stopped in order, so its checkpoint is its last state."""
+        state = recover(self.config, self.store).state
+        assert state.u == len(self.updates()), "the last checkpoint is that of the last update"
+        return self._learned(state)
+
+    def fresh_fold(self) -> Learned:
+        """What a learner that was never killed comes to: the log folded from its start, without a checkpoint."""
+        return self._learned(refold(self.config, from_start=True))
+
+    def _learned(self, state: LearnerState) -> Learned:
+        versions = self.versions()
+        twice = {number: n for number, n in Counter(each.version for each in versions).items() if n > 1}
+        assert not twice, f"versions published more than once: {twice}"
+        assert [each.version for each in versions] == list(range(len(versions)))
+        return Learned(state.u, state.digests(), {each.version: each.adapter.sha256 for each in versions})
+
+
+def trajectory(store: ObjectStore, number: int, expert: bool) -> Trajectory:
+    """A trajectory of screens of noise and random actions, a function of its number; its screenshots are stored."""
+    rule = random.Random(2 * number + expert)
+    task_id = f"{'demo' if expert else 'task'}-{number}"
+    task = Task(task_id, "home", "any", Split.TRAIN, "open the clock", 8, number)
+    steps = tuple(_step(store, rule) for _ in range(rule.randint(1, 5)))
+    outcome = rule.choice([Outcome.SUCCESS, Outcome.FAILURE])
+    return Trajectory(task, f"a{number}", "w", "d", steps, None, outcome, "ground-truth", "", expert, 0, 1)
+
+
+def _step(store: ObjectStore, rule: random.Random) -> Step:
+    ids = (*(rule.randrange(2, len(CODEC.tokens)) for _ in range(3)), 1)
+    action = CODEC.decode_action(ids)
+    screenshot = store.put("screenshots", noise(rule.randrange(40)), "png", "2026-01-01")
+    prompt = CODEC.encode_prompt("open the clock", [])
+    return Step(screenshot, prompt, ids, action, repr(action), -3.0 * rule.random(), 0, "", 0)
+
+
+def noise(seed: int) -> bytes:
+    """A PNG."""
+    out = io.BytesIO()
+    pixels = np.random.default_rng(seed).integers(0, 256, (128, 64, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(out, "PNG")
+    return out.getvalue()
+
+
+def reference(data: bytes, folder: str, suffix: str) -> ObjectRef:
+    """What an object of these bytes would be called, without its being stored."""
+    sha256 = hashlib.sha256(data).hexdigest()
+    return ObjectRef(f"{folder}/{sha256}.{suffix}", sha256, len(data))

@@ -1,0 +1,205 @@
+"""Where a role kills itself: its edges (store, producer, journal) wrapped from outside, with SIGKILL inside.
+
+Used by launch.py in the child that is to die. Each point takes `nth`: at which time of being there.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from distrl.broker.journal import Journal
+from distrl.broker.producer import RecordProducer
+from distrl.errors import StoreError
+from distrl.store.directory import DirectoryStore
+from distrl.store.s3 import S3Store
+from distrl.worker.episode import SYSTEM_CLOCK
+from urllib3.connection import HTTPConnection
+
+Arguments = tuple[Any, ...]
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def nth_time(nth: int, act: Callable[[], None]) -> Callable[[], None]:
+    seen = 0
+
+    def count() -> None:
+        nonlocal seen
+        seen += 1
+        if seen == nth:
+            act()
+
+    return count
+
+
+def before(owner: type, name: str, here: Callable[[], None], when: Callable[..., bool]) -> None:
+    original = getattr(owner, name)
+
+    def wrapped(self: Any, *arguments: Any, **named: Any) -> Any:
+        if when(*arguments):
+            here()
+        return original(self, *arguments, **named)
+
+    setattr(owner, name, wrapped)
+
+
+def after(owner: type, name: str, here: Callable[[], None], when: Callable[..., bool]) -> None:
+    original = getattr(owner, name)
+
+    def wrapped(self: Any, *arguments: Any, **named: Any) -> Any:
+        result = original(self, *arguments, **named)
+        if when(*arguments):
+            here()
+        return result
+
+    setattr(owner, name, wrapped)
+
+
+def at_store(wrap: Callable[..., None], name: str, here: Callable[[], None], when: Callable[..., bool]) -> None:
+    """Whichever store the run has."""
+    for store in (S3Store, DirectoryStore):
+        wrap(store, name, here, when)
+
+
+def always(*_: Any) -> bool:
+    return True
+
+
+def kind_is(end: str) -> Callable[..., bool]:
+    return lambda kind, *_: str(kind).endswith(end)
+
+
+# The learner: journal, fold, adapter, version record, checkpoint's tensors, its manifest.
+
+
+def update_journalled(nth: int) -> None:
+    after(Journal, "append", nth_time(nth, die), always)
+
+
+def adapter_stored(nth: int) -> None:
+    """The weights are in the store, the version that names them is not in the log."""
+    at_store(after, "put", nth_time(nth, die), kind_is("adapters"))
+
+
+def version_published(nth: int) -> None:
+    """The version is in the log, the checkpoint after it is not in the store."""
+    after(Journal, "publish_version", nth_time(nth, die), always)
+
+
+def tensors_stored(nth: int) -> None:
+    """A checkpoint's tensors are there, the manifest that names them is not."""
+    at_store(after, "put", nth_time(nth, die), kind_is("tensors"))
+
+
+def manifest_stored(nth: int) -> None:
+    """A checkpoint is whole, and what is older is not pruned yet."""
+    at_store(after, "put_named", nth_time(nth, die), always)
+
+
+def pruned_one(nth: int) -> None:
+    at_store(after, "delete", nth_time(nth, die), always)
+
+
+def checkpoint_before_its_version(nth: int) -> None:
+    """The nth adapter cannot be stored, the learner is asked to stop and saves a checkpoint whose version is missing.
+
+    Killed once that checkpoint is whole.
+    """
+    refused = False
+
+    def refuse() -> None:
+        nonlocal refused
+        refused = True
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise StoreError("store.url", "the adapter is refused by this test", "nothing")
+
+    at_store(before, "put", nth_time(nth, refuse), kind_is("adapters"))
+    at_store(after, "put_named", nth_time(1, die), lambda *_: refused)
+
+
+def half_an_upload(nth: int) -> None:
+    """Half of the nth checkpoint file's bytes are on the wire."""
+    urls: dict[int, str] = {}
+    putrequest, send = HTTPConnection.putrequest, HTTPConnection.send
+    here = nth_time(nth, die)
+
+    def noting(self: Any, method: str, url: str, *arguments: Any, **named: Any) -> Any:
+        urls[id(self)] = f"{method} {url}"
+        return putrequest(self, method, url, *arguments, **named)
+
+    def sending(self: Any, data: Any) -> Any:
+        asked = urls.get(id(self), "")
+        if asked.startswith("PUT ") and "/tensors/" in asked and not bytes(data).startswith(b"PUT "):
+            send(self, bytes(data)[: len(data) // 2])
+            here()
+            return send(self, bytes(data)[len(data) // 2 :])
+        return send(self, data)
+
+    HTTPConnection.putrequest, HTTPConnection.send = noting, sending  # type: ignore[method-assign]
+
+
+# The worker: screenshots, record, acknowledgement, commit.
+
+
+def screenshot_stored(nth: int) -> None:
+    """In the middle of an episode."""
+    at_store(after, "put", nth_time(nth, die), kind_is("screenshots"))
+
+
+def before_record(nth: int) -> None:
+    """Every screenshot of an episode is in the store, its record was not handed to the producer."""
+    before(RecordProducer, "publish", nth_time(nth, die), lambda topic, *_: topic == "trajectories")
+
+
+def after_record(nth: int) -> None:
+    """A trajectory's record is acknowledged, its task is not committed."""
+    original = RecordProducer.publish
+    here = nth_time(nth, die)
+
+    def wrapped(self: RecordProducer, topic: str, *arguments: Any) -> Any:
+        future = original(self, topic, *arguments)
+        if topic == "trajectories":
+            future.result(60.0)
+            here()
+        return future
+
+    RecordProducer.publish = wrapped  # type: ignore[method-assign]
+
+
+# Clocks: this process's own, as the machine's cannot be set.
+
+
+def shift_clock(file: Path) -> None:
+    """time.time() and the clock of episodes are ahead by as many seconds as `file` says, looked up each time."""
+    real = time.time
+
+    def shifted() -> float:
+        return real() + float(file.read_text())
+
+    time.time = shifted
+    object.__setattr__(SYSTEM_CLOCK, "now", shifted)
+
+
+POINTS: dict[str, Callable[[int], None]] = {
+    point.__name__: point
+    for point in (
+        update_journalled,
+        adapter_stored,
+        version_published,
+        tensors_stored,
+        manifest_stored,
+        pruned_one,
+        checkpoint_before_its_version,
+        half_an_upload,
+        screenshot_stored,
+        before_record,
+        after_record,
+    )
+}

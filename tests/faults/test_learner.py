@@ -1,0 +1,227 @@
+"""The learner killed, starved and misled: its end state is compared, bit for bit, with that of one left in peace."""
+
+from __future__ import annotations
+
+import random
+import resource
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from distrl.store.checkpoints import latest_checkpoint
+from distrl.wire.codec import encode
+
+from faults.live import Learned, LiveRun, Servers, noise, reference, trajectory
+from faults.roles import KILLED, Role
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(280)]
+
+WARMUP = 2
+PER_UPDATE = 3
+
+
+def wait_learned(run: LiveRun, updates: int) -> None:
+    """Until the learner that lives now has folded `updates`, be it again, and published what is due."""
+
+    def told() -> bool:
+        beats = run.beats("learner", since=run.roles["learner"])
+        return bool(beats) and beats[-1].metrics.get("update", updates) == updates  # none, where nothing was left to do
+
+    run.until(f"{updates} updates", lambda: told() and len(run.versions()) == updates - WARMUP + 1)
+
+
+def end(run: LiveRun) -> Learned:
+    """Stop the learner in order; what it came to, which a fold of the log from its start must come to as well."""
+    run.stop("learner")
+    learned = run.learned()
+    assert learned == run.fresh_fold()
+    return learned
+
+
+def left_in_peace(run: LiveRun, updates: int) -> Learned:
+    """What an undisturbed learner makes of the same log: journal, versions and checkpoints are taken away before."""
+    run.forget_learning()
+    run.learner()
+    wait_learned(run, updates)
+    return end(run)
+
+
+def at_random_instants(run: LiveRun, rule: random.Random, kills: int) -> None:
+    run.record(demonstrations=6, trajectories=PER_UPDATE)
+    run.learner()
+    wait_learned(run, WARMUP + 1)
+    run.roles["learner"].kill()
+    run.record(trajectories=2 * PER_UPDATE)
+    began = time.monotonic()
+    run.learner()
+    wait_learned(run, WARMUP + 3)
+    seconds = time.monotonic() - began  # from a start to the second update: the instants lie within as long
+    run.roles["learner"].kill()
+    for kill in range(1, kills + 1):
+        run.record(trajectories=2 * PER_UPDATE)
+        learner = run.learner()
+        after = rule.uniform(0.0, seconds)
+        threading.Event().wait(after)
+        learner.kill()
+        print(f"kill {kill}, {after:.2f} s after the start: {len(run.updates())} of {WARMUP + 3 + 2 * kill} journalled")
+    run.learner()
+    updates = WARMUP + 3 + 2 * kills
+    wait_learned(run, updates)
+    lived = end(run)
+    assert lived.updates == updates
+    assert lived == left_in_peace(run, updates)
+
+
+def test_a_learner_killed_at_3_random_instants_ends_like_one_left_in_peace(run: LiveRun, rule: random.Random) -> None:
+    at_random_instants(run, rule, 3)
+
+
+@pytest.mark.faults_long
+def test_a_learner_killed_at_20_random_instants_ends_like_one_left_in_peace(run: LiveRun, rule: random.Random) -> None:
+    at_random_instants(run, rule, 20)
+
+
+UPDATES = WARMUP + 8
+
+
+@pytest.fixture(scope="module")
+def peace(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LiveRun, Learned]]:
+    """A log of ten updates, and what a learner that nothing happens to makes of it."""
+    run = LiveRun(servers, tmp_path_factory.mktemp("peace"))
+    run.record(demonstrations=6, trajectories=8 * PER_UPDATE)
+    yield run, left_in_peace(run, UPDATES)
+    run.close()
+
+
+@pytest.mark.parametrize(
+    ("point", "nth"),
+    [
+        ("update_journalled", 4),
+        ("adapter_stored", 3),
+        ("version_published", 3),
+        ("tensors_stored", 2),
+        ("manifest_stored", 2),
+        ("pruned_one", 1),
+        ("half_an_upload", 2),
+        ("checkpoint_before_its_version", 3),
+    ],
+)
+def test_a_learner_killed_between_two_writes_ends_like_one_left_in_peace(
+    peace: tuple[LiveRun, Learned], point: str, nth: int
+) -> None:
+    run, undisturbed = peace
+    if point == "half_an_upload" and not run.servers.store_is_a_process():
+        pytest.skip("no S3 endpoint can be had here, so nothing is uploaded")
+    run.forget_learning()
+    killed = run.learner(point=point, nth=nth)
+    run.until(f"the learner to die: {point}", lambda: killed.code is not None)
+    assert killed.code == KILLED
+    assert len(run.versions()) < UPDATES - WARMUP + 1, "it died before it was done"
+    run.learner()
+    wait_learned(run, UPDATES)
+    assert end(run) == undisturbed
+
+
+def test_of_two_learners_the_older_is_fenced_and_publishes_nothing_more(run: LiveRun) -> None:
+    run.record(demonstrations=6, trajectories=PER_UPDATE)
+    older = run.learner()
+    wait_learned(run, WARMUP + 1)
+    newer = run.start("newer", "learner")
+    run.until("the newer one to own the journal", lambda: "restored the checkpoint" in newer.said())
+    run.record(trajectories=2 * PER_UPDATE)
+    assert run.roles.pop("learner").wait() == 1
+    run.roles["learner"] = newer
+    assert f"another learner has taken over run {run.config.run}" in older.said()
+    wait_learned(run, WARMUP + 3)
+    published = [line.split("version ")[1].split()[0] for role in (older, newer) for line in said_versions(role)]
+    assert published == [str(number) for number in range(4)], "the older published 0 and 1, the newer the others"
+    end(run)
+
+
+def test_a_full_disk_at_a_checkpoint_leaves_the_old_one_and_the_learner_goes_on_once_there_is_room(
+    new_run: Callable[..., LiveRun], tmp_path: Path
+) -> None:
+    """The kernel refuses every byte of a file past RLIMIT_FSIZE, as it does on a disk that is full."""
+    run = new_run({"store": {"url": f"file://{tmp_path / 'objects'}"}})
+    run.record(demonstrations=6, trajectories=PER_UPDATE)
+    learner = run.learner()
+    wait_learned(run, WARMUP + 1)
+    run.until("the first checkpoint", lambda: recovered(run) == 3)
+    adapter = run.versions()[0].adapter.size
+    tensors = max(file.stat().st_size for file in (tmp_path / "objects" / "runs").rglob("*.safetensors"))
+    assert adapter < tensors // 2
+    resource.prlimit(learner.pid, resource.RLIMIT_FSIZE, (tensors // 2, resource.RLIM_INFINITY))
+    run.record(trajectories=4 * PER_UPDATE)
+    run.until("the learner to say so", lambda: "waiting for the store" in learner.said())
+    assert "cannot be written: File too large" in learner.said()
+    run.until("it to read on", lambda: run.beats("learner", learner)[-1].metrics["pending"] >= PER_UPDATE)
+    assert (recovered(run), len(run.updates())) == (3, 6)
+    resource.prlimit(learner.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    wait_learned(run, WARMUP + 5)
+    assert recovered(run) == 6
+    assert not list((tmp_path / "objects").rglob(".part-*")), "what could not be written is gone"
+    end(run)
+
+
+def test_records_deleted_before_they_were_learned_are_refused_with_the_command_that_goes_on(run: LiveRun) -> None:
+    run.record(demonstrations=6, trajectories=PER_UPDATE)
+    run.learner()
+    wait_learned(run, WARMUP + 1)
+    run.stop("learner")
+    run.record(trajectories=2 * PER_UPDATE)
+    run.delete_before("trajectories", PER_UPDATE + 2)
+    learner = run.learner()
+    assert learner.wait() == 1
+    said = " ".join(learner.said().split())
+    assert "the broker keeps 5 and later" in said
+    assert f"distrl learner --set run={run.config.run}-2" in said
+    assert len(run.updates()) == WARMUP + 1, "nothing was journalled"
+
+
+def test_a_record_that_names_a_missing_object_is_waited_for_and_then_learned(run: LiveRun) -> None:
+    run.record(demonstrations=6, trajectories=PER_UPDATE)
+    learner = run.learner()
+    wait_learned(run, WARMUP + 1)
+    late = noise(99)
+    ref = reference(late, "screenshots/2026-01-01", "png")
+    whole = trajectory(run.store, 1000, expert=False)
+    run.publish("trajectories", whole.task_id, replace(whole, steps=(replace(whole.steps[0], screenshot=ref),)))
+    run.record(trajectories=2 * PER_UPDATE + 1)
+    run.until("the learner to name it", lambda: f"waiting for the store: object {ref.key}" in learner.said())
+    run.until("it to read on", lambda: run.beats("learner", learner)[-1].metrics["pending"] >= 2 * PER_UPDATE)
+    assert (len(run.updates()), len(run.versions())) == (WARMUP + 2, 2), "journalled, and not folded"
+    assert run.store.put("screenshots", late, "png", "2026-01-01") == ref
+    wait_learned(run, WARMUP + 3)
+    end(run)
+
+
+def test_garbage_and_unknown_schemas_are_put_aside_and_the_rest_is_learned(run: LiveRun) -> None:
+    run.record(demonstrations=6, trajectories=PER_UPDATE - 1)
+    whole = encode(trajectory(run.store, 1000, expert=False))
+    bad = {
+        b"garbage": b"\x00\xffno record at all",
+        b"unknown": whole[:2] + bytes(8) + whole[10:],
+        b"cut": whole[:-20],
+        b"empty": b"",
+    }
+    for key, value in bad.items():
+        run.publish_bytes("trajectories", key, value)
+    learner = run.learner()
+    run.record(trajectories=PER_UPDATE + 1)
+    wait_learned(run, WARMUP + 2)
+    assert {raw.key: raw.value for raw in run.raw("trajectories.dlq")} == bad
+    assert run.beats("learner", learner)[-1].metrics["dead_letters"] == len(bad)
+    end(run)
+
+
+def recovered(run: LiveRun) -> int:
+    """How many updates the newest whole checkpoint holds; 0 without one."""
+    found = latest_checkpoint(run.store, run.config.run)
+    return int(found[0]["u"]) if found else 0
+
+
+def said_versions(role: Role) -> list[str]:
+    return [line for line in role.said().splitlines() if "distrl.learner.publish: version" in line]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 import tracemalloc
 from collections.abc import Iterator
 from dataclasses import replace
 from io import BytesIO
-from pathlib import Path
 from typing import Any
 
 import avro.io
@@ -16,9 +14,8 @@ import avro.schema
 import pytest
 from distrl.errors import WireError
 from distrl.types import Heartbeat, Record, Task, Trajectory
-from distrl.wire import codec
 from distrl.wire.codec import HEADER_BYTES, MAX_PAYLOAD_BYTES, decode, encode
-from distrl.wire.schemas import Catalogue, catalogue, read_catalogue, schema_folder
+from distrl.wire.schemas import catalogue, schema_folder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -232,25 +229,3 @@ def test_altered_payloads_are_refused_or_read_exactly(case: tuple[type[Record], 
 def test_any_bytes_are_refused_or_read_exactly(kind: type[Record], data: bytes, with_header: bool) -> None:
     header = catalogue().newest[kind.__name__.lower()].header if with_header else b""
     assert_refused_or_exact(header + data, kind)
-
-
-@pytest.fixture
-def grown_catalogue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalogue:
-    """The landed schemas, with a second version of task that has a further field."""
-    for file in schema_folder().glob("*/*.avsc"):
-        (tmp_path / file.parent.name).mkdir(exist_ok=True)
-        (tmp_path / file.parent.name / file.name).write_text(file.read_text())
-    schema = json.loads((tmp_path / "task/v1.avsc").read_text())
-    schema["fields"].insert(0, {"name": "new", "type": "long", "default": 5})
-    (tmp_path / "task/v2.avsc").write_text(json.dumps(schema))
-    grown = read_catalogue(tmp_path)
-    monkeypatch.setattr(codec, "catalogue", lambda: grown)
-    return grown
-
-
-def test_a_newer_reader_reads_what_an_older_writer_wrote(grown_catalogue: Catalogue) -> None:
-    old = reference_payload(TASK)
-    assert old[2:10] != grown_catalogue.newest["task"].fingerprint
-    assert decode(old, Task) == TASK
-    with pytest.raises(WireError, match="are not what task/v1 writes"):
-        decode(old + b"\0", Task)

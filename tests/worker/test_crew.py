@@ -3,6 +3,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+import pytest
+from distrl.errors import BrokerError
 from distrl.types import LogPosition, Outcome, Task, Trajectory
 from distrl.worker.crew import Crew, Deliver, Play, play_all, without_steps
 from distrl.worker.episode import Episode, Phone
@@ -113,6 +115,18 @@ def test_an_error_after_giving_up_is_an_abandoned_episode_and_no_trajectory() ->
     crew.start(1)
     assert crew.join(10)
     assert not delivered
+
+
+def test_a_trajectory_that_cannot_be_kept_ends_the_whole_and_says_so() -> None:
+    def crew(inbox: Inbox, deliver: Deliver) -> Crew:
+        return Crew(OneByOne([CountingPhone()]).lease, playing, deliver, inbox, threading.Event(), "w")
+
+    def keep(trajectory: Trajectory) -> None:
+        raise BrokerError("topic", "no right to write", "give the role its rights")
+
+    stop, give_up = threading.Event(), threading.Event()
+    with pytest.raises(BrokerError, match="no right"):
+        play_all([task()], crew, keep, slots=1, retries=0, drain_s=10, stop=stop, give_up=give_up)
 
 
 def test_without_steps_keeps_whose_attempt_it_was() -> None:

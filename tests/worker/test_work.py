@@ -64,6 +64,7 @@ class Broker:
     beats: list[Heartbeat] = field(default_factory=list)
     waiting: list[Future[LogPosition]] = field(default_factory=list)
     asked: threading.Event = field(default_factory=threading.Event)
+    fails_with: Exception | None = None
 
     def publish(self, topic: str, key: str, record: Record) -> Future[LogPosition]:
         if isinstance(record, Heartbeat):
@@ -78,7 +79,9 @@ class Broker:
         assert key == record.task_id
         self.trajectories.append(record)
         future: Future[LogPosition] = Future()
-        if self.holds:
+        if self.fails_with is not None:
+            future.set_exception(self.fails_with)
+        elif self.holds:
             self.waiting.append(future)
         else:
             future.set_result(LogPosition(topic, 0, len(self.trajectories) - 1))
@@ -98,6 +101,7 @@ class Running:
     fleet: OneByOne
     stop: threading.Event
     thread: threading.Thread
+    failures: list[BrokerError]
 
     def end(self) -> None:
         self.stop.set()
@@ -132,8 +136,16 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
             settings, batcher, reloader, fleet, Shelf().keep, lambda task, truth: True, publishing.publish,
             Patience(give_up), give_up,
         )  # fmt: skip
-        thread = threading.Thread(target=worker.work, args=(log, stop, lambda: None), daemon=True)
-        running = Running(log, publishing, batcher, fleet, stop, thread)
+        failures: list[BrokerError] = []
+
+        def work() -> None:
+            try:
+                worker.work(log, stop, lambda: None)
+            except BrokerError as error:
+                failures.append(error)
+
+        thread = threading.Thread(target=work, daemon=True)
+        running = Running(log, publishing, batcher, fleet, stop, thread, failures)
         started.append(running)
         thread.start()
         return running
@@ -274,3 +286,12 @@ def test_every_metric_of_the_heartbeat_is_a_known_one(start: Start) -> None:
     while not running.broker.beats:
         running.stop.wait(0.01)
     assert set(running.broker.beats[0].metrics) <= set(METRICS)
+
+
+def test_a_trajectory_that_the_broker_refuses_for_good_ends_the_worker_and_commits_nothing(start: Start) -> None:
+    refused = BrokerError("distrl.run.trajectories", "not allowed to write", "give the worker its rights")
+    running = start([task(f"t-{n}") for n in range(3)], [CountingPhone(), CountingPhone()], Broker(fails_with=refused))
+    running.thread.join(30)
+    assert not running.thread.is_alive()
+    assert running.failures == [refused]
+    assert running.log.committed == []

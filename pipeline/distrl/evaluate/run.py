@@ -19,9 +19,9 @@ from distrl.errors import BrokerError, ConfigError, PolicyError
 from distrl.evaluate import curves
 from distrl.evaluate.gather import records
 from distrl.store.objects import ObjectStore, open_store
-from distrl.tasks.suite import suites
+from distrl.tasks.suite import suite_named
 from distrl.types import Evaluation, Heartbeat, Split, Task, Trajectory, Version
-from distrl.worker.crew import Crew, Deliver, play_all
+from distrl.worker.crew import Crew, Deliver, deliver_whole_or_bare, play_all
 from distrl.worker.episode import SYSTEM_CLOCK, Episode, Phone
 from distrl.worker.inbox import Inbox
 from distrl.worker.parts import TRUTH, keeper, serving
@@ -58,10 +58,7 @@ class VersionScore:
 
 def evaluation_tasks(config: Config, split: Split, episodes: int) -> list[Task]:
     """The fixed tasks of a split, each with an id that no training task has."""
-    known = suites()
-    if config.feeder.suite not in known:
-        raise ConfigError("feeder.suite", f"no suite '{config.feeder.suite}'", f"one of: {', '.join(sorted(known))}")
-    suite = known[config.feeder.suite]
+    suite = suite_named(config.feeder.suite)
     return [suite.task(index, SEED, split) for index in range(episodes)]
 
 
@@ -150,15 +147,17 @@ def _play(
     with RecordProducer(config, name) as producer:
 
         def keep(trajectory: Trajectory) -> None:
-            evaluation = Evaluation(
-                version.version, version.adapter.sha256, f"{version.version}-{trajectory.task_id}", trajectory
+            def evaluation(taken: Trajectory) -> Evaluation:
+                name = f"{version.version}-{taken.task_id}"
+                return Evaluation(version.version, version.adapter.sha256, name, taken)
+
+            taken = deliver_whole_or_bare(
+                patience,
+                f"publishing the evaluation of {trajectory.task_id}",
+                lambda record: producer.publish("evaluations", str(version.version), evaluation(record)),
+                trajectory,
             )
-            what = f"publishing {evaluation.evaluation_id}"
-            queued = patience.until_done(
-                what, lambda: producer.publish("evaluations", str(version.version), evaluation), BrokerError
-            )
-            patience.acknowledged(what, queued)
-            done.append(evaluation)
+            done.append(evaluation(taken))
 
         greedy(config, version, store.get(version.adapter), tasks, episode, keep, stop=stop, give_up=give_up)
     return done

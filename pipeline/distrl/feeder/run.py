@@ -18,10 +18,10 @@ from typing import TypeVar
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader, RawRecord, decoded
 from distrl.config import Config
-from distrl.errors import BrokerError, ConfigError, WireError
+from distrl.errors import BrokerError, WireError
 from distrl.feeder.admission import Admission
 from distrl.feeder.ledger import Ledger
-from distrl.tasks.suite import suites
+from distrl.tasks.suite import suite_named
 from distrl.types import Heartbeat, Record, Split, Task, Trajectory, Update, Version
 
 log = logging.getLogger(__name__)
@@ -50,10 +50,7 @@ def run_feeder(config: Config, stop: threading.Event) -> None:
 
 def new_ledger(config: Config) -> Ledger:
     """A ledger of the configured suite that has seen nothing yet."""
-    known = suites()
-    if config.feeder.suite not in known:
-        raise ConfigError("feeder.suite", f"no suite '{config.feeder.suite}'", f"one of: {', '.join(sorted(known))}")
-    suite = known[config.feeder.suite]
+    suite = suite_named(config.feeder.suite)
     admission = Admission(
         config.learner.trajectories_per_update,
         config.learner.publish_every,

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
+from distrl.errors import ConfigError
 from distrl.phone.state import chance
 from distrl.phone.words import RANKS, SITES
 from distrl.tasks.entities import dealt, held_out_pairs
 from distrl.types import Split, Task
 
-__all__ = ["Suite", "held_out_pairs", "suites"]
+__all__ = ["Suite", "held_out_pairs", "suite_named", "suites"]
 
 MAX_STEPS: Final = 14
 
@@ -122,3 +123,11 @@ class HomeSuite:
 def suites() -> Mapping[str, Suite]:
     """Every suite by name."""
     return MappingProxyType({"home": HomeSuite()})
+
+
+def suite_named(name: str) -> Suite:
+    """The suite that feeder.suite names. Raises ConfigError where there is none of that name."""
+    known = suites()
+    if name not in known:
+        raise ConfigError("feeder.suite", f"no suite '{name}'", f"one of: {', '.join(sorted(known))}")
+    return known[name]

@@ -12,15 +12,17 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Protocol
 
-from distrl.errors import DistrlError
+from distrl.broker.producer import RecordTooLargeError
+from distrl.errors import BrokerError, DistrlError
 from distrl.types import LogPosition, Outcome, Task, Trajectory
 from distrl.worker.episode import NO_JUDGE, NOTE_CHARACTERS, SYSTEM_CLOCK, Clock, Phone
 from distrl.worker.inbox import Inbox, Received
-from distrl.worker.patience import AbandonedError
+from distrl.worker.patience import AbandonedError, Patience
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +61,7 @@ class Crew:
         self._worker = worker
         self._clock = clock
         self._threads: list[threading.Thread] = []
+        self._failure: Exception | None = None
 
     @property
     def running(self) -> bool:
@@ -73,6 +76,11 @@ class Crew:
     def stop(self) -> None:
         """Take no further task; the slots end after their episode."""
         self._inbox.close()
+
+    def check(self) -> None:
+        """Raises what ended a slot unforeseen: its phone would be idle, and nobody would hear of it."""
+        if self._failure is not None:
+            raise self._failure
 
     def join(self, timeout_s: float) -> bool:
         """Whether every slot has ended within timeout_s."""
@@ -89,6 +97,9 @@ class Crew:
                         self._while_healthy(phone)
         except AbandonedError as error:
             log.warning("an episode is abandoned: %s", error.what)
+        except Exception as error:
+            log.exception("a slot has ended")
+            self._failure = error
 
     def _while_healthy(self, phone: Phone) -> None:
         while (received := self._inbox.take()) is not None:
@@ -132,7 +143,8 @@ def play_all(
 ) -> bool:
     """Play every task once and `keep` each trajectory; an interrupted one is played again up to `retries` times.
 
-    Returns whether all were played; False if stopped before, after the running episodes had drain_s to end.
+    Returns whether all were played; False if stopped before, after the running episodes had drain_s to end. Raises
+    what `keep` raises.
     """
     inbox = Inbox()
     done = threading.Event()
@@ -163,12 +175,34 @@ def play_all(
     crew.start(min(slots, len(tasks)))
     try:
         while not done.wait(LEASE_WAIT_S) and not stop.is_set():
-            pass
+            crew.check()
     finally:
         crew.stop()
         if not crew.join(drain_s):
             give_up.set()
     return done.is_set()
+
+
+def deliver_whole_or_bare(
+    patience: Patience, what: str, publish: Callable[[Trajectory], Future[LogPosition]], trajectory: Trajectory
+) -> Trajectory:
+    """Publish `trajectory` and wait for the acknowledgement, however long the broker is away. Returns what was taken.
+
+    One that is larger than the broker takes is published as interrupted and without its steps: its task must not be
+    played for ever. Raises AbandonedError, and what ended the acknowledgement.
+    """
+
+    def queue(record: Trajectory) -> Future[LogPosition]:
+        return patience.until_done(what, lambda: publish(record), BrokerError, but=RecordTooLargeError)
+
+    try:
+        queued = queue(trajectory)
+    except RecordTooLargeError as error:
+        log.error("%s: %s; it counts as interrupted", trajectory.task_id, error.what)
+        trajectory = without_steps(trajectory, error.what)
+        queued = queue(trajectory)
+    patience.acknowledged(what, queued)
+    return trajectory
 
 
 def without_steps(trajectory: Trajectory, note: str) -> Trajectory:

@@ -17,14 +17,14 @@ from typing import Any, Protocol
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader
 from distrl.config import Config
-from distrl.errors import BrokerError, ConfigError, DeviceError
+from distrl.errors import DeviceError
 from distrl.policy.actions import to_text
 from distrl.policy.base import load_base
 from distrl.store.objects import open_store
 from distrl.tasks.oracle import ImperfectScript
-from distrl.tasks.suite import suites
+from distrl.tasks.suite import suite_named
 from distrl.types import Action, Outcome, Split, Task, Trajectory
-from distrl.worker.crew import Crew, Deliver, new_attempt_id, play_all
+from distrl.worker.crew import Crew, Deliver, deliver_whole_or_bare, new_attempt_id, play_all
 from distrl.worker.episode import Decision, Episode, Observation, Phone
 from distrl.worker.inbox import Inbox
 from distrl.worker.parts import TRUTH, keeper
@@ -98,11 +98,12 @@ def run_demonstrations(config: Config, count: int, stop: threading.Event) -> Non
             if trajectory.outcome is Outcome.INTERRUPTED:
                 failed.append(f"{trajectory.task_id} on {trajectory.device}: {trajectory.note}")
                 return
-            what = f"publishing {trajectory.task_id}"
-            queued = patience.until_done(
-                what, lambda: producer.publish("demonstrations", trajectory.task_id, trajectory), BrokerError
+            deliver_whole_or_bare(
+                patience,
+                f"publishing {trajectory.task_id}",
+                lambda record: producer.publish("demonstrations", record.task_id, record),
+                trajectory,
             )
-            patience.acknowledged(what, queued)
 
         def crew(inbox: Inbox, deliver: Deliver) -> Crew:
             return Crew(phones.lease, play, deliver, inbox, give_up, NAME)
@@ -121,10 +122,7 @@ def run_demonstrations(config: Config, count: int, stop: threading.Event) -> Non
 
 def demonstration_tasks(config: Config, count: int) -> list[Task]:
     """Training tasks under another seed than the feeder's, so that none is fed again as it was demonstrated."""
-    known = suites()
-    if config.feeder.suite not in known:
-        raise ConfigError("feeder.suite", f"no suite '{config.feeder.suite}'", f"one of: {', '.join(sorted(known))}")
-    suite = known[config.feeder.suite]
+    suite = suite_named(config.feeder.suite)
     seed = _number(f"demonstrations {config.learner.seed}")
     return [replace(suite.task(index, seed, Split.TRAIN), task_id=f"demo-{index}") for index in range(count)]
 

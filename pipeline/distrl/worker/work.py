@@ -13,12 +13,11 @@ from concurrent.futures import Future
 from typing import Protocol
 
 from distrl.broker.consumer import LoggedTask
-from distrl.broker.producer import RecordTooLargeError
 from distrl.config import Config
 from distrl.errors import BrokerError
 from distrl.types import DeviceHealth, Heartbeat, LogPosition, ObjectRef, Record, Task, Trajectory
 from distrl.worker.batcher import Batcher
-from distrl.worker.crew import Crew, Lease, new_attempt_id, without_steps
+from distrl.worker.crew import Crew, Lease, deliver_whole_or_bare, new_attempt_id
 from distrl.worker.episode import SYSTEM_CLOCK, Clock, Episode, Judge, Phone
 from distrl.worker.inbox import Inbox, Received
 from distrl.worker.patience import AbandonedError, Patience
@@ -91,6 +90,7 @@ class Worker:
         try:
             while not stop.is_set():
                 check()
+                self._crew.check()
                 self._round(tasks)
         finally:
             self._drain(tasks)
@@ -152,20 +152,12 @@ class Worker:
 
     def _deliver(self, received: Received, trajectory: Trajectory) -> None:
         """Published and acknowledged; then the polling thread may commit the task."""
-        what = f"publishing {trajectory.task_id}"
-
-        def publish(record: Trajectory) -> Future[LogPosition]:
-            return self._patience.until_done(
-                what, lambda: self._publish("trajectories", record.task_id, record), BrokerError,
-                but=RecordTooLargeError,
-            )  # fmt: skip
-
-        try:
-            queued = publish(trajectory)
-        except RecordTooLargeError as error:
-            log.error("%s: %s; it counts as interrupted", trajectory.task_id, error.what)
-            queued = publish(without_steps(trajectory, error.what))
-        self._patience.acknowledged(what, queued)
+        deliver_whole_or_bare(
+            self._patience,
+            f"publishing {trajectory.task_id}",
+            lambda record: self._publish("trajectories", record.task_id, record),
+            trajectory,
+        )
         self._inbox.finish(received.position)
 
     def _beat(self) -> None:

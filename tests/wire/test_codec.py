@@ -19,6 +19,7 @@ from distrl.wire.schemas import catalogue, schema_folder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.wire.mutants import varint
 from tests.wire.records import EXAMPLES, KINDS, TASK, TRAJECTORY, plain, records
 
 REFERENCE = {
@@ -150,16 +151,6 @@ def test_bytes_that_are_no_record_are_an_error_that_says_what_they_are(payload: 
 @pytest.mark.parametrize(("kind", "payload"), PAYLOADS)
 def test_every_truncation_is_refused(kind: type[Record], payload: bytes) -> None:
     assert [cut for cut in range(len(payload)) if decoded(payload[:cut], kind) is not None] == []
-
-
-def varint(number: int) -> bytes:
-    """Avro's variable-length zig-zag form of a 64-bit integer."""
-    rest = ((number << 1) ^ (number >> 63)) & (2**64 - 1)
-    out = bytearray()
-    while rest > 127:
-        out.append(rest & 127 | 128)
-        rest >>= 7
-    return bytes([*out, rest])
 
 
 BOMBS = [varint(n) for n in (-1, -2, -3, 2**31, 2**40, 2**62, 2**63 - 1, -(2**63), -(2**63) + 1)] + [

@@ -166,9 +166,12 @@ def test_interrupted_unknown_and_broken_trajectories_are_skipped_and_counted(
         replace(fine, steps=(replace(fine.steps[0], prompt_ids=(-1,)),)),
         replace(fine, steps=(replace(fine.steps[0], prompt_ids=(5,) * 10_000),)),
         replace(fine, steps=(replace(fine.steps[0], logprob=math.nan),)),
+        replace(fine, steps=(replace(fine.steps[0], screenshot=replace(torn, key="../../etc/passwd")),)),
+        replace(fine, steps=(replace(fine.steps[0], screenshot=replace(torn, sha256="")),)),
+        replace(fine, steps=fine.steps * (settings.replay.capacity // 2 + 1)),
         replace(fine, steps=(replace(fine.steps[0], screenshot=torn),)),
     ]
-    assert not any(is_usable(each, CODEC) for each in spoilt[:-1])
+    assert not any(is_usable(each, CODEC) for each in spoilt[:-2])
     window = logged([replace(each, task=replace(fine.task, task_id=f"t{i}")) for i, each in enumerate([*spoilt, fine])])
     before = len(state.buffer)
     metrics = fold(state, window, update_of(3, window, state.watermarks, settings), screens, settings)

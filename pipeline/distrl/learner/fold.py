@@ -21,6 +21,7 @@ from distrl.learner.seeds import reproducible
 from distrl.learner.state import LearnerState, screens
 from distrl.policy.vocabulary import PAD, Codec
 from distrl.replay.circular import Entry
+from distrl.store.objects import is_reference
 from distrl.types import LoggedTrajectory, Outcome, Step, Trajectory, Update
 
 Metrics = Mapping[str, float]
@@ -45,7 +46,11 @@ def fold(
     each task once. Raises what `images` raises (StoreError), with `state` unchanged.
     """
     _refuse_wrong_window(state, window, update)
-    usable = [logged for logged in window if is_usable(logged.trajectory, state.agent.codec)]
+    usable = [
+        logged
+        for logged in window
+        if is_usable(logged.trajectory, state.agent.codec) and len(logged.trajectory.steps) <= state.buffer.capacity
+    ]
     state.features.load(screens([*state.held(), *usable]), images)
     phase = phase_of(update.u, config.learner)
     with reproducible(config.learner.torch_threads):
@@ -67,9 +72,10 @@ def fold(
 def is_usable(trajectory: Trajectory, codec: Codec) -> bool:
     """Whether it may be learned from: an interrupted or unjudged trajectory is no failure, and an empty one no data.
 
-    A record is whatever somebody sent: steps that this policy could not have read or written, or whose probability
-    is no number, would end the learner or spoil its weights. V_traj labels nothing here: outcomes come recorded, and
-    where the judge could not tell, neither is guessed.
+    A record is whatever somebody sent: steps that this policy could not have read or written, whose probability is no
+    number or whose screenshot has a name that no store holds, would end the learner or spoil its weights.
+
+    V_traj labels nothing here: outcomes come recorded, and where the judge could not tell, neither is guessed.
     """
     told = trajectory.outcome in (Outcome.SUCCESS, Outcome.FAILURE)
     return told and bool(trajectory.steps) and all(_is_sane(step, codec) for step in trajectory.steps)
@@ -78,7 +84,7 @@ def is_usable(trajectory: Trajectory, codec: Codec) -> bool:
 def _is_sane(step: Step, codec: Codec) -> bool:
     fits = 0 < len(step.prompt_ids) <= codec.prompt_length and 0 < len(step.action_ids) <= codec.action_length
     known = all(PAD < token < len(codec.tokens) for token in (*step.prompt_ids, *step.action_ids))
-    return fits and known and math.isfinite(step.logprob)
+    return fits and known and math.isfinite(step.logprob) and is_reference(step.screenshot)
 
 
 def _admit(state: LearnerState, new: Sequence[LoggedTrajectory], phase: Phase, config: Config) -> list[Entry]:

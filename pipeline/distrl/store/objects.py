@@ -21,6 +21,7 @@ KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}(?:/[A-Za-z0-9_][A-Za-z0-9._
 
 PREFIX = re.compile(rf"(?:{KEY.pattern}/?)?")
 DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+SHA256 = re.compile(r"[0-9a-f]{64}")
 SUFFIX = re.compile(r"[a-z0-9]{1,16}")
 
 PROBE_KEY = "check/writable"
@@ -108,6 +109,11 @@ def checked_key(key: str) -> str:
             f"object {key[:200]!r}", "is no key of the store", "use names of a-z, A-Z, 0-9, '.', '_', '-' joined by '/'"
         )
     return key
+
+
+def is_reference(ref: ObjectRef) -> bool:
+    """Whether a store could hold what `ref`, which a record supplied, names; else asking for it is asking for ever."""
+    return bool(KEY.fullmatch(ref.key) and SHA256.fullmatch(ref.sha256)) and ref.size >= 0
 
 
 def checked_prefix(prefix: str) -> str:

@@ -211,8 +211,8 @@ class LogReader:
             raise BrokerError(
                 where,
                 f"record {offset} is wanted, the broker keeps {first} and later: retention has deleted the rest",
-                f"bring them back, or go on as a new run: `distrl learner --set run={self._config.run[:61]}-2`, and the "
-                "same --set for every role; `distrl topics ensure --alter` sets retention.ms to what is declared",
+                f"bring them back, or go on as a new run: `distrl learner --set run={self._config.run[:61]}-2`, and "
+                "the same --set for every role; `distrl topics ensure --alter` sets retention.ms to what is declared",
             )
         if offset > end:
             raise BrokerError(

@@ -33,6 +33,10 @@ def wait_learned(run: LiveRun, updates: int) -> None:
     run.until(f"{updates} updates", lambda: told() and len(run.versions()) == updates - WARMUP + 1)
 
 
+def wait_restored(run: LiveRun, learner: Role) -> None:
+    run.until("the learner to be where one before it was", lambda: "restored the checkpoint" in learner.said())
+
+
 def end(run: LiveRun) -> Learned:
     """Stop the learner in order; what it came to, which a fold of the log from its start must come to as well."""
     run.stop("learner")
@@ -50,25 +54,31 @@ def left_in_peace(run: LiveRun, updates: int) -> Learned:
 
 
 def at_random_instants(run: LiveRun, rule: random.Random, kills: int) -> None:
+    """Every fourth kill falls into the start of a learner, the others into the four updates after it."""
+    updates = WARMUP + 5 + 2 * kills
     run.record(demonstrations=6, trajectories=PER_UPDATE)
     run.learner()
     wait_learned(run, WARMUP + 1)
     run.roles["learner"].kill()
-    run.record(trajectories=2 * PER_UPDATE)
+    run.record(trajectories=4 * PER_UPDATE)
     began = time.monotonic()
-    run.learner()
-    wait_learned(run, WARMUP + 3)
-    seconds = time.monotonic() - began  # from a start to the second update: the instants lie within as long
-    run.roles["learner"].kill()
+    learner = run.learner()
+    wait_restored(run, learner)
+    start_s, began = time.monotonic() - began, time.monotonic()
+    wait_learned(run, WARMUP + 5)
+    work_s = time.monotonic() - began
+    learner.kill()
+    run.record(trajectories=2 * kills * PER_UPDATE)
     for kill in range(1, kills + 1):
-        run.record(trajectories=2 * PER_UPDATE)
         learner = run.learner()
-        after = rule.uniform(0.0, seconds)
-        threading.Event().wait(after)
+        if kill % 4 == 0:
+            threading.Event().wait(rule.uniform(0.0, start_s))
+        else:
+            wait_restored(run, learner)
+            threading.Event().wait(rule.uniform(0.0, work_s))
         learner.kill()
-        print(f"kill {kill}, {after:.2f} s after the start: {len(run.updates())} of {WARMUP + 3 + 2 * kill} journalled")
+        print(f"kill {kill}: {len(run.updates())} updates journalled, {len(run.versions())} versions, of {updates}")
     run.learner()
-    updates = WARMUP + 3 + 2 * kills
     wait_learned(run, updates)
     lived = end(run)
     assert lived.updates == updates
@@ -130,7 +140,7 @@ def test_of_two_learners_the_older_is_fenced_and_publishes_nothing_more(run: Liv
     older = run.learner()
     wait_learned(run, WARMUP + 1)
     newer = run.start("newer", "learner")
-    run.until("the newer one to own the journal", lambda: "restored the checkpoint" in newer.said())
+    wait_restored(run, newer)  # which comes after it has opened the journal
     run.record(trajectories=2 * PER_UPDATE)
     assert run.roles.pop("learner").wait() == 1
     run.roles["learner"] = newer

@@ -93,8 +93,7 @@ def _watch(
     with RunFeed(settings) as feed:
         if not console.is_terminal:
             while go_on():
-                feed.wait(min(PLAIN_PERIOD_S, left()))
-                roles.check()
+                _follow(feed, roles, min(PLAIN_PERIOD_S, left()))
                 shot = feed.snapshot()
                 success = "–" if shot.success is None else f"{shot.success:.0%}"
                 console.print(
@@ -104,12 +103,19 @@ def _watch(
             return
         with Live(console=console, auto_refresh=False) as live:
             while go_on():
-                feed.wait(min(VIEW_PERIOD_S, left()))
-                roles.check()
+                _follow(feed, roles, min(VIEW_PERIOD_S, left()))
                 footer = f"{left():.0f} s left; Ctrl-C stops, `make demo` goes on"
                 width, rows = console.size  # now: a terminal may be resized
                 view = render(feed.snapshot(), f"DistRL run {settings.run}", footer, width, rows)
                 live.update(view, refresh=True)
+
+
+def _follow(feed: RunFeed, roles: Roles, seconds: float) -> None:
+    """Take what comes for `seconds`, looking after the roles meanwhile: one that dies is told within a second."""
+    deadline = time.monotonic() + seconds
+    while (left := deadline - time.monotonic()) > 0:
+        feed.wait(min(VIEW_PERIOD_S, left))
+        roles.check()
 
 
 def _evaluate(settings: Config, roles: Roles, console: Console) -> None:

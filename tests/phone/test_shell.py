@@ -46,6 +46,8 @@ def run(
         ("input text 'a%sb'", [Text("a b")]),
         ("input text '; reboot'", [Text("; reboot")]),
         ("input text --help", [Text("--help")]),
+        ("input text 50% && input text soff", [Text("50%soff")]),
+        ("input text a; input text b", [Text("a"), Text("b")]),
         ("input keyevent 3 4", [Key("HOME"), Key("BACK")]),
         ("input keyevent KEYCODE_ENTER", [Key("ENTER")]),
         ("input keyevent DEL", [Key("DEL")]),

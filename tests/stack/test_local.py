@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,7 @@ from distrl.config import Config, load
 from distrl.errors import StackError
 from distrl.stack import adb, ports
 from distrl.stack.local import LocalStack, Row, connect
+from distrl.stack.part import Site
 from distrl.stack.processes import find_all, stop_all
 
 Make = Callable[..., Config]
@@ -175,3 +179,31 @@ def test_where_one_part_fails_the_others_are_stopped_again(config: Make, monkeyp
         LocalStack(settings).up()
     assert find_all(settings.stack.directory) == []
     assert not any(part.running for part in LocalStack(settings).status() if part.name in ("adb", "phones"))
+
+
+def test_a_second_interrupt_while_stopping_leaves_nothing_that_starts_late(
+    config: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from distrl.stack import phones
+
+    interrupted_twice = threading.Event()
+    started = adb.start_adb
+
+    def start_late(site: Site, *others: object) -> object:
+        """As a part that was past its last look at `cancelled`."""
+        assert interrupted_twice.wait(20.0)
+        return started(replace(site, cancelled=threading.Event()), *others)  # type: ignore[arg-type]
+
+    def interrupt_twice(site: Site, *_: object) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert site.cancelled.wait(20.0)
+        os.kill(os.getpid(), signal.SIGINT)
+        interrupted_twice.set()
+        raise StackError("phones", "ended while starting", "read its log")
+
+    monkeypatch.setattr(adb, "start_adb", start_late)
+    monkeypatch.setattr(phones, "start_phones", interrupt_twice)
+    settings = config("phones.count=2")
+    with pytest.raises(KeyboardInterrupt):
+        LocalStack(settings).up()
+    assert find_all(settings.stack.directory) == []

@@ -12,6 +12,7 @@ import asyncio
 import json
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, NoReturn, Protocol
 
@@ -19,7 +20,7 @@ from distrl.errors import DistrlError
 from distrl.phone.apps import REGISTRY
 from distrl.phone.faults import SLOW_S, UNREACHABLE, Fault, Faults
 from distrl.phone.machine import PACKAGE, Event, Key, Swipe, Tap, Text
-from distrl.phone.sh import ShellSyntaxError, parse
+from distrl.phone.sh import Command, ShellSyntaxError, parse
 
 OK, FAILED, USAGE, NOT_FOUND = 0, 1, 2, 127
 KEYS = {3: "HOME", 4: "BACK", 66: "ENTER", 67: "DEL"}
@@ -82,7 +83,7 @@ class Shell:
     async def run(self, line: str) -> Result:
         """Run a line; its output is that of all its commands, its exit code that of the last one run."""
         try:
-            commands = parse(line)
+            commands = _entries(parse(line))
         except ShellSyntaxError as error:
             return Result(b"", f"/system/bin/sh: syntax error: {error}\n".encode(), USAGE)
         out, err, code, afterwards = bytearray(), bytearray(), OK, list[Callable[[], None]]()
@@ -122,8 +123,8 @@ class Shell:
                 milliseconds = min(_pixel(rest[0]), LONGEST_SWIPE_MS) if rest else SWIPE_MS
                 swipe = Swipe(_pixel(x0), _pixel(y0), _pixel(x1), _pixel(y1))
                 await self._act(swipe, max(0, milliseconds) / 1000)
-            case ["text", text]:
-                await self._act(Text(text.replace("%s", " ")))
+            case ["text", *pieces] if pieces:
+                await self._act(Text("".join(piece.replace("%s", " ") for piece in pieces)))
             case ["keyevent", *codes] if codes:
                 for key in [_key(code) for code in codes]:
                     await self._act(Key(key))
@@ -222,6 +223,20 @@ class Shell:
 class _Options(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise RefusedError(message)
+
+
+def _entries(commands: Sequence[Command]) -> list[Command]:
+    """`input text` after `input text` on one line is one entry: here an entry replaces what the field held, and text
+    with a "%s" in it can only be typed in two pieces.
+    """
+    found: list[Command] = []
+    for command in commands:
+        typed, before = command.argv[:2] == ("input", "text"), found[-1].argv[:2] if found else ()
+        if typed and command.if_ok and before == ("input", "text"):
+            found[-1] = replace(found[-1], argv=(*found[-1].argv, *command.argv[2:]))
+        else:
+            found.append(command)
+    return found
 
 
 def _pixel(word: str) -> int:

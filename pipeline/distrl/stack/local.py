@@ -111,15 +111,26 @@ class LocalStack:
         site = Site(self._directory, self._cache, threading.Event(), self._say)
         starters = _starters(self._config, site, wanted)
         with ThreadPoolExecutor(max_workers=max(1, len(starters)), thread_name_prefix="up") as pool:
-            futures = {name: pool.submit(self._start_one, start) for name, start in starters.items()}
+            futures: dict[str, Future[Part]] = {}
             try:
+                for name, start in starters.items():
+                    futures[name] = pool.submit(self._start_one, start)
                 wait(futures.values(), return_when=FIRST_EXCEPTION)
                 return {name: future.result() for name, future in futures.items()}
             except BaseException:
                 site.cancelled.set()
-                wait(futures.values())
+                self._settle(futures)
                 self._stop_started(futures)
                 raise
+
+    def _settle(self, futures: Mapping[str, Future[Part]]) -> None:
+        """Until no part is being started any more. A second Ctrl-C waits too, or what starts late would be left."""
+        while True:
+            try:
+                wait(futures.values())
+                return
+            except KeyboardInterrupt:
+                self._say("stopping what was begun; a download in progress has to end first")
 
     def _start_one(self, start: Callable[[], Part]) -> Part:
         part = start()

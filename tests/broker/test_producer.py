@@ -4,19 +4,12 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from distrl.broker.producer import (
-    ERROR_TEXT_BYTES,
-    RecordProducer,
-    RecordTooLargeError,
-    error_headers,
-    refuse_too_large,
-)
+from distrl.broker.producer import RecordProducer, RecordTooLargeError, refuse_too_large
 from distrl.config import Config, load
-from distrl.errors import BrokerError, WireError
-from distrl.types import Heartbeat, LogPosition
+from distrl.errors import BrokerError
+from distrl.types import Heartbeat
 
 BEAT = Heartbeat("worker-0", "worker", 0, None, None)
-ORIGIN = LogPosition("distrl.r.trajectories", 0, 17)
 
 
 @pytest.fixture
@@ -52,13 +45,3 @@ def test_the_limit_counts_key_and_value() -> None:
     refuse_too_large("t", None, None, most=0)
     with pytest.raises(RecordTooLargeError, match="4 bytes is larger than the 3"):
         refuse_too_large("t", b"kk", b"vv", most=3)
-
-
-def test_a_dead_letter_says_where_it_comes_from_and_why() -> None:
-    headers = dict(error_headers(ORIGIN, WireError("record", "no such schema", "x" * 5000), "VALUE_CONVERTER"))
-    assert headers["__connect.errors.topic"] == b"distrl.r.trajectories"
-    assert headers["__connect.errors.partition"] == b"0"
-    assert headers["__connect.errors.offset"] == b"17"
-    assert headers["__connect.errors.exception.class.name"] == b"WireError"
-    assert headers["__connect.errors.exception.message"].startswith(b"record: no such schema")
-    assert max(map(len, headers.values())) == ERROR_TEXT_BYTES

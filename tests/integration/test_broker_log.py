@@ -20,6 +20,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from distrl.broker import topics
 from distrl.broker.connect import admin, check, settings
+from distrl.broker.deadletters import DeadLetters
 from distrl.broker.journal import FencedError, Journal
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader, RawRecord, decoded
@@ -242,7 +243,10 @@ def test_the_largest_record_that_is_allowed_passes_every_limit(config: Config, p
     noise = NOISE.randbytes(config.kafka.max_record_bytes - 1)
     name = topic_name(config.run, "trajectories")
     origin = producer.publish_bytes(name, b"k", noise).result(PATIENCE_S)
-    producer.dead_letter(origin, b"k", noise, WireError("record", "x" * 4_000, "")).result(PATIENCE_S)
+    letters = DeadLetters.of(config, producer)
+    letters.put(RawRecord(origin, b"k", noise, 0), WireError("record", "x" * 4_000, ""))
+    assert producer.flush(PATIENCE_S) == 0
+    assert letters.settled() == [origin]
     with LogReader(config, "trajectories.dlq") as reader:
         ((letter,),) = list(reader.to_end())
     assert letter.value == noise

@@ -8,13 +8,13 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
 from distrl.broker import topics
 from distrl.broker.connect import admin
 from distrl.broker.consumer import LoggedTask, TaskConsumer
+from distrl.broker.deadletters import DeadLetters
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader
 from distrl.config import Config, load
@@ -200,17 +200,8 @@ def test_an_unreadable_task_is_put_aside_and_the_next_one_comes(broker: str) -> 
         feed(producer, range(1))
         with TaskConsumer(config) as strict, pytest.raises(WireError, match=r"tasks\[0\] offset 0"):
             poll_until(strict, lambda _: False)
-        letters: list[Future[LogPosition]] = []
-
-        def dead_letter(
-            origin: LogPosition, key: bytes | None, value: bytes | None, error: Exception
-        ) -> Future[LogPosition]:
-            letters.append(producer.dead_letter(origin, key, value, error))
-            return letters[-1]
-
-        with TaskConsumer(config, dead_letter) as consumer:
+        with TaskConsumer(config, DeadLetters.of(config, producer)) as consumer:
             (good,) = poll_until(consumer, lambda got: len(got) == 1)
-            letters[0].result(PATIENCE_S)
             consumer.commit(good.position)
             poll_until(consumer, lambda _: committed(config) == {0: 2})
         with LogReader(config, "trajectories.dlq") as reader:

@@ -10,14 +10,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass
 from types import TracebackType
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from distrl.broker.connect import HOPELESS, explain, settings
+from distrl.broker.deadletters import DeadLetters
 from distrl.broker.inflight import InFlight
 from distrl.broker.reader import RawRecord, decoded
 from distrl.broker.topics import topic_name
@@ -44,8 +43,6 @@ HELD_TASKS = 8
 """Tasks kept in hand while the worker is busy; its partitions are paused only once it has as many. After a resume,
 librdkafka sleeps for up to a second before it fetches again, and without these each phone would sleep with it."""
 
-DeadLetter = Callable[[LogPosition, bytes | None, bytes | None, Exception], Future[LogPosition]]
-
 
 @dataclass(frozen=True, slots=True)
 class LoggedTask:
@@ -58,18 +55,19 @@ class LoggedTask:
 class TaskConsumer:
     """The tasks topic of a run, shared with the other workers of group `worker.group`.
 
-    dead_letter: where an unreadable task goes (RecordProducer.dead_letter); without one, `poll` raises WireError.
+    letters: where an unreadable task goes. Until its dead letter is acknowledged no further task is handed out, and
+    `poll` keeps the place in the group. Without letters, `poll` raises WireError.
     """
 
     def __init__(
         self,
         config: Config,
-        dead_letter: DeadLetter | None = None,
+        letters: DeadLetters | None = None,
         session_timeout_s: float = SESSION_TIMEOUT_S,
         poll_interval_s: float = POLL_INTERVAL_S,
     ) -> None:
         self._config = config
-        self._dead_letter = dead_letter
+        self._letters = letters
         self._topic = topic_name(config.run, "tasks")
         self._lock = threading.Lock()  # guards _flight, the one thing that other threads reach
         self._flight = InFlight()
@@ -126,10 +124,12 @@ class TaskConsumer:
     def poll(self, timeout_s: float) -> LoggedTask | None:
         """The next task, or None after `timeout_s` or while paused. Serves the group and the commits.
 
-        Raises BrokerError where waiting does not help: no such topic, refused credentials, no right.
+        Raises BrokerError where waiting does not help: no such topic, refused credentials, no right; and
+        BadRecordsError where more tasks cannot be read than `kafka.dead_letter_limit` allows.
         """
+        self._settle()
         self._commit_done()
-        waits = self._paused or not self._held
+        waits = self._held_back or not self._held
         message = self._consumer.poll(timeout_s if waits else 0)
         if message is not None:
             if (error := message.error()) is not None:
@@ -138,7 +138,7 @@ class TaskConsumer:
                 self._held.append(RawRecord.of(message))
         if self._hopeless is not None:
             raise explain(self._hopeless, self._topic, "read tasks", self._config.kafka)
-        raw = self._held.popleft() if self._held and not self._paused else None
+        raw = self._held.popleft() if self._held and not self._held_back else None
         self._throttle()
         return None if raw is None else self._begin(raw)
 
@@ -163,6 +163,7 @@ class TaskConsumer:
 
     def close(self) -> None:
         """Commit what is done, leave the group. Tasks still in flight go to other workers."""
+        self._settle()
         self._commit_now()
         self._consumer.close()
 
@@ -183,18 +184,19 @@ class TaskConsumer:
         try:
             return LoggedTask(raw.position, decoded(raw, Task))
         except WireError as error:
-            if self._dead_letter is None:
+            if self._letters is None:
                 raise
-            LOG.error("task put aside: %s", error)
-            self._put_aside(raw, error, self._dead_letter)
+            self._letters.put(raw, error)
             return None
 
-    def _put_aside(self, raw: RawRecord, error: WireError, dead_letter: DeadLetter) -> None:
-        def acknowledged(future: Future[LogPosition]) -> None:
-            if future.exception() is None:
-                self.commit(raw.position)
+    @property
+    def _held_back(self) -> bool:
+        return self._paused or (self._letters is not None and self._letters.waiting)
 
-        dead_letter(raw.position, raw.key, raw.value, error).add_done_callback(acknowledged)
+    def _settle(self) -> None:
+        """Commit the tasks whose dead letters are acknowledged, as if their trajectories were."""
+        for position in self._letters.settled() if self._letters is not None else ():
+            self.commit(position)
 
     def _on_error(self, error: KafkaError) -> None:
         """Within any call of the client; so it only notes what `poll` then raises."""

@@ -14,7 +14,7 @@ from types import TracebackType
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from distrl.broker.connect import explain, settings
+from distrl.broker.connect import BATCH_OVERHEAD_BYTES, explain, settings
 from distrl.broker.topics import topic_name
 from distrl.config import Config
 from distrl.errors import BrokerError
@@ -31,10 +31,13 @@ LINGER_MS = 5
 POLL_S = 0.1
 """Longest sleep of the acknowledgement thread; it wakes at once when one arrives."""
 
-ERROR_TEXT_BYTES = 2_048
-"""Longest error text in a dead letter's headers: more, and the letter itself could become too large."""
+BY_KEY = -1
+"""The partition that the key's hash gives (librdkafka's PARTITION_UA)."""
 
-Headers = Sequence[tuple[str, bytes]]
+HEADER_ROOM_BYTES = BATCH_OVERHEAD_BYTES // 2
+"""Headers up to here find room beside the largest record; what is longer counts towards its size."""
+
+Headers = Sequence[tuple[str, bytes | None]]
 
 
 class RecordTooLargeError(BrokerError):
@@ -88,11 +91,13 @@ class RecordProducer:
         return self.publish_bytes(topic_name(self._config.run, topic), key.encode(), encode(record))
 
     def publish_bytes(
-        self, topic: str, key: bytes | None, value: bytes | None, headers: Headers = ()
+        self, topic: str, key: bytes | None, value: bytes | None, headers: Headers = (), partition: int = BY_KEY
     ) -> Future[LogPosition]:
         """As `publish`, for bytes as they are and a topic's full name."""
         kafka = self._config.kafka
-        refuse_too_large(topic, key, value, kafka.max_record_bytes)
+        header_bytes = sum(len(name.encode()) + len(said or b"") for name, said in headers)
+        most = kafka.max_record_bytes - max(0, header_bytes - HEADER_ROOM_BYTES)
+        refuse_too_large(topic, key, value, most)
         future: Future[LogPosition] = Future()
         future.set_running_or_notify_cancel()  # what is queued cannot be called back
 
@@ -105,7 +110,9 @@ class RecordProducer:
 
         self._count(+1)
         try:
-            self._producer.produce(topic, value=value, key=key, headers=list(headers), on_delivery=acknowledged)
+            self._producer.produce(
+                topic, value=value, key=key, headers=list(headers), partition=partition, on_delivery=acknowledged
+            )
         except BufferError:
             self._count(-1)
             raise BrokerError(
@@ -117,18 +124,6 @@ class RecordProducer:
             self._count(-1)
             raise explain(error.args[0], topic, "publish a record", kafka) from None
         return future
-
-    def dead_letter(
-        self,
-        origin: LogPosition,
-        key: bytes | None,
-        value: bytes | None,
-        error: Exception,
-        stage: str = "VALUE_CONVERTER",
-    ) -> Future[LogPosition]:
-        """Put a record that cannot be used aside, with its own key and bytes; headers (Kafka Connect's) say why."""
-        target = topic_name(self._config.run, "trajectories.dlq")
-        return self.publish_bytes(target, key, value, error_headers(origin, error, stage))
 
     def flush(self, timeout_s: float) -> int:
         """Wait until everything is acknowledged, at most `timeout_s`. Returns how many records still wait."""
@@ -173,21 +168,3 @@ def position_of(message: Message) -> LogPosition:
     if topic is None or partition is None or offset is None:
         raise BrokerError(str(topic), "a message without a position", "report this: librdkafka never makes one")
     return LogPosition(topic, partition, offset)
-
-
-def error_headers(origin: LogPosition, error: Exception, stage: str) -> list[tuple[str, bytes]]:
-    """Headers in the form of Kafka Connect's DeadLetterQueueReporter, so that its tools read our letters too."""
-    said = {
-        "topic": origin.topic,
-        "partition": str(origin.partition),
-        "offset": str(origin.offset),
-        "connector.name": "distrl",
-        "task.id": "0",
-        "stage": stage,
-        "class.name": "distrl",
-        "exception.class.name": type(error).__qualname__,
-        "exception.message": str(error),
-    }
-    return [
-        (f"__connect.errors.{name}", text.encode(errors="replace")[:ERROR_TEXT_BYTES]) for name, text in said.items()
-    ]

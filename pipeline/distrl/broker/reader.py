@@ -10,12 +10,12 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from distrl.broker.connect import HOPELESS, admin, explain, settings
-from distrl.broker.producer import position_of
+from distrl.broker.producer import Headers, position_of
 from distrl.broker.topics import TOPICS, offsets, topic_name
 from distrl.config import Config
 from distrl.errors import BrokerError, WireError
@@ -46,18 +46,20 @@ class RawRecord:
 
     position: LogPosition
     key: bytes | None
-    value: bytes
+    value: bytes | None
     timestamp: int
+    headers: Headers = ()
 
     @classmethod
     def of(cls, message: Message) -> RawRecord:
-        return cls(position_of(message), message.key(), message.value() or b"", message.timestamp()[1])
+        headers = tuple(cast(Headers, message.headers() or ()))
+        return cls(position_of(message), message.key(), message.value(), message.timestamp()[1], headers)
 
 
 def decoded(raw: RawRecord, expected: type[R]) -> R:
     """The record in `raw`. Raises WireError, which says where in the log the bytes stand."""
     try:
-        return decode(raw.value, expected)
+        return decode(raw.value or b"", expected)
     except WireError as error:
         at = raw.position
         raise WireError(

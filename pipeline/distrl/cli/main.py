@@ -8,7 +8,7 @@ import sys
 import typer
 from rich.console import Console
 
-from distrl.cli import ablate, base_model, configuration, demo, roles, schemas, stack, tail, topics
+from distrl.cli import ablate, base_model, configuration, demo, dlq, roles, schemas, stack, tail, topics
 from distrl.errors import DistrlError
 
 app = typer.Typer(
@@ -25,6 +25,7 @@ for register in (stack.register, roles.register, demo.register, ablate.register)
 app.add_typer(topics.app, name="topics")
 app.add_typer(configuration.app, name="config")
 app.add_typer(tail.app, name="tail")
+app.add_typer(dlq.app, name="dlq")
 app.add_typer(schemas.app, name="schemas")
 app.add_typer(base_model.app, name="base-model")
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 
+from distrl.broker.deadletters import DeadLetters
 from distrl.broker.identity import IdSet
 from distrl.broker.journal import Journal
 from distrl.broker.producer import RecordProducer
@@ -28,7 +29,7 @@ from distrl.learner.recover import TOPICS, checkpoint, recover, unfolded
 from distrl.learner.state import LearnerState
 from distrl.store.checkpoints import prune
 from distrl.store.objects import ObjectStore, open_store
-from distrl.types import Heartbeat, LoggedTrajectory, Trajectory, Update, Version
+from distrl.types import Heartbeat, LoggedTrajectory, Trajectory, Update, Version, Watermark
 
 LOG = logging.getLogger("distrl.learner")
 
@@ -39,6 +40,9 @@ PAUSES_S = (0.5, 1.0, 2.0, 5.0)
 """Pauses between attempts while the store does not answer; the last one is repeated."""
 
 HEARTBEAT_S = 2.0
+
+READ_AHEAD = 5_000
+"""Records read and not folded, beyond which a learner that waits for a dead letter reads no further: some 50 MB."""
 
 OnUpdate = Callable[[Mapping[str, float], Version | None], None]
 
@@ -51,9 +55,12 @@ def run_learner(config: Config, stop: threading.Event, on_update: OnUpdate | Non
     store = open_store(config.store)
     with Journal(config) as journal, RecordProducer(config, "learner") as producer, ExitStack() as open_readers:
         recovered = recover(config, store)
+        journalled = journal.entries()
+        redone = unfolded(journalled, recovered.state, config)
         learner = Loop(config, store, journal, producer, recovered.state, recovered.seen, stop, on_update)
+        learner.pass_over(journalled)
         learner.follow(open_readers)
-        learner.redo(unfolded(journal.entries(), recovered.state, config))
+        learner.redo(redone)
         learner.work()
 
 
@@ -78,9 +85,15 @@ class Loop:
         self._publisher = Publisher(config, store, journal.publish_version, published(config), now_ms)
         self._readers: list[LogReader] = []
         self._metrics: dict[str, float] = {}
-        self._dead_letters = 0
+        self._letters = DeadLetters.of(config, producer)
+        self._passed: dict[tuple[str, int], int] = {}
         self._saved = state.u
         self._next_beat = 0.0
+
+    def pass_over(self, journalled: Sequence[Update]) -> None:
+        """Bad records before the last journalled watermarks were put aside before it was journalled: never again."""
+        for mark in journalled[-1].watermarks if journalled else ():
+            self._passed[mark.topic, mark.partition] = mark.offset
 
     def follow(self, open_readers: ExitStack) -> None:
         """Open the log where the state's watermarks stand; `open_readers` closes it."""
@@ -106,9 +119,11 @@ class Loop:
     def work(self) -> None:
         """Update after update, until stopped. Reads only while none is due, so that a long backlog stays in the log."""
         while not self._stop.is_set():
+            self._letters.settled()
             watermarks = self._inbox.due(self._state.u, self._config.learner)
-            if watermarks is None:
-                self._read()
+            if watermarks is None or self._waits_for_letters(watermarks):
+                full = watermarks is not None and len(self._inbox.pending) >= READ_AHEAD
+                self._read() if not full else self._stop.wait(POLL_S)
                 self._beat()
                 continue
             update = Update(self._state.u, watermarks, self._config.learning_fingerprint(), now_ms())
@@ -138,7 +153,7 @@ class Loop:
         return self._metrics | {
             "pending": float(len(self._inbox.pending)),
             "duplicates": float(self._inbox.duplicates),
-            "dead_letters": float(self._dead_letters),
+            "dead_letters": float(self._letters.written),
             "version": float(newest.version) if newest else -1.0,
         }
 
@@ -189,14 +204,18 @@ class Loop:
                 self._take(raw)
         return came
 
+    def _waits_for_letters(self, watermarks: Sequence[Watermark]) -> bool:
+        """A bad record before `watermarks` has no acknowledged dead letter: to journal past it would be to skip it."""
+        return any(self._letters.waits_before(mark.topic, mark.partition, mark.offset) for mark in watermarks)
+
     def _take(self, raw: RawRecord) -> None:
         try:
             logged = LoggedTrajectory(raw.position, decoded(raw, Trajectory))
         except WireError as error:
             self._inbox.passed(raw.position)
-            self._dead_letters += 1
-            LOG.error("record put aside: %s", error)
-            self._producer.dead_letter(raw.position, raw.key, raw.value, error)
+            at = raw.position
+            if at.offset >= self._passed.get((at.topic, at.partition), 0):
+                self._letters.put(raw, error)
             return
         if self._inbox.push(logged) and is_usable(logged.trajectory, self._state.agent.codec):
             self._warm(logged.trajectory)

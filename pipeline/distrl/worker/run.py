@@ -11,6 +11,7 @@ import logging
 import threading
 
 from distrl.broker.consumer import TaskConsumer
+from distrl.broker.deadletters import DeadLetters
 from distrl.broker.producer import RecordProducer
 from distrl.broker.versions import VersionFollower
 from distrl.config import Config
@@ -37,10 +38,11 @@ def run_worker(config: Config, stop: threading.Event) -> None:
     ):
         if wait_first(versions, stop) is None:
             return
+        letters = DeadLetters.of(config, producer)
         reloader = Reloader(versions, store.get, policy.base_sha256, policy.batcher, SYSTEM_CLOCK)
         following = Watched(reloader.run, "versions")
         try:
-            with Phones(config) as phones, TaskConsumer(config, producer.dead_letter) as tasks:
+            with Phones(config) as phones, TaskConsumer(config, letters) as tasks:
                 worker = Worker(
                     config, policy.batcher, reloader, phones, keeper(store, patience), TRUTH, producer.publish,
                     patience, give_up,

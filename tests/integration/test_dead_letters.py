@@ -1,0 +1,353 @@
+"""Dead letters on a real broker: nothing is skipped, nothing is drained, and what was put aside comes back once."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+import pytest
+from distrl.broker import topics
+from distrl.broker.connect import admin
+from distrl.broker.consumer import LoggedTask, TaskConsumer
+from distrl.broker.deadletters import BadRecordsError, DeadLetters
+from distrl.broker.letters import Letter, letters, own_headers, retry
+from distrl.broker.producer import Headers, RecordProducer
+from distrl.broker.reader import LogReader, RawRecord
+from distrl.broker.topics import topic_name
+from distrl.cli.main import app
+from distrl.config import Config, load
+from distrl.errors import WireError
+from distrl.learner.loop import run_learner
+from distrl.learner.verify import journalled, refold
+from distrl.store.objects import open_store
+from distrl.types import LogPosition, Split, Task
+from distrl.wire.codec import encode
+from learner.world import Screens, save_tiny_base, trajectory
+from learner.world import config as small
+from typer.testing import CliRunner
+
+pytestmark = pytest.mark.integration
+
+PATIENCE_S = 60.0
+LOOK_S = 2.0
+"""How long something is watched not to happen: many polls of a broker that answers within milliseconds."""
+DLQ = "trajectories.dlq"
+
+
+@pytest.fixture
+def config(broker: str) -> Config:
+    sets = [f"run=dlq-{uuid.uuid4().hex[:12]}", f"kafka.bootstrap={broker}", "kafka.task_partitions=1"]
+    made = load(sets=[*sets, "kafka.dead_letter_limit=4", "kafka.dead_letter_window=20"], environ={})
+    topics.ensure(made)
+    return made
+
+
+@pytest.fixture
+def producer(config: Config) -> Iterator[RecordProducer]:
+    with RecordProducer(config, "a-test") as made:
+        yield made
+
+
+def with_limit(config: Config, limit: int) -> Config:
+    return config.model_copy(update={"kafka": config.kafka.model_copy(update={"dead_letter_limit": limit})})
+
+
+def task(number: int) -> Task:
+    return Task(f"task-{number}", "home", "alarm", Split.TRAIN, "set an alarm", 8, number)
+
+
+def send(
+    producer: RecordProducer, config: Config, topic: str, *values: bytes, headers: Headers = ()
+) -> list[LogPosition]:
+    name = topic_name(config.run, topic)
+    return [producer.publish_bytes(name, b"k", value, headers).result(PATIENCE_S) for value in values]
+
+
+def poll_until(consumer: TaskConsumer, done: Callable[[list[LoggedTask]], bool]) -> list[LoggedTask]:
+    """What the consumer hands out until `done`; each is committed at once."""
+    got: list[LoggedTask] = []
+    deadline = time.monotonic() + PATIENCE_S
+    while not done(got):
+        assert time.monotonic() < deadline, f"only {len(got)} tasks came"
+        found = consumer.poll(0.05)
+        if found is not None:
+            consumer.commit(found.position)
+            got.append(found)
+    return got
+
+
+def until(true: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not true():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+def in_the_log(config: Config) -> list[RawRecord]:
+    with LogReader(config, DLQ) as reader:
+        return [raw for batch in reader.to_end() for raw in batch]
+
+
+def without_dead_letter_topic(config: Config) -> None:
+    client, name = admin(config.kafka), topic_name(config.run, DLQ)
+    client.delete_topics([name])[name].result(PATIENCE_S)
+    until(lambda: name not in client.list_topics(timeout=5).topics, "the topic is not gone")
+
+
+# The roles
+
+
+def test_a_worker_stands_still_while_its_dead_letter_cannot_be_written(
+    config: Config, producer: RecordProducer
+) -> None:
+    send(producer, config, "tasks", b"no record", encode(task(1)))
+    with RecordProducer(config, "a-worker") as own:
+        bad = DeadLetters.of(config, own)
+        without_dead_letter_topic(config)
+        with TaskConsumer(config, bad, poll_interval_s=10) as consumer:
+            poll_until(consumer, lambda _: bad.waiting)
+            watched = time.monotonic() + LOOK_S
+            assert poll_until(consumer, lambda _: time.monotonic() > watched) == []
+            assert consumer.partitions == {0}
+            topics.ensure(config)
+            (good,) = poll_until(consumer, lambda got: len(got) == 1)
+            assert not bad.waiting
+    assert good.task == task(1)
+    assert [raw.value for raw in in_the_log(config)] == [b"no record"]
+
+
+def test_a_bad_deploy_stops_the_worker_and_a_restart_drains_no_more(config: Config, producer: RecordProducer) -> None:
+    send(producer, config, "tasks", *[b"bad %d" % n for n in range(10)], encode(task(1)))
+    for _ in range(3):
+        with (
+            RecordProducer(config, "a-worker") as own,
+            TaskConsumer(config, DeadLetters.of(config, own)) as consumer,
+            pytest.raises(BadRecordsError, match=r"tasks\[0\] offset 3: .*4 of the last 20 records"),
+        ):
+            poll_until(consumer, lambda _: False)
+        assert [raw.value for raw in in_the_log(config)] == [b"bad 0", b"bad 1", b"bad 2"]
+    free = with_limit(config, 0)
+    with RecordProducer(free, "a-worker") as own, TaskConsumer(free, DeadLetters.of(free, own)) as consumer:
+        (good,) = poll_until(consumer, lambda got: len(got) == 1)
+    assert good.task == task(1)
+    assert len(in_the_log(config)) == 10
+
+
+@pytest.fixture
+def learning(config: Config, tmp_path: Path) -> Config:
+    """A run that folds six demonstrations, then four trajectories an update, without a warm-up."""
+    save_tiny_base(tmp_path)
+    learned = small(tmp_path, "learner.warmup_updates=1", "learner.critic_warmup_updates=0")
+    store = config.store.model_copy(update={"url": f"file://{tmp_path}/objects"})
+    return learned.model_copy(update={"run": config.run, "kafka": config.kafka, "store": store})
+
+
+class Learner:
+    """run_learner in a thread, for as long as the block lasts; a failure that nobody has met is raised at its end."""
+
+    def __init__(self, config: Config) -> None:
+        self._config, self._stop, self._pool = config, threading.Event(), ThreadPoolExecutor(1)
+        self._told = False
+        self.metrics: dict[str, float] = {}
+
+    def __enter__(self) -> Learner:
+        self._running = self._pool.submit(
+            run_learner, self._config, self._stop, lambda metrics, _: self.metrics.update(metrics)
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._pool.shutdown()
+        if not self._told:
+            self._running.result()
+
+    def until_folded(self, updates: int) -> None:
+        """Raises what the learner ended with, where it ended before."""
+
+        def reached() -> bool:
+            if self._running.done():
+                self._told = True
+                self._running.result()
+            return self.metrics.get("update", 0) >= updates
+
+        until(reached, f"update {updates} was not folded")
+
+
+def feed(config: Config, producer: RecordProducer, numbers: range, expert: bool = False) -> None:
+    store, screens = open_store(config.store), Screens()
+    made = [trajectory(screens, n, expert=expert, store=store) for n in numbers]
+    send(producer, config, "demonstrations" if expert else "trajectories", *map(encode, made))
+
+
+def test_no_update_is_journalled_past_a_bad_record_before_its_dead_letter_is_acknowledged(
+    learning: Config, producer: RecordProducer
+) -> None:
+    feed(learning, producer, range(6), expert=True)
+    with Learner(learning) as learner:
+        learner.until_folded(1)
+        without_dead_letter_topic(learning)
+        feed(learning, producer, range(2))
+        send(producer, learning, "trajectories", b"no record")
+        feed(learning, producer, range(2, 4))
+        watched = time.monotonic() + LOOK_S
+        until(lambda: time.monotonic() > watched, "")
+        assert len(journalled(learning)) == 1
+        topics.ensure(learning)
+        learner.until_folded(2)
+    assert [raw.value for raw in in_the_log(learning)] == [b"no record"]
+    assert len(journalled(learning)) == 2
+    with Learner(learning) as learner:  # from its checkpoint, past what it has read before
+        feed(learning, producer, range(4, 8))
+        learner.until_folded(3)
+    assert refold(learning, from_start=True).digests() == refold(learning).digests()
+    assert len(in_the_log(learning)) == 1
+
+
+def test_a_redo_writes_no_letter_again_and_counts_none(learning: Config, producer: RecordProducer) -> None:
+    """Three bad records are put aside; a learner with a lower limit that reads the log anew is not stopped by them."""
+    feed(learning, producer, range(6), expert=True)
+    send(producer, learning, "trajectories", *[b"bad %d" % n for n in range(3)])
+    feed(learning, producer, range(4))
+    unsaved = learning.model_copy(update={"learner": learning.learner.model_copy(update={"checkpoint_every": 1000})})
+    with Learner(unsaved) as learner:
+        learner.until_folded(2)
+    rmtree(Path(learning.store.url.removeprefix("file://")) / "runs")  # its checkpoints: all is to be folded again
+    strict = with_limit(unsaved, 2)
+    with Learner(strict) as learner:
+        learner.until_folded(2)
+        send(producer, learning, "trajectories", b"bad 3")
+        feed(learning, producer, range(4, 8))
+        with pytest.raises(BadRecordsError, match=r"trajectories\[0\] offset 7"):
+            learner.until_folded(3)
+    assert [raw.value for raw in in_the_log(learning)] == [b"bad 0", b"bad 1", b"bad 2"]
+
+
+# What a person does
+
+
+def put_aside(config: Config, producer: RecordProducer, raw: RawRecord, known: tuple[LogPosition, ...] = ()) -> None:
+    bad = DeadLetters(config, producer.publish_bytes, known)
+    bad.put(raw, WireError("a place", "is \x1b[2Jgarbage", "mend it"))
+    assert producer.flush(PATIENCE_S) == 0
+    assert bad.settled() == [raw.position]
+
+
+def read(config: Config, topic: str) -> list[RawRecord]:
+    with LogReader(config, topic) as reader:
+        return [raw for batch in reader.to_end() for raw in batch]
+
+
+def run(config: Config, *arguments: str) -> Any:
+    sets = [f"run={config.run}", f"kafka.bootstrap={config.kafka.bootstrap}"]
+    return CliRunner().invoke(
+        app, ["dlq", *arguments, *(part for each in sets for part in ("--set", each))], env={"COLUMNS": "200"}
+    )
+
+
+OWN: Headers = (("trace", b"\x1b]0;title\x07"), ("empty", None))
+
+
+@pytest.fixture
+def aside(config: Config, producer: RecordProducer) -> list[Letter]:
+    """Two tasks that this code can read by now; the first was put aside twice, as by a worker that was killed."""
+    places = send(producer, config, "tasks", encode(task(1)), encode(task(2)), headers=OWN)
+    for place, number in ((places[0], 1), (places[1], 2), (places[0], 1)):
+        put_aside(config, producer, RawRecord(place, b"k", encode(task(number)), 0, OWN))
+    return letters(config)
+
+
+def test_a_record_that_was_put_aside_twice_is_one_letter(config: Config, aside: list[Letter]) -> None:
+    assert [(letter.offset, letter.copies) for letter in aside] == [(0, 2), (1, 1)]
+    assert len(in_the_log(config)) == 3
+    (first, second) = json.loads(run(config, "ls", "--json").output)
+    assert (first["offset"], first["topic"], first["origin_offset"], first["letters"]) == (
+        0, topic_name(config.run, "tasks"), 0, 2,
+    )  # fmt: skip
+    assert (second["class"], second["bytes"]) == ("distrl.errors.WireError", 1 + len(encode(task(2))))
+    table = run(config, "ls").output
+    assert f"{topic_name(config.run, 'tasks')}[0]@1" in table
+    assert "is \\x1b[2Jgarbage" in table
+    assert "\x1b" not in table
+
+
+def test_show_tells_headers_bytes_and_what_is_read_now_and_nothing_to_the_terminal(
+    config: Config, producer: RecordProducer, aside: list[Letter]
+) -> None:
+    shown = run(config, "show", "1").output
+    assert "trace: \\x1b]0;title\\x07" in shown
+    assert "empty: null" in shown
+    assert "00000000  c3 01" in shown
+    assert "reads now as: Task(task_id='task-2'" in shown
+    assert "\x1b" not in shown
+    (place,) = send(producer, config, "tasks", b"\x1b[31mred")
+    put_aside(config, producer, RawRecord(place, None, b"\x1b[31mred", 0))
+    shown = run(config, "show", "3").output
+    assert "key: null" in shown
+    assert "1b 5b 33 31" in shown
+    assert "cannot be read now either: starts with 1b 5b" in shown
+    assert "\x1b" not in shown
+    missing = run(config, "show", "99")
+    assert "dead letter 99: there is none" in str(missing.exception)
+
+
+def test_retry_publishes_key_bytes_and_headers_again_and_never_twice(
+    config: Config, producer: RecordProducer, aside: list[Letter]
+) -> None:
+    assert "0 from " in run(config, "retry", "--all", "--dry-run").output
+    assert len(read(config, "tasks")) == 2
+    (once,) = retry(aside[:1], config)
+    assert (once.at, once.before) == (LogPosition(topic_name(config.run, "tasks"), 0, 2), False)
+    again = retry(aside, config)
+    assert [(each.before, each.at.offset) for each in again if each.at] == [(True, 2), (False, 3)]
+    found = run(config, "retry", "0", "1")
+    assert found.exit_code == 0
+    assert found.output.count("was published before") == 2
+    records = read(config, "tasks")
+    assert [(raw.key, raw.value) for raw in records] == [(b"k", encode(task(n))) for n in (1, 2, 1, 2)]
+    assert [raw.headers[:2] for raw in records[2:]] == [OWN, OWN]
+    put_aside(config, producer, RawRecord(records[2].position, b"k", encode(task(1)), 0, records[2].headers))
+    (fresh,) = [letter for letter in letters(config) if letter.origin == records[2].position]
+    assert own_headers(fresh.raw.headers) == tuple(records[2].headers)
+    (third,) = retry([fresh], config)
+    assert (third.before, third.at) == (False, LogPosition(topic_name(config.run, "tasks"), 0, 4))
+
+
+@pytest.mark.parametrize(
+    ("origin", "why"),
+    [
+        (LogPosition("distrl.another.tasks", 0, 0), "is no topic of tasks or trajectories of run"),
+        (LogPosition("", 0, 0), "is no topic of tasks or trajectories of run"),
+        (None, "has no partition 7"),
+        ("versions", "is no topic of tasks or trajectories of run"),
+        (DLQ, "is no topic of tasks or trajectories of run"),
+    ],
+)
+def test_retry_writes_to_topics_of_this_run_alone(
+    config: Config, producer: RecordProducer, aside: list[Letter], origin: LogPosition | str | None, why: str
+) -> None:
+    if isinstance(origin, str) or origin is None:
+        origin = LogPosition(topic_name(config.run, origin or "tasks"), 0 if origin else 7, 0)
+    put_aside(config, producer, RawRecord(origin, b"k", b"v", 0))
+    found = run(config, "retry", "--all")
+    assert why in found.output
+    assert found.output.count(": published at") == 2, "the others are published all the same"
+    assert "dead letters 3: were not published again" in str(found.exception)
+
+
+def test_a_letter_whose_headers_say_nothing_is_listed_and_not_published(
+    config: Config, producer: RecordProducer
+) -> None:
+    send(producer, config, DLQ, b"anything")
+    (letter,) = letters(config)
+    assert (letter.origin, letter.copies) == (None, 1)
+    assert "do not say where it came from" in run(config, "retry", "0").output
+    assert " ? " in run(config, "ls").output
+    assert "name no topic that can be read again" in run(config, "show", "0").output

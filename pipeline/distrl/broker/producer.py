@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from distrl.broker.connect import BATCH_OVERHEAD_BYTES, explain, settings
 from distrl.broker.topics import topic_name
-from distrl.config import Config
+from distrl.config import Config, Kafka
 from distrl.errors import BrokerError
 from distrl.types import LogPosition, Record
 from distrl.wire.codec import encode
@@ -41,7 +41,8 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 
 class RecordTooLargeError(BrokerError):
-    """A record that the broker would refuse; told to its author before anything is sent."""
+    """A record that the broker would refuse, told to its author before anything is sent; or one that it has refused,
+    because its topic takes less than kafka.max_record_bytes says."""
 
 
 class RecordProducer:
@@ -106,7 +107,7 @@ class RecordProducer:
             if error is None:
                 future.set_result(position_of(message))
             else:
-                future.set_exception(explain(error, topic, "publish a record", kafka))
+                future.set_exception(_refused(error, topic, kafka))
 
         self._count(+1)
         try:
@@ -160,6 +161,16 @@ def refuse_too_large(topic: str, key: bytes | None, value: bytes | None, most: i
             f"a record of {size} bytes is larger than the {most} that are allowed",
             "raise kafka.max_record_bytes (and run `distrl topics ensure --alter`), or lower the steps of an episode",
         )
+
+
+def _refused(error: KafkaError, topic: str, kafka: Kafka) -> BrokerError:
+    if error.code() != KafkaError.MSG_SIZE_TOO_LARGE:
+        return explain(error, topic, "publish a record", kafka)
+    return RecordTooLargeError(
+        topic,
+        f"the broker refuses a record as too large, which kafka.max_record_bytes ({kafka.max_record_bytes}) allows",
+        "run `distrl topics ensure --alter`; see max.message.bytes of the topic and message.max.bytes of the broker",
+    )
 
 
 def position_of(message: Message) -> LogPosition:

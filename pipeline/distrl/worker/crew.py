@@ -192,17 +192,16 @@ def deliver_whole_or_bare(
     played for ever. Raises AbandonedError, and what ended the acknowledgement.
     """
 
-    def queue(record: Trajectory) -> Future[LogPosition]:
-        return patience.until_done(what, lambda: publish(record), BrokerError, but=RecordTooLargeError)
+    def deliver(record: Trajectory) -> Trajectory:
+        queued = patience.until_done(what, lambda: publish(record), BrokerError, but=RecordTooLargeError)
+        patience.acknowledged(what, queued)
+        return record
 
     try:
-        queued = queue(trajectory)
+        return deliver(trajectory)
     except RecordTooLargeError as error:
         log.error("%s: %s; it counts as interrupted", trajectory.task_id, error.what)
-        trajectory = without_steps(trajectory, error.what)
-        queued = queue(trajectory)
-    patience.acknowledged(what, queued)
-    return trajectory
+        return deliver(without_steps(trajectory, error.what))
 
 
 def without_steps(trajectory: Trajectory, note: str) -> Trajectory:

@@ -20,6 +20,7 @@ import os
 import signal
 import sys
 import traceback
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +31,17 @@ import distrl.learner.loop
 import distrl.policy.agent
 import distrl.store.s3
 import distrl.worker.demonstrate
-import distrl.worker.run  # noqa: F401
+import distrl.worker.run
 import points  # beside this script, whose folder is the first that is looked in
 from distrl.cli.main import main
 
 PR_SET_PDEATHSIG = 1
+SHORTEST_SESSION_S = 6.0
+"""The shortest that a broker allows: a killed worker's tasks go to the others as soon as can be."""
 
 
 def serve() -> None:
+    distrl.worker.run.TaskConsumer = partial(distrl.worker.run.TaskConsumer, session_timeout_s=SHORTEST_SESSION_S)
     for line in sys.stdin:
         asked = json.loads(line)
         answer = {"pid": start(asked)} if "start" in asked else {"code": poll(asked["poll"])}

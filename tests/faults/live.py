@@ -19,21 +19,25 @@ from typing import Any
 
 import numpy as np
 import torch
-from confluent_kafka import TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from distrl import config as settings
 from distrl.broker import topics
 from distrl.broker.connect import admin
+from distrl.broker.journal import Journal
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader, RawRecord, decoded
 from distrl.broker.topics import topic_name
 from distrl.config import Config
 from distrl.demo.roles import write_settings
 from distrl.errors import WireError
+from distrl.learner.loop import now_ms
 from distrl.learner.recover import recover
 from distrl.learner.state import LearnerState
 from distrl.learner.verify import refold
 from distrl.phone import words
-from distrl.policy.base import save_base
+from distrl.policy.agent import Agent
+from distrl.policy.base import load_base, save_base
 from distrl.policy.model import AutoUIModel, Shape
 from distrl.policy.vocabulary import Codec
 from distrl.stack import adb, kafka, ports
@@ -113,6 +117,11 @@ class Servers:
 
     def store_is_a_process(self) -> bool:
         return self._parts["s3"].child is not None
+
+    def adapter(self, config: Config, number: int) -> tuple[bytes, str]:
+        """Weights that differ with `number`, and the base model that they belong to."""
+        agent = Agent(load_base(self.base_model), config.policy, number)
+        return agent.adapter(), agent.base_sha256
 
     def phones(self) -> settings.Phones:
         given = {"count": PHONES, "evaluation_count": 0, "base_port": self._phones_port, "latency_median_ms": 2.0}
@@ -270,6 +279,24 @@ class LiveRun:
     def publish(self, topic: str, key: str, record: Record) -> int:
         return self._producer.publish(topic, key, record).result(PATIENCE_S).offset
 
+    def publish_version(self, number: int, spoilt: bool = False) -> Version:
+        """A version as a learner publishes it, with weights of its own; `spoilt`: the store holds other bytes."""
+        weights, base_sha256 = self.servers.adapter(self.config, number)
+        ref = self.store.put("adapters", weights, "safetensors")
+        if spoilt:
+            self.store.put_named(ref.key, weights[::-1])
+        version = Version(number, None, number, base_sha256, ref, self.config.learning_fingerprint(), now_ms())
+        with Journal(self.config) as journal:
+            journal.publish_version(version)
+        return version
+
+    def alter(self, topic: str, changes: dict[str, str]) -> None:
+        """Settings of a topic that somebody else has changed."""
+        entries = [ConfigEntry(k, v, incremental_operation=AlterConfigOpType.SET) for k, v in changes.items()]
+        name = topic_name(self.config.run, topic)
+        resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
+        self._admin.incremental_alter_configs([resource])[resource].result(PATIENCE_S)
+
     def delete_before(self, topic: str, offset: int) -> None:
         """What retention does: the records before `offset` are gone."""
         place = TopicPartition(topic_name(self.config.run, topic), 0, offset)
@@ -315,6 +342,21 @@ class LiveRun:
         for logged in self.trajectories():
             counted.setdefault(logged.trajectory.task_id, logged.trajectory)
         return counted
+
+    def tasks(self) -> list[str]:
+        """The ids of all that was fed, by whomever."""
+        return [decoded(raw, Task).task_id for raw in self.raw("tasks")]
+
+    def committed(self) -> int:
+        """How many records of the tasks topic the workers' group has committed."""
+        group = f"distrl.{self.config.run}.{self.config.worker.group}"
+        asked = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group]
+        return sum(max(0, place.offset) for place in asked.result(PATIENCE_S).topic_partitions)
+
+    def loaded(self, worker: Role) -> int | None:
+        """The version that a worker says to have loaded."""
+        beats = self.beats(worker.name, worker)
+        return beats[-1].version if beats else None
 
     def duplicates(self) -> int:
         return len(self.trajectories()) - len(self.counted())

@@ -1,0 +1,116 @@
+"""A TCP proxy in front of a broker that may be cut, and may swallow one answer to a produce request.
+
+Kafka's frames: a length (int32), then for a request its API key (int16), version (int16) and correlation id (int32),
+for an answer the correlation id. Brokers name themselves in their answers as host and port; both have a fixed size
+here, so that the proxy puts its own port in the place of the broker's and clients stay with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+
+HOST = "127.0.0.1"
+PRODUCE = 0
+
+
+class Proxy:
+    """One listener; two threads for each connection. `close` ends all."""
+
+    def __init__(self, target: int) -> None:
+        self._target = target
+        self._lock = threading.Lock()
+        self._sockets: set[socket.socket] = set()
+        self._swallow: bytes | None = None
+        self.swallowed = threading.Event()
+        self._listener = socket.create_server((HOST, 0))
+        self.port = int(self._listener.getsockname()[1])
+        self._real = HOST.encode() + struct.pack(">i", target)
+        self._ours = HOST.encode() + struct.pack(">i", self.port)
+        self._accept(self._listener)
+
+    def swallow_answer(self, naming: bytes) -> None:
+        """The next answer to a produce request that holds `naming` is lost, and its connection breaks."""
+        self._swallow = naming
+
+    def cut(self) -> None:
+        """Break every connection and refuse new ones, as a broker does that is gone."""
+        self._listener.close()
+        with self._lock:
+            broken, self._sockets = self._sockets, set()
+        for each in broken:
+            _break(each)
+
+    def mend(self) -> None:
+        self._listener = socket.create_server((HOST, self.port))
+        self._accept(self._listener)
+
+    def close(self) -> None:
+        self.cut()
+
+    def _accept(self, listener: socket.socket) -> None:
+        def loop() -> None:
+            with contextlib.suppress(OSError):  # closed
+                while True:
+                    client, _ = listener.accept()
+                    self._join(client)
+
+        threading.Thread(target=loop, daemon=True).start()
+
+    def _join(self, client: socket.socket) -> None:
+        try:
+            server = socket.create_connection((HOST, self._target), timeout=5.0)
+        except OSError:
+            client.close()
+            return
+        server.settimeout(None)
+        lost: set[int] = set()
+        with self._lock:
+            self._sockets |= {client, server}
+        for source, sink, answers in ((client, server, False), (server, client, True)):
+            threading.Thread(target=self._pump, args=(source, sink, answers, lost), daemon=True).start()
+
+    def _pump(self, source: socket.socket, sink: socket.socket, answers: bool, lost: set[int]) -> None:
+        with contextlib.suppress(OSError):
+            while (frame := _read_frame(source)) is not None:
+                if answers:
+                    if int.from_bytes(frame[:4], "big") in lost:
+                        self.swallowed.set()
+                        break
+                    frame = frame.replace(self._real, self._ours)
+                else:
+                    self._note(frame, lost)
+                sink.sendall(struct.pack(">i", len(frame)) + frame)
+        for each in (source, sink):
+            _break(each)
+        with self._lock:
+            self._sockets -= {source, sink}
+
+    def _note(self, request: bytes, lost: set[int]) -> None:
+        key, _, correlation = struct.unpack(">hhi", request[:8])
+        if key == PRODUCE and self._swallow is not None and self._swallow in request:
+            self._swallow = None
+            lost.add(correlation)
+
+
+def _read_frame(source: socket.socket) -> bytes | None:
+    head = _read(source, 4)
+    return None if head is None else _read(source, int.from_bytes(head, "big"))
+
+
+def _read(source: socket.socket, size: int) -> bytes | None:
+    found = b""
+    while len(found) < size:
+        more = source.recv(size - len(found))
+        if not more:
+            return None
+        found += more
+    return found
+
+
+def _break(each: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        each.shutdown(socket.SHUT_RDWR)
+    each.close()

@@ -1,0 +1,174 @@
+"""Workers killed, cut off and misled: every task that was fed is counted once, and no screenshot is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from distrl.types import Outcome
+
+from faults.live import LiveRun, Servers
+from faults.proxy import Proxy
+from faults.roles import KILLED
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(280)]
+
+ONE_PHONE = 4
+
+
+@pytest.fixture
+def proxy(servers: Servers) -> Iterator[Proxy]:
+    servers.start("kafka")
+    made = Proxy(servers.broker_port)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("point", "nth", "records", "duplicates"),
+    [
+        pytest.param("screenshot_stored", 3, 0, 0, id="in_the_middle_of_an_episode"),
+        pytest.param("before_record", 1, 0, 0, id="after_the_screenshots_before_the_record"),
+        pytest.param("after_record", 1, 1, 1, id="after_the_record_before_the_commit"),
+    ],
+)
+def test_a_worker_killed(run: LiveRun, point: str, nth: int, records: int, duplicates: int) -> None:
+    run.publish_version(0)
+    killed = run.worker(0, of=ONE_PHONE, point=point, nth=nth)
+    fed = run.feed(6)
+    run.until(f"the worker to die: {point}", lambda: killed.code is not None)
+    assert (killed.code, len(run.trajectories())) == (KILLED, records)
+    run.worker()
+    run.until("every task to be counted", lambda: set(run.counted()) == set(fed))
+    run.until("every task to be committed", lambda: run.committed() == len(fed))
+    run.stop()
+    assert run.duplicates() == duplicates
+    assert run.missing_objects() == []
+
+
+def test_a_lost_acknowledgement_costs_no_second_record(run: LiveRun, proxy: Proxy) -> None:
+    run.publish_version(0)
+    proxy.swallow_answer(b"trajectories")
+    run.worker(sets=[f"kafka.bootstrap=127.0.0.1:{proxy.port}"])
+    fed = run.feed(6)
+    run.until("an acknowledgement to be lost", proxy.swallowed.is_set)
+    run.until("every task to be counted", lambda: set(run.counted()) == set(fed))
+    run.until("every task to be committed", lambda: run.committed() == len(fed))
+    run.stop()
+    assert run.duplicates() == 0
+    assert run.missing_objects() == []
+
+
+def test_a_broker_that_is_away_stops_new_episodes_and_the_worker_goes_on_unaided(run: LiveRun, proxy: Proxy) -> None:
+    run.publish_version(0)
+    worker = run.worker(sets=[f"kafka.bootstrap=127.0.0.1:{proxy.port}"])
+    fed = run.feed(40)
+    run.until("some records", lambda: len(run.trajectories()) >= 4)
+    proxy.cut()
+    run.until("each phone to hold one record", lambda: worker.said().count("is not acknowledged yet") >= 4)
+    assert worker.said().count("is not acknowledged yet") == 4, "four phones, one unpublished trajectory each"
+    assert len(run.trajectories()) < len(fed)
+    proxy.mend()
+    run.until("every task to be counted", lambda: set(run.counted()) == set(fed))
+    run.stop()
+    assert run.duplicates() == 0
+    assert run.missing_objects() == []
+
+
+def test_workers_that_come_and_go_leave_every_task_counted_once(run: LiveRun) -> None:
+    run.publish_version(0)
+    fed = run.feed(60)
+    run.worker(0, of=4)
+    for generation in range(1, 7):
+        number = 1 + generation % 3
+        name = f"worker-{number}"
+        if name in run.roles:
+            leaving = run.roles[name]
+            if generation % 2:
+                leaving.kill()
+            else:
+                leaving.stop()
+        before = len(run.counted())
+        run.worker(number, of=4)
+        run.until("some more records", lambda: len(run.counted()) > before)  # noqa: B023
+    run.until("every task to be counted", lambda: set(run.counted()) == set(fed))
+    run.stop()
+    assert run.missing_objects() == []
+    assert run.duplicates() <= 2, "the one killed worker held one phone: at most a record and its repetition"
+
+
+def test_a_record_too_large_is_told_and_counts_as_interrupted_while_the_worker_goes_on(run: LiveRun) -> None:
+    run.publish_version(0)
+    run.worker(sets=["kafka.max_record_bytes=2000"])
+    fed = run.feed(8)
+    run.until("every task to be counted", lambda: set(run.counted()) == set(fed))
+    run.stop()
+    outcomes = {each.outcome for each in run.counted().values()}
+    assert Outcome.INTERRUPTED in outcomes
+    for each in run.counted().values():
+        if each.outcome is Outcome.INTERRUPTED:
+            assert (each.steps, "is larger than the 2000 that are allowed" in each.note) == ((), True)
+
+
+def test_a_record_too_large_for_the_broker_alone_counts_as_interrupted_too(run: LiveRun) -> None:
+    run.publish_version(0)
+    run.alter("trajectories", {"max.message.bytes": "900"})
+    run.worker()
+    fed = run.feed(8)
+    run.until("every task to be counted", lambda: set(run.counted()) == set(fed))
+    run.stop()
+    notes = {each.note for each in run.counted().values() if each.outcome is Outcome.INTERRUPTED}
+    assert notes == {"the broker refuses a record as too large, which kafka.max_record_bytes (1048576) allows"}
+
+
+def test_weights_that_are_not_those_of_their_version_are_refused_and_the_old_ones_stay(run: LiveRun) -> None:
+    run.publish_version(0)
+    worker = run.worker()
+    run.until("version 0", lambda: run.loaded(worker) == 0)
+    spoilt = run.publish_version(1, spoilt=True)
+    run.until("an alert", lambda: run.beats("worker-0", worker)[-1].metrics["reload_alerts"] == 1)
+    assert "version 1 is refused, the old weights stay" in worker.said()
+    fed = run.feed(4)
+    run.until("every task to be counted", lambda: set(run.counted()) == set(fed))
+    acted = {step.version_sha256 for each in run.counted().values() for step in each.steps}
+    assert acted == {run.versions()[0].adapter.sha256} != {spoilt.adapter.sha256}
+    run.publish_version(2)
+    run.until("version 2", lambda: run.loaded(worker) == 2)
+    run.stop()
+
+
+def test_versions_out_of_order_never_take_a_worker_back(run: LiveRun) -> None:
+    run.publish_version(0)
+    worker = run.worker()
+    for number in (3, 1, 2):
+        run.publish_version(number)
+    run.until("version 3", lambda: run.loaded(worker) == 3)
+    fed = run.feed(4)
+    run.until("every task to be counted", lambda: set(run.counted()) == set(fed))
+    assert {step.version for each in run.counted().values() for step in each.steps} == {3}
+    run.publish_version(4)
+    run.until("version 4", lambda: run.loaded(worker) == 4)
+    run.stop()
+    assert "version 1 loaded" not in worker.said().split("version 3 loaded")[1]
+
+
+def test_a_clock_that_jumps_changes_no_result(new_run: Callable[..., LiveRun], tmp_path: Path) -> None:
+    clock = tmp_path / "ahead"
+    clock.write_text("0")
+    run = new_run()
+    run.record(demonstrations=6)
+    run.start("learner", "learner", clock=clock)
+    run.worker(clock=clock)
+    run.start("feeder", "feed", clock=clock)
+    for ahead in (0, 86_400 * 400, -86_400 * 30, 0):
+        clock.write_text(str(ahead))
+        before = len(run.counted())
+        run.until(f"records with the clock {ahead} s ahead", lambda: len(run.counted()) >= before + 6)  # noqa: B023
+    run.stop("feeder")
+    run.until("every task to be counted", lambda: set(run.counted()) == set(run.tasks()))
+    run.stop()
+    assert run.duplicates() == 0
+    assert run.missing_objects() == []
+    assert {each.outcome for each in run.counted().values()} <= {Outcome.SUCCESS, Outcome.FAILURE}
+    assert run.learned() == run.fresh_fold()

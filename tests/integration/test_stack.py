@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -97,29 +99,19 @@ def test_a_killed_broker_is_started_again_beside_the_others_and_has_kept_its_log
     assert read(up) == [b"task-0"], "the log does not mind that the broker has another port now"
 
 
-UP = """
-import sys
-from distrl.config import load
-from distrl.stack.local import LocalStack
-LocalStack(load(sets=sys.argv[1:], environ={}), say=lambda text: print(text, flush=True)).up()
-"""
-
-
-def test_an_up_that_is_interrupted_leaves_no_process(config: Config, tmp_path: Path) -> None:
-    import signal
-    import time
-
-    sets = [f"stack.directory={tmp_path / 'stack'}", f"stack.kafka_port={config.stack.kafka_port}",
-            f"stack.s3_port={config.stack.s3_port}", f"adb.port={config.adb.port}", "phones.count=1"]  # fmt: skip
-    up = subprocess.Popen([sys.executable, "-c", UP, *sets], stderr=subprocess.PIPE, text=True)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_up_that_is_interrupted_leaves_no_process(config: Config, tmp_path: Path, number: signal.Signals) -> None:
+    values = {"stack.directory": tmp_path / "stack", "stack.kafka_port": config.stack.kafka_port,
+              "stack.s3_port": config.stack.s3_port, "adb.port": config.adb.port, "phones.count": 1}  # fmt: skip
+    sets = [part for name, value in values.items() for part in ("--set", f"{name}={value}")]
+    up = subprocess.Popen([sys.executable, "-m", "distrl.cli.main", "up", *sets])
     deadline = time.monotonic() + 30.0
     while not find_all(tmp_path / "stack"):
         assert time.monotonic() < deadline
         assert up.poll() is None
         time.sleep(0.02)
-    up.send_signal(signal.SIGINT)
-    _, told = up.communicate(timeout=60.0)
-    assert "KeyboardInterrupt" in told
+    up.send_signal(number)
+    assert up.wait(60.0) == 130
     assert find_all(tmp_path / "stack") == []
     with pytest.raises(DeviceError):
         AdbServer(config.adb).version()

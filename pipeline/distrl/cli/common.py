@@ -73,3 +73,9 @@ def start_role(role: str, verbose: bool) -> threading.Event:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     return stop
+
+
+def ended_as_interrupted() -> None:
+    """Have SIGTERM and a closed terminal unwind this process as Ctrl-C does: it has children to stop."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)

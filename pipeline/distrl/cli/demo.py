@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from distrl.cli.common import ConfigFile, Sets, console, load
+from distrl.cli.common import ConfigFile, Sets, console, ended_as_interrupted, load
 from distrl.telemetry import logs
 
 
@@ -46,6 +46,7 @@ def demo(
     from distrl.demo.run import run_demo
 
     logs.configure("demo")
+    ended_as_interrupted()
     run = [f"run=demo-{seed}", f"learner.seed={seed}", f"phones.seed={seed}", f"phones.count={phones}"]
     report = run_demo(
         load(config, [*run, *(sets or [])]), minutes, out, time.time() if started is None else started, console

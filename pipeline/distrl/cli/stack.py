@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from distrl.cli.common import ConfigFile, Sets, connected, console, load, row, table
+from distrl.cli.common import ConfigFile, Sets, connected, console, ended_as_interrupted, load, row, table
 from distrl.telemetry import logs
 
 
@@ -25,6 +25,7 @@ def up(config: ConfigFile = None, sets: Sets = None) -> None:
     from distrl.stack.local import LocalStack
 
     logs.configure("up")
+    ended_as_interrupted()
     settings = LocalStack(load(config, sets)).up()
     topics.ensure(settings)
     console.print(f"Kafka {settings.kafka.bootstrap}  objects {settings.store.url}  adb port {settings.adb.port}")

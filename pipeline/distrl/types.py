@@ -157,13 +157,27 @@ class Watermark:
 
 
 @dataclass(frozen=True, slots=True)
+class PutAside:
+    """Records of one partition that could not be read, ascending."""
+
+    topic: str
+    partition: int
+    offsets: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Update:
-    """A line of the learner's journal: update `u` folds the log up to `watermarks` under this config."""
+    """A line of the learner's journal: update `u` folds the log up to `watermarks` under this config.
+
+    put_aside: what lies before these watermarks, not before those of an earlier update, and is folded by nobody, also
+    not by a later reader who can read it: the same log gives the same weights whatever code reads it.
+    """
 
     u: int
     watermarks: tuple[Watermark, ...]
     config_fingerprint: str
     journalled_at: int
+    put_aside: tuple[PutAside, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,6 +109,15 @@ def test_a_letter_that_cannot_be_written_is_tried_until_it_is_and_nothing_is_ski
     assert (letters.settled(), len(topic.sent)) == ([at(17)], 2)
 
 
+def test_a_letter_that_the_broker_finds_too_large_ends_the_role(topic: Topic) -> None:
+    letters = DeadLetters(config(), topic)
+    letters.put(bad(17), BAD)
+    topic.futures[0].set_exception(RecordTooLargeError(TASKS, "too large", "raise kafka.max_record_bytes"))
+    with pytest.raises(RecordTooLargeError):
+        letters.settled()
+    assert letters.waiting
+
+
 def test_a_record_whose_letter_is_in_the_log_is_settled_without_another(topic: Topic) -> None:
     letters = DeadLetters(config("kafka.dead_letter_limit=2"), topic, known=[at(16), at(17)])
     letters.put(bad(16), BAD)

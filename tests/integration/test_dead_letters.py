@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from shutil import rmtree
+from shutil import copytree, rmtree
 from typing import Any
 
 import pytest
@@ -27,8 +27,10 @@ from distrl.errors import WireError
 from distrl.learner.loop import run_learner
 from distrl.learner.verify import journalled, refold
 from distrl.store.objects import open_store
-from distrl.types import LogPosition, Split, Task
+from distrl.types import LogPosition, PutAside, Split, Task
+from distrl.wire import codec
 from distrl.wire.codec import encode
+from distrl.wire.schemas import read_catalogue, schema_folder
 from learner.world import Screens, save_tiny_base, trajectory
 from learner.world import config as small
 from typer.testing import CliRunner
@@ -228,6 +230,39 @@ def test_a_redo_writes_no_letter_again_and_counts_none(learning: Config, produce
         with pytest.raises(BadRecordsError, match=r"trajectories\[0\] offset 7"):
             learner.until_folded(3)
     assert [raw.value for raw in in_the_log(learning)] == [b"bad 0", b"bad 1", b"bad 2"]
+
+
+def test_what_was_put_aside_is_not_folded_by_a_newer_reader_who_can_read_it(
+    learning: Config, producer: RecordProducer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The journal names it, so that the same log gives the same weights. Published again, it is learned from."""
+    schemas = tmp_path / "schemas"
+    copytree(schema_folder(), schemas)
+    schema = json.loads((schemas / "trajectory/v1.avsc").read_text())
+    schema["fields"].append({"name": "new", "type": "long", "default": 5})
+    (schemas / "trajectory/v2.avsc").write_text(json.dumps(schema))
+    newer = read_catalogue(schemas)
+    feed(learning, producer, range(6), expert=True)
+    feed(learning, producer, range(2))
+    with monkeypatch.context() as writer:
+        writer.setattr(codec, "catalogue", lambda: newer)
+        feed(learning, producer, range(2, 3))
+    feed(learning, producer, range(3, 5))
+    with Learner(learning) as learner:
+        learner.until_folded(2)
+    name = topic_name(learning.run, "trajectories")
+    assert journalled(learning)[1].put_aside == (PutAside(name, 0, (2,)),)
+    before = refold(learning, from_start=True).digests()
+    monkeypatch.setattr(codec, "catalogue", lambda: newer)
+    assert refold(learning, from_start=True).digests() == before == refold(learning).digests()
+    (done,) = retry(letters(learning), learning)
+    assert done.at == LogPosition(name, 0, 5)
+    rmtree(Path(learning.store.url.removeprefix("file://")) / "runs")
+    with Learner(learning) as learner:
+        feed(learning, producer, range(5, 8))
+        learner.until_folded(3)
+    assert [len(update.put_aside) for update in journalled(learning)] == [0, 1, 0]
+    assert refold(learning, from_start=True).buffer.entries[-4].logged.position == done.at
 
 
 # What a person does

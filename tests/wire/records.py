@@ -16,6 +16,7 @@ from distrl.types import (
     ObjectRef,
     Outcome,
     Point,
+    PutAside,
     Record,
     Split,
     Step,
@@ -50,7 +51,10 @@ trajectories = st.builds(
 )  # fmt: skip
 versions = st.builds(Version, longs, st.none() | longs, longs, text, refs, text, longs)
 marks = st.builds(Watermark, text, longs, longs)
-updates = st.builds(Update, longs, st.lists(marks, max_size=3).map(tuple), text, longs)
+asides = st.builds(PutAside, text, longs, ids)
+updates = st.builds(
+    Update, longs, st.lists(marks, max_size=3).map(tuple), text, longs, st.lists(asides, max_size=2).map(tuple)
+)
 evaluations = st.builds(Evaluation, longs, text, text, trajectories)
 health = st.builds(DeviceHealth, text, text, st.dictionaries(text, longs, max_size=3))
 heartbeats = st.builds(
@@ -107,7 +111,13 @@ EXAMPLES: tuple[Record, ...] = (
     TASK,
     TRAJECTORY,
     Version(1, 0, 4, "ef" * 32, REF, "01" * 32, 9),
-    Update(3, (Watermark("distrl.demo.trajectories", 0, 64),), "01" * 32, 9),
+    Update(
+        3,
+        (Watermark("distrl.demo.trajectories", 0, 64),),
+        "01" * 32,
+        9,
+        (PutAside("distrl.demo.trajectories", 0, (5, 63)),),
+    ),
     Evaluation(1, "cd" * 32, "e-1", TRAJECTORY),
     Heartbeat("worker-0", "worker", 9, 1, None, {"lag": 0.5}, (DeviceHealth("phone-0", "ready", {"lost": 1}),)),
 )

@@ -23,7 +23,8 @@ from tests.wire.mutants import varint
 from tests.wire.records import EXAMPLES, KINDS, TASK, TRAJECTORY, plain, records
 
 REFERENCE = {
-    kind: avro.schema.parse((schema_folder() / kind.__name__.lower() / "v1.avsc").read_text()) for kind in KINDS
+    kind: avro.schema.parse((schema_folder() / f"{catalogue().newest[kind.__name__.lower()]}.avsc").read_text())
+    for kind in KINDS
 }
 PAYLOADS = [(type(record), encode(record)) for record in EXAMPLES]
 

@@ -139,13 +139,18 @@ class DeadLetters:
         self._send(letter)
 
     def settled(self) -> list[LogPosition]:
-        """The records whose letters were acknowledged since the last call; sends again what could not be sent."""
+        """The records whose letters were acknowledged since the last call; sends again what could not be sent.
+
+        Raises RecordTooLargeError as `put` does: to wait would not help.
+        """
         for position, letter in list(self._waiting.items()):
             if letter.future is None:
                 if self._clock() >= letter.again_at:
                     self._send(letter)
             elif letter.future.done():
                 failure = letter.future.exception()
+                if isinstance(failure, RecordTooLargeError):
+                    raise failure
                 if failure is None:
                     del self._waiting[position]
                     self._known.add(position)

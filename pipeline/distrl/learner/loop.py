@@ -22,6 +22,7 @@ from distrl.broker.reader import LogReader, RawRecord, decoded
 from distrl.broker.topics import topic_name
 from distrl.config import Config
 from distrl.errors import BrokerError, StoreError, WireError
+from distrl.learner.aside import Aside
 from distrl.learner.fold import fold, is_usable
 from distrl.learner.inbox import Inbox
 from distrl.learner.publish import Publisher
@@ -57,8 +58,9 @@ def run_learner(config: Config, stop: threading.Event, on_update: OnUpdate | Non
         recovered = recover(config, store)
         journalled = journal.entries()
         redone = unfolded(journalled, recovered.state, config)
-        learner = Loop(config, store, journal, producer, recovered.state, recovered.seen, stop, on_update)
-        learner.pass_over(journalled)
+        learner = Loop(
+            config, store, journal, producer, recovered.state, recovered.seen, Aside(journalled), stop, on_update
+        )
         learner.follow(open_readers)
         learner.redo(redone)
         learner.work()
@@ -75,6 +77,7 @@ class Loop:
         producer: RecordProducer,
         state: LearnerState,
         seen: IdSet,
+        aside: Aside,
         stop: threading.Event,
         on_update: OnUpdate | None,
     ) -> None:
@@ -86,14 +89,9 @@ class Loop:
         self._readers: list[LogReader] = []
         self._metrics: dict[str, float] = {}
         self._letters = DeadLetters.of(config, producer)
-        self._passed: dict[tuple[str, int], int] = {}
+        self._aside = aside
         self._saved = state.u
         self._next_beat = 0.0
-
-    def pass_over(self, journalled: Sequence[Update]) -> None:
-        """Bad records before the last journalled watermarks were put aside before it was journalled: never again."""
-        for mark in journalled[-1].watermarks if journalled else ():
-            self._passed[mark.topic, mark.partition] = mark.offset
 
     def follow(self, open_readers: ExitStack) -> None:
         """Open the log where the state's watermarks stand; `open_readers` closes it."""
@@ -126,8 +124,10 @@ class Loop:
                 self._read() if not full else self._stop.wait(POLL_S)
                 self._beat()
                 continue
-            update = Update(self._state.u, watermarks, self._config.learning_fingerprint(), now_ms())
+            fingerprint, aside = self._config.learning_fingerprint(), self._aside.due(watermarks)
+            update = Update(self._state.u, watermarks, fingerprint, now_ms(), aside)
             self._journal.append(update)
+            self._aside.journalled(update)
             self._apply(update)
         self._checkpoint_at_stop()
 
@@ -209,12 +209,14 @@ class Loop:
         return any(self._letters.waits_before(mark.topic, mark.partition, mark.offset) for mark in watermarks)
 
     def _take(self, raw: RawRecord) -> None:
+        if self._aside.skips(raw.position):
+            self._inbox.passed(raw.position)
+            return
         try:
             logged = LoggedTrajectory(raw.position, decoded(raw, Trajectory))
         except WireError as error:
             self._inbox.passed(raw.position)
-            at = raw.position
-            if at.offset >= self._passed.get((at.topic, at.partition), 0):
+            if self._aside.adds(raw.position):
                 self._letters.put(raw, error)
             return
         if self._inbox.push(logged) and is_usable(logged.trajectory, self._state.agent.codec):

@@ -14,6 +14,7 @@ from distrl.broker.reader import LogReader, decoded
 from distrl.broker.topics import topic_name
 from distrl.config import Config
 from distrl.errors import BrokerError, WireError
+from distrl.learner.aside import Aside
 from distrl.learner.fold import fold
 from distrl.learner.inbox import Inbox
 from distrl.learner.recover import TOPICS, Recovered, recover, unfolded
@@ -73,6 +74,7 @@ def windows(
         for update in updates
         for mark in update.watermarks
     } | folded
+    aside = Aside(updates)
     with ExitStack() as stack:
         readers = []
         for name in TOPICS:
@@ -80,7 +82,7 @@ def windows(
             readers.append(stack.enter_context(LogReader(config, name, here)))
         for update in updates:
             while not inbox.reaches(update.watermarks):
-                if sum(_take(reader, inbox) for reader in readers) == 0 and all(r.caught_up for r in readers):
+                if sum(_take(reader, inbox, aside) for reader in readers) == 0 and all(r.caught_up for r in readers):
                     raise BrokerError(
                         f"log of run {config.run}",
                         f"ends before the watermarks of journalled update {update.u}",
@@ -91,9 +93,12 @@ def windows(
             yield update, window
 
 
-def _take(reader: LogReader, inbox: Inbox) -> int:
+def _take(reader: LogReader, inbox: Inbox, aside: Aside) -> int:
     batch = [] if reader.caught_up else reader.read(READ_S)
     for raw in batch:
+        if aside.skips(raw.position):
+            inbox.passed(raw.position)
+            continue
         try:
             inbox.push(LoggedTrajectory(raw.position, decoded(raw, Trajectory)))
         except WireError:

@@ -18,6 +18,7 @@ from distrl.types import (
     ObjectRef,
     Outcome,
     Point,
+    PutAside,
     Split,
     Step,
     Task,
@@ -203,6 +204,9 @@ def from_update(update: Update) -> Datum:
         ],
         "config_fingerprint": update.config_fingerprint,
         "journalled_at": update.journalled_at,
+        "put_aside": [
+            {"topic": aside.topic, "partition": aside.partition, "offsets": aside.offsets} for aside in update.put_aside
+        ],
     }
 
 
@@ -212,6 +216,7 @@ def to_update(datum: Datum) -> Update:
         watermarks=tuple([Watermark(mark["topic"], mark["partition"], mark["offset"]) for mark in datum["watermarks"]]),
         config_fingerprint=datum["config_fingerprint"],
         journalled_at=datum["journalled_at"],
+        put_aside=tuple([PutAside(a["topic"], a["partition"], tuple(a["offsets"])) for a in datum["put_aside"]]),
     )
 
 

@@ -2,7 +2,19 @@ from dataclasses import replace
 
 from distrl.telemetry.screen import render
 from distrl.telemetry.view import HEARTBEAT_STALE_MS, RunView
-from distrl.types import Action, ActionKind, Heartbeat, ObjectRef, Outcome, Split, Step, Task, Trajectory, Version
+from distrl.types import (
+    Action,
+    ActionKind,
+    Evaluation,
+    Heartbeat,
+    ObjectRef,
+    Outcome,
+    Split,
+    Step,
+    Task,
+    Trajectory,
+    Version,
+)
 from rich.console import Console
 
 REF = ObjectRef("screenshots/a.png", "a" * 64, 3)
@@ -30,6 +42,13 @@ def test_counts_a_task_once_and_measures_lag_against_the_newest_version() -> Non
     assert snapshot.success == 1.0, "the first record of a task wins, an interruption is no failure"
     assert snapshot.newest is not None
     assert (snapshot.newest.version, snapshot.lag_max, snapshot.lag_mean) == (5, 2, 1.0)
+
+
+def test_an_evaluation_counts_each_task_once_and_an_interruption_as_none() -> None:
+    view = RunView()
+    for task_id, outcome in [("a", Outcome.SUCCESS), ("a", Outcome.FAILURE), ("b", Outcome.INTERRUPTED)]:
+        view.feed(Evaluation(2, "c" * 64, f"2-{task_id}", trajectory(task_id, outcome)))
+    assert view.snapshot(2_000).evaluations == ((2, Split.TRAIN, 1, 1.0),)
 
 
 def test_rate_forgets_what_is_older_than_a_minute() -> None:

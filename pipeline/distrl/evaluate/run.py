@@ -24,7 +24,7 @@ from distrl.types import Evaluation, Heartbeat, Split, Task, Trajectory, Version
 from distrl.worker.crew import Crew, Deliver, deliver_whole_or_bare, play_all
 from distrl.worker.episode import SYSTEM_CLOCK, Episode, Phone
 from distrl.worker.inbox import Inbox
-from distrl.worker.parts import TRUTH, keeper, serving
+from distrl.worker.parts import TRUTH, Watched, keeper, serving
 from distrl.worker.patience import Patience
 from distrl.worker.phones import Phones
 from distrl.worker.reload import wait_first
@@ -96,20 +96,35 @@ def evaluate_versions(
 
 def run_evaluator(config: Config, stop: threading.Event) -> None:
     """Evaluate the newest version on the validation tasks, again and again, until `stop`."""
-    evaluated = 0
-    done: int | None = None
+    progress = Progress()
     with VersionFollower(config) as versions, RecordProducer(config, config.evaluate.name) as producer:
         if wait_first(versions, stop) is None:
             return
-        while not stop.is_set():
-            version = versions.latest()
-            if version is not None and version.version != done:
-                found = evaluate_version(config, version, Split.VALIDATION, config.evaluate.validation_episodes, stop)
-                evaluated += len(found)
-                done = version.version
-                log.info("%s", VersionScore(done, Split.VALIDATION, curves.score(item.trajectory for item in found)))
-                _beat(config, producer, version, evaluated)
-            stop.wait(config.evaluate.every_s)
+        beating = Watched(lambda ended: _beat_until(ended, config, producer, progress), "heartbeats")
+        try:
+            while not stop.is_set():
+                beating.check()
+                version = versions.latest()
+                if version is not None and version != progress.version:
+                    _follow(config, version, progress, stop)
+                stop.wait(config.evaluate.every_s)
+        finally:
+            beating.stop()
+
+
+@dataclass
+class Progress:
+    """What the heartbeats tell: the version evaluated last, and how many records all of them have."""
+
+    version: Version | None = None
+    evaluated: int = 0
+
+
+def _follow(config: Config, version: Version, progress: Progress, stop: threading.Event) -> None:
+    found = evaluate_version(config, version, Split.VALIDATION, config.evaluate.validation_episodes, stop)
+    progress.version, progress.evaluated = version, progress.evaluated + len(found)
+    score = curves.score(item.trajectory for item in found)
+    log.info("%s", VersionScore(version.version, Split.VALIDATION, score))
 
 
 def named(wanted: str, versions: Sequence[Version]) -> list[Version]:
@@ -205,12 +220,15 @@ def _refuse_other_base(version: Version, base_sha256: str) -> None:
         )
 
 
-def _beat(config: Config, producer: RecordProducer, version: Version, evaluated: int) -> None:
-    beat = Heartbeat(
-        config.evaluate.name, "evaluator", SYSTEM_CLOCK.now_ms(), version.version, version.adapter.sha256,
-        {"evaluated": evaluated},
-    )  # fmt: skip
-    try:
-        producer.publish("heartbeats", config.evaluate.name, beat)
-    except BrokerError as error:
-        log.warning("heartbeat not sent: %s", error.what)
+def _beat_until(ended: threading.Event, config: Config, producer: RecordProducer, progress: Progress) -> None:
+    """Heartbeats on a timer: an evaluation lasts longer than a process may be silent."""
+    while not ended.wait(config.worker.heartbeat_s):
+        version = progress.version
+        beat = Heartbeat(
+            config.evaluate.name, "evaluator", SYSTEM_CLOCK.now_ms(), version.version if version else None,
+            version.adapter.sha256 if version else None, {"evaluated": progress.evaluated},
+        )  # fmt: skip
+        try:
+            producer.publish("heartbeats", config.evaluate.name, beat)
+        except BrokerError as error:
+            log.warning("heartbeat not sent: %s", error)

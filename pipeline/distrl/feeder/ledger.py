@@ -151,11 +151,9 @@ class Ledger:
         return self._next_of(family)
 
     def _next_of(self, family: str) -> Task:
-        """The first task of the suite, of that family, that was never fed."""
-        index = self._cursor.get(family, 0)
-        while True:
-            task = self.task_at(index)
-            index += 1
-            if task.family == family and task.task_id not in self.fed:
-                self._cursor[family] = index
-                return task
+        """The first task of the suite, of that family, that was never fed. Families take turns in the suite."""
+        index = self._cursor.get(family, self.families.index(family))
+        while (task := self.task_at(index)).task_id in self.fed:
+            index += len(self.families)
+        self._cursor[family] = index
+        return task

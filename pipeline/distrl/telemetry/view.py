@@ -46,7 +46,7 @@ class RunView:
     _lags: deque[int] = field(default_factory=lambda: deque(maxlen=SUCCESS_WINDOW))
     _newest: Version | None = None
     _beats: dict[str, Heartbeat] = field(default_factory=dict)
-    _scores: dict[tuple[int, Split], list[bool]] = field(default_factory=dict)
+    _scores: dict[tuple[int, Split], dict[str, bool]] = field(default_factory=dict)
     _seen: IdSet = field(default_factory=IdSet)
 
     def feed(self, record: Record) -> None:
@@ -61,8 +61,7 @@ class RunView:
                 if known is None or record.at >= known.at:
                     self._beats[record.process] = record
             case Evaluation():
-                key = (record.version, record.trajectory.task.split)
-                self._scores.setdefault(key, []).append(record.trajectory.outcome is Outcome.SUCCESS)
+                self._evaluation(record.version, record.trajectory)
 
     def snapshot(self, now_ms: int) -> Snapshot:
         while self._finished and self._finished[0] < now_ms - RATE_WINDOW_MS:
@@ -79,10 +78,16 @@ class RunView:
             processes=beats,
             silent=frozenset(beat.process for beat in beats if beat.at < now_ms - HEARTBEAT_STALE_MS),
             evaluations=tuple(
-                (version, split, len(won), sum(won) / len(won))
+                (version, split, len(won), sum(won.values()) / len(won))
                 for (version, split), won in sorted(self._scores.items(), key=lambda item: (item[0][0], item[0][1]))
             ),
         )
+
+    def _evaluation(self, version: int, record: Trajectory) -> None:
+        """As the report counts: the first record of a task, and none that tells no outcome."""
+        if record.outcome in (Outcome.SUCCESS, Outcome.FAILURE):
+            won = self._scores.setdefault((version, record.task.split), {})
+            won.setdefault(record.task_id, record.outcome is Outcome.SUCCESS)
 
     def _trajectory(self, record: Trajectory) -> None:
         if not self._seen.add(record.task_id):

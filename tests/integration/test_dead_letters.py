@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import threading
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 from shutil import copytree, rmtree
 from typing import Any
 
+import confluent_kafka
 import pytest
 from distrl.broker import topics
 from distrl.broker.connect import admin
@@ -101,6 +103,36 @@ def without_dead_letter_topic(config: Config) -> None:
     client, name = admin(config.kafka), topic_name(config.run, DLQ)
     client.delete_topics([name])[name].result(PATIENCE_S)
     until(lambda: name not in client.list_topics(timeout=5).topics, "the topic is not gone")
+
+
+def send_headers_that_are_no_utf8(config: Config, topic: str, value: bytes) -> None:
+    """By librdkafka itself: no Python client lets such a name out."""
+    (file,) = (Path(confluent_kafka.__file__).parents[1] / "confluent_kafka.libs").glob("librdkafka*")
+    library, pointer, size = ctypes.CDLL(str(file)), ctypes.c_void_p, ctypes.c_ssize_t
+    for name in ("rd_kafka_conf_new", "rd_kafka_new", "rd_kafka_headers_new"):
+        getattr(library, name).restype = pointer
+    settings = pointer(library.rd_kafka_conf_new())
+    library.rd_kafka_conf_set(settings, b"bootstrap.servers", config.kafka.bootstrap.encode(), None, size(0))
+    client = pointer(library.rd_kafka_new(0, settings, None, size(0)))
+    headers = pointer(library.rd_kafka_headers_new(size(1)))
+    library.rd_kafka_header_add(headers, b"\xff\xfe", size(-1), b"v", size(1))
+    copied = 2
+    kinds = {"topic": 1, "value": 4, "flags": 7, "headers": 10, "end": 0}
+    refused = library.rd_kafka_producev(
+        client, kinds["topic"], topic_name(config.run, topic).encode(), kinds["value"], value, size(len(value)),
+        kinds["flags"], copied, kinds["headers"], headers, kinds["end"],
+    )  # fmt: skip
+    assert (refused, library.rd_kafka_flush(client, int(PATIENCE_S * 1000))) == (0, 0)
+    library.rd_kafka_destroy(client)
+
+
+def test_headers_that_are_no_text_stop_nobody(config: Config, producer: RecordProducer) -> None:
+    for value in (b"no record", encode(task(1))):
+        send_headers_that_are_no_utf8(config, "tasks", value)
+    with RecordProducer(config, "a-worker") as own, TaskConsumer(config, DeadLetters.of(config, own)) as consumer:
+        (good,) = poll_until(consumer, lambda got: len(got) == 1)
+    assert good.task == task(1)
+    assert [(raw.value, own_headers(raw.headers)) for raw in in_the_log(config)] == [(b"no record", ())]
 
 
 # The roles

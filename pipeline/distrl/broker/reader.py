@@ -52,8 +52,16 @@ class RawRecord:
 
     @classmethod
     def of(cls, message: Message) -> RawRecord:
-        headers = tuple(cast(Headers, message.headers() or ()))
-        return cls(position_of(message), message.key(), message.value(), message.timestamp()[1], headers)
+        return cls(position_of(message), message.key(), message.value(), message.timestamp()[1], _headers_of(message))
+
+
+def _headers_of(message: Message) -> Headers:
+    """The headers; none where a name is no UTF-8, which the client cannot give out (it fails with a SystemError)."""
+    try:
+        return tuple(cast(Headers, message.headers() or ()))
+    except SystemError:
+        LOG.warning("the headers of %s are left out: a name among them is no UTF-8", position_of(message))
+        return ()
 
 
 def decoded(raw: RawRecord, expected: type[R]) -> R:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -158,11 +159,11 @@ def test_at_the_policy_that_acted_the_estimates_are_the_mean_return(settings: Co
     (baseline,) = folded([arm(settings)], replace(base, held_out=acted), screens)
     expected = np.mean([each.trajectory.outcome is Outcome.SUCCESS for each in acted])
     found = baseline.estimates[HELD_OUT]
-    assert set(found) == {"mean_return", "ordinary", "weighted", "per_decision", "doubly_robust"}
-    for estimate in found.values():
-        assert estimate.value == pytest.approx(expected, abs=1e-4)
+    assert set(found) == {"mean_return", "mean_weight", "ordinary", "weighted", "per_decision", "doubly_robust"}
+    for name, estimate in found.items():
+        assert estimate.value == pytest.approx(1.0 if name == "mean_weight" else expected, abs=1e-4)
         assert estimate.episodes == pytest.approx(len(acted), rel=1e-4)
-    assert set(baseline.estimates[SEEN]) == {"mean_return", "ordinary", "weighted", "per_decision"}
+    assert set(baseline.estimates[SEEN]) == set(found) - {"doubly_robust"}
 
 
 def test_demonstrations_and_what_nobody_judged_are_in_no_estimate(
@@ -185,6 +186,17 @@ def test_an_arm_that_diverges_is_said_to_and_harms_no_other(settings: Config, sc
     ablation = Ablation(settings, plan(settings), log, arms=[baseline, found, after])
     assert "NaN" not in to_json(ablation)
     assert "diverged" in to_markdown(ablation)
+
+
+def test_a_report_of_a_part_of_the_arms_says_that_it_is_not_complete(
+    settings: Config, screens: Screens, log: RunLog
+) -> None:
+    wanted = plan(settings, sets=["replay.w1=0"])
+    done = folded(wanted.arms, log, screens)
+    for count, complete in ((1, False), (2, True)):
+        report = json.loads(to_json(Ablation(settings, wanted, log, arms=done[:count])))
+        assert report["complete"] is complete
+        assert [each["name"] for each in report["arms"]] == [each.name for each in wanted.arms[:count]]
 
 
 def test_the_comparison_with_the_run_sees_one_bit(

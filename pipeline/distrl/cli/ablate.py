@@ -63,16 +63,18 @@ def ablate(
 
     The run's own settings come from --config and DISTRL_*; they are folded too, as the baseline.
     """
-    from distrl.broker.connect import check
-    from distrl.offline import ablate as offline
     from distrl.offline.ablate_arms import plan
-    from distrl.offline.ablate_report import said
-    from distrl.offline.ablate_report import table as rows_of
 
     logs.configure("ablate", verbose)
     given = [f"run={run}"] if run is not None else []
     settings = connected(config, given, "evaluation" if evaluate is not None else "all")
     arms_of_it = plan(settings, sets or (), arms or (), grids or (), sweeps or ())  # refuses before anything is read
+
+    from distrl.broker.connect import check
+    from distrl.offline import ablate as offline
+    from distrl.offline.ablate_report import said
+    from distrl.offline.ablate_report import table as rows_of
+
     check(settings)
     played = None if evaluate is None else offline.Evaluation(evaluate, split)
     request = offline.Request(arms_of_it, first, to, hold_out, played, out, name)

@@ -9,6 +9,7 @@ from typing import Final
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from distrl.evaluate.figures import GRID, INK, MUTED
 from distrl.offline.ablate_fold import HELD_OUT, SEEN, Folded
@@ -42,6 +43,7 @@ def draw(arms: Sequence[Folded]) -> bytes:
         for folded, style in reversed(list(zip(arms, styles, strict=True))):  # the baseline last, on top
             points = [(u, found[metric]) for u, found in folded.updates if math.isfinite(found.get(metric, math.nan))]
             axes.plot([u for u, _ in points], [value for _, value in points], **style)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         _dress(axes, label, "update")
     _values(panels[len(PANELS)], arms, styles)
     for axes in panels[len(PANELS) + 1 :]:
@@ -74,7 +76,9 @@ def _styles(arms: Sequence[Folded]) -> list[dict[str, object]]:
     styles: list[dict[str, object]] = []
     for place in range(len(arms)):
         if place == 0:
-            styles.append({"color": INK, "linewidth": 2.0})
+            styles.append(
+                {"color": INK, "linewidth": 2.0, "linestyle": (0, (4, 2))}
+            )  # what is equal to it shows through
         elif len(arms) <= NAMED:
             styles.append({"color": f"C{place - 1}", "linewidth": 1.3})
         else:

@@ -8,6 +8,7 @@ w_t = Π_{k≤t} ρ_k, which stays as it is after an episode's last step; W = w 
     weighted      Σ_i W_i G_i / Σ_i W_i                                    biased towards the mean, far less variance
     per_decision  Σ_t Σ_i w_{i,t} r_{i,t} / Σ_i w_{i,t}                    weighted, a reward by the actions before it
     doubly_robust 1/n Σ_i [V(s_0) + Σ_t w_t (r_t + V(s_{t+1}) − V(s_t))]   V takes variance away, not the expectation
+    mean_weight   1/n Σ_i W_i                                              no value but a check: its expectation is 1
 
 Every estimate is a function of sums over episodes, so the bootstrap is the same function with each episode counted as
 often as it was drawn: `counts` is (B, n), one row a resample, and a row of ones is the estimate itself.
@@ -98,6 +99,11 @@ def mean_return(episodes: Episodes, counts: Array) -> Array:
     return _mean(episodes.returns, counts)
 
 
+def mean_weight(episodes: Episodes, counts: Array) -> Array:
+    """(B,) 1/n Σ_i W_i. Far from 1, what π does is missing in the data, and every other number is about the rest."""
+    return _mean(np.exp(episodes.log_weights[:, -1]), counts)
+
+
 def ordinary(episodes: Episodes, counts: Array) -> Array:
     """(B,) importance sampling: 1/n Σ_i W_i G_i."""
     return _mean(np.exp(episodes.log_weights[:, -1]) * episodes.returns, counts)
@@ -150,6 +156,7 @@ def estimates(episodes: Episodes, seed: int, resamples: int = RESAMPLES) -> dict
     steps = least_effective_episodes(log_weights)
     chosen: Mapping[str, tuple[Estimator, float]] = {
         "mean_return": (mean_return, float(len(episodes))),
+        "mean_weight": (mean_weight, whole),
         "ordinary": (ordinary, whole),
         "weighted": (weighted, whole),
         "per_decision": (per_decision, steps),

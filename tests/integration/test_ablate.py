@@ -1,0 +1,282 @@
+"""Ablations of a run on real servers: nothing ablated is the run, twice is the same, and the run is left alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from confluent_kafka import TopicPartition
+from distrl import config as settings
+from distrl.broker import topics
+from distrl.broker.connect import admin
+from distrl.broker.producer import RecordProducer
+from distrl.broker.topics import TOPICS, offsets, topic_name
+from distrl.config import Config
+from distrl.demo.roles import write_settings
+from distrl.errors import ConfigError, DistrlError
+from distrl.learner.loop import run_learner
+from distrl.learner.verify import refold
+from distrl.offline.ablate import Evaluation, Request, ablate
+from distrl.offline.ablate_arms import plan
+from distrl.phone import words
+from distrl.policy.agent import Agent
+from distrl.policy.base import save_base
+from distrl.policy.model import AutoUIModel, Shape
+from distrl.policy.vocabulary import Codec
+from distrl.stack.part import Site
+from distrl.stack.phones import start_phones
+from distrl.stack.processes import stop_all
+from distrl.store.objects import open_store
+from distrl.types import Split, Version
+from learner.world import Screens, trajectory
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(280)]
+
+UPDATES = 9
+LIMIT_S = 200.0
+
+
+@pytest.fixture(scope="module")
+def base_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Random weights of the real shape: it reads the phones' screens, and what it writes does not matter."""
+    torch.manual_seed(0)
+    codec = Codec(words.ALL)
+    directory = tmp_path_factory.mktemp("base")
+    save_base(
+        directory, AutoUIModel(Shape(len(codec.tokens), 128, 256, tower=(8, 16, 16), d_model=32, d_ff=64)), codec, {}
+    )
+    return directory
+
+
+@pytest.fixture(scope="module")
+def run(broker: str, s3: settings.Store, base_model: Path) -> Config:
+    """A run of nine updates: three of cloning, one of the critics alone, five of A-RIDE, checkpoints at 3, 6 and 9."""
+    config = Config.model_validate(
+        {
+            "run": f"ablate-{uuid.uuid4().hex[:8]}",
+            "kafka": {"bootstrap": broker, "task_partitions": 2},
+            "store": s3.model_dump() | {"secret_key": s3.secret_key.get_secret_value() if s3.secret_key else None},
+            "policy": {"base_model": str(base_model), "lora_rank": 2, "lora_alpha": 4},
+            "replay": {"capacity": 60, "refresh_every": 2},
+            "learner": {
+                "trajectories_per_update": 4, "minibatches": 2, "batch_size": 8, "demonstrations": 6,
+                "warmup_updates": 3, "warmup_minibatches": 2, "critic_warmup_updates": 1, "checkpoint_every": 3,
+            },
+        }
+    )  # fmt: skip
+    topics.ensure(config)
+    publish(config, range(6), "demonstrations")
+    publish(config, range(1000, 1000 + 4 * (UPDATES - 3)), "trajectories")
+    learn(config, UPDATES)
+    return config
+
+
+def publish(config: Config, seeds: range, topic: str) -> None:
+    store, screens = open_store(config.store), Screens()
+    with RecordProducer(config, "test") as producer:
+        queued = []
+        for seed in seeds:
+            made = trajectory(screens, seed, expert=topic == "demonstrations", store=store)
+            queued.append(producer.publish(topic, made.task_id, made))
+        for each in queued:
+            each.result(30)
+
+
+def learn(config: Config, updates: int) -> None:
+    """The real learner until so many updates are folded; it saves a checkpoint when it stops."""
+    stop = threading.Event()
+
+    def on_update(metrics: Any, version: Version | None) -> None:
+        if metrics["update"] >= updates:
+            stop.set()
+
+    run_learner(config, stop, on_update)
+
+
+def distrl(config: Config, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    write_settings(config, folder / "run.yaml")
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("DISTRL_")}
+    return subprocess.run(
+        [sys.executable, "-m", "distrl.cli.main", "ablate", "--config", "run.yaml", *arguments], cwd=folder,
+        env=environ, capture_output=True, text=True, timeout=LIMIT_S, check=False,
+    )  # fmt: skip
+
+
+def report_of(folder: Path) -> dict[str, Any]:
+    (path,) = folder.glob("out/ablations/*/report.json")
+    report: dict[str, Any] = json.loads(path.read_text())
+    return report
+
+
+def ends(config: Config) -> dict[str, Any]:
+    """First and last offset of every topic of the run."""
+    client = admin(config.kafka)
+    found = {}
+    for name in TOPICS:
+        topic = topic_name(config.run, name)
+        count = len(client.list_topics(topic, timeout=10).topics[topic].partitions)
+        found[topic] = offsets(client, config, topic, count)
+    return found
+
+
+def groups(config: Config) -> set[str]:
+    listed = admin(config.kafka).list_consumer_groups().result()
+    return {group.group_id for group in listed.valid}
+
+
+def objects(config: Config) -> list[str]:
+    return list(open_store(config.store).list(""))
+
+
+def test_nothing_ablated_is_the_run_and_twice_is_the_same_and_the_run_is_left_alone(
+    run: Config, tmp_path: Path
+) -> None:
+    before = ends(run), groups(run), objects(run)
+    reports = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        done = distrl(
+            run, tmp_path / name, "--run", run.run, "--set", "retrace=false", "--set", "replay.w1=0",
+            "--arm", "trajectories_per_update=2,lr=0.01", "--hold-out", "2",
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        reports.append(report_of(tmp_path / name))
+    assert (ends(run), groups(run), objects(run)) == before
+
+    for report in reports:
+        assert report.pop("measured")["seconds"].keys() == {"reading", *(arm["name"] for arm in report["arms"])}
+    assert reports[0] == reports[1]
+    (folder,) = (tmp_path / "one").glob("out/ablations/*")
+    (again,) = (tmp_path / "two").glob("out/ablations/*")
+    assert folder.name == again.name
+    for file in ("table.md", "curves.png", *(arm["adapter"]["file"] for arm in reports[0]["arms"])):
+        assert (folder / file).read_bytes() == (again / file).read_bytes(), file
+    assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+    arms = {arm["name"]: arm for arm in reports[0]["arms"]}
+    assert list(arms) == [
+        "baseline", "aride.retrace=false", "replay.w1=0", "learner.trajectories_per_update=2,learner.lr=0.01",
+    ]  # fmt: skip
+    assert len({arm["digests"]["adapter"] for arm in arms.values()}) == len(arms)
+    assert reports[0]["range"] | {"begins": 0, "ends": 0} == {
+        "from": 0, "to": UPDATES - 2, "hold_out": 2, "begins": 0, "ends": 0,
+    }  # fmt: skip
+    for arm in arms.values():
+        assert set(arm["estimates"]) == {"range", "held_out"}
+        assert arm["estimates"]["held_out"]["doubly_robust"]["episodes"] == 8
+        assert {"policy_loss", "value_loss", "ratio", "sample_share"} <= arm["curves"].keys()
+        agent = Agent.open(run.policy)
+        agent.load((folder / arm["adapter"]["file"]).read_bytes())
+
+
+def test_the_baseline_over_the_whole_journal_is_what_the_run_ended_with(run: Config, tmp_path: Path) -> None:
+    ablation, _ = ablate(run, Request(plan(run, sets=["replay.w1=0"]), out=tmp_path))
+    baseline, other = ablation.arms
+    assert ablation.identity.versions == dict.fromkeys(range(2, UPDATES), True)
+    assert ablation.identity.checkpoint is True
+    for state in (refold(run), refold(run, from_start=True)):
+        assert baseline.digests == state.digests()
+        assert baseline.adapter == state.agent.adapter()
+    assert other.digests["critic"] != baseline.digests["critic"]
+
+
+@pytest.mark.parametrize("first", [3, 5, 6])
+def test_a_range_from_a_later_update_ends_as_the_run_did(run: Config, tmp_path: Path, first: int) -> None:
+    ablation, _ = ablate(run, Request(plan(run, sets=["ratio_clip=0.1"]), first=first, out=tmp_path))
+    assert ablation.identity.versions == dict.fromkeys(range(first, UPDATES), True)
+    assert ablation.identity.checkpoint is True
+    assert ablation.arms[0].digests == refold(run).digests()
+    assert [u for u, _ in ablation.arms[1].updates] == list(range(first, UPDATES))
+
+
+@pytest.mark.parametrize(
+    ("sets", "asked", "said"),
+    [
+        ([], {"first": 9}, "--from 0 to 8"),
+        ([], {"to": 40}, "--to 9"),
+        (["lora_rank=4"], {"first": 5}, "--from 0"),
+        (["replay.capacity=3"], {}, "at least 6"),
+        (["learner.demonstrations=99"], {}, "do not fill one update"),
+        ([], {"evaluation": Evaluation(2, Split.TEST)}, "devices.addresses"),
+        ([], {"name": "../elsewhere"}, "letters, digits"),
+    ],
+)
+def test_refused_before_anything_is_folded(
+    run: Config, tmp_path: Path, sets: list[str], asked: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(DistrlError) as refusal:
+        ablate(run, Request(plan(run, sets=sets), out=tmp_path, **asked))
+    assert said in str(refusal.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_of_other_settings_is_refused(run: Config, tmp_path: Path) -> None:
+    other = run.model_copy(update={"aride": run.aride.model_copy(update={"gamma": 0.5})})
+    with pytest.raises(ConfigError, match="other settings"):
+        ablate(other, Request(plan(other), out=tmp_path))
+
+
+def test_an_unknown_setting_is_refused_before_a_broker_is_asked(run: Config, tmp_path: Path) -> None:
+    nowhere = run.model_copy(update={"kafka": run.kafka.model_copy(update={"bootstrap": "127.0.0.1:1"})})
+    done = distrl(nowhere, tmp_path, "--set", "replay.w4=1")
+    assert done.returncode == 1
+    assert "one of: aride.gamma" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_log_whose_beginning_is_gone_is_refused_with_the_command_that_works(
+    run: Config, s3: settings.Store, tmp_path: Path
+) -> None:
+    config = run.model_copy(update={"run": f"gone-{uuid.uuid4().hex[:8]}"})
+    config = config.model_copy(update={"replay": config.replay.model_copy(update={"capacity": 24})})
+    topics.ensure(config)
+    publish(config, range(6), "demonstrations")
+    publish(config, range(1000, 1000 + 4 * (UPDATES - 3)), "trajectories")
+    learn(config, UPDATES)
+    place = TopicPartition(topic_name(config.run, "trajectories"), 0, 3)
+    client = admin(config.kafka)
+    client.delete_records([place])[place].result(30)
+    with pytest.raises(ConfigError) as refusal:
+        ablate(config, Request(plan(config), out=tmp_path))
+    assert "keeps" in refusal.value.what
+    first = int(refusal.value.mend.partition("--from ")[2].split()[0])
+    ablation, _ = ablate(config, Request(plan(config), first=first, out=tmp_path))
+    assert ablation.identity.holds
+
+
+@pytest.fixture
+def phones(
+    run: Config, adb_server: settings.Adb, free_ports: Callable[[int], list[int]], tmp_path: Path
+) -> Iterator[Config]:
+    """The run's settings with two simulated phones."""
+    first = min(free_ports(1)[0], 60_000)
+    served = settings.Phones(count=2, evaluation_count=0, base_port=first, latency_median_ms=2.0)
+    site = Site(tmp_path / "site", tmp_path / "cache", threading.Event(), lambda text: None)
+    site.directory.mkdir()
+    part = start_phones(site, served)
+    addresses = tuple(f"127.0.0.1:{first + number}" for number in range(2))
+    yield run.model_copy(update={"adb": adb_server, "phones": served, "devices": settings.Devices(addresses=addresses)})
+    assert part.child is not None
+    stop_all([part.child], 10.0)
+
+
+def test_success_on_phones_of_each_arm_and_nothing_of_it_in_the_run(phones: Config, tmp_path: Path) -> None:
+    before = ends(phones), objects(phones)
+    (tmp_path / "played").mkdir()
+    done = distrl(phones, tmp_path / "played", "--set", "lora_rank=4", "--evaluate", "3", "--split", "validation")
+    assert done.returncode == 0, done.stderr
+    assert (ends(phones), objects(phones)) == before
+    for arm in report_of(tmp_path / "played")["arms"]:
+        played = arm["evaluation"]
+        assert (played["split"], played["tasks"], played["episodes"]) == ("validation", 3, 3)
+        low, high = played["wilson_interval"]
+        assert low <= played["success"] <= high

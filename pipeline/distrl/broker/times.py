@@ -1,0 +1,34 @@
+"""From a time to a place in the log, as the broker's index has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]  # re-exported without saying so
+
+from distrl.broker.connect import admin, explain, patiently
+from distrl.broker.topics import TOPICS, topic_name
+from distrl.config import Config
+
+
+def offsets_at(config: Config, topic: str, partitions: Iterable[int], at_ms: int) -> dict[int, int | None]:
+    """Partition -> offset of its first record of `at_ms` (ms since the epoch) or later; None where there is none.
+
+    A record's time is its producer's clock, so a record after that offset may say an earlier time.
+    """
+    name, kafka = topic_name(config.run, topic), config.kafka
+    level = IsolationLevel.READ_COMMITTED if TOPICS[topic].transactional else IsolationLevel.READ_UNCOMMITTED
+    wanted = {TopicPartition(name, partition): OffsetSpec.for_timestamp(at_ms) for partition in partitions}
+    client = admin(kafka)
+
+    def ask() -> dict[int, int | None]:
+        client.list_topics(name, timeout=kafka.connect_timeout_s)
+        answers = client.list_offsets(wanted, isolation_level=level, request_timeout=kafka.connect_timeout_s)
+        found = {place.partition: answer.result().offset for place, answer in answers.items()}
+        return {partition: None if offset < 0 else offset for partition, offset in found.items()}
+
+    try:
+        return patiently(kafka, ask)
+    except KafkaException as error:
+        raise explain(error.args[0], name, "find the offset of a time", kafka) from None

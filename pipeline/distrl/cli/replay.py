@@ -1,0 +1,160 @@
+"""`distrl replay`: a range of a run's log, listed, printed or written to a file."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from distrl.cli.common import ConfigFile, Sets, connected, console, row, table
+from distrl.config import Config
+
+if TYPE_CHECKING:
+    from distrl.offline.replay import Item
+    from distrl.offline.span import Span
+
+COLUMNS = (
+    TextColumn("{task.description}"),
+    BarColumn(),
+    MofNCompleteColumn(),
+    TextColumn("left"),
+    TimeRemainingColumn(),
+)
+
+
+def register(app: typer.Typer) -> None:
+    app.command("replay")(replay)
+
+
+def replay(
+    config: ConfigFile = None,
+    sets: Sets = None,
+    run: Annotated[str | None, typer.Option(help="Whose log; `run` of the settings if not given.")] = None,
+    topic: Annotated[str, typer.Option(help="Which topic of the run.")] = "trajectories",
+    begin: Annotated[
+        str | None,
+        typer.Option(
+            "--from", help="First offset, or a time (2025-01-31T12:00Z, -2h); the oldest record kept if not given."
+        ),
+    ] = None,
+    end: Annotated[
+        str | None, typer.Option("--to", help="The offset or time to end before; the end of the log if not given.")
+    ] = None,
+    partitions: Annotated[
+        list[int] | None, typer.Option("--partition", min=0, help="This partition alone; may be given often.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--print", help="Print whole records, one JSON object a line.")] = False,
+    avro: Annotated[Path | None, typer.Option(help="Write an Avro container file, and FILE.manifest.json.")] = None,
+    parquet: Annotated[
+        Path | None, typer.Option(help="Write a Parquet file, a row per step, and FILE.manifest.json.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over files that exist.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be read, and read nothing.")] = False,
+) -> None:
+    """Read a range of a run's log: list it, print it, or export it. Joins no group and writes nothing to the broker.
+
+    An offset counts on each partition. The same range gives the same files, byte for byte.
+    """
+    from distrl.broker.connect import check
+    from distrl.broker.topics import topic_name
+    from distrl.offline.export import Export, refuse_existing
+    from distrl.offline.replay import about_bytes, read, span_of
+    from distrl.offline.span import Asked, bound_of
+
+    settings = connected(config, [*(sets or ()), *([] if run is None else [f"run={run}"])])
+    topic_name(settings.run, topic)  # refuses what is no topic, before anything is asked
+    wanted = [(form, file) for form, file in (("avro", avro), ("parquet", parquet)) if file is not None]
+    _refuse_same_file(wanted)
+    for _, file in wanted:
+        refuse_existing([file, file.with_name(f"{file.name}.manifest.json")], force)
+    now = datetime.now(UTC)
+    rest = _rest(config, sets, as_json, wanted, force, dry_run)
+    bounds = [None if text is None else bound_of(text, now) for text in (begin, end)]
+    asked = Asked(settings.run, topic, bounds[0], bounds[1], tuple(partitions or ()), rest)
+    check(settings)
+    span = span_of(settings, asked)
+    if dry_run:
+        _tell(span, about_bytes(settings, span), [str(file) for _, file in wanted])
+        return
+    with ExitStack() as stack:
+        exports = [stack.enter_context(Export(span, file, form, force)) for form, file in wanted]
+        unreadable = 0
+        for item in _shown(read(settings, span), span, lines=as_json or not exports):
+            unreadable += item.error is not None
+            for export in exports:
+                export.put(item)
+            if as_json or not exports:
+                _print(item, as_json)
+        for export in exports:
+            made = export.finish()
+            _note(f"{export.file}: {made['records']} records, {made['rows']} rows, {made['bytes']} bytes, "
+                  f"sha256 {made['sha256']}; {export.manifest.name} beside it")  # fmt: skip
+    if unreadable:
+        _note(f"{unreadable} records could not be decoded", style="yellow")
+
+
+def _shown(items: Iterator[Item], span: Span, lines: bool) -> Iterator[Item]:
+    """`items`, with a bar on standard error; without one where lines go to the same terminal."""
+    hidden = lines and sys.stdout.isatty()
+    with Progress(*COLUMNS, console=Console(stderr=True), disable=hidden, transient=True) as progress:
+        bar = progress.add_task(span.name, total=len(span))
+        done, here = {each.partition: 0 for each in span.ranges}, {each.partition: each for each in span.ranges}
+        for item in items:
+            yield item
+            at = item.raw.position
+            done[at.partition] = at.offset + 1 - here[at.partition].first
+            progress.update(bar, completed=sum(done.values()))
+        progress.update(bar, completed=len(span))
+
+
+def _print(item: Item, as_json: bool) -> None:
+    from distrl.offline.lines import json_line, summary_line
+
+    sys.stdout.write((json_line(item) if as_json else summary_line(item)) + "\n")
+
+
+def _tell(span: Span, size: int, files: list[str]) -> None:
+    shown = table("topic", "partition", "from", "to", "records, at most")
+    for each in span.ranges:
+        shown.add_row(*row(span.name, each.partition, each.first, each.to, len(each)))
+    console.print(shown)
+    _say(f"at most {len(span)} records, about {size} bytes; would go to {', '.join(files) or 'standard output'}")
+
+
+def _refuse_same_file(wanted: list[tuple[str, Path]]) -> None:
+    if len({file.absolute() for _, file in wanted}) < len(wanted):
+        raise typer.BadParameter("name two files", param_hint="--avro, --parquet")
+
+
+def _rest(
+    config: Path | None, sets: list[str] | None, as_json: bool, wanted: list[tuple[str, Path]], force: bool, dry: bool
+) -> list[str]:
+    """The further words of this command line, so that a mended one can be given whole. A secret is left out."""
+    words = [] if config is None else ["--config", str(config)]
+    words += [word for each in sets or () if not _secret(each) for word in ("--set", each)]
+    words += [word for form, file in wanted for word in (f"--{form}", str(file))]
+    flags = (("--print", as_json), ("--force", force), ("--dry-run", dry))
+    return [*words, *(flag for flag, given in flags if given)]
+
+
+def _secret(setting: str) -> bool:
+    path = setting.partition("=")[0].strip().split(".")
+    section = Config.model_fields.get(path[0])
+    found = getattr(section.annotation, "model_fields", {}).get(path[-1]) if section is not None else None
+    return found is not None and "SecretStr" in str(found.annotation)
+
+
+def _say(text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _note(text: str, style: str = "") -> None:
+    """To standard error: standard output holds records alone."""
+    Console(stderr=True, highlight=False).print(text, style=style, markup=False, soft_wrap=True)

@@ -1,0 +1,271 @@
+"""A span as a file: an Avro container or Parquet, and beside it a manifest that says what is in it.
+
+The same span gives the same bytes: records in the order of the span, blocks cut by what is in them and not by how the
+broker sent them, a sync marker made from the schema and the span, no clock. (Parquet: with one version of pyarrow.)
+A file is written under a temporary name and renamed; its manifest follows, so a file with a manifest is whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import struct
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from importlib.metadata import version as installed
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Final, Protocol
+
+import fastavro.schema
+import fastavro.write
+
+from distrl.broker.topics import TOPICS
+from distrl.errors import ConfigError, StoreError
+from distrl.offline.replay import Item
+from distrl.offline.span import Span
+from distrl.wire.codec import HEADER_BYTES
+from distrl.wire.convert import FROM_RECORD
+from distrl.wire.schemas import MARKER, catalogue, schema_folder
+
+FORMAT: Final = "distrl-replay/1"
+BLOCK_BYTES: Final = 65_536
+"""About how large a block of an Avro file is."""
+ROWS_TOGETHER: Final = 4_096
+"""Rows of a Parquet row group, but for the last: a record's rows are never parted, so a few more."""
+
+
+class Writer(Protocol):
+    """Writes the readable records of one span into an open file. `rows`: of the file so far."""
+
+    rows: int
+
+    def put(self, item: Item) -> None: ...
+
+    def close(self) -> None:
+        """Write what is held back. The file is closed by its owner."""
+        ...
+
+
+class Digest:
+    """What the manifest says of the records themselves. Fed in the order of the span."""
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.undecodable: list[dict[str, Any]] = []
+        self._bytes = hashlib.sha256()
+        self._schemas: Counter[str] = Counter()
+
+    def put(self, item: Item) -> None:
+        raw = item.raw
+        self.records += 1
+        self._bytes.update(struct.pack(">iq", raw.position.partition, raw.position.offset))
+        for part in (raw.key, raw.value):
+            self._bytes.update(struct.pack(">q", -1 if part is None else len(part)) + (part or b""))
+        if item.error is not None:
+            place = {"partition": raw.position.partition, "offset": raw.position.offset}
+            self.undecodable.append({**place, "error": item.error.what})
+        elif raw.value is not None and raw.value[: len(MARKER)] == MARKER:
+            self._schemas[raw.value[len(MARKER) : HEADER_BYTES].hex()] += 1
+
+    def summary(self) -> dict[str, Any]:
+        known = catalogue().by_fingerprint
+        return {
+            "records": self.records,
+            "records_sha256": self._bytes.hexdigest(),
+            "records_sha256_of": "of each record in order: partition (int32), offset (int64), then key and value, each "
+            "after its length (int64, -1: none); big-endian",
+            "schemas": {
+                mark: {"schema": str(known.get(bytes.fromhex(mark), "unknown")), "records": count}
+                for mark, count in sorted(self._schemas.items())
+            },
+            "undecodable": self.undecodable,
+        }
+
+
+class Export:
+    """One file of a span, while it is written. Use as a context: what is not finished leaves nothing behind.
+
+    Raises ConfigError for a file that exists (unless `force`) or cannot be written, before anything is read.
+    """
+
+    def __init__(self, span: Span, file: Path, form: str, force: bool = False) -> None:
+        self._span, self._form = span, form
+        self.file, self.manifest = file, file.with_name(f"{file.name}.manifest.json")
+        refuse_existing([file, self.manifest], force)
+        self._partial = file.with_name(f".{file.name}.{os.getpid()}.partial")
+        self._digest = Digest()
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            self._out: BinaryIO = self._partial.open("wb")
+        except OSError as error:
+            raise ConfigError(str(file), f"cannot be written ({error.strerror})", "name a file elsewhere") from None
+        self._writer: Writer = WRITERS[form](self._out, span)
+
+    def __enter__(self) -> Export:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with suppress(OSError):
+            self._out.close()
+        self._partial.unlink(missing_ok=True)
+
+    def put(self, item: Item) -> None:
+        """Take the span's next record; one that cannot be decoded goes into the manifest alone."""
+        self._digest.put(item)
+        try:
+            if item.error is None:
+                self._writer.put(item)
+        except OSError as error:
+            raise self._not_written(error) from None
+
+    def finish(self) -> dict[str, Any]:
+        """Close the file, rename it, write the manifest and return it. Raises StoreError where the disk refuses."""
+        try:
+            self._writer.close()
+            self._out.flush()
+            os.fsync(self._out.fileno())
+            self._out.close()
+            made = self._manifest()
+            self.manifest.unlink(missing_ok=True)  # an older one must never stand beside the new file
+            self._partial.replace(self.file)
+            self._partial.write_text(json.dumps(made, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+            self._partial.replace(self.manifest)
+        except OSError as error:
+            raise self._not_written(error) from None
+        return made
+
+    def _manifest(self) -> dict[str, Any]:
+        with self._partial.open("rb") as whole:
+            digest = hashlib.file_digest(whole, "sha256").hexdigest()
+        kind = TOPICS[self._span.topic].record
+        newest = None if kind is None else catalogue().newest[FROM_RECORD[kind][0]]
+        packages = {"avro": "fastavro", "parquet": "pyarrow"}
+        return {
+            "format": FORMAT,
+            "run": self._span.run,
+            "topic": self._span.name,
+            "ranges": [{"partition": r.partition, "from": r.first, "to": r.to} for r in self._span.ranges],
+            **self._digest.summary(),
+            "file": self.file.name,
+            "form": self._form,
+            "rows": self._writer.rows,
+            "bytes": self._partial.stat().st_size,
+            "sha256": digest,
+            "read_as": None if newest is None else {"schema": str(newest), "fingerprint": newest.fingerprint.hex()},
+            "written_by": {name: installed(name) for name in ("distrl", packages[self._form])},
+        }
+
+    def _not_written(self, error: OSError) -> StoreError:
+        return StoreError(
+            str(self.file), f"could not be written ({error.strerror}); nothing is left of it",
+            "make room on the disk, or name a file elsewhere",
+        )  # fmt: skip
+
+
+def refuse_existing(files: Sequence[Path], force: bool) -> None:
+    """Raises ConfigError for a file that is there, unless `force`; for a folder always."""
+    for file in files:
+        if file.is_dir() or (file.exists() and not force):
+            raise ConfigError(str(file), "exists already", "name another file, or give --force to write over it")
+
+
+def container_schema(topic: str) -> dict[str, Any]:
+    """The Avro schema of an exported record of `topic` (a key of TOPICS): its place in the log around the record."""
+    optional_bytes = ["null", "bytes"]
+    kind = TOPICS[topic].record
+    if kind is None:
+        record: Any = optional_bytes
+    else:
+        newest = catalogue().newest[FROM_RECORD[kind][0]]
+        file = schema_folder() / newest.record / f"v{newest.version}.avsc"
+        record = json.loads(file.read_text(encoding="utf-8"))
+    header = {
+        "type": "record", "name": "Header",
+        "fields": [{"name": "name", "type": "string"}, {"name": "value", "type": optional_bytes}],
+    }  # fmt: skip
+    return {
+        "type": "record",
+        "name": "Logged",
+        "namespace": "distrl.replay",
+        "doc": "A record of a log, and where it stands there.",
+        "fields": [
+            {"name": "topic", "type": "string"},
+            {"name": "partition", "type": "int"},
+            {"name": "offset", "type": "long"},
+            {"name": "timestamp", "type": "long", "doc": "Its producer's clock: ms since the epoch; -1: none."},
+            {"name": "key", "type": optional_bytes},
+            {"name": "headers", "type": {"type": "array", "items": header}},
+            {"name": "record", "type": record, "doc": "As the newest schema of its kind; of a dead letter, its bytes."},
+        ],
+    }
+
+
+class AvroWriter:
+    """An Avro container file, uncompressed: what compresses would have to be the same everywhere too."""
+
+    def __init__(self, out: BinaryIO, span: Span) -> None:
+        self.rows = 0
+        kind = TOPICS[span.topic].record
+        self._datum: Callable[[Any], Any] | None = None if kind is None else FROM_RECORD[kind][1]
+        schema = container_schema(span.topic)
+        marker = hashlib.sha256(json.dumps([schema, repr(span)], sort_keys=True).encode()).digest()[:16]
+        parsed = fastavro.schema.parse_schema(schema)
+        self._writer = fastavro.write.Writer(out, parsed, "null", BLOCK_BYTES, sync_marker=marker)
+
+    def put(self, item: Item) -> None:
+        raw = item.raw
+        self.rows += 1
+        self._writer.write(
+            {
+                "topic": raw.position.topic,
+                "partition": raw.position.partition,
+                "offset": raw.position.offset,
+                "timestamp": raw.timestamp,
+                "key": raw.key,
+                "headers": [{"name": name, "value": value} for name, value in raw.headers],
+                "record": raw.value if self._datum is None else self._datum(item.record),
+            }
+        )
+
+    def close(self) -> None:
+        self._writer.flush()
+
+
+class ParquetWriter:
+    """A Parquet file, zstd: the columns of `offline/columns.py`."""
+
+    def __init__(self, out: BinaryIO, span: Span) -> None:
+        from pyarrow import parquet
+
+        from distrl.offline.columns import rows_of, schema_of
+
+        self.rows = 0
+        kind = TOPICS[span.topic].record
+        self._schema, self._rows_of = schema_of(kind), rows_of
+        self._pending: list[Mapping[str, Any]] = []
+        self._writer = parquet.ParquetWriter(out, self._schema, compression="zstd")
+
+    def put(self, item: Item) -> None:
+        self._pending += self._rows_of(item)
+        if len(self._pending) >= ROWS_TOGETHER:
+            self._write()
+
+    def close(self) -> None:
+        if self._pending:
+            self._write()
+        self._writer.close()
+
+    def _write(self) -> None:
+        import pyarrow
+
+        self._writer.write_table(pyarrow.Table.from_pylist(self._pending, schema=self._schema))
+        self.rows += len(self._pending)
+        self._pending = []
+
+
+WRITERS: Final[Mapping[str, Callable[[BinaryIO, Span], Writer]]] = {"avro": AvroWriter, "parquet": ParquetWriter}

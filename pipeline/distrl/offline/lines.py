@@ -1,0 +1,113 @@
+"""A record as one line of text: JSON for programs, a summary for people. Untrusted text reaches neither unescaped."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from distrl.offline.replay import Item
+from distrl.types import Evaluation, Heartbeat, Record, Task, Trajectory, Update, Version
+from distrl.wire.convert import FROM_RECORD
+
+LONGEST_TEXT = 160
+"""Most characters of one text in a summary."""
+
+
+def json_line(item: Item) -> str:
+    """One JSON object, ASCII alone and without controls. A number that JSON has not is its name as text.
+
+    It has `record`, or `error` for one that cannot be decoded, and `value_base64` for one that has no schema.
+    """
+    raw, at = item.raw, item.raw.position
+    made: dict[str, Any] = {
+        "topic": at.topic,
+        "partition": at.partition,
+        "offset": at.offset,
+        "timestamp": raw.timestamp,
+        "key": None if raw.key is None else raw.key.decode(errors="backslashreplace"),
+    }
+    if item.error is not None:
+        made |= {"error": item.error.what}
+    elif item.record is not None:
+        made |= {"record": finite(FROM_RECORD[type(item.record)][1](item.record))}
+    else:
+        headers = [[name, None if value is None else value.decode(errors="replace")] for name, value in raw.headers]
+        value = None if raw.value is None else base64.b64encode(raw.value).decode()
+        made |= {"headers": headers, "value_base64": value}
+    return json.dumps(made, allow_nan=False).replace("\x7f", "\\u007f")
+
+
+def summary_line(item: Item) -> str:
+    """Place, time, key and the gist of one record."""
+    raw, at = item.raw, item.raw.position
+    key = "-" if raw.key is None else raw.key.decode(errors="backslashreplace")
+    if item.error is not None:
+        gist = f"cannot be decoded: {item.error.what}"
+    elif item.record is None:
+        gist = f"{len(raw.value or b'')} bytes"
+    else:
+        gist = gist_of(item.record)
+    return f"{at.partition}:{at.offset:<7} {said_time(raw.timestamp)}  {escaped(key):<16} {escaped(gist)}"
+
+
+def gist_of(record: Record) -> str:
+    """What a record says, in a few words."""
+    match record:
+        case Trajectory():
+            versions = ranges(sorted({step.version for step in record.steps})) or "none"
+            return (
+                f"{record.outcome.value:<11} {len(record.steps):>2} steps  versions {versions}  "
+                f"{record.task.instruction}"
+            )
+        case Evaluation():
+            inner = record.trajectory
+            return f"version {record.version}  {inner.outcome.value}  {inner.task_id}  {inner.task.instruction}"
+        case Task():
+            return f"{record.split.value}  {record.family}  {record.instruction}"
+        case Version():
+            return f"after update {record.update}  {record.adapter.sha256[:12]}  from {record.parent}"
+        case Update():
+            marks = ", ".join(f"{m.topic.rpartition('.')[2]}[{m.partition}] {m.offset}" for m in record.watermarks)
+            return f"update {record.u}  up to {marks}"
+        case Heartbeat():
+            return f"{record.role}  version {record.version}"
+
+
+def ranges(numbers: list[int]) -> str:
+    """Ascending numbers as `0-3, 7`."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
+
+
+def escaped(text: str) -> str:
+    """`text`, cut at LONGEST_TEXT, without anything that a terminal would act on."""
+    cut = text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}…"
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in cut)
+
+
+def said_time(ms: int) -> str:
+    """A time in UTC, to the second; `?` for what is none."""
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if ms >= 0 else "?"
+    except (ValueError, OverflowError, OSError):
+        return "?"
+
+
+def finite(value: Any) -> Any:
+    """`value` with tuples as lists, and NaN and infinities as text."""
+    if isinstance(value, Mapping):
+        return {key: finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return repr(value)
+    return value

@@ -1,0 +1,282 @@
+"""Which records are meant by `--from … --to …`: an offset or a time at each end, on every partition of a topic.
+
+Words. A *bound* is an offset (int) or a time (datetime); one that is left out is the end of what the broker keeps.
+A *span* is what the bounds mean now: [first, to) in offsets on each partition, so that it can be read again.
+Pure: what the broker says comes in as `Kept`.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Final, Protocol
+
+from distrl.broker.topics import topic_name
+from distrl.errors import ConfigError
+
+Bound = int | datetime
+
+_AGO: Final = re.compile(r"-([0-9]+(?:\.[0-9]+)?)([smhdw])")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_FORMS: Final = (
+    "an offset like 128, a time like 2025-01-31T12:00Z (UTC unless it says another zone), or one ago like -2h"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a person wants. partitions: all if empty. rest: further arguments of the command line, for messages."""
+
+    run: str
+    topic: str = "trajectories"
+    begin: Bound | None = None
+    end: Bound | None = None
+    partitions: Sequence[int] = ()
+    rest: Sequence[str] = field(default=())
+
+    def command(self) -> str:
+        """The command line that asks for this."""
+        words = ["distrl", "replay", "--run", self.run, "--topic", self.topic]
+        words += [word for partition in self.partitions for word in ("--partition", str(partition))]
+        words += [] if self.begin is None else ["--from", written(self.begin)]
+        words += [] if self.end is None else ["--to", written(self.end)]
+        return shlex.join([*words, *self.rest])
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The records [first, to) of one partition. Of a compacted or transactional topic, some offsets hold none."""
+
+    partition: int
+    first: int
+    to: int
+
+    def __len__(self) -> int:
+        return self.to - self.first
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What is read: of topic `topic` (a key of TOPICS) of `run`, these ranges, in the order of the partitions."""
+
+    run: str
+    topic: str
+    ranges: tuple[Range, ...]
+
+    @property
+    def name(self) -> str:
+        """The topic's full name."""
+        return topic_name(self.run, self.topic)
+
+    def __len__(self) -> int:
+        """Offsets in it; at least as many as records."""
+        return sum(map(len, self.ranges))
+
+
+class Kept(Protocol):
+    """What the broker keeps of a topic."""
+
+    @property
+    def offsets(self) -> Mapping[int, tuple[int, int]]:
+        """Partition -> (first kept, one past the last)."""
+        ...
+
+    def at(self, at_ms: int) -> Mapping[int, int | None]:
+        """Partition -> offset of its first record of that time (ms) or later; None where there is none."""
+        ...
+
+    def oldest(self, partition: int) -> int:
+        """When the first record that is kept was made, ms. Asked for partitions that hold one."""
+        ...
+
+
+def bound_of(text: str, now: datetime) -> Bound:
+    """The bound that a person wrote. Raises ConfigError with the forms that there are."""
+    said = text.strip()
+    if said.isascii() and said.isdigit():
+        return int(said)
+    ago = _AGO.fullmatch(said)
+    try:
+        if ago is not None:
+            return now - timedelta(**{_UNITS[ago[2]]: float(ago[1])})
+        return as_utc(datetime.fromisoformat(said))
+    except (ValueError, OverflowError):
+        raise ConfigError(f"{text!r}", "is no offset and no time", _FORMS) from None
+
+
+def as_bound(value: int | str | datetime | timedelta | None, now: datetime) -> Bound | None:
+    """The bound that a program gave: as `bound_of`, a datetime (UTC if it has no zone), or a timedelta before now."""
+    if isinstance(value, str):
+        return bound_of(value, now)
+    if isinstance(value, timedelta):
+        return now - abs(value)
+    if isinstance(value, datetime):
+        return as_utc(value)
+    if value is not None and value < 0:
+        raise ConfigError(f"{value}", "is no offset and no time", _FORMS)
+    return value
+
+
+def as_utc(at: datetime) -> datetime:
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+
+
+def written(bound: Bound) -> str:
+    """A bound as `bound_of` reads it."""
+    return bound.isoformat().replace("+00:00", "Z") if isinstance(bound, datetime) else str(bound)
+
+
+class _RefusedError(Exception):
+    """where, what, and what could be asked for instead, the nearest first."""
+
+    def __init__(self, where: str, what: str, *instead: Asked) -> None:
+        super().__init__(where, what)
+        self.where, self.what, self.instead = where, what, instead
+
+
+def resolve(asked: Asked, kept: Kept) -> Span:
+    """The offsets that are meant. Raises ConfigError, whose mend is the whole command that would work, for a range that
+    the broker does not keep, that ends before it begins, or that names a partition that is none.
+    """
+    try:
+        return _resolve(asked, kept)
+    except _RefusedError as refused:
+        working = (each for each in refused.instead if _works(each, kept))
+        everything = replace(asked, begin=None, end=None, partitions=())
+        raise ConfigError(refused.where, refused.what, next(working, everything).command()) from None
+
+
+def _works(asked: Asked, kept: Kept) -> bool:
+    try:
+        _resolve(asked, kept)
+    except _RefusedError:
+        return False
+    return True
+
+
+def _resolve(asked: Asked, kept: Kept) -> Span:
+    chosen = {p: at for p, at in kept.offsets.items() if not asked.partitions or p in asked.partitions}
+    unknown = sorted(set(asked.partitions) - chosen.keys())
+    if unknown:
+        raise _RefusedError(
+            f"--partition {unknown[0]}",
+            f"{topic_name(asked.run, asked.topic)} has {len(kept.offsets)}, counted from 0",
+            replace(asked, partitions=tuple(sorted(chosen))),
+        )
+    if asked.begin is not None and asked.end is not None:
+        _refuse_backwards(asked, asked.begin, asked.end, chosen)
+    _refuse_offsets_outside(asked, chosen)
+    begins = _begins(asked, chosen, kept)
+    ends = _ends(asked, chosen, kept)
+    ranges = [Range(p, begins[p], max(begins[p], ends[p])) for p in sorted(chosen)]
+    if not any(map(len, ranges)):
+        _refuse_all_deleted(asked, chosen, kept)
+    return Span(asked.run, asked.topic, tuple(ranges))
+
+
+def _begins(asked: Asked, chosen: Mapping[int, tuple[int, int]], kept: Kept) -> dict[int, int]:
+    if asked.begin is None:
+        return {p: first for p, (first, _) in chosen.items()}
+    if isinstance(asked.begin, int):
+        return dict.fromkeys(chosen, asked.begin)
+    at_ms = milliseconds(asked.begin)
+    found = _clipped(kept.at(at_ms), chosen)
+    cut = [p for p, (first, end) in chosen.items() if 0 < first < end and found[p] == first]
+    oldest = max((kept.oldest(p) for p in cut), default=at_ms)
+    if oldest > at_ms:
+        raise _RefusedError(
+            f"--from {written(asked.begin)}",
+            f"retention has deleted records of {topic_name(asked.run, asked.topic)} up to about {_at(oldest)}",
+            replace(asked, begin=_at(oldest)),
+            replace(asked, begin=_at(oldest), end=None),
+        )
+    return found
+
+
+def _ends(asked: Asked, chosen: Mapping[int, tuple[int, int]], kept: Kept) -> dict[int, int]:
+    if asked.end is None:
+        return {p: end for p, (_, end) in chosen.items()}
+    if isinstance(asked.end, int):
+        return dict.fromkeys(chosen, asked.end)
+    return _clipped(kept.at(milliseconds(asked.end)), chosen)
+
+
+def _clipped(found: Mapping[int, int | None], chosen: Mapping[int, tuple[int, int]]) -> dict[int, int]:
+    """Offsets of a time, within what is kept. A time after the last record is the end."""
+    clipped = {}
+    for p, (first, end) in chosen.items():
+        offset = found.get(p)
+        clipped[p] = end if offset is None else min(max(offset, first), end)
+    return clipped
+
+
+def _refuse_backwards(asked: Asked, begin: Bound, end: Bound, chosen: Mapping[int, tuple[int, int]]) -> None:
+    both_offsets = isinstance(begin, int) and isinstance(end, int)
+    both_times = isinstance(begin, datetime) and isinstance(end, datetime)
+    if (both_offsets or both_times) and not begin < end:  # type: ignore[operator]  # of one kind by now
+        turned = replace(asked, begin=end, end=begin) if begin != end else replace(asked, end=None)
+        raise _RefusedError(
+            f"--from {written(begin)} --to {written(end)}", "holds nothing: --to is where it ends before",
+            turned, *([] if both_times else _within(turned, chosen)),
+        )  # fmt: skip
+
+
+def _refuse_offsets_outside(asked: Asked, chosen: Mapping[int, tuple[int, int]]) -> None:
+    name = topic_name(asked.run, asked.topic)
+    for flag, bound in (("--from", asked.begin), ("--to", asked.end)):
+        if not isinstance(bound, int):
+            continue
+        for p, (first, end) in sorted(chosen.items()):
+            if bound < first:
+                what = f"{name}[{p}] keeps {first} and later: retention has deleted the rest"
+            elif bound > end:
+                what = f"{name}[{p}] ends at {end}"
+            else:
+                continue
+            raise _RefusedError(f"{flag} {bound}", what, *_within(asked, chosen))
+
+
+def _within(asked: Asked, chosen: Mapping[int, tuple[int, int]]) -> list[Asked]:
+    """What comes near: the part of it that all partitions keep, what all of them keep, the fullest one alone."""
+    low, high = max(first for first, _ in chosen.values()), min(end for _, end in chosen.values())
+
+    def clamped(bound: Bound | None) -> Bound | None:
+        return min(max(bound, low), high) if isinstance(bound, int) else bound
+
+    begin, end = clamped(asked.begin), clamped(asked.end)
+    near = [replace(asked, begin=begin, end=end)] if _holds(begin, end, low, high) else []
+    if low < high:
+        near.append(replace(asked, begin=low, end=high))
+    fullest = max(chosen, key=lambda p: (chosen[p][1] - chosen[p][0], -p))
+    first, last = chosen[fullest]
+    return [*near, replace(asked, begin=first, end=last, partitions=(fullest,))]
+
+
+def _holds(begin: Bound | None, end: Bound | None, low: int, high: int) -> bool:
+    """Whether clamped bounds leave something; a time may."""
+    return (begin if isinstance(begin, int) else low) < (end if isinstance(end, int) else high)
+
+
+def _refuse_all_deleted(asked: Asked, chosen: Mapping[int, tuple[int, int]], kept: Kept) -> None:
+    """A range that ends before what is kept begins is empty because of retention, not because nothing was there."""
+    cut = [p for p, (first, end) in chosen.items() if 0 < first < end]
+    if asked.begin is None and isinstance(asked.end, datetime) and cut:
+        oldest = min(kept.oldest(p) for p in cut)
+        raise _RefusedError(
+            f"--to {written(asked.end)}",
+            f"retention has deleted the records of {topic_name(asked.run, asked.topic)} before about {_at(oldest)}",
+            replace(asked, begin=_at(oldest), end=None),
+        )
+
+
+def milliseconds(at: datetime) -> int:
+    """ms since the epoch, rounded up: nothing before `at` is taken in."""
+    return -((_EPOCH - as_utc(at)) // timedelta(milliseconds=1))
+
+
+def _at(ms: int) -> datetime:
+    return _EPOCH + timedelta(milliseconds=ms)

@@ -1,0 +1,177 @@
+"""What `--from … --to …` means, and the command that is named where it means nothing that the broker keeps."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from distrl.errors import ConfigError
+from distrl.offline.span import Asked, Bound, Range, as_bound, bound_of, milliseconds, resolve, written
+from hypothesis import given
+from hypothesis import strategies as st
+
+NOW = datetime(2025, 6, 1, 12, tzinfo=UTC)
+
+
+@dataclass
+class Log:
+    """A topic in memory: partition -> (first kept, times of the records kept, in ms)."""
+
+    partitions: Mapping[int, tuple[int, list[int]]]
+
+    @property
+    def offsets(self) -> Mapping[int, tuple[int, int]]:
+        return {p: (first, first + len(times)) for p, (first, times) in self.partitions.items()}
+
+    def at(self, at_ms: int) -> Mapping[int, int | None]:
+        return {
+            p: next((first + i for i, time in enumerate(times) if time >= at_ms), None)
+            for p, (first, times) in self.partitions.items()
+        }
+
+    def oldest(self, partition: int) -> int:
+        return self.partitions[partition][1][0]
+
+
+def at(ms: int) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
+
+
+def asked_again(command: str) -> Asked:
+    """What a command of a message asks for."""
+    words = shlex.split(command)
+    assert words[:2] == ["distrl", "replay"]
+    options: dict[str, list[str]] = {}
+    for name, value in zip(words[2::2], words[3::2], strict=True):
+        options.setdefault(name, []).append(value)
+    bounds = [bound_of(options[name][0], NOW) if name in options else None for name in ("--from", "--to")]
+    return Asked(
+        options["--run"][0], options["--topic"][0], *bounds, tuple(int(p) for p in options.get("--partition", []))
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("0", 0),
+        ("128", 128),
+        ("20250131", 20250131),
+        ("2025-01-31", datetime(2025, 1, 31, tzinfo=UTC)),
+        ("2025-01-31T12:30", datetime(2025, 1, 31, 12, 30, tzinfo=UTC)),
+        ("2025-01-31T12:30:00.250Z", datetime(2025, 1, 31, 12, 30, 0, 250_000, tzinfo=UTC)),
+        ("2025-01-31T12:30+02:00", datetime(2025, 1, 31, 10, 30, tzinfo=UTC)),
+        ("-90s", NOW - timedelta(seconds=90)),
+        ("-1.5h", NOW - timedelta(minutes=90)),
+        ("-7d", NOW - timedelta(days=7)),
+        ("-2w", NOW - timedelta(days=14)),
+    ],
+)
+def test_a_bound_is_an_offset_or_a_time(text: str, meant: Bound) -> None:
+    assert bound_of(text, NOW) == meant
+    assert as_bound(text, NOW) == meant
+
+
+@pytest.mark.parametrize("text", ["", "-5", "+5", "2h", "-2y", "yesterday", "1_0", "٣", "2025-13-01", "-99999999w"])
+def test_what_is_neither_is_refused_with_the_forms_that_there_are(text: str) -> None:
+    with pytest.raises(ConfigError, match="an offset like 128"):
+        bound_of(text, NOW)
+
+
+def test_a_program_may_give_a_datetime_or_a_timedelta() -> None:
+    assert as_bound(None, NOW) is None
+    assert as_bound(7, NOW) == 7
+    assert as_bound(timedelta(hours=2), NOW) == NOW - timedelta(hours=2) == as_bound("-2h", NOW)
+    assert as_bound(datetime(2025, 1, 1), NOW) == datetime(2025, 1, 1, tzinfo=UTC)
+    with pytest.raises(ConfigError):
+        as_bound(-1, NOW)
+
+
+@given(st.integers(0, 2**62) | st.datetimes(timezones=st.just(UTC)))
+def test_what_is_written_is_read_back(bound: Bound) -> None:
+    assert bound_of(written(bound), NOW) == bound
+
+
+def test_a_time_is_rounded_up_to_the_milliseconds_of_the_log() -> None:
+    assert milliseconds(at(1_000)) == 1_000
+    assert milliseconds(at(1_000) + timedelta(microseconds=1)) == 1_001
+
+
+def test_without_bounds_everything_kept_is_meant() -> None:
+    span = resolve(Asked("r"), Log({0: (3, [10, 20]), 1: (0, [])}))
+    assert span.ranges == (Range(0, 3, 5), Range(1, 0, 0))
+    assert (span.name, len(span)) == ("distrl.r.trajectories", 2)
+
+
+def test_times_are_looked_up_on_each_partition_and_the_end_is_before() -> None:
+    log = Log({0: (0, [10, 20, 30]), 1: (0, [5, 20, 20, 25])})
+    span = resolve(Asked("r", begin=at(20), end=at(25)), log)
+    assert span.ranges == (Range(0, 1, 2), Range(1, 1, 3))
+    assert resolve(Asked("r", begin=at(20), end=at(9_999)), log).ranges == (Range(0, 1, 3), Range(1, 1, 4))
+    assert len(resolve(Asked("r", begin=at(31)), log)) == 0
+
+
+def test_a_named_partition_is_read_alone() -> None:
+    log = Log({0: (0, [1]), 1: (0, [1, 2])})
+    assert resolve(Asked("r", partitions=(1,)), log).ranges == (Range(1, 0, 2),)
+    with pytest.raises(ConfigError, match=r"--partition 7: .* has 2, counted from 0"):
+        resolve(Asked("r", partitions=(1, 7)), log)
+
+
+CUT = Log({0: (100, [1_000 + i for i in range(50)])})
+
+
+@pytest.mark.parametrize(
+    ("asked", "said", "works"),
+    [
+        (Asked("r", begin=7), r"--from 7: .*keeps 100 and later: retention", "--from 100"),
+        (Asked("r", begin=7, end=120), r"--from 7: ", "--from 100 --to 120"),
+        (Asked("r", begin=120, end=151), r"--to 151: .*ends at 150", "--from 120 --to 150"),
+        (Asked("r", begin=5, end=20), r"--from 5: ", "--from 100 --to 150"),
+        (Asked("r", begin=900), r"--from 900: ", "--from 100 --to 150"),
+        (Asked("r", begin=120, end=110), r"holds nothing", "--from 110 --to 120"),
+        (Asked("r", begin=120, end=120), r"holds nothing", "--from 120"),
+        (Asked("r", begin=at(999)), r"retention has deleted", "--from 1970-01-01T00:00:01Z"),
+        (Asked("r", end=at(900)), r"retention has deleted", "--from 1970-01-01T00:00:01Z"),
+    ],
+)
+def test_a_range_outside_of_what_is_kept_names_the_command_that_works(asked: Asked, said: str, works: str) -> None:
+    with pytest.raises(ConfigError, match=said) as refused:
+        resolve(asked, CUT)
+    assert refused.value.mend == f"distrl replay --run r --topic trajectories {works}"
+    assert len(resolve(asked_again(refused.value.mend), CUT)) > 0
+
+
+def test_the_command_keeps_the_rest_of_the_line_as_it_was_given() -> None:
+    with pytest.raises(ConfigError) as refused:
+        resolve(Asked("r", "tasks", 7, rest=("--avro", "a file.avro", "--force")), CUT)
+    assert refused.value.mend == "distrl replay --run r --topic tasks --from 100 --avro 'a file.avro' --force"
+
+
+def test_a_time_before_the_first_record_is_no_retention_where_nothing_was_deleted() -> None:
+    assert resolve(Asked("r", begin=at(0)), Log({0: (0, [10, 20])})).ranges == (Range(0, 0, 2),)
+
+
+logs = st.dictionaries(
+    st.integers(0, 3), st.tuples(st.integers(0, 6), st.lists(st.integers(0, 12), max_size=6).map(sorted)), min_size=1
+).map(Log)
+bounds = st.none() | st.integers(0, 14) | st.integers(0, 14).map(at)
+
+
+@given(logs, bounds, bounds)
+def test_a_range_is_within_what_is_kept_or_refused_with_a_command_that_is_not(
+    log: Log, begin: Bound | None, end: Bound | None
+) -> None:
+    asked = Asked("r", begin=begin, end=end)
+    try:
+        span = resolve(asked, log)
+    except ConfigError as refused:
+        again = asked_again(refused.mend)
+        assert again != asked
+        resolve(again, log)  # raises nothing
+    else:
+        for each in span.ranges:
+            first, last = log.offsets[each.partition]
+            assert first <= each.first <= each.to <= last

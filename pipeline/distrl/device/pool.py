@@ -161,6 +161,7 @@ class DevicePool:
         """Connect the phone, anew if it was connected before, and see whether its shell answers."""
         timeout_s = self._devices.operation_timeout_s
         try:
+            self._server.start()  # one that was killed would be away for every phone, and for ever
             if phone.over_tcp:
                 if phone.session is not None:
                     self._server.disconnect(phone.serial, timeout_s)

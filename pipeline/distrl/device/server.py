@@ -11,6 +11,7 @@ import os
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -55,6 +56,7 @@ class AdbServer:
         self._usb = usb
         self._log = log
         self._child: subprocess.Popen[bytes] | None = None
+        self._starting = threading.Lock()
 
     @property
     def where(self) -> str:
@@ -73,7 +75,14 @@ class AdbServer:
         self.stop()
 
     def start(self) -> bool:
-        """Make sure that a server runs. Returns whether it is ours. Raises DeviceError where none can be had."""
+        """Make sure that a server runs. Returns whether it is ours. Raises DeviceError where none can be had.
+
+        May be called again, from any thread, when the one that ran was killed.
+        """
+        with self._starting:
+            return self._start()
+
+    def _start(self) -> bool:
         if self._listens():
             self.version()
             return False

@@ -28,10 +28,10 @@ from distrl.broker.journal import Journal
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader, RawRecord, decoded
 from distrl.broker.topics import topic_name
+from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
 from distrl.demo.roles import write_settings
 from distrl.errors import WireError
-from distrl.learner.loop import now_ms
 from distrl.learner.recover import recover
 from distrl.learner.state import LearnerState
 from distrl.learner.verify import refold
@@ -285,7 +285,8 @@ class LiveRun:
         ref = self.store.put("adapters", weights, "safetensors")
         if spoilt:
             self.store.put_named(ref.key, weights[::-1])
-        version = Version(number, None, number, base_sha256, ref, self.config.learning_fingerprint(), now_ms())
+        fingerprint, at = self.config.learning_fingerprint(), SYSTEM_CLOCK.now_ms()
+        version = Version(number, None, number, base_sha256, ref, fingerprint, at)
         with Journal(self.config) as journal:
             journal.publish_version(version)
         return version

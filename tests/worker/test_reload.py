@@ -4,10 +4,10 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from distrl.clock import Clock
 from distrl.errors import PolicyError, StoreError
 from distrl.store.objects import CorruptObjectError
 from distrl.types import ObjectRef, Version
-from distrl.worker.episode import Clock
 from distrl.worker.reload import Reloader, wait_first
 
 from .world import version

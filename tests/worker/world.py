@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from distrl.clock import Clock
 from distrl.errors import DeviceError
 from distrl.types import Action, ActionKind, DeviceHealth, ObjectRef, Point, Split, Task, Version
-from distrl.worker.episode import Clock, Decision, Observation
+from distrl.worker.episode import Decision, Observation
 
 TAP = Action(ActionKind.TAP, Point(0.5, 0.25))
 DONE = Action(ActionKind.COMPLETE)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from distrl.broker.producer import RecordProducer
 from distrl.broker.versions import VersionFollower, lineage
+from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
 from distrl.errors import BrokerError, ConfigError, PolicyError
 from distrl.evaluate import curves
@@ -22,7 +23,7 @@ from distrl.store.objects import ObjectStore, open_store
 from distrl.tasks.suite import suite_named
 from distrl.types import Evaluation, Heartbeat, Split, Task, Trajectory, Version
 from distrl.worker.crew import Crew, Deliver, deliver_whole_or_bare, play_all
-from distrl.worker.episode import SYSTEM_CLOCK, Episode, Phone
+from distrl.worker.episode import Episode, Phone
 from distrl.worker.inbox import Inbox
 from distrl.worker.parts import TRUTH, Watched, keeper, serving
 from distrl.worker.patience import Patience

@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader, RawRecord, decoded
+from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
 from distrl.errors import BrokerError, WireError
 from distrl.feeder.admission import Admission
@@ -129,7 +130,7 @@ def _loop(config: Config, ledger: Ledger, topics: Topics, producer: RecordProduc
     next_beat = next_word = ticks()
     while not stop.is_set():
         topics.follow(config.feeder.poll_s)
-        tasks = ledger.due(_now_ms())
+        tasks = ledger.due(SYSTEM_CLOCK.now_ms())
         if tasks:
             log.debug("feeding %d tasks under version %d", len(tasks), tasks[0].fed_version)
             _feed(tasks, producer, stop)
@@ -153,7 +154,8 @@ def _feed(tasks: list[Task], producer: RecordProducer, stop: threading.Event) ->
 def _beat(ledger: Ledger, producer: RecordProducer) -> None:
     version = ledger.version
     beat = Heartbeat(
-        NAME, NAME, _now_ms(), version.version if version else None, version.adapter.sha256 if version else None,
+        NAME, NAME, SYSTEM_CLOCK.now_ms(), version.version if version else None,
+        version.adapter.sha256 if version else None,
         {"fed": len(ledger.fed), "outstanding": ledger.outstanding, "retried": ledger.retried},
     )  # fmt: skip
     try:
@@ -168,7 +170,3 @@ def _readable(raw: RawRecord, expected: type[R]) -> R | None:
     except WireError as error:
         log.error("record passed over: %s", error)
         return None
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)

@@ -20,6 +20,7 @@ from distrl.broker.journal import Journal
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader, RawRecord, decoded
 from distrl.broker.topics import topic_name
+from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
 from distrl.errors import BrokerError, StoreError, WireError
 from distrl.learner.aside import Aside
@@ -85,7 +86,7 @@ class Loop:
         self._state, self._stop, self._on_update = state, stop, on_update
         names = [topic_name(config.run, name) for name in TOPICS]
         self._inbox = Inbox(names[0], names[1], state.watermarks, seen)
-        self._publisher = Publisher(config, store, journal.publish_version, published(config), now_ms)
+        self._publisher = Publisher(config, store, journal.publish_version, published(config), SYSTEM_CLOCK.now_ms)
         self._readers: list[LogReader] = []
         self._metrics: dict[str, float] = {}
         self._letters = DeadLetters.of(config, producer)
@@ -125,7 +126,7 @@ class Loop:
                 self._beat()
                 continue
             fingerprint, aside = self._config.learning_fingerprint(), self._aside.due(watermarks)
-            update = Update(self._state.u, watermarks, fingerprint, now_ms(), aside)
+            update = Update(self._state.u, watermarks, fingerprint, SYSTEM_CLOCK.now_ms(), aside)
             self._journal.append(update)
             self._aside.journalled(update)
             self._apply(update)
@@ -236,7 +237,7 @@ class Loop:
         self._next_beat = time.monotonic() + HEARTBEAT_S
         newest = self._publisher.newest
         beat = Heartbeat(
-            "learner", "learner", now_ms(), newest.version if newest else None,
+            "learner", "learner", SYSTEM_CLOCK.now_ms(), newest.version if newest else None,
             newest.adapter.sha256 if newest else None, self.metrics(),
         )  # fmt: skip
         try:
@@ -249,10 +250,6 @@ def published(config: Config) -> list[Version]:
     """Every version in the log."""
     with LogReader(config, "versions") as reader:
         return [decoded(raw, Version) for batch in reader.to_end() for raw in batch]
-
-
-def now_ms() -> int:
-    return int(time.time() * 1000)
 
 
 def _log_too_short(config: Config, update: Update) -> BrokerError:

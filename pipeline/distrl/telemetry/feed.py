@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Final
 
 from distrl.broker.reader import LogReader, RawRecord, decoded
+from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
 from distrl.errors import WireError
 from distrl.telemetry.view import RunView, Snapshot
@@ -58,7 +59,7 @@ class RunFeed:
                 self._take(reader.read(min(SLICE_S, left)), record)
 
     def snapshot(self) -> Snapshot:
-        return self._view.snapshot(int(time.time() * 1000))
+        return self._view.snapshot(SYSTEM_CLOCK.now_ms())
 
     def _take(self, batch: list[RawRecord], record: type[Record]) -> None:
         for raw in batch:

@@ -18,9 +18,10 @@ from dataclasses import replace
 from typing import Protocol
 
 from distrl.broker.producer import RecordTooLargeError
+from distrl.clock import SYSTEM_CLOCK, Clock
 from distrl.errors import BrokerError, DistrlError
 from distrl.types import LogPosition, Outcome, Task, Trajectory
-from distrl.worker.episode import NO_JUDGE, NOTE_CHARACTERS, SYSTEM_CLOCK, Clock, Phone
+from distrl.worker.episode import NO_JUDGE, NOTE_CHARACTERS, Phone
 from distrl.worker.inbox import Inbox, Received
 from distrl.worker.patience import AbandonedError, Patience
 

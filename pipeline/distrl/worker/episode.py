@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from distrl.clock import SYSTEM_CLOCK, Clock
 from distrl.errors import DeviceError
 from distrl.types import Action, ActionKind, ObjectRef, Outcome, Step, Task, Trajectory
 
@@ -74,18 +74,6 @@ class Phone(Protocol):
         """The phone's own state, or None if it offers none (a real phone)."""
 
 
-@dataclass(frozen=True)
-class Clock:
-    """Time as an argument. now: seconds since the epoch, for stamps; ticks: monotonic seconds, for durations."""
-
-    now: Callable[[], float] = time.time
-    ticks: Callable[[], float] = time.perf_counter
-
-    def now_ms(self) -> int:
-        return int(self.now() * 1000)
-
-
-SYSTEM_CLOCK = Clock()
 Judge = Callable[[Task, Mapping[str, Any]], bool]
 """Whether a task is done, from the phone's own state."""
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
+from distrl.clock import SYSTEM_CLOCK, Clock
 from distrl.config import Config
 from distrl.errors import StoreError
 from distrl.policy.agent import Agent
@@ -16,7 +17,7 @@ from distrl.store.objects import ObjectStore, utc_day
 from distrl.tasks.outcome import succeeded
 from distrl.types import ObjectRef
 from distrl.worker.batcher import Batcher
-from distrl.worker.episode import SYSTEM_CLOCK, Clock, Judge
+from distrl.worker.episode import Judge
 from distrl.worker.patience import Patience
 
 SCREENSHOTS = "screenshots"

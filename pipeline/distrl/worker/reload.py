@@ -13,10 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from distrl.clock import Clock
 from distrl.errors import PolicyError, StoreError
 from distrl.store.objects import CorruptObjectError
 from distrl.types import ObjectRef, Version
-from distrl.worker.episode import Clock
 
 log = logging.getLogger(__name__)
 

@@ -14,9 +14,9 @@ from distrl.broker.consumer import TaskConsumer
 from distrl.broker.deadletters import DeadLetters
 from distrl.broker.producer import RecordProducer
 from distrl.broker.versions import VersionFollower
+from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
 from distrl.store.objects import open_store
-from distrl.worker.episode import SYSTEM_CLOCK
 from distrl.worker.parts import TRUTH, Watched, keeper, serving
 from distrl.worker.patience import Patience
 from distrl.worker.phones import Phones

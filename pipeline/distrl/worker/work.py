@@ -13,12 +13,13 @@ from concurrent.futures import Future
 from typing import Protocol
 
 from distrl.broker.consumer import LoggedTask
+from distrl.clock import SYSTEM_CLOCK, Clock
 from distrl.config import Config
 from distrl.errors import BrokerError
 from distrl.types import DeviceHealth, Heartbeat, LogPosition, ObjectRef, Record, Task, Trajectory
 from distrl.worker.batcher import Batcher
 from distrl.worker.crew import Crew, Lease, deliver_whole_or_bare, new_attempt_id
-from distrl.worker.episode import SYSTEM_CLOCK, Clock, Episode, Judge, Phone
+from distrl.worker.episode import Episode, Judge, Phone
 from distrl.worker.inbox import Inbox, Received
 from distrl.worker.patience import AbandonedError, Patience
 from distrl.worker.reload import Reloader

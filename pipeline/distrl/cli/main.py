@@ -8,7 +8,20 @@ import sys
 import typer
 from rich.console import Console
 
-from distrl.cli import ablate, base_model, configuration, demo, dlq, replay, roles, schemas, stack, tail, topics
+from distrl.cli import (
+    ablate,
+    base_model,
+    configuration,
+    demo,
+    dlq,
+    lineage,
+    replay,
+    roles,
+    schemas,
+    stack,
+    tail,
+    topics,
+)
 from distrl.errors import DistrlError
 
 app = typer.Typer(
@@ -20,7 +33,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for register in (stack.register, roles.register, demo.register, ablate.register, replay.register):
+for register in (stack.register, roles.register, demo.register, ablate.register, replay.register, lineage.register):
     register(app)
 app.add_typer(topics.app, name="topics")
 app.add_typer(configuration.app, name="config")

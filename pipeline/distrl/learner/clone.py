@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from distrl.algorithms.losses import clone_loss
 from distrl.config import Config, Learner
@@ -25,14 +26,12 @@ def clone(state: LearnerState, config: Config) -> dict[str, float]:
     steps = [step for entry in state.demonstrations.entries for step in entry.steps]
     if not steps:
         return {}
-    size = (learner.warmup_minibatches, learner.batch_size)
-    draws = generator(config, "cloning", state.u).integers(len(steps), size=size)
     parameters = list(state.policy_parameters().values())
     found = []
     state.agent.model.train()
     try:
         with torch_seed(seed_of(config, "dropout", state.u)):
-            for index, rows in enumerate(draws):
+            for index, rows in enumerate(draws(state.u, len(steps), config)):
                 loss = clone_loss(score(state, [steps[row] for row in rows]).logprob)
                 descend(
                     state.policy_optimiser,
@@ -46,6 +45,12 @@ def clone(state: LearnerState, config: Config) -> dict[str, float]:
     finally:
         state.agent.model.eval()
     return {"clone_loss": float(np.mean(found))}
+
+
+def draws(u: int, steps: int, config: Config) -> NDArray[np.int64]:
+    """(warmup_minibatches, batch_size) which of the demonstrations' `steps` > 0 steps update `u` learns from."""
+    size = (config.learner.warmup_minibatches, config.learner.batch_size)
+    return generator(config, "cloning", u).integers(steps, size=size)
 
 
 def learning_rate(minibatch: int, learner: Learner) -> float:

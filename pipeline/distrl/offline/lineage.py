@@ -1,0 +1,358 @@
+"""What a version learned from, and what became of a trajectory: a function of the journal and the log.
+
+    journal ──▶ window of each update ──▶ admitted or left out ──▶ circular buffer ──▶ resident from u to u'
+
+Words. *Admitted* at update u: the journal says that u folds its record, first of its id. *Left out*: admitted and not
+learned from (`learner.fold.is_usable`). *Resident* at u: in the replay buffer while u draws from it, so it could be
+drawn; which of the residents were drawn depends on priorities, thus on the networks, and only a fold tells. *Cloned* at
+u: among the demonstrations of warm-up update u, whose draws are seeded alone and are named one by one.
+
+The buffer is the learner's own (`replay.circular`), run without networks. Pure: records come in as windows.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from numpy.typing import NDArray
+
+from distrl.config import Config
+from distrl.replay.circular import CircularBuffer
+from distrl.types import LoggedTrajectory, LogPosition, Outcome, Trajectory, Update, Version, Watermark
+
+Span = tuple[int, int]
+"""Updates first..last, both in."""
+
+Draws = Callable[[int, int], NDArray[Any]]
+"""(u, steps) -> which of so many steps warm-up update u drew, with repetition (`learner.clone.draws`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The settings that decide where a trajectory is kept."""
+
+    capacity: int
+    warmup_updates: int
+    critic_warmup_updates: int
+    keeps_demonstrations: bool
+
+    @classmethod
+    def of(cls, config: Config) -> Rules:
+        learner, replay = config.learner, config.replay
+        return cls(replay.capacity, learner.warmup_updates, learner.critic_warmup_updates, replay.demonstrations)
+
+    def phase(self, u: int) -> str:
+        """What update `u` trains: `cloning`, `critics` (the policy stays as it is) or `a-ride`."""
+        if u < self.warmup_updates:
+            return "cloning"
+        return "critics" if u < self.warmup_updates + self.critic_warmup_updates else "a-ride"
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The records [first, to) of one partition that an update takes in."""
+
+    topic: str
+    partition: int
+    first: int
+    to: int
+
+
+@dataclass(slots=True)
+class Learned:
+    """What became of one trajectory. left_out: why it was not learned from; None if it was.
+
+    resident: the updates that could draw it from the replay buffer; None: never. cloned: the warm-up updates that it
+    was a demonstration of. drawn: warm-up update -> how often each of its steps was drawn.
+    """
+
+    position: LogPosition
+    task_id: str
+    is_expert: bool
+    outcome: Outcome
+    steps: int
+    admitted: int
+    left_out: str | None = None
+    resident: Span | None = None
+    cloned: Span | None = None
+    drawn: dict[int, list[int]] = field(default_factory=dict)
+
+    @property
+    def learned(self) -> Span | None:
+        """The updates that learned from it or could: none between them did without it."""
+        spans = [span for span in (self.cloned, self.resident) if span is not None]
+        return (min(first for first, _ in spans), max(last for _, last in spans)) if spans else None
+
+    def learned_by(self, u: int) -> bool:
+        """Whether an update up to `u` learned from it, or could."""
+        return self.learned is not None and self.learned[0] <= u
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """One update. admitted: records taken in, `left_out` of them not learned from. resident, transitions: in the buffer
+    that it drew from (in the warm-up: the demonstrations that it cloned)."""
+
+    update: Update
+    phase: str
+    windows: tuple[Window, ...]
+    admitted: int
+    left_out: int
+    resident: int
+    transitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """All updates in order, and every admitted trajectory in the order of admission."""
+
+    updates: Sequence[Admission]
+    trajectories: Sequence[Learned]
+
+
+@dataclass(frozen=True, slots=True)
+class VersionLineage:
+    """Behind one version: its ancestors (parent first), the updates in its weights, what they learned from."""
+
+    version: Version
+    parents: Sequence[Version]
+    updates: Sequence[Admission]
+    trajectories: Sequence[Learned]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One record of a task id. learned: None where it is a later record of its id, or not folded yet (`folded`).
+
+    learned_by: numbers of the versions made by an update that learned from it, or could. in_weights_of: of all versions
+    that come from such an update.
+    """
+
+    logged: LoggedTrajectory
+    folded: bool
+    learned: Learned | None
+    learned_by: Sequence[int]
+    in_weights_of: Sequence[int]
+
+
+def trace(
+    windows: Iterable[tuple[Update, Sequence[LoggedTrajectory]]],
+    rules: Rules,
+    left_out: Callable[[Trajectory], str | None],
+    draws: Draws,
+) -> Trace:
+    """Follow every trajectory through the updates. windows: as the learner folds them, from update 0 on.
+
+    left_out: why a trajectory is not learned from, None if it is.
+    """
+    updates: list[Admission] = []
+    trajectories: list[Learned] = []
+    buffer, demonstrations = _Residents(rules.capacity), _Residents(rules.capacity)
+    before: tuple[Watermark, ...] = ()
+    for update, window in windows:
+        u, phase = update.u, rules.phase(update.u)
+        cloning = phase == "cloning"
+        skipped = 0
+        for logged in window:
+            learned = _admitted(logged, u, left_out(logged.trajectory), rules.capacity)
+            trajectories.append(learned)
+            if learned.left_out is not None:
+                skipped += 1
+                continue
+            if learned.is_expert and cloning:
+                demonstrations.add(logged, learned)
+            if not learned.is_expert or rules.keeps_demonstrations:
+                buffer.add(logged, learned)
+        if cloning:
+            for learned in demonstrations.present():
+                learned.cloned = (u if learned.cloned is None else learned.cloned[0], u)
+            _count_draws(u, demonstrations.present(), draws)
+            drawn_from = demonstrations
+        else:
+            for learned in buffer.present():
+                learned.resident = (u if learned.resident is None else learned.resident[0], u)
+            drawn_from = buffer
+        present = drawn_from.present()
+        updates.append(
+            Admission(
+                update, phase, _windows(before, update.watermarks), len(window), skipped, len(present),
+                sum(each.steps for each in present),
+            )
+        )  # fmt: skip
+        before = update.watermarks
+    return Trace(updates, trajectories)
+
+
+def of_version(number: int, versions: Sequence[Version], followed: Trace) -> VersionLineage | None:
+    """What is behind version `number`; None where there is none of that number."""
+    by_number = {version.version: version for version in versions}
+    version = by_number.get(number)
+    if version is None:
+        return None
+    parents: list[Version] = []
+    parent = version.parent
+    while parent is not None and parent in by_number and all(parent != each.version for each in parents):
+        parents.append(by_number[parent])
+        parent = parents[-1].parent
+    return VersionLineage(
+        version,
+        parents,
+        [each for each in followed.updates if each.update.u <= version.update],
+        [each for each in followed.trajectories if each.admitted <= version.update],
+    )
+
+
+def of_trajectory(records: Sequence[LoggedTrajectory], versions: Sequence[Version], followed: Trace) -> list[Attempt]:
+    """What became of the records of one task id, in the order given."""
+    at = {each.position: each for each in followed.trajectories}
+    ends = {(mark.topic, mark.partition): mark.offset for mark in _last(followed)}
+    found = []
+    for logged in records:
+        place = logged.position
+        learned = at.get(place)
+        span = None if learned is None else learned.learned
+        by = [v.version for v in versions if span is not None and span[0] <= v.update <= span[1]]
+        weights = [v.version for v in versions if learned is not None and learned.learned_by(v.update)]
+        folded = place.offset < ends.get((place.topic, place.partition), 0)
+        found.append(Attempt(logged, folded, learned, by, weights))
+    return found
+
+
+def _last(followed: Trace) -> tuple[Watermark, ...]:
+    return followed.updates[-1].update.watermarks if followed.updates else ()
+
+
+class _Residents:
+    """The learner's buffer, and what is known of each trajectory that is whole in it, oldest first."""
+
+    def __init__(self, capacity: int) -> None:
+        self._buffer = CircularBuffer(capacity)
+        self._order: list[Learned] = []
+
+    def add(self, logged: LoggedTrajectory, learned: Learned) -> None:
+        self._buffer.add(logged)
+        self._order.append(learned)
+
+    def present(self) -> list[Learned]:
+        """Entries leave oldest first, so those that are left are the last ones added."""
+        self._order = self._order[len(self._order) - len(self._buffer.entries) :]
+        return self._order
+
+
+def _admitted(logged: LoggedTrajectory, u: int, why_not: str | None, capacity: int) -> Learned:
+    record = logged.trajectory
+    if why_not is None and len(record.steps) > capacity:
+        why_not = f"longer than the buffer's {capacity} transitions"
+    return Learned(
+        logged.position, record.task_id, record.is_expert, record.outcome, len(record.steps), u, left_out=why_not
+    )
+
+
+def _count_draws(u: int, present: Sequence[Learned], draws: Draws) -> None:
+    owners = [(learned, step) for learned in present for step in range(learned.steps)]
+    if not owners:
+        return
+    for learned in present:
+        learned.drawn[u] = [0] * learned.steps
+    for row in draws(u, len(owners)).ravel():
+        learned, step = owners[int(row)]
+        learned.drawn[u][step] += 1
+
+
+def _windows(before: Iterable[Watermark], after: Iterable[Watermark]) -> tuple[Window, ...]:
+    begun = {(mark.topic, mark.partition): mark.offset for mark in before}
+    windows = (Window(m.topic, m.partition, begun.get((m.topic, m.partition), 0), m.offset) for m in after)
+    return tuple(window for window in windows if window.first < window.to)
+
+
+# As JSON
+
+
+def version_json(found: VersionLineage) -> dict[str, Any]:
+    """Everything that is named of a version; stable, for programs."""
+    return {
+        "version": _version(found.version),
+        "parents": [_version(each) for each in found.parents],
+        "updates": [_admission(each) for each in found.updates],
+        "trajectories": [_learned(each) for each in found.trajectories],
+    }
+
+
+def attempt_json(found: Attempt) -> dict[str, Any]:
+    """Everything that is named of one record of a task id."""
+    logged = found.logged
+    return {
+        "task_id": logged.trajectory.task_id,
+        **_place(logged.position),
+        "outcome": logged.trajectory.outcome.value,
+        "is_expert": logged.trajectory.is_expert,
+        "acted": [
+            {"step": i, "version": step.version, "version_sha256": step.version_sha256}
+            for i, step in enumerate(logged.trajectory.steps)
+        ],
+        "folded": found.folded,
+        "duplicate": found.folded and found.learned is None,
+        "learned": None if found.learned is None else _learned(found.learned),
+        "learned_by_versions": list(found.learned_by),
+        "in_weights_of_versions": list(found.in_weights_of),
+    }
+
+
+def _version(version: Version) -> dict[str, Any]:
+    return {
+        "version": version.version,
+        "parent": version.parent,
+        "update": version.update,
+        "adapter_sha256": version.adapter.sha256,
+        "base_model_sha256": version.base_model_sha256,
+        "config_fingerprint": version.config_fingerprint,
+        "published_at": version.published_at,
+    }
+
+
+def _admission(each: Admission) -> dict[str, Any]:
+    return {
+        "u": each.update.u,
+        "phase": each.phase,
+        "config_fingerprint": each.update.config_fingerprint,
+        "journalled_at": each.update.journalled_at,
+        "windows": [{"topic": w.topic, "partition": w.partition, "from": w.first, "to": w.to} for w in each.windows],
+        "admitted": each.admitted,
+        "left_out": each.left_out,
+        "resident": each.resident,
+        "resident_transitions": each.transitions,
+    }
+
+
+def _learned(each: Learned) -> dict[str, Any]:
+    return {
+        "task_id": each.task_id,
+        **_place(each.position),
+        "is_expert": each.is_expert,
+        "outcome": each.outcome.value,
+        "steps": each.steps,
+        "admitted": each.admitted,
+        "left_out": each.left_out,
+        "cloned": _span(each.cloned),
+        "cloned_draws": {str(u): counts for u, counts in each.drawn.items()},
+        "resident": _span(each.resident),
+    }
+
+
+def _place(position: LogPosition) -> dict[str, Any]:
+    return {"topic": position.topic, "partition": position.partition, "offset": position.offset}
+
+
+def _span(span: Span | None) -> Mapping[str, int] | None:
+    return None if span is None else {"first": span[0], "last": span[1]}
+
+
+def grouped(each: Iterable[Learned]) -> Mapping[int, list[Learned]]:
+    """Trajectories by the update that admitted them."""
+    found: dict[int, list[Learned]] = defaultdict(list)
+    for learned in each:
+        found[learned.admitted].append(learned)
+    return found

@@ -65,9 +65,13 @@ from PIL import Image
 from faults.roles import KILLED, Launcher, Role
 
 PHONES = 4
+WARMUP = 2
+"""Updates of behaviour cloning; the last of them publishes version 0."""
 PATIENCE_S = 90.0
 POLL_S = 0.05
 STOP_S = 30.0
+SCREENS = 40
+DAY = "2026-01-01"
 CODEC = Codec(words.ALL)
 
 Json = dict[str, Any]
@@ -149,7 +153,7 @@ class Servers:
             "worker": {"heartbeat_s": 0.3, "drain_timeout_s": 20.0},
             "learner": {
                 "demonstrations": 6,
-                "warmup_updates": 2,
+                "warmup_updates": WARMUP,
                 "warmup_minibatches": 2,
                 "critic_warmup_updates": 1,
                 "trajectories_per_update": 3,
@@ -189,6 +193,8 @@ class LiveRun:
         self.config = servers.config(f"fault-{uuid.uuid4().hex[:10]}", tree or {})
         self.store: ObjectStore = open_store(self.config.store)
         self.roles: dict[str, Role] = {}
+        self.restarted: set[str] = set()
+        """Roles that may end with an error that says why, and are then started again."""
         self.fed: list[str] = []
         self._settings = directory / "settings.yaml"
         directory.mkdir(parents=True, exist_ok=True)
@@ -213,12 +219,16 @@ class LiveRun:
         """`distrl COMMAND` as process `name`; with `point`, it kills itself there (points.py)."""
         flags = [flag for item in sets for flag in ("--set", item)]
         line = [command, "--config", str(self._settings), *flags, *arguments]
+        self.roles[name] = self._start(name, line, point, nth, clock)
+        return self.roles[name]
+
+    def _start(
+        self, name: str, line: Sequence[str], point: str | None = None, nth: int = 1, clock: Path | None = None
+    ) -> Role:
         log = self.directory / f"{name}.log"
         began_at = log.stat().st_size if log.exists() else 0
-        beats_from = self._end("heartbeats")
         pid = self.servers.launcher.start(line, log, point, nth, clock)
-        self.roles[name] = Role(name, self.servers.launcher, pid, log, began_at, beats_from)
-        return self.roles[name]
+        return Role(name, line, self.servers.launcher, pid, log, began_at)
 
     def learner(self, point: str | None = None, nth: int = 1) -> Role:
         return self.start("learner", "learner", point=point, nth=nth)
@@ -233,12 +243,22 @@ class LiveRun:
         """Wait for `condition`; a role that ended by itself, or the deadline, fails the test with its last words."""
         deadline = time.monotonic() + timeout_s
         while not condition():
+            self.supervise()
             for role in self.roles.values():
                 assert role.code in (None, 0, KILLED), f"{role.name} ended with {role.code}:\n{last_lines(role.log)}"
             if time.monotonic() > deadline:
                 words = "\n".join(f"{role.name}:\n{last_lines(role.log)}" for role in self.roles.values())
                 raise AssertionError(f"waited {timeout_s:.0f} s for {what}\n{words}")
             time.sleep(POLL_S)
+
+    def supervise(self) -> None:
+        """Start again each role of `restarted` that has ended and said why, as a cluster or a person does."""
+        for name in self.restarted:
+            role = self.roles[name]
+            if role.code == 1:
+                assert "Traceback" not in role.said(), role.said()[-2000:]
+                print(f"{name} ended: {role.said().strip().splitlines()[-2]}")
+                self.roles[name] = self._start(role.name, role.line)
 
     def stop(self, *names: str) -> None:
         """SIGTERM to the named roles (all, if none is named), together; each must end well."""
@@ -271,6 +291,11 @@ class LiveRun:
             made = [trajectory(self.store, number, topic == "demonstrations") for number in range(begin, begin + count)]
             self._publish(topic, {each.task_id: each for each in made})
             self._recorded[topic] += count
+
+    def store_screens(self) -> None:
+        """Every screen that a recorded trajectory shows: none needs the store from now on."""
+        for seed in range(SCREENS):
+            self.store.put("screenshots", noise(seed), "png", DAY)
 
     def publish_bytes(self, topic: str, key: bytes, value: bytes) -> int:
         """Anything at all, into a topic of the run; its offset."""
@@ -322,11 +347,6 @@ class LiveRun:
         with LogReader(self.config, topic) as reader:
             return [raw for batch in reader.to_end() for raw in batch]
 
-    def _end(self, topic: str) -> int:
-        """One past the last record of a topic of one partition."""
-        name = topic_name(self.config.run, topic)
-        return topics.offsets(self._admin, self.config, name, 1)[0][1]
-
     def trajectories(self) -> list[LoggedTrajectory]:
         """Every readable record of the trajectories topic, later ones of a task too."""
         found = []
@@ -371,10 +391,8 @@ class LiveRun:
 
     def beats(self, process: str, since: Role | None = None) -> list[Heartbeat]:
         """Its heartbeats, in order; with `since`, those of that very process alone."""
-        start = {0: since.beats_from} if since else None
-        with LogReader(self.config, "heartbeats", start) as reader:
-            raws = [raw for batch in reader.to_end() for raw in batch]
-        return [decoded(raw, Heartbeat) for raw in raws if raw.key == process.encode()]
+        found = [decoded(raw, Heartbeat) for raw in self.raw("heartbeats") if raw.key == process.encode()]
+        return [beat for beat in found if since is None or beat.at >= since.started_at]
 
     def missing_objects(self) -> list[str]:
         """The objects that a record of the log names and the store does not have."""
@@ -388,6 +406,25 @@ class LiveRun:
         return sorted(ref.key for ref in refs if ref.key not in there)
 
     # What was learned
+
+    def until_learned(self, updates: int | None = None) -> None:
+        """Until the learner that lives now has folded `updates` (all that are journalled), be it again, and published
+        what is due."""
+
+        def done() -> bool:
+            wanted = len(self.updates()) if updates is None else updates
+            beats = self.beats("learner", since=self.roles["learner"])
+            folded = beats[-1].metrics.get("update", wanted) if beats else None  # none told: nothing was left to fold
+            return folded == wanted and len(self.versions()) == wanted - WARMUP + 1
+
+        self.until(f"{updates or 'all'} updates", done)
+
+    def end_learning(self) -> Learned:
+        """Stop the learner in order; what it came to, which a fold of the log from its start must come to as well."""
+        self.stop("learner")
+        lived = self.learned()
+        assert lived == self.fresh_fold()
+        return lived
 
     def learned(self) -> Learned:
         """What the learner that lived came to. It was stopped in order, so its checkpoint is its last state."""
@@ -420,7 +457,7 @@ def trajectory(store: ObjectStore, number: int, expert: bool) -> Trajectory:
 def _step(store: ObjectStore, rule: random.Random) -> Step:
     ids = (*(rule.randrange(2, len(CODEC.tokens)) for _ in range(3)), 1)
     action = CODEC.decode_action(ids)
-    screenshot = store.put("screenshots", noise(rule.randrange(40)), "png", "2026-01-01")
+    screenshot = store.put("screenshots", noise(rule.randrange(SCREENS)), "png", DAY)
     prompt = CODEC.encode_prompt("open the clock", [])
     return Step(screenshot, prompt, ids, action, repr(action), -3.0 * rule.random(), 0, "", 0)
 

@@ -55,11 +55,12 @@ class Launcher:
 class Role:
     """One process. `code` is None while it lives.
 
-    began_at: length of the log when it started. beats_from: the first offset at which a heartbeat may be its own.
+    line: its command's arguments. began_at: length of the log when it started.
     """
 
-    def __init__(self, name: str, launcher: Launcher, pid: int, log: Path, began_at: int, beats_from: int) -> None:
-        self.name, self.pid, self.log, self.beats_from = name, pid, log, beats_from
+    def __init__(self, name: str, line: Sequence[str], launcher: Launcher, pid: int, log: Path, began_at: int) -> None:
+        self.name, self.line, self.pid, self.log = name, line, pid, log
+        self.started_at = int(time.time() * 1000)
         self._launcher, self._began_at = launcher, began_at
         self._code: int | None = None
 

@@ -14,43 +14,24 @@ import pytest
 from distrl.store.checkpoints import latest_checkpoint
 from distrl.wire.codec import encode
 
-from faults.live import Learned, LiveRun, Servers, noise, reference, trajectory
+from faults.live import WARMUP, Learned, LiveRun, Servers, noise, reference, trajectory
 from faults.roles import KILLED, Role
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(280)]
 
-WARMUP = 2
 PER_UPDATE = 3
-
-
-def wait_learned(run: LiveRun, updates: int) -> None:
-    """Until the learner that lives now has folded `updates`, be it again, and published what is due."""
-
-    def told() -> bool:
-        beats = run.beats("learner", since=run.roles["learner"])
-        return bool(beats) and beats[-1].metrics.get("update", updates) == updates  # none, where nothing was left to do
-
-    run.until(f"{updates} updates", lambda: told() and len(run.versions()) == updates - WARMUP + 1)
 
 
 def wait_restored(run: LiveRun, learner: Role) -> None:
     run.until("the learner to be where one before it was", lambda: "restored the checkpoint" in learner.said())
 
 
-def end(run: LiveRun) -> Learned:
-    """Stop the learner in order; what it came to, which a fold of the log from its start must come to as well."""
-    run.stop("learner")
-    learned = run.learned()
-    assert learned == run.fresh_fold()
-    return learned
-
-
 def left_in_peace(run: LiveRun, updates: int) -> Learned:
     """What an undisturbed learner makes of the same log: journal, versions and checkpoints are taken away before."""
     run.forget_learning()
     run.learner()
-    wait_learned(run, updates)
-    return end(run)
+    run.until_learned(updates)
+    return run.end_learning()
 
 
 def at_random_instants(run: LiveRun, rule: random.Random, kills: int) -> None:
@@ -58,14 +39,14 @@ def at_random_instants(run: LiveRun, rule: random.Random, kills: int) -> None:
     updates = WARMUP + 5 + 2 * kills
     run.record(demonstrations=6, trajectories=PER_UPDATE)
     run.learner()
-    wait_learned(run, WARMUP + 1)
+    run.until_learned(WARMUP + 1)
     run.roles["learner"].kill()
     run.record(trajectories=4 * PER_UPDATE)
     began = time.monotonic()
     learner = run.learner()
     wait_restored(run, learner)
     start_s, began = time.monotonic() - began, time.monotonic()
-    wait_learned(run, WARMUP + 5)
+    run.until_learned(WARMUP + 5)
     work_s = time.monotonic() - began
     learner.kill()
     run.record(trajectories=2 * kills * PER_UPDATE)
@@ -79,8 +60,8 @@ def at_random_instants(run: LiveRun, rule: random.Random, kills: int) -> None:
         learner.kill()
         print(f"kill {kill}: {len(run.updates())} updates journalled, {len(run.versions())} versions, of {updates}")
     run.learner()
-    wait_learned(run, updates)
-    lived = end(run)
+    run.until_learned(updates)
+    lived = run.end_learning()
     assert lived.updates == updates
     assert lived == left_in_peace(run, updates)
 
@@ -131,24 +112,24 @@ def test_a_learner_killed_between_two_writes_ends_like_one_left_in_peace(
     assert killed.code == KILLED
     assert len(run.versions()) < UPDATES - WARMUP + 1, "it died before it was done"
     run.learner()
-    wait_learned(run, UPDATES)
-    assert end(run) == undisturbed
+    run.until_learned(UPDATES)
+    assert run.end_learning() == undisturbed
 
 
 def test_of_two_learners_the_older_is_fenced_and_publishes_nothing_more(run: LiveRun) -> None:
     run.record(demonstrations=6, trajectories=PER_UPDATE)
     older = run.learner()
-    wait_learned(run, WARMUP + 1)
+    run.until_learned(WARMUP + 1)
     newer = run.start("newer", "learner")
     wait_restored(run, newer)  # which comes after it has opened the journal
     run.record(trajectories=2 * PER_UPDATE)
     assert run.roles.pop("learner").wait() == 1
     run.roles["learner"] = newer
     assert f"another learner has taken over run {run.config.run}" in older.said()
-    wait_learned(run, WARMUP + 3)
+    run.until_learned(WARMUP + 3)
     published = [line.split("version ")[1].split()[0] for role in (older, newer) for line in said_versions(role)]
     assert published == [str(number) for number in range(4)], "the older published 0 and 1, the newer the others"
-    end(run)
+    run.end_learning()
 
 
 def test_a_full_disk_at_a_checkpoint_leaves_the_old_one_and_the_learner_goes_on_once_there_is_room(
@@ -158,7 +139,7 @@ def test_a_full_disk_at_a_checkpoint_leaves_the_old_one_and_the_learner_goes_on_
     run = new_run({"store": {"url": f"file://{tmp_path / 'objects'}"}})
     run.record(demonstrations=6, trajectories=PER_UPDATE)
     learner = run.learner()
-    wait_learned(run, WARMUP + 1)
+    run.until_learned(WARMUP + 1)
     run.until("the first checkpoint", lambda: recovered(run) == 3)
     adapter = run.versions()[0].adapter.size
     tensors = max(file.stat().st_size for file in (tmp_path / "objects" / "runs").rglob("*.safetensors"))
@@ -170,16 +151,16 @@ def test_a_full_disk_at_a_checkpoint_leaves_the_old_one_and_the_learner_goes_on_
     run.until("it to read on", lambda: run.beats("learner", learner)[-1].metrics["pending"] >= PER_UPDATE)
     assert (recovered(run), len(run.updates())) == (3, 6)
     resource.prlimit(learner.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    wait_learned(run, WARMUP + 5)
+    run.until_learned(WARMUP + 5)
     assert recovered(run) == 6
     assert not list((tmp_path / "objects").rglob(".part-*")), "what could not be written is gone"
-    end(run)
+    run.end_learning()
 
 
 def test_records_deleted_before_they_were_learned_are_refused_with_the_command_that_goes_on(run: LiveRun) -> None:
     run.record(demonstrations=6, trajectories=PER_UPDATE)
     run.learner()
-    wait_learned(run, WARMUP + 1)
+    run.until_learned(WARMUP + 1)
     run.stop("learner")
     run.record(trajectories=2 * PER_UPDATE)
     run.delete_before("trajectories", PER_UPDATE + 2)
@@ -194,7 +175,7 @@ def test_records_deleted_before_they_were_learned_are_refused_with_the_command_t
 def test_a_record_that_names_a_missing_object_is_waited_for_and_then_learned(run: LiveRun) -> None:
     run.record(demonstrations=6, trajectories=PER_UPDATE)
     learner = run.learner()
-    wait_learned(run, WARMUP + 1)
+    run.until_learned(WARMUP + 1)
     late = noise(99)
     ref = reference(late, "screenshots/2026-01-01", "png")
     whole = trajectory(run.store, 1000, expert=False)
@@ -204,8 +185,8 @@ def test_a_record_that_names_a_missing_object_is_waited_for_and_then_learned(run
     run.until("it to read on", lambda: run.beats("learner", learner)[-1].metrics["pending"] >= 2 * PER_UPDATE)
     assert (len(run.updates()), len(run.versions())) == (WARMUP + 2, 2), "journalled, and not folded"
     assert run.store.put("screenshots", late, "png", "2026-01-01") == ref
-    wait_learned(run, WARMUP + 3)
-    end(run)
+    run.until_learned(WARMUP + 3)
+    run.end_learning()
 
 
 def test_garbage_and_unknown_schemas_are_put_aside_and_the_rest_is_learned(run: LiveRun) -> None:
@@ -221,10 +202,10 @@ def test_garbage_and_unknown_schemas_are_put_aside_and_the_rest_is_learned(run: 
         run.publish_bytes("trajectories", key, value)
     learner = run.learner()
     run.record(trajectories=PER_UPDATE + 1)
-    wait_learned(run, WARMUP + 2)
+    run.until_learned(WARMUP + 2)
     assert {raw.key: raw.value for raw in run.raw("trajectories.dlq")} == bad
     assert run.beats("learner", learner)[-1].metrics["dead_letters"] == len(bad)
-    end(run)
+    run.end_learning()
 
 
 def recovered(run: LiveRun) -> int:

@@ -1,0 +1,134 @@
+"""Servers killed under load: every role waits them out, and the run ends as if they had always been there."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+from distrl.feeder.ledger import next_retry
+from distrl.types import Outcome
+
+from faults.live import PHONES, WARMUP, LiveRun, Servers
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(280)]
+
+PER_UPDATE = 3
+STALLED = "keeping a screenshot failed and is tried again in 0.25 s"
+"""What a phone's thread says when the store first fails it."""
+
+
+@pytest.fixture
+def s3(servers: Servers) -> Iterator[str]:
+    """The name of a store that can be killed."""
+    if not servers.store_is_a_process():
+        pytest.skip("no S3 endpoint can be had here, and a directory does not go away")
+    yield "s3"
+    servers.start("s3")
+
+
+def start_all(run: LiveRun) -> None:
+    run.record(demonstrations=6)
+    run.learner()
+    run.worker()
+    run.start("feeder", "feed")
+    run.until("two updates of the policy", lambda: len(run.updates()) >= WARMUP + 2)
+
+
+def end_all(run: LiveRun) -> None:
+    """Every task that was fed has its trajectory, no object is missing, and the learner is where a fresh one comes."""
+    run.stop("feeder")
+    run.until("every task to be counted", lambda: set(run.counted()) == set(run.tasks()))
+    run.stop("worker-0")
+    run.until_learned()
+    run.end_learning()
+    assert run.missing_objects() == []
+
+
+def test_a_broker_killed_under_load_costs_nothing(run: LiveRun) -> None:
+    start_all(run)
+    run.restarted = {"learner"}  # its transaction may run out before the broker is back
+    before = len(run.trajectories())
+    run.servers.kill("kafka")
+    run.servers.start("kafka")
+    assert len(run.trajectories()) >= before, "what was acknowledged is there"
+    before = len(run.counted())
+    run.until("the run to go on", lambda: len(run.counted()) >= before + 12)
+    end_all(run)
+    assert run.duplicates() <= PHONES, "a task that was under way may be handed out again, a record is never repeated"
+
+
+@pytest.mark.faults_long
+def test_a_broker_that_hangs_is_waited_out(run: LiveRun) -> None:
+    """SIGSTOP: connections stay open and nobody answers. Longer than a session, so that its clients give it up."""
+    start_all(run)
+    run.restarted = {"learner"}
+    worker = run.roles["worker-0"]
+    run.servers.signal("kafka", signal.SIGSTOP)
+    try:
+        run.until("each phone to hold one record", lambda: worker.said().count("is not acknowledged yet") >= PHONES)
+    finally:
+        run.servers.signal("kafka", signal.SIGCONT)
+    before = len(run.counted())
+    run.until("the run to go on", lambda: len(run.counted()) >= before + 12)
+    end_all(run)
+
+
+def test_a_learner_whose_store_is_away_pauses_and_reads_on(run: LiveRun, s3: str) -> None:
+    run.record(demonstrations=6, trajectories=PER_UPDATE)
+    run.store_screens()
+    learner = run.learner()
+    run.until_learned(WARMUP + 1)
+    run.servers.kill(s3)
+    run.record(trajectories=3 * PER_UPDATE)
+    run.until("the learner to say so", lambda: "waiting for the store" in learner.said())
+    run.until("it to read on", lambda: run.beats("learner", learner)[-1].metrics["pending"] >= PER_UPDATE)
+    assert len(run.versions()) == 2, "no version without its weights"
+    run.servers.start(s3)
+    run.until_learned(WARMUP + 4)
+    run.end_learning()
+
+
+def test_a_worker_whose_store_is_away_starts_no_episode_and_goes_on_afterwards(run: LiveRun, s3: str) -> None:
+    run.publish_version(0)
+    worker = run.worker()
+    fed = run.feed(40)
+    run.until("some records", lambda: len(run.trajectories()) >= 4)
+    run.servers.kill(s3)
+    run.until("every phone to stand still", lambda: worker.said().count(STALLED) == PHONES)
+    records, beats = len(run.trajectories()), len(run.beats("worker-0"))
+    run.until("three more heartbeats", lambda: len(run.beats("worker-0")) >= beats + 3)
+    assert (len(run.trajectories()), worker.said().count(STALLED)) == (records, PHONES)
+    run.servers.start(s3)
+    run.until("every task to be counted", lambda: set(run.counted()) == set(fed))
+    run.stop()
+    assert run.duplicates() == 0
+    assert run.missing_objects() == []
+    assert {each.outcome for each in run.counted().values()} <= {Outcome.SUCCESS, Outcome.FAILURE}
+
+
+def test_an_adb_server_killed_under_load_is_started_again_and_what_it_interrupted_is_fed_again(run: LiveRun) -> None:
+    run.publish_version(0)
+    run.worker()
+    run.start("feeder", "feed")
+    run.until("some records", lambda: len(run.counted()) >= 6)
+    run.servers.kill("adb")
+    run.until("an interrupted episode", lambda: bool(interrupted(run)))
+    run.until("its task to be fed again and done", lambda: all(done_again(run, each) for each in interrupted(run)))
+    before = len(run.counted())
+    run.until("the run to go on", lambda: len(run.counted()) >= before + 12)
+    run.stop("feeder")
+    run.until("every task to be counted", lambda: set(run.counted()) == set(run.tasks()))
+    run.stop()
+    assert len(interrupted(run)) <= 3 * PHONES
+    assert run.missing_objects() == []
+
+
+def interrupted(run: LiveRun) -> list[str]:
+    return [each.task_id for each in run.counted().values() if each.outcome is Outcome.INTERRUPTED]
+
+
+def done_again(run: LiveRun, task_id: str) -> bool:
+    """Whether the task, under the id of a retry, has ended."""
+    retry = next_retry(task_id, run.config.feeder.max_retries)
+    return retry is None or retry in run.counted()

@@ -52,22 +52,6 @@ def test_a_touch_names_a_label_and_lands_on_its_widget(screens: list[Screen]) ->
         assert example.target.holds(touch)
 
 
-def test_a_sentence_without_a_verb_mentions_one_widget_of_the_screen_alone(screens: list[Screen]) -> None:
-    rng = random.Random(4)
-    mentions = 0
-    for n, screen in enumerate(screens):
-        for example in touch_examples(n, screen, 3, CODEC, LANGUAGE, rng):
-            words = says(example)
-            sentence = words[: words.index("<prev>")]
-            if any(verb in sentence for verb in LANGUAGE.verbs):
-                continue
-            mentions += 1
-            stands = {tuple(sentence[i:j]) for i in range(len(sentence)) for j in range(i + 1, len(sentence) + 1)}
-            assert example.target is not None
-            assert [target.words for target in screen.targets if target.words in stands] == [example.target.words]
-    assert mentions > 20
-
-
 def test_a_copy_types_the_two_words_after_its_marker() -> None:
     rng = random.Random(3)
     for _ in range(300):

@@ -1,8 +1,5 @@
 """What the base model is pre-trained on: touch the named widget, and copy the words after a marker.
 
-A widget is named after a verb ("tap wifi sync"), or a sentence just mentions it among other words, none of which
-names another widget of that screen: whoever reads a goal on a screen looks for what of it is there.
-
 Neither is a task of a suite: no goal is reached, no screen follows another. Pure: every draw comes from the `rng` that
 is passed. Pairs of words that the evaluation holds out never stand next to each other in what is asked or written.
 """
@@ -94,21 +91,21 @@ def askable(screen: Screen, language: Language) -> list[Target]:
 def touch_examples(
     number: int, screen: Screen, count: int, codec: Codec, language: Language, rng: random.Random, clutter: float = 1.0
 ) -> list[Example]:
-    """Up to `count` different widgets of one screen, to be tapped in the middle; about half are only mentioned.
+    """Up to `count` different widgets of one screen: "touch <label>", to be tapped in the middle.
 
     clutter: how often other words and earlier actions may stand around, in [0, 1].
     """
     targets = askable(screen, language)
     rng.shuffle(targets)
-    found = []
-    for target in targets[:count]:
-        others = [each.words for each in screen.targets if each is not target]
-        if rng.random() < 0.5 or any(_holds(target.words, other) for other in others):
-            prompt = _prompt(rng.choice(language.verbs), target.words, codec, language, rng, clutter)
-        else:
-            prompt = _mention(target.words, others, codec, language, rng, clutter)
-        found.append(Example(number, prompt, codec.encode_action(Action(ActionKind.TAP, touch=target.centre)), target))
-    return found
+    return [
+        Example(
+            number,
+            _prompt(rng.choice(language.verbs), target.words, codec, language, rng, clutter),
+            codec.encode_action(Action(ActionKind.TAP, touch=target.centre)),
+            target,
+        )
+        for target in targets[:count]
+    ]
 
 
 def copy_example(number: int, codec: Codec, language: Language, rng: random.Random, clutter: float = 1.0) -> Example:
@@ -128,26 +125,6 @@ def _prompt(
     if rng.random() >= clutter:
         return codec.encode_prompt(" ".join([cue, *about]), [])
     return codec.encode_prompt(_sentence(cue, about, language, rng), previous(language, rng))
-
-
-def _mention(
-    label: Sequence[str], others: Sequence[Sequence[str]], codec: Codec, language: Language, rng: random.Random,
-    clutter: float,
-) -> tuple[int, ...]:  # fmt: skip
-    """A sentence that holds the label and the name of no other widget."""
-    if rng.random() >= clutter:
-        return codec.encode_prompt(" ".join(label), [])
-    around = (*language.fillers, *language.copied)
-    while True:
-        words = [*rng.choices(around, k=rng.randrange(4)), *label, *rng.choices(around, k=rng.randrange(4))]
-        if language.allowed(words) and not any(_holds(words, other) for other in others):
-            return codec.encode_prompt(" ".join(words), previous(language, rng))
-
-
-def _holds(words: Sequence[str], label: Sequence[str]) -> bool:
-    return bool(label) and any(
-        tuple(words[i : i + len(label)]) == tuple(label) for i in range(len(words) - len(label) + 1)
-    )
 
 
 def _sentence(cue: str, about: Sequence[str], language: Language, rng: random.Random) -> str:

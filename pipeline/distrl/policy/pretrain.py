@@ -72,8 +72,8 @@ class Recipe:
     threads: int = 2
     screens: int = 8192
     reading: Stage = Stage(updates=700, batch=32, lr=4e-3)
-    acting: Stage = Stage(updates=2000, batch=64, lr=3e-3)
-    touches_per_screen: int = 2
+    acting: Stage = Stage(updates=1000, batch=64, lr=3e-3)
+    touches_per_screen: int = 1
     uncluttered: int = 200
     """Updates over which clutter comes in: what to copy is found at once in a bare sentence, and late in a full one."""
     weight_decay: float = 0.01

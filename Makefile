@@ -4,7 +4,7 @@
 
 PYTHON ?= python3
 SEED ?= 0
-MINUTES ?= 10
+MINUTES ?= 6
 PHONES ?= 8
 STARTED := $(shell date +%s)
 VENV := .venv

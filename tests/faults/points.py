@@ -153,6 +153,11 @@ def screenshot_stored(nth: int) -> None:
     at_store(after, "put", nth_time(nth, die), kind_is("screenshots"))
 
 
+def letter_written(nth: int) -> None:
+    """A record's dead letter is acknowledged, and nothing past the record is journalled."""
+    _acknowledged("publish_bytes", lambda topic: topic.endswith(".dlq"), nth)
+
+
 def before_record(nth: int) -> None:
     """Every screenshot of an episode is in the store, its record was not handed to the producer."""
     before(RecordProducer, "publish", nth_time(nth, die), lambda topic, *_: topic == "trajectories")
@@ -160,17 +165,21 @@ def before_record(nth: int) -> None:
 
 def after_record(nth: int) -> None:
     """A trajectory's record is acknowledged, its task is not committed."""
-    original = RecordProducer.publish
+    _acknowledged("publish", lambda topic: topic == "trajectories", nth)
+
+
+def _acknowledged(name: str, when: Callable[[str], bool], nth: int) -> None:
+    original = getattr(RecordProducer, name)
     here = nth_time(nth, die)
 
-    def wrapped(self: RecordProducer, topic: str, *arguments: Any) -> Any:
-        future = original(self, topic, *arguments)
-        if topic == "trajectories":
+    def wrapped(self: RecordProducer, topic: str, *arguments: Any, **named: Any) -> Any:
+        future = original(self, topic, *arguments, **named)
+        if when(topic):
             future.result(60.0)
             here()
         return future
 
-    RecordProducer.publish = wrapped  # type: ignore[method-assign]
+    setattr(RecordProducer, name, wrapped)
 
 
 # Clocks: this process's own, as the machine's cannot be set.
@@ -198,6 +207,7 @@ POINTS: dict[str, Callable[[int], None]] = {
         pruned_one,
         checkpoint_before_its_version,
         half_an_upload,
+        letter_written,
         screenshot_stored,
         before_record,
         after_record,

@@ -208,6 +208,38 @@ def test_garbage_and_unknown_schemas_are_put_aside_and_the_rest_is_learned(run: 
     run.end_learning()
 
 
+def test_a_learner_killed_after_a_dead_letter_writes_it_once(run: LiveRun) -> None:
+    run.record(demonstrations=6, trajectories=PER_UPDATE - 1)
+    run.publish_bytes("trajectories", b"garbage", b"no record at all")
+    killed = run.learner(point="letter_written")
+    run.until("the learner to die", lambda: killed.code is not None)
+    assert (killed.code, len(run.updates())) == (KILLED, WARMUP)
+    run.learner()
+    run.record(trajectories=PER_UPDATE + 1)
+    run.until_learned(WARMUP + 2)
+    assert [raw.key for raw in run.raw("trajectories.dlq")] == [b"garbage"]
+    run.end_learning()
+
+
+def test_more_bad_records_than_allowed_end_every_learner_until_the_limit_is_raised(
+    new_run: Callable[..., LiveRun],
+) -> None:
+    run = new_run({"kafka": {"dead_letter_limit": 3, "dead_letter_window": 20}})
+    run.record(demonstrations=6, trajectories=PER_UPDATE)
+    for number in range(5):
+        run.publish_bytes("trajectories", f"bad-{number}".encode(), b"no record at all")
+    run.record(trajectories=PER_UPDATE)
+    for _ in range(2):
+        learner = run.learner()
+        assert learner.wait() == 1
+        assert "kafka.dead_letter_limit" in learner.said()
+        assert len(run.raw("trajectories.dlq")) == 2, "the topic is not drained"
+    run.start("learner", "learner", sets=["kafka.dead_letter_limit=100"])
+    run.until_learned(WARMUP + 2)
+    assert {raw.key for raw in run.raw("trajectories.dlq")} == {f"bad-{number}".encode() for number in range(5)}
+    run.end_learning()
+
+
 def recovered(run: LiveRun) -> int:
     """How many updates the newest whole checkpoint holds; 0 without one."""
     found = latest_checkpoint(run.store, run.config.run)

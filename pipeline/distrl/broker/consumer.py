@@ -2,13 +2,15 @@
 
 Life cycle: one thread owns a TaskConsumer and calls `poll` again and again, also while it is paused, because polling is
 what keeps the worker in its group. `commit` alone may be called from any thread: it notes the fact, and the next `poll`
-tells the broker. `close` commits what is done and leaves the group, so that others take over at once.
+tells the broker. `close` commits what is done and leaves the group, so that others take over at once; where the broker
+does not answer it gives up after CLOSE_S, and what could not be committed is done once more by whoever gets it.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import deque
 from dataclasses import dataclass
 from types import TracebackType
@@ -43,6 +45,12 @@ HELD_TASKS = 8
 """Tasks kept in hand while the worker is busy; its partitions are paused only once it has as many. After a resume,
 librdkafka sleeps for up to a second before it fetches again, and without these each phone would sleep with it."""
 
+CLOSE_S = 10.0
+"""Longest `close`: half of it for the last commit, the rest for leaving the group. Who is never heard of again is put
+out of the group after SESSION_TIMEOUT_S."""
+
+CLOSING_POLL_S = 0.1
+
 
 @dataclass(frozen=True, slots=True)
 class LoggedTask:
@@ -72,7 +80,7 @@ class TaskConsumer:
         self._lock = threading.Lock()  # guards _flight, the one thing that other threads reach
         self._flight = InFlight()
         self._hopeless: KafkaError | None = None
-        self._committing = False
+        self._committing = 0  # requests that the broker has not answered
         self._paused = False  # the caller's wish
         self._stopped = False  # whether the partitions are
         self._held: deque[RawRecord] = deque()
@@ -162,10 +170,16 @@ class TaskConsumer:
             LOG.info("the end of %s is not committed: its partition was reassigned", position)
 
     def close(self) -> None:
-        """Commit what is done, leave the group. Tasks still in flight go to other workers."""
+        """Commit what is done, leave the group, within CLOSE_S. Tasks still in flight go to other workers."""
+        began = time.monotonic()
         self._settle()
-        self._commit_now()
-        self._consumer.close()
+        self._commit_until(began + CLOSE_S / 2)
+        # librdkafka waits for the broker's word without end, so it is left to a thread that dies with the process.
+        leaving = threading.Thread(target=self._consumer.close, name="leaving the workers' group", daemon=True)
+        leaving.start()
+        leaving.join(max(0.0, began + CLOSE_S - time.monotonic()))
+        if leaving.is_alive():
+            LOG.warning("the broker does not answer: left without telling the workers' group, which waits a session")
 
     def _throttle(self) -> None:
         """Fetch while there is room in the hand, and only then."""
@@ -209,39 +223,43 @@ class TaskConsumer:
         return [TopicPartition(self._topic, partition) for partition in sorted(self.partitions)]
 
     def _commit_done(self) -> None:
-        """Send what is committable, one request at a time; `_on_commit` hears of the end of it in a later poll."""
-        if self._committing:
-            return
+        """Send what is committable, one request at a time."""
+        if not self._committing:
+            self._send_commit()
+
+    def _send_commit(self) -> None:
+        """`_on_commit` hears of the end of it in a later poll."""
         with self._lock:
             due = self._flight.committable()
         if due:
-            self._committing = True
+            self._committing += 1
             self._consumer.commit(offsets=[TopicPartition(self._topic, p, o) for p, o in due.items()])
 
-    def _commit_now(self) -> None:
+    def _commit_until(self, deadline: float) -> None:
+        """Commit what is done, and wait for the broker's word until `deadline`."""
+        self._stopped = True  # what a poll would hand out is not wanted any more
+        self._consumer.pause(self._places())
+        self._commit_done()
+        while self._committing and time.monotonic() < deadline:
+            self._consumer.poll(CLOSING_POLL_S)
+            self._commit_done()
         with self._lock:
             due = self._flight.committable()
-        if not due:
-            return
-        try:
-            stored = self._consumer.commit(
-                offsets=[TopicPartition(self._topic, p, o) for p, o in due.items()], asynchronous=False
-            )
-        except KafkaException as error:
-            LOG.warning("tasks done but not committed, they will be repeated: %s", error.args[0].str())
-        else:
-            self._confirm(stored)
+        if due:
+            LOG.warning("tasks done but not committed, they will be repeated: before %s of %s", due, self._topic)
 
     def _confirm(self, stored: list[TopicPartition]) -> None:
         with self._lock:
             self._flight.confirmed({place.partition: place.offset for place in stored if place.error is None})
 
     def _on_commit(self, error: KafkaError | None, stored: list[TopicPartition]) -> None:
-        self._committing = False
+        self._committing -= 1
         if error is None:
             self._confirm(stored)
-        else:
+        elif self.partitions.issuperset(place.partition for place in stored):
             LOG.info("commit repeated with the next poll: %s", error.str())
+        else:
+            LOG.warning("tasks done but not committed, they will be repeated: %s", error.str())
 
     def _on_assign(self, consumer: Consumer, places: list[TopicPartition]) -> None:
         consumer.incremental_assign(places)
@@ -251,7 +269,7 @@ class TaskConsumer:
             consumer.pause(places)
 
     def _on_revoke(self, consumer: Consumer, places: list[TopicPartition]) -> None:
-        self._commit_now()  # still the owner until this returns
+        self._send_commit()  # not waited for: the broker has it before it hears that the partitions are given up
         self._forget(places)
         consumer.incremental_unassign(places)
 

@@ -22,7 +22,7 @@ def base_model() -> None:
 def train(
     out: Annotated[Path, typer.Option(help="Directory to write it to; one that holds a base model is refused.")],
     seed: Annotated[int, typer.Option(help="Seed of the weights and of the synthetic screens.")] = 0,
-    updates: Annotated[int, typer.Option(min=1, help="Gradient steps of the second stage.")] = 2000,
+    updates: Annotated[int, typer.Option(min=1, help="Gradient steps of the second stage.")] = 1000,
     threads: Annotated[int, typer.Option(min=1, help="Threads that torch computes with.")] = 2,
 ) -> None:
     """Pre-train on synthetic screens (touch the named widget, copy words); held-out entities are never named."""

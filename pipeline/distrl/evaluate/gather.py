@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from distrl.broker.reader import LogReader, decoded
+from distrl.broker.times import offsets_at
 from distrl.broker.topics import topic_name
 from distrl.broker.versions import lineage
 from distrl.config import Config
@@ -56,9 +57,20 @@ def gather(config: Config, times: Times) -> RunData:
     )
 
 
-def records(config: Config, topic: str, expected: type[R]) -> Iterator[tuple[LogPosition, R]]:
-    """The records of a topic of the run up to its present end; one that cannot be read is reported and passed over."""
-    with LogReader(config, topic) as reader:
+def records(
+    config: Config, topic: str, expected: type[R], since_ms: int | None = None
+) -> Iterator[tuple[LogPosition, R]]:
+    """The records of a topic of the run up to its present end; one that cannot be read is reported and passed over.
+
+    since_ms: what was written before this time (ms since the epoch) may be left out, on a topic of one partition.
+    """
+    start = None
+    if since_ms is not None:
+        first = offsets_at(config, topic, (0,), since_ms)[0]
+        if first is None:
+            return
+        start = {0: first}
+    with LogReader(config, topic, start) as reader:
         for batch in reader.to_end():
             for raw in batch:
                 try:

@@ -36,6 +36,9 @@ SEED = 7_919
 """Of every evaluation task, in every run: success is only comparable on the same tasks."""
 ATTEMPT = "greedy"
 """Greedy decoding draws nothing, so every attempt at a task is the same attempt."""
+SKEW_MS = 600_000
+"""How far the evaluator's clock may lag behind the learner's. Evaluations of a version are looked for from its
+publication on: to read all of them for each version would take longer with every one, for ever."""
 RETRIES = 3
 """How often an episode that a phone interrupted is played again before it is recorded as interrupted."""
 
@@ -145,7 +148,7 @@ def named(wanted: str, versions: Sequence[Version]) -> list[Version]:
 def _evaluated(config: Config, version: Version, split: Split) -> dict[str, Evaluation]:
     """Task id -> the first record that `version` has for it."""
     found: dict[str, Evaluation] = {}
-    for _, evaluation in records(config, "evaluations", Evaluation):
+    for _, evaluation in records(config, "evaluations", Evaluation, version.published_at - SKEW_MS):
         same = (evaluation.version, evaluation.version_sha256) == (version.version, version.adapter.sha256)
         if same and evaluation.trajectory.task.split is split:
             found.setdefault(evaluation.trajectory.task_id, evaluation)

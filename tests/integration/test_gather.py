@@ -1,0 +1,50 @@
+"""Records of a topic from a time on, as the evaluator looks for what it has done."""
+
+from __future__ import annotations
+
+import time
+import uuid
+
+import pytest
+from distrl.broker import topics
+from distrl.broker.producer import RecordProducer
+from distrl.config import Config, load
+from distrl.evaluate.gather import records
+from distrl.types import Evaluation, ObjectRef, Outcome, Split, Task, Trajectory
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def config(broker: str) -> Config:
+    made = load(sets=[f"run=gather-{uuid.uuid4().hex[:12]}", f"kafka.bootstrap={broker}"], environ={})
+    topics.ensure(made)
+    return made
+
+
+def evaluation(number: int) -> Evaluation:
+    task = Task(f"task-{number}", "home", "toggle", Split.VALIDATION, "turn on wifi lock", 14, 1)
+    png = ObjectRef("screenshots/a.png", "a" * 64, 3)
+    played = Trajectory(task, "a", "w", "d", (), png, Outcome.SUCCESS, "ground-truth", "", False, 0, 1)
+    return Evaluation(0, "c" * 64, f"0-task-{number}", played)
+
+
+def found(config: Config, since_ms: int | None) -> list[str]:
+    return [record.evaluation_id for _, record in records(config, "evaluations", Evaluation, since_ms)]
+
+
+def test_what_is_older_is_left_out(config: Config) -> None:
+    with RecordProducer(config, "a-test") as producer:
+        producer.publish("evaluations", "0", evaluation(1)).result(30)
+        between = int(time.time() * 1000) + 1
+        while int(time.time() * 1000) < between:  # the log's clock has milliseconds
+            pass
+        producer.publish("evaluations", "0", evaluation(2)).result(30)
+    assert found(config, None) == ["0-task-1", "0-task-2"]
+    assert found(config, between - 3_600_000) == ["0-task-1", "0-task-2"]
+    assert found(config, between) == ["0-task-2"]
+    assert found(config, between + 3_600_000) == []
+
+
+def test_an_empty_topic_has_none(config: Config) -> None:
+    assert found(config, 0) == []

@@ -73,7 +73,9 @@ def _read(config: Config, name: str, wanted: set[LogPosition]) -> list[LoggedTra
     with LogReader(config, name, start) as reader:
         for batch in reader.to_end():
             found += [
-                LoggedTrajectory(raw.position, decoded(raw, Trajectory)) for raw in batch if raw.position in wanted
+                LoggedTrajectory(raw.position, decoded(raw, Trajectory, seen=True))  # it was folded once
+                for raw in batch
+                if raw.position in wanted
             ]
             if len(found) == len(wanted):
                 break

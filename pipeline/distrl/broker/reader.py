@@ -64,10 +64,10 @@ def _headers_of(message: Message) -> Headers:
         return ()
 
 
-def decoded(raw: RawRecord, expected: type[R]) -> R:
-    """The record in `raw`. Raises WireError, which says where in the log the bytes stand."""
+def decoded(raw: RawRecord, expected: type[R], *, seen: bool = False) -> R:
+    """The record in `raw`. Raises WireError, which says where in the log the bytes stand. seen: as `decode` has it."""
     try:
-        return decode(raw.value or b"", expected)
+        return decode(raw.value or b"", expected, seen=seen)
     except WireError as error:
         at = raw.position
         raise WireError(

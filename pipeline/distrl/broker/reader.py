@@ -42,7 +42,7 @@ POLL_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class RawRecord:
-    """A record as the broker holds it. `timestamp` is its producer's clock, ms since the epoch (-1: none)."""
+    """A record as the broker holds it. `timestamp`: by the broker's clock, ms since the epoch (-1: none)."""
 
     position: LogPosition
     key: bytes | None

@@ -15,7 +15,7 @@ from distrl.config import Config
 def offsets_at(config: Config, topic: str, partitions: Iterable[int], at_ms: int) -> dict[int, int | None]:
     """Partition -> offset of its first record of `at_ms` (ms since the epoch) or later; None where there is none.
 
-    A record's time is its producer's clock, so a record after that offset may say an earlier time.
+    A record's time is when it came, by the broker's clock.
     """
     name, kafka = topic_name(config.run, topic), config.kafka
     level = IsolationLevel.READ_COMMITTED if TOPICS[topic].transactional else IsolationLevel.READ_UNCOMMITTED

@@ -134,6 +134,8 @@ def declared_settings(config: Config, topic: Topic) -> dict[str, str]:
         "cleanup.policy": topic.cleanup,
         "retention.ms": str(topic.retention_ms),
         "retention.bytes": "-1",
+        # The broker's clock: it would refuse whatever a machine writes whose own is ahead of it by an hour.
+        "message.timestamp.type": "LogAppendTime",
         "max.message.bytes": str(kafka.max_record_bytes + BATCH_OVERHEAD_BYTES),
         # acks=all means little where a single replica may be in sync.
         "min.insync.replicas": "2" if kafka.replication_factor >= 3 else "1",

@@ -197,7 +197,7 @@ def container_schema(topic: str) -> dict[str, Any]:
             {"name": "topic", "type": "string"},
             {"name": "partition", "type": "int"},
             {"name": "offset", "type": "long"},
-            {"name": "timestamp", "type": "long", "doc": "Its producer's clock: ms since the epoch; -1: none."},
+            {"name": "timestamp", "type": "long", "doc": "By the broker's clock: ms since the epoch; -1: none."},
             {"name": "key", "type": optional_bytes},
             {"name": "headers", "type": {"type": "array", "items": header}},
             {"name": "record", "type": record, "doc": "As the newest schema of its kind; of a dead letter, its bytes."},

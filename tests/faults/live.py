@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import torch
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
@@ -40,7 +41,7 @@ from distrl.policy.agent import Agent
 from distrl.policy.base import load_base, save_base
 from distrl.policy.model import AutoUIModel, Shape
 from distrl.policy.vocabulary import Codec
-from distrl.stack import adb, kafka, ports
+from distrl.stack import adb, kafka, minio, ports
 from distrl.stack import s3 as object_store
 from distrl.stack.part import Part, Site
 from distrl.stack.phones import start_phones
@@ -109,7 +110,7 @@ class Servers:
         return part is not None and (part.child is None or part.child.lives())
 
     def signal(self, name: str, number: signal.Signals) -> None:
-        """SIGKILL, or SIGSTOP for a server that hangs. A directory has no process, and the test says that it skips."""
+        """SIGKILL, or SIGSTOP for a server that hangs."""
         child = self._parts[name].child
         assert child is not None
         os.kill(child.pid, number)
@@ -119,8 +120,12 @@ class Servers:
     def kill(self, name: str) -> None:
         self.signal(name, signal.SIGKILL)
 
-    def store_is_a_process(self) -> bool:
+    def store_is_s3(self) -> bool:
         return self._parts["s3"].child is not None
+
+    def store_can_be_killed(self) -> bool:
+        """In Docker it is the client that we would kill, and not the store."""
+        return self.store_is_s3() and minio.way(self._site.cache).kind is minio.Kind.PROGRAM
 
     def adapter(self, config: Config, number: int) -> tuple[bytes, str]:
         """Weights that differ with `number`, and the base model that they belong to."""
@@ -173,6 +178,9 @@ class Servers:
     def stop(self) -> None:
         self.launcher.close()
         stop_all(find_all(self.directory), STOP_S)
+        for found in psutil.net_connections("tcp"):  # a killed worker's own adb server outlives it
+            if found.status == psutil.CONN_LISTEN and found.laddr.port == self._ports[3] and found.pid:
+                os.kill(found.pid, signal.SIGKILL)
 
 
 @dataclass(frozen=True, slots=True)

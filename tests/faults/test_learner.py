@@ -104,7 +104,7 @@ def test_a_learner_killed_between_two_writes_ends_like_one_left_in_peace(
     peace: tuple[LiveRun, Learned], point: str, nth: int
 ) -> None:
     run, undisturbed = peace
-    if point == "half_an_upload" and not run.servers.store_is_a_process():
+    if point == "half_an_upload" and not run.servers.store_is_s3():
         pytest.skip("no S3 endpoint can be had here, so nothing is uploaded")
     run.forget_learning()
     killed = run.learner(point=point, nth=nth)
@@ -213,7 +213,8 @@ def test_a_learner_killed_after_a_dead_letter_writes_it_once(run: LiveRun) -> No
     run.publish_bytes("trajectories", b"garbage", b"no record at all")
     killed = run.learner(point="letter_written")
     run.until("the learner to die", lambda: killed.code is not None)
-    assert (killed.code, len(run.updates())) == (KILLED, WARMUP)
+    assert killed.code == KILLED
+    assert len(run.updates()) <= WARMUP, "nothing is journalled past it"
     run.learner()
     run.record(trajectories=PER_UPDATE + 1)
     run.until_learned(WARMUP + 2)

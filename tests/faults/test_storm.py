@@ -115,7 +115,7 @@ def test_a_storm_of_kills_leaves_every_task_counted_once_and_a_learner_that_a_fr
     for role in ROLES:
         storm.start(role)
     run.until("the first records", lambda: len(run.counted()) >= 3)
-    kills = schedule(rule, STORM_S, SERVERS if run.servers.store_is_a_process() else SERVERS[:1])
+    kills = schedule(rule, STORM_S, SERVERS if run.servers.store_can_be_killed() else SERVERS[:1])
     storm.blow(kills, STORM_S)
     storm.calm()
     before = len(run.counted())

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError, Producer
+from distrl.broker.connect import settings
+from distrl.broker.topics import topic_name
 from distrl.types import Outcome
 
 from faults.live import LiveRun, Servers
@@ -175,3 +179,17 @@ def test_a_clock_that_jumps_changes_no_result(new_run: Callable[..., LiveRun], t
     assert run.duplicates() == 0
     assert run.missing_objects() == []
     assert {each.outcome for each in run.counted().values()} <= {Outcome.SUCCESS, Outcome.FAILURE}
+
+
+def test_a_clock_hours_ahead_is_no_reason_to_refuse_a_record(run: LiveRun) -> None:
+    """The clock of the machine itself, which librdkafka stamps records by; here, the stamp alone."""
+    refused: list[KafkaError | None] = []
+    producer = Producer(settings(run.config.kafka, "a clock that is ahead"))
+    for name in ("tasks", "trajectories", "versions", "heartbeats"):
+        stamp = int(time.time() * 1000) + 7 * 3_600_000
+        producer.produce(
+            topic_name(run.config.run, name), b"value", b"key", timestamp=stamp,
+            on_delivery=lambda error, _: refused.append(error),
+        )  # fmt: skip
+    assert producer.flush(30.0) == 0
+    assert refused == [None] * 4

@@ -1,0 +1,178 @@
+"""A run as a notebook sees it: `distrl.open_run()`. Reads topics and objects; joins no group and writes nothing.
+
+Bounds are as `distrl replay` takes them: an offset, a time (text or datetime), a time ago ("-2h" or a timedelta).
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from distrl import config as settings
+from distrl.broker.identity import FirstWins
+from distrl.broker.versions import lineage
+from distrl.config import Config
+from distrl.errors import StoreError
+from distrl.offline.replay import Item, read, span_of
+from distrl.offline.span import Asked, as_bound
+from distrl.store.objects import ObjectStore, open_store
+from distrl.types import Evaluation, LoggedTrajectory, ObjectRef, Outcome, Step, Trajectory, Update, Version
+
+if TYPE_CHECKING:
+    from distrl.offline.samples import StepDataset
+
+Bound = int | str | datetime | timedelta | None
+Pixels = NDArray[np.uint8]
+
+OUTCOMES: Final = {Outcome.SUCCESS: 1, Outcome.FAILURE: 0, Outcome.UNKNOWN: -1, Outcome.INTERRUPTED: -1}
+"""An outcome in an array: -1 where nobody can tell."""
+
+MOST_PIXELS: Final = 32_000_000
+"""A screenshot that claims more is refused: what a record points at is untrusted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The steps of trajectories, one after the other: arrays of N, one number per step.
+
+    trajectory: which of the trajectories, from 0. step: which of its steps, from 0. offset: of its record. outcome: of
+    its trajectory, as OUTCOMES has it. prompt_length, action_length: tokens. at: ms since the epoch.
+    """
+
+    trajectory: NDArray[np.int64]
+    offset: NDArray[np.int64]
+    step: NDArray[np.int64]
+    logprob: NDArray[np.float64]
+    version: NDArray[np.int64]
+    outcome: NDArray[np.int64]
+    is_expert: NDArray[np.bool_]
+    prompt_length: NDArray[np.int64]
+    action_length: NDArray[np.int64]
+    at: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.step)
+
+
+class Run:
+    """One run's log. Every call reads what the broker holds then; records that cannot be decoded are passed over."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+    def __repr__(self) -> str:
+        return f"Run({self.config.run!r} at {self.config.kafka.bootstrap})"
+
+    @cached_property
+    def store(self) -> ObjectStore:
+        return open_store(self.config.store)
+
+    def trajectories(
+        self, begin: Bound = None, end: Bound = None, *, expert: bool | None = False, repeated: bool = False
+    ) -> Iterator[LoggedTrajectory]:
+        """Trajectories of [begin, end), in the order of the log; the first of each id, as learned, unless `repeated`.
+
+        expert: False: what workers did; True: the demonstrations; None: both, the demonstrations first. First is first
+        within the range. Raises ConfigError for bounds that are none, or that the broker does not keep.
+        """
+        for topic, wanted in (("demonstrations", True), ("trajectories", False)):
+            if expert is None or expert == wanted:
+                first = FirstWins()
+                for item in self.records(topic, begin, end):
+                    record = item.record
+                    if isinstance(record, Trajectory) and (repeated or first.admits(record.task_id)):
+                        yield LoggedTrajectory(item.raw.position, record)
+
+    def versions(self) -> list[Version]:
+        """Every published version, ascending."""
+        return lineage(self.config)
+
+    def updates(self, begin: Bound = None, end: Bound = None) -> list[Update]:
+        """The learner's journal."""
+        return [item.record for item in self.records("updates", begin, end) if isinstance(item.record, Update)]
+
+    def evaluations(self, begin: Bound = None, end: Bound = None) -> list[Evaluation]:
+        """Evaluated tasks."""
+        return [item.record for item in self.records("evaluations", begin, end) if isinstance(item.record, Evaluation)]
+
+    def records(self, topic: str, begin: Bound = None, end: Bound = None) -> Iterator[Item]:
+        """Records of any topic, with key, time and bytes, also those that cannot be decoded."""
+        now = datetime.now(UTC)
+        asked = Asked(self.config.run, topic, as_bound(begin, now), as_bound(end, now))
+        yield from read(self.config, span_of(self.config, asked))
+
+    def steps(self, trajectories: Iterable[LoggedTrajectory] | None = None) -> Steps:
+        """Arrays over all steps of `trajectories` (what workers did, if not given)."""
+        return steps_of(self.trajectories() if trajectories is None else trajectories)
+
+    def screenshot(self, screen: ObjectRef | Step) -> Pixels:
+        """(height, width, 3) the screen, from the store. Raises StoreError where it is gone, altered or no PNG."""
+        ref = screen.screenshot if isinstance(screen, Step) else screen
+        return decoded_png(self.store.get(ref), ref.key)
+
+    def dataset(self, trajectories: Iterable[LoggedTrajectory] | None = None, *, screens: bool = True) -> StepDataset:
+        """A torch Dataset of all steps of `trajectories` (what workers did, if not given).
+
+        screens: with each step's screenshot, fetched from the store when the step is asked for.
+        """
+        from distrl.offline.samples import StepDataset
+
+        taken = list(self.trajectories() if trajectories is None else trajectories)
+        return StepDataset(taken, self.screenshot if screens else None)
+
+
+def open_run(run: str | None = None, config: Config | Path | str | None = None, **sets: Any) -> Run:
+    """The run `run`. config: settings, or the YAML file of them; else those of DISTRL_* variables and the local stack.
+
+    sets: further settings by path, with '__' for '.', like kafka__bootstrap="127.0.0.1:29092".
+    Raises ConfigError for settings that are none, BrokerError where the broker does not answer.
+    """
+    from distrl.broker.connect import check
+    from distrl.stack.local import connect
+
+    given = [f"{name.replace('__', '.')}={value}" for name, value in sets.items()]
+    given += [] if run is None else [f"run={run}"]
+    if isinstance(config, Config):
+        if sets:
+            raise TypeError("settings are either a Config or keywords")
+        found = config if run is None else config.model_copy(update={"run": run})
+    else:
+        found = settings.load(None if config is None else Path(config), given)
+    found = connect(found)
+    check(found)
+    return Run(found)
+
+
+def steps_of(trajectories: Iterable[LoggedTrajectory]) -> Steps:
+    """Arrays over all steps of `trajectories`, in order. Pure."""
+    rows = [
+        (
+            index, logged.position.offset, place, step.logprob, step.version, OUTCOMES[logged.trajectory.outcome],
+            logged.trajectory.is_expert, len(step.prompt_ids), len(step.action_ids), step.at,
+        )
+        for index, logged in enumerate(trajectories)
+        for place, step in enumerate(logged.trajectory.steps)
+    ]  # fmt: skip
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(Steps.__slots__)
+    kinds = (np.int64, np.int64, np.int64, np.float64, np.int64, np.int64, np.bool_, np.int64, np.int64, np.int64)
+    return Steps(*(np.array(column, dtype=kind) for column, kind in zip(columns, kinds, strict=True)))
+
+
+def decoded_png(data: bytes, name: str) -> Pixels:
+    """(height, width, 3) the pixels of a PNG. Raises StoreError for bytes that are none, or claim too many."""
+    try:
+        with Image.open(io.BytesIO(data), formats=["PNG"]) as image:
+            if image.width * image.height > MOST_PIXELS:
+                raise StoreError(name, f"{image.size} pixels are too many", "see which worker recorded it")
+            return np.asarray(image.convert("RGB"))
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise StoreError(name, f"is no PNG image ({error})", "see which worker recorded it") from None

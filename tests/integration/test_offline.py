@@ -1,0 +1,467 @@
+"""Replay, exports, lineage and the notebook's side, on a small real run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shlex
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import distrl
+import numpy as np
+import pytest
+from avro.datafile import DataFileReader
+from avro.io import DatumReader
+from click.testing import Result
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from distrl import config as settings
+from distrl.broker import topics
+from distrl.broker.connect import admin
+from distrl.broker.producer import RecordProducer
+from distrl.broker.reader import LogReader, RawRecord
+from distrl.broker.topics import topic_name
+from distrl.cli.main import app
+from distrl.config import Config
+from distrl.demo.roles import write_settings
+from distrl.errors import ConfigError, DistrlError, StoreError
+from distrl.learner.loop import run_learner
+from distrl.offline.runs import Run
+from distrl.store.checkpoints import checkpoints, latest_checkpoint
+from distrl.store.objects import open_store
+from distrl.types import Evaluation, Heartbeat, Outcome, Split, Task, Version
+from learner.world import Screens, save_tiny_base, trajectory
+from pyarrow import parquet
+from typer.testing import CliRunner
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(280)]
+
+UPDATES = 9
+TRAJECTORIES = 4 * (UPDATES - 3)
+EVIL = 'open "x"\x1b[2J\x07\u202e\x7f\r\n"}'
+DOCUMENT = Path(__file__).parents[2] / "docs" / "offline.md"
+
+
+@pytest.fixture(scope="module")
+def run(broker: str, s3: settings.Store, tmp_path_factory: pytest.TempPathFactory) -> Config:
+    """Nine updates over a log with a record that is none, one that came twice and one that hides controls."""
+    base = tmp_path_factory.mktemp("base")
+    save_tiny_base(base)
+    config = Config.model_validate(
+        {
+            "run": f"offline-{uuid.uuid4().hex[:8]}",
+            "kafka": {"bootstrap": broker, "task_partitions": 3},
+            "store": s3.model_dump() | {"secret_key": s3.secret_key.get_secret_value() if s3.secret_key else None},
+            "policy": {"base_model": str(base), "lora_rank": 2, "lora_alpha": 4},
+            "replay": {"capacity": 40, "refresh_every": 2},
+            "learner": {
+                "trajectories_per_update": 4, "minibatches": 2, "batch_size": 8, "demonstrations": 6,
+                "warmup_updates": 3, "warmup_minibatches": 2, "critic_warmup_updates": 1, "checkpoint_every": 3,
+                "keep_checkpoints": 9,
+            },
+        }
+    )  # fmt: skip
+    topics.ensure(config)
+    publish(config)
+    stop = threading.Event()
+
+    def on_update(metrics: Any, version: Version | None) -> None:
+        if metrics["update"] >= UPDATES:
+            stop.set()
+
+    run_learner(config, stop, on_update)
+    return config
+
+
+def publish(config: Config) -> None:
+    store, screens = open_store(config.store), Screens()
+    with RecordProducer(config, "test") as producer:
+        waiting = []
+        for seed in range(6):
+            demo = trajectory(screens, seed, expert=True, store=store)
+            waiting.append(producer.publish("demonstrations", demo.task_id, demo))
+        for seed in range(1000, 1000 + TRAJECTORIES):
+            made = trajectory(screens, seed, store=store)
+            if seed == 1003:
+                made = replace(made, task=replace(made.task, instruction=EVIL))
+            waiting.append(producer.publish("trajectories", made.task_id, made))
+            if seed == 1005:
+                waiting.append(producer.publish("trajectories", made.task_id, made))
+                waiting.append(producer.publish_bytes(topic_name(config.run, "trajectories"), b"\xff", b"no record"))
+        for number in range(12):
+            task = Task(f"task-{number}", "home", "any", Split.TRAIN, "search", 8, number, {"item": "shoes"})
+            waiting.append(producer.publish("tasks", task.task_id, task))
+        for each in waiting:
+            each.result(30)
+        shown = trajectory(screens, 7, store=store)
+        producer.publish("evaluations", "0", Evaluation(0, "a" * 64, "e-1", shown)).result(30)
+
+
+@pytest.fixture
+def folder(run: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    write_settings(run, tmp_path / "run.yaml")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def call(*arguments: str) -> Result:
+    """The command with the run's settings, to its end."""
+    return CliRunner().invoke(app, [arguments[0], "--config", "run.yaml", *arguments[1:]], env={"COLUMNS": "200"})
+
+
+def done(*arguments: str) -> Result:
+    result = call(*arguments)
+    assert result.exit_code == 0, f"{result.output}{result.exception!r}"
+    return result
+
+
+def raw_records(config: Config, topic: str) -> list[RawRecord]:
+    with LogReader(config, topic) as reader:
+        found = [raw for batch in reader.to_end() for raw in batch]
+    return sorted(found, key=lambda raw: (raw.position.partition, raw.position.offset))
+
+
+def manifest(file: Path) -> dict[str, Any]:
+    read: dict[str, Any] = json.loads(Path(f"{file}.manifest.json").read_text())
+    assert read["sha256"] == hashlib.sha256(file.read_bytes()).hexdigest()
+    assert read["bytes"] == file.stat().st_size
+    return read
+
+
+def avro_records(file: Path) -> list[Any]:
+    """As Apache Avro's own implementation reads it."""
+    with DataFileReader(file.open("rb"), DatumReader()) as reader:
+        return list(reader)
+
+
+# Replay
+
+
+def test_the_avro_file_holds_the_log_as_the_reference_reads_it(run: Config, folder: Path) -> None:
+    done("replay", "--avro", "all.avro")
+    log = raw_records(run, "trajectories")
+    bad = [raw.position.offset for raw in log if raw.value == b"no record"]
+    found = avro_records(folder / "all.avro")
+    told = manifest(folder / "all.avro")
+    places = [(each["topic"], each["partition"], each["offset"], each["timestamp"], each["key"]) for each in found]
+    assert places == [
+        (at.topic, at.partition, at.offset, raw.timestamp, raw.key)
+        for raw in log
+        if (at := raw.position).offset not in bad
+    ]
+    known = {logged.position.offset: logged.trajectory for logged in Run(run).trajectories(repeated=True)}
+    for each in found:
+        record, expected = each["record"], known[each["offset"]]
+        assert record["task"]["instruction"] == expected.task.instruction
+        assert [step["logprob"] for step in record["steps"]] == [step.logprob for step in expected.steps]
+        assert [tuple(step["action_ids"]) for step in record["steps"]] == [s.action_ids for s in expected.steps]
+    assert told["ranges"] == [{"partition": 0, "from": 0, "to": len(log)}]
+    assert (told["records"], told["rows"]) == (len(log), len(log) - 1)
+    assert [each["offset"] for each in told["undecodable"]] == bad
+    assert [each["records"] for each in told["schemas"].values()] == [len(log) - 1]
+    assert sorted(file.name for file in folder.iterdir()) == ["all.avro", "all.avro.manifest.json", "run.yaml"]
+
+
+def test_the_same_range_gives_the_same_bytes_and_another_range_others(folder: Path) -> None:
+    for name in ("one", "two"):
+        done("replay", "--from", "2", "--to", "9", "--avro", f"{name}.avro", "--parquet", f"{name}.parquet")
+    done("replay", "--from", "2", "--to", "8", "--avro", "other.avro")
+    for form in ("avro", "parquet"):
+        assert (folder / f"one.{form}").read_bytes() == (folder / f"two.{form}").read_bytes()
+        one, two = manifest(folder / f"one.{form}"), manifest(folder / f"two.{form}")
+        assert one.pop("file") != two.pop("file")
+        assert one == two
+    assert manifest(folder / "one.avro")["records_sha256"] == manifest(folder / "one.parquet")["records_sha256"]
+    assert manifest(folder / "one.avro")["records_sha256"] != manifest(folder / "other.avro")["records_sha256"]
+
+
+def test_the_parquet_file_has_a_typed_row_for_each_step(run: Config, folder: Path) -> None:
+    done("replay", "--parquet", "steps.parquet")
+    found = parquet.read_table(folder / "steps.parquet")
+    types = {field.name: str(field.type) for field in found.schema}
+    assert types["offset"] == "int64"
+    assert types["timestamp"] == types["at"] == "timestamp[ms, tz=UTC]"
+    assert types["prompt_ids"].startswith("list<")
+    assert (types["logprob"], types["is_expert"], types["touch_x"]) == ("double", "bool", "double")
+    expected = [
+        (logged.position.offset, index, step.logprob, list(step.prompt_ids), step.action.kind.value,
+         step.action.touch.x if step.action.touch else None, logged.trajectory.outcome.value)
+        for logged in Run(run).trajectories(repeated=True)
+        for index, step in enumerate(logged.trajectory.steps)
+    ]  # fmt: skip
+    columns = ("offset", "step", "logprob", "prompt_ids", "action", "touch_x", "outcome")
+    assert [tuple(row[name] for name in columns) for row in found.to_pylist()] == expected
+    assert manifest(folder / "steps.parquet")["rows"] == len(expected)
+
+
+@pytest.mark.parametrize("topic", [name for name in topics.TOPICS if name != "trajectories"])
+def test_every_other_topic_exports_too(run: Config, folder: Path, topic: str) -> None:
+    done("replay", "--topic", topic, "--avro", "a", "--parquet", "p")
+    log = raw_records(run, topic)
+    told = manifest(folder / "a")
+    assert told["records"] == len(log) == len(avro_records(folder / "a"))
+    assert (told["undecodable"], told["topic"]) == ([], topic_name(run.run, topic))
+    rows = parquet.read_table(folder / "p").to_pylist()
+    places = [(raw.position.partition, raw.position.offset) for raw in log]
+    assert list(dict.fromkeys((row["partition"], row["offset"]) for row in rows)) == places
+    assert log or topic == "trajectories.dlq", "the run has written something to each"
+
+
+def test_what_is_printed_is_one_escaped_object_a_line(run: Config, folder: Path) -> None:
+    printed = done("replay", "--print").stdout
+    assert printed.isascii()
+    assert not set(map(ord, printed)) & ({*range(32), 127} - {10})
+    objects = [json.loads(line) for line in printed.splitlines()]
+    assert [each["offset"] for each in objects] == [raw.position.offset for raw in raw_records(run, "trajectories")]
+    assert [each["record"]["task"]["instruction"] for each in objects if "record" in each].count(EVIL) == 1
+    assert ["error" in each for each in objects].count(True) == 1
+    listed = done("replay").stdout
+    assert len(listed.splitlines()) == len(objects)
+    assert not set(map(ord, listed)) & ({*range(32), 127, 0x202E} - {10})
+    assert "cannot be decoded" in listed
+
+
+def test_times_select_what_was_made_then(run: Config, folder: Path) -> None:
+    log = raw_records(run, "trajectories")
+    half = log[len(log) // 2].timestamp
+    at = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=half)).isoformat()
+    first = next(i for i, raw in enumerate(log) if raw.timestamp >= half)
+    late = [json.loads(line)["offset"] for line in done("replay", "--from", at, "--print").stdout.splitlines()]
+    early = [json.loads(line)["offset"] for line in done("replay", "--to", at, "--print").stdout.splitlines()]
+    assert (early, late) == (list(range(first)), list(range(first, len(log))))
+    assert len(done("replay", "--from", "-1h").stdout.splitlines()) == len(log)
+    assert done("replay", "--from", (datetime.now(UTC) + timedelta(hours=1)).isoformat()).stdout == ""
+
+
+def test_a_dry_run_says_the_range_and_writes_nothing(run: Config, folder: Path) -> None:
+    shown = done("replay", "--topic", "tasks", "--from", "0", "--avro", "tasks.avro", "--dry-run").stdout
+    size = sum(len(raw.key or b"") + len(raw.value or b"") for raw in raw_records(run, "tasks"))
+    assert f"at most 12 records, about {size} bytes; would go to tasks.avro" in shown
+    assert [file.name for file in folder.iterdir()] == ["run.yaml"]
+
+
+def test_a_file_that_exists_is_refused_unless_forced(folder: Path) -> None:
+    (folder / "mine.avro").write_text("mine")
+    refused = call("replay", "--avro", "mine.avro")
+    assert isinstance(refused.exception, ConfigError)
+    assert "--force" in refused.exception.mend
+    assert (folder / "mine.avro").read_text() == "mine"
+    done("replay", "--avro", "mine.avro", "--force", "--to", "3")
+    assert manifest(folder / "mine.avro")["records"] == 3
+
+
+def test_an_export_that_is_cut_off_leaves_nothing(run: Config, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from distrl.offline import export
+
+    def full(self: export.AvroWriter, item: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(export.AvroWriter, "put", full)
+    refused = call("replay", "--avro", "cut.avro")
+    assert isinstance(refused.exception, StoreError)
+    assert "No space left" in str(refused.exception)
+    assert [file.name for file in folder.iterdir()] == ["run.yaml"]
+
+
+def test_records_that_retention_took_are_refused_with_the_command_that_works(run: Config, folder: Path) -> None:
+    """The heartbeats: nothing else reads them back."""
+    name = topic_name(run.run, "heartbeats")
+    with RecordProducer(run, "test") as producer:
+        for number in range(5):
+            beat = Heartbeat("worker-9", "worker", number, None, None)
+            last = producer.publish("heartbeats", "worker-9", beat).result(30)
+    client = admin(run.kafka)  # its futures end with it
+    (deleted,) = client.delete_records([TopicPartition(name, 0, last.offset - 1)]).values()
+    deleted.result(30)
+    for wanted in ("0", "2020-01-01"):
+        refused = subprocess.run(
+            [sys.executable, "-m", "distrl.cli.main", "replay", "--config", "run.yaml", "--topic", "heartbeats",
+             "--from", wanted, "--print"],
+            cwd=folder, capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert "retention has deleted" in refused.stderr
+        command = shlex.split(refused.stderr.partition("to mend it: ")[2])
+        assert command[:2] == ["distrl", "replay"]
+        works = CliRunner().invoke(app, command[1:])
+        assert [json.loads(line)["offset"] for line in works.stdout.splitlines()] == [last.offset - 1, last.offset]
+
+
+@pytest.fixture
+def group(run: Config) -> Iterator[Consumer]:
+    """A live member of the workers' group, which has committed its place."""
+    name = f"distrl.{run.run}.{run.worker.group}"
+    member = Consumer({"bootstrap.servers": run.kafka.bootstrap, "group.id": name, "enable.auto.commit": False,
+                       "auto.offset.reset": "earliest"})  # fmt: skip
+    member.subscribe([topic_name(run.run, "tasks")])
+    message = member.poll(60)
+    assert message is not None
+    member.commit(message, asynchronous=False)
+    yield member
+    member.close()
+
+
+def test_a_replay_beside_a_live_group_neither_joins_nor_moves_it(run: Config, folder: Path, group: Consumer) -> None:
+    client, name = admin(run.kafka), f"distrl.{run.run}.{run.worker.group}"
+
+    def state() -> object:
+        described = client.describe_consumer_groups([name])[name].result(30)
+        asked = client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(name)])[name].result(30)
+        placed = sorted((p.topic, p.partition, p.offset) for p in asked.topic_partitions)
+        return [str(described.state), sorted(m.member_id for m in described.members), placed]
+
+    before = state()
+    assert len(done("replay", "--topic", "tasks").stdout.splitlines()) == 12
+    assert state() == before
+    groups = {each.group_id for each in client.list_consumer_groups(request_timeout=30).result(30).valid}
+    assert name in groups
+    assert {each for each in groups if run.run in each} == {name}
+
+
+# Lineage
+
+
+def test_a_version_names_what_the_learner_held_at_every_checkpoint(run: Config, folder: Path) -> None:
+    last = Run(run).versions()[-1]
+    told = json.loads(done("lineage", str(last.version), "--json", "--check-screens").stdout)
+    assert told["version"]["adapter_sha256"] == last.adapter.sha256
+    assert [each["version"] for each in told["parents"]] == list(range(last.version - 1, -1, -1))
+    assert [each["u"] for each in told["updates"]] == list(range(UPDATES))
+    assert {each["config_fingerprint"] for each in told["updates"]} == {run.learning_fingerprint()}
+    store, compared = open_store(run.store), 0
+    for u in checkpoints(store, run.run):
+        found = latest_checkpoint(store, run.run, u)
+        assert found is not None
+        kept = "buffer" if u > run.learner.warmup_updates else "demonstrations"
+        lived = [(topic, partition, offset) for topic, partition, offset, _ in found[0][kept]["entries"]]
+        span = "resident" if kept == "buffer" else "cloned"
+        named = [
+            (each["topic"], each["partition"], each["offset"])
+            for each in told["trajectories"]
+            if each[span] and each[span]["first"] <= u - 1 <= each[span]["last"]
+        ]
+        assert named == lived
+        compared += bool(lived)
+    assert compared >= 3
+    first = told["updates"][3]["windows"]
+    assert [(window["topic"], window["from"]) for window in first] == [(topic_name(run.run, "trajectories"), 0)]
+    assert sum(each["is_expert"] for each in told["trajectories"]) == 6
+    assert len(told["trajectories"]) == 6 + TRAJECTORIES
+
+
+def test_an_older_version_knows_nothing_of_what_came_later(run: Config, folder: Path) -> None:
+    version = Run(run).versions()[1]
+    told = json.loads(done("lineage", "1", "--json").stdout)
+    assert told["updates"][-1]["u"] == version.update
+    assert {each["admitted"] for each in told["trajectories"]} <= set(range(version.update + 1))
+
+
+def test_a_trajectory_names_who_acted_and_who_learned(run: Config, folder: Path) -> None:
+    told = json.loads(done("lineage", "task-1005", "--json").stdout)
+    first, second = told["records"]
+    assert (first["duplicate"], second["duplicate"]) == (False, True)
+    assert {each["version"] for each in first["acted"]} == {0}
+    assert first["learned"]["admitted"] == 4
+    learned = first["learned"]["resident"]
+    versions = Run(run).versions()
+    assert first["learned_by_versions"] == [
+        v.version for v in versions if learned["first"] <= v.update <= learned["last"]
+    ]
+    assert first["in_weights_of_versions"] == [v.version for v in versions if v.update >= 4]
+    assert second["learned_by_versions"] == second["in_weights_of_versions"] == []
+    demo = json.loads(done("lineage", "demo-0", "--json").stdout)["records"][0]
+    assert demo["learned"]["cloned"] == {"first": 0, "last": 2}
+    assert sum(map(sum, demo["learned"]["cloned_draws"].values())) > 0
+
+
+def test_lineage_for_people_is_short_and_whole_on_demand(run: Config, folder: Path) -> None:
+    short = done("lineage", "6").stdout
+    whole = done("lineage", "6", "--all").stdout
+    assert run.learning_fingerprint() in short
+    assert "parents 0-5" in short
+    assert "task-1000-1003" in short
+    assert "task-1017" not in short
+    assert "task-1017" in whole
+    tree = done("lineage", "task-1003").stdout
+    assert "could be drawn by updates" in tree
+    assert not set(map(ord, tree)) & ({*range(32), 127, 0x202E} - {10})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["99"], r"version 99: is none of run .*, which has 0 to 6"),
+        (["no-such-task"], r"no trajectory or demonstration of run"),
+        (["99", "--task"], r"no trajectory or demonstration of run"),
+        (["1", "--set", "replay.capacity=41"], r"update 0 in the journal was made with other settings"),
+    ],
+)
+def test_what_is_not_there_or_not_of_this_run_is_refused(folder: Path, arguments: list[str], said: str) -> None:
+    refused = call("lineage", *arguments)
+    assert isinstance(refused.exception, DistrlError)
+    assert re.search(said, str(refused.exception))
+
+
+# From Python
+
+
+def test_a_run_is_read_as_records_arrays_screens_and_samples(run: Config) -> None:
+    opened = distrl.open_run(config=run)
+    both = list(opened.trajectories(expert=None))
+    assert [logged.trajectory.is_expert for logged in both] == [True] * 6 + [False] * TRAJECTORIES
+    assert len(list(opened.trajectories(expert=True))) == 6
+    assert [logged.position.offset for logged in opened.trajectories(2, 5)] == [2, 3, 4]
+    assert len(list(opened.trajectories(timedelta(hours=1)))) == TRAJECTORIES
+    assert len(list(opened.trajectories(repeated=True))) == TRAJECTORIES + 1
+    assert [update.u for update in opened.updates()] == list(range(UPDATES))
+    assert [version.version for version in opened.versions()] == list(range(7))
+    assert [evaluation.evaluation_id for evaluation in opened.evaluations()] == ["e-1"]
+    with pytest.raises(ConfigError, match="is no offset"):
+        list(opened.trajectories("yesterday"))
+
+    taken = list(opened.trajectories())
+    steps = opened.steps(taken)
+    flat = [(logged, step) for logged in taken for step in logged.trajectory.steps]
+    assert len(steps) == len(flat)
+    np.testing.assert_array_equal(steps.logprob, [step.logprob for _, step in flat])
+    np.testing.assert_array_equal(steps.prompt_length, [len(step.prompt_ids) for _, step in flat])
+    np.testing.assert_array_equal(steps.outcome, [logged.trajectory.outcome is Outcome.SUCCESS for logged, _ in flat])
+    np.testing.assert_array_equal(steps.offset, [logged.position.offset for logged, _ in flat])
+    assert (steps.logprob.dtype, steps.version.dtype, len(opened.steps([]))) == (np.float64, np.int64, 0)
+
+    samples = opened.dataset(taken)
+    assert len(samples) == len(flat)
+    for index in (0, len(flat) - 1):
+        sample, step = samples[index], flat[index][1]
+        screen = opened.screenshot(step)
+        assert (screen.shape, screen.dtype) == ((128, 64, 3), np.uint8)
+        np.testing.assert_array_equal(sample["screenshot"].numpy(), screen.transpose(2, 0, 1))
+        assert tuple(sample["action_ids"].tolist()) == step.action_ids
+    assert "screenshot" not in opened.dataset(taken, screens=False)[0]
+
+
+def test_the_example_of_the_documentation_runs(
+    run: Config, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    secret = run.store.secret_key
+    monkeypatch.setenv("DISTRL_RUN", run.run)
+    monkeypatch.setenv("DISTRL_KAFKA__BOOTSTRAP", run.kafka.bootstrap)
+    monkeypatch.setenv("DISTRL_STORE__URL", run.store.url)
+    if run.store.access_key and secret:
+        monkeypatch.setenv("DISTRL_STORE__ACCESS_KEY", run.store.access_key)
+        monkeypatch.setenv("DISTRL_STORE__SECRET_KEY", secret.get_secret_value())
+    exec(compile(example, str(DOCUMENT), "exec"), {})
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith(f"{TRAJECTORIES} trajectories, ")
+    assert said[0].endswith(", 7 versions")
+    assert said[1].startswith("version 0: ")
+    assert said[-1].endswith("torch.Size([3, 128, 64])")

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 from concurrent.futures import Future
+from dataclasses import replace
 
 import pytest
 from distrl.broker.deadletters import (
+    CUT_BYTES,
+    CUT_LOST,
+    CUT_SHA256,
     ERROR_TEXT_BYTES,
     RETRY_S,
     BadRecordsError,
     BadWindow,
     DeadLetters,
+    cut,
     error_headers,
     origin_of,
 )
@@ -109,10 +115,45 @@ def test_a_letter_that_cannot_be_written_is_tried_until_it_is_and_nothing_is_ski
     assert (letters.settled(), len(topic.sent)) == ([at(17)], 2)
 
 
-def test_a_letter_that_the_broker_finds_too_large_ends_the_role(topic: Topic) -> None:
-    letters = DeadLetters(config(), topic)
+TOO_LARGE = RecordTooLargeError(TASKS, "too large", "raise kafka.max_record_bytes")
+
+
+def test_a_letter_that_the_broker_finds_too_large_is_cut_until_it_fits(topic: Topic) -> None:
+    letters = DeadLetters(config("kafka.max_record_bytes=65536"), topic)
+    whole = bytes(range(256)) * 200
+    letters.put(replace(bad(17), value=whole, headers=(("own", b"kept"),)), BAD)
+    for attempt in range(2):
+        topic.futures[attempt].set_exception(TOO_LARGE)
+        assert (letters.settled(), letters.waiting) == ([], True)
+    topic.acknowledge()
+    assert letters.settled() == [at(17)]
+    key, value, headers = topic.sent[-1]
+    assert (key, headers[0]) == (b"key", ("own", b"kept"))
+    assert value is not None
+    assert whole.startswith(value)
+    assert 25_000 < len(value) < 32_768
+    said = dict(headers)
+    assert said[CUT_BYTES] == b"51203"
+    assert said[CUT_SHA256] == hashlib.sha256(whole).hexdigest().encode()
+    assert said[CUT_LOST] == b"value"
+
+
+def test_a_letter_whose_key_and_headers_leave_no_room_does_without_them() -> None:
+    record = replace(bad(17), key=b"k" * 600, value=b"v" * 9_000, headers=(("own", b"h" * 1_600),))
+    key, value, headers = cut(record, error_headers(at(17), BAD), 4_000)
+    assert (key, dict(headers)[CUT_LOST]) == (None, b"key, headers, value")
+    assert "own" not in dict(headers)
+    assert value is not None
+    assert 0 < len(value) < 4_000
+
+
+def test_a_topic_that_takes_no_letter_at_all_ends_the_role(topic: Topic) -> None:
+    letters = DeadLetters(config("kafka.max_record_bytes=65536"), topic)
     letters.put(bad(17), BAD)
-    topic.futures[0].set_exception(RecordTooLargeError(TASKS, "too large", "raise kafka.max_record_bytes"))
+    for _ in range(8):  # 64 KiB, halved down to 512 bytes
+        topic.futures[-1].set_exception(TOO_LARGE)
+        letters.settled()
+    topic.futures[-1].set_exception(TOO_LARGE)
     with pytest.raises(RecordTooLargeError):
         letters.settled()
     assert letters.waiting

@@ -3,11 +3,13 @@
 A role that meets one `put`s it, hands out or journals nothing past it until `settled` names it, and polls meanwhile.
 Where the dead-letter topic cannot be written, that takes as long as it takes: nothing is ever skipped. A record that
 is met again after a crash is not written again where its letter is among those read at the start; where it is,
-both letters name one origin, and a reader of them takes the first (letters.py).
+both letters name one origin, and a reader of them takes the first (letters.py). A record for whose letter the topic
+has no room is put aside cut, which its letter says: to wait for room, or to end, would stop the role for ever.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import time
 import traceback
@@ -37,6 +39,12 @@ ERROR_TEXT_BYTES = 2_048
 
 KNOWN_LETTERS = 1_000
 """Letters read back at the start, the newest ones: far more than a window may hold, and a moment to read."""
+
+CUT_BYTES, CUT_SHA256, CUT_LOST = "distrl.cut.bytes", "distrl.cut.sha256", "distrl.cut.lost"
+"""Headers of a letter that was cut: bytes of the record's key and value, sha256 of the whole value, what is missing."""
+
+LEAST_ROOM_BYTES = 512
+"""A topic that has no room for as much takes no letter at all."""
 
 RETRY_S = 1.0
 """Between two tries of a letter that could not be written; a broker that is away is waited for by the client itself."""
@@ -78,8 +86,11 @@ class BadWindow:
 
 @dataclass(slots=True)
 class _Waiting:
+    """headers: those that say what happened. room: bytes of a letter that has to be cut; None for a whole one."""
+
     raw: RawRecord
     headers: Headers
+    room: int | None = None
     future: Future[LogPosition] | None = None
     again_at: float = 0.0
 
@@ -122,8 +133,7 @@ class DeadLetters:
     def put(self, raw: RawRecord, error: WireError) -> None:
         """Put a record aside that cannot be read. One whose letter is known is settled at once, and breaks no limit.
 
-        Raises BadRecordsError, and writes nothing, where it is the `kafka.dead_letter_limit`-th bad one of its window;
-        RecordTooLargeError where it does not fit into the topic with its headers.
+        Raises BadRecordsError, and writes nothing, where it is the `kafka.dead_letter_limit`-th bad one of its window.
         """
         position, limit = raw.position, self._config.kafka.dead_letter_limit
         if position in self._waiting:
@@ -135,13 +145,13 @@ class DeadLetters:
         if 0 < limit <= found:
             raise _too_many(found, self._config, error)
         LOG.error("record put aside: %s", error)
-        letter = self._waiting[position] = _Waiting(raw, [*raw.headers, *error_headers(position, error)])
+        letter = self._waiting[position] = _Waiting(raw, error_headers(position, error))
         self._send(letter)
 
     def settled(self) -> list[LogPosition]:
         """The records whose letters were acknowledged since the last call; sends again what could not be sent.
 
-        Raises RecordTooLargeError as `put` does: to wait would not help.
+        Raises RecordTooLargeError where the topic takes no letter at all: to wait would not help.
         """
         for position, letter in list(self._waiting.items()):
             if letter.future is None:
@@ -150,8 +160,9 @@ class DeadLetters:
             elif letter.future.done():
                 failure = letter.future.exception()
                 if isinstance(failure, RecordTooLargeError):
-                    raise failure
-                if failure is None:
+                    self._shorten(letter, failure)
+                    self._send(letter)
+                elif failure is None:
                     del self._waiting[position]
                     self._known.add(position)
                     self._settled.append(position)
@@ -162,16 +173,50 @@ class DeadLetters:
         return settled
 
     def _send(self, letter: _Waiting) -> None:
+        raw, room = letter.raw, letter.room
+        whole = raw.key, raw.value, [*raw.headers, *letter.headers]
+        key, value, headers = whole if room is None else cut(raw, letter.headers, room)
         try:
-            letter.future = self._publish(self._target, letter.raw.key, letter.raw.value, letter.headers)
-        except RecordTooLargeError:
-            raise
+            letter.future = self._publish(self._target, key, value, headers)
+        except RecordTooLargeError as failure:
+            self._shorten(letter, failure)
+            self._send(letter)
         except BrokerError as failure:
             self._later(letter, failure)
+
+    def _shorten(self, letter: _Waiting, failure: RecordTooLargeError) -> None:
+        """To what this side allows, then to half as often as the broker refuses it."""
+        room = self._config.kafka.max_record_bytes if letter.room is None else letter.room // 2
+        if room < LEAST_ROOM_BYTES:
+            raise failure
+        LOG.warning("the dead letter of %s is cut to %d bytes: %s", letter.raw.position, room, failure)
+        letter.room = room
 
     def _later(self, letter: _Waiting, failure: BaseException) -> None:
         LOG.error("nothing goes on past %s until its dead letter is written: %s", letter.raw.position, failure)
         letter.future, letter.again_at = None, self._clock() + RETRY_S
+
+
+def cut(raw: RawRecord, headers: Headers, room: int) -> tuple[bytes | None, bytes | None, Headers]:
+    """Key, value and headers of a letter of about `room` bytes: the head of the value, and headers that say so.
+
+    headers: what happened. The record's own, and its key, stay where they take no more than half of the room.
+    """
+    value = raw.value or b""
+    key, own, lost = raw.key, raw.headers, "value"
+    if len(key or b"") + _size(own) > room // 2:
+        key, own, lost = None, (), "key, headers, value"
+    said = [
+        (CUT_BYTES, str(len(raw.key or b"") + len(value)).encode()),
+        (CUT_SHA256, hashlib.sha256(value).hexdigest().encode()),
+        (CUT_LOST, lost.encode()),
+    ]
+    made = [*own, *headers, *said]
+    return key, value[: max(0, room - len(key or b"") - _size(made))], made
+
+
+def _size(headers: Headers) -> int:
+    return sum(len(name.encode()) + len(said or b"") for name, said in headers)
 
 
 def known_origins(config: Config) -> list[LogPosition]:

@@ -12,7 +12,7 @@ from concurrent.futures import TimeoutError as NotYetError
 from dataclasses import dataclass
 from functools import cache
 
-from distrl.broker.deadletters import PREFIX, TOPIC, error_headers, origin_of
+from distrl.broker.deadletters import CUT_BYTES, CUT_LOST, CUT_SHA256, PREFIX, TOPIC, error_headers, origin_of
 from distrl.broker.producer import Headers, RecordProducer
 from distrl.broker.reader import LogReader, RawRecord, decoded
 from distrl.broker.topics import TOPICS, topic_name
@@ -23,7 +23,8 @@ from distrl.types import LogPosition, Record, Task, Trajectory
 RETRY_OF = "distrl.retry.of"
 """The header of a record that was published again: the origin of its letter. The log itself thus says what was."""
 
-_OURS = frozenset(name for name, _ in error_headers(LogPosition("", 0, 0), WireError("", "", "")))
+_CUT = (CUT_BYTES, CUT_LOST, CUT_SHA256)
+_OURS = frozenset([*_CUT, *(name for name, _ in error_headers(LogPosition("", 0, 0), WireError("", "", "")))])
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +47,18 @@ class Letter:
 
     @property
     def size(self) -> int:
-        """Bytes of the record's key and value."""
+        """Bytes of the key and value that are kept."""
         return len(self.raw.key or b"") + len(self.raw.value or b"")
+
+    @property
+    def cut(self) -> str:
+        """What a letter that holds less than its record says of that; empty for a whole one."""
+        ours = dict(self.raw.headers[len(self.headers) :])
+        if CUT_BYTES not in ours:
+            return ""
+        whole, lost, sha256 = ((ours.get(name) or b"?").decode(errors="replace") for name in _CUT)
+        kept = f"{self.size} of {whole} bytes"
+        return f"it was too large and is cut to {kept} (lost: {lost}; sha256 of the value: {sha256})"
 
     def said(self, name: str) -> str:
         """What the letter's header `__connect.errors.<name>` says; empty where it has none."""
@@ -101,6 +112,8 @@ def chosen(found: Sequence[Letter], offsets: Sequence[int]) -> list[Letter]:
 def reading(letter: Letter, config: Config) -> Record:
     """The record in a letter, as this code reads it now. Raises WireError where it still cannot."""
     kind = _kind(letter, config)
+    if letter.cut:
+        raise WireError("dead letter", letter.cut, "have its author send the record again")
     if kind is None:
         raise WireError("dead letter", "its headers name no topic that can be read again", "see its headers")
     return decoded(letter.raw, kind)
@@ -193,6 +206,8 @@ def _publish(letter: Letter, producer: RecordProducer, config: Config) -> LogPos
 
 def _refusal(letter: Letter, config: Config, partitions: Callable[[str], Collection[int]]) -> str:
     """Why its record may not be published again; empty where it may."""
+    if letter.cut:
+        return f"{letter.cut}; have its author send the record again"
     if letter.origin is None:
         return "its headers do not say where it came from"
     name = _short_name(letter, config)

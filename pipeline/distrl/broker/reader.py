@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from operator import methodcaller
 from types import TracebackType
 from typing import TypeVar, cast
 
@@ -55,10 +56,15 @@ class RawRecord:
         return cls(position_of(message), message.key(), message.value(), message.timestamp()[1], _headers_of(message))
 
 
+_get_headers = methodcaller("headers")
+"""`message.headers()`, called from C: where the client has set an error and returned all the same, the interpreter says
+so at once there, and only at some later call where it has made its own call fast."""
+
+
 def _headers_of(message: Message) -> Headers:
     """The headers; none where a name is no UTF-8, which the client cannot give out (it fails with a SystemError)."""
     try:
-        return tuple(cast(Headers, message.headers() or ()))
+        return tuple(cast(Headers, _get_headers(message) or ()))
     except SystemError:
         LOG.warning("the headers of %s are left out: a name among them is no UTF-8", position_of(message))
         return ()

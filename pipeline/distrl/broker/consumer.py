@@ -83,6 +83,7 @@ class TaskConsumer:
         self._committing = 0  # requests that the broker has not answered
         self._paused = False  # the caller's wish
         self._stopped = False  # whether the partitions are
+        self._closed = False
         self._held: deque[RawRecord] = deque()
         made = settings(config.kafka, config.worker.name, self._on_error) | {
             "group.id": f"distrl.{config.run}.{config.worker.group}",
@@ -171,7 +172,9 @@ class TaskConsumer:
 
     def close(self) -> None:
         """Commit what is done, leave the group, within CLOSE_S. Tasks still in flight go to other workers."""
-        began = time.monotonic()
+        if self._closed:
+            return
+        self._closed, began = True, time.monotonic()
         self._settle()
         self._commit_until(began + CLOSE_S / 2)
         # librdkafka waits for the broker's word without end, so it is left to a thread that dies with the process.

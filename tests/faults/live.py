@@ -32,7 +32,7 @@ from distrl.broker.topics import topic_name
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
 from distrl.demo.roles import write_settings
-from distrl.errors import WireError
+from distrl.errors import StoreError, WireError
 from distrl.learner.recover import recover
 from distrl.learner.state import LearnerState
 from distrl.learner.verify import refold
@@ -61,6 +61,7 @@ from distrl.types import (
     Update,
     Version,
 )
+from distrl.worker.patience import Patience
 from PIL import Image
 
 from faults.roles import KILLED, Launcher, Role
@@ -200,6 +201,7 @@ class LiveRun:
         self.servers, self.directory = servers, directory
         self.config = servers.config(f"fault-{uuid.uuid4().hex[:10]}", tree or {})
         self.store: ObjectStore = open_store(self.config.store)
+        self._patience = Patience(threading.Event())
         self.roles: dict[str, Role] = {}
         self.restarted: set[str] = set()
         """Roles that may end with an error that says why, and are then started again."""
@@ -296,9 +298,13 @@ class LiveRun:
         """Put that many further trajectories into the log, as workers would, screenshots first."""
         for topic, count in (("demonstrations", demonstrations), ("trajectories", trajectories)):
             begin = self._recorded[topic]
-            made = [trajectory(self.store, number, topic == "demonstrations") for number in range(begin, begin + count)]
+            made = [self._played(number, topic == "demonstrations") for number in range(begin, begin + count)]
             self._publish(topic, {each.task_id: each for each in made})
             self._recorded[topic] += count
+
+    def _played(self, number: int, expert: bool) -> Trajectory:
+        """As a worker does, a store that refuses a screenshot is asked again."""
+        return self._patience.until_done("a screenshot", lambda: trajectory(self.store, number, expert), StoreError)
 
     def store_screens(self) -> None:
         """Every screen that a recorded trajectory shows: none needs the store from now on."""

@@ -55,7 +55,8 @@ def test_a_broker_killed_under_load_costs_nothing(run: LiveRun) -> None:
     before = len(run.counted())
     run.until("the run to go on", lambda: len(run.counted()) >= before + 12)
     end_all(run)
-    assert run.duplicates() <= PHONES, "a task that was under way may be handed out again, a record is never repeated"
+    attempts = [logged.trajectory.attempt_id for logged in run.trajectories()]
+    assert len(attempts) == len(set(attempts)), "a task may have been handed out again, a record is never repeated"
 
 
 @pytest.mark.faults_long

@@ -1,4 +1,4 @@
-"""A TCP proxy in front of a broker that may be cut, and may swallow one answer to a produce request.
+"""A TCP proxy in front of a broker that may be cut, and may swallow one answer.
 
 Kafka's frames: a length (int32), then for a request its API key (int16), version (int16) and correlation id (int32),
 for an answer the correlation id. Brokers name themselves in their answers as host and port; both have a fixed size
@@ -13,7 +13,7 @@ import struct
 import threading
 
 HOST = "127.0.0.1"
-PRODUCE = 0
+PRODUCE, END_TRANSACTION = 0, 26
 
 
 class Proxy:
@@ -23,7 +23,8 @@ class Proxy:
         self._target = target
         self._lock = threading.Lock()
         self._sockets: set[socket.socket] = set()
-        self._swallow: bytes | None = None
+        self._swallow: tuple[int, bytes] | None = None
+        self._then_cut = False
         self.swallowed = threading.Event()
         self._listener = socket.create_server((HOST, 0))
         self.port = int(self._listener.getsockname()[1])
@@ -31,9 +32,9 @@ class Proxy:
         self._ours = HOST.encode() + struct.pack(">i", self.port)
         self._accept(self._listener)
 
-    def swallow_answer(self, naming: bytes) -> None:
-        """The next answer to a produce request that holds `naming` is lost, and its connection breaks."""
-        self._swallow = naming
+    def swallow_answer(self, naming: bytes, key: int = PRODUCE, then_cut: bool = False) -> None:
+        """The next answer to a request of API `key` that holds `naming` is lost, and its connection breaks; or all."""
+        self._swallow, self._then_cut = (key, naming), then_cut
 
     def cut(self) -> None:
         """Break every connection and refuse new ones, as a broker does that is gone."""
@@ -77,6 +78,8 @@ class Proxy:
             while (frame := _read_frame(source)) is not None:
                 if answers:
                     if int.from_bytes(frame[:4], "big") in lost:
+                        if self._then_cut:
+                            self.cut()
                         self.swallowed.set()
                         break
                     frame = frame.replace(self._real, self._ours)
@@ -90,7 +93,7 @@ class Proxy:
 
     def _note(self, request: bytes, lost: set[int]) -> None:
         key, _, correlation = struct.unpack(">hhi", request[:8])
-        if key == PRODUCE and self._swallow is not None and self._swallow in request:
+        if self._swallow is not None and self._swallow[0] == key and self._swallow[1] in request:
             self._swallow = None
             lost.add(correlation)
 

@@ -21,7 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from distrl.broker import topics
 from distrl.broker.connect import admin, check
 from distrl.broker.consumer import TaskConsumer
-from distrl.broker.journal import Journal
+from distrl.broker.journal import Journal, journalled
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader
 from distrl.broker.versions import VersionFollower
@@ -117,8 +117,8 @@ def test_right_credentials_do_everything(secured: str) -> None:
     with RecordProducer(config, "a-test") as producer:
         beat = Heartbeat("worker-0", "worker", 0, None, None)
         assert producer.publish("heartbeats", "worker-0", beat).result(30).offset == 0
-    with Journal(config) as journal:
-        assert journal.entries() == []
+    with Journal(config):
+        assert journalled(config) == []
 
 
 @pytest.mark.parametrize(("user", "password"), [("admin", "wrong-password"), ("nobody", PASSWORD)])

@@ -9,16 +9,19 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 from pathlib import Path
 from shutil import copytree, rmtree
 from typing import Any
 
 import confluent_kafka
 import pytest
+from confluent_kafka import Producer
 from distrl.broker import topics
-from distrl.broker.connect import admin
+from distrl.broker.connect import admin, settings
 from distrl.broker.consumer import LoggedTask, TaskConsumer
 from distrl.broker.deadletters import BadRecordsError, DeadLetters
+from distrl.broker.journal import journalled
 from distrl.broker.letters import Letter, letters, own_headers, retry
 from distrl.broker.producer import Headers, RecordProducer
 from distrl.broker.reader import LogReader, RawRecord
@@ -27,7 +30,7 @@ from distrl.cli.main import app
 from distrl.config import Config, load
 from distrl.errors import WireError
 from distrl.learner.loop import run_learner
-from distrl.learner.verify import journalled, refold
+from distrl.learner.verify import refold
 from distrl.store.objects import open_store
 from distrl.types import LogPosition, PutAside, Split, Task
 from distrl.wire import codec
@@ -127,10 +130,11 @@ def send_headers_that_are_no_utf8(config: Config, topic: str, value: bytes) -> N
 
 
 def test_headers_that_are_no_text_stop_nobody(config: Config, producer: RecordProducer) -> None:
+    send(producer, config, "tasks", *[encode(task(0))] * 40)  # the interpreter makes calls fast that it knows
     for value in (b"no record", encode(task(1))):
         send_headers_that_are_no_utf8(config, "tasks", value)
     with RecordProducer(config, "a-worker") as own, TaskConsumer(config, DeadLetters.of(config, own)) as consumer:
-        (good,) = poll_until(consumer, lambda got: len(got) == 1)
+        *_, good = poll_until(consumer, lambda got: len(got) == 41)
     assert good.task == task(1)
     assert [(raw.value, own_headers(raw.headers)) for raw in in_the_log(config)] == [(b"no record", ())]
 
@@ -385,6 +389,31 @@ def test_retry_publishes_key_bytes_and_headers_again_and_never_twice(
     assert own_headers(fresh.raw.headers) == tuple(records[2].headers)
     (third,) = retry([fresh], config)
     assert (third.before, third.at) == (False, LogPosition(topic_name(config.run, "tasks"), 0, 4))
+
+
+def test_a_record_too_large_for_its_letter_is_put_aside_cut_and_not_published_again(
+    config: Config, producer: RecordProducer
+) -> None:
+    """The broker counts compressed bytes, so a topic may hold a record that our producers refuse."""
+    name, whole = topic_name(config.run, "tasks"), b"spoilt " * (config.kafka.max_record_bytes // 5)
+    made = settings(config.kafka, "another") | {"compression.type": "zstd", "message.max.bytes": 2 * len(whole)}
+    other = Producer(made)
+    other.produce(name, key=b"k", value=whole, headers=list(OWN))
+    assert other.flush(PATIENCE_S) == 0
+    send(producer, config, "tasks", encode(task(1)))
+    with TaskConsumer(config, DeadLetters.of(config, producer)) as consumer:
+        (got,) = poll_until(consumer, lambda got: len(got) == 1)
+    assert got.task == task(1)
+    (letter,) = letters(config)
+    assert (letter.origin, letter.headers, letter.raw.key) == (LogPosition(name, 0, 0), OWN, b"k")
+    assert whole.startswith(letter.raw.value or b"?")
+    assert config.kafka.max_record_bytes // 2 < letter.size < config.kafka.max_record_bytes
+    refused = run(config, "retry", "0")
+    assert f"is cut to {letter.size} of {len(whole) + 1} bytes" in refused.output
+    assert sha256(whole).hexdigest() in refused.output
+    assert "dead letters 0: were not published again" in str(refused.exception)
+    assert len(read(config, "tasks")) == 2
+    assert "cannot be read now either: it was too large and is cut" in run(config, "show", "0").output
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from distrl.errors import StoreError
-from distrl.store.checkpoints import latest_checkpoint, prune, save_checkpoint
+from distrl.store.checkpoints import latest_checkpoint, prune, save_checkpoint, tensor_files
 from distrl.store.objects import CorruptObjectError, MissingObjectError, ObjectStore
 from distrl.types import ObjectRef
 
@@ -166,7 +166,8 @@ class StoreContract:
         frozen = np.arange(5.0)
         for u in (1, 9, 10, 11):
             save_checkpoint(store, "demo", u, {"w": np.full(3, u), "frozen": frozen}, {"u": u})
-        assert prune(store, "demo", keep=2) == 4  # two manifests and the tensor files that they alone named
+        # Two manifests and the tensor files that they alone named.
+        assert prune(store, "demo", keep=2, prunable=tensor_files(store, "demo")) == 4
         meta, tensors = latest_checkpoint(store, "demo") or ({}, {})
         assert meta == {"u": 11}
         assert tensors["w"].tolist() == [11, 11, 11]

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from distrl.errors import StoreError
 from distrl.store import checkpoints
-from distrl.store.checkpoints import latest_checkpoint, prune, save_checkpoint
+from distrl.store.checkpoints import latest_checkpoint, prune, save_checkpoint, tensor_files
 from distrl.store.directory import DirectoryStore
 from distrl.types import ObjectRef
 from hypothesis import HealthCheck, given, settings
@@ -75,7 +75,7 @@ def store(tmp_path: Path) -> DirectoryStore:
 
 def test_no_checkpoint_is_none(store: DirectoryStore) -> None:
     assert latest_checkpoint(store, "demo") is None
-    assert prune(store, "demo", keep=1) == 0
+    assert prune(store, "demo", keep=1, prunable=tensor_files(store, "demo")) == 0
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -133,10 +133,11 @@ def test_a_crash_at_any_point_of_pruning_leaves_what_is_kept(
 ) -> None:
     for u in range(1, 6):
         save(store, u)
+    crashing = CrashingStore(tmp_path / "objects", changes, after=after)
     with pytest.raises(Crash):
-        prune(CrashingStore(tmp_path / "objects", changes, after=after), "demo", keep=2)
+        prune(crashing, "demo", keep=2, prunable=tensor_files(store, "demo"))
     assert latest_u(store) == 5
-    prune(store, "demo", keep=2)
+    prune(store, "demo", keep=2, prunable=tensor_files(store, "demo"))
     assert len(list(store.list("runs/demo/checkpoints/"))) == 2
     assert len(list(store.list("runs/demo/tensors/"))) == 2
     store.delete("runs/demo/checkpoints/00000005.json")
@@ -219,7 +220,7 @@ def test_pruning_never_deletes_the_last_whole_checkpoint(store: DirectoryStore, 
     for u in (1, 2, 3):
         save(store, u)
     damage(store, 3, how)
-    prune(store, "demo", keep=1)
+    prune(store, "demo", keep=1, prunable=tensor_files(store, "demo"))
     assert latest_u(store) == 2
 
 
@@ -238,7 +239,7 @@ def test_runs_do_not_share_what_pruning_deletes(store: DirectoryStore) -> None:
     for run in ("one", "two"):
         save_checkpoint(store, run, 1, tensors, {"run": run})
     save_checkpoint(store, "one", 2, {"w": np.zeros(3)}, {})
-    prune(store, "one", keep=1)
+    prune(store, "one", keep=1, prunable=tensor_files(store, "one"))
     meta, found = latest_checkpoint(store, "two") or ({}, {})
     assert meta == {"run": "two"}
     assert found["w"].tolist() == [0, 1, 2]
@@ -248,9 +249,26 @@ def test_tensor_files_that_a_crash_left_are_pruned_and_shared_ones_kept(store: D
     save_checkpoint(store, "demo", 1, {"w": np.arange(3)}, {})
     save_checkpoint(store, "demo", 2, {"w": np.arange(3)}, {})
     orphan = store.put("runs/demo/tensors", b"never named", "safetensors")
-    assert prune(store, "demo", keep=1) == 2
+    assert prune(store, "demo", keep=1, prunable=tensor_files(store, "demo")) == 2
     assert orphan.key not in set(store.list("runs/"))
     assert latest_checkpoint(store, "demo") is not None
+
+
+def test_a_fenced_learner_that_still_prunes_spares_what_its_successor_is_saving(store: DirectoryStore) -> None:
+    for u in (1, 2):
+        save(store, u)
+    known = tensor_files(store, "demo")  # listed before the update whose append was the last to succeed
+
+    class FencedWhileSaving(DirectoryStore):
+        def put_named(self, key: str, data: bytes) -> None:
+            """The successor has uploaded its tensors, and the fenced one prunes before their manifest is there."""
+            prune(store, "demo", keep=1, prunable=known)
+            super().put_named(key, data)
+
+    save(FencedWhileSaving(store.root), 3)
+    assert latest_u(store) == 3
+    assert prune(store, "demo", keep=1, prunable=tensor_files(store, "demo")) == 2
+    assert latest_u(store) == 3
 
 
 def test_many_tensors_are_spread_over_files(store: DirectoryStore, monkeypatch: pytest.MonkeyPatch) -> None:

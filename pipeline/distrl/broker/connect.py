@@ -64,6 +64,10 @@ HOPELESS = UNKNOWN_TOPIC | CREDENTIALS | FORBIDDEN
 T = TypeVar("T")
 
 
+class RefusedError(BrokerError):
+    """The broker's answer is no: waiting does not help."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """What answered: its id, and how many brokers it has."""
@@ -148,10 +152,13 @@ def patiently(kafka: Kafka, attempt: Callable[[], T]) -> T:
 
 
 def explain(error: KafkaError, where: str, doing: str, kafka: Kafka) -> BrokerError:
-    """What a person is told of `error`, met at `where` (a topic or a setting) while `doing` (an infinitive)."""
+    """What a person is told of `error`, met at `where` (a topic or a setting) while `doing` (an infinitive).
+
+    A RefusedError for what is HOPELESS.
+    """
     code, text = error.code(), error.str()
     if code in CREDENTIALS:
-        return BrokerError(
+        return RefusedError(
             "kafka.sasl_username, kafka.sasl_password",
             f"the broker at {kafka.bootstrap} refuses the credentials ({kafka.security_protocol}, "
             f"{kafka.sasl_mechanism}, user {kafka.sasl_username!r}): {text}",
@@ -164,13 +171,13 @@ def explain(error: KafkaError, where: str, doing: str, kafka: Kafka) -> BrokerEr
             "set kafka.ssl_ca to the brokers' CA, and kafka.security_protocol to that of the listener at this port",
         )
     if code in FORBIDDEN:
-        return BrokerError(
+        return RefusedError(
             where,
             f"user {kafka.sasl_username!r} may not {doing}: {text}",
             "grant the right with an ACL, or set kafka.sasl_username to a user who has it",
         )
     if code in UNKNOWN_TOPIC:
-        return BrokerError(where, f"cannot {doing}: no such topic at {kafka.bootstrap}", "run `distrl topics ensure`")
+        return RefusedError(where, f"cannot {doing}: no such topic at {kafka.bootstrap}", "run `distrl topics ensure`")
     if code in UNREACHABLE:
         return _unreachable(kafka, f"cannot {doing} ({where})", error)
     return BrokerError(where, f"cannot {doing}: {text} ({error.name()})", "see the broker's log for the reason")

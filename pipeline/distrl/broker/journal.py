@@ -22,8 +22,9 @@ from distrl.wire.codec import encode
 TRANSACTION_TIMEOUT_S = 15.0
 """The broker aborts what a dead learner left open after this long; until then, followers see no new version."""
 
-COMMIT_TIMEOUT_S = 60.0
-"""How long an append waits for a broker that is away before the learner gives up and is started again."""
+COMMIT_TIMEOUT_S = 10.0
+"""How long an append waits for a broker that is away. Shorter than TRANSACTION_TIMEOUT_S, as the broker answers who
+comes after that as if another learner had taken over. (librdkafka gives up a record of a transaction by then, too.)"""
 
 FENCED = {
     KafkaError._FENCED,
@@ -40,9 +41,9 @@ class FencedError(BrokerError):
 class Journal:
     """Appends updates and publishes versions, each in a transaction of its own, as the only learner of a run.
 
-    Life cycle: `open` (fences every earlier opener), then `entries` (now nobody else can add one), then `append` and
-    `publish_version`, then `close`. One thread. After an error, make a new Journal, open it and read `entries`: only
-    the log says whether the last record is in it.
+    Life cycle: `open` (fences every earlier opener), then `append` and `publish_version`, then `close`. One thread.
+    After an error, make a new Journal, open it and read `journalled`: only the log says whether the last record is in
+    it.
     """
 
     def __init__(self, config: Config) -> None:
@@ -76,14 +77,6 @@ class Journal:
             self._producer.init_transactions(self._config.kafka.connect_timeout_s)
         except KafkaException as error:
             raise self._explained(error.args[0], self._updates, "open the journal") from None
-
-    def entries(self) -> list[Update]:
-        """Every update in the journal, in the order of the log. Call after `open`: before, an older learner may add.
-
-        `open` waits for what an older learner has committed. What this one appends shows a few milliseconds later.
-        """
-        with LogReader(self._config, "updates") as reader:
-            return [decoded(raw, Update) for batch in reader.to_end() for raw in batch]
 
     def append(self, update: Update) -> LogPosition:
         """Write `update` down; when this returns, every later learner will redo it.
@@ -127,10 +120,23 @@ class Journal:
 
     def _explained(self, error: KafkaError, topic: str, doing: str) -> BrokerError:
         if error.code() in FENCED:
-            run = self._config.run
-            return FencedError(
-                f"learner of run {run}",
-                f"another learner has taken over run {run}; this one may write no more",
-                "let this process end; start one learner per run, or choose another `run`",
-            )
+            return fenced(self._config.run)
         return explain(error, topic, doing, self._config.kafka)
+
+
+def journalled(config: Config) -> list[Update]:
+    """Every update in the journal of a run, in the order of the log.
+
+    Complete and final where the caller has a Journal open: `open` waits for what an older learner has committed, and
+    nobody else can add one then. What is appended shows a few milliseconds later.
+    """
+    with LogReader(config, "updates") as reader:
+        return [decoded(raw, Update) for batch in reader.to_end() for raw in batch]
+
+
+def fenced(run: str) -> FencedError:
+    return FencedError(
+        f"learner of run {run}",
+        f"another learner has taken over run {run}; this one may write no more",
+        "let this process end; start one learner per run, or choose another `run`",
+    )

@@ -13,23 +13,24 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 
 from distrl.broker.deadletters import DeadLetters
-from distrl.broker.identity import IdSet
-from distrl.broker.journal import Journal
+from distrl.broker.journal import journalled
 from distrl.broker.producer import RecordProducer
-from distrl.broker.reader import LogReader, RawRecord, decoded
+from distrl.broker.reader import LogReader, RawRecord
 from distrl.broker.topics import topic_name
+from distrl.broker.versions import lineage
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
 from distrl.errors import BrokerError, StoreError, WireError
 from distrl.learner.aside import Aside
 from distrl.learner.fold import fold, is_usable
-from distrl.learner.inbox import Inbox
 from distrl.learner.publish import Publisher
-from distrl.learner.recover import TOPICS, checkpoint, recover, unfolded
-from distrl.learner.state import LearnerState
-from distrl.store.checkpoints import prune
+from distrl.learner.reading import inbox_after, log_too_short, take
+from distrl.learner.recover import TOPICS, Recovered, checkpoint, recover, unfolded
+from distrl.learner.scribe import Scribe, UnwrittenError
+from distrl.store.checkpoints import prune, tensor_files
 from distrl.store.objects import ObjectStore, open_store
 from distrl.types import Heartbeat, LoggedTrajectory, Trajectory, Update, Version, Watermark
 
@@ -39,7 +40,7 @@ POLL_S = 0.1
 """Longest wait for a record before looking at the stop event; a record wakes it at once."""
 
 PAUSES_S = (0.5, 1.0, 2.0, 5.0)
-"""Pauses between attempts while the store does not answer; the last one is repeated."""
+"""Pauses between attempts while the store or the broker does not answer; the last one is repeated."""
 
 HEARTBEAT_S = 2.0
 
@@ -55,13 +56,11 @@ def run_learner(config: Config, stop: threading.Event, on_update: OnUpdate | Non
     on_update is told the metrics of every update (also of one that is redone) and the newest version.
     """
     store = open_store(config.store)
-    with Journal(config) as journal, RecordProducer(config, "learner") as producer, ExitStack() as open_readers:
+    with Scribe(config) as scribe, RecordProducer(config, "learner") as producer, ExitStack() as open_readers:
         recovered = recover(config, store)
-        journalled = journal.entries()
-        redone = unfolded(journalled, recovered.state, config)
-        learner = Loop(
-            config, store, journal, producer, recovered.state, recovered.seen, Aside(journalled), stop, on_update
-        )
+        entries = journalled(config)
+        redone = unfolded(entries, recovered.state, config)
+        learner = Loop(config, store, scribe, producer, recovered, Aside(entries), stop, on_update)
         learner.follow(open_readers)
         learner.redo(redone)
         learner.work()
@@ -74,24 +73,24 @@ class Loop:
         self,
         config: Config,
         store: ObjectStore,
-        journal: Journal,
+        scribe: Scribe,
         producer: RecordProducer,
-        state: LearnerState,
-        seen: IdSet,
+        recovered: Recovered,
         aside: Aside,
         stop: threading.Event,
         on_update: OnUpdate | None,
     ) -> None:
-        self._config, self._store, self._journal, self._producer = config, store, journal, producer
-        self._state, self._stop, self._on_update = state, stop, on_update
-        names = [topic_name(config.run, name) for name in TOPICS]
-        self._inbox = Inbox(names[0], names[1], state.watermarks, seen)
-        self._publisher = Publisher(config, store, journal.publish_version, published(config), SYSTEM_CLOCK.now_ms)
+        self._config, self._store, self._scribe, self._producer = config, store, scribe, producer
+        self._state, self._stop, self._on_update = recovered.state, stop, on_update
+        self._inbox = inbox_after(config, recovered)
+        self._publisher = Publisher(config, store, scribe.publish_version, lineage(config), SYSTEM_CLOCK.now_ms)
         self._readers: list[LogReader] = []
         self._metrics: dict[str, float] = {}
         self._letters = DeadLetters.of(config, producer)
         self._aside = aside
-        self._saved = state.u
+        self._saved = recovered.state.u
+        self._listed: frozenset[str] = frozenset()
+        self._prunable: frozenset[str] = frozenset()
         self._next_beat = 0.0
 
     def follow(self, open_readers: ExitStack) -> None:
@@ -110,7 +109,7 @@ class Loop:
             while not self._inbox.reaches(update.watermarks) and not self._stop.is_set():
                 ended = all(reader.caught_up for reader in self._readers)
                 if not self._read() and ended and not self._inbox.reaches(update.watermarks):
-                    raise _log_too_short(self._config, update)
+                    raise log_too_short(self._config, update)
             if self._stop.is_set():
                 return
             self._apply(update)
@@ -127,13 +126,15 @@ class Loop:
                 continue
             fingerprint, aside = self._config.learning_fingerprint(), self._aside.due(watermarks)
             update = Update(self._state.u, watermarks, fingerprint, SYSTEM_CLOCK.now_ms(), aside)
-            self._journal.append(update)
+            if not self._patiently(partial(self._scribe.append, update)):
+                break  # stopped while the broker was away: whether it is journalled, the next start finds out
+            self._prunable = self._listed  # written, so nobody had taken over when that was listed
             self._aside.journalled(update)
             self._apply(update)
         self._checkpoint_at_stop()
 
     def _apply(self, update: Update) -> None:
-        """Fold one journalled update and do what follows from it, however long the store takes."""
+        """Fold one journalled update and do what follows from it, however long the store and the broker take."""
         window = self._inbox.window(update.watermarks)
         began = time.perf_counter()
         if not self._patiently(lambda: self._fold(window, update)):
@@ -166,7 +167,8 @@ class Loop:
 
     def _checkpoint(self) -> None:
         checkpoint(self._config, self._store, self._state, self._inbox.folded_ids)
-        prune(self._store, self._config.run, self._config.learner.keep_checkpoints)
+        prune(self._store, self._config.run, self._config.learner.keep_checkpoints, self._prunable)
+        self._listed = tensor_files(self._store, self._config.run)
         self._saved = self._state.u
 
     def _checkpoint_at_stop(self) -> None:
@@ -180,13 +182,15 @@ class Loop:
             )
 
     def _patiently(self, action: Callable[[], None]) -> bool:
-        """Do `action`, again and again while the store fails, reading on meanwhile; False if stopped before."""
+        """Do `action`, again and again while the store or the broker fails, reading on; False if stopped before."""
         attempt = 0
         while True:
             try:
                 action()
             except StoreError as error:
                 LOG.error("waiting for the store: %s", error)
+            except UnwrittenError as error:
+                LOG.error("waiting for the broker: %s", error)
             else:
                 return True
             if self._stop.wait(PAUSES_S[min(attempt, len(PAUSES_S) - 1)]):
@@ -210,17 +214,13 @@ class Loop:
         return any(self._letters.waits_before(mark.topic, mark.partition, mark.offset) for mark in watermarks)
 
     def _take(self, raw: RawRecord) -> None:
-        if self._aside.skips(raw.position):
-            self._inbox.passed(raw.position)
-            return
         try:
-            logged = LoggedTrajectory(raw.position, decoded(raw, Trajectory))
+            logged = take(raw, self._inbox, self._aside)
         except WireError as error:
-            self._inbox.passed(raw.position)
             if self._aside.adds(raw.position):
                 self._letters.put(raw, error)
             return
-        if self._inbox.push(logged) and is_usable(logged.trajectory, self._state.agent.codec):
+        if logged is not None and is_usable(logged.trajectory, self._state.agent.codec):
             self._warm(logged.trajectory)
 
     def _warm(self, trajectory: Trajectory) -> None:
@@ -244,17 +244,3 @@ class Loop:
             self._producer.publish("heartbeats", "learner", beat)
         except BrokerError as error:
             LOG.warning("heartbeat not sent: %s", error)
-
-
-def published(config: Config) -> list[Version]:
-    """Every version in the log."""
-    with LogReader(config, "versions") as reader:
-        return [decoded(raw, Version) for batch in reader.to_end() for raw in batch]
-
-
-def _log_too_short(config: Config, update: Update) -> BrokerError:
-    return BrokerError(
-        f"log of run {config.run}",
-        f"ends before the watermarks of journalled update {update.u}: {update.watermarks}",
-        "bring the topics' records back, or choose a new `run`",
-    )

@@ -38,6 +38,7 @@ class Publisher:
     ) -> None:
         self._config, self._store, self._publish, self._now_ms = config, store, publish, now_ms
         self._of_update: dict[int, Version] = {}
+        self._made: Version | None = None
         self.newest: Version | None = None
         for version in known:
             self._remember(version)
@@ -54,18 +55,24 @@ class Publisher:
         if known is not None:
             _refuse_other_weights(known, weights)
             return
-        version = Version(
+        self._publish(version := self._version(update, weights, state.agent.base_sha256))
+        self._remember(version)
+        LOG.info("version %d after update %d: %s", version.version, update, version.adapter.sha256[:12])
+
+    def _version(self, update: int, weights: bytes, base_sha256: str) -> Version:
+        """The record of these weights: the very same when it is asked for again, as its first try may be in the log."""
+        if self._made is not None and self._made.update == update:
+            return self._made
+        self._made = Version(
             version=0 if self.newest is None else self.newest.version + 1,
             parent=None if self.newest is None else self.newest.version,
             update=update,
-            base_model_sha256=state.agent.base_sha256,
+            base_model_sha256=base_sha256,
             adapter=self._store.put("adapters", weights, "safetensors"),
             config_fingerprint=self._config.learning_fingerprint(),
             published_at=self._now_ms(),
         )
-        self._publish(version)
-        self._remember(version)
-        LOG.info("version %d after update %d: %s", version.version, update, version.adapter.sha256[:12])
+        return self._made
 
     def _remember(self, version: Version) -> None:
         self._of_update.setdefault(version.update, version)

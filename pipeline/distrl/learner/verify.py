@@ -7,21 +7,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 from distrl.broker.identity import IdSet
-from distrl.broker.reader import LogReader, decoded
+from distrl.broker.journal import journalled
+from distrl.broker.reader import LogReader
 from distrl.broker.topics import topic_name
 from distrl.config import Config
-from distrl.errors import BrokerError, WireError
+from distrl.errors import WireError
 from distrl.learner.aside import Aside
 from distrl.learner.fold import fold
 from distrl.learner.inbox import Inbox
+from distrl.learner.reading import inbox_after, log_too_short, take
 from distrl.learner.recover import TOPICS, Recovered, recover, unfolded
 from distrl.learner.state import LearnerState
 from distrl.policy.base import load_base
 from distrl.store.objects import open_store
-from distrl.types import LoggedTrajectory, Trajectory, Update, Watermark
+from distrl.types import LoggedTrajectory, Update, Watermark
 
 LOG = logging.getLogger("distrl.learner.verify")
 
@@ -45,18 +47,6 @@ def refold(config: Config, *, from_start: bool = False) -> LearnerState:
         fold(state, window, update, store.get, config)
         state.forget_screens(but=inbox.pending)
     return state
-
-
-def journalled(config: Config) -> list[Update]:
-    """Every line of the run's journal up to its present end."""
-    with LogReader(config, "updates") as journal:
-        return [decoded(raw, Update) for batch in journal.to_end() for raw in batch]
-
-
-def inbox_after(config: Config, begun: Recovered) -> Inbox:
-    """An inbox of the run's topics that stands where `begun` does."""
-    names = [topic_name(config.run, name) for name in TOPICS]
-    return Inbox(names[0], names[1], begun.state.watermarks, begun.seen)
 
 
 def windows(
@@ -83,11 +73,7 @@ def windows(
         for update in updates:
             while not inbox.reaches(update.watermarks):
                 if sum(_take(reader, inbox, aside) for reader in readers) == 0 and all(r.caught_up for r in readers):
-                    raise BrokerError(
-                        f"log of run {config.run}",
-                        f"ends before the watermarks of journalled update {update.u}",
-                        "bring the topics' records back, or choose a new `run`",
-                    )
+                    raise log_too_short(config, update)
             window = inbox.window(update.watermarks)
             inbox.folded(update.watermarks)
             yield update, window
@@ -96,11 +82,6 @@ def windows(
 def _take(reader: LogReader, inbox: Inbox, aside: Aside) -> int:
     batch = [] if reader.caught_up else reader.read(READ_S)
     for raw in batch:
-        if aside.skips(raw.position):
-            inbox.passed(raw.position)
-            continue
-        try:
-            inbox.push(LoggedTrajectory(raw.position, decoded(raw, Trajectory)))
-        except WireError:
-            inbox.passed(raw.position)
+        with suppress(WireError):  # put aside by the learner that met it
+            take(raw, inbox, aside)
     return len(batch)

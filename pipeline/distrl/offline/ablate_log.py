@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from distrl.broker.identity import IdSet
+from distrl.broker.journal import journalled
 from distrl.broker.reader import LogReader
 from distrl.broker.topics import topic_name
 from distrl.broker.versions import lineage
@@ -22,9 +23,10 @@ from distrl.errors import ConfigError
 from distrl.learner.features import Features
 from distrl.learner.fold import fold
 from distrl.learner.inbox import Inbox
+from distrl.learner.reading import inbox_after
 from distrl.learner.recover import TOPICS, Recovered, recover, unfolded
 from distrl.learner.state import Arrays, LearnerState, needed
-from distrl.learner.verify import inbox_after, journalled, windows
+from distrl.learner.verify import windows
 from distrl.policy.base import load_base
 from distrl.store.checkpoints import checkpoints, latest_checkpoint
 from distrl.store.objects import ObjectStore

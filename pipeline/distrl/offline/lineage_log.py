@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from distrl.broker.journal import journalled
 from distrl.broker.reader import LogReader, decoded
 from distrl.broker.topics import topic_name
 from distrl.broker.versions import lineage as published
@@ -14,7 +15,7 @@ from distrl.learner.clone import draws
 from distrl.learner.fold import is_usable
 from distrl.learner.inbox import Inbox
 from distrl.learner.recover import TOPICS, refuse_other_settings
-from distrl.learner.verify import journalled, windows
+from distrl.learner.verify import windows
 from distrl.offline.lineage import Attempt, Rules, Trace, VersionLineage, of_trajectory, of_version, trace
 from distrl.policy.agent import pixels
 from distrl.policy.base import load_base

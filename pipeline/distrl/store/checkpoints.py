@@ -13,7 +13,7 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -79,16 +79,24 @@ def latest_checkpoint(
     return None
 
 
-def prune(store: ObjectStore, run: str, keep: int) -> int:
-    """Delete all but the newest `keep` whole checkpoints of `run`, and then every tensor file that none names.
+def tensor_files(store: ObjectStore, run: str) -> frozenset[str]:
+    """The keys of every tensor file of `run`, whether a checkpoint names it or not."""
+    return frozenset(store.list(f"{_tensor_folder(run)}/"))
+
+
+def prune(store: ObjectStore, run: str, keep: int, prunable: Collection[str]) -> int:
+    """Delete all but the newest `keep` whole checkpoints of `run`, and then those of `prunable` that none names.
 
     A checkpoint with a damaged manifest or a missing file does not count as kept, so the last good one always stays.
-    Returns how many objects were deleted. Only the run's one learner may call it, and not while it saves.
+    Returns how many objects were deleted. Only a learner of the run may call it, and not while it saves.
+
+    prunable: `tensor_files` as they were at some moment at which the caller was the run's learner beyond doubt. What
+    came later may belong to the checkpoint that a successor is saving, whose manifest is not there yet.
     """
     if keep < 1:
         raise ValueError(f"at least one checkpoint is kept, and this is {keep}")
     updates = checkpoints(store, run)
-    stored = set(store.list(f"{_tensor_folder(run)}/"))
+    stored = tensor_files(store, run)
     named: set[str] = set()
     kept = 0
     while updates and kept < keep:
@@ -100,7 +108,7 @@ def prune(store: ObjectStore, run: str, keep: int) -> int:
         named |= keys
         kept += keys <= stored
     # Manifests first: none may ever name what is gone.
-    doomed = [*(_manifest_key(run, u) for u in updates), *sorted(stored - named)]
+    doomed = [*(_manifest_key(run, u) for u in updates), *sorted((stored & set(prunable)) - named)]
     for key in doomed:
         store.delete(key)
     return len(doomed)

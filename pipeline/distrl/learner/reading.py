@@ -1,0 +1,42 @@
+"""The log into an inbox, alike for the learner that lives and for who folds the log again."""
+
+from __future__ import annotations
+
+from distrl.broker.reader import RawRecord, decoded
+from distrl.broker.topics import topic_name
+from distrl.config import Config
+from distrl.errors import BrokerError, WireError
+from distrl.learner.aside import Aside
+from distrl.learner.inbox import Inbox
+from distrl.learner.recover import TOPICS, Recovered
+from distrl.types import LoggedTrajectory, Trajectory, Update
+
+
+def inbox_after(config: Config, begun: Recovered) -> Inbox:
+    """An inbox of the run's topics that stands where `begun` does."""
+    names = [topic_name(config.run, name) for name in TOPICS]
+    return Inbox(names[0], names[1], begun.state.watermarks, begun.seen)
+
+
+def take(raw: RawRecord, inbox: Inbox, aside: Aside) -> LoggedTrajectory | None:
+    """Put a record into the inbox. Returns it; None where it was put aside, read before, or its id was.
+
+    Raises WireError where it cannot be read; the inbox is past it then.
+    """
+    if aside.skips(raw.position):
+        inbox.passed(raw.position)
+        return None
+    try:
+        logged = LoggedTrajectory(raw.position, decoded(raw, Trajectory))
+    except WireError:
+        inbox.passed(raw.position)
+        raise
+    return logged if inbox.push(logged) else None
+
+
+def log_too_short(config: Config, update: Update) -> BrokerError:
+    return BrokerError(
+        f"log of run {config.run}",
+        f"ends before the watermarks of journalled update {update.u}: {update.watermarks}",
+        "bring the topics' records back, or choose a new `run`",
+    )

@@ -1,0 +1,95 @@
+"""What the learner writes to the log, over a broker that goes away and a write whose end nobody has heard of.
+
+    write ─▶ no answer ─▶ look into the log ─▶ reopen the journal ─▶ look again ─▶ write, unless it is there
+
+The first look keeps a learner that has taken over and works from being fenced by this one; the second is the one that
+counts, for since the journal was reopened nobody else can write.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from types import TracebackType
+
+from distrl.broker.connect import RefusedError
+from distrl.broker.journal import FencedError, Journal, fenced, journalled
+from distrl.broker.producer import RecordTooLargeError
+from distrl.broker.versions import lineage
+from distrl.config import Config
+from distrl.errors import BrokerError
+from distrl.types import Record, Update, Version
+
+LOG = logging.getLogger("distrl.learner.scribe")
+
+
+class UnwrittenError(BrokerError):
+    """The broker did not take a record, or did not say that it has."""
+
+
+class Scribe:
+    """The one writer of a run's journal and versions. One thread.
+
+    Life cycle: `with` opens the journal, which fences every earlier learner. `append` and `publish_version` make one
+    attempt each and may wait for seconds; after UnwrittenError, and before any other record, call them again with the
+    very same record: it is in the log once in the end. They raise FencedError where another learner has taken over,
+    RefusedError and RecordTooLargeError where trying again is vain.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._journal = Journal(config)
+        self._in_doubt = False
+
+    def __enter__(self) -> Scribe:
+        self._journal.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._journal.close()
+
+    def append(self, update: Update) -> None:
+        """Write `update` down; when this returns, every later learner will redo it."""
+
+        def is_written() -> bool:
+            return self._is_last(update, [found for found in journalled(self._config) if found.u >= update.u])
+
+        self._write(lambda: self._journal.append(update), is_written)
+
+    def publish_version(self, version: Version) -> None:
+        """Tell every worker of `version`. Its objects must be in the store already."""
+
+        def is_written() -> bool:
+            later = [found for found in lineage(self._config) if found.version >= version.version]
+            return self._is_last(version, later)
+
+        self._write(lambda: self._journal.publish_version(version), is_written)
+
+    def _write(self, write: Callable[[], object], is_written: Callable[[], bool]) -> None:
+        try:
+            if not (self._in_doubt and self._reopen(is_written)):
+                write()
+        except (FencedError, RefusedError, RecordTooLargeError):
+            raise
+        except BrokerError as error:
+            self._in_doubt = True
+            raise UnwrittenError(error.where, error.what, error.mend) from error
+
+    def _reopen(self, is_written: Callable[[], bool]) -> bool:
+        """Open the journal again. Returns whether the record in doubt is in the log."""
+        is_written()
+        self._journal.close()
+        self._journal = Journal(self._config)
+        self._journal.open()
+        written = is_written()
+        self._in_doubt = False
+        LOG.info("the journal is open again; the record in doubt %s", "is in it" if written else "is written now")
+        return written
+
+    def _is_last(self, record: Record, later: Sequence[Record]) -> bool:
+        """Whether `record` is in the log, given what stands there in its place and after it."""
+        if later and list(later) != [record]:
+            raise fenced(self._config.run)
+        return bool(later)

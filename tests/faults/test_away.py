@@ -1,0 +1,211 @@
+"""A broker that is away for longer than any time-out: workers can stop, and the learner goes on unaided."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+from distrl.broker.consumer import CLOSE_S, LoggedTask, TaskConsumer
+from distrl.broker.journal import FencedError, Journal, journalled
+from distrl.broker.versions import lineage
+from distrl.config import Config
+from distrl.learner.scribe import Scribe, UnwrittenError
+from distrl.types import ObjectRef, Update, Version, Watermark
+
+from faults.live import PATIENCE_S, WARMUP, LiveRun, Servers
+from faults.proxy import END_TRANSACTION, Proxy
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(280)]
+
+PER_UPDATE = 3
+GRACE_S = 5.0
+"""What a busy machine may add to a deadline."""
+
+
+def poll_until(consumer: TaskConsumer, done: Callable[[LoggedTask | None], bool]) -> LoggedTask | None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not done(found := consumer.poll(0.05)):
+        assert time.monotonic() < deadline
+    return found
+
+
+def test_a_consumer_closes_in_time_though_the_broker_hangs(run: LiveRun, caplog: pytest.LogCaptureFixture) -> None:
+    run.feed(1)
+    consumer = TaskConsumer(run.config)
+    logged = poll_until(consumer, lambda found: found is not None)
+    assert logged is not None
+    run.servers.signal("kafka", signal.SIGSTOP)
+    try:
+        consumer.commit(logged.position)
+        began = time.monotonic()
+        with caplog.at_level(logging.WARNING):
+            consumer.close()
+        assert time.monotonic() - began < CLOSE_S + GRACE_S
+        assert "they will be repeated" in caplog.text
+        assert "the broker does not answer" in caplog.text
+    finally:
+        run.servers.signal("kafka", signal.SIGCONT)
+    with TaskConsumer(run.config) as heir:  # the broker may have the commit in its buffer, and do it now
+        again = poll_until(heir, lambda found: found is not None or run.committed() == 1)
+    assert again is None or again.task == logged.task
+
+
+def test_a_consumer_closes_in_time_though_the_broker_is_gone(run: LiveRun) -> None:
+    run.feed(1)
+    consumer = TaskConsumer(run.config)
+    logged = poll_until(consumer, lambda found: found is not None)
+    assert logged is not None
+    run.servers.kill("kafka")
+    consumer.commit(logged.position)
+    began = time.monotonic()
+    consumer.close()
+    assert time.monotonic() - began < CLOSE_S + GRACE_S
+
+
+def test_a_worker_stops_though_the_broker_hangs(run: LiveRun) -> None:
+    run.feed(4)
+    worker = run.worker()
+    run.publish_version(0)
+    run.until("a trajectory of each", lambda: len(run.counted()) == 4)
+    run.servers.signal("kafka", signal.SIGSTOP)
+    try:
+        run.stop("worker-0")
+    finally:
+        run.servers.signal("kafka", signal.SIGCONT)
+    assert worker.code == 0
+
+
+# The learner
+
+
+def busy(run: LiveRun, updates: int) -> None:
+    """A learner in the midst of that many updates, whose records it has read: its next append is never far."""
+    run.record(demonstrations=6, trajectories=PER_UPDATE * (updates - WARMUP))
+    run.learner()
+    run.until("it to be at work", lambda: len(run.updates()) > WARMUP)
+
+
+def waits(run: LiveRun, attempts: int) -> None:
+    learner = run.roles["learner"]
+    run.until("it to say what it waits for", lambda: learner.said().count("waiting for the broker") >= attempts)
+
+
+def test_a_learner_waits_out_a_broker_that_hangs_for_longer_than_any_transaction(run: LiveRun) -> None:
+    busy(run, 60)
+    learner = run.roles["learner"]
+    run.servers.signal("kafka", signal.SIGSTOP)
+    try:
+        waits(run, 4)
+    finally:
+        run.servers.signal("kafka", signal.SIGCONT)
+    run.until_learned(60)
+    assert learner.code is None
+    run.end_learning()
+
+
+def test_a_learner_that_waits_for_a_dead_broker_can_be_stopped_and_one_that_is_not_goes_on(run: LiveRun) -> None:
+    busy(run, 60)
+    run.servers.kill("kafka")
+    waits(run, 1)
+    run.stop("learner")
+    run.servers.start("kafka")
+    assert len(run.updates()) < 60
+    learner = run.learner()
+    run.until("it to be at work", lambda: "redoing" in learner.said() or len(run.updates()) == 60)
+    run.record(trajectories=PER_UPDATE * 60)
+    run.until("it to be at work", lambda: len(run.updates()) > 60)
+    run.servers.kill("kafka")
+    waits(run, 2)
+    run.servers.start("kafka")
+    run.until_learned(120)
+    assert learner.code is None
+    run.end_learning()
+
+
+def test_a_version_that_nobody_can_read_stops_no_learner(run: LiveRun) -> None:
+    run.record(demonstrations=6)
+    run.learner()
+    run.until_learned(WARMUP)
+    run.stop("learner")
+    run.publish_bytes("versions", b"1", b"garbage")
+    run.record(trajectories=PER_UPDATE)
+    run.learner()
+    run.until("an update of the policy", lambda: len(run.updates()) == WARMUP + 1)
+    run.until("its version", lambda: [each.version for each in lineage(run.config)] == [0, 1])
+    run.stop("learner")
+
+
+@pytest.fixture
+def proxy(servers: Servers) -> Iterator[Proxy]:
+    made = Proxy(servers.broker_port)
+    yield made
+    made.close()
+
+
+def behind(proxy: Proxy, config: Config) -> Config:
+    kafka = config.kafka.model_copy(update={"bootstrap": f"127.0.0.1:{proxy.port}", "connect_timeout_s": 3.0})
+    return config.model_copy(update={"kafka": kafka})
+
+
+def update(u: int) -> Update:
+    return Update(u, (Watermark("t", 0, u),), "f" * 64, 1_000 + u)
+
+
+def version(number: int) -> Version:
+    ref = ObjectRef(f"adapters/{'a' * 64}.safetensors", "a" * 64, 1)
+    return Version(number, None, number, "b" * 64, ref, "f" * 64, 1_000)
+
+
+def until_written(attempt: Callable[[], None]) -> int:
+    """How many attempts came to nothing."""
+    deadline, failed = time.monotonic() + PATIENCE_S, 0
+    while True:
+        assert time.monotonic() < deadline
+        try:
+            attempt()
+        except UnwrittenError:
+            failed += 1
+        else:
+            return failed
+
+
+@pytest.mark.parametrize("swallowed", [True, False])
+def test_a_record_is_in_the_log_once_whether_the_answer_or_the_request_was_lost(
+    run: LiveRun, proxy: Proxy, swallowed: bool
+) -> None:
+    with Scribe(behind(proxy, run.config)) as scribe:
+        scribe.append(update(0))
+        for write in (lambda: scribe.append(update(1)), lambda: scribe.publish_version(version(0))):
+            if swallowed:
+                proxy.swallow_answer(f"distrl.{run.config.run}.learner".encode(), END_TRANSACTION, then_cut=True)
+            else:
+                proxy.cut()
+            with pytest.raises(UnwrittenError):
+                write()
+            proxy.mend()
+            until_written(write)
+        scribe.append(update(2))
+    assert journalled(run.config) == [update(0), update(1), update(2)]
+    assert run.versions() == [version(0)]
+
+
+def test_a_learner_that_was_away_ends_where_another_has_taken_over_and_leaves_it_in_peace(
+    run: LiveRun, proxy: Proxy
+) -> None:
+    with Scribe(behind(proxy, run.config)) as away:
+        away.append(update(0))
+        proxy.cut()
+        with pytest.raises(UnwrittenError):
+            away.append(update(1))
+        with Journal(run.config) as successor:
+            theirs = replace(update(1), journalled_at=2_000)
+            successor.append(theirs)
+            proxy.mend()
+            with pytest.raises(FencedError, match="another learner has taken over"):
+                until_written(lambda: away.append(update(1)))
+            successor.append(update(2))
+    assert journalled(run.config) == [update(0), theirs, update(2)]

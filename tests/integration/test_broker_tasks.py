@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
 from distrl.broker import topics
 from distrl.broker.connect import admin
-from distrl.broker.consumer import LoggedTask, TaskConsumer
+from distrl.broker.consumer import HELD_TASKS, LoggedTask, TaskConsumer
 from distrl.broker.deadletters import DeadLetters
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader
@@ -214,3 +214,25 @@ def test_a_run_without_topics_is_told(broker: str) -> None:
     config = load(sets=["run=never-made", f"kafka.bootstrap={broker}"], environ={})
     with TaskConsumer(config) as consumer, pytest.raises(BrokerError, match="distrl topics ensure"):
         poll_until(consumer, lambda _: False)
+
+
+def test_partitions_that_left_a_full_hand_bring_tasks_when_they_come_back(
+    config: Config, producer: RecordProducer
+) -> None:
+    feed(producer, range(40))
+    with TaskConsumer(config) as ours:
+        ours.pause()
+        poll_until(ours, lambda _: len(ours._held) >= HELD_TASKS and len(ours.partitions) == 4)
+        for _ in range(5):  # the hand is full by now, and fetching stopped
+            ours.poll(0.05)
+        with TaskConsumer(config.model_copy(deep=True)) as theirs:
+            theirs.pause()
+            deadline = time.monotonic() + PATIENCE_S
+            while not (theirs.partitions and ours.partitions and len(ours.partitions | theirs.partitions) == 4):
+                assert time.monotonic() < deadline
+                ours.poll(0.05)
+                theirs.poll(0.05)
+            ours.resume()
+            early = poll_until(ours, lambda got: len(got) > HELD_TASKS)  # fetching again, what has left is away
+        names = {f"task-{n}" for n in range(40)} - {found.task.task_id for found in early}
+        poll_until(ours, lambda got: names <= {found.task.task_id for found in got})

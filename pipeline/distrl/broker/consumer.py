@@ -82,7 +82,7 @@ class TaskConsumer:
         self._hopeless: KafkaError | None = None
         self._committing = 0  # requests that the broker has not answered
         self._paused = False  # the caller's wish
-        self._stopped = False  # whether the partitions are
+        self._stopped: bool | None = False  # whether the partitions are; None: some came, which may be or not
         self._closed = False
         self._held: deque[RawRecord] = deque()
         made = settings(config.kafka, config.worker.name, self._on_error) | {
@@ -187,9 +187,9 @@ class TaskConsumer:
     def _throttle(self) -> None:
         """Fetch while there is room in the hand, and only then."""
         full = len(self._held) >= HELD_TASKS
-        if full and not self._stopped:
+        if full and self._stopped is not True:
             self._consumer.pause(self._places())
-        elif self._stopped and not full:
+        elif not full and self._stopped is not False:
             self._consumer.resume(self._places())
         self._stopped = full
 
@@ -268,19 +268,19 @@ class TaskConsumer:
         consumer.incremental_assign(places)
         with self._lock:
             self._flight.assigned(place.partition for place in places)
-        if self._stopped and places:
-            consumer.pause(places)
+        self._stopped = None  # `_throttle` sees to all of them: a pause within this call would lose their offsets
 
     def _on_revoke(self, consumer: Consumer, places: list[TopicPartition]) -> None:
         self._send_commit()  # not waited for: the broker has it before it hears that the partitions are given up
-        self._forget(places)
-        consumer.incremental_unassign(places)
+        self._forget(consumer, places)
 
     def _on_lost(self, consumer: Consumer, places: list[TopicPartition]) -> None:
-        self._forget(places)
-        consumer.incremental_unassign(places)
+        self._forget(consumer, places)
 
-    def _forget(self, places: list[TopicPartition]) -> None:
+    def _forget(self, consumer: Consumer, places: list[TopicPartition]) -> None:
+        """Let go of partitions, resumed: librdkafka keeps a pause until they come back, and then for ever."""
+        consumer.resume(places)
+        consumer.incremental_unassign(places)
         gone = {place.partition for place in places}
         with self._lock:
             self._flight.revoked(gone)

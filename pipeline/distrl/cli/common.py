@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Annotated, Literal
 
 import typer
@@ -69,9 +70,16 @@ def row(*cells: object) -> list[Text]:
 def start_role(role: str, verbose: bool) -> threading.Event:
     """Set up the log and return the event that SIGTERM and Ctrl-C set, so that a role can finish what it holds."""
     logs.configure(role, verbose)
-    stop = threading.Event()
+    stop, asked = threading.Event(), SimpleQueue[None]()
+
+    def obey() -> None:
+        asked.get()
+        stop.set()
+
+    # The handler may run within the main thread's own `stop.wait`, and `stop.set` would then wait for it for ever.
+    threading.Thread(target=obey, name="signals", daemon=True).start()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+        signal.signal(number, lambda *_: asked.put(None))
     return stop
 
 

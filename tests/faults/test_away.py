@@ -66,6 +66,7 @@ def test_a_consumer_closes_in_time_though_the_broker_is_gone(run: LiveRun) -> No
     assert time.monotonic() - began < CLOSE_S + GRACE_S
 
 
+@pytest.mark.faults_long
 def test_a_worker_stops_though_the_broker_hangs(run: LiveRun) -> None:
     run.feed(4)
     worker = run.worker()
@@ -94,6 +95,7 @@ def waits(run: LiveRun, attempts: int) -> None:
     run.until("it to say what it waits for", lambda: learner.said().count("waiting for the broker") >= attempts)
 
 
+@pytest.mark.faults_long
 def test_a_learner_waits_out_a_broker_that_hangs_for_longer_than_any_transaction(run: LiveRun) -> None:
     busy(run, 60)
     learner = run.roles["learner"]
@@ -107,6 +109,7 @@ def test_a_learner_waits_out_a_broker_that_hangs_for_longer_than_any_transaction
     run.end_learning()
 
 
+@pytest.mark.faults_long
 def test_a_learner_that_waits_for_a_dead_broker_can_be_stopped_and_one_that_is_not_goes_on(run: LiveRun) -> None:
     busy(run, 60)
     run.servers.kill("kafka")

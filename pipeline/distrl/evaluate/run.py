@@ -148,7 +148,7 @@ def named(wanted: str, versions: Sequence[Version]) -> list[Version]:
 def _evaluated(config: Config, version: Version, split: Split) -> dict[str, Evaluation]:
     """Task id -> the first record that `version` has for it."""
     found: dict[str, Evaluation] = {}
-    for _, evaluation in records(config, "evaluations", Evaluation, version.published_at - SKEW_MS):
+    for _, evaluation in records(config, "evaluations", Evaluation, max(0, version.published_at - SKEW_MS)):
         same = (evaluation.version, evaluation.version_sha256) == (version.version, version.adapter.sha256)
         if same and evaluation.trajectory.task.split is split:
             found.setdefault(evaluation.trajectory.task_id, evaluation)

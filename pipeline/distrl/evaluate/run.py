@@ -37,7 +37,7 @@ SEED = 7_919
 ATTEMPT = "greedy"
 """Greedy decoding draws nothing, so every attempt at a task is the same attempt."""
 SKEW_MS = 600_000
-"""How far the evaluator's clock may lag behind the learner's. Evaluations of a version are looked for from its
+"""How far the broker's clock may lag behind the learner's. Evaluations of a version are looked for from its
 publication on: to read all of them for each version would take longer with every one, for ever."""
 RETRIES = 3
 """How often an episode that a phone interrupted is played again before it is recorded as interrupted."""

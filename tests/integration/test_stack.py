@@ -91,6 +91,10 @@ def test_a_killed_broker_is_started_again_beside_the_others_and_has_kept_its_log
     before = {row.name: row.pid for row in LocalStack(config).status()}
     (broker,) = (child for child in find_all(config.stack.directory) if child.name == "kafka")
     broker.kill()
+    deadline = time.monotonic() + 30.0
+    while broker.lives():  # the signal is on its way for a moment, in which the broker still counts as up
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
     elsewhere = config.stack.model_copy(update={"kafka_port": free_ports(1)[0]})
     moved = config.model_copy(update={"stack": elsewhere})
     up = LocalStack(moved).up()

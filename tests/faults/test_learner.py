@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import resource
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -126,6 +127,7 @@ def test_of_two_learners_the_older_is_fenced_and_publishes_nothing_more(run: Liv
     assert run.roles.pop("learner").wait() == 1
     run.roles["learner"] = newer
     assert f"another learner has taken over run {run.config.run}" in older.said()
+    assert f"It is process {newer.pid} on {socket.gethostname()}" in " ".join(older.said().split())
     run.until_learned(WARMUP + 3)
     published = [line.split("version ")[1].split()[0] for role in (older, newer) for line in said_versions(role)]
     assert published == [str(number) for number in range(4)], "the older published 0 and 1, the newer the others"

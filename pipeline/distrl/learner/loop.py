@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from functools import partial
 
 from distrl.broker.deadletters import DeadLetters
-from distrl.broker.journal import journalled
+from distrl.broker.journal import FencedError, journalled
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader, RawRecord
 from distrl.broker.topics import topic_name
@@ -24,6 +24,7 @@ from distrl.broker.versions import lineage
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
 from distrl.errors import BrokerError, StoreError, WireError
+from distrl.learner import presence
 from distrl.learner.aside import Aside
 from distrl.learner.fold import fold, is_usable
 from distrl.learner.publish import Publisher
@@ -44,6 +45,9 @@ PAUSES_S = (0.5, 1.0, 2.0, 5.0)
 
 HEARTBEAT_S = 2.0
 
+SUCCESSOR_S = 5.0
+"""Longest look for the name of the learner that has taken over, which says it as soon as it has."""
+
 READ_AHEAD = 5_000
 """Records read and not folded, beyond which a learner that waits for a dead letter reads no further: some 50 MB."""
 
@@ -56,14 +60,18 @@ def run_learner(config: Config, stop: threading.Event, on_update: OnUpdate | Non
     on_update is told the metrics of every update (also of one that is redone) and the newest version.
     """
     store = open_store(config.store)
-    with Scribe(config) as scribe, RecordProducer(config, "learner") as producer, ExitStack() as open_readers:
-        recovered = recover(config, store)
-        entries = journalled(config)
-        redone = unfolded(entries, recovered.state, config)
-        learner = Loop(config, store, scribe, producer, recovered, Aside(entries), stop, on_update)
-        learner.follow(open_readers)
-        learner.redo(redone)
-        learner.work()
+    with Scribe(config) as scribe, RecordProducer(config, presence.ROLE) as producer, ExitStack() as open_readers:
+        _say(config, producer, None, {})
+        try:
+            recovered = recover(config, store)
+            entries = journalled(config)
+            redone = unfolded(entries, recovered.state, config)
+            learner = Loop(config, store, scribe, producer, recovered, Aside(entries), stop, on_update)
+            learner.follow(open_readers)
+            learner.redo(redone)
+            learner.work()
+        except FencedError as error:
+            raise presence.naming(error, config, SUCCESSOR_S) from None
 
 
 class Loop:
@@ -235,12 +243,16 @@ class Loop:
         if time.monotonic() < self._next_beat:
             return
         self._next_beat = time.monotonic() + HEARTBEAT_S
-        newest = self._publisher.newest
-        beat = Heartbeat(
-            "learner", "learner", SYSTEM_CLOCK.now_ms(), newest.version if newest else None,
-            newest.adapter.sha256 if newest else None, self.metrics(),
-        )  # fmt: skip
-        try:
-            self._producer.publish("heartbeats", "learner", beat)
-        except BrokerError as error:
-            LOG.warning("heartbeat not sent: %s", error)
+        _say(self._config, self._producer, self._publisher.newest, self.metrics())
+
+
+def _say(config: Config, producer: RecordProducer, newest: Version | None, metrics: Mapping[str, float]) -> None:
+    """One heartbeat of the learner."""
+    beat = Heartbeat(
+        presence.ROLE, presence.ROLE, SYSTEM_CLOCK.now_ms(), newest.version if newest else None,
+        newest.adapter.sha256 if newest else None, metrics,
+    )  # fmt: skip
+    try:
+        presence.send(producer, config, beat)
+    except BrokerError as error:
+        LOG.warning("heartbeat not sent: %s", error)

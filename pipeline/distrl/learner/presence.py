@@ -1,0 +1,65 @@
+"""Which process is the learner of a run, for the one that was fenced to name. Nothing is ever computed from it.
+
+The broker says that somebody has taken over and not who. So a learner says its name as soon as it has the journal, and
+with every heartbeat, in a header; the fenced one looks for the newest name that is not its own.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from typing import Final
+
+from distrl.broker.journal import FencedError
+from distrl.broker.producer import RecordProducer
+from distrl.broker.reader import LogReader
+from distrl.broker.times import offsets_at
+from distrl.broker.topics import topic_name
+from distrl.clock import SYSTEM_CLOCK
+from distrl.config import Config
+from distrl.errors import BrokerError
+from distrl.types import Heartbeat
+from distrl.wire.codec import encode
+
+HEADER: Final = "distrl.process"
+ROLE: Final = "learner"
+POLL_S: Final = 0.2
+LOOKED_BACK_MS: Final = 10 * 60 * 1000
+"""How old a heartbeat may be that names the successor: it speaks as soon as it has the journal, and this learner may
+have folded for minutes before it tried to write."""
+
+
+def name() -> str:
+    """This process, as a person would look for it. On Kubernetes the host is the pod."""
+    return f"process {os.getpid()} on {socket.gethostname()}"
+
+
+def send(producer: RecordProducer, config: Config, beat: Heartbeat) -> None:
+    """Publish the learner's heartbeat with its name. Raises BrokerError where it cannot be queued."""
+    producer.publish_bytes(
+        topic_name(config.run, "heartbeats"), ROLE.encode(), encode(beat), ((HEADER, name().encode()),)
+    )
+
+
+def naming(error: FencedError, config: Config, patience_s: float) -> FencedError:
+    """`error` with the process that has taken over, looked for during `patience_s` and no longer."""
+    deadline = time.monotonic() + patience_s
+    try:
+        while (found := successor(config)) is None and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+    except BrokerError as unreadable:
+        return FencedError(error.where, f"{error.what} (who it is cannot be read: {unreadable.what})", error.mend)
+    who = found or "a process that has not said its name yet"
+    return FencedError(error.where, f"{error.what}. It is {who}", error.mend)
+
+
+def successor(config: Config) -> str | None:
+    """The learner that spoke last, if another process than this one has spoken lately."""
+    (since,) = offsets_at(config, "heartbeats", [0], SYSTEM_CLOCK.now_ms() - LOOKED_BACK_MS).values()
+    if since is None:
+        return None
+    with LogReader(config, "heartbeats", {0: since}) as reader:
+        said = (dict(raw.headers).get(HEADER) for batch in reader.to_end() for raw in batch if raw.key == ROLE.encode())
+        names = [who.decode("utf-8", "replace") for who in said if who is not None]
+    return next((who for who in reversed(names) if who != name()), None)

@@ -37,7 +37,8 @@ from distrl.learner.loop import run_learner
 from distrl.offline.runs import Run
 from distrl.store.checkpoints import checkpoints, latest_checkpoint
 from distrl.store.objects import open_store
-from distrl.types import Evaluation, Heartbeat, Outcome, Split, Task, Version
+from distrl.types import Evaluation, Heartbeat, Outcome, Split, Task, Trajectory, Version
+from distrl.wire.codec import decode
 from learner.world import Screens, save_tiny_base, trajectory
 from pyarrow import parquet
 from typer.testing import CliRunner
@@ -393,6 +394,26 @@ def test_lineage_for_people_is_short_and_whole_on_demand(run: Config, folder: Pa
     tree = done("lineage", "task-1003").stdout
     assert "could be drawn by updates" in tree
     assert not set(map(ord, tree)) & ({*range(32), 127, 0x202E} - {10})
+
+
+def test_failures_are_counted_by_version_and_named_with_their_place(run: Config, folder: Path) -> None:
+    judged = [decode(raw.value or b"", Trajectory) for raw in raw_records(run, "trajectories") if raw.key != b"\xff"]
+    first = {each.task_id: each for each in reversed(judged)}
+    failed = {name for name, each in first.items() if each.outcome is Outcome.FAILURE}
+    told = json.loads(done("failures", "--topic", "trajectories", "--together", "100", "--json").stdout)
+    (row,) = told["rows"]
+    assert (row["attempts"], row["failures"]) == (len(first), len(failed))
+    assert row["failures"] == row["wrong_goal"] + row["stuck"] + row["not_recovered"]
+    assert {one["task_id"] for one in told["failures"]} == failed
+    places = {(one["partition"], one["offset"]): one["task_id"] for one in told["failures"]}
+    for raw in raw_records(run, "trajectories"):
+        named = places.get((raw.position.partition, raw.position.offset))
+        assert named is None or decode(raw.value or b"", Trajectory).task_id == named
+    people = done("failures", "--topic", "trajectories", "--out", "shown")
+    assert "\x1b" not in people.output
+    assert (folder / "shown" / "failures.svg").read_text().startswith("<svg")
+    assert json.loads((folder / "shown" / "failures.json").read_text())["failures"] == told["failures"]
+    assert "1" in done("failures").output, "the one evaluated attempt"
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from distrl.cli import (
     configuration,
     demo,
     dlq,
+    failures,
     lineage,
     replay,
     roles,
@@ -33,8 +34,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for register in (stack.register, roles.register, demo.register, ablate.register, replay.register, lineage.register):
-    register(app)
+for room in (stack, roles, demo, ablate, replay, lineage, failures):
+    room.register(app)
 app.add_typer(topics.app, name="topics")
 app.add_typer(configuration.app, name="config")
 app.add_typer(tail.app, name="tail")

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from distrl.evaluate.curves import CurvePoint, Score
+from distrl.evaluate.failures import Mode, Modes
 
 INK, MUTED, GRID = "#2b3440", "#7b8794", "#e4e8ec"
 BEFORE, AFTER, LINE = "#c2cbd4", "#2f7f86", "#2f7f86"
@@ -95,6 +96,26 @@ def reloads(seconds: Sequence[float]) -> str:
         axes.set_xlabel("seconds from publication to first action")
 
     return _svg(draw, NARROW)
+
+
+def failure_modes(rows: Sequence[Modes]) -> str:
+    """The share of attempts that failed in each way, stacked, a bar for each suite and span of versions."""
+
+    def draw(axes: Axes) -> None:
+        names = [_plain(f"{row.suite} v{row.first}" + (f"-{row.last}" if row.last > row.first else "")) for row in rows]
+        below = [0.0] * len(rows)
+        for mode, colour in zip(Mode, (AFTER, BEFORE, MUTED), strict=True):
+            shares = [row.share(mode) for row in rows]
+            axes.barh(range(len(rows)), shares, 0.7, left=below, color=colour, label=mode.value)
+            below = [low + share for low, share in zip(below, shares, strict=True)]
+        axes.set_yticks(range(len(rows)), names)
+        axes.invert_yaxis()
+        axes.set_xlim(0, 1)
+        axes.xaxis.set_major_formatter(PercentFormatter(1))
+        axes.set_xlabel("share of attempts that failed")
+        axes.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 1), ncols=3, fontsize=8, labelcolor=INK)
+
+    return _svg(draw, (WIDE[0], 1.1 + 0.3 * max(1, len(rows))))
 
 
 def _share_axis(axes: Axes, label: str) -> None:

@@ -1,0 +1,142 @@
+"""`distrl failures`: how the attempts of a run failed, by suite and by version."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from distrl.cli.common import ConfigFile, Sets, console, row, table, with_broker
+
+if TYPE_CHECKING:
+    from distrl.evaluate.failures import Attempt, Modes
+    from distrl.offline.runs import Run
+
+SHOWN = 10
+"""Failed attempts that are named; --json and --out name all."""
+
+Topic = Literal["trajectories", "evaluations"]
+
+
+def register(app: typer.Typer) -> None:
+    app.command("failures")(failures)
+
+
+def failures(
+    config: ConfigFile = None,
+    sets: Sets = None,
+    run: Annotated[str | None, typer.Option(help="Whose attempts; `run` of the settings if not given.")] = None,
+    topic: Annotated[
+        Topic, typer.Option(help="What workers did in training, or what an evaluator did.")
+    ] = "evaluations",
+    begin: Annotated[
+        str | None,
+        typer.Option("--from", help="First offset, or a time (2025-01-31T12:00Z, -2h); the oldest if not given."),
+    ] = None,
+    end: Annotated[
+        str | None, typer.Option("--to", help="The offset or time to end before; the end of the log if not given.")
+    ] = None,
+    together: Annotated[int, typer.Option(min=1, help="Versions that share a row.")] = 1,
+    out: Annotated[
+        Path | None, typer.Option(help="A directory for failures.svg and failures.json; made if it is missing.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for programs, in place of tables.")] = False,
+) -> None:
+    """Tell apart how attempts failed: at a wrong goal, stuck midway, or not recovered from a mistake.
+
+    Read off the recorded steps alone, as docs/offline.md says. Each failed attempt is named with its place in the log.
+    """
+    from distrl.evaluate.failures import by_suite_and_version
+    from distrl.evaluate.figures import failure_modes
+    from distrl.offline.runs import Run
+
+    settings = with_broker(config, [*(sets or ()), *([] if run is None else [f"run={run}"])])
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+    attempts = list(_attempts(Run(settings), topic, begin, end))
+    rows = by_suite_and_version(attempts, together)
+    named = _named(attempts)
+    told = {"run": settings.run, "topic": topic, "rows": _rows_json(rows), "failures": named}
+    if out is not None:
+        (out / "failures.svg").write_text(failure_modes(rows))
+        (out / "failures.json").write_text(json.dumps(told, indent=1))
+    if as_json:
+        json.dump(told, sys.stdout, indent=1)
+        sys.stdout.write("\n")
+        return
+    _show(rows, named)
+    if out is not None:
+        console.print(f"{out / 'failures.svg'} and {out / 'failures.json'} written", markup=False, highlight=False)
+
+
+def _attempts(run: Run, topic: Topic, begin: str | None, end: str | None) -> Iterator[Attempt]:
+    """Evaluated attempts under their version; those of training under the version of their first step."""
+    from distrl.evaluate.failures import Attempt
+    from distrl.types import Evaluation
+
+    if topic == "trajectories":
+        for logged in run.trajectories(begin, end):
+            steps = logged.trajectory.steps
+            if steps:
+                yield Attempt(logged.trajectory, steps[0].version, logged.position)
+        return
+    seen: set[tuple[int, str]] = set()
+    for item in run.records("evaluations", begin, end):
+        found = item.record
+        if isinstance(found, Evaluation) and (found.version, found.trajectory.task_id) not in seen:
+            seen.add((found.version, found.trajectory.task_id))
+            yield Attempt(found.trajectory, found.version, item.raw.position)
+
+
+def _rows_json(rows: Sequence[Modes]) -> list[dict[str, Any]]:
+    from distrl.evaluate.failures import Mode
+
+    return [
+        {
+            "suite": each.suite, "first_version": each.first, "last_version": each.last, "attempts": each.attempts,
+            "failures": each.failures, **{mode.name.lower(): each.counts[mode] for mode in Mode},
+        }
+        for each in rows
+    ]  # fmt: skip
+
+
+def _named(attempts: Sequence[Attempt]) -> list[dict[str, Any]]:
+    return [
+        {
+            "task_id": each.trajectory.task_id, "suite": each.trajectory.task.suite, "version": each.version,
+            "mode": each.mode.value, "topic": each.position.topic, "partition": each.position.partition,
+            "offset": each.position.offset, "instruction": each.trajectory.task.instruction,
+        }
+        for each in attempts
+        if each.mode is not None
+    ]  # fmt: skip
+
+
+def _show(rows: Sequence[Modes], named: Sequence[dict[str, Any]]) -> None:
+    from distrl.evaluate.failures import Mode
+    from distrl.offline.lines import escaped
+
+    shown = table("suite", "versions", "attempts", "failed", *(mode.value for mode in Mode))
+    for each in rows:
+        versions = str(each.first) if each.first == each.last else f"{each.first}-{each.last}"
+        failed = f"{each.failures / each.attempts:.0%}"
+        shares = (f"{each.counts[mode]} ({each.share(mode):.0%})" for mode in Mode)
+        shown.add_row(*row(escaped(each.suite), versions, each.attempts, failed, *shares))
+    console.print(shown)
+    if named:
+        links = table("where", "version", "mode", "task", "instruction")
+        for one in named[-SHOWN:]:
+            where = f"{one['topic']}[{one['partition']}] {one['offset']}"
+            links.add_row(
+                *row(where, one["version"], one["mode"], escaped(one["task_id"]), escaped(one["instruction"]))
+            )
+        console.print(links)
+        console.print(
+            f"the last {min(SHOWN, len(named))} of {len(named)} failures; --json names all, and `distrl replay --topic "
+            "TOPIC --from OFFSET --print` shows one",
+            markup=False, highlight=False,
+        )  # fmt: skip

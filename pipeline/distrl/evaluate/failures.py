@@ -1,0 +1,91 @@
+"""How attempts fail (DistRL, A.6.1 and figure 11): stuck midway, at a wrong goal, or not recovered from a mistake.
+
+The paper names the three and not how they are told apart. Here they are read off the recorded steps alone, in this
+order, so that each failure has one mode and no judge is asked a second time:
+
+    wrong goal          the agent said that the task was done, and it was not
+    stuck midway        it ran out of steps, the last half of which showed two screens or fewer
+    failed to recover   it ran out of steps while it still moved from screen to screen
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from distrl.types import ActionKind, LogPosition, Outcome, Trajectory
+
+FEWEST_LAST: Final = 3
+"""Steps that are looked at, at least, for being stuck."""
+SCREENS_STUCK: Final = 2
+"""Two, since an agent that goes to and fro gets on no better than one that stays."""
+
+
+class Mode(Enum):
+    WRONG_GOAL = "wrong goal"
+    STUCK = "stuck midway"
+    NOT_RECOVERED = "failed to recover"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A judged trajectory, the version that it is counted for, and where its record stands."""
+
+    trajectory: Trajectory
+    version: int
+    position: LogPosition
+
+    @property
+    def mode(self) -> Mode | None:
+        return mode_of(self.trajectory)
+
+
+@dataclass(frozen=True, slots=True)
+class Modes:
+    """Attempts of one suite under versions `first` to `last`. counts: failures by mode, `attempts` at most in all."""
+
+    suite: str
+    first: int
+    last: int
+    attempts: int
+    counts: Mapping[Mode, int]
+
+    @property
+    def failures(self) -> int:
+        return sum(self.counts.values())
+
+    def share(self, mode: Mode) -> float:
+        """Of all attempts, as figure 11 of the paper has it."""
+        return self.counts[mode] / self.attempts
+
+
+def mode_of(trajectory: Trajectory) -> Mode | None:
+    """How it failed; None where it did not, was interrupted, could not be judged, or has no step."""
+    steps = trajectory.steps
+    if trajectory.outcome is not Outcome.FAILURE or not steps:
+        return None
+    if steps[-1].action.kind is ActionKind.COMPLETE:
+        return Mode.WRONG_GOAL
+    last = steps[-max(FEWEST_LAST, len(steps) // 2) :]
+    stuck = len({step.screenshot.sha256 for step in last}) <= SCREENS_STUCK
+    return Mode.STUCK if stuck else Mode.NOT_RECOVERED
+
+
+def by_suite_and_version(attempts: Iterable[Attempt], together: int) -> list[Modes]:
+    """One row for each suite and `together` versions in a row (1 or more), ascending; judged attempts alone count."""
+    modes: dict[tuple[str, int], list[Mode | None]] = defaultdict(list)
+    for each in attempts:
+        if each.trajectory.outcome in (Outcome.SUCCESS, Outcome.FAILURE) and each.trajectory.steps:
+            modes[each.trajectory.task.suite, each.version // together].append(each.mode)
+    return [
+        Modes(suite, group * together, (group + 1) * together - 1, len(found), _counted(found))
+        for (suite, group), found in sorted(modes.items())
+    ]
+
+
+def _counted(found: Iterable[Mode | None]) -> dict[Mode, int]:
+    counts = Counter(found)
+    return {mode: counts[mode] for mode in Mode}

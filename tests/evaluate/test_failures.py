@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from distrl.evaluate.failures import Attempt, Mode, by_suite_and_version, mode_of
+from distrl.evaluate.figures import failure_modes
+from distrl.types import Action, ActionKind, LogPosition, Outcome, Trajectory
+
+from evaluate.world import TAP, screen, task, trajectory
+
+COMPLETE = Action(ActionKind.COMPLETE)
+
+
+def attempt(greys: list[int], *, done: bool = False, outcome: Outcome = Outcome.FAILURE) -> Trajectory:
+    """One whose steps saw screens of these greys, and which said COMPLETE at the end or not."""
+    actions = [*[TAP] * len(greys[1:]), *[COMPLETE if done else TAP] * len(greys[:1])]
+    made = trajectory(task("t"), outcome, versions=[3] * len(greys), actions=actions)
+    return replace(
+        made, steps=tuple(replace(step, screenshot=screen(grey)) for step, grey in zip(made.steps, greys, strict=True))
+    )
+
+
+@pytest.mark.parametrize(
+    ("made", "mode"),
+    [
+        (attempt([0, 10, 20], done=True), Mode.WRONG_GOAL),
+        (attempt([0, 0, 0, 0], done=True), Mode.WRONG_GOAL),
+        (attempt([0, 10, 20, 30, 30, 30, 30, 30]), Mode.STUCK),
+        (attempt([0, 10, 20, 30, 40, 30, 40, 30]), Mode.STUCK),
+        (attempt([0, 10, 20, 30, 40, 50, 40, 30]), Mode.NOT_RECOVERED),
+        (attempt([0, 10, 20]), Mode.NOT_RECOVERED),
+        (attempt([0, 10]), Mode.STUCK),
+        (attempt([0, 10, 20], outcome=Outcome.SUCCESS), None),
+        (attempt([0, 0, 0], outcome=Outcome.INTERRUPTED), None),
+        (attempt([0, 0, 0], outcome=Outcome.UNKNOWN), None),
+        (attempt([]), None),
+    ],
+)
+def test_the_mode_of_an_attempt(made: Trajectory, mode: Mode | None) -> None:
+    assert mode_of(made) is mode
+
+
+def test_rows_count_judged_attempts_by_suite_and_version() -> None:
+    other = replace(task("u"), suite="webshop")
+    made = [
+        (attempt([0, 10, 20], done=True), 0),
+        (attempt([0, 10, 20], outcome=Outcome.SUCCESS), 1),
+        (attempt([0, 10, 20], outcome=Outcome.UNKNOWN), 1),
+        (attempt([0, 0, 0, 0]), 2),
+        (replace(attempt([0, 10, 20, 30]), task=other), 2),
+    ]
+    attempts = [Attempt(one, version, LogPosition("evaluations", 0, n)) for n, (one, version) in enumerate(made)]
+    rows = by_suite_and_version(attempts, together=2)
+    assert [(row.suite, row.first, row.last, row.attempts, row.failures) for row in rows] == [
+        ("home", 0, 1, 2, 1),
+        ("home", 2, 3, 1, 1),
+        ("webshop", 2, 3, 1, 1),
+    ]
+    assert rows[0].share(Mode.WRONG_GOAL) == 0.5
+    assert rows[1].counts == {Mode.WRONG_GOAL: 0, Mode.STUCK: 1, Mode.NOT_RECOVERED: 0}
+    assert [row.attempts for row in by_suite_and_version(attempts, together=1)] == [1, 1, 1, 1]
+
+
+def test_the_figure_names_suites_as_plain_text() -> None:
+    odd = replace(attempt([0, 0, 0]), task=replace(task("u"), suite="<$suite>"))
+    drawn = failure_modes(by_suite_and_version([Attempt(odd, 0, LogPosition("evaluations", 0, 0))], together=1))
+    assert drawn.startswith("<svg")
+    assert "&lt;$suite&gt; v0" in drawn
+    assert failure_modes([]).startswith("<svg")

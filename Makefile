@@ -4,7 +4,7 @@
 
 PYTHON ?= python3
 SEED ?= 0
-MINUTES ?= 6
+MINUTES ?= 12
 PHONES ?= 8
 STARTED := $(shell date +%s)
 VENV := .venv

@@ -143,14 +143,14 @@ class Aride(Section):
     advantage: Literal["paper", "retrace", "td"] = "retrace"
     ratio_clip: float = Field(1.0, gt=0, description="largest ρ in the policy loss")
     normalise_advantage: bool = True
-    negative_advantage_weight: float = Field(0.1, ge=0, le=1)
+    negative_advantage_weight: float = Field(0.3, ge=0, le=1)
 
 
 class Learner(Section):
     seed: int = 0
     torch_threads: int = Field(1, ge=1)
     trajectories_per_update: int = Field(16, ge=1)
-    minibatches: int = Field(8, ge=1, description="gradient steps in an update")
+    minibatches: int = Field(16, ge=1, description="gradient steps in an update")
     batch_size: int = Field(64, ge=1, description="transitions in a minibatch")
     lr: float = Field(1e-3, gt=0)
     critic_lr: float = Field(1e-3, gt=0)

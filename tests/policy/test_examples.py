@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 
 import numpy as np
 import pytest
 from distrl.policy.examples import Example, Screen, Target, askable, copy_example, drawn_words, touch_examples
 from distrl.policy.screens import draw_screens, phone_codec, phone_language
-from distrl.types import ActionKind
+from distrl.policy.vocabulary import END
+from distrl.types import Action, ActionKind, Point
 
 FORBIDDEN = frozenset({("red", "shoes"), ("wifi", "saver"), ("anna", "lee"), ("7", "am")})
 CODEC = phone_codec()
@@ -16,6 +18,28 @@ LANGUAGE = phone_language(FORBIDDEN)
 
 def says(example: Example) -> list[str]:
     return [CODEC.tokens[i] for i in example.prompt]
+
+
+def sentence(example: Example) -> list[str]:
+    words = says(example)
+    return words[: words.index("<prev>")]
+
+
+def last_touch(example: Example) -> Point | None:
+    """Where the last of the earlier actions tapped, if it did."""
+    last = says(example)[:-1]
+    while "<prev>" in last:
+        last = last[last.index("<prev>") + 1 :]
+    action = CODEC.decode_action([*(CODEC.tokens.index(word) for word in last), END])
+    return action.touch if action.kind is ActionKind.TAP else None
+
+
+def tap(point: Point) -> Action:
+    return Action(ActionKind.TAP, touch=point)
+
+
+def apart(one: Point, other: Point) -> float:
+    return math.dist((one.x, one.y), (other.x, other.y))
 
 
 def names_forbidden(words: list[str]) -> bool:
@@ -47,9 +71,54 @@ def test_a_touch_names_a_label_and_lands_on_its_widget(screens: list[Screen]) ->
         words, label = says(example), list(example.target.words)
         assert any(words[i : i + len(label)] == label for i in range(len(words)))
         assert not names_forbidden(words)
-        touch = CODEC.decode_action(example.action).touch
-        assert touch is not None
-        assert example.target.holds(touch)
+        action = CODEC.decode_action(example.action)
+        if not example.done:
+            assert action.touch is not None
+            assert example.target.holds(action.touch)
+
+
+def test_what_the_last_action_touched_already_is_done_and_nothing_else_is(screens: list[Screen]) -> None:
+    rng = random.Random(5)
+    examples = [e for n, screen in enumerate(screens) for e in touch_examples(n, screen, 3, CODEC, LANGUAGE, rng)]
+    assert 0.1 < sum(e.done for e in examples) / len(examples) < 0.4
+    for example in examples:
+        before, target = last_touch(example), example.target
+        assert target is not None
+        assert example.done == (CODEC.decode_action(example.action).kind is ActionKind.COMPLETE)
+        if example.done:
+            assert before is not None
+            assert apart(before, target.centre) < apart(Point(*target.box[:2]), Point(*target.box[2:]))
+        elif before is not None:
+            assert CODEC.encode_action(tap(before)) != CODEC.encode_action(tap(target.centre)), "as the policy reads it"
+
+
+def test_an_announced_text_changes_nothing_of_a_touch(screens: list[Screen]) -> None:
+    rng = random.Random(6)
+    asked = [e for n, s in enumerate(screens) for e in touch_examples(n, s, 3, CODEC, LANGUAGE, rng, announced=True)]
+    announcing = [e for e in asked if any(word in LANGUAGE.markers for word in sentence(e))]
+    assert len(announcing) > 20
+    assert not any(names_forbidden(says(e)) for e in asked)
+    assert {CODEC.decode_action(e.action).kind for e in announcing} == {ActionKind.TAP, ActionKind.COMPLETE}
+
+
+def test_a_screen_says_whether_one_can_type_on_it() -> None:
+    drawn = draw_screens(200, random.Random(7), FORBIDDEN)
+    assert 0.1 < sum(screen.typing for screen in drawn) / len(drawn) < 0.3
+
+
+def test_a_sentence_without_a_verb_mentions_one_widget_of_the_screen_alone(screens: list[Screen]) -> None:
+    rng = random.Random(4)
+    mentions = 0
+    for n, screen in enumerate(screens):
+        for example in touch_examples(n, screen, 3, CODEC, LANGUAGE, rng):
+            words = sentence(example)
+            if any(verb in words for verb in LANGUAGE.verbs):
+                continue
+            mentions += 1
+            stands = {tuple(words[i:j]) for i in range(len(words)) for j in range(i + 1, len(words) + 1)}
+            assert example.target is not None
+            assert [target.words for target in screen.targets if target.words in stands] == [example.target.words]
+    assert mentions > 20
 
 
 def test_a_copy_types_the_two_words_after_its_marker() -> None:

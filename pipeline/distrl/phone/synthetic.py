@@ -70,9 +70,9 @@ FIELDS: Final = ("search", "message", "type")
 
 
 def synthetic_screen(rng: random.Random, forbidden: frozenset[Pair]) -> tuple[Image.Image, Elements]:
-    """An RGB image of 128x256 and the widgets that can be named on it, each with a `target`.
+    """An RGB image of 128x256 and what a finger can reach on it; what can be named has a `target`.
 
-    forbidden: pairs of words that no widget is labelled with. No two widgets have the same label.
+    forbidden: pairs of words that nothing with a target is labelled with. No two of those have the same label.
     """
     background = rng.choice(BACKGROUNDS)
     labels = Labels(rng, forbidden)
@@ -93,12 +93,8 @@ def synthetic_screen(rng: random.Random, forbidden: frozenset[Pair]) -> tuple[Im
         top = max((element.box[3] for element in part), default=top) + rng.choice((0, 0, 8, 16) if part else (8, 16))
     if rng.random() < 0.15:
         dialog = POPUPS[rng.choice(sorted(POPUPS))]
-        return draw((*behind, *dialog), background, len(behind)), _named(dialog)
-    return draw(tuple(behind), background), _named(tuple(behind))
-
-
-def _named(elements: Elements) -> Elements:
-    return tuple(element for element in elements if element.target)
+        return draw((*behind, *dialog), background, len(behind)), dialog
+    return draw(tuple(behind), background), tuple(behind)
 
 
 def _colour(rng: random.Random) -> Colour:

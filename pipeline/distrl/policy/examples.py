@@ -1,6 +1,11 @@
-"""What the base model is pre-trained on: touch the named widget, and copy the words after a marker.
+"""What the base model is pre-trained on: touch the widget that is meant, copy what a marker announces, know the end.
 
-Neither is a task of a suite: no goal is reached, no screen follows another. Pure: every draw comes from the `rng` that
+A widget is named after a verb ("tap wifi sync"), or a sentence just mentions it among other words, none of which
+names another widget of that screen: whoever reads a goal on a screen looks for what of it is there. Where the last
+action touched it already, nothing is left to do. What a marker announces is typed only where a keyboard is up: the
+screen decides what of a sentence is to be done now, and not the sentence alone.
+
+None is a task of a suite: no goal is reached, no screen follows another. Pure: every draw comes from the `rng` that
 is passed. Pairs of words that the evaluation holds out never stand next to each other in what is asked or written.
 """
 
@@ -45,24 +50,29 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """pixels: uint8 (3, H, W). targets: every named widget that a finger can reach."""
+    """pixels: uint8 (3, H, W). targets: every named widget that a finger can reach. typing: a keyboard is up."""
 
     pixels: npt.NDArray[np.uint8]
     targets: tuple[Target, ...]
+    typing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """Read `prompt` over screen number `screen` of the batch and write `action`; `target` is None for a copy."""
+    """Read `prompt` over screen number `screen` of the batch and write `action`.
+
+    target: the widget that is meant, None for a copy. done: it was touched already, and `action` says so.
+    """
 
     screen: int
     prompt: tuple[int, ...]
     action: tuple[int, ...]
     target: Target | None = None
+    done: bool = False
 
     @property
     def kind(self) -> str:
-        return "copy" if self.target is None else self.target.kind
+        return "copy" if self.target is None else "done" if self.done else self.target.kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,54 +99,98 @@ def askable(screen: Screen, language: Language) -> list[Target]:
 
 
 def touch_examples(
-    number: int, screen: Screen, count: int, codec: Codec, language: Language, rng: random.Random, clutter: float = 1.0
+    number: int,
+    screen: Screen,
+    count: int,
+    codec: Codec,
+    language: Language,
+    rng: random.Random,
+    clutter: float = 1.0,
+    announced: bool = False,
 ) -> list[Example]:
-    """Up to `count` different widgets of one screen: "touch <label>", to be tapped in the middle.
+    """Up to `count` different widgets of one screen, to be tapped in the middle; about half are only mentioned.
 
-    clutter: how often other words and earlier actions may stand around, in [0, 1].
+    clutter: how often other words and earlier actions may stand around, in [0, 1]. announced: half of the sentences
+    announce a text as well.
     """
     targets = askable(screen, language)
     rng.shuffle(targets)
-    return [
-        Example(
-            number,
-            _prompt(rng.choice(language.verbs), target.words, codec, language, rng, clutter),
-            codec.encode_action(Action(ActionKind.TAP, touch=target.centre)),
-            target,
-        )
-        for target in targets[:count]
-    ]
+    return [_touch(number, target, screen, codec, language, rng, clutter, announced) for target in targets[:count]]
 
 
 def copy_example(number: int, codec: Codec, language: Language, rng: random.Random, clutter: float = 1.0) -> Example:
     """A sentence with a marker in it: what follows the marker, two words, is to be typed."""
-    while not language.allowed(typed := rng.sample(language.copied, 2)):
-        pass
-    return Example(
-        number,
-        _prompt(rng.choice(language.markers), typed, codec, language, rng, clutter),
-        codec.encode_action(Action(ActionKind.TYPE, text=" ".join(typed))),
-    )
-
-
-def _prompt(
-    cue: str, about: Sequence[str], codec: Codec, language: Language, rng: random.Random, clutter: float
-) -> tuple[int, ...]:
+    typed = _announced(language, rng)
+    action = codec.encode_action(Action(ActionKind.TYPE, text=" ".join(typed[1:])))
     if rng.random() >= clutter:
-        return codec.encode_prompt(" ".join([cue, *about]), [])
-    return codec.encode_prompt(_sentence(cue, about, language, rng), previous(language, rng))
+        return Example(number, codec.encode_prompt(" ".join(typed), []), action)
+    words = _among(typed, language.fillers if rng.random() < 0.5 else (), (), language, rng)
+    return Example(number, codec.encode_prompt(" ".join(words), previous(language, rng)), action)
 
 
-def _sentence(cue: str, about: Sequence[str], language: Language, rng: random.Random) -> str:
-    """`about` after its cue, half of the time among other words; no forbidden pair arises."""
-    words = [cue, *about]
-    if rng.random() < 0.5:
-        while True:
-            before = rng.choices(language.fillers, k=rng.randrange(4))
-            after = rng.choices(language.fillers, k=rng.randrange(4))
-            if language.allowed([*before, *words, *after]):
-                return " ".join([*before, *words, *after])
-    return " ".join(words)
+def _touch(
+    number: int, target: Target, screen: Screen, codec: Codec, language: Language, rng: random.Random, clutter: float,
+    announced: bool,
+) -> Example:  # fmt: skip
+    others = [each for each in screen.targets if each is not target]
+    labels = [other.words for other in others]
+    named = rng.random() < 0.5 or any(_holds(target.words, label) for label in labels)
+    words, before = [*([rng.choice(language.verbs)] if named else []), *target.words], list[Action]()
+    if rng.random() < clutter:
+        if announced and rng.random() < 0.5:
+            words = _allowed(lambda: _joined(words, _announced(language, rng), rng), labels, language)
+        around = () if named and rng.random() < 0.5 else (*language.fillers, *(() if named else language.copied))
+        words = _among(words, around, () if named else labels, language, rng)
+        before = _earlier(target, others, language, rng)
+    last = before[-1] if before else None
+    done = last is not None and last.kind is ActionKind.TAP and last.touch is not None and target.holds(last.touch)
+    action = Action(ActionKind.COMPLETE) if done else Action(ActionKind.TAP, touch=target.centre)
+    return Example(number, codec.encode_prompt(" ".join(words), before), codec.encode_action(action), target, done)
+
+
+def _earlier(target: Target, others: Sequence[Target], language: Language, rng: random.Random) -> list[Action]:
+    """Earlier actions, of which the last has touched the widget itself or another one of the screen now and then."""
+    before, roll = previous(language, rng), rng.random()
+    touched = target if roll < 0.2 else rng.choice(others) if roll < 0.4 and others else None
+    return before if touched is None else [*before[:1], Action(ActionKind.TAP, touch=touched.centre)]
+
+
+def _announced(language: Language, rng: random.Random) -> list[str]:
+    """A marker and two words to type."""
+    while not language.allowed(words := [rng.choice(language.markers), *rng.sample(language.copied, 2)]):
+        pass
+    return words
+
+
+def _joined(one: list[str], other: list[str], rng: random.Random) -> list[str]:
+    return [*one, *other] if rng.random() < 0.5 else [*other, *one]
+
+
+def _among(
+    words: list[str], around: Sequence[str], labels: Sequence[Sequence[str]], language: Language, rng: random.Random
+) -> list[str]:
+    """`words` with up to three of `around` on either side, if there are any."""
+    if not around:
+        return words
+    return _allowed(
+        lambda: [*rng.choices(around, k=rng.randrange(4)), *words, *rng.choices(around, k=rng.randrange(4))],
+        labels, language,
+    )  # fmt: skip
+
+
+def _allowed(draw: Callable[[], list[str]], labels: Sequence[Sequence[str]], language: Language) -> list[str]:
+    """Draw until no forbidden pair arises and no other widget is named; the last draw where that seems impossible."""
+    for _ in range(100):
+        words = draw()
+        if language.allowed(words) and not any(_holds(words, label) for label in labels):
+            break
+    return words
+
+
+def _holds(words: Sequence[str], label: Sequence[str]) -> bool:
+    return bool(label) and any(
+        tuple(words[i : i + len(label)]) == tuple(label) for i in range(len(words) - len(label) + 1)
+    )
 
 
 def previous(language: Language, rng: random.Random) -> list[Action]:

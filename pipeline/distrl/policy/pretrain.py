@@ -2,8 +2,9 @@
 
 Two stages, as AutoUI has them, both on synthetic screens. First the vision tower alone learns to read: the content of
 a widget's cells, against the word embeddings, must say which words stand there. Then it is frozen, its tokens of every
-screen are computed once, and the encoder-decoder learns to touch named widgets and to copy phrases. Trained together,
-the tower's gradients drown in the others' and it reads nothing within minutes; apart, it does in two.
+screen are computed once, and the encoder-decoder learns to touch what is meant, to copy phrases and to say when it is
+done (examples.py). Trained together, the tower's gradients drown in the others' and it reads nothing within minutes;
+apart, it does in two.
 """
 
 from __future__ import annotations
@@ -72,8 +73,11 @@ class Recipe:
     threads: int = 2
     screens: int = 8192
     reading: Stage = Stage(updates=700, batch=32, lr=4e-3)
-    acting: Stage = Stage(updates=1000, batch=64, lr=3e-3)
-    touches_per_screen: int = 1
+    acting: Stage = Stage(updates=2400, batch=64, lr=3e-3)
+    touches_per_screen: int = 2
+    by_words: int = 1200
+    """Updates in which words alone say what is typed; from then on it needs a keyboard on the screen. Asked for from
+    the beginning, copying is not learned."""
     uncluttered: int = 200
     """Updates over which clutter comes in: what to copy is found at once in a bare sentence, and late in a full one."""
     weight_decay: float = 0.01
@@ -91,7 +95,7 @@ class Recipe:
 class Report:
     """What came out.
 
-    losses: of every 50th update of each stage. accuracy: by kind of widget, and "copy", on fresh material.
+    losses: of every 50th update of each stage. accuracy: by kind of widget, "copy" and "done", on fresh material.
     """
 
     base_sha256: str
@@ -155,7 +159,8 @@ def train(out: Path, recipe: Recipe, forbidden: frozenset[Pair]) -> Report:
 def measure(
     model: AutoUIModel, codec: Codec, language: Language, screens: Sequence[Screen], rng: random.Random
 ) -> dict[str, float]:
-    """Greedy accuracy by kind: the share of taps inside the named widget, and of phrases copied without a mistake."""
+    """Greedy accuracy by kind: the share of taps inside the widget that is meant, of phrases copied without a mistake,
+    and of ends that were told."""
     right: dict[str, list[bool]] = defaultdict(list)
     model.eval()
     for first in range(0, len(screens), 64):
@@ -166,8 +171,8 @@ def measure(
         for example, (ids, _) in zip(examples, written, strict=True):
             touch = codec.decode_action(ids).touch
             hit = example.target is not None and touch is not None and example.target.holds(touch)
-            right[example.kind].append(hit if example.target is not None else ids == example.action)
-    touches = [hit for kind, hits in right.items() if kind != "copy" for hit in hits]
+            right[example.kind].append(ids == example.action if example.kind in ("copy", "done") else hit)
+    touches = [hit for kind, hits in right.items() if kind not in ("copy", "done") for hit in hits]
     return {"touch": float(np.mean(touches)), **{kind: float(np.mean(hits)) for kind, hits in sorted(right.items())}}
 
 
@@ -191,11 +196,16 @@ def _act(
     with torch.no_grad():
         seen = torch.cat([model.vision.content(_images(pool[i : i + 64])) for i in range(0, len(pool), 64)])
 
+    typing = [n for n, screen in enumerate(pool) if screen.typing] or range(len(pool))
+
     def loss(update: int) -> dict[str, Tensor]:
-        numbers = rng.sample(range(len(pool)), recipe.acting.batch)
+        by_screen = update >= recipe.by_words
+        typists = recipe.acting.batch // 3 if by_screen else 0
+        numbers = [*rng.choices(typing, k=typists), *rng.choices(range(len(pool)), k=recipe.acting.batch - typists)]
         examples = _ask(
-            [pool[n] for n in numbers], recipe.touches_per_screen, codec, language, rng, update / recipe.uncluttered
-        )
+            [pool[n] for n in numbers], recipe.touches_per_screen, codec, language, rng, update / recipe.uncluttered,
+            by_screen,
+        )  # fmt: skip
         tokens = (seen[numbers] + model.vision.row + model.vision.column).flatten(1, 2)
         return _acting_losses(model, tokens, examples)
 
@@ -225,10 +235,16 @@ def _descend(
 
 
 def _ask(
-    batch: Sequence[Screen], touches: int, codec: Codec, language: Language, rng: random.Random, clutter: float = 1.0
-) -> list[Example]:
-    asked = [touch_examples(n, screen, touches, codec, language, rng, clutter) for n, screen in enumerate(batch)]
-    copied = [copy_example(n, codec, language, rng, clutter) for n in range(len(batch))]
+    batch: Sequence[Screen], touches: int, codec: Codec, language: Language, rng: random.Random, clutter: float = 1.0,
+    by_screen: bool = True,
+) -> list[Example]:  # fmt: skip
+    """by_screen: text is typed where a keyboard is up and nowhere else; a sentence may announce it anywhere."""
+    asked = [
+        touch_examples(n, screen, touches, codec, language, rng, clutter, by_screen and not screen.typing)
+        for n, screen in enumerate(batch)
+    ]
+    typing = [n for n, screen in enumerate(batch) if screen.typing] if by_screen else range(len(batch))
+    copied = [copy_example(n, codec, language, rng, clutter) for n in typing for _ in range(2 if by_screen else 1)]
     return [example for examples in (*asked, copied) for example in examples]
 
 
@@ -278,8 +294,6 @@ def _notes(
     return {
         **asdict(recipe),
         "parameters": parameters,
-        "touch_examples": recipe.acting.updates * recipe.acting.batch * recipe.touches_per_screen,
-        "copy_examples": recipe.acting.updates * recipe.acting.batch,
         "forbidden_pairs": sorted(" ".join(pair) for pair in forbidden),
         "words_sha256": hashlib.sha256("\n".join(codec.words).encode()).hexdigest(),
         "seconds": round(seconds, 1),

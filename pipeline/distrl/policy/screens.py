@@ -44,7 +44,9 @@ def draw_screens(count: int, rng: random.Random, forbidden: frozenset[Pair]) -> 
 def screen_of(image: Image.Image, widgets: Iterable[Element]) -> Screen:
     """A drawn screen of the phone and what can be touched on it."""
     pixels = np.ascontiguousarray(np.asarray(image, dtype=np.uint8).transpose(2, 0, 1))
-    return Screen(pixels, tuple(_target(widget) for widget in widgets))
+    seen = tuple(widgets)
+    targets = tuple(_target(widget) for widget in seen if widget.target)
+    return Screen(pixels, targets, typing=any(widget.kind == "keys" for widget in seen))
 
 
 def _target(widget: Element) -> Target:

@@ -27,7 +27,7 @@ def demo(
         typer.Option(
             min=0.1, max=10_000, help="Training time in minutes, over all sittings of this seed, warm-up included."
         ),
-    ] = 6,
+    ] = 12,
     phones: Annotated[
         int, typer.Option(min=2, max=512, help="Simulated phones that train; phones.evaluation_count more evaluate.")
     ] = 8,

@@ -11,7 +11,7 @@ from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
 from distrl.errors import DeviceError
 from distrl.phone.faults import Fault
-from distrl.phone.machine import Event, Key, Swipe, Tap, Text
+from distrl.phone.machine import Event, Key, Open, Swipe, Tap, Text
 from distrl.phone.serve import SimulatedPhone
 from distrl.types import Action, ActionKind, Point
 from hypothesis import HealthCheck, given, settings
@@ -195,3 +195,48 @@ def test_no_adb_server_is_said_with_its_address(timeouts: config.Devices) -> Non
     nowhere = AdbServer(config.Adb(port=1))
     with pytest.raises(DeviceError, match=r"no adb server answers at 127\.0\.0\.1:1 "):
         AdbSession(nowhere, "sim", timeouts).settle()
+
+
+def test_an_app_is_started_seen_in_front_and_stopped(session: AdbSession, events: list[Event]) -> None:
+    session.start_app("com.sim.clock")
+    assert session.focus().startswith("com.sim.clock/")
+    session.stop_app("com.sim.clock")
+    assert session.focus().startswith("com.sim.launcher/")
+    assert events == [Open("clock"), Key("HOME")]
+
+
+@pytest.mark.parametrize("package", ["com.sim.none", "", "clock", "com.sim.clock; reboot", "-p", "com.sim.\nclock"])
+def test_what_is_no_app_of_the_phone_is_refused(session: AdbSession, events: list[Event], package: str) -> None:
+    with pytest.raises(DeviceRefused):
+        session.start_app(package)
+    assert events == []
+
+
+@pytest.mark.parametrize(
+    ("said", "focus"),
+    [
+        (b"  mCurrentFocus=Window{4b0 u0 com.a.b/com.a.b.Main}\n", "com.a.b/com.a.b.Main"),
+        (b"  mCurrentFocus=Window{4b0 u0 NotificationShade}\n", "NotificationShade"),
+        (b"  mCurrentFocus=null\n", ""),
+    ],
+)
+def test_a_focus_as_android_prints_it(
+    session: AdbSession, monkeypatch: pytest.MonkeyPatch, said: bytes, focus: str
+) -> None:
+    monkeypatch.setattr(session, "output", lambda command, timeout_s=None: said)
+    assert session.focus() == focus
+
+
+def test_a_dump_without_a_focus_is_garbage(session: AdbSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "output", lambda command, timeout_s=None: b"Can't find service: window\n")
+    with pytest.raises(DeviceGarbage, match="names no focus"):
+        session.focus()
+
+
+def test_an_android_that_fails_with_exit_code_0_is_understood(
+    session: AdbSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = b"Starting: Intent { }\nError: Activity not started, unable to resolve Intent { }\n"
+    monkeypatch.setattr(session, "output", lambda command, timeout_s=None: said)
+    with pytest.raises(DeviceRefused, match="unable to resolve"):
+        session.start_app("com.a.b")

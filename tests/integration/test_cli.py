@@ -188,6 +188,11 @@ def test_up_up_again_status_doctor_and_down(stack: Config, tmp_path: Path) -> No
     assert f"run {stack.run}" in status.stdout
     doctor = distrl(tmp_path, "doctor", *flags(stack))
     assert " NO " not in "".join(line for line in doctor.stdout.splitlines() if "disk" not in line), doctor.stdout
+    phones = distrl(tmp_path, "devices", "--json", *flags(stack))
+    assert (phones.returncode, phones.stderr) == (0, "")
+    shown = json.loads(phones.stdout)
+    assert len(shown) == 2
+    assert all((each["state"], each["size"], each["fault"]) == ("device", "128x256", "") for each in shown)
 
     down = distrl(tmp_path, "down", *flags(stack))
     assert (down.returncode, down.stdout) == (0, "stopped: adb, phones\n")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from distrl.phone.adbd import properties
 from distrl.phone.faults import Fault, Faults
-from distrl.phone.machine import Event, Key, PhoneMachine, Swipe, Tap, Text
+from distrl.phone.machine import Event, Key, Open, PhoneMachine, Swipe, Tap, Text
 from distrl.phone.shell import Machine, Result, Shell
 
 
@@ -52,6 +52,10 @@ def run(
         ("input keyevent KEYCODE_ENTER", [Key("ENTER")]),
         ("input keyevent DEL", [Key("DEL")]),
         ("am start -a android.intent.action.MAIN -c android.intent.category.HOME", [Key("HOME")]),
+        (
+            "am start -a android.intent.action.MAIN -p com.sim.clock",
+            [Open("clock")],
+        ),
         ("am force-stop com.sim.not-in-front", []),
     ],
 )
@@ -65,6 +69,7 @@ def test_input_reaches_the_machine(line: str, events: list[Event]) -> None:
     "line",
     ["input", "input tap 5", "input tap x y", "input tap nan 1", "input tap inf 1", "input keyevent 999", "input text",
      "input keyevent \u0663", "screencap", "wm density", "dumpsys battery", "pm clear x", "am start -n a/b",
+     "am start -p clock", "am start -p com.sim.none", "am start -p",
      "simctl", "simctl reset", "simctl reset --seed x", "simctl reset --seed 1 --setup '[1]'", "simctl fault odd 1",
      "simctl reset --seed 1 --setup '{\"no such app\": {}}'",
      "simctl fault silent", "simctl fault gone nan", "simctl fault gone -1"],

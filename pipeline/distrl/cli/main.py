@@ -13,6 +13,7 @@ from distrl.cli import (
     base_model,
     configuration,
     demo,
+    devices,
     dlq,
     failures,
     lineage,
@@ -34,7 +35,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for room in (stack, roles, demo, ablate, replay, lineage, failures):
+for room in (stack, roles, devices, demo, ablate, replay, lineage, failures):
     room.register(app)
 app.add_typer(topics.app, name="topics")
 app.add_typer(configuration.app, name="config")

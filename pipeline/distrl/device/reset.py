@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from distrl.device.errors import DeviceGarbage, DeviceRefused
-from distrl.device.session import AdbSession
+from distrl.device.session import PACKAGE, AdbSession
 from distrl.types import Task
 
 _NOT_FOUND = 127
-_PACKAGE = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)+")
 
 
 def reset(session: AdbSession, task: Task) -> None:
@@ -46,7 +44,7 @@ def truth(session: AdbSession) -> Mapping[str, Any] | None:
 
 def _reset_real(session: AdbSession, task: Task) -> None:
     for package in _packages(session, task):
-        session.output(["am", "force-stop", package])
+        session.stop_app(package)
         session.output(["pm", "clear", package])
     session.key("HOME")
 
@@ -57,6 +55,6 @@ def _packages(session: AdbSession, task: Task) -> tuple[str, ...]:
     except ValueError as error:
         raise DeviceRefused(session.serial, f"the setup of task {task.task_id} is no JSON") from error
     named = setup.get("packages", []) if isinstance(setup, dict) else None
-    if not isinstance(named, list) or not all(isinstance(name, str) and _PACKAGE.fullmatch(name) for name in named):
+    if not isinstance(named, list) or not all(isinstance(name, str) and PACKAGE.fullmatch(name) for name in named):
         raise DeviceRefused(session.serial, f'the setup of task {task.task_id} lists no package names as "packages"')
     return tuple(named)

@@ -24,6 +24,9 @@ SWIPE_MS = 150
 KEYCODES = {"HOME": 3, "BACK": 4, "ENTER": 66, "DEL": 67}
 WORDS_SHOWN = 200
 """How much of what a phone said goes into an error."""
+PACKAGE = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)+")
+"""The name of an Android package. A task or a model names them, so each is looked at before it goes into a command."""
+_FOCUS = re.compile(r"mCurrentFocus=Window\{\S+ \S+ ([^\s}]+)\}")
 _SIZE = re.compile(r"(Physical|Override) size: (\d+)x(\d+)")
 _KEYS = {ActionKind.BACK: "BACK", ActionKind.HOME: "HOME", ActionKind.ENTER: "ENTER"}
 
@@ -91,6 +94,27 @@ class AdbSession:
             raise DeviceRefused(self._serial, f"there is no key {name!r}", f"the keys are {', '.join(KEYCODES)}")
         self.output(f"input keyevent {KEYCODES[name]}")
 
+    def focus(self) -> str:
+        """The window in front as Android prints it: package/activity, a system window's name, or "" for none."""
+        said = self.shell("dumpsys window displays")
+        if "mCurrentFocus=" not in said:
+            raise DeviceGarbage(self._serial, f"`dumpsys window displays` names no focus: {said[:WORDS_SHOWN]!r}")
+        found = _FOCUS.search(said)
+        return found.group(1) if found else ""
+
+    def start_app(self, package: str) -> None:
+        """Bring an app to the front. Raises DeviceRefused where the phone has none of that name."""
+        said = self.shell(
+            ["am", "start", "-a", "android.intent.action.MAIN", "-c", "android.intent.category.LAUNCHER", "-p",
+             self._package(package)]
+        )  # fmt: skip
+        if "Error" in said:  # Android before 12 exits with 0 all the same
+            raise DeviceRefused(self._serial, f"{package} cannot be started: {said.strip()[:WORDS_SHOWN]}")
+
+    def stop_app(self, package: str) -> None:
+        """Stop an app, whether it runs or not."""
+        self.output(["am", "force-stop", self._package(package)])
+
     def size(self) -> tuple[int, int]:
         """Width and height of the screen in pixels: of the last screenshot, or what the phone says."""
         if self._size is None:
@@ -141,6 +165,11 @@ class AdbSession:
             self.key(_KEYS[action.kind])
         elif action.kind not in (ActionKind.COMPLETE, ActionKind.INVALID):
             raise DeviceRefused(self._serial, f"a {action.kind} that does not say where")
+
+    def _package(self, name: str) -> str:
+        if not PACKAGE.fullmatch(name):
+            raise DeviceRefused(self._serial, f"{name[:WORDS_SHOWN]!r} is no name of a package")
+        return name
 
     def _pixels(self, point: Point) -> tuple[int, int]:
         if not (math.isfinite(point.x) and math.isfinite(point.y) and 0 <= point.x <= 1 and 0 <= point.y <= 1):

@@ -57,7 +57,14 @@ class Key:
     name: str
 
 
-Event = Tap | Swipe | Text | Key
+@dataclass(frozen=True, slots=True)
+class Open:
+    """An app brought to the front by the system, as its icon would; one that the phone does not have does nothing."""
+
+    app: str
+
+
+Event = Tap | Swipe | Text | Key | Open
 
 
 def fresh(seed: int, setup: Mapping[str, Any], popup_probability: float) -> State:
@@ -110,6 +117,8 @@ def _effect(state: State, event: Event) -> State:
             return state.home()
         case Key("BACK"):
             return state.leave()
+        case Open(name):
+            return replace(state.home(), typed="").goto(REGISTRY[name].start) if name in REGISTRY else state
         case Tap(x, y):
             return _tap(state, x, y)
         case Swipe(x0, y0, x1, y1) if max(abs(x1 - x0), abs(y1 - y0)) < SWIPE_PX:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -19,7 +20,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 from distrl.errors import DistrlError
 from distrl.phone.apps import REGISTRY
 from distrl.phone.faults import SLOW_S, UNREACHABLE, Fault, Faults
-from distrl.phone.machine import PACKAGE, Event, Key, Swipe, Tap, Text
+from distrl.phone.machine import PACKAGE, Event, Key, Open, Swipe, Tap, Text
 from distrl.phone.sh import Command, ShellSyntaxError, parse
 
 OK, FAILED, USAGE, NOT_FOUND = 0, 1, 2, 127
@@ -161,7 +162,7 @@ class Shell:
         raise RefusedError("usage: dumpsys window | display")
 
     async def _am(self, args: Sequence[str]) -> bytes:
-        """force-stop of the app in front, and start of the home screen, both lead home."""
+        """force-stop of the app in front, and start of the home screen, both lead home; start of a package opens it."""
         match args:
             case ["force-stop", package]:
                 in_front = self._machine.focus().partition("/")[0] == package
@@ -170,9 +171,14 @@ class Shell:
             case ["start", *intent] if "android.intent.category.HOME" in intent:
                 await self._act(Key("HOME"))
                 return b"Starting: Intent { cat=[android.intent.category.HOME] }\n"
-            case ["start", *_]:
-                raise RefusedError("Error: Activity not started, unable to resolve Intent")
-        raise RefusedError("usage: am force-stop PACKAGE | start -c android.intent.category.HOME")
+            case ["start", *intent]:
+                package = _package_of(intent)
+                app = package.removeprefix(PACKAGE)
+                if not package.startswith(PACKAGE) or app not in REGISTRY:
+                    raise RefusedError("Error: Activity not started, unable to resolve Intent")
+                await self._act(Open(app))
+                return f"Starting: Intent {{ pkg={package} }}\n".encode()
+        raise RefusedError("usage: am force-stop PACKAGE | start -c android.intent.category.HOME | start -p PACKAGE")
 
     async def _pm(self, args: Sequence[str]) -> bytes:
         if args[:2] != ("list", "packages"):
@@ -237,6 +243,11 @@ def _entries(commands: Sequence[Command]) -> list[Command]:
         else:
             found.append(command)
     return found
+
+
+def _package_of(intent: Sequence[str]) -> str:
+    """The package that `am start -p` names; "" where it names none."""
+    return next((value for option, value in itertools.pairwise(intent) if option == "-p"), "")
 
 
 def _pixel(word: str) -> int:

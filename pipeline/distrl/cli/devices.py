@@ -1,0 +1,97 @@
+"""`distrl devices`: the phones, as adb and as the workers see them."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.live import Live
+from rich.table import Table
+
+from distrl.cli.common import ConfigFile, Sets, connected, console, row, table
+
+if TYPE_CHECKING:
+    from distrl.config import Config
+    from distrl.device.about import About
+    from distrl.types import DeviceHealth
+
+COUNTED = ("leases", "retries", "interrupted", "reconnects", "quarantines")
+
+
+def register(app: typer.Typer) -> None:
+    app.command("devices")(devices)
+
+
+def devices(
+    config: ConfigFile = None,
+    sets: Sets = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Look again and again until Ctrl-C.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON list, for programs.")] = False,
+    every: Annotated[float, typer.Option(min=0.2, max=3600, help="Seconds between two looks of --watch.")] = 2.0,
+) -> None:
+    """Show every phone: its state, screen, Android and app in front, and what the workers have counted of it.
+
+    Disturbs no worker. Counters come from heartbeats and are left out where no broker answers.
+    """
+    settings = connected(config, sets)
+    if as_json:
+        json.dump(_told(settings), sys.stdout, indent=1)
+        sys.stdout.write("\n")
+        return
+    if not watch:
+        console.print(_shown(settings))
+        return
+    if not sys.stdout.isatty():
+        raise typer.BadParameter("needs a terminal; leave it out here", param_hint="--watch")
+    with Live(_shown(settings), console=console, screen=True, auto_refresh=False) as live:
+        while True:
+            time.sleep(every)
+            live.update(_shown(settings), refresh=True)
+
+
+def _told(settings: Config) -> list[dict[str, object]]:
+    from distrl.device.about import look
+    from distrl.device.server import AdbServer
+
+    found, counted = look(AdbServer(settings.adb), settings.devices), _counters(settings)
+    return [
+        asdict(each) | {"worker": health.state if health else None, "counters": dict(health.counters) if health else {}}
+        for each in found
+        for health in [counted.get(each.serial)]
+    ]
+
+
+def _shown(settings: Config) -> Table:
+    from distrl.device.about import look
+    from distrl.device.server import AdbServer
+    from distrl.offline.lines import escaped
+
+    found, counted = look(AdbServer(settings.adb), settings.devices), _counters(settings)
+    shown = table("serial", "adb", "screen", "android", "model", "in front", "worker", *COUNTED, "")
+    for each in found:
+        shown.add_row(*row(*(escaped(cell) for cell in _cells(each, counted.get(each.serial)))))
+    return shown
+
+
+def _cells(each: About, health: DeviceHealth | None) -> Sequence[str]:
+    counters = ["" if health is None else str(health.counters.get(name, "")) for name in COUNTED]
+    worker = "" if health is None else health.state
+    return [each.serial, each.state, each.size, each.android, each.model, each.focus, worker, *counters, each.fault]
+
+
+def _counters(settings: Config) -> Mapping[str, DeviceHealth]:
+    """What the newest heartbeats say of each phone."""
+    from distrl.errors import BrokerError
+    from distrl.telemetry.feed import snapshot_of
+
+    try:
+        beats = snapshot_of(settings).processes
+    except BrokerError as error:
+        print(f"no counters: {error.what}", file=sys.stderr)
+        return {}
+    return {device.serial: device for beat in beats for device in beat.devices}

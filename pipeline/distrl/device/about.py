@@ -1,0 +1,82 @@
+"""What a phone says of itself, for people who look after many: one look, one deadline, no lease.
+
+Looking disturbs nobody: the adb server runs a look beside whatever a worker does on the same phone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from distrl import config
+from distrl.device.server import AdbServer
+from distrl.device.session import AdbSession
+from distrl.errors import DeviceError
+
+AT_ONCE = 16
+ONLINE = "device"
+"""What adb calls a phone that it can talk to."""
+UNKNOWN = "not connected"
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """state: as adb has it, or UNKNOWN. The rest is "" where the phone did not say; `fault` tells why, if it failed."""
+
+    serial: str
+    state: str
+    size: str = ""
+    android: str = ""
+    model: str = ""
+    focus: str = ""
+    fault: str = ""
+
+
+def look(server: AdbServer, devices: config.Devices) -> Sequence[About]:
+    """Every phone that the configuration names, and every other one that the adb server knows.
+
+    Addresses that the server does not know yet are connected. Raises DeviceError where no adb server answers; a phone
+    that does not answer is told as such.
+    """
+    known = server.devices()
+    faults = _connected(server, devices, [address for address in devices.addresses if address not in known])
+    known = server.devices()
+    named = dict.fromkeys([*devices.serials, *devices.addresses, *sorted(known)])
+
+    def one(serial: str) -> About:
+        found = _look(server, devices, serial, known.get(serial, UNKNOWN))
+        return replace(found, fault=found.fault or faults.get(serial, ""))
+
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        return list(threads.map(one, named))
+
+
+def _connected(server: AdbServer, devices: config.Devices, addresses: Sequence[str]) -> Mapping[str, str]:
+    """Connect the addresses, side by side; what went wrong with those that cannot be."""
+
+    def connect(address: str) -> str:
+        try:
+            server.connect(address, devices.operation_timeout_s)
+        except DeviceError as error:
+            return error.what
+        return ""
+
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        return dict(zip(addresses, threads.map(connect, addresses), strict=True))
+
+
+def _look(server: AdbServer, devices: config.Devices, serial: str, state: str) -> About:
+    if state != ONLINE:
+        return About(serial, state)
+    session = AdbSession(server, serial, devices)
+    try:
+        width, height = session.size()
+        release, model = _properties(session, ("ro.build.version.release", "ro.product.model"))
+        return About(serial, state, f"{width}x{height}", release, model, session.focus())
+    except DeviceError as error:
+        return About(serial, state, fault=error.what)
+
+
+def _properties(session: AdbSession, names: Iterable[str]) -> list[str]:
+    return [session.shell(["getprop", name]).strip() for name in names]

@@ -173,6 +173,21 @@ class Evaluate(Section):
     name: str = Field("evaluator-0", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
 
 
+class Judge(Section):
+    """A vision-language model that says whether a task was done, for phones that do not say themselves."""
+
+    endpoint: str | None = Field(
+        None, pattern=r"^https?://[^/?#]+(/[^?#]*)?$",
+        description="base URL of an OpenAI-compatible chat endpoint, such as https://HOST/v1; no judge unless set",
+    )  # fmt: skip
+    model: str = Field("", description="as the endpoint names it")
+    api_key: SecretStr | None = None
+    timeout_s: float = Field(60.0, gt=0, description="total deadline of one verdict, retries included")
+    requests_per_minute: float = Field(60.0, gt=0, description="most requests of one process, evenly spread")
+    price_in: float = Field(0.0, ge=0, description="of a million tokens read, to count what verdicts cost")
+    price_out: float = Field(0.0, ge=0, description="of a million tokens written")
+
+
 class Stack(Section):
     directory: Path = Field(Path("out/stack"), description="where the local servers keep their data and logs")
     cache: Path = Field(Path("~/.cache/distrl"), description="what is downloaded or built once per user")
@@ -198,12 +213,15 @@ class Config(Section):
     aride: Aride = Aride()
     learner: Learner = Learner()
     evaluate: Evaluate = Evaluate()
+    judge: Judge = Judge()
     stack: Stack = Stack()
 
     @model_validator(mode="after")
     def _agree(self) -> Config:
         if self.learner.rebuild_window < self.learner.trajectories_per_update:
             raise ValueError("learner.rebuild_window must be at least learner.trajectories_per_update")
+        if self.judge.endpoint and not self.judge.model:
+            raise ValueError("judge.endpoint needs judge.model, the name of a model that it serves")
         if self.kafka.security_protocol.startswith("SASL") and not (
             self.kafka.sasl_username and self.kafka.sasl_password
         ):

@@ -41,6 +41,10 @@ class DeviceError(DistrlError):
     """A phone or the adb server did not do what was asked within its deadline."""
 
 
+class JudgeError(DistrlError):
+    """The judge's endpoint is not configured, or refuses every question."""
+
+
 class PolicyError(DistrlError):
     """Weights that do not belong to the base model, or a base model that cannot be read."""
 

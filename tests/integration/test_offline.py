@@ -32,13 +32,14 @@ from distrl.broker.topics import topic_name
 from distrl.cli.main import app
 from distrl.config import Config
 from distrl.demo.roles import write_settings
-from distrl.errors import ConfigError, DistrlError, StoreError
+from distrl.errors import ConfigError, DistrlError, JudgeError, StoreError
 from distrl.learner.loop import run_learner
 from distrl.offline.runs import Run
 from distrl.store.checkpoints import checkpoints, latest_checkpoint
 from distrl.store.objects import open_store
 from distrl.types import Evaluation, Heartbeat, Outcome, Split, Task, Trajectory, Version
 from distrl.wire.codec import decode
+from judge.server import body, serving, verdict
 from learner.world import Screens, save_tiny_base, trajectory
 from pyarrow import parquet
 from typer.testing import CliRunner
@@ -90,7 +91,8 @@ def publish(config: Config) -> None:
             demo = trajectory(screens, seed, expert=True, store=store)
             waiting.append(producer.publish("demonstrations", demo.task_id, demo))
         for seed in range(1000, 1000 + TRAJECTORIES):
-            made = trajectory(screens, seed, store=store)
+            played = trajectory(screens, seed, store=store)
+            made = replace(played, outcome_source="ground-truth", final_screenshot=played.steps[-1].screenshot)
             if seed == 1003:
                 made = replace(made, task=replace(made.task, instruction=EVIL))
             waiting.append(producer.publish("trajectories", made.task_id, made))
@@ -414,6 +416,30 @@ def test_failures_are_counted_by_version_and_named_with_their_place(run: Config,
     assert (folder / "shown" / "failures.svg").read_text().startswith("<svg")
     assert json.loads((folder / "shown" / "failures.json").read_text())["failures"] == told["failures"]
     assert "1" in done("failures").output, "the one evaluated attempt"
+
+
+def test_a_judge_is_compared_with_the_truth_and_paid_for_once(run: Config, folder: Path) -> None:
+    with serving(verdict("success", {"prompt_tokens": 100, "completion_tokens": 10})) as server:
+        settings = ("--set", f"judge.endpoint={server.url}", "--set", "judge.model=m", "--set", "judge.price_in=1.0",
+                    "--set", "judge.requests_per_minute=60000")  # fmt: skip
+        told = json.loads(done("judge", "--against-truth", "--json", *settings).stdout)
+        truth = [each.trajectory.outcome for each in Run(run).trajectories()]
+        assert told["against_truth"]["counts"] == {
+            f"{outcome.value}/success": truth.count(outcome)
+            for outcome in (Outcome.SUCCESS, Outcome.FAILURE)
+            if outcome in truth
+        }
+        asked = len(server.requests)
+        assert 0 < asked <= len(truth), "equal questions are asked once"
+        assert told["spent"]["tokens_in"] == 100 * asked
+        again = done("judge", "--against-truth", "--most", "5", *settings).output
+        assert len(server.requests) == asked
+        assert "5 of 5 judged" in again
+        assert "\x1b" not in done("judge", *settings).output, "verdicts beside untrusted instructions"
+    with serving(body(b"no such key", 401)) as server:
+        refused = call("judge", "--set", f"judge.endpoint={server.url}", "--set", "judge.model=other")
+        assert isinstance(refused.exception, JudgeError)
+    assert isinstance(call("judge").exception, JudgeError), "no judge is configured"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import pytest
-from distrl.types import ActionKind, ObjectRef, Outcome
+from distrl.types import ActionKind, ObjectRef, Outcome, Step, Task
 from distrl.worker.episode import Episode, sampling_seed
 
 from .world import DONE, INVALID, TAP, CountingPhone, Recorded, Shelf, TickingClock, ref, task, twice
@@ -62,6 +65,21 @@ def test_a_phone_that_fails_interrupts_the_episode_and_keeps_the_steps_before() 
 def test_a_phone_that_tells_no_truth_leaves_the_outcome_unknown() -> None:
     trajectory = episode(Shelf()).run(task(), "a", CountingPhone(offers_truth=False), Recorded([DONE]))
     assert (trajectory.outcome, trajectory.outcome_source) == (Outcome.UNKNOWN, "none")
+
+
+def test_of_a_phone_that_tells_no_truth_the_opinion_counts() -> None:
+    asked = []
+
+    def opinion(of: Task, last: bytes, steps: Sequence[Step]) -> tuple[Outcome, str]:
+        asked.append((of.task_id, last, [step.action for step in steps]))
+        return Outcome.FAILURE, "vlm:m"
+
+    judged = replace(episode(Shelf()), opinion=opinion)
+    told = judged.run(task(), "a", CountingPhone(offers_truth=False), Recorded([TAP, DONE]))
+    assert (told.outcome, told.outcome_source) == (Outcome.FAILURE, "vlm:m")
+    assert asked == [(task().task_id, b"screen 1", [TAP, DONE])]
+    assert judged.run(task(), "b", CountingPhone(), Recorded([TAP, DONE])).outcome_source == "ground-truth"
+    assert len(asked) == 1, "a phone that tells the truth needs no opinion"
 
 
 def test_what_the_store_raises_is_not_taken_for_a_phone_that_failed() -> None:

@@ -16,6 +16,7 @@ from distrl.cli import (
     devices,
     dlq,
     failures,
+    judge,
     lineage,
     replay,
     roles,
@@ -35,7 +36,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for room in (stack, roles, devices, demo, ablate, replay, lineage, failures):
+for room in (stack, roles, devices, demo, ablate, replay, lineage, failures, judge):
     room.register(app)
 app.add_typer(topics.app, name="topics")
 app.add_typer(configuration.app, name="config")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -76,6 +76,9 @@ class Phone(Protocol):
 
 Judge = Callable[[Task, Mapping[str, Any]], bool]
 """Whether a task is done, from the phone's own state."""
+Opinion = Callable[[Task, bytes, Sequence[Step]], tuple[Outcome, str]]
+"""The same of a phone that does not say: from the last screen as PNG bytes and the steps. Returns the outcome (UNKNOWN
+where there is no telling) and who says so."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,7 @@ class Episode:
     """How an episode is run here.
 
     keep: puts a screenshot in the store and returns its reference; the object is there before any record names it.
+    judge: asked where the phone tells its state; opinion: where it does not.
     """
 
     worker: str
@@ -90,6 +94,7 @@ class Episode:
     judge: Judge
     clock: Clock = SYSTEM_CLOCK
     is_expert: bool = False
+    opinion: Opinion | None = None
 
     def run(self, task: Task, attempt_id: str, phone: Phone, decider: Decider) -> Trajectory:
         """Play the episode. Never raises DeviceError; what the decider or the store raises passes through."""
@@ -101,8 +106,9 @@ class Episode:
             phone.reset(task)
             while not _done(steps, task.max_steps):
                 steps.append(self._step(task, attempt_id, phone, decider, tuple(step.action for step in steps)))
-            final = self.keep(phone.settle())
-            outcome, source = self._outcome(task, phone.truth())
+            last = phone.settle()
+            final = self.keep(last)
+            outcome, source = self._outcome(task, phone.truth(), last, steps)
         except DeviceError as error:
             note = f"{type(error).__name__}: {error.what}"[:NOTE_CHARACTERS]
             log.warning("%s: interrupted on %s after %d steps: %s", task.task_id, phone.serial, len(steps), note)
@@ -129,9 +135,11 @@ class Episode:
             phone_ms=phone_s * 1000, adb_ms=adb_s * 1000, policy_ms=chosen.seconds * 1000, publish_ms=publish_s * 1000,
         )  # fmt: skip
 
-    def _outcome(self, task: Task, truth: Mapping[str, Any] | None) -> tuple[Outcome, str]:
+    def _outcome(
+        self, task: Task, truth: Mapping[str, Any] | None, last: bytes, steps: Sequence[Step]
+    ) -> tuple[Outcome, str]:
         if truth is None:
-            return Outcome.UNKNOWN, NO_JUDGE
+            return self.opinion(task, last, steps) if self.opinion is not None else (Outcome.UNKNOWN, NO_JUDGE)
         return (Outcome.SUCCESS if self.judge(task, truth) else Outcome.FAILURE), GROUND_TRUTH
 
 

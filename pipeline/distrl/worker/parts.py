@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -11,14 +12,19 @@ import torch
 
 from distrl.clock import SYSTEM_CLOCK, Clock
 from distrl.config import Config
-from distrl.errors import StoreError
+from distrl.errors import JudgeError, StoreError
+from distrl.judge.endpoint import Endpoint
+from distrl.judge.question import Question
+from distrl.judge.vlm import VlmJudge
 from distrl.policy.agent import Agent
 from distrl.store.objects import ObjectStore, utc_day
 from distrl.tasks.outcome import succeeded
-from distrl.types import ObjectRef
+from distrl.types import ObjectRef, Outcome, Step, Task
 from distrl.worker.batcher import Batcher
-from distrl.worker.episode import Judge
+from distrl.worker.episode import Judge, Opinion
 from distrl.worker.patience import Patience
+
+log = logging.getLogger(__name__)
 
 SCREENSHOTS = "screenshots"
 """The kind of object that screenshots are in the store."""
@@ -57,6 +63,27 @@ def keeper(store: ObjectStore, patience: Patience, clock: Clock = SYSTEM_CLOCK) 
         return patience.until_done("keeping a screenshot", lambda: store.put(SCREENSHOTS, png, "png", day), StoreError)
 
     return keep
+
+
+def opinion_of(config: Config, store: ObjectStore) -> Opinion | None:
+    """The judge of phones that do not say how they are: judge.endpoint's, if one is configured.
+
+    It raises nothing: a judge that refuses every question (JudgeError) is logged, and outcomes are UNKNOWN until it is
+    mended, since phones that have played are not to play again for it.
+    """
+    if config.judge.endpoint is None:
+        return None
+    judge = VlmJudge(Endpoint(config.judge), config.judge.model, store)
+
+    def opinion(task: Task, last: bytes, steps: Sequence[Step]) -> tuple[Outcome, str]:
+        try:
+            verdict = judge.judge(Question(task.instruction, last, tuple(step.action_text for step in steps)))
+        except JudgeError as error:
+            log.error("no verdict: %s", error)
+            return Outcome.UNKNOWN, judge.source
+        return verdict.outcome, judge.source
+
+    return opinion
 
 
 class Watched:

@@ -17,7 +17,7 @@ from distrl.broker.versions import VersionFollower
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
 from distrl.store.objects import open_store
-from distrl.worker.parts import TRUTH, Watched, keeper, serving
+from distrl.worker.parts import TRUTH, Watched, keeper, opinion_of, serving
 from distrl.worker.patience import Patience
 from distrl.worker.phones import Phones
 from distrl.worker.reload import Reloader, wait_first
@@ -45,7 +45,7 @@ def run_worker(config: Config, stop: threading.Event) -> None:
             with Phones(config) as phones, TaskConsumer(config, letters) as tasks:
                 worker = Worker(
                     config, policy.batcher, reloader, phones, keeper(store, patience), TRUTH, producer.publish,
-                    patience, give_up,
+                    patience, give_up, opinion=opinion_of(config, store),
                 )  # fmt: skip
                 log.info("working on %d phones", phones.count)
                 worker.work(tasks, stop, following.check)

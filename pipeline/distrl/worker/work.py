@@ -19,7 +19,7 @@ from distrl.errors import BrokerError
 from distrl.types import DeviceHealth, Heartbeat, LogPosition, ObjectRef, Record, Task, Trajectory
 from distrl.worker.batcher import Batcher
 from distrl.worker.crew import Crew, Lease, deliver_whole_or_bare, new_attempt_id
-from distrl.worker.episode import Episode, Judge, Phone
+from distrl.worker.episode import Episode, Judge, Opinion, Phone
 from distrl.worker.inbox import Inbox, Received
 from distrl.worker.patience import AbandonedError, Patience
 from distrl.worker.reload import Reloader
@@ -69,6 +69,7 @@ class Worker:
         patience: Patience,
         give_up: threading.Event,
         clock: Clock = SYSTEM_CLOCK,
+        opinion: Opinion | None = None,
     ) -> None:
         self._config = config
         self._name = config.worker.name
@@ -79,7 +80,7 @@ class Worker:
         self._patience = patience
         self._give_up = give_up
         self._clock = clock
-        self._episode = Episode(self._name, keep, judge, clock)
+        self._episode = Episode(self._name, keep, judge, clock, opinion=opinion)
         self._inbox = Inbox()
         self._tally = Tally()
         self._crew = Crew(fleet.lease, self._play, self._deliver, self._inbox, give_up, self._name, clock)

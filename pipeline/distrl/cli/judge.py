@@ -1,0 +1,132 @@
+"""`distrl judge`: what a vision-language model says of trajectories in the log, and how far it can be believed."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+
+from distrl.cli.common import ConfigFile, Sets, console, row, table, with_broker
+
+if TYPE_CHECKING:
+    from distrl.judge.endpoint import Counted
+    from distrl.judge.truth import Confusion
+    from distrl.offline.judging import Judged
+
+
+def register(app: typer.Typer) -> None:
+    app.command("judge")(judge)
+
+
+def judge(
+    config: ConfigFile = None,
+    sets: Sets = None,
+    run: Annotated[str | None, typer.Option(help="Whose trajectories; `run` of the settings if not given.")] = None,
+    begin: Annotated[
+        str | None,
+        typer.Option("--from", help="First offset, or a time (2025-01-31T12:00Z, -2h); the oldest if not given."),
+    ] = None,
+    end: Annotated[
+        str | None, typer.Option("--to", help="The offset or time to end before; the end of the log if not given.")
+    ] = None,
+    most: Annotated[int | None, typer.Option("--most", min=1, help="Judge so many at the most.")] = None,
+    against_truth: Annotated[
+        bool, typer.Option("--against-truth", help="Only those whose phone told the truth, and how often they agree.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for programs.")] = False,
+) -> None:
+    """Ask the judge of the settings (judge.*) whether tasks were done. Writes nothing to the log.
+
+    A verdict is kept in the object store under the hash of what was asked, so that it is paid for once.
+    """
+    from distrl.judge.endpoint import Endpoint
+    from distrl.judge.truth import Confusion
+    from distrl.judge.vlm import VlmJudge
+    from distrl.offline.judging import GROUND_TRUTH, judged
+    from distrl.offline.runs import Run
+
+    settings = with_broker(config, [*(sets or ()), *([] if run is None else [f"run={run}"])])
+    endpoint, whole = Endpoint(settings.judge), Run(settings)
+    asked = (
+        logged
+        for logged in whole.trajectories(begin, end)
+        if not against_truth or logged.trajectory.outcome_source == GROUND_TRUTH
+    )
+    chosen = list(itertools.islice(asked, most))
+    opinion = VlmJudge(endpoint, settings.judge.model, whole.store)
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("judging", total=len(chosen))
+        found = judged(chosen, opinion.judge, whole.store.get, lambda: progress.advance(bar))
+    confusion = Confusion.of((each.truth, each.verdict.outcome) for each in found) if against_truth else None
+    if as_json:
+        json.dump(_told(found, confusion, endpoint.counted), sys.stdout, indent=1)
+        sys.stdout.write("\n")
+        return
+    if confusion is None:
+        _show_verdicts(found)
+    else:
+        _show_confusion(confusion)
+    _show_cost(endpoint.counted)
+
+
+def _told(found: Sequence[Judged], confusion: Confusion | None, counted: Counted) -> dict[str, Any]:
+    verdicts = [
+        {
+            "task_id": each.logged.trajectory.task_id, "offset": each.logged.position.offset,
+            "truth": each.truth.value, "verdict": each.verdict.outcome.value, "reason": each.verdict.reason,
+        }
+        for each in found
+    ]  # fmt: skip
+    told: dict[str, Any] = {"verdicts": verdicts, "spent": asdict(counted)}
+    if confusion is not None:
+        told["against_truth"] = {
+            "counts": {f"{truth.value}/{said.value}": count for (truth, said), count in confusion.counts.items()},
+            "judged": confusion.judged, "total": confusion.total, "accuracy": confusion.accuracy,
+            "precision": confusion.precision, "recall": confusion.recall, "discrepancy": confusion.discrepancy,
+        }  # fmt: skip
+    return told
+
+
+def _show_verdicts(found: Sequence[Judged]) -> None:
+    from distrl.offline.lines import escaped
+
+    shown = table("offset", "task", "instruction", "verdict", "reason")
+    for each in found:
+        trajectory = each.logged.trajectory
+        said = (escaped(text) for text in (trajectory.task_id, trajectory.task.instruction))
+        shown.add_row(
+            *row(each.logged.position.offset, *said, each.verdict.outcome.value, escaped(each.verdict.reason))
+        )
+    console.print(shown)
+
+
+def _show_confusion(confusion: Confusion) -> None:
+    from distrl.judge.truth import TOLD, VERDICTS
+
+    shown = table("truth", *(f"called {verdict.value}" for verdict in VERDICTS))
+    for truth in TOLD:
+        shown.add_row(*row(truth.value, *(confusion.counts[truth, verdict] for verdict in VERDICTS)))
+    console.print(shown)
+    shares = {
+        "accuracy": confusion.accuracy, "precision": confusion.precision, "recall": confusion.recall,
+        "success by the judge less by the truth": confusion.discrepancy,
+    }  # fmt: skip
+    told = ", ".join(f"{name} {'-' if share is None else f'{share:.1%}'}" for name, share in shares.items())
+    console.print(f"{confusion.judged} of {confusion.total} judged; {told}", markup=False, highlight=False)
+
+
+def _show_cost(counted: Counted) -> None:
+    mean = counted.seconds / counted.requests if counted.requests else 0.0
+    console.print(
+        f"{counted.requests} requests ({counted.retries} repeated), {mean:.2f} s each, the slowest "
+        f"{counted.slowest_s:.2f} s; {counted.tokens_in} tokens read, {counted.tokens_out} written, "
+        f"cost {counted.cost:.4f}",
+        markup=False, highlight=False,
+    )  # fmt: skip

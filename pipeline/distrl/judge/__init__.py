@@ -1,0 +1,9 @@
+"""Whether a task was done, in the opinion of a vision-language model: for phones that do not say, and beside those that
+do.
+
+question.py    what is asked, and how an answer is read; pure
+http.py        one POST with a total deadline
+endpoint.py    an OpenAI-compatible chat endpoint: pace, retries, what it costs
+vlm.py         the judge: question in, verdict out, each asked once
+truth.py       a judge against ground truth: a confusion matrix; pure
+"""

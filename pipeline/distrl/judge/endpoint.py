@@ -1,0 +1,171 @@
+"""An OpenAI-compatible chat endpoint (OpenAI, Gemini and vLLM offer one), asked at a bounded pace and counted.
+
+An answer that may come right by waiting (429, 5xx, a broken connection, a body that is no JSON) is asked for again
+after a pause: what `Retry-After` says, else a random share of 0.5 s, 1 s, 2 s, … Credentials that are refused, a model
+that does not exist or a request that is none end it at once: every further question would fare alike.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import json
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from distrl.config import Judge
+from distrl.errors import JudgeError
+from distrl.judge.http import Answer, UnansweredError, post
+
+FIRST_PAUSE_S: Final = 0.5
+LONGEST_PAUSE_S: Final = 30.0
+SHOWN: Final = 200
+RETRIED: Final = frozenset({408, 409, 425, 429})
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What was spent. seconds: waiting for answers, pauses left out. cost: in the currency of judge.price_*."""
+
+    requests: int = 0
+    answers: int = 0
+    retries: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    seconds: float = 0.0
+    slowest_s: float = 0.0
+    cost: float = 0.0
+
+
+class NoAnswerError(Exception):
+    """The deadline of a question has passed."""
+
+
+class Endpoint:
+    """Thread-safe. clock, sleep: seconds; sleep is told the pace and the pauses."""
+
+    def __init__(
+        self,
+        settings: Judge,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+        rule: random.Random | None = None,
+    ) -> None:
+        if settings.endpoint is None:
+            raise JudgeError("judge.endpoint", "no judge is configured", "set it to the base URL of a chat endpoint")
+        self._settings = settings
+        self._url = settings.endpoint.rstrip("/") + "/chat/completions"
+        self._clock, self._sleep, self._rule = clock, sleep, rule or random.Random()
+        self._lock = threading.Lock()
+        self._next_start = clock()
+        self._counted = Counted()
+
+    @property
+    def counted(self) -> Counted:
+        with self._lock:
+            return self._counted
+
+    def ask(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The message of the answer. Raises NoAnswerError after judge.timeout_s, JudgeError for what stays wrong."""
+        deadline = self._clock() + self._settings.timeout_s
+        attempt = 0
+        while True:
+            self._wait(self._turn(), deadline, "its turn")
+            answer, why = self._post(body, deadline)
+            if answer is not None:
+                message = self._message(answer)
+                if message is not None:
+                    return message
+                why = f"{answer.status}: {answer.body[:SHOWN]!r}"
+                self._refuse_for_good(answer)
+            self._count(retries=1)
+            self._wait(self._pause(answer, attempt), deadline, why)
+            attempt += 1
+
+    def _post(self, body: Mapping[str, Any], deadline: float) -> tuple[Answer | None, str]:
+        key = self._settings.api_key
+        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        if key is not None:
+            headers["Authorization"] = f"Bearer {key.get_secret_value()}"
+        began = self._clock()
+        try:
+            return post(self._url, headers, body, max(0.001, deadline - began)), ""
+        except UnansweredError as error:
+            return None, str(error)
+        finally:
+            spent = self._clock() - began
+            self._count(requests=1, seconds=spent, slowest_s=spent)
+
+    def _message(self, answer: Answer) -> Mapping[str, Any] | None:
+        """The first choice's message, with what it cost counted; None where the answer holds none."""
+        if answer.status != 200:
+            return None
+        try:
+            said = json.loads(answer.body)
+            choice = said["choices"][0]
+            message = choice["message"]
+        except (ValueError, KeyError, IndexError, TypeError, RecursionError):
+            return None
+        if not isinstance(message, dict):
+            return None
+        usage = said.get("usage")
+        spent = usage if isinstance(usage, dict) else {}
+        into, out = (_count_of(spent.get(name)) for name in ("prompt_tokens", "completion_tokens"))
+        cost = (into * self._settings.price_in + out * self._settings.price_out) / 1e6
+        self._count(answers=1, tokens_in=into, tokens_out=out, cost=cost)
+        if choice.get("finish_reason") == "content_filter":
+            return {**message, "refusal": message.get("refusal") or "the endpoint's content filter"}
+        return message
+
+    def _refuse_for_good(self, answer: Answer) -> None:
+        if 400 <= answer.status < 500 and answer.status not in RETRIED:
+            said = answer.body[:SHOWN].decode("utf-8", "replace")
+            raise JudgeError(
+                "judge.endpoint", f"{self._url} answers {answer.status} to every question: {said!r}",
+                "set judge.api_key, judge.model and judge.endpoint to what the endpoint knows",
+            )  # fmt: skip
+
+    def _turn(self) -> float:
+        """Seconds until a request may begin, so that they begin evenly, judge.requests_per_minute at the most."""
+        with self._lock:
+            now = self._clock()
+            start = max(now, self._next_start)
+            self._next_start = start + 60.0 / self._settings.requests_per_minute
+            return start - now
+
+    def _pause(self, answer: Answer | None, attempt: int) -> float:
+        asked = retry_after(answer.headers.get("retry-after", ""), time.time()) if answer is not None else None
+        if asked is not None:
+            return asked
+        return self._rule.uniform(0.0, min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**attempt))
+
+    def _wait(self, seconds: float, deadline: float, why: str) -> None:
+        """Pause, unless the deadline would pass: then there is no sense in it."""
+        if self._clock() + seconds >= deadline:
+            raise NoAnswerError(f"not within {self._settings.timeout_s:g} s; the last reason was {why}")
+        if seconds > 0:
+            self._sleep(seconds)
+
+    def _count(self, slowest_s: float = 0.0, **more: float) -> None:
+        with self._lock:
+            now = self._counted
+            sums = {name: getattr(now, name) + value for name, value in more.items()}
+            self._counted = replace(now, slowest_s=max(now.slowest_s, slowest_s), **sums)
+
+
+def retry_after(said: str, now: float) -> float | None:
+    """Seconds that a `Retry-After` asks for, as a number or as a date; None where it is neither. now: epoch seconds."""
+    if said.isascii() and said.strip().isdecimal():
+        return float(said)
+    try:
+        at = email.utils.parsedate_to_datetime(said).timestamp()
+    except (TypeError, ValueError, IndexError, OverflowError):
+        return None
+    return max(0.0, at - now)
+
+
+def _count_of(said: object) -> int:
+    return said if isinstance(said, int) and not isinstance(said, bool) and 0 <= said < 10**9 else 0

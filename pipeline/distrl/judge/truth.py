@@ -1,0 +1,62 @@
+"""How far a judge can be believed: its verdicts beside ground truth. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from distrl.types import Outcome
+
+TOLD = (Outcome.SUCCESS, Outcome.FAILURE)
+VERDICTS = (Outcome.SUCCESS, Outcome.FAILURE, Outcome.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class Confusion:
+    """counts: (truth, verdict) -> trajectories; truth is SUCCESS or FAILURE."""
+
+    counts: Counter[tuple[Outcome, Outcome]]
+
+    @classmethod
+    def of(cls, pairs: Iterable[tuple[Outcome, Outcome]]) -> Confusion:
+        """pairs: truth and verdict of each trajectory; where the truth is not known, it is left out."""
+        return cls(Counter((truth, verdict) for truth, verdict in pairs if truth in TOLD))
+
+    @property
+    def total(self) -> int:
+        return self.counts.total()
+
+    @property
+    def judged(self) -> int:
+        """Trajectories on which there was a verdict."""
+        return sum(self.counts[truth, verdict] for truth in TOLD for verdict in TOLD)
+
+    @property
+    def accuracy(self) -> float | None:
+        """Of those with a verdict; None where there is none."""
+        return self._share(sum(self.counts[each, each] for each in TOLD), self.judged)
+
+    @property
+    def precision(self) -> float | None:
+        """How many of those called successes are."""
+        return self._share(self.counts[Outcome.SUCCESS, Outcome.SUCCESS], self._called(Outcome.SUCCESS))
+
+    @property
+    def recall(self) -> float | None:
+        """How many successes, of those with a verdict, are called so."""
+        successes = sum(self.counts[Outcome.SUCCESS, verdict] for verdict in TOLD)
+        return self._share(self.counts[Outcome.SUCCESS, Outcome.SUCCESS], successes)
+
+    @property
+    def discrepancy(self) -> float | None:
+        """Success rate by the judge less that by the truth, over those with a verdict (DistRL, figure 5)."""
+        successes = sum(self.counts[Outcome.SUCCESS, verdict] for verdict in TOLD)
+        return self._share(self._called(Outcome.SUCCESS) - successes, self.judged)
+
+    def _called(self, verdict: Outcome) -> int:
+        return sum(self.counts[truth, verdict] for truth in TOLD)
+
+    @staticmethod
+    def _share(part: int, whole: int) -> float | None:
+        return part / whole if whole else None

@@ -1,0 +1,67 @@
+"""Trajectories of the log in the opinion of a judge, side by side."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from distrl.errors import StoreError
+from distrl.judge.question import Question, Verdict
+from distrl.types import LoggedTrajectory, ObjectRef, Outcome
+
+AT_ONCE = 8
+GROUND_TRUTH = "ground-truth"
+
+Ask = Callable[[Question], Verdict]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A trajectory and what the judge says of it."""
+
+    logged: LoggedTrajectory
+    verdict: Verdict
+
+    @property
+    def truth(self) -> Outcome:
+        """What the phone's own state said; UNKNOWN where nobody asked it."""
+        trajectory = self.logged.trajectory
+        return trajectory.outcome if trajectory.outcome_source == GROUND_TRUTH else Outcome.UNKNOWN
+
+
+def judged(
+    trajectories: Iterable[LoggedTrajectory], ask: Ask, image: Callable[[ObjectRef], bytes], done: Callable[[], None]
+) -> Sequence[Judged]:
+    """Each trajectory that ended by itself, in the order given. done: called after each, from any thread.
+
+    Raises JudgeError at the first question where the endpoint refuses them all; the others are not asked then.
+    """
+    given_up = threading.Event()
+
+    def one(logged: LoggedTrajectory) -> Judged | None:
+        if given_up.is_set():
+            return None
+        try:
+            return Judged(logged, _verdict(logged, ask, image))
+        except BaseException:
+            given_up.set()
+            raise
+        finally:
+            done()
+
+    ended = [logged for logged in trajectories if logged.trajectory.final_screenshot is not None]
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        return [found for found in threads.map(one, ended) if found is not None]
+
+
+def _verdict(logged: LoggedTrajectory, ask: Ask, image: Callable[[ObjectRef], bytes]) -> Verdict:
+    trajectory = logged.trajectory
+    if trajectory.final_screenshot is None:
+        return Verdict(Outcome.UNKNOWN, "it has no last screenshot")
+    try:
+        png = image(trajectory.final_screenshot)
+    except StoreError as error:
+        return Verdict(Outcome.UNKNOWN, f"its last screenshot cannot be had: {error.what}")
+    return ask(Question(trajectory.task.instruction, png, tuple(step.action_text for step in trajectory.steps)))

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from distrl.config import Judge
+from distrl.errors import JudgeError
+from distrl.judge.endpoint import Endpoint, NoAnswerError, retry_after
+
+from judge.server import Reply, Server, body, chat, hangs_up, says, serving, verdict
+
+BODY = {"model": "m", "messages": []}
+SLACK_S = 0.5
+
+
+class Clock:
+    """Seconds that pass only where somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.slept: list[float] = []
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+
+def endpoint(url: str, clock: Clock | None = None, **settings: Any) -> Endpoint:
+    made = Judge(**({"endpoint": url, "model": "m", "requests_per_minute": 60_000} | settings))
+    clock = clock or Clock()
+    return Endpoint(made, clock, clock.sleep, random.Random(0))
+
+
+def test_an_answer_is_given_and_counted() -> None:
+    usage = {"prompt_tokens": 1000, "completion_tokens": 50}
+    with serving(verdict("success", usage)) as server:
+        asked = endpoint(server.url, api_key="s3cret", price_in=2.0, price_out=10.0)
+        assert asked.ask(BODY)["content"].startswith("{")
+        counted = asked.counted
+    assert server.requests == [BODY]
+    assert server.headers[0]["authorization"] == "Bearer s3cret"
+    assert (counted.requests, counted.answers, counted.retries) == (1, 1, 0)
+    assert (counted.tokens_in, counted.tokens_out) == (1000, 50)
+    assert counted.cost == pytest.approx(0.0025)
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        body(b"slow down", 429),
+        body(b"broken", 500),
+        body(b"broken", 503),
+        body(b"<html>a proxy's page</html>"),
+        body(b"{}"),
+        body(b'{"choices": []}'),
+        body(b'{"choices": [{"message": "text"}]}'),
+        body(b"[" * 200_000),
+        hangs_up,
+    ],
+)
+def test_what_may_come_right_is_asked_for_again(first: Reply) -> None:
+    clock = Clock()
+    with serving(first, first, verdict("failure")) as server:
+        asked = endpoint(server.url, clock)
+        assert "failure" in asked.ask(BODY)["content"]
+    assert (len(server.requests), asked.counted.retries) == (3, 2)
+    pauses = [pause for pause in clock.slept if pause > 0.01]
+    assert len(pauses) <= 2
+    assert all(pause <= 1.0 for pause in pauses), "a share of 0.5 s, then of 1 s"
+
+
+def test_the_endpoints_own_pause_is_kept() -> None:
+    clock = Clock()
+    with serving(body(b"", 429, {"Retry-After": "7"}), verdict("success")) as server:
+        endpoint(server.url, clock).ask(BODY)
+    assert 7.0 in clock.slept
+
+
+def test_a_pause_beyond_the_deadline_is_not_waited_for() -> None:
+    clock = Clock()
+    with serving(body(b"", 429, {"Retry-After": "3600"})) as server, pytest.raises(NoAnswerError, match="429"):
+        endpoint(server.url, clock, timeout_s=30).ask(BODY)
+    assert sum(clock.slept) < 1.0
+    assert len(server.requests) == 1
+
+
+def test_an_endpoint_that_stays_broken_is_given_up_at_the_deadline() -> None:
+    clock = Clock()
+    with serving(body(b"", 500)) as server, pytest.raises(NoAnswerError, match="500"):
+        endpoint(server.url, clock, timeout_s=30).ask(BODY)
+    assert len(server.requests) > 3
+    assert sum(clock.slept) < 30.0
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
+def test_what_stays_wrong_ends_it_and_says_what_to_set(status: int) -> None:
+    with serving(body(b"no such model", status)) as server, pytest.raises(JudgeError) as told:
+        endpoint(server.url).ask(BODY)
+    assert len(server.requests) == 1
+    assert str(status) in told.value.what
+    assert "judge.api_key" in told.value.mend
+
+
+@pytest.mark.parametrize("how", [lambda server: server.drips, lambda server: server.drips_its_body])
+def test_a_byte_at_a_time_does_not_stretch_the_deadline(how: Callable[[Server], Reply]) -> None:
+    with serving(hangs_up) as server:
+        server.replies[:] = [how(server)]
+        settings = Judge(endpoint=server.url, model="m", timeout_s=0.6, requests_per_minute=60_000)
+        began = time.monotonic()
+        with pytest.raises(NoAnswerError):
+            Endpoint(settings).ask(BODY)
+        assert time.monotonic() - began < 0.6 + SLACK_S
+
+
+def test_nobody_at_the_address_is_no_answer() -> None:
+    with serving(hangs_up) as server:
+        gone = server.url
+    with pytest.raises(NoAnswerError, match="refused"):
+        endpoint(gone, timeout_s=5).ask(BODY)
+
+
+def test_a_content_filter_is_a_refusal() -> None:
+    with serving(body(chat({"content": ""}, finish="content_filter"))) as server:
+        assert endpoint(server.url).ask(BODY)["refusal"]
+
+
+@pytest.mark.parametrize("usage", [{"prompt_tokens": -5, "completion_tokens": True}, "much", {"prompt_tokens": "9"}])
+def test_a_usage_that_is_none_counts_nothing(usage: Any) -> None:
+    with serving(says("x", usage)) as server:
+        asked = endpoint(server.url, price_in=1.0)
+        asked.ask(BODY)
+    assert (asked.counted.tokens_in, asked.counted.tokens_out, asked.counted.cost) == (0, 0, 0.0)
+
+
+def test_requests_keep_their_pace() -> None:
+    clock = Clock()
+    with serving(verdict("success")) as server:
+        asked = endpoint(server.url, clock, requests_per_minute=30)
+        for _ in range(4):
+            asked.ask(BODY)
+    assert clock.now - 100.0 == pytest.approx(6.0), "the first at once, the others two seconds apart"
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [("3", 3.0), ("Thu, 01 Jan 1970 00:01:40 GMT", 40.0), ("Thu, 01 Jan 1970 00:00:10 GMT", 0.0),
+     ("", None), ("soon", None), ("-5", None), ("٣", None)],
+)  # fmt: skip
+def test_retry_after_is_a_number_or_a_date(said: str, seconds: float | None) -> None:
+    assert retry_after(said, now=60.0) == seconds
+
+
+def test_no_endpoint_is_told() -> None:
+    with pytest.raises(JudgeError, match=r"judge\.endpoint"):
+        Endpoint(Judge())

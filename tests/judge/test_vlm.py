@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from distrl.config import Judge, Store
+from distrl.errors import JudgeError, StoreError
+from distrl.judge.endpoint import Endpoint
+from distrl.judge.question import Question, Verdict
+from distrl.judge.vlm import VlmJudge
+from distrl.store.objects import ObjectStore, open_store
+from distrl.types import Outcome
+
+from judge.server import body, says, serving, verdict
+
+QUESTION = Question("set an alarm", b"\x89PNG", ("tap",))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ObjectStore:
+    return open_store(Store(url=f"file://{tmp_path}"))
+
+
+def judge(url: str, store: ObjectStore, model: str = "m") -> VlmJudge:
+    settings = Judge(endpoint=url, model=model, timeout_s=0.5, requests_per_minute=60_000)
+    return VlmJudge(Endpoint(settings), model, store)
+
+
+def test_a_question_is_asked_once_by_whoever_asks_it(store: ObjectStore) -> None:
+    with serving(verdict("success")) as server:
+        asked = [judge(server.url, store).judge(QUESTION) for _ in range(3)]
+        assert asked == [Verdict(Outcome.SUCCESS, "because")] * 3
+        assert len(server.requests) == 1
+        judge(server.url, store, "another").judge(QUESTION)
+        assert len(server.requests) == 2
+
+
+def test_an_answer_that_is_no_verdict_is_kept_as_none(store: ObjectStore) -> None:
+    with serving(says("I think that it worked!"), verdict("success")) as server:
+        assert judge(server.url, store).judge(QUESTION).outcome is Outcome.UNKNOWN
+        assert judge(server.url, store).judge(QUESTION).outcome is Outcome.UNKNOWN
+        assert len(server.requests) == 1, "the model has said what it says"
+
+
+def test_no_answer_is_unknown_and_is_asked_for_again_next_time(store: ObjectStore) -> None:
+    with serving(body(b"", 429, {"Retry-After": "60"}), verdict("failure")) as server:
+        assert judge(server.url, store).judge(QUESTION).outcome is Outcome.UNKNOWN
+        assert judge(server.url, store).judge(QUESTION).outcome is Outcome.FAILURE
+
+
+def test_a_kept_verdict_that_cannot_be_read_is_asked_for_again(store: ObjectStore) -> None:
+    with serving(verdict("success")) as server:
+        judge(server.url, store).judge(QUESTION)
+        (key,) = store.list("verdicts/")
+        for garbage in (b"", b"{}", b"[]", json.dumps({"outcome": "odd", "reason": ""}).encode()):
+            store.put_named(key, garbage)
+            assert judge(server.url, store).judge(QUESTION).outcome is Outcome.SUCCESS
+
+
+def test_a_store_that_is_away_costs_a_question_and_no_verdict(store: ObjectStore) -> None:
+    class Away:
+        def put_named(self, key: str, data: bytes) -> None:
+            raise StoreError(key, "is away", "wait")
+
+        def get_named(self, key: str) -> bytes | None:
+            raise StoreError(key, "is away", "wait")
+
+    with serving(verdict("success")) as server:
+        settings = Judge(endpoint=server.url, model="m")
+        assert VlmJudge(Endpoint(settings), "m", Away()).judge(QUESTION).outcome is Outcome.SUCCESS
+
+
+def test_wrong_credentials_are_told_and_not_taken_for_a_verdict(store: ObjectStore) -> None:
+    with serving(body(b"who are you", 401)) as server, pytest.raises(JudgeError, match="401"):
+        judge(server.url, store).judge(QUESTION)
+    assert list(store.list("verdicts/")) == []

@@ -54,6 +54,7 @@ def test_a_consumer_closes_in_time_though_the_broker_hangs(run: LiveRun, caplog:
     assert again is None or again.task == logged.task
 
 
+@pytest.mark.faults_long
 def test_a_consumer_closes_in_time_though_the_broker_is_gone(run: LiveRun) -> None:
     run.feed(1)
     consumer = TaskConsumer(run.config)
@@ -176,6 +177,7 @@ def until_written(attempt: Callable[[], None]) -> int:
             return failed
 
 
+@pytest.mark.faults_long
 @pytest.mark.parametrize("swallowed", [True, False])
 def test_a_record_is_in_the_log_once_whether_the_answer_or_the_request_was_lost(
     run: LiveRun, proxy: Proxy, swallowed: bool

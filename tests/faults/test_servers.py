@@ -45,6 +45,7 @@ def end_all(run: LiveRun) -> None:
     assert run.missing_objects() == []
 
 
+@pytest.mark.faults_long
 def test_a_broker_killed_under_load_costs_nothing(run: LiveRun) -> None:
     start_all(run)
     run.restarted = {"learner"}  # its transaction may run out before the broker is back

@@ -29,6 +29,15 @@ Sets = Annotated[
         "--set", "-s", help="One setting as path.to.it=value; may be given often; wins over DISTRL_* and the file."
     ),
 ]
+Begin = Annotated[
+    str | None,
+    typer.Option(
+        "--from", help="First offset, or a time (2025-01-31T12:00Z, -2h); the oldest record kept if not given."
+    ),
+]
+End = Annotated[
+    str | None, typer.Option("--to", help="The offset or time to end before; the end of the log if not given.")
+]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log what is done in detail, to standard error.")]
 Share = Literal["all", "training", "evaluation"]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from distrl.cli.common import ConfigFile, Sets, console, row, table, with_broker
+from distrl.cli.common import Begin, ConfigFile, End, Sets, console, row, table, with_broker
 
 if TYPE_CHECKING:
     from distrl.evaluate.failures import Attempt, Modes
@@ -33,13 +33,8 @@ def failures(
     topic: Annotated[
         Topic, typer.Option(help="What workers did in training, or what an evaluator did.")
     ] = "evaluations",
-    begin: Annotated[
-        str | None,
-        typer.Option("--from", help="First offset, or a time (2025-01-31T12:00Z, -2h); the oldest if not given."),
-    ] = None,
-    end: Annotated[
-        str | None, typer.Option("--to", help="The offset or time to end before; the end of the log if not given.")
-    ] = None,
+    begin: Begin = None,
+    end: End = None,
     together: Annotated[int, typer.Option(min=1, help="Versions that share a row.")] = 1,
     out: Annotated[
         Path | None, typer.Option(help="A directory for failures.svg and failures.json; made if it is missing.")

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from distrl.cli.common import ConfigFile, Sets, console, row, table, with_broker
+from distrl.cli.common import Begin, ConfigFile, End, Sets, console, row, table, with_broker
 
 if TYPE_CHECKING:
     from distrl.judge.endpoint import Counted
@@ -29,13 +29,8 @@ def judge(
     config: ConfigFile = None,
     sets: Sets = None,
     run: Annotated[str | None, typer.Option(help="Whose trajectories; `run` of the settings if not given.")] = None,
-    begin: Annotated[
-        str | None,
-        typer.Option("--from", help="First offset, or a time (2025-01-31T12:00Z, -2h); the oldest if not given."),
-    ] = None,
-    end: Annotated[
-        str | None, typer.Option("--to", help="The offset or time to end before; the end of the log if not given.")
-    ] = None,
+    begin: Begin = None,
+    end: End = None,
     most: Annotated[int | None, typer.Option("--most", min=1, help="Judge so many at the most.")] = None,
     against_truth: Annotated[
         bool, typer.Option("--against-truth", help="Only those whose phone told the truth, and how often they agree.")

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from distrl.cli.common import ConfigFile, Sets, connected, console, row, table
+from distrl.cli.common import Begin, ConfigFile, End, Sets, connected, console, row, table
 from distrl.config import Config
 
 if TYPE_CHECKING:
@@ -38,15 +38,8 @@ def replay(
     sets: Sets = None,
     run: Annotated[str | None, typer.Option(help="Whose log; `run` of the settings if not given.")] = None,
     topic: Annotated[str, typer.Option(help="Which topic of the run.")] = "trajectories",
-    begin: Annotated[
-        str | None,
-        typer.Option(
-            "--from", help="First offset, or a time (2025-01-31T12:00Z, -2h); the oldest record kept if not given."
-        ),
-    ] = None,
-    end: Annotated[
-        str | None, typer.Option("--to", help="The offset or time to end before; the end of the log if not given.")
-    ] = None,
+    begin: Begin = None,
+    end: End = None,
     partitions: Annotated[
         list[int] | None, typer.Option("--partition", min=0, help="This partition alone; may be given often.")
     ] = None,

@@ -93,7 +93,7 @@ def test_a_learner_whose_store_is_away_pauses_and_reads_on(run: LiveRun, s3: str
 
 
 def stands_still(run: LiveRun, worker: Role) -> bool:
-    """For three heartbeats. What the store answered as it died may still become a record, and that phone waits later."""
+    """For three heartbeats. What a dying store still answered may become a record; that phone waits later."""
     before = (len(run.trajectories()), worker.said().count(STALLED))
     beats = len(run.beats("worker-0"))
     run.until("three more heartbeats", lambda: len(run.beats("worker-0")) >= beats + 3)

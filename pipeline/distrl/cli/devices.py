@@ -14,13 +14,12 @@ from rich.live import Live
 from rich.table import Table
 
 from distrl.cli.common import ConfigFile, Sets, connected, console, row, table
+from distrl.device.health import COUNTERS
 
 if TYPE_CHECKING:
     from distrl.config import Config
     from distrl.device.about import About
     from distrl.types import DeviceHealth
-
-COUNTED = ("leases", "retries", "interrupted", "reconnects", "quarantines")
 
 
 def register(app: typer.Typer) -> None:
@@ -72,14 +71,14 @@ def _shown(settings: Config) -> Table:
     from distrl.offline.lines import escaped
 
     found, counted = look(AdbServer(settings.adb), settings.devices), _counters(settings)
-    shown = table("serial", "adb", "screen", "android", "model", "in front", "worker", *COUNTED, "")
+    shown = table("serial", "adb", "screen", "android", "model", "in front", "worker", *COUNTERS, "")
     for each in found:
         shown.add_row(*row(*(escaped(cell) for cell in _cells(each, counted.get(each.serial)))))
     return shown
 
 
 def _cells(each: About, health: DeviceHealth | None) -> Sequence[str]:
-    counters = ["" if health is None else str(health.counters.get(name, "")) for name in COUNTED]
+    counters = ["" if health is None else str(health.counters.get(name, "")) for name in COUNTERS]
     worker = "" if health is None else health.state
     return [each.serial, each.state, each.size, each.android, each.model, each.focus, worker, *counters, each.fault]
 

@@ -44,8 +44,9 @@ def judge(
     from distrl.judge.endpoint import Endpoint
     from distrl.judge.truth import Confusion
     from distrl.judge.vlm import VlmJudge
-    from distrl.offline.judging import GROUND_TRUTH, judged
+    from distrl.offline.judging import judged
     from distrl.offline.runs import Run
+    from distrl.worker.episode import GROUND_TRUTH
 
     settings = with_broker(config, [*(sets or ()), *([] if run is None else [f"run={run}"])])
     endpoint, whole = Endpoint(settings.judge), Run(settings)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from distrl.errors import StoreError
 from distrl.judge.question import Question, Verdict
 from distrl.types import LoggedTrajectory, ObjectRef, Outcome
+from distrl.worker.episode import GROUND_TRUTH
 
 AT_ONCE = 8
-GROUND_TRUTH = "ground-truth"
 
 Ask = Callable[[Question], Verdict]
 

@@ -88,6 +88,9 @@ class Phones(Section):
     base_port: int = Field(26000, ge=20000, le=60000, description="adb servers probe 5555-5585, so never those")
     seed: int = 0
     popup_probability: float = Field(0.1, ge=0, le=1, description="chance of a pop-up after an action")
+    generation: int = Field(
+        0, ge=0, le=4, description="of the apps' look: 1 recoloured, 2 moved, 3 renamed, 4 outlined"
+    )
     latency_median_ms: float = Field(60.0, ge=0)
     latency_sigma: float = Field(0.8, ge=0, le=3, description="of the log-normal latency; larger is heavier-tailed")
     latency_max_ms: float = Field(5_000.0, ge=0)

@@ -50,25 +50,36 @@ def _middle(element: Element) -> tuple[float, float]:
     return (left + right) / 2, (top + bottom) / 2
 
 
+def _paint(element: Element) -> tuple[Colour, Colour, Colour]:
+    """Fill, edge and ink of a coloured surface."""
+    if element.outlined:
+        return WHITE, element.colour, INK
+    return element.colour, element.colour, ink_on(element.colour)
+
+
 def _bar(pen: Pen, element: Element) -> None:
     left, top, right, bottom = element.box
-    pen.rectangle((left, top, right - 1, bottom - 1), fill=element.colour)
-    write(pen, left + 6, (top + bottom) / 2, element.shown, ink_on(element.colour), 12)
+    fill, edge, ink = _paint(element)
+    pen.rectangle((left, top, right - 1, bottom - 1), fill=fill, outline=edge)
+    write(pen, left + 6, (top + bottom) / 2, element.shown, ink, 12)
 
 
 def _icon(pen: Pen, element: Element) -> None:
     left, top, right, _ = element.box
     x = (left + right) // 2 - 14
     box = (x, top + 2, x + 28, top + 30)
+    fill, edge, _ = _paint(element)
     match sum(map(ord, element.label)) % 4:
         case 0:
-            pen.rounded_rectangle(box, 6, fill=element.colour)
+            pen.rounded_rectangle(box, 6, fill=fill, outline=edge)
         case 1:
-            pen.ellipse(box, fill=element.colour)
+            pen.ellipse(box, fill=fill, outline=edge)
         case 2:
-            pen.polygon([(x + 14, top + 2), (x + 28, top + 30), (x, top + 30)], fill=element.colour)
+            pen.polygon([(x + 14, top + 2), (x + 28, top + 30), (x, top + 30)], fill=fill, outline=edge)
         case _:
-            pen.polygon([(x + 14, top + 2), (x + 28, top + 16), (x + 14, top + 30), (x, top + 16)], fill=element.colour)
+            pen.polygon(
+                [(x + 14, top + 2), (x + 28, top + 16), (x + 14, top + 30), (x, top + 16)], fill=fill, outline=edge
+            )
     write(pen, (left + right) / 2, top + 39, element.shown, INK, 11, "mm")
 
 
@@ -99,14 +110,16 @@ def _field(pen: Pen, element: Element) -> None:
 
 def _button(pen: Pen, element: Element) -> None:
     left, top, right, bottom = element.box
-    pen.rounded_rectangle((left + 2, top + 2, right - 3, bottom - 3), 6, fill=element.colour)
-    write(pen, *_middle(element), element.shown, ink_on(element.colour), 11, "mm")
+    fill, edge, ink = _paint(element)
+    pen.rounded_rectangle((left + 2, top + 2, right - 3, bottom - 3), 6, fill=fill, outline=edge)
+    write(pen, *_middle(element), element.shown, ink, 11, "mm")
 
 
 def _tab(pen: Pen, element: Element) -> None:
     left, top, right, bottom = element.box
-    pen.rectangle((left, top, right - 1, bottom - 1), fill=element.colour)
-    write(pen, *_middle(element), element.shown, ink_on(element.colour), 11, "mm")
+    fill, edge, ink = _paint(element)
+    pen.rectangle((left, top, right - 1, bottom - 1), fill=fill, outline=edge)
+    write(pen, *_middle(element), element.shown, ink, 11, "mm")
     if element.on:
         pen.rectangle((left, bottom - 4, right - 1, bottom - 1), fill=BLUE)
 
@@ -143,8 +156,9 @@ def _lines(pen: Pen, element: Element) -> None:
 
 def _bubble(pen: Pen, element: Element) -> None:
     left, top, right, bottom = element.box
-    pen.rounded_rectangle((left, top, right - 1, bottom - 1), 7, fill=element.colour)
-    write(pen, left + 6, (top + bottom) / 2, element.shown, ink_on(element.colour))
+    fill, edge, ink = _paint(element)
+    pen.rounded_rectangle((left, top, right - 1, bottom - 1), 7, fill=fill, outline=edge)
+    write(pen, left + 6, (top + bottom) / 2, element.shown, ink)
 
 
 def _cross(pen: Pen, element: Element) -> None:

@@ -41,6 +41,7 @@ class Element:
     kind: how it is drawn (canvas.py). box: left, top, right, bottom in px, right and bottom outside of it.
     label: its words, as a person would name it. target: what a tap does; "" for what cannot be tapped.
     text: what is drawn, where that is not the label. on: switched on, selected or focused.
+    outlined: drawn as a coloured line around white, where it would be filled.
     """
 
     kind: str
@@ -50,6 +51,7 @@ class Element:
     text: str = ""
     on: bool = False
     colour: Colour = GREY
+    outlined: bool = False
 
     def holds(self, x: int, y: int) -> bool:
         left, top, right, bottom = self.box

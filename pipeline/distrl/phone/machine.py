@@ -14,6 +14,7 @@ from distrl.phone import popups
 from distrl.phone.apps import REGISTRY
 from distrl.phone.canvas import draw as draw_elements
 from distrl.phone.element import HEIGHT, LIGHT, WIDTH, Element, Elements
+from distrl.phone.generations import redrawn
 from distrl.phone.state import ADVERT, HOME, State, chance
 
 PACKAGE: Final = "com.sim."
@@ -67,7 +68,7 @@ class Open:
 Event = Tap | Swipe | Text | Key | Open
 
 
-def fresh(seed: int, setup: Mapping[str, Any], popup_probability: float) -> State:
+def fresh(seed: int, setup: Mapping[str, Any], popup_probability: float, generation: int = 0) -> State:
     """A phone after a reset. setup: app name -> what that app must look like; the rest is chance, from `seed`.
 
     Raises ValueError for an app that the phone does not have, or a setting or name that the app does not know.
@@ -79,7 +80,7 @@ def fresh(seed: int, setup: Mapping[str, Any], popup_probability: float) -> Stat
         if not isinstance(asked, Mapping) or not set(asked) <= set(takes):
             raise ValueError(f"{name} is set up with an object of {', '.join(takes) or 'nothing'}, not with {asked!r}")
     data = {name: app.fresh(chance(seed, name), setup.get(name, {})) for name, app in REGISTRY.items()}
-    return State(seed, popup_probability, data=data)
+    return State(seed, popup_probability, generation, data=data)
 
 
 def reduce(state: State, event: Event) -> State:
@@ -90,14 +91,14 @@ def reduce(state: State, event: Event) -> State:
 
 def widgets(state: State) -> Elements:
     """What a finger can reach, the topmost last."""
-    shown = popups.POPUPS[state.dialog] if state.dialog else _screen(state)
+    shown = _dialog(state) or _screen(state)
     return tuple(element for element in shown if element.target)
 
 
 def draw(state: State) -> Image.Image:
     """The screen, RGB 128x256."""
     behind = _screen(state)
-    dialog = popups.POPUPS[state.dialog] if state.dialog else ()
+    dialog = _dialog(state)
     app = REGISTRY.get(state.app)
     return draw_elements(behind + dialog, app.background if app else LIGHT, len(behind) if dialog else 0)
 
@@ -108,7 +109,13 @@ def touched(state: State, x: int, y: int) -> Element | None:
 
 
 def _screen(state: State) -> Elements:
-    return popups.ADVERT_ELEMENTS if state.screen == ADVERT else REGISTRY[state.app].elements(state)
+    shown = popups.ADVERT_ELEMENTS if state.screen == ADVERT else REGISTRY[state.app].elements(state)
+    return redrawn(shown, state.generation)
+
+
+def _dialog(state: State) -> Elements:
+    """The pop-up in front, if there is one."""
+    return redrawn(popups.POPUPS[state.dialog], state.generation) if state.dialog else ()
 
 
 def _effect(state: State, event: Event) -> State:
@@ -161,14 +168,15 @@ class PhoneMachine:
 
     size: Final = (WIDTH, HEIGHT)
 
-    def __init__(self, seed: int, popup_probability: float) -> None:
+    def __init__(self, seed: int, popup_probability: float, generation: int = 0) -> None:
         self._popup_probability = popup_probability
-        self._now = fresh(seed, {}, popup_probability)
+        self._generation = generation
+        self._now = fresh(seed, {}, popup_probability, generation)
         self._drawn: OrderedDict[object, bytes] = OrderedDict()
 
     def reset(self, seed: int, setup: Mapping[str, Any]) -> None:
         """Like loading a snapshot. Raises ValueError for a setup that the phone does not know; it stays as it was."""
-        self._now = fresh(seed, setup, self._popup_probability)
+        self._now = fresh(seed, setup, self._popup_probability, self._generation)
 
     def apply(self, event: Event) -> None:
         self._now = reduce(self._now, event)

@@ -35,7 +35,7 @@ class SimulatedPhone:
         self.host = host
         self.port = phones.base_port + number
         self.serial = f"sim{number}"
-        self.machine = PhoneMachine(phones.seed + number, phones.popup_probability)
+        self.machine = PhoneMachine(phones.seed + number, phones.popup_probability, phones.generation)
         self.faults = Faults(time.monotonic)
         says = properties(self.serial)
         shell = Shell(self.machine, self.faults, Latency(phones, number).draw, says)

@@ -19,12 +19,13 @@ ADVERT = "advert/page"
 class State:
     """seed and clock (events so far) are all that chance depends on. screen is "app/name"; back is how one came here.
 
-    dialog: the pop-up in front, or "". focused: a text field is focused and the soft keyboard is up. typed: its text.
-    data: what each app remembers.
+    generation: of the UI (generations.py). dialog: the pop-up in front, or "". focused: a text field is focused and
+    the soft keyboard is up. typed: its text. data: what each app remembers.
     """
 
     seed: int
     popup_probability: float
+    generation: int = 0
     clock: int = 0
     screen: str = HOME
     back: tuple[str, ...] = ()

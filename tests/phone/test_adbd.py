@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 from distrl.phone.adbd import Adbd, properties
 from distrl.phone.faults import Fault, Faults
+from distrl.phone.handset import Handset
 from distrl.phone.machine import PhoneMachine
-from distrl.phone.shell import Shell
 from distrl.phone.transport import CLSE, CNXN, MAX_PAYLOAD, OKAY, OPEN, VERSION, WRTE, Frame, pack, read_frame
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -49,8 +49,7 @@ class Host:
 def with_host(play: Callable[[Host], Awaitable[None]]) -> None:
     async def go() -> None:
         faults = Faults(time.monotonic)
-        shell = Shell(PhoneMachine(0, 0.0), faults, lambda: 0.0, properties("sim0"))
-        adbd = Adbd(shell, faults, properties("sim0"))
+        adbd = Adbd(Handset(PhoneMachine(0, 0.0), faults, lambda: 0.0, properties("sim0")))
         server = await asyncio.start_server(adbd.connected, "127.0.0.1", 0)
         async with server:
             reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())

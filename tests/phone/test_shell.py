@@ -7,9 +7,11 @@ from collections.abc import Callable
 
 import pytest
 from distrl.phone.adbd import properties
+from distrl.phone.commands.base import Result
 from distrl.phone.faults import Fault, Faults
+from distrl.phone.handset import Handset, Machine
 from distrl.phone.machine import Event, Key, Open, PhoneMachine, Swipe, Tap, Text
-from distrl.phone.shell import Machine, Result, Shell
+from distrl.phone.shell import Shell
 
 
 class Noting(PhoneMachine):
@@ -32,7 +34,7 @@ def run(
         faults = Faults(time.monotonic)
         if fault is not None:
             faults.set(fault)
-        return await Shell(machine or Noting(), faults, draw_latency, properties("sim0")).run(line)
+        return await Shell(Handset(machine or Noting(), faults, draw_latency, properties("sim0"))).run(line)
 
     return asyncio.run(go())
 
@@ -68,7 +70,7 @@ def test_input_reaches_the_machine(line: str, events: list[Event]) -> None:
 @pytest.mark.parametrize(
     "line",
     ["input", "input tap 5", "input tap x y", "input tap nan 1", "input tap inf 1", "input keyevent 999", "input text",
-     "input keyevent \u0663", "screencap", "wm density", "dumpsys battery", "pm clear x", "am start -n a/b",
+     "input keyevent \u0663", "screencap -x", "wm scaling", "dumpsys nothing", "pm clear x", "am start -n a/b",
      "am start -p clock", "am start -p com.sim.none", "am start -p",
      "simctl", "simctl reset", "simctl reset --seed x", "simctl reset --seed 1 --setup '[1]'", "simctl fault odd 1",
      "simctl reset --seed 1 --setup '{\"no such app\": {}}'",

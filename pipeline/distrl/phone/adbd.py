@@ -1,4 +1,8 @@
-"""The device's end of ADB for one simulated phone: its banner and its services, `shell` (both protocols) and `exec`."""
+"""The device's end of ADB for one simulated phone: its banner and its services.
+
+shell (both protocols) and exec run commands, sync moves files, framebuffer is the screen as pixels. What a phone
+without root has not is told as such a phone tells it.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,27 @@ import asyncio
 import struct
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
-from distrl.phone.faults import Fault, Faults
-from distrl.phone.shell import Result, Shell
+from distrl.phone.faults import SLOW_S, Fault
+from distrl.phone.handset import Handset
+from distrl.phone.shell import Shell
+from distrl.phone.sync import Sync
 from distrl.phone.transport import Service, Stream, Transport
 
 FEATURES = "shell_v2,cmd,fixed_push_mkdir"
 STDOUT, STDERR, EXIT = 1, 2, 3
 """Packet ids of shell protocol 2: a byte of id, four of little-endian length, then the data."""
+Form = Callable[[bytes, bytes, int | None], bytes]
+"""What was printed on both outputs, and the exit code once there is one, as a host is sent it."""
+BANNER: Final = ("ro.product.name", "ro.product.model", "ro.product.device")
+FRAMEBUFFER: Final = struct.Struct("<13I")
+"""Version, bits per pixel, size, width, height, then offset and length in bits of red, blue, green and alpha."""
+NOT_OFFERED: Final = {
+    "root": b"adbd cannot run as root in production builds\n",
+    "unroot": b"adbd not running as root\n",
+    "remount": b'Not running as root. Try "adb root" first.\n',
+}
 
 
 def properties(serial: str) -> dict[str, str]:
@@ -22,27 +39,38 @@ def properties(serial: str) -> dict[str, str]:
         "ro.product.name": "simphone",
         "ro.product.model": "Simulated_Phone",
         "ro.product.device": "sim",
-        "ro.serialno": serial,
+        "ro.product.brand": "distrl",
+        "ro.product.manufacturer": "distrl",
+        "ro.product.cpu.abi": "x86_64",
+        "ro.build.type": "user",
+        "ro.build.characteristics": "default",
         "ro.build.version.release": "14",
         "ro.build.version.sdk": "34",
+        "ro.debuggable": "0",
+        "ro.serialno": serial,
+        "ro.sf.lcd_density": "160",
+        "persist.sys.locale": "en-US",
+        "persist.sys.timezone": "UTC",
         "sys.boot_completed": "1",
+        "dev.bootcomplete": "1",
+        "init.svc.bootanim": "stopped",
     }
 
 
 class Adbd:
     """Serves every connection of one phone."""
 
-    def __init__(self, shell: Shell, faults: Faults, says: dict[str, str]) -> None:
-        self._shell = shell
-        self._faults = faults
-        named = "".join(f"{name}={says[name]};" for name in says if name.startswith("ro.product."))
+    def __init__(self, phone: Handset) -> None:
+        self._phone = phone
+        self._shell = Shell(phone)
+        named = "".join(f"{name}={phone.properties[name]};" for name in BANNER)
         self._banner = f"device::{named}features={FEATURES}".encode()
         self._transports: set[Transport] = set()
 
     async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection to its end."""
         transport = Transport(reader, writer, self._banner, self._find, self._answers)
-        if self._faults.active(Fault.GONE):  # accepted in the moment in which the port was closed
+        if self._phone.faults.active(Fault.GONE):  # accepted in the moment in which the port was closed
             transport.close()
             return
         self._transports.add(transport)
@@ -56,28 +84,71 @@ class Adbd:
             transport.close()
 
     async def _answers(self) -> None:
-        await self._faults.until(Fault.SILENT, active=False)
+        await self._phone.faults.until(Fault.SILENT, active=False)
 
     def _find(self, name: str) -> Service | None:
-        kind, _, line = name.partition(":")
+        kind, _, rest = name.partition(":")
         word, *options = kind.split(",")
-        if word not in ("shell", "exec"):
-            return None
-        return partial(self._run, line, _packets if "v2" in options else _merged)
+        match word:
+            case "shell" | "exec":
+                return Service(partial(self._run, rest, _packets if "v2" in options else _merged))
+            case "sync":
+                return Service(self._sync, reads=True)
+            case "framebuffer":
+                return Service(self._framebuffer)
+            case "reverse":
+                return Service(partial(_say, _reversed(rest)))
+            case _ if word in NOT_OFFERED:
+                return Service(partial(_say, NOT_OFFERED[word]))
+        return None
 
-    async def _run(self, line: str, form: Callable[[Result], bytes], stream: Stream) -> None:
+    async def _run(self, line: str, form: Form, stream: Stream) -> None:
         result = await self._shell.run(line)
-        await self._answers()
-        await stream.write(form(result))
+        if result.follow is not None:
+            await stream.write(form(result.stdout, result.stderr, None))
+            async for piece in result.follow:
+                await stream.write(form(piece, b"", None))
+        else:
+            await stream.write(form(result.stdout, result.stderr, result.code))
         for call in result.afterwards:
             call()
 
+    async def _sync(self, stream: Stream) -> None:
+        await self._slow()
+        await Sync(self._phone.files, stream).serve()
 
-def _packets(result: Result) -> bytes:
+    async def _framebuffer(self, stream: Stream) -> None:
+        await self._slow()
+        width, height = self._phone.machine.size
+        pixels = self._phone.machine.picture().convert("RGBA").tobytes()
+        head = FRAMEBUFFER.pack(1, 32, len(pixels), width, height, 0, 8, 16, 8, 8, 8, 24, 8)
+        image = head + pixels
+        await stream.write(image[: len(image) // 2] if self._phone.faults.active(Fault.TRUNCATED) else image)
+
+    async def _slow(self) -> None:
+        if self._phone.faults.active(Fault.SLOW):
+            await asyncio.sleep(SLOW_S)
+
+
+def _packets(out: bytes, err: bytes, code: int | None) -> bytes:
     """All packets in one piece: each write costs a round trip."""
-    named = ((STDOUT, result.stdout), (STDERR, result.stderr), (EXIT, bytes([result.code])))
+    named = ((STDOUT, out), (STDERR, err), (EXIT, b"" if code is None else bytes([code])))
     return b"".join(struct.pack("<BI", packet, len(data)) + data for packet, data in named if data)
 
 
-def _merged(result: Result) -> bytes:
-    return result.stdout + result.stderr
+def _merged(out: bytes, err: bytes, code: int | None) -> bytes:
+    return out + err
+
+
+async def _say(data: bytes, stream: Stream) -> None:
+    await stream.write(data)
+
+
+def _reversed(request: str) -> bytes:
+    """The device has no way back to the host's ports: none is listed, and none is made."""
+    if request == "list-forward":
+        return b"0000"
+    if request == "killforward-all":
+        return b"OKAY"
+    why = "a simulated phone opens no reverse connections"
+    return f"FAIL{len(why):04x}{why}".encode()

@@ -89,10 +89,14 @@ def reduce(state: State, event: Event) -> State:
     return after if state.dialog else popups.maybe(after)
 
 
+def in_front(state: State) -> Elements:
+    """What the topmost window shows, the topmost element last."""
+    return _dialog(state) or _screen(state)
+
+
 def widgets(state: State) -> Elements:
     """What a finger can reach, the topmost last."""
-    shown = _dialog(state) or _screen(state)
-    return tuple(element for element in shown if element.target)
+    return tuple(element for element in in_front(state) if element.target)
 
 
 def draw(state: State) -> Image.Image:
@@ -189,6 +193,18 @@ class PhoneMachine:
         """The focused window as Android prints it: package/.Activity."""
         app, _, screen = self._now.screen.partition("/")
         return f"{PACKAGE}{app}/.{screen.capitalize()}"
+
+    def elements(self) -> Elements:
+        """What the topmost window shows, the topmost element last."""
+        return in_front(self._now)
+
+    def typing(self) -> bool:
+        """Whether a text field is focused and the soft keyboard is up."""
+        return self._now.focused
+
+    def picture(self) -> Image.Image:
+        """The screen, RGB."""
+        return draw(self._now)
 
     def png(self) -> bytes:
         """The screen as PNG; equal screens are equal bytes."""

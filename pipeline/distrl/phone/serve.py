@@ -18,9 +18,9 @@ from distrl.config import Config, Phones
 from distrl.errors import ConfigError
 from distrl.phone.adbd import Adbd, properties
 from distrl.phone.faults import Fault, Faults
+from distrl.phone.handset import Handset
 from distrl.phone.latency import Latency
 from distrl.phone.machine import PhoneMachine
-from distrl.phone.shell import Shell
 
 HOST = "127.0.0.1"
 HIGHEST_PORT = 65535
@@ -37,9 +37,8 @@ class SimulatedPhone:
         self.serial = f"sim{number}"
         self.machine = PhoneMachine(phones.seed + number, phones.popup_probability, phones.generation)
         self.faults = Faults(time.monotonic)
-        says = properties(self.serial)
-        shell = Shell(self.machine, self.faults, Latency(phones, number).draw, says)
-        self._adbd = Adbd(shell, self.faults, says)
+        handset = Handset(self.machine, self.faults, Latency(phones, number).draw, properties(self.serial))
+        self._adbd = Adbd(handset)
         self._server: asyncio.Server | None = None
 
     @property

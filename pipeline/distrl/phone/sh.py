@@ -1,4 +1,5 @@
-"""The part of `sh` that a simulated phone understands: words, quotes, `;`, newlines and `&&`. Nothing is ever expanded.
+"""The part of `sh` that a simulated phone understands: words, quotes, `;`, newlines and `&&`. Nothing is ever expanded
+but `$?`, by which drivers of phones without shell protocol 2 learn how a command ended.
 
 What would start a pipe, a redirection, a substitution or a job is refused as a syntax error, so that a caller who
 forgets to quote learns of it here and not on a real phone.
@@ -20,10 +21,21 @@ class ShellSyntaxError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """Words of one command. if_ok: it runs only if the command before it exited with 0."""
+    """Words of one command. if_ok: it runs only if the command before it exited with 0.
+
+    statuses: where "$?" stands, as (word, character) of argv, in which it takes no place.
+    """
 
     argv: tuple[str, ...]
     if_ok: bool
+    statuses: tuple[tuple[int, int], ...] = ()
+
+    def expanded(self, status: int) -> tuple[str, ...]:
+        """The words, after a command that exited with `status`."""
+        words = list(self.argv)
+        for word, at in reversed(self.statuses):
+            words[word] = f"{words[word][:at]}{status}{words[word][at:]}"
+        return tuple(words)
 
 
 @dataclass
@@ -32,6 +44,7 @@ class _Reader:
     at: int = 0
     commands: list[Command] = field(default_factory=list)
     words: list[str] = field(default_factory=list)
+    statuses: list[tuple[int, int]] = field(default_factory=list)
     if_ok: bool = False
 
     def take(self) -> str:
@@ -42,10 +55,18 @@ class _Reader:
 
     def end_command(self, next_if_ok: bool) -> None:
         if self.words:
-            self.commands.append(Command(tuple(self.words), self.if_ok))
+            self.commands.append(Command(tuple(self.words), self.if_ok, tuple(self.statuses)))
         elif next_if_ok or self.if_ok:
             raise ShellSyntaxError("unexpected '&&'")
-        self.words, self.if_ok = [], next_if_ok
+        self.words, self.statuses, self.if_ok = [], [], next_if_ok
+
+    def status_follows(self, parts: list[str]) -> bool:
+        """Whether the "$" just taken begins "$?"; then it is noted as standing after these parts of a word."""
+        if not self.line.startswith("?", self.at):
+            return False
+        self.at += 1
+        self.statuses.append((len(self.words), sum(map(len, parts))))
+        return True
 
 
 def parse(line: str) -> tuple[Command, ...]:
@@ -75,9 +96,11 @@ def _word(reader: _Reader) -> str:
         if char == "'":
             parts.append(_until_single_quote(reader))
         elif char == '"':
-            parts.append(_until_double_quote(reader))
+            _until_double_quote(reader, parts)
         elif char == "\\":
             parts.append(reader.take())
+        elif char == "$" and reader.status_follows(parts):
+            pass
         elif char in OPERATORS:
             raise ShellSyntaxError(f"unexpected {char!r}")
         else:
@@ -93,14 +116,14 @@ def _until_single_quote(reader: _Reader) -> str:
     return text
 
 
-def _until_double_quote(reader: _Reader) -> str:
-    parts: list[str] = []
+def _until_double_quote(reader: _Reader, parts: list[str]) -> None:
     while (char := reader.take()) != '"':
         if char == "\\":
             escaped = reader.take()
             parts.append(escaped if escaped in ESCAPABLE_IN_QUOTES else char + escaped)
+        elif char == "$" and reader.status_follows(parts):
+            pass
         elif char in EXPANDED_IN_QUOTES:
             raise ShellSyntaxError(f"unexpected {char!r}")
         else:
             parts.append(char)
-    return "".join(parts)

@@ -2,8 +2,9 @@
 
 A frame is a 24-byte header (command, two arguments, payload length, payload checksum, command XOR 0xFFFFFFFF; six
 little-endian words) and its payload. A stream has an id on each side, lives from OPEN to CLSE, and carries one
-unacknowledged WRTE at a time: the next waits for OKAY. A connection ends at the first frame that makes no sense, as a
-device's does.
+unacknowledged WRTE at a time in each direction: the next waits for OKAY. What a host sends is acknowledged when its
+service wants more, so a stream holds one payload and no more. A connection ends at the first frame that makes no
+sense, as a device's does.
 """
 
 from __future__ import annotations
@@ -68,9 +69,13 @@ class Stream:
     def __init__(self, transport: Transport, local: int, remote: int) -> None:
         self.local = local
         self.remote = remote
+        self.reads = False
         self._transport = transport
         self._acknowledged = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._received = bytearray()
+        self._owes_okay = False
+        self._arrived = asyncio.Event()
 
     @property
     def max_write(self) -> int:
@@ -78,11 +83,43 @@ class Stream:
         return self._transport.max_payload
 
     async def write(self, data: bytes) -> None:
-        """Send all of data, each piece after the one before it is acknowledged."""
+        """Send all of data, each piece when the device answers and the one before it is acknowledged."""
         for start in range(0, len(data), self.max_write):
+            await self._transport.answers()
             self._acknowledged.clear()
             await self._transport.send(Frame(WRTE, self.local, self.remote, data[start : start + self.max_write]))
             await self._acknowledged.wait()
+
+    async def read(self, size: int) -> bytes:
+        """The next `size` bytes that the host sends; a host that sends fewer is waited for until it closes."""
+        while len(self._received) < size:
+            await self._more()
+        data = bytes(memoryview(self._received)[:size])
+        del self._received[:size]
+        return data
+
+    async def read_some(self) -> bytes:
+        """What the host has sent and nobody has read: one byte at least."""
+        while not self._received:
+            await self._more()
+        data = bytes(self._received)
+        self._received.clear()
+        return data
+
+    async def _more(self) -> None:
+        self._arrived.clear()
+        if self._owes_okay:
+            self._owes_okay = False
+            await self._transport.send(Frame(OKAY, self.local, self.remote, b""))
+        await self._arrived.wait()
+
+    def receive(self, data: bytes) -> None:
+        """Raises FrameError for a payload that the one before does not allow."""
+        if self._owes_okay:
+            raise FrameError(f"a WRTE of {len(data)} bytes before the one before it was acknowledged")
+        self._received += data
+        self._owes_okay = True
+        self._arrived.set()
 
     def acknowledge(self) -> None:
         self._acknowledged.set()
@@ -95,15 +132,19 @@ class Stream:
             self._task.cancel()
 
 
-Service = Callable[[Stream], Awaitable[None]]
-"""Serves one stream; the stream is closed when it returns."""
+class Service(NamedTuple):
+    """serve: serves one stream, which is closed when it returns. reads: whether it wants what the host sends, which is
+    acknowledged and dropped otherwise (the end of its input, usually)."""
+
+    serve: Callable[[Stream], Awaitable[None]]
+    reads: bool = False
 
 
 class Transport:
     """One connection from an adb server, from CNXN to its end.
 
     banner: what the device says of itself. find: the service of that name, or None to refuse it. answers: waits until
-    the device answers at all, before each OPEN; a silent device never returns from it.
+    the device answers at all, before each OPEN and WRTE; a silent device never returns from it.
     """
 
     def __init__(
@@ -120,7 +161,7 @@ class Transport:
         self._writer = writer
         self._banner = banner
         self._find = find
-        self._answers = answers
+        self.answers = answers
         self._streams: dict[int, Stream] = {}
         self._next_id = 1
 
@@ -174,9 +215,10 @@ class Transport:
 
     async def _serve(self, stream: Stream, name: str) -> None:
         with suppress(ConnectionError):
-            await self._answers()
+            await self.answers()
             service = self._find(name)
             if service is not None:
+                stream.reads = service.reads
                 await self.send(Frame(OKAY, stream.local, stream.remote, b""))
                 await self._watched(service, stream, name)
             if self._streams.pop(stream.local, None):
@@ -186,15 +228,17 @@ class Transport:
     async def _watched(self, service: Service, stream: Stream, name: str) -> None:
         """A service that breaks ends its own stream, as a process that crashes on a device does."""
         try:
-            await service(stream)
+            await service.serve(stream)
         except ConnectionError:
             raise
         except Exception:
             log.exception("the service %.200r broke", name)
 
     async def _written(self, frame: Frame) -> None:
-        """No service reads what the host sends (its end of input, usually): acknowledged and dropped."""
-        if stream := self._streams.get(frame.arg1):
+        stream = self._streams.get(frame.arg1)
+        if stream is not None and stream.reads:
+            stream.receive(frame.payload)
+        elif stream is not None:
             await self.send(Frame(OKAY, stream.local, stream.remote, b""))
         else:
             await self.send(Frame(CLSE, 0, frame.arg0, b""))

@@ -1,0 +1,226 @@
+"""The files of one simulated phone, in memory: what `adb push`, `adb pull` and the phone's own commands work on.
+
+A path is whatever a host said, so it is made plain before anything else: absolute, without "." or "..", one name for
+the several that Android has for /sdcard. It then only ever is a key of a dictionary. What can be written lies below
+/sdcard and /data/local/tmp; there are so many entries and bytes and no more, those of uploads that still run included.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final
+
+ROOTS: Final = ("/sdcard", "/data/local/tmp")
+"""Below these lies what can be written."""
+FIXED: Final = (
+    "/", "/data", "/data/local", "/data/local/tmp", "/sdcard", "/sdcard/DCIM", "/sdcard/Documents",
+    "/sdcard/Download", "/sdcard/Movies", "/sdcard/Music", "/sdcard/Pictures",
+)  # fmt: skip
+"""Directories that are always there."""
+ALIASES: Final = ("/storage/emulated/0", "/storage/self/primary", "/mnt/sdcard")
+MOST_ENTRIES: Final = 1024
+MOST_BYTES: Final = 32 * 1024 * 1024
+LONGEST_PATH: Final = 1024
+"""Bytes, as in adb's sync service."""
+LONGEST_NAME: Final = 255
+DIRECTORY_MODE: Final = stat.S_IFDIR | 0o771
+ENCODING: Final = ("utf-8", "surrogateescape")
+"""A name is bytes; those that are no text come out as they went in."""
+
+
+class FileError(Exception):
+    """What a path cannot do; the text is what a phone says after the path."""
+
+
+NOT_THERE = "No such file or directory"
+NO_SPACE = "No space left on device"
+DENIED = "Permission denied"
+IS_DIRECTORY = "Is a directory"
+NO_DIRECTORY = "Not a directory"
+EXISTS = "File exists"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file, or a directory, which has no data. mode: as in stat(2). mtime: seconds since 1970."""
+
+    mode: int
+    mtime: int
+    data: bytes = b""
+
+    @property
+    def is_directory(self) -> bool:
+        return stat.S_ISDIR(self.mode)
+
+
+def plain(path: str, base: str = "/") -> str:
+    """The one name of what `path` means, seen from `base`. Raises FileError for what no path can be."""
+    if not path or "\0" in path:
+        raise FileError(NOT_THERE)
+    named = posixpath.normpath(posixpath.join("/", base, path)).replace("//", "/")
+    encoded = named.encode(*ENCODING)
+    if len(encoded) > LONGEST_PATH or any(len(part) > LONGEST_NAME for part in encoded.split(b"/")):
+        raise FileError("File name too long")
+    for alias in ALIASES:
+        if named == alias or named.startswith(f"{alias}/"):
+            return "/sdcard" + named[len(alias) :]
+    return named
+
+
+class Files:
+    """Owned by one thread. Every method takes a plain path and raises FileError.
+
+    now: the phone's time, seconds since 1970.
+    """
+
+    def __init__(self, now: Callable[[], int]) -> None:
+        self._now = now
+        self._entries = {path: Entry(DIRECTORY_MODE, now()) for path in FIXED}
+        self._bytes = 0
+        self._uploads = 0
+
+    def find(self, path: str) -> Entry | None:
+        return self._entries.get(path)
+
+    def at(self, path: str) -> Entry:
+        """What is there."""
+        entry = self._entries.get(path)
+        if entry is None:
+            raise FileError(NOT_THERE)
+        return entry
+
+    def read(self, path: str) -> bytes:
+        entry = self.at(path)
+        if entry.is_directory:
+            raise FileError(IS_DIRECTORY)
+        return entry.data
+
+    def held(self, path: str) -> list[tuple[str, Entry]]:
+        """Names and entries of a directory, by name."""
+        if not self.at(path).is_directory:
+            raise FileError(NO_DIRECTORY)
+        above = path.rstrip("/") + "/"
+        inside = (name for name in self._entries if name.startswith(above) and name != "/")
+        return sorted((name[len(above) :], self._entries[name]) for name in inside if "/" not in name[len(above) :])
+
+    def directories_below(self, path: str) -> list[str]:
+        """Plain paths, each after the one that holds it."""
+        above = path.rstrip("/") + "/"
+        return sorted(name for name, entry in self._entries.items()
+                      if entry.is_directory and name.startswith(above) and name != "/")  # fmt: skip
+
+    def write(self, path: str, data: bytes) -> None:
+        """Make a file, or replace the one that is there; its directory exists."""
+        if not self.at(posixpath.dirname(path)).is_directory:
+            raise FileError(NO_DIRECTORY)
+        with self.receive(path, 0o660) as upload:
+            upload.add(data)
+            upload.keep(self._now())
+
+    def move(self, path: str, to: str) -> None:
+        """A file by another name; its directory exists. One that has that name is replaced."""
+        self.read(path)
+        self._writable(path)
+        self._writable(to)
+        if to == path:
+            raise FileError(EXISTS)
+        if not self.at(posixpath.dirname(to)).is_directory:
+            raise FileError(NO_DIRECTORY)
+        if self.find(to) is not None:
+            self.remove(to)
+        self._entries[to] = self._entries.pop(path)
+
+    def receive(self, path: str, mode: int) -> Upload:
+        """Begin a file that arrives in pieces; one of that name is gone at once, as on a phone.
+
+        mode: permission bits.
+        """
+        self._writable(path)
+        if self.find(path) is not None:
+            self.remove(path)
+        return Upload(self, path, stat.S_IFREG | (mode & 0o777))
+
+    def make_directory(self, path: str, parents: bool = False) -> None:
+        """parents: those that are missing too, and no complaint if it is there."""
+        if not parents:
+            if self.find(path) is not None:
+                raise FileError(EXISTS)
+            if not self.at(posixpath.dirname(path)).is_directory:
+                raise FileError(NO_DIRECTORY)
+        parts = path.strip("/").split("/")
+        for depth in range(1 if parents else len(parts), len(parts) + 1):
+            self._make_one("/" + "/".join(parts[:depth]))
+
+    def _make_one(self, path: str) -> None:
+        found = self.find(path)
+        if found is None:
+            self._writable(path)
+            self._room_for_entry()
+            self._entries[path] = Entry(DIRECTORY_MODE, self._now())
+        elif not found.is_directory:
+            raise FileError(NO_DIRECTORY)
+
+    def remove(self, path: str, recursive: bool = False) -> None:
+        entry = self.at(path)
+        if path in FIXED:
+            raise FileError(DENIED)
+        if entry.is_directory and not recursive:
+            raise FileError(IS_DIRECTORY)
+        for name in [name for name in self._entries if name == path or name.startswith(f"{path}/")]:
+            self._bytes -= len(self._entries.pop(name).data)
+
+    def claim(self, size: int) -> None:
+        """Count bytes that an upload is about to hold."""
+        if self._bytes + self._uploads + size > MOST_BYTES:
+            raise FileError(NO_SPACE)
+        self._uploads += size
+
+    def release(self, size: int) -> None:
+        self._uploads -= size
+
+    def put(self, path: str, entry: Entry) -> None:
+        """Put a file there, with the directories above it."""
+        self.make_directory(posixpath.dirname(path), parents=True)
+        if self.find(path) is not None:
+            self.remove(path)
+        self._room_for_entry()
+        self._entries[path] = entry
+        self._bytes += len(entry.data)
+
+    def _room_for_entry(self) -> None:
+        if len(self._entries) >= MOST_ENTRIES:
+            raise FileError(NO_SPACE)
+
+    def _writable(self, path: str) -> None:
+        if not any(path.startswith(f"{root}/") for root in ROOTS):
+            raise FileError(IS_DIRECTORY if path in FIXED else DENIED)
+
+
+class Upload:
+    """A file that arrives. A context manager: left before `keep`, there is nothing of it."""
+
+    def __init__(self, files: Files, path: str, mode: int) -> None:
+        self._files = files
+        self._path = path
+        self._mode = mode
+        self._data = bytearray()
+
+    def __enter__(self) -> Upload:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._files.release(len(self._data))
+        self._data.clear()
+
+    def add(self, piece: bytes) -> None:
+        """Raises FileError where the phone is full."""
+        self._files.claim(len(piece))
+        self._data += piece
+
+    def keep(self, mtime: int) -> None:
+        """The file is complete."""
+        self._files.put(self._path, Entry(self._mode, mtime, bytes(self._data)))

@@ -1,0 +1,96 @@
+"""One phone as its commands see it: its machine and what Android keeps around it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+
+from PIL import Image
+
+from distrl.phone.element import Elements
+from distrl.phone.faults import Faults
+from distrl.phone.files import Files
+from distrl.phone.logbook import Logbook
+from distrl.phone.machine import Event, Key, Open, Swipe, Tap, Text
+
+SETTINGS: Final[Mapping[tuple[str, str], str]] = {
+    ("global", "airplane_mode_on"): "0",
+    ("global", "animator_duration_scale"): "1.0",
+    ("global", "device_name"): "Simulated_Phone",
+    ("global", "transition_animation_scale"): "1.0",
+    ("global", "wifi_on"): "1",
+    ("global", "window_animation_scale"): "1.0",
+    ("secure", "default_input_method"): "com.android.inputmethod.latin/.LatinIME",
+    ("system", "accelerometer_rotation"): "0",
+    ("system", "screen_brightness"): "102",
+    ("system", "screen_brightness_mode"): "0",
+    ("system", "screen_off_timeout"): "60000",
+}
+"""What `settings` knows of a new phone."""
+
+
+class Machine(Protocol):
+    """What the commands act on; phone.machine.PhoneMachine is one."""
+
+    @property
+    def size(self) -> tuple[int, int]: ...
+    def reset(self, seed: int, setup: Mapping[str, Any]) -> None: ...
+    def apply(self, event: Event) -> None: ...
+    def state(self) -> Mapping[str, Any]: ...
+    def png(self) -> bytes: ...
+    def picture(self) -> Image.Image: ...
+    def elements(self) -> Elements: ...
+    def focus(self) -> str: ...
+    def typing(self) -> bool: ...
+
+
+class Handset:
+    """Made in the event loop that serves the phone, and used in it alone.
+
+    A reset is a machine's: files, log and settings stay, as they do on a phone on which an app's data is cleared.
+    draw_latency: seconds that the next action takes.
+    """
+
+    def __init__(
+        self, machine: Machine, faults: Faults, draw_latency: Callable[[], float], properties: Mapping[str, str]
+    ) -> None:
+        self.machine = machine
+        self.faults = faults
+        self.properties = properties
+        self.log = Logbook()
+        self.files = Files(self.log.now)
+        self.settings = dict(SETTINGS)
+        self._draw_latency = draw_latency
+
+    async def act(self, event: Event | None, seconds: float = 0.0) -> float:
+        """Take the phone's time and `seconds` more, then do it. Returns the seconds that it took."""
+        took = self._draw_latency() + seconds
+        await asyncio.sleep(took)
+        if event is not None:
+            before = self.machine.focus()
+            self.machine.apply(event)
+            self._note(event, before, self.machine.focus())
+        return took
+
+    def reset(self, seed: int, setup: Mapping[str, Any]) -> None:
+        """Raises ValueError for a setup that the machine does not know."""
+        self.machine.reset(seed, setup)
+        self.log.tick()
+        self.log.note("Simulation", f"reset with seed {seed}")
+
+    def _note(self, event: Event, before: str, after: str) -> None:
+        self.log.tick()
+        match event:
+            case Tap(x, y):
+                self.log.note("InputReader", f"tap at ({x}, {y})")
+            case Swipe(x0, y0, x1, y1):
+                self.log.note("InputReader", f"swipe from ({x0}, {y0}) to ({x1}, {y1})")
+            case Text(text):
+                self.log.note("InputReader", f"text of {len(text)} characters: {text}")
+            case Key(name):
+                self.log.note("InputReader", f"key KEYCODE_{name}")
+            case Open(app):
+                self.log.note("ActivityTaskManager", f"START u0 {{pkg=com.sim.{app}}} from uid 2000")
+        if after != before:
+            self.log.note("ActivityTaskManager", f"Displayed {after} for user 0")

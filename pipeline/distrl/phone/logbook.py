@@ -1,0 +1,92 @@
+"""What a phone notes of itself, for `logcat`: the last entries, each at the phone's own time.
+
+That time is counted in events since the phone was switched on, a second each, so that a phone that is told the same
+things writes the same log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+MOST_ENTRIES: Final = 500
+LONGEST_MESSAGE: Final = 400
+PRIORITIES: Final = "VDIWEFS"
+"""From verbose to fatal; S lets nothing through."""
+SWITCHED_ON: Final = datetime(2024, 1, 1, tzinfo=UTC)
+SYSTEM_PID: Final = 612
+HEADING: Final = "--------- beginning of main\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """number: of all entries ever, from 0. at: seconds since the phone was switched on."""
+
+    number: int
+    at: int
+    priority: str
+    tag: str
+    message: str
+
+    @property
+    def time(self) -> str:
+        return (SWITCHED_ON + timedelta(seconds=self.at)).strftime("%m-%d %H:%M:%S.000")
+
+
+FORMATS: Final[dict[str, Callable[[Entry], str]]] = {
+    "threadtime": lambda e: f"{e.time} {SYSTEM_PID:5d} {SYSTEM_PID:5d} {e.priority} {e.tag:8}: {e.message}\n",
+    "time": lambda e: f"{e.time} {e.priority}/{e.tag:8}({SYSTEM_PID:5d}): {e.message}\n",
+    "brief": lambda e: f"{e.priority}/{e.tag:8}({SYSTEM_PID:5d}): {e.message}\n",
+    "tag": lambda e: f"{e.priority}/{e.tag:8}: {e.message}\n",
+    "raw": lambda e: f"{e.message}\n",
+}
+"""As `logcat -v` names and prints them."""
+
+
+class Logbook:
+    """Owned by the event loop that serves the phone. Only the newest entries are kept; who reads late misses some."""
+
+    def __init__(self) -> None:
+        self.seconds = 0
+        self._entries: deque[Entry] = deque(maxlen=MOST_ENTRIES)
+        self._next = 0
+        self._grown = asyncio.Event()
+
+    def now(self) -> int:
+        """The phone's time, seconds since 1970."""
+        return int(SWITCHED_ON.timestamp()) + self.seconds
+
+    def tick(self) -> None:
+        """An event has happened."""
+        self.seconds += 1
+
+    def note(self, tag: str, message: str, priority: str = "I") -> None:
+        """One line, whatever the message holds: what was typed is untrusted."""
+        line = "".join(char if char.isprintable() else "." for char in message[:LONGEST_MESSAGE])
+        self._entries.append(Entry(self._next, self.seconds, priority, tag, line))
+        self._next += 1
+        self._grown.set()
+        self._grown = asyncio.Event()
+
+    def clear(self) -> None:
+        self._entries.clear()
+
+    def entries(self, first: int = 0) -> list[Entry]:
+        """Those kept, from number `first` on."""
+        kept = first - self._entries[0].number if self._entries else 0
+        return list(itertools.islice(self._entries, max(0, kept), None))
+
+    async def follow(self) -> AsyncIterator[Entry]:
+        """Those kept and then what is noted, for ever."""
+        first = 0
+        while True:
+            grown = self._grown
+            for entry in self.entries(first):
+                first = entry.number + 1
+                yield entry
+            await grown.wait()

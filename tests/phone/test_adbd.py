@@ -4,59 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import struct
-import time
-from collections.abc import Awaitable, Callable
 
 import pytest
-from distrl.phone.adbd import Adbd, properties
-from distrl.phone.faults import Fault, Faults
-from distrl.phone.handset import Handset
+from distrl.phone.faults import Fault
 from distrl.phone.machine import PhoneMachine
-from distrl.phone.transport import CLSE, CNXN, MAX_PAYLOAD, OKAY, OPEN, VERSION, WRTE, Frame, pack, read_frame
+from distrl.phone.transport import CLSE, CNXN, MAX_PAYLOAD, OKAY, OPEN, VERSION, WRTE
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-HOST_ID = 77
-
-
-class Host:
-    """An adb server's end of one connection."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, faults: Faults) -> None:
-        self.reader, self.writer, self.faults = reader, writer, faults
-
-    def send(self, command: int, arg0: int, arg1: int, payload: bytes = b"") -> None:
-        self.writer.write(pack(Frame(command, arg0, arg1, payload), checksum=False))
-
-    async def receive(self) -> Frame:
-        return await asyncio.wait_for(read_frame(self.reader), 2)
-
-    async def greet(self, max_payload: int = MAX_PAYLOAD) -> Frame:
-        self.send(CNXN, VERSION, max_payload, b"host::features=shell_v2")
-        return await self.receive()
-
-    async def ask(self, service: bytes) -> tuple[list[bytes], Frame]:
-        """Open a service and acknowledge its writes; their payloads, and the frame that ends it."""
-        self.send(OPEN, HOST_ID, 0, service + b"\0")
-        written: list[bytes] = []
-        while (frame := await self.receive()).command != CLSE:
-            if frame.command == WRTE:
-                written.append(frame.payload)
-                self.send(OKAY, HOST_ID, frame.arg0)
-        return written, frame
-
-
-def with_host(play: Callable[[Host], Awaitable[None]]) -> None:
-    async def go() -> None:
-        faults = Faults(time.monotonic)
-        adbd = Adbd(Handset(PhoneMachine(0, 0.0), faults, lambda: 0.0, properties("sim0")))
-        server = await asyncio.start_server(adbd.connected, "127.0.0.1", 0)
-        async with server:
-            reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
-            await play(Host(reader, writer, faults))
-            writer.close()
-
-    asyncio.run(go())
+from phone.host import HOST_ID, Host, with_host
 
 
 def test_the_banner_says_version_size_and_features_with_a_checksum() -> None:

@@ -166,10 +166,10 @@ class Files:
 
     def remove(self, path: str, recursive: bool = False) -> None:
         entry = self.at(path)
-        if path in FIXED:
-            raise FileError(DENIED)
         if entry.is_directory and not recursive:
             raise FileError(IS_DIRECTORY)
+        if path in FIXED:
+            raise FileError(DENIED)
         for name in [name for name in self._entries if name == path or name.startswith(f"{path}/")]:
             self._bytes -= len(self._entries.pop(name).data)
 

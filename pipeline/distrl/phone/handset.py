@@ -90,7 +90,7 @@ class Handset:
                 self.log.note("InputReader", f"text of {len(text)} characters: {text}")
             case Key(name):
                 self.log.note("InputReader", f"key KEYCODE_{name}")
-            case Open(app):
-                self.log.note("ActivityTaskManager", f"START u0 {{pkg=com.sim.{app}}} from uid 2000")
+            case Open():
+                self.log.note("ActivityTaskManager", f"START u0 {{cmp={after}}} from uid 2000")
         if after != before:
             self.log.note("ActivityTaskManager", f"Displayed {after} for user 0")

@@ -9,7 +9,7 @@ from distrl.phone.commands.keys import BY_CODE, BY_NAME
 from distrl.phone.commands.packages import activity_of
 from distrl.phone.machine import PhoneMachine
 from distrl.phone.shell import Shell
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from phone.run import last, runs, with_shell
 
@@ -52,6 +52,7 @@ def test_an_intent_finds_the_app_that_answers_it(line: str, app: str | None) -> 
     assert resolve(intent_of(line.split())) == app
 
 
+@settings(deadline=None)
 @given(st.lists(st.one_of(st.sampled_from(["-n", "-a", "-d", "-W", "--es", "-f", "a/b", "com.sim.clock"]),
                           st.text("-a/.:", max_size=6)), max_size=6))  # fmt: skip
 def test_any_intent_starts_an_app_or_says_why_not(words: list[str]) -> None:

@@ -35,7 +35,7 @@ def box(node: ElementTree.Element) -> tuple[int, ...]:
     return tuple(map(int, found.groups()))
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 20), EVENTS)
 def test_the_tree_holds_each_widget_where_it_is_and_changes_none(seed: int, events: list[Event]) -> None:
     async def play(shell: Shell) -> None:

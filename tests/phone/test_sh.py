@@ -3,7 +3,7 @@ from __future__ import annotations
 import shlex
 
 import pytest
-from distrl.phone.sh import Command, ShellSyntaxError, parse
+from distrl.phone.sh import Command, Redirection, ShellSyntaxError, parse
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,6 +33,26 @@ def test_commands_are_parted_by_semicolons_newlines_and_and() -> None:
     )
 
 
+def test_pipes_alternatives_and_redirections() -> None:
+    assert parse("a|grep x || b>/sdcard/f 2>&1; c 2>> '/sdcard/a b' >/dev/null") == (
+        Command(("a",), if_ok=False),
+        Command(("grep", "x"), if_ok=False, piped=True),
+        Command(
+            ("b",), if_ok=False, if_failed=True,
+            redirections=(Redirection(1, "/sdcard/f", append=False), Redirection(2, "", append=False)),
+        ),
+        Command(
+            ("c",), if_ok=False,
+            redirections=(Redirection(2, "/sdcard/a b", append=True), Redirection(1, "/dev/null", append=False)),
+        ),
+    )  # fmt: skip
+
+
+def test_the_last_status_is_expanded_but_for_single_quotes() -> None:
+    (command,) = parse(r"""a$?b"$?" '$?' \$\? "\$?" """)
+    assert command.expanded(7) == ("a7b7", "$?", "$?", "$?")
+
+
 def test_quotes_join_into_one_word() -> None:
     (command,) = parse(r"""x 'a;b'"c\"d\e"\ f""")
     assert command.argv == ("x", r'a;bc"d\e f')
@@ -40,7 +60,34 @@ def test_quotes_join_into_one_word() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["a | b", "a & b", "a > f", "a $(b)", "a `b`", 'a "$b"', 'a "`b`"', "a *", "&& a", "a && ; b", "'a", '"a', "\\"],
+    [
+        "a | b",
+        "a | input tap 1 1",
+        "a |",
+        "| grep a",
+        "a | | grep b",
+        "a & b",
+        "a > f",
+        "a > ../f",
+        "a >",
+        "> /sdcard/f",
+        "a >&1",
+        "a 3>/dev/null",
+        "a < /sdcard/f",
+        "a &> /dev/null",
+        "a || || b",
+        "a ||",
+        "a $(b)",
+        "a `b`",
+        'a "$b"',
+        'a "`b`"',
+        "a *",
+        "&& a",
+        "a && ; b",
+        "'a",
+        '"a',
+        "\\",
+    ],
 )
 def test_what_a_real_shell_would_act_on_is_refused(line: str) -> None:
     with pytest.raises(ShellSyntaxError):

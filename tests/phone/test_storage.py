@@ -7,7 +7,7 @@ import hashlib
 import pytest
 from distrl.phone.commands.base import MOST_OUTPUT
 from distrl.phone.shell import Shell
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from phone.run import last, runs, with_shell
 
@@ -105,6 +105,7 @@ def test_what_a_line_prints_is_bounded() -> None:
     with_shell(play)
 
 
+@settings(deadline=None)
 @given(
     st.text("ab/.-* '\u00e9", max_size=12), st.sampled_from(["ls", "cat", "rm -r", "mkdir -p", "touch", "stat", "cd"])
 )

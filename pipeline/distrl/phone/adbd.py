@@ -16,11 +16,13 @@ from distrl.phone.faults import SLOW_S, Fault
 from distrl.phone.handset import Handset
 from distrl.phone.shell import Shell
 from distrl.phone.sync import Sync
-from distrl.phone.transport import Service, Stream, Transport
+from distrl.phone.terminal import Terminal
+from distrl.phone.transport import MAX_PAYLOAD, FrameError, Service, Stream, Transport
 
 FEATURES = "shell_v2,cmd,fixed_push_mkdir"
-STDOUT, STDERR, EXIT = 1, 2, 3
-"""Packet ids of shell protocol 2: a byte of id, four of little-endian length, then the data."""
+STDIN, STDOUT, STDERR, EXIT, CLOSE_STDIN = 0, 1, 2, 3, 4
+PACKET: Final = struct.Struct("<BI")
+"""Head of a packet of shell protocol 2: one of these ids (5 is the window's size) and the length of what follows."""
 Form = Callable[[bytes, bytes, int | None], bytes]
 """What was printed on both outputs, and the exit code once there is one, as a host is sent it."""
 BANNER: Final = ("ro.product.name", "ro.product.model", "ro.product.device")
@@ -90,6 +92,8 @@ class Adbd:
         kind, _, rest = name.partition(":")
         word, *options = kind.split(",")
         match word:
+            case "shell" if not rest:
+                return Service(partial(self._terminal, frozenset(options)), reads=True)
             case "shell" | "exec":
                 return Service(partial(self._run, rest, _packets if "v2" in options else _merged))
             case "sync":
@@ -113,6 +117,17 @@ class Adbd:
         for call in result.afterwards:
             call()
 
+    async def _terminal(self, options: frozenset[str], stream: Stream) -> None:
+        """Protocol 1 always has a pty; protocol 2 says so."""
+        v2 = "v2" in options
+        form, read = (_packets, _Typed(stream).read) if v2 else (_merged, stream.read_some)
+
+        async def write(out: bytes, err: bytes) -> None:
+            await stream.write(form(out, err, None))
+
+        code = await Terminal(self._shell, read, write, pty=not v2 or "pty" in options).serve()
+        await stream.write(form(b"", b"", code))
+
     async def _sync(self, stream: Stream) -> None:
         await self._slow()
         await Sync(self._phone.files, stream).serve()
@@ -130,10 +145,36 @@ class Adbd:
             await asyncio.sleep(SLOW_S)
 
 
+class _Typed:
+    """What a host types, out of the packets of shell protocol 2. A read may be cancelled and loses nothing."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._packets = bytearray()
+        self._closed = False
+
+    async def read(self) -> bytes:
+        """Raises FrameError for a packet that no payload could hold."""
+        while not self._closed:
+            if len(self._packets) >= PACKET.size:
+                packet, size = PACKET.unpack_from(self._packets)
+                if size > MAX_PAYLOAD:
+                    raise FrameError(f"a shell packet of {size} bytes")
+                if len(self._packets) >= PACKET.size + size:
+                    data = bytes(self._packets[PACKET.size : PACKET.size + size])
+                    del self._packets[: PACKET.size + size]
+                    self._closed = packet == CLOSE_STDIN
+                    if packet == STDIN and data:
+                        return data
+                    continue
+            self._packets += await self._stream.read_some()
+        return b""
+
+
 def _packets(out: bytes, err: bytes, code: int | None) -> bytes:
     """All packets in one piece: each write costs a round trip."""
     named = ((STDOUT, out), (STDERR, err), (EXIT, b"" if code is None else bytes([code])))
-    return b"".join(struct.pack("<BI", packet, len(data)) + data for packet, data in named if data)
+    return b"".join(PACKET.pack(packet, len(data)) + data for packet, data in named if data)
 
 
 def _merged(out: bytes, err: bytes, code: int | None) -> bytes:

@@ -1,18 +1,25 @@
-"""The part of `sh` that a simulated phone understands: words, quotes, `;`, newlines and `&&`. Nothing is ever expanded
-but `$?`, by which drivers of phones without shell protocol 2 learn how a command ended.
+"""The part of `sh` that a simulated phone understands: words, quotes, `;`, newlines, `&&`, `||`; pipes into a few
+filters; output into a file or nowhere. Nothing is ever expanded but `$?`, by which drivers of phones without shell
+protocol 2 learn how a command ended.
 
-What would start a pipe, a redirection, a substitution or a job is refused as a syntax error, so that a caller who
-forgets to quote learns of it here and not on a real phone.
+What would start anything else (another pipe, a redirection to a relative name, a substitution, a job) is refused as a
+syntax error before the first command runs, so that a caller who forgets to quote learns of it here and not on a real
+phone.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+from typing import Final
 
 OPERATORS = frozenset("|&<>()`$*?[]#~!{}")
 """Characters that mean something to a shell where nothing quotes them. Those it would only expand are refused too."""
 EXPANDED_IN_QUOTES = frozenset("$`")
 ESCAPABLE_IN_QUOTES = frozenset('"\\$`')
+FILTERS: Final = ("cat", "grep", "head", "sort", "tail", "wc")
+"""What may stand behind a pipe."""
+_REDIRECTION: Final = re.compile(r"([0-9]?)>(>?)(&1)?[ \t]*")
 
 
 class ShellSyntaxError(Exception):
@@ -20,8 +27,18 @@ class ShellSyntaxError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Redirection:
+    """Output 1 or 2 goes to the file `target`, a path from the root; to where output 1 goes if that is ""."""
+
+    output: int
+    target: str
+    append: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Command:
-    """Words of one command. if_ok: it runs only if the command before it exited with 0.
+    """Words of one command. if_ok, if_failed: it runs only if the command before it exited with 0, or only if not.
+    piped: it reads what the command before it printed.
 
     statuses: where "$?" stands, as (word, character) of argv, in which it takes no place.
     """
@@ -29,6 +46,9 @@ class Command:
     argv: tuple[str, ...]
     if_ok: bool
     statuses: tuple[tuple[int, int], ...] = ()
+    if_failed: bool = False
+    piped: bool = False
+    redirections: tuple[Redirection, ...] = ()
 
     def expanded(self, status: int) -> tuple[str, ...]:
         """The words, after a command that exited with `status`."""
@@ -40,12 +60,15 @@ class Command:
 
 @dataclass
 class _Reader:
+    """joined: what stands before the words that are being read: "", "&&", "||" or "|"."""
+
     line: str
     at: int = 0
     commands: list[Command] = field(default_factory=list)
     words: list[str] = field(default_factory=list)
     statuses: list[tuple[int, int]] = field(default_factory=list)
-    if_ok: bool = False
+    redirections: list[Redirection] = field(default_factory=list)
+    joined: str = ""
 
     def take(self) -> str:
         if self.at >= len(self.line):
@@ -53,12 +76,26 @@ class _Reader:
         self.at += 1
         return self.line[self.at - 1]
 
-    def end_command(self, next_if_ok: bool) -> None:
+    def skip(self, sign: str) -> bool:
+        if not self.line.startswith(sign, self.at):
+            return False
+        self.at += len(sign)
+        return True
+
+    def end_command(self, joined: str) -> None:
+        """joined: what parts this command from the next."""
+        if not self.words and (joined or self.joined or self.redirections):
+            raise ShellSyntaxError(f"unexpected {joined or self.joined or '>'!r}")
+        if self.joined == "|" and self.words[0] not in FILTERS:
+            raise ShellSyntaxError(f"unexpected '|': this phone pipes into {', '.join(FILTERS)}")
         if self.words:
-            self.commands.append(Command(tuple(self.words), self.if_ok, tuple(self.statuses)))
-        elif next_if_ok or self.if_ok:
-            raise ShellSyntaxError("unexpected '&&'")
-        self.words, self.statuses, self.if_ok = [], [], next_if_ok
+            self.commands.append(
+                Command(
+                    tuple(self.words), self.joined == "&&", tuple(self.statuses), self.joined == "||",
+                    self.joined == "|", tuple(self.redirections),
+                )
+            )  # fmt: skip
+        self.words, self.statuses, self.redirections, self.joined = [], [], [], joined
 
     def status_follows(self, parts: list[str]) -> bool:
         """Whether the "$" just taken begins "$?"; then it is noted as standing after these parts of a word."""
@@ -73,23 +110,33 @@ def parse(line: str) -> tuple[Command, ...]:
     """The commands of a line, in order. Raises ShellSyntaxError."""
     reader = _Reader(line)
     while reader.at < len(line):
-        if line[reader.at] in " \t":
-            reader.at += 1
-        elif line[reader.at] in ";\n":
-            reader.at += 1
-            reader.end_command(next_if_ok=False)
-        elif line.startswith("&&", reader.at):
-            reader.at += 2
-            reader.end_command(next_if_ok=True)
+        if reader.skip(" ") or reader.skip("\t"):
+            continue
+        if reader.skip(";") or reader.skip("\n"):
+            reader.end_command("")
+        elif joined := next((sign for sign in ("&&", "||", "|") if reader.skip(sign)), ""):
+            reader.end_command(joined)
+        elif found := _REDIRECTION.match(line, reader.at):
+            reader.at = found.end()
+            reader.redirections.append(_redirection(reader, *found.groups()))
         else:
             reader.words.append(_word(reader))
-    reader.end_command(next_if_ok=False)
+    reader.end_command("")
     return tuple(reader.commands)
+
+
+def _redirection(reader: _Reader, output: str, append: str, same: str | None) -> Redirection:
+    if same and output == "2" and not append:
+        return Redirection(2, "", append=False)
+    target = "" if same or reader.at >= len(reader.line) else _word(reader)
+    if not target.startswith("/") or output not in ("", "1", "2"):
+        raise ShellSyntaxError("unexpected '>': this phone writes to /dev/null or to a file's whole path")
+    return Redirection(int(output or 1), target, bool(append))
 
 
 def _word(reader: _Reader) -> str:
     parts: list[str] = []
-    while reader.at < len(reader.line) and reader.line[reader.at] not in " \t\n;":
+    while reader.at < len(reader.line) and reader.line[reader.at] not in " \t\n;|>":
         if reader.line.startswith("&&", reader.at):
             break
         char = reader.take()

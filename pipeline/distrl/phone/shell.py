@@ -24,9 +24,11 @@ from distrl.phone.commands.base import (
     complained,
 )
 from distrl.phone.faults import SLOW_S, Fault
-from distrl.phone.files import FileError
+from distrl.phone.files import FileError, plain
 from distrl.phone.handset import Handset
-from distrl.phone.sh import Command, ShellSyntaxError, parse
+from distrl.phone.sh import Command, Redirection, ShellSyntaxError, parse
+
+NOWHERE = frozenset({"/dev/null"})
 
 
 class Shell:
@@ -35,22 +37,26 @@ class Shell:
     def __init__(self, phone: Handset) -> None:
         self.phone = phone
 
-    async def run(self, line: str, directory: str = "/") -> Result:
-        """Run a line; its output is that of all its commands, its exit code that of the last one run."""
+    async def run(self, line: str, directory: str = "/", code: int = OK) -> Result:
+        """Run a line; its output is that of all its commands, its exit code that of the last one run.
+
+        directory, code: where the shell stands, and how the line before this one ended.
+        """
         try:
             commands = _entries(parse(line))
         except ShellSyntaxError as error:
             return complained(f"{SHELL}: syntax error: {error}\n", USAGE)
-        out, err, code, afterwards = bytearray(), bytearray(), OK, list[Callable[[], None]]()
-        follow = None
-        for command in commands:
-            if command.if_ok and code != OK:
+        out, err, afterwards = bytearray(), bytearray(), list[Callable[[], None]]()
+        follow, ended = None, False
+        for pipeline in _pipelines(commands):
+            first = pipeline[0]
+            if (first.if_ok and code != OK) or (first.if_failed and code == OK):
                 continue
-            argv = command.expanded(code)
+            argv = first.expanded(code)
             if argv[0] == "exit":
-                code = _exit_code(argv[1:], code)
+                code, ended = _exit_code(argv[1:], code), True
                 break
-            result = await self._run_one(argv, directory)
+            result = await self._pipeline(pipeline, directory, code)
             out += result.stdout
             err += result.stderr
             code = result.code
@@ -59,11 +65,53 @@ class Shell:
             follow = result.follow
             if len(out) + len(err) > MOST_OUTPUT:
                 return complained(f"{SHELL}: more than {MOST_OUTPUT} bytes to print\n")
-            if follow is not None or argv[0] == "exec":
+            ended = argv[0] == "exec"
+            if follow is not None or ended:
                 break
-        return Result(bytes(out), bytes(err), code, tuple(afterwards), follow, directory)
+        return Result(bytes(out), bytes(err), code, tuple(afterwards), follow, directory, ended)
 
-    async def _run_one(self, argv: tuple[str, ...], directory: str) -> Result:
+    async def _pipeline(self, commands: Sequence[Command], directory: str, code: int) -> Result:
+        """Each command reads what the one before it printed; the last one prints and decides."""
+        fed: bytes | None = None
+        err = b""
+        for command in commands:
+            result = await self._run_one(command.expanded(code), directory, fed)
+            if result.follow is not None and (command is not commands[-1] or command.redirections):
+                result = complained(f"{command.argv[0]}: what is followed goes to the host alone; `logcat -d` ends\n")
+            result = self._redirected(result, command.redirections)
+            fed, err = result.stdout, err + result.stderr
+        return replace(result, stderr=err)
+
+    def _redirected(self, result: Result, redirections: Sequence[Redirection]) -> Result:
+        """The result without what went into files."""
+        if not redirections:
+            return result
+        goes: dict[int, Redirection | int] = {1: 1, 2: 2}
+        for each in redirections:
+            goes[each.output] = each if each.target else goes[1]
+        printed = {1: b"", 2: b""}
+        written = {each: b"" for each in redirections if each.target}
+        for output, data in ((1, result.stdout), (2, result.stderr)):
+            where = goes[output]
+            if isinstance(where, Redirection):
+                written[where] += data
+            else:
+                printed[where] += data
+        for each, data in written.items():
+            try:
+                self._write(each, data)
+            except FileError as error:
+                return complained(f"{SHELL}: can't create {each.target}: {error}\n")
+        return replace(result, stdout=printed[1], stderr=printed[2])
+
+    def _write(self, to: Redirection, data: bytes) -> None:
+        if to.target in NOWHERE:
+            return
+        path = plain(to.target)
+        before = self.phone.files.read(path) if to.append and self.phone.files.find(path) else b""
+        self.phone.files.write(path, before + data)
+
+    async def _run_one(self, argv: tuple[str, ...], directory: str, fed: bytes | None) -> Result:
         name, *args = argv[1:] if argv[0] == "exec" and len(argv) > 1 else argv
         command = COMMANDS.get(name)
         if command is None:
@@ -71,9 +119,19 @@ class Shell:
         if self.phone.faults.active(Fault.SLOW) and name != "simctl":
             await asyncio.sleep(SLOW_S)
         try:
-            return await command(self.phone, Call(tuple(args), directory))
+            return await command(self.phone, Call(tuple(args), directory, fed))
         except (RefusedError, FileError) as error:
             return complained(f"{name}: {error}\n", FAILED)
+
+
+def _pipelines(commands: Sequence[Command]) -> list[list[Command]]:
+    found: list[list[Command]] = []
+    for command in commands:
+        if command.piped:
+            found[-1].append(command)
+        else:
+            found.append([command])
+    return found
 
 
 def _exit_code(words: Sequence[str], last: int) -> int:
@@ -87,8 +145,8 @@ def _entries(commands: Sequence[Command]) -> list[Command]:
     found: list[Command] = []
     for command in commands:
         typed, before = command.argv[:2] == ("input", "text"), found[-1].argv[:2] if found else ()
-        whole = typed and before == ("input", "text") and not command.statuses and not found[-1].statuses
-        if whole and command.if_ok:
+        words_alone = found and command == Command(command.argv, if_ok=True) and not found[-1].statuses
+        if words_alone and typed and before == ("input", "text"):
             found[-1] = replace(found[-1], argv=(*found[-1].argv, *command.argv[2:]))
         else:
             found.append(command)

@@ -231,6 +231,8 @@ class Transport:
             await service.serve(stream)
         except ConnectionError:
             raise
+        except FrameError as error:
+            log.warning("the service %.200r ends: %s", name, error)
         except Exception:
             log.exception("the service %.200r broke", name)
 

@@ -5,8 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from distrl.phone.commands import activities, basics, dumpsys, gestures, logs, packages, screen, simctl, storage, system
+from distrl.phone.commands import (
+    activities,
+    basics,
+    dumpsys,
+    filters,
+    gestures,
+    logs,
+    packages,
+    screen,
+    simctl,
+    storage,
+    system,
+)
 from distrl.phone.commands.base import Command
 
-_ROOMS = (activities, basics, dumpsys, gestures, logs, packages, screen, simctl, storage, system)
+_ROOMS = (activities, basics, dumpsys, filters, gestures, logs, packages, screen, simctl, storage, system)
 COMMANDS: Final[Mapping[str, Command]] = {name: run for room in _ROOMS for name, run in room.COMMANDS.items()}

@@ -15,16 +15,19 @@ MOST_OUTPUT = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """args: the words after the command's name. directory: where the shell stands, a plain path."""
+    """args: the words after the command's name. directory: where the shell stands, a plain path. fed: what a pipe
+    brings; None where there is none.
+    """
 
     args: tuple[str, ...]
     directory: str = "/"
+    fed: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
     """follow: what is still printed after stdout, as it comes; a line ends there, whatever else stood on it.
-    directory: where the shell stands from now on, if that has changed.
+    directory: where the shell stands from now on, if that has changed. ended: whether the shell was told to exit.
     afterwards: to be called once the answer has arrived. A phone that falls silent first says that it will.
     """
 
@@ -34,6 +37,7 @@ class Result:
     afterwards: tuple[Callable[[], None], ...] = ()
     follow: AsyncIterator[bytes] | None = None
     directory: str | None = None
+    ended: bool = False
 
 
 class RefusedError(Exception):

@@ -18,7 +18,7 @@ SECONDS: Final = "%Y-%m-%d %H:%M:%S"
 LONGEST_FORM: Final = 256
 
 
-def _options(call: Call, allowed: str, least: int = 1) -> tuple[frozenset[str], tuple[str, ...]]:
+def options(call: Call, allowed: str, least: int = 1) -> tuple[frozenset[str], tuple[str, ...]]:
     """Letters of the options and the paths. Raises RefusedError for others and for too few paths."""
     letters, paths, ended = set[str](), list[str](), False
     for word in call.args:
@@ -35,7 +35,7 @@ def _options(call: Call, allowed: str, least: int = 1) -> tuple[frozenset[str], 
     return frozenset(letters), tuple(paths)
 
 
-def _each(name: str, call: Call, paths: Iterable[str], do: Callable[[str, str], bytes | None]) -> Result:
+def each(name: str, call: Call, paths: Iterable[str], do: Callable[[str, str], bytes | None]) -> Result:
     """Do it for every path, as given and made plain; one that fails says why, and the others are done all the same."""
     out, err = bytearray(), ""
     for path in paths:
@@ -50,7 +50,7 @@ def _each(name: str, call: Call, paths: Iterable[str], do: Callable[[str, str], 
 
 
 async def ls(phone: Handset, call: Call) -> Result:
-    letters, paths = _options(call, "1adhlAR", least=0)
+    letters, paths = options(call, "1adhlAR", least=0)
     named = paths or (".",)
 
     def one(given: str, path: str) -> bytes:
@@ -70,7 +70,7 @@ async def ls(phone: Handset, call: Call) -> Result:
         total = f"total {sum(_blocks(entry) for _, entry in held)}\n".encode() if "l" in letters else b""
         return (_bytes(f"{given}:\n") if heading else b"") + total + _lines(held, letters)
 
-    return _each("ls", call, named, one)
+    return each("ls", call, named, one)
 
 
 def _lines(held: Sequence[tuple[str, Entry]], letters: frozenset[str]) -> bytes:
@@ -101,52 +101,47 @@ def _time(entry: Entry) -> str:
     return datetime.fromtimestamp(entry.mtime, UTC).strftime(SECONDS)
 
 
-async def cat(phone: Handset, call: Call) -> Result:
-    _, paths = _options(call, "")
-    return _each("cat", call, paths, lambda _, path: phone.files.read(path))
-
-
 async def rm(phone: Handset, call: Call) -> Result:
-    letters, paths = _options(call, "fRr", least=0 if "-f" in call.args else 1)
+    letters, paths = options(call, "fRr", least=0 if "-f" in call.args else 1)
 
     def one(_: str, path: str) -> None:
         if "f" in letters and phone.files.find(path) is None:
             return
         phone.files.remove(path, recursive=bool(letters & {"r", "R"}))
 
-    return _each("rm", call, paths, one)
+    return each("rm", call, paths, one)
 
 
 async def mkdir(phone: Handset, call: Call) -> Result:
-    letters, paths = _options(call, "p")
-    return _each("mkdir", call, paths, lambda _, path: phone.files.make_directory(path, "p" in letters))
+    letters, paths = options(call, "p")
+    return each("mkdir", call, paths, lambda _, path: phone.files.make_directory(path, "p" in letters))
 
 
 async def rmdir(phone: Handset, call: Call) -> Result:
-    _, paths = _options(call, "")
+    _, paths = options(call, "")
 
     def one(_: str, path: str) -> None:
         if phone.files.held(path):
             raise FileError("Directory not empty")
         phone.files.remove(path, recursive=True)
 
-    return _each("rmdir", call, paths, one)
+    return each("rmdir", call, paths, one)
 
 
 async def touch(phone: Handset, call: Call) -> Result:
-    _, paths = _options(call, "")
+    _, paths = options(call, "")
 
     def one(_: str, path: str) -> None:
         found = phone.files.find(path)
         if found is None or not found.is_directory:
             phone.files.write(path, found.data if found else b"")
 
-    return _each("touch", call, paths, one)
+    return each("touch", call, paths, one)
 
 
 async def copy(name: str, phone: Handset, call: Call) -> Result:
     """`cp` and `mv` of files, into a directory or to a name."""
-    _, (*sources, target) = _options(call, "fp", least=2)
+    _, (*sources, target) = options(call, "fp", least=2)
     into = plain(target, call.directory)
     found = phone.files.find(into)
     if len(sources) > 1 and (found is None or not found.is_directory):
@@ -161,17 +156,17 @@ async def copy(name: str, phone: Handset, call: Call) -> Result:
         else:
             phone.files.write(to, phone.files.read(path))
 
-    return _each(name, call, sources, one)
+    return each(name, call, sources, one)
 
 
 async def stat_of(phone: Handset, call: Call) -> Result:
     form, args = "", call.args
     if args[:1] == ("-c",):
         form, args = "".join(args[1:2]), args[2:]
-    _, paths = _options(Call(args, call.directory), "")
+    _, paths = options(Call(args, call.directory), "")
     if len(form) > LONGEST_FORM:
         raise RefusedError(f"a form of {len(form)} characters; at most {LONGEST_FORM}")
-    return _each("stat", call, paths, lambda given, path: _bytes(_described(given, phone.files.at(path), form)))
+    return each("stat", call, paths, lambda given, path: _bytes(_described(given, phone.files.at(path), form)))
 
 
 def _described(given: str, entry: Entry, form: str) -> str:
@@ -190,22 +185,14 @@ def _described(given: str, entry: Entry, form: str) -> str:
     )
 
 
-async def size_of(phone: Handset, call: Call) -> Result:
-    """`wc -c`, the only count that is taken here."""
-    letters, paths = _options(call, "c")
-    if letters != {"c"}:
-        raise RefusedError("usage: wc -c FILE…")
-    return _each("wc", call, paths, lambda given, path: _bytes(f"{len(phone.files.read(path))} {given}\n"))
-
-
 async def digest(algorithm: str, phone: Handset, call: Call) -> Result:
-    _, paths = _options(call, "b")
+    _, paths = options(call, "b")
 
     def one(given: str, path: str) -> bytes:
         made = hashlib.new(algorithm, phone.files.read(path), usedforsecurity=False).hexdigest()
         return _bytes(f"{made}\n" if call.args[:1] == ("-b",) else f"{made}  {given}\n")
 
-    return _each(f"{algorithm}sum", call, paths, one)
+    return each(f"{algorithm}sum", call, paths, one)
 
 
 async def test(phone: Handset, call: Call) -> Result:
@@ -240,7 +227,6 @@ async def cd(phone: Handset, call: Call) -> Result:
 
 
 COMMANDS = {
-    "cat": cat,
     "cd": cd,
     "cp": partial(copy, "cp"),
     "ls": ls,
@@ -254,5 +240,4 @@ COMMANDS = {
     "stat": stat_of,
     "test": test,
     "touch": touch,
-    "wc": size_of,
 }

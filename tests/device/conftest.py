@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 import socket
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import adbutils
 import pytest
 from distrl import config
 from distrl.device.server import AdbServer
@@ -71,3 +73,22 @@ def timeouts() -> config.Devices:
 def session(adb: AdbServer, phone: SimulatedPhone, timeouts: config.Devices) -> AdbSession:
     adb.connect(phone.address)
     return AdbSession(adb, phone.address, timeouts)
+
+
+RunAdb = Callable[..., "subprocess.CompletedProcess[bytes]"]
+
+
+@pytest.fixture
+def adb_program(session: AdbSession) -> list[str]:
+    return [adbutils.adb_path(), "-P", str(session.server.adb.port), "-s", session.serial]
+
+
+@pytest.fixture
+def run_adb(adb_program: list[str]) -> RunAdb:
+    """The adb program as a person starts it."""
+
+    def run(*words: str | Path, said: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        command = [*adb_program, *map(str, words)]
+        return subprocess.run(command, input=said, capture_output=True, timeout=30, check=False)
+
+    return run

@@ -7,7 +7,6 @@ import os
 import random
 import subprocess
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -21,24 +20,9 @@ from distrl.phone.files import MOST_BYTES
 from distrl.phone.serve import SimulatedPhone
 from PIL import Image
 
+from .conftest import RunAdb
+
 MB = 1024 * 1024
-Adb = Callable[..., "subprocess.CompletedProcess[bytes]"]
-
-
-@pytest.fixture
-def adb_program(session: AdbSession) -> list[str]:
-    return [adbutils.adb_path(), "-P", str(session.server.adb.port), "-s", session.serial]
-
-
-@pytest.fixture
-def run_adb(adb_program: list[str]) -> Adb:
-    """The adb program as a person starts it."""
-
-    def run(*words: str | Path, said: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-        command = [*adb_program, *map(str, words)]
-        return subprocess.run(command, input=said, capture_output=True, timeout=30, check=False)
-
-    return run
 
 
 @pytest.fixture
@@ -50,7 +34,7 @@ def screen(phone: SimulatedPhone) -> bytes:
     return phone.machine.picture().convert("RGB").tobytes()
 
 
-def test_the_adb_program_sees_output_errors_and_exit_codes(run_adb: Adb, phone: SimulatedPhone) -> None:
+def test_the_adb_program_sees_output_errors_and_exit_codes(run_adb: RunAdb, phone: SimulatedPhone) -> None:
     assert run_adb("get-state").stdout == b"device\n"
     assert run_adb("shell", "echo", "hi").stdout == b"hi\n"
     failed = run_adb("shell", "reboot-now")
@@ -60,7 +44,7 @@ def test_the_adb_program_sees_output_errors_and_exit_codes(run_adb: Adb, phone: 
     assert run_adb("shell", "-x", "echo a; nope").stdout == b"a\n" + failed.stderr.replace(b"reboot-now", b"nope")
 
 
-def test_files_of_every_size_come_back_as_they_went(run_adb: Adb, tmp_path: Path) -> None:
+def test_files_of_every_size_come_back_as_they_went(run_adb: RunAdb, tmp_path: Path) -> None:
     for size in (0, 1, 65536, 65537, 9 * MB):
         there, back = tmp_path / str(size), tmp_path / "back"
         there.write_bytes(os.urandom(size))
@@ -71,7 +55,7 @@ def test_files_of_every_size_come_back_as_they_went(run_adb: Adb, tmp_path: Path
     assert run_adb("shell", f"rm /sdcard/{9 * MB} && ls /sdcard").stdout.startswith(b"0\n1\n65536\n65537\nDCIM\n")
 
 
-def test_a_tree_of_directories_comes_back_as_it_went(run_adb: Adb, tmp_path: Path) -> None:
+def test_a_tree_of_directories_comes_back_as_it_went(run_adb: RunAdb, tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     for name in ("a", "b/c d", "b/e/f"):
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
@@ -89,7 +73,7 @@ def test_a_tree_of_directories_comes_back_as_it_went(run_adb: Adb, tmp_path: Pat
     ("to", "why"),
     [("/system/x", b"Permission denied"), ("/sdcard/../etc/x", b"Permission denied"), ("/sdcard/f/g", b"Not a direc")],
 )
-def test_a_push_that_fails_says_why(run_adb: Adb, tmp_path: Path, to: str, why: bytes) -> None:
+def test_a_push_that_fails_says_why(run_adb: RunAdb, tmp_path: Path, to: str, why: bytes) -> None:
     (tmp_path / "x").write_text("x")
     run_adb("push", tmp_path / "x", "/sdcard/f")
     failed = run_adb("push", tmp_path / "x", to)
@@ -97,7 +81,7 @@ def test_a_push_that_fails_says_why(run_adb: Adb, tmp_path: Path, to: str, why: 
     assert why in failed.stderr
 
 
-def test_a_full_phone_refuses_a_push_and_serves_the_next(run_adb: Adb, tmp_path: Path) -> None:
+def test_a_full_phone_refuses_a_push_and_serves_the_next(run_adb: RunAdb, tmp_path: Path) -> None:
     (tmp_path / "big").write_bytes(bytes(MOST_BYTES + 1))
     failed = run_adb("push", tmp_path / "big", "/sdcard/big")
     assert failed.returncode == 1
@@ -107,7 +91,7 @@ def test_a_full_phone_refuses_a_push_and_serves_the_next(run_adb: Adb, tmp_path:
 
 
 def test_a_screenshot_on_the_phone_is_pulled_as_uiautomator_users_do(
-    run_adb: Adb, phone: SimulatedPhone, tmp_path: Path
+    run_adb: RunAdb, phone: SimulatedPhone, tmp_path: Path
 ) -> None:
     dumped = run_adb("shell", "screencap -p /sdcard/s.png && uiautomator dump")
     assert dumped.stdout == b"UI hierchary dumped to: /sdcard/window_dump.xml\n"
@@ -117,7 +101,7 @@ def test_a_screenshot_on_the_phone_is_pulled_as_uiautomator_users_do(
     assert (tmp_path / "window_dump.xml").read_text().endswith("</hierarchy>")
 
 
-def test_the_log_is_dumped_cleared_and_followed(run_adb: Adb, adb_program: list[str]) -> None:
+def test_the_log_is_dumped_cleared_and_followed(run_adb: RunAdb, adb_program: list[str]) -> None:
     run_adb("shell", "monkey -p com.sim.clock -c android.intent.category.LAUNCHER 1")
     assert b"I ActivityTaskManager: START u0 {cmp=com.sim.clock/.Face}" in run_adb("logcat", "-d").stdout
     run_adb("logcat", "-c")
@@ -146,14 +130,14 @@ def test_the_log_is_dumped_cleared_and_followed(run_adb: Adb, adb_program: list[
         (["uninstall", "com.sim.clock"], 1, b"DELETE_FAILED_USER_RESTRICTED"),
     ],
 )
-def test_what_is_not_offered_is_said_at_once(run_adb: Adb, words: list[str], code: int, said: bytes) -> None:
+def test_what_is_not_offered_is_said_at_once(run_adb: RunAdb, words: list[str], code: int, said: bytes) -> None:
     answer = run_adb(*words)
     assert answer.returncode == code
     assert said in answer.stdout + answer.stderr
     assert run_adb("get-state").stdout == b"device\n"
 
 
-def test_an_app_that_is_to_be_installed_is_refused_in_androids_words(run_adb: Adb, tmp_path: Path) -> None:
+def test_an_app_that_is_to_be_installed_is_refused_in_androids_words(run_adb: RunAdb, tmp_path: Path) -> None:
     (tmp_path / "a.apk").write_bytes(bytes(3 * MB))
     refused = run_adb("install", tmp_path / "a.apk")
     assert refused.returncode == 1

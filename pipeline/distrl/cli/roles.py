@@ -125,9 +125,10 @@ def phones(
         typer.Option(min=1, max=512, help="How many; phones.count and phones.evaluation_count if not given."),
     ] = None,
 ) -> None:
-    """Serve simulated phones on loopback to any adb server: `adb connect 127.0.0.1:PORT`.
+    """Serve simulated phones on loopback to any adb user: `adb connect 127.0.0.1:PORT`.
 
-    The first port is phones.base_port; each phone has the next one. Runs until SIGTERM or Ctrl-C.
+    The first port is phones.base_port; each phone has the next one. They answer what a phone answers: shell, push and
+    pull, screencap, uiautomator dump, logcat, am, pm, input, dumpsys (docs/phones.md). Runs until SIGTERM or Ctrl-C.
     """
     from distrl.phone.serve import run_phones
     from distrl.telemetry import logs

@@ -67,7 +67,9 @@ class Logbook:
 
     def note(self, tag: str, message: str, priority: str = "I") -> None:
         """One line, whatever the message holds: what was typed is untrusted."""
-        line = "".join(char if char.isprintable() else "." for char in message[:LONGEST_MESSAGE])
+        line = message[:LONGEST_MESSAGE]
+        if not line.isprintable():
+            line = "".join(char if char.isprintable() else "." for char in line)
         self._entries.append(Entry(self._next, self.seconds, priority, tag, line))
         self._next += 1
         self._grown.set()

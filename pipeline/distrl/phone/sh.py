@@ -19,6 +19,8 @@ EXPANDED_IN_QUOTES = frozenset("$`")
 ESCAPABLE_IN_QUOTES = frozenset('"\\$`')
 FILTERS: Final = ("cat", "grep", "head", "sort", "tail", "wc")
 """What may stand behind a pipe."""
+JOINING: Final = ("&&", "||", "|")
+REDIRECTING: Final = frozenset("0123456789>")
 _REDIRECTION: Final = re.compile(r"([0-9]?)>(>?)(&1)?[ \t]*")
 
 
@@ -76,12 +78,6 @@ class _Reader:
         self.at += 1
         return self.line[self.at - 1]
 
-    def skip(self, sign: str) -> bool:
-        if not self.line.startswith(sign, self.at):
-            return False
-        self.at += len(sign)
-        return True
-
     def end_command(self, joined: str) -> None:
         """joined: what parts this command from the next."""
         if not self.words and (joined or self.joined or self.redirections):
@@ -110,13 +106,16 @@ def parse(line: str) -> tuple[Command, ...]:
     """The commands of a line, in order. Raises ShellSyntaxError."""
     reader = _Reader(line)
     while reader.at < len(line):
-        if reader.skip(" ") or reader.skip("\t"):
-            continue
-        if reader.skip(";") or reader.skip("\n"):
+        char = line[reader.at]
+        if char in " \t":
+            reader.at += 1
+        elif char in ";\n":
+            reader.at += 1
             reader.end_command("")
-        elif joined := next((sign for sign in ("&&", "||", "|") if reader.skip(sign)), ""):
+        elif joined := next((sign for sign in JOINING if line.startswith(sign, reader.at)), ""):
+            reader.at += len(joined)
             reader.end_command(joined)
-        elif found := _REDIRECTION.match(line, reader.at):
+        elif char in REDIRECTING and (found := _REDIRECTION.match(line, reader.at)):
             reader.at = found.end()
             reader.redirections.append(_redirection(reader, *found.groups()))
         else:

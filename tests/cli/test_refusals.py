@@ -104,6 +104,8 @@ def test_doctor_survives_a_spoilt_stack_folder(cli: Cli, tmp_path: Path) -> None
         ("evaluate --split test", "they need --versions"),
         ("evaluate --versions first --episodes 0", "'--episodes'"),
         ("phones --count 0", "'--count'"),
+        ("phones --count 1 play", "behind `phones play`"),
+        ("phones play --port 65536", "'--port'"),
         ("tail trajectories --last -1", "'--last'"),
         ("base-model train", "'--out'"),
         ("wroker", "No such command 'wroker'"),

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from urllib.request import urlopen
 
 import pytest
 from distrl import config
@@ -70,6 +71,22 @@ def test_phones_are_leased_reset_driven_and_asked(base_port: int, adb_server: co
         session.perform(Action(ActionKind.TAP, touch=Point(0.5, 0.5)))
         shots.append((before, session.settle()))
     assert shots[0] == shots[1]  # two phones with one seed are one phone
+
+
+def test_a_phone_is_played_in_a_browser_until_sigterm(base_port: int, adb_server: config.Adb) -> None:
+    line = [sys.executable, "-m", "distrl.cli.main", "phones", "play", "--serial", f"127.0.0.1:{base_port}",
+            "--set", f"adb.port={adb_server.port}"]  # fmt: skip
+    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as playing:
+        try:
+            assert playing.stdout is not None
+            said = playing.stdout.readline()
+            assert said.startswith(f"ready: 127.0.0.1:{base_port} at http://127.0.0.1:")
+            with urlopen(said.split()[-1] + "screen.png", timeout=10) as answer:
+                assert answer.read().startswith(b"\x89PNG")
+            playing.terminate()
+            assert playing.wait(10) == 0
+        finally:
+            playing.kill()
 
 
 def test_a_second_one_on_the_same_ports_says_which_port_and_which_setting(base_port: int) -> None:

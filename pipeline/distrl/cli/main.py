@@ -18,6 +18,7 @@ from distrl.cli import (
     failures,
     judge,
     lineage,
+    phones,
     replay,
     roles,
     schemas,
@@ -38,6 +39,7 @@ app = typer.Typer(
 )
 for room in (stack, roles, devices, demo, ablate, replay, lineage, failures, judge):
     room.register(app)
+app.add_typer(phones.app, name="phones")
 app.add_typer(topics.app, name="topics")
 app.add_typer(configuration.app, name="config")
 app.add_typer(tail.app, name="tail")

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from distrl.cli.common import ConfigFile, Sets, Verbose, console, load, start_role, with_broker
+from distrl.cli.common import ConfigFile, Sets, Verbose, console, start_role, with_broker
 from distrl.types import Split
 
 
@@ -19,7 +19,6 @@ def register(app: typer.Typer) -> None:
     app.command("learner")(learner)
     app.command("evaluate")(evaluate)
     app.command("demonstrate")(demonstrate)
-    app.command("phones")(phones)
 
 
 def feed(config: ConfigFile = None, sets: Sets = None, verbose: Verbose = False) -> None:
@@ -114,25 +113,3 @@ def demonstrate(
 
     wanted = settings.learner.demonstrations if count is None else count
     run_demonstrations(settings, wanted, start_role("demonstrate", verbose))
-
-
-def phones(
-    config: ConfigFile = None,
-    sets: Sets = None,
-    verbose: Verbose = False,
-    count: Annotated[
-        int | None,
-        typer.Option(min=1, max=512, help="How many; phones.count and phones.evaluation_count if not given."),
-    ] = None,
-) -> None:
-    """Serve simulated phones on loopback to any adb user: `adb connect 127.0.0.1:PORT`.
-
-    The first port is phones.base_port; each phone has the next one. They answer what a phone answers: shell, push and
-    pull, screencap, uiautomator dump, logcat, am, pm, input, dumpsys (docs/phones.md). Runs until SIGTERM or Ctrl-C.
-    """
-    from distrl.phone.serve import run_phones
-    from distrl.telemetry import logs
-
-    more = [f"phones.count={count}", "phones.evaluation_count=0"] if count is not None else []
-    logs.configure("phones", verbose)
-    run_phones(load(config, [*(sets or []), *more]))

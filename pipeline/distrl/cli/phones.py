@@ -1,0 +1,85 @@
+"""`distrl phones`: simulated phones for any adb user, and one phone in a browser for a person."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from distrl.cli.common import ConfigFile, Sets, Verbose, connected, load, start_role
+from distrl.errors import ConfigError
+
+if TYPE_CHECKING:
+    from distrl.config import Config
+
+app = typer.Typer(invoke_without_command=True)
+
+
+@app.callback()
+def phones(
+    context: typer.Context,
+    config: ConfigFile = None,
+    sets: Sets = None,
+    verbose: Verbose = False,
+    count: Annotated[
+        int | None,
+        typer.Option(min=1, max=512, help="How many; phones.count and phones.evaluation_count if not given."),
+    ] = None,
+) -> None:
+    """Serve simulated phones on loopback to any adb user: `adb connect 127.0.0.1:PORT`.
+
+    The first port is phones.base_port; each phone has the next one. They answer what a phone answers: shell, push and
+    pull, screencap, uiautomator dump, logcat, am, pm, input, dumpsys (docs/phones.md). Runs until SIGTERM or Ctrl-C.
+    """
+    if context.invoked_subcommand is not None:
+        if config or sets or verbose or count is not None:
+            raise typer.BadParameter(f"belongs behind `phones {context.invoked_subcommand}`", param_hint="this option")
+        return
+    from distrl.phone.serve import run_phones
+    from distrl.telemetry import logs
+
+    more = [f"phones.count={count}", "phones.evaluation_count=0"] if count is not None else []
+    logs.configure("phones", verbose)
+    run_phones(load(config, [*(sets or []), *more]))
+
+
+@app.command()
+def play(
+    config: ConfigFile = None,
+    sets: Sets = None,
+    verbose: Verbose = False,
+    serial: Annotated[
+        str | None,
+        typer.Option(help="The phone, by its adb serial or HOST:PORT; the first configured one if not given."),
+    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Of the page, on loopback; 0 takes a free one.")] = 0,
+) -> None:
+    """Show one phone, simulated or real, in a browser: its screen, taps, drags, text, back, home and enter.
+
+    Take one that no worker drives: nothing keeps two from acting at once. Nothing is recorded. Runs until SIGTERM or
+    Ctrl-C.
+    """
+    from distrl.device.play import PlayServer
+    from distrl.device.server import AdbServer
+    from distrl.device.session import AdbSession
+
+    settings = connected(config, sets)
+    named = serial or _first(settings)
+    stop = start_role("play", verbose)
+    with AdbServer(settings.adb) as server:
+        if ":" in named and named not in server.devices():
+            server.connect(named, settings.devices.operation_timeout_s)
+        session = AdbSession(server, named, settings.devices)
+        session.screenshot()  # a phone that does not answer is told here, not in the browser
+        with PlayServer(session, port) as page:
+            typer.echo(f"ready: {named} at {page.address}")
+            stop.wait()
+
+
+def _first(settings: Config) -> str:
+    for serial in (*settings.devices.serials, *settings.devices.addresses):
+        return serial
+    raise ConfigError(
+        "devices.addresses", "no phone is configured, and no local stack runs",
+        "name one with --serial 127.0.0.1:26000; `distrl phones` serves simulated ones",
+    )  # fmt: skip

@@ -1,0 +1,199 @@
+"""One phone in a browser, for a person: its screen, and taps, swipes, text and keys. On loopback alone.
+
+The page lies behind a word that nobody guesses, and answers only to the name of this machine: any page that is open in
+the same browser could otherwise reach the port. Nothing is recorded.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+import threading
+from collections.abc import Callable
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.resources import files
+from types import TracebackType
+from typing import Any, Final
+
+from distrl.device.errors import DeviceRefused
+from distrl.device.session import AdbSession
+from distrl.errors import ConfigError, DeviceError
+from distrl.types import Action, ActionKind, Point
+
+log = logging.getLogger(__name__)
+
+HOST: Final = "127.0.0.1"
+MOST_BODY: Final = 16 * 1024
+"""Bytes of an action: the longest text that can be typed, with every letter escaped."""
+PATIENCE_S: Final = 10.0
+"""For a browser that connects and says nothing: each one holds a thread."""
+PLACES: Final = {ActionKind.TAP: ("touch",), ActionKind.SWIPE: ("touch", "lift")}
+PLAYED: Final = frozenset({*PLACES, ActionKind.TYPE, ActionKind.BACK, ActionKind.HOME, ActionKind.ENTER})
+
+
+class NoActionError(ValueError):
+    """What a browser sent is no action; the text says why."""
+
+
+def action_of(body: bytes) -> Action:
+    """The action that a page asks for: {"kind": "tap", "touch": [x, y]}, with places in parts of the screen.
+
+    Raises NoActionError.
+    """
+    try:
+        asked = json.loads(body)
+        kind = ActionKind(asked["kind"])
+        if kind not in PLAYED:
+            raise NoActionError(f"{kind} is nothing that a finger does")
+        text = asked["text"] if kind is ActionKind.TYPE else ""
+        places = {name: _point(asked[name]) for name in PLACES.get(kind, ())}
+    except NoActionError:
+        raise
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise NoActionError(f"this is no action: {error}") from error
+    if not isinstance(text, str):
+        raise NoActionError("what is typed is text")
+    return Action(kind, text=text, **places)
+
+
+def _point(place: Any) -> Point:
+    x, y = place
+    if not all(type(part) in (int, float) and 0 <= part <= 1 for part in (x, y)):
+        raise NoActionError(f"{place!r} is no place on the screen")
+    return Point(float(x), float(y))
+
+
+class PlayServer:
+    """The page of one phone. A context manager: entered, it is served by threads of its own; left, it is not any more.
+
+    port: 0 takes a free one. Raises ConfigError where it is not to be had.
+    """
+
+    def __init__(self, session: AdbSession, port: int = 0) -> None:
+        self._session = session
+        self._turn = threading.Lock()  # a session belongs to one thread at a time
+        self._word = secrets.token_urlsafe(16)
+        self._page = files("distrl.device").joinpath("play.html").read_text(encoding="utf-8")
+        try:
+            self._server = _Server((HOST, port), lambda *args: _Handler(self, *args))
+        except (OSError, OverflowError) as error:
+            raise ConfigError("--port", f"port {port} of {HOST} cannot be opened: {error}",
+                              "leave --port out, and a free one is taken") from error  # fmt: skip
+        self._thread = threading.Thread(target=self._server.serve_forever, name="play", daemon=True)
+
+    @property
+    def address(self) -> str:
+        """Where a browser finds the page."""
+        return f"http://{HOST}:{self._server.server_port}/{self._word}/"
+
+    def __enter__(self) -> PlayServer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    def named(self, host: str) -> bool:
+        """Whether a browser means this server by that name, and not one of its own that leads here."""
+        return host in {f"{name}:{self._server.server_port}" for name in (HOST, "localhost")}
+
+    def within(self, path: str) -> str | None:
+        """The part of a path behind the word that nobody guesses; None without it."""
+        _, word, rest = [*path.split("/", 2), "", ""][:3]
+        return rest if secrets.compare_digest(word.encode(), self._word.encode()) else None
+
+    def page(self) -> tuple[bytes, str]:
+        """The page, and the policy that keeps it from loading anything else."""
+        nonce = secrets.token_urlsafe(16)
+        policy = (
+            f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; img-src blob:; "
+            "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        )
+        return self._page.replace("{nonce}", nonce).encode(), policy
+
+    def screen(self) -> bytes:
+        """PNG. Raises DeviceError."""
+        with self._turn:
+            return self._session.screenshot().png
+
+    def act(self, action: Action) -> None:
+        """Raises DeviceError."""
+        with self._turn:
+            self._session.perform(action)
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A browser that leaves in the middle of an answer."""
+        log.debug("an answer to %s broke off", client_address, exc_info=True)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    timeout = PATIENCE_S
+    server_version, sys_version = "distrl", ""
+
+    def __init__(self, served: PlayServer, *args: Any) -> None:
+        self._served = served
+        super().__init__(*args)
+
+    def do_GET(self) -> None:
+        asked = self._asked()
+        if asked == "":
+            page, policy = self._served.page()
+            self._answer(HTTPStatus.OK, page, "text/html; charset=utf-8", policy)
+        elif asked == "screen.png":
+            self._guarded(lambda: self._answer(HTTPStatus.OK, self._served.screen(), "image/png"))
+        else:
+            self._refuse(HTTPStatus.NOT_FOUND, "nothing is here")
+
+    def do_POST(self) -> None:
+        length = self.headers.get("Content-Length", "")
+        if self._asked() != "act":
+            self._refuse(HTTPStatus.NOT_FOUND, "nothing is here")
+        elif self.headers.get_content_type() != "application/json":
+            self._refuse(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "an action is application/json")
+        elif not (length.isascii() and length.isdecimal() and len(length) < 10) or int(length) > MOST_BODY:
+            self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"an action is at most {MOST_BODY} bytes")
+        else:
+            self._guarded(lambda: self._act(self.rfile.read(int(length))))
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """A browser that looks twice a second is not worth a line each time."""
+
+    def _act(self, body: bytes) -> None:
+        self._served.act(action_of(body))
+        self._answer(HTTPStatus.NO_CONTENT)
+
+    def _asked(self) -> str | None:
+        if not self._served.named(self.headers.get("Host", "")):
+            return None
+        return self._served.within(self.path.partition("?")[0])
+
+    def _guarded(self, do: Callable[[], None]) -> None:
+        try:
+            do()
+        except NoActionError as error:
+            self._refuse(HTTPStatus.BAD_REQUEST, str(error))
+        except DeviceRefused as error:
+            self._refuse(HTTPStatus.CONFLICT, str(error))
+        except DeviceError as error:
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+
+    def _refuse(self, status: HTTPStatus, why: str) -> None:
+        self._answer(status, why.encode("utf-8", "replace"), "text/plain; charset=utf-8")
+
+    def _answer(self, status: HTTPStatus, body: bytes = b"", kind: str = "", policy: str = "") -> None:
+        self.send_response(status)
+        named = {"Content-Type": kind, "Content-Security-Policy": policy, "Cache-Control": "no-store",
+                 "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}  # fmt: skip
+        for name, value in named.items():
+            if value:
+                self.send_header(name, value)
+        if status is not HTTPStatus.NO_CONTENT:
+            self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)

@@ -78,6 +78,11 @@ def test_what_cannot_be_done_says_why(line: str, code: int, why: str) -> None:
         assert result.code == code
 
 
+def test_a_fault_begins_after_the_answer_wherever_the_answer_goes() -> None:
+    (result,) = runs("simctl fault slow | grep slow | cat > /dev/null && echo ok")
+    assert (result.stdout, len(result.afterwards)) == (b"ok\n", 1)
+
+
 def test_nothing_runs_of_a_line_that_is_refused() -> None:
     _, listed = runs("touch /sdcard/f; echo a | tee /sdcard/g", "ls -d /sdcard/f")
     assert listed.code == 1

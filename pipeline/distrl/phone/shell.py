@@ -73,14 +73,15 @@ class Shell:
     async def _pipeline(self, commands: Sequence[Command], directory: str, code: int) -> Result:
         """Each command reads what the one before it printed; the last one prints and decides."""
         fed: bytes | None = None
-        err = b""
+        err, afterwards = b"", list[Callable[[], None]]()
         for command in commands:
             result = await self._run_one(command.expanded(code), directory, fed)
             if result.follow is not None and (command is not commands[-1] or command.redirections):
                 result = complained(f"{command.argv[0]}: what is followed goes to the host alone; `logcat -d` ends\n")
             result = self._redirected(result, command.redirections)
             fed, err = result.stdout, err + result.stderr
-        return replace(result, stderr=err)
+            afterwards += result.afterwards
+        return replace(result, stderr=err, afterwards=tuple(afterwards))
 
     def _redirected(self, result: Result, redirections: Sequence[Redirection]) -> Result:
         """The result without what went into files."""

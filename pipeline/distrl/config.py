@@ -17,12 +17,20 @@ from typing import Annotated, Any, Literal, get_args
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
+from distrl.addresses import expanded
 from distrl.errors import ConfigError
 
 ENV_PREFIX = "DISTRL_"
 NOT_LEARNED_FROM = ("checkpoint_every", "keep_checkpoints", "rebuild_window")
 """Settings of the learner that its results do not depend on: they may change in the middle of a run."""
 RUN_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+NAME_OR_NONE = r"^([A-Za-z0-9_][A-Za-z0-9._-]{0,99})?$"
+"""Of a virtual device or a snapshot, as avdmanager takes them; none begins like an option."""
+LAST_CONSOLE_PORT = 5682
+"""Emulators take two ports each from 5554 on, 64 at most (developer.android.com/studio/run/emulator-commandline)."""
+OWN_ARGUMENTS = frozenset(
+    ("-avd", "-port", "-ports", "-snapshot", "-read-only", "-no-snapshot", "-no-snapshot-load", "-no-snapshot-save")
+)
 
 
 class Section(BaseModel):
@@ -72,12 +80,63 @@ class Adb(Section):
     binary: Path | None = Field(None, description="the adb program; the one in adbutils' wheel unless named")
 
 
+class Emulators(Section):
+    """Emulators that a role with phones starts itself, waits for, drives and ends: docs/emulators.md."""
+
+    avd: str = Field("", pattern=NAME_OR_NONE, description="the Android virtual device that all of them are made from")
+    count: int = Field(0, ge=0, le=64, description="how many to start; 0 starts none")
+    first_port: int = Field(
+        5554, ge=5554, le=LAST_CONSOLE_PORT, multiple_of=2,
+        description="console port of the first; each takes two ports, adb's beside the console's",
+    )  # fmt: skip
+    snapshot: str = Field(
+        "", pattern=NAME_OR_NONE, description="loaded at the start and before each task; without one each boots cold"
+    )
+    binary: Path | None = Field(
+        None, description="the emulator program; unless named, $ANDROID_HOME/emulator/emulator, else the PATH's"
+    )
+    arguments: tuple[str, ...] = Field((), description="further arguments of the emulator, such as -gpu and its value")
+    boot_timeout_s: float = Field(240.0, gt=0, description="from the start of an emulator to a phone that has booted")
+    snapshot_timeout_s: float = Field(60.0, gt=0, description="total deadline of saving or loading a snapshot")
+    token_file: Path = Field(
+        Path("~/.emulator_console_auth_token"), description="where the emulator keeps the token of its console"
+    )
+
+    @property
+    def serials(self) -> tuple[str, ...]:
+        """As adb names them: emulator-PORT, PORT being the console's."""
+        return tuple(f"emulator-{self.first_port + 2 * number}" for number in range(self.count))
+
+    @model_validator(mode="after")
+    def _agree(self) -> Emulators:
+        if self.count and not self.avd:
+            raise ValueError("devices.emulators.count needs devices.emulators.avd, the name of a virtual device")
+        if self.first_port + 2 * (self.count - 1) > LAST_CONSOLE_PORT:
+            raise ValueError(f"{self.count} emulators from devices.emulators.first_port on pass {LAST_CONSOLE_PORT}")
+        taken = next((word for word in self.arguments if word in OWN_ARGUMENTS or word.startswith("@")), None)
+        if taken is not None:
+            raise ValueError(f"devices.emulators.arguments cannot hold {taken}, which other settings decide")
+        return self
+
+
 class Devices(Section):
-    addresses: tuple[str, ...] = Field((), description="host:port of phones to connect to over TCP")
+    addresses: Annotated[tuple[str, ...], AfterValidator(expanded)] = Field(
+        (), description="host:port of phones to connect to, also 10.0.0.1-10.0.0.20:5555 and 127.0.0.1:5555-5562"
+    )
     serials: tuple[str, ...] = Field((), description="serials that the adb server already knows")
+    emulators: Emulators = Emulators()
+    directory: Path = Field(
+        Path("~/.cache/distrl/devices"),
+        description="where the processes of this machine say which phones they hold; the same for all of them",
+    )
     operation_timeout_s: float = Field(5.0, gt=0, description="total deadline of one operation on a phone")
     settle_timeout_s: float = Field(3.0, gt=0, description="longest wait for two equal frames after an action")
     settle_poll_s: float = Field(0.02, gt=0, description="pause between two frames while settling")
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """Every phone that is configured, by its serial."""
+        return tuple(dict.fromkeys((*self.serials, *self.addresses, *self.emulators.serials)))
 
 
 class Phones(Section):
@@ -351,5 +410,7 @@ def _allowed(loc: Sequence[int | str]) -> str:
     found = _section(loc[:-1]).model_fields.get(str(loc[-1])) if loc else None
     if found is None:
         return "see `distrl config show`"
-    bounds = ", ".join(str(rule) for rule in found.metadata)
+    if isinstance(found.annotation, type) and issubclass(found.annotation, Section):
+        return "see `distrl config show`"
+    bounds = ", ".join(str(rule) for rule in found.metadata if not isinstance(rule, AfterValidator))
     return f"a value of type {found.annotation}{' with ' + bounds if bounds else ''}; the default is {found.default!r}"

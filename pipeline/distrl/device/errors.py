@@ -1,5 +1,5 @@
 """What can go wrong with a phone, by what helps: DeviceGone a new connection, DeviceTimeout patience or a new
-connection, DeviceGarbage another try, DeviceRefused nothing but another command."""
+connection, DeviceGarbage another try, DeviceUnready a restart, DeviceRefused nothing but another command."""
 
 from __future__ import annotations
 
@@ -34,3 +34,7 @@ class DeviceRefused(DeviceError):  # noqa: N818
 
     def __init__(self, where: str, what: str, mend: str = "ask for something that the phone can do") -> None:
         super().__init__(where, what, mend)
+
+
+class DeviceUnready(DeviceError):  # noqa: N818
+    """An emulator cannot be started, or not be put where a task begins."""

@@ -1,7 +1,11 @@
 """The phones of one worker, lent one at a time to its threads; what fails is reconnected, or put aside for a while.
 
 Thread-safe. A phone is idle, leased, or (after a failure) quarantined until it is due. Mending a phone is done by the
-thread that wants to lease it, outside the lock, so that one dead phone never delays the lending of another.
+thread that wants to lease it, outside the lock, so that one dead phone never delays the lending of another. An emulator
+is mended by starting it again, if a connection does not help.
+
+A phone that the pool has once taken belongs to this process until `close`. One that another process has is "held": it
+is left alone, and looked at again from time to time.
 """
 
 from __future__ import annotations
@@ -15,8 +19,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from distrl import config
+from distrl.device.emulator import Emulator, fleet
 from distrl.device.errors import DeviceRefused
 from distrl.device.health import COUNTERS, Health
+from distrl.device.leases import Hold, Leases
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
 from distrl.errors import DeviceError
@@ -24,11 +30,13 @@ from distrl.types import DeviceHealth
 
 log = logging.getLogger(__name__)
 
-IDLE, LEASED, QUARANTINED = "idle", "leased", "quarantined"
+IDLE, LEASED, QUARANTINED, HELD = "idle", "leased", "quarantined", "held"
 PROBE = "getprop sys.boot_completed"
 """Answered by a phone whose shell works; the adb server calls a frozen phone a "device" all the same."""
 LONGEST_WAIT_S = 1.0
 """How long a lease waits before it looks at the injected clock again."""
+HELD_S = 1.0
+"""How long a phone that another process has is left alone before it is looked at again."""
 
 AT_ONCE = 16
 """Phones that are connected at the same time at the start: one that never answers takes its whole deadline."""
@@ -37,7 +45,12 @@ AT_ONCE = 16
 @dataclass
 class _Phone:
     serial: str
-    over_tcp: bool
+    over_tcp: bool = False
+    emulator: Emulator | None = None
+    hold: Hold | None = None
+    held_by: str = ""
+    held_until: float = 0.0
+    fault: DeviceError | None = None
     health: Health = field(default_factory=Health)
     leased: bool = False
     session: AdbSession | None = None
@@ -45,33 +58,51 @@ class _Phone:
 
 
 class DevicePool:
-    """The phones that config.Devices names. clock: monotonic seconds, against which quarantines run."""
+    """The phones that config.Devices names. clock: monotonic seconds, against which quarantines run.
 
-    def __init__(self, server: AdbServer, devices: config.Devices, clock: Callable[[], float] = time.monotonic) -> None:
-        if not devices.addresses and not devices.serials:
+    stop: once set, no emulator is waited for or started any more.
+    """
+
+    def __init__(
+        self,
+        server: AdbServer,
+        devices: config.Devices,
+        clock: Callable[[], float] = time.monotonic,
+        stop: threading.Event | None = None,
+    ) -> None:
+        if not devices.named:
             raise DeviceError(
                 "devices.addresses", "no phone is named",
-                "set devices.addresses to host:port of phones, or devices.serials to serials that adb knows",
+                "set devices.addresses to host:port of phones, devices.serials to serials that adb knows, or "
+                "devices.emulators to what is to be started",
             )  # fmt: skip
         self._server = server
         self._devices = devices
         self._clock = clock
         self._changed = threading.Condition()
-        self._phones = {serial: _Phone(serial, over_tcp=False) for serial in devices.serials}
+        self._leases = Leases(devices.directory, server.adb)
+        self._stop = stop or threading.Event()
+        self._closed = False
+        self._phones = {serial: _Phone(serial) for serial in devices.serials}
         self._phones |= {address: _Phone(address, over_tcp=True) for address in devices.addresses}
+        emulators = fleet(server, devices, self._leases.directory, self._stop)
+        self._phones |= {each.serial: _Phone(each.serial, emulator=each) for each in emulators}
 
     @property
     def count(self) -> int:
         return len(self._phones)
 
     def discover(self) -> Sequence[str]:
-        """Connect the phones that are not connected; the serials of those that answer.
+        """Connect the phones that are not connected, start emulators; the serials of those that answer.
 
-        A phone that does not answer is tried again when it is leased. Raises DeviceError if there is no adb server.
+        A phone that does not answer is tried again when it is leased. Raises DeviceError if there is no adb server,
+        or no phone answers and an emulator could not be started: all of them have one cause then.
         """
         self._server.version()
         with self._changed:
+            now = self._clock()
             untried = [each for each in self._phones.values() if not each.health.connected and not each.leased]
+            untried = [each for each in untried if self._take(each, now)]
             for phone in untried:
                 phone.leased = True
         with ThreadPoolExecutor(AT_ONCE) as threads:
@@ -80,7 +111,28 @@ class DevicePool:
             for phone in untried:
                 phone.leased = False
             self._changed.notify_all()
-            return [phone.serial for phone in self._phones.values() if phone.health.connected]
+            found = [phone.serial for phone in self._phones.values() if phone.health.connected]
+        faults = [phone.fault for phone in untried if phone.emulator is not None and phone.fault is not None]
+        if faults and not found and not self._stop.is_set():
+            raise faults[0]
+        return found
+
+    def close(self) -> None:
+        """End the emulators that were started here, and let go of every phone; one that is leased, at its release."""
+        with self._changed:
+            self._closed = True
+        emulators = [phone.emulator for phone in self._phones.values() if phone.emulator is not None]
+        with ThreadPoolExecutor(AT_ONCE) as threads:
+            list(threads.map(Emulator.close, emulators))
+        with self._changed:
+            for phone in self._phones.values():
+                if not phone.leased:
+                    _let_go(phone)
+
+    def snapshot_of(self, session: AdbSession) -> Callable[[], None] | None:
+        """What puts a leased phone back to its snapshot; None where it has none."""
+        emulator = self._phones[session.serial].emulator
+        return emulator.load if emulator is not None and self._devices.emulators.snapshot else None
 
     def lease(self, timeout_s: float = 0.0) -> AdbSession | None:
         """A phone that answers, for this caller alone until `release`; None if there is none within timeout_s.
@@ -138,14 +190,29 @@ class DevicePool:
         """The healthy phone that was lent least, else one whose quarantine is over; marked as leased."""
         with self._changed:
             now = self._clock()
-            free = [phone for phone in self._phones.values() if not phone.leased and phone.health.due <= now]
-            if not free:
+            if self._closed:
                 return None
-            phone = min(
-                free, key=lambda each: (not each.health.connected, each.health.failures, each.counters["leases"])
-            )
-            phone.leased = True
+            free = [phone for phone in self._phones.values() if not phone.leased and phone.health.due <= now]
+            free.sort(key=lambda each: (not each.health.connected, each.health.failures, each.counters["leases"]))
+            phone = next((each for each in free if self._take(each, now)), None)
+            if phone is not None:
+                phone.leased = True
             return phone
+
+    def _take(self, phone: _Phone, now: float) -> bool:
+        """Whether the phone is this process's; takes it if it is nobody's."""
+        if phone.hold is not None:
+            return True
+        if now < phone.held_until:
+            return False
+        found = self._leases.take(phone.serial)
+        if isinstance(found, str):
+            if found != phone.held_by:
+                log.warning("%s is held by %s; it is taken when that lets it go", phone.serial, found)
+            phone.held_by, phone.held_until = found, now + HELD_S
+            return False
+        phone.hold, phone.held_by = found, ""
+        return True
 
     def _put_back(self, phone: _Phone, failed: bool) -> None:
         with self._changed:
@@ -155,14 +222,21 @@ class DevicePool:
             if phone.health.due > now:
                 phone.counters["quarantines"] += 1
                 log.warning("%s is put aside for %.0f s", phone.serial, phone.health.due - now)
+            if self._closed:
+                _let_go(phone)
             self._changed.notify_all()
 
     def _mend(self, phone: _Phone) -> bool:
-        """Connect the phone, anew if it was connected before, and see whether its shell answers."""
+        """Connect the phone, anew if it was connected before, and see whether its shell answers.
+
+        An emulator that has ended is started again, and so is one that fails again right after a new connection.
+        """
         timeout_s = self._devices.operation_timeout_s
         try:
             self._server.start()  # one that was killed would be away for every phone, and for ever
-            if phone.over_tcp:
+            if phone.emulator is not None:
+                phone.emulator.bring(anew=phone.health.failures > 1)
+            elif phone.over_tcp:
                 if phone.session is not None:
                     self._server.disconnect(phone.serial, timeout_s)
                     phone.counters["reconnects"] += 1
@@ -170,8 +244,9 @@ class DevicePool:
             self._session(phone).output(PROBE)
         except DeviceError as error:
             log.warning("%s does not answer: %s", phone.serial, error.what)
+            phone.fault = error
             return False
-        phone.health = phone.health.mended()
+        phone.health, phone.fault = phone.health.mended(), None
         return True
 
     def _session(self, phone: _Phone) -> AdbSession:
@@ -180,11 +255,22 @@ class DevicePool:
         return phone.session
 
 
+def _let_go(phone: _Phone) -> None:
+    if phone.hold is not None:
+        phone.hold.release()
+        phone.hold = None
+
+
 def _state(phone: _Phone) -> str:
     if phone.leased:
         return LEASED
+    if phone.held_by:
+        return HELD
     return IDLE if phone.health.connected else QUARANTINED
 
 
 def _counted(phone: _Phone) -> dict[str, int]:
-    return phone.counters | {"retries": phone.session.retries if phone.session else 0}
+    return phone.counters | {
+        "retries": phone.session.retries if phone.session else 0,
+        "restarts": max(0, phone.emulator.starts - 1) if phone.emulator else 0,
+    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from distrl.device.errors import DeviceGarbage, DeviceRefused
@@ -13,12 +13,17 @@ from distrl.types import Task
 _NOT_FOUND = 127
 
 
-def reset(session: AdbSession, task: Task) -> None:
+def reset(session: AdbSession, task: Task, to_snapshot: Callable[[], None] | None = None) -> None:
     """Put the phone where `task` begins.
 
-    A simulated phone takes the task's seed and setup. A real one goes home, and the packages that the setup lists
-    under "packages" are stopped and their data is cleared. Raises DeviceError, DeviceRefused for an impossible setup.
+    An emulator with a snapshot goes back to it (to_snapshot does that), whatever the task's setup lists: everything
+    that an episode can have changed is undone. A simulated phone takes the task's seed and setup. A real one goes home,
+    and the packages that the setup lists under "packages" are stopped and their data is cleared. Raises DeviceError,
+    DeviceRefused for an impossible setup.
     """
+    if to_snapshot is not None:
+        to_snapshot()
+        return
     command = ["simctl", "reset", "--seed", str(task.phone_seed), "--setup", task.setup]
     finished = session.run(command)
     if finished.code == _NOT_FOUND:

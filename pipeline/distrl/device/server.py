@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO
@@ -22,6 +23,7 @@ import adbutils
 
 from distrl import config
 from distrl.device.errors import DeviceGone
+from distrl.device.leases import LOOPBACK
 from distrl.device.wire import Connection, Deadline
 from distrl.errors import DeviceError
 
@@ -31,7 +33,6 @@ POLL_S = 0.02
 SERVER_S = 5.0
 """Deadline of a question that the adb server answers by itself."""
 LOG_TAIL = 500
-LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 ALONE = {
     "ADB_EMU": "0",
     "ADB_LOCAL_TRANSPORT_MAX_PORT": "5554",
@@ -63,6 +64,11 @@ class AdbServer:
         return f"{self.adb.host}:{self.adb.port}"
 
     @property
+    def local(self) -> bool:
+        """Whether it is, or would be, on this machine."""
+        return self.adb.host in LOOPBACK
+
+    @property
     def pid(self) -> int | None:
         """Of the server that we started, if we did."""
         return self._child.pid if self._child else None
@@ -86,7 +92,7 @@ class AdbServer:
         if self._listens():
             self.version()
             return False
-        if self.adb.host not in LOOPBACK:
+        if not self.local:
             raise DeviceError(
                 "adb.host", f"no adb server answers at {self.where}, and none can be started on another machine",
                 "start it there with `adb -a -P PORT server nodaemon`, or set adb.host to 127.0.0.1",
@@ -141,6 +147,14 @@ class AdbServer:
         answer = self.ask(f"host:connect:{address}", timeout_s, address)
         if not answer.startswith(("connected to", "already connected to")):
             raise DeviceGone(address, answer)
+
+    def emulator(self, adb_port: int, timeout_s: float = SERVER_S) -> None:
+        """Say that an emulator of this machine has its phone at `adb_port`, as emulators do themselves.
+
+        The server does not answer. It connects at once if something listens there, unless it has that emulator already.
+        """
+        with suppress(DeviceGone):
+            self.ask(f"host:emulator:{adb_port}", timeout_s)
 
     def disconnect(self, address: str, timeout_s: float = SERVER_S) -> None:
         """Forget the phone at host:port; one that is not known is forgotten already."""

@@ -198,7 +198,7 @@ def greedy(
     Where screenshots and trajectories go is the caller's: this writes nothing. Ends early at `stop`. Raises
     PolicyError where the version belongs to another base model, DeviceError where there is no phone.
     """
-    with serving(config, temperature=None) as policy, Phones(config) as phones:
+    with serving(config, temperature=None) as policy, Phones(config, stop) as phones:
         _refuse_other_base(version, policy.base_sha256)
         policy.batcher.swap(version, adapter)
 

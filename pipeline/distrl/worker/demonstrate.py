@@ -89,7 +89,7 @@ def run_demonstrations(config: Config, count: int, stop: threading.Event) -> Non
     tokens = load_base(config.policy.base_model).codec
     episode = Episode(NAME, keeper(open_store(config.store), patience), TRUTH, is_expert=True)
     failed: list[str] = []
-    with RecordProducer(config, NAME) as producer, Phones(config) as phones:
+    with RecordProducer(config, NAME) as producer, Phones(config, stop) as phones:
 
         def play(task: Task, phone: Phone) -> Trajectory:
             return episode.run(task, new_attempt_id(), phone, Scripted(ImperfectScript(script_seed(task)), tokens))

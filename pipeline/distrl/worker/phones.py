@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
@@ -21,25 +22,34 @@ R = TypeVar("R")
 
 
 class Phones:
-    """The phones that devices.addresses and devices.serials name, through the adb server of `config`.
+    """The phones that `config.devices` names, through the adb server of `config`.
 
-    A context manager. An adb server of our own is started where none runs, and stopped at the end; another's is left
-    as it is. Raises DeviceError where no phone is named or there is no adb server to be had.
+    A context manager. Emulators are started, and ended at the end; so is an adb server of our own where none runs, and
+    another's is left as it is. stop: once set, entering waits for no emulator any more. Raises DeviceError where no
+    phone is named, there is no adb server to be had, or no phone answers and an emulator cannot be started.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, stop: threading.Event | None = None) -> None:
         self._server = AdbServer(config.adb)
-        self._pool = DevicePool(self._server, config.devices)
+        self._pool = DevicePool(self._server, config.devices, stop=stop)
 
     def __enter__(self) -> Phones:
-        self._server.start()
-        found = self._pool.discover()
+        try:
+            self._server.start()
+            found = self._pool.discover()
+        except BaseException:
+            self._close()
+            raise
         log.info("%d of %d phones answer", len(found), self._pool.count)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        self._pool.close()
         self._server.stop()
 
     @property
@@ -56,7 +66,7 @@ class Phones:
         if session is None:
             yield None
             return
-        phone = SessionPhone(session)
+        phone = SessionPhone(session, self._pool.snapshot_of(session))
         try:
             yield phone
         finally:
@@ -64,10 +74,14 @@ class Phones:
 
 
 class SessionPhone:
-    """A leased adb session as an episode sees it. failure: the error that ended an episode, if one did."""
+    """A leased adb session as an episode sees it. failure: the error that ended an episode, if one did.
 
-    def __init__(self, session: AdbSession) -> None:
+    to_snapshot: puts the phone back to its snapshot, if it has one.
+    """
+
+    def __init__(self, session: AdbSession, to_snapshot: Callable[[], None] | None = None) -> None:
         self._session = session
+        self._to_snapshot = to_snapshot
         self.failure: DeviceError | None = None
 
     @property
@@ -75,7 +89,7 @@ class SessionPhone:
         return self._session.serial
 
     def reset(self, task: Task) -> None:
-        self._noting(lambda: resetting.reset(self._session, task))
+        self._noting(lambda: resetting.reset(self._session, task, self._to_snapshot))
 
     def settle(self) -> bytes:
         return self._noting(lambda: self._session.settle().png)

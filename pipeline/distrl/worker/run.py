@@ -42,7 +42,7 @@ def run_worker(config: Config, stop: threading.Event) -> None:
         reloader = Reloader(versions, store.get, policy.base_sha256, policy.batcher, SYSTEM_CLOCK)
         following = Watched(reloader.run, "versions")
         try:
-            with Phones(config) as phones, TaskConsumer(config, letters) as tasks:
+            with Phones(config, stop) as phones, TaskConsumer(config, letters) as tasks:
                 worker = Worker(
                     config, policy.batcher, reloader, phones, keeper(store, patience), TRUTH, producer.publish,
                     patience, give_up, opinion=opinion_of(config, store),

@@ -1,0 +1,70 @@
+"""Addresses of phones as a person writes them: one host:port, or a range of hosts, of ports, or of both.
+
+10.0.0.1-10.0.0.20:5555 are twenty hosts, 127.0.0.1:5555-5562 eight ports. IPv6 stands in brackets, one host at a time:
+[fe80::1]:5555.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from ipaddress import IPv4Address
+
+MOST = 1024
+"""Addresses in one list: a range that is meant is smaller, and one with a digit too many is no plan to connect to."""
+HIGHEST_PORT = 65_535
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f:.%]{2,60}\]")
+_NUMBER = re.compile(r"[0-9]{1,5}")
+_QUAD = r"\d{1,3}(?:\.\d{1,3}){3}"
+_HOSTS = re.compile(rf"({_QUAD})-(.+)|(.+)-({_QUAD})", re.ASCII)
+_SHAPE = "write host:port, 10.0.0.1-10.0.0.20:5555 or 127.0.0.1:5555-5562"
+
+
+def expanded(written: Iterable[str]) -> tuple[str, ...]:
+    """Every address as host:port, each once, in the order in which they are written.
+
+    Raises ValueError, which names what is malformed, for anything else and for more than MOST addresses.
+    """
+    found: dict[str, None] = {}
+    for item in written:
+        host, colon, port = item.rpartition(":")
+        if not colon:
+            raise ValueError(f"{item!r} names no port; {_SHAPE}")
+        hosts, ports = _hosts(item, host), _ports(item, port)
+        if len(found) + len(hosts) * len(ports) > MOST:
+            raise ValueError(f"with {item!r} they are more than {MOST} addresses; name fewer")
+        found |= dict.fromkeys(f"{_dotted(each)}:{number}" for each in hosts for number in ports)
+    return tuple(found)
+
+
+def _hosts(item: str, written: str) -> range | tuple[str]:
+    """A range of IPv4 addresses as numbers, or one host as it stands."""
+    ends = _HOSTS.fullmatch(written)
+    if ends is None:
+        if not _HOST.fullmatch(written):
+            raise ValueError(f"{item!r} names no host; {_SHAPE}")
+        return (written,)
+    first, last = ends.group(1, 2) if ends.group(1) else ends.group(3, 4)
+    try:
+        low, high = int(IPv4Address(first)), int(IPv4Address(last))
+    except ValueError as error:
+        raise ValueError(f"{item!r} is no range of IPv4 addresses ({error}); {_SHAPE}") from None
+    return _upwards(item, low, high)
+
+
+def _ports(item: str, written: str) -> range:
+    first, dash, last = written.partition("-")
+    ends = (first, last if dash else first)
+    if not all(_NUMBER.fullmatch(end) and 1 <= int(end) <= HIGHEST_PORT for end in ends):
+        raise ValueError(f"{item!r} names no ports from 1 to {HIGHEST_PORT}; {_SHAPE}")
+    return _upwards(item, int(ends[0]), int(ends[1]))
+
+
+def _upwards(item: str, low: int, high: int) -> range:
+    if high < low:
+        raise ValueError(f"{item!r} ends before it begins")
+    return range(low, high + 1)
+
+
+def _dotted(host: int | str) -> str:
+    return host if isinstance(host, str) else str(IPv4Address(host))

@@ -1,0 +1,172 @@
+"""The console of a running emulator: a line of text asks, lines answer, OK or KO ends the answer.
+
+It listens on this machine only and wants the token that the emulator keeps in its user's home; an empty token file
+turns that off (developer.android.com/studio/run/emulator-console). Each session is one connection under one total
+deadline, so that a console that answers a byte at a time cannot stretch it.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from pathlib import Path
+from types import TracebackType
+
+from distrl.device.errors import DeviceGarbage, DeviceGone, DeviceRefused, DeviceTimeout
+from distrl.device.wire import Deadline
+
+HOST = "127.0.0.1"
+MAX_ANSWER = 64 * 1024
+"""No answer is larger; a console that goes on sending must not fill the memory of its worker."""
+MAX_TOKEN = 256
+WORDS_SHOWN = 200
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
+"""Of a snapshot: one word, so that no name can hold a second command."""
+_TOKEN = re.compile(r"[!-~]+")
+_CHUNK = 4096
+_WANTS_TOKEN = "Authentication required"  # noqa: S105 (what the greeting says, not a token)
+
+
+class Console:
+    """A session with the console of the emulator at `port`. Entered, it is greeted and authenticated.
+
+    deadline: of the whole session. Every method raises DeviceGone (nobody listens, or the connection broke),
+    DeviceTimeout, DeviceGarbage (no answer of a console), or DeviceRefused with what the console said after KO.
+    """
+
+    def __init__(self, port: int, token_file: Path, deadline: Deadline) -> None:
+        self._who = f"emulator-{port}"
+        self._port = port
+        self._token_file = token_file.expanduser()
+        self._deadline = deadline
+        self._buffer = bytearray()
+        self._socket: socket.socket | None = None
+
+    def __enter__(self) -> Console:
+        try:
+            self._socket = socket.create_connection((HOST, self._port), timeout=self._deadline.remaining() or 1e-3)
+        except TimeoutError as error:
+            raise self._late("connecting to the console") from error
+        except OSError as error:
+            raise DeviceGone(self._who, f"no console answers at {HOST}:{self._port} ({error.strerror})") from error
+        try:
+            if any(_WANTS_TOKEN in line for line in self._answer("greeting")):
+                self._ask(f"auth {self._token()}", "auth")
+        except BaseException:
+            self._socket.close()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._socket is not None:
+            self._socket.close()
+
+    def ping(self) -> None:
+        """Whether the console answers."""
+        self._ask("ping")
+
+    def avd_name(self) -> str:
+        """The virtual device that runs there."""
+        lines = self._ask("avd name")
+        if len(lines) != 1:
+            raise DeviceGarbage(self._who, f"`avd name` said {' / '.join(lines)[:WORDS_SHOWN]!r}")
+        return lines[0]
+
+    def save(self, snapshot: str) -> None:
+        """Save the whole machine under a name. A read-only emulator refuses."""
+        self._ask(f"avd snapshot save {self._snapshot(snapshot)}")
+
+    def load(self, snapshot: str) -> None:
+        """Put the whole machine back to what it was; its connections to adb break and come back."""
+        self._ask(f"avd snapshot load {self._snapshot(snapshot)}")
+
+    def snapshots(self) -> str:
+        """The list of snapshots, as the console prints it for people."""
+        return "\n".join(self._ask("avd snapshot list"))
+
+    def kill(self) -> None:
+        """End the emulator. Returns when it has said so or has closed the connection, which it may do first."""
+        try:
+            self._ask("kill")
+        except DeviceGone:
+            return
+
+    def _snapshot(self, name: str) -> str:
+        if not NAME.fullmatch(name):
+            raise DeviceRefused(
+                self._who, f"{name[:WORDS_SHOWN]!r} is no name of a snapshot",
+                "name it with letters, digits, '.', '_' and '-', not with '.' or '-' first",
+            )  # fmt: skip
+        return name
+
+    def _token(self) -> str:
+        mend = (
+            "set devices.emulators.token_file to the file of the user who started the emulator "
+            "(~/.emulator_console_auth_token, made when an emulator first starts)"
+        )
+        try:
+            with self._token_file.open("rb") as file:
+                token = file.read(MAX_TOKEN + 1).decode("ascii", "replace").strip()
+        except OSError as error:
+            why = f"its console wants a token, and {self._token_file} cannot be read ({error.strerror})"
+            raise DeviceRefused(self._who, why, mend) from error
+        if len(token) > MAX_TOKEN or not _TOKEN.fullmatch(token):
+            raise DeviceRefused(self._who, f"its console wants a token, and {self._token_file} holds none", mend)
+        return token
+
+    def _ask(self, line: str, shown: str | None = None) -> list[str]:
+        """Send a line; the lines of the answer, without its OK. shown: what errors name instead, if it is a secret."""
+        assert self._socket is not None, "entered"
+        try:
+            self._socket.settimeout(self._deadline.remaining() or 1e-3)
+            self._socket.sendall(line.encode("ascii") + b"\r\n")
+        except TimeoutError as error:
+            raise self._late(f"sending `{shown or line}`") from error
+        except OSError as error:
+            raise DeviceGone(self._who, f"its console closed the connection ({error.strerror})") from error
+        return self._answer(shown or line)
+
+    def _answer(self, asked: str) -> list[str]:
+        lines: list[str] = []
+        size = 0
+        while True:
+            line = self._line(asked)
+            size += len(line) + 1
+            if line == "OK" or line.startswith("OK:"):
+                return lines
+            if line == "KO" or line.startswith("KO:"):
+                why = line[3:].strip()[:WORDS_SHOWN] or "without a reason"
+                raise DeviceRefused(
+                    self._who, f"its console refused `{asked}`: {why}", "see docs/emulators.md, \"When it says no\""
+                )  # fmt: skip
+            lines.append(line)
+            if size > MAX_ANSWER:
+                raise DeviceGarbage(self._who, f"its console answered `{asked}` with more than {MAX_ANSWER} bytes")
+
+    def _line(self, asked: str) -> str:
+        assert self._socket is not None, "entered"
+        while b"\n" not in self._buffer:
+            left = self._deadline.remaining()
+            if left <= 0:
+                raise self._late(f"`{asked}`")
+            if len(self._buffer) > MAX_ANSWER:
+                raise DeviceGarbage(self._who, f"its console answered `{asked}` with a line without an end")
+            try:
+                self._socket.settimeout(left)
+                chunk = self._socket.recv(_CHUNK)
+            except TimeoutError as error:
+                raise self._late(f"`{asked}`") from error
+            except OSError as error:
+                raise DeviceGone(self._who, f"the connection to its console broke ({error.strerror})") from error
+            if not chunk:
+                raise DeviceGone(self._who, f"its console hung up before it had answered `{asked}`")
+            self._buffer += chunk
+        line, _, rest = bytes(self._buffer).partition(b"\n")
+        self._buffer[:] = rest
+        return line.decode("utf-8", "replace").strip()
+
+    def _late(self, doing: str) -> DeviceTimeout:
+        return DeviceTimeout(
+            self._who, f"{doing} took longer than {self._deadline.seconds:g} s at its console",
+            "raise devices.emulators.snapshot_timeout_s if snapshots are slow here, else devices.operation_timeout_s",
+        )  # fmt: skip

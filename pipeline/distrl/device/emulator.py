@@ -1,0 +1,251 @@
+"""One emulator that this process starts, waits for, puts back to its snapshot, restarts and ends.
+
+Life cycle: `bring` makes it a phone that answers, starting it if need be; `close` ends it for good, from any thread,
+also while another one waits for it to boot.
+
+The emulator is told where our adb server is, and that server where the emulator's phone is: a server of our own does
+not look for emulators by itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from distrl import config
+from distrl.device.console import Console
+from distrl.device.errors import DeviceGone, DeviceRefused, DeviceTimeout, DeviceUnready
+from distrl.device.launch import GUIDE, Program, check_free, command_line, program
+from distrl.device.server import AdbServer
+from distrl.device.session import AdbSession
+from distrl.device.wire import Deadline
+from distrl.errors import DeviceError
+
+log = logging.getLogger(__name__)
+
+ONLINE = "device"
+BOOTED = "getprop sys.boot_completed"
+POLL_S = 0.2
+OFFLINE_S = 3.0
+"""How long adb may call it offline before its connection is made anew: one to an emulator that has ended stays so."""
+WORDS_SHOWN = 300
+ASK_S = 2.0
+"""For the console to take a `kill` or a `ping`: a hung emulator must not delay the end of its worker."""
+
+
+class Emulator:
+    """The emulator of `devices.emulators` with its console at `port`. The caller holds the lease of its serial.
+
+    directory: where its log and its pid file are. stop: once set, nothing is waited for or started any more.
+    writable: not one of several read-only instances, but the one that may save a snapshot. starts: how often it was
+    started.
+    """
+
+    def __init__(
+        self,
+        server: AdbServer,
+        devices: config.Devices,
+        port: int,
+        directory: Path,
+        stop: threading.Event,
+        *,
+        writable: bool = False,
+    ) -> None:
+        self.serial = f"emulator-{port}"
+        self.starts = 0
+        self._server = server
+        self._devices = devices
+        self._settings = devices.emulators
+        self._port = port
+        self._writable = writable
+        self._session = AdbSession(server, self.serial, devices)
+        self._program = Program(self.serial, directory)
+        self._recognised = False
+        self._changing = threading.Lock()
+        self._closing = threading.Event()
+        self._stop = stop
+
+    @property
+    def _ending(self) -> bool:
+        return self._closing.is_set() or self._stop.is_set()
+
+    @property
+    def pid(self) -> int | None:
+        """Of the emulator that runs; None if none does."""
+        return self._program.pid
+
+    def bring(self, *, anew: bool = False) -> None:
+        """Make it a phone that answers: connect it to adb, or else start it, wait for its boot, load its snapshot.
+
+        anew: start it even if it answers. Raises DeviceError, which names the setting concerned; it is then ended.
+        """
+        if self.pid is not None and not anew:
+            try:
+                self._until_booted(Deadline(self._devices.operation_timeout_s), "devices.operation_timeout_s")
+                return
+            except (DeviceGone, DeviceTimeout) as error:
+                log.warning("%s is started anew: %s", self.serial, error.what)
+        self.stop()
+        self._start()
+        try:
+            self._until_booted(Deadline(self._settings.boot_timeout_s), "devices.emulators.boot_timeout_s")
+            self._recognise()
+            if self._settings.snapshot and not self._writable:
+                self.load()
+        except BaseException:
+            self.stop()
+            raise
+
+    def load(self) -> None:
+        """Put it back to its snapshot and wait until it answers again.
+
+        Raises DeviceUnready where its console refuses, DeviceTimeout past devices.emulators.snapshot_timeout_s.
+        """
+        deadline = Deadline(self._settings.snapshot_timeout_s)
+        try:
+            with self._console(deadline) as console:
+                try:
+                    console.load(self._settings.snapshot)
+                except DeviceRefused as error:
+                    kept = console.snapshots().strip()[:WORDS_SHOWN] or "none"
+                    raise DeviceUnready(
+                        self.serial, f"{error.what}; its snapshots: {kept}",
+                        "`distrl emulators prepare` saves one; or set devices.emulators.snapshot to one that it has",
+                    ) from error  # fmt: skip
+        except DeviceRefused as error:
+            raise DeviceUnready(self.serial, error.what, error.mend) from error
+        self._until_booted(deadline, "devices.emulators.snapshot_timeout_s")
+
+    def save(self) -> None:
+        """Save devices.emulators.snapshot. Raises DeviceRefused with the console's reason."""
+        with self._console(Deadline(self._settings.snapshot_timeout_s)) as console:
+            console.save(self._settings.snapshot)
+
+    def close(self) -> None:
+        """End it and never start it again."""
+        self._closing.set()
+        self.stop()
+
+    def stop(self) -> None:
+        """End it if it runs."""
+        with self._changing:
+            self._program.stop(self._asked_to_end)
+            self._recognised = False
+        self._forget()
+
+    def _start(self) -> None:
+        with self._changing:
+            if self._ending:
+                raise DeviceGone(self.serial, "it is being ended")
+            self._program.stop_left()
+            check_free((self._port, self._port + 1))
+            self._forget()
+            line = command_line(self._settings, self._port, writable=self._writable)
+            self._program.start(line, {"ANDROID_ADB_SERVER_PORT": str(self._server.adb.port)})
+            self.starts += 1
+
+    def _recognise(self) -> None:
+        """See that what listens at the port is ours: something else may have taken it while the emulator started."""
+        try:
+            with self._console(Deadline(self._devices.operation_timeout_s)) as console:
+                name = console.avd_name()
+        except DeviceRefused as error:
+            raise DeviceUnready(self.serial, error.what, error.mend) from error
+        if name != self._settings.avd or self.pid is None:
+            raise DeviceUnready(
+                "devices.emulators.first_port", f"{self.serial} runs {name[:100]!r}, not {self._settings.avd!r}",
+                "end that emulator, or set another even port",
+            )  # fmt: skip
+        self._recognised = True
+
+    def _until_booted(self, deadline: Deadline, setting: str) -> None:
+        """Wait until adb has it and Android has started. Raises DeviceTimeout, DeviceGone if it ends meanwhile."""
+        online_at = time.monotonic()
+        while True:
+            self._check_running()
+            state = self._server.devices().get(self.serial, "unknown")
+            if state == ONLINE:
+                if self._booted(deadline):
+                    return
+                online_at = time.monotonic()
+            else:
+                if time.monotonic() - online_at > OFFLINE_S:
+                    self._forget()
+                    online_at = time.monotonic()
+                self._server.emulator(self._port + 1)
+            if deadline.remaining() <= 0:
+                raise DeviceTimeout(
+                    self.serial,
+                    f"is no phone that answers after {deadline.seconds:g} s: adb calls it {state}, its console "
+                    f"{'answers' if self._console_answers() else 'is silent'}{self._program.last_words()}",
+                    f"raise {setting}, start fewer at once, or see to hardware acceleration ({GUIDE}); "
+                    f"its log is {self._program.log}",
+                )  # fmt: skip
+            self._closing.wait(min(POLL_S, deadline.remaining()))
+
+    def _booted(self, deadline: Deadline) -> bool:
+        timeout_s = min(deadline.remaining() or 1e-3, self._devices.operation_timeout_s)
+        try:
+            return self._session.run(BOOTED, timeout_s).stdout.strip() == b"1"
+        except DeviceTimeout:  # its connection may lead to what it was before a snapshot was loaded
+            self._forget()
+            return False
+        except DeviceError:
+            return False
+
+    def _forget(self) -> None:
+        """Have adb drop what it knows under this name; it goes on to list what has ended, and never tries it again."""
+        with suppress(DeviceError):
+            self._server.disconnect(self.serial)
+
+    def _check_running(self) -> None:
+        if self._ending or (self.pid is None and self._program.status is None):
+            raise DeviceGone(self.serial, "it is being ended")
+        if self.pid is None:
+            raise DeviceGone(
+                self.serial, f"the emulator has ended with status {self._program.status}{self._program.last_words()}",
+                f"read {self._program.log}; `emulator -list-avds` names the virtual devices; see {GUIDE}",
+            )  # fmt: skip
+
+    def _console(self, deadline: Deadline) -> Console:
+        return Console(self._port, self._settings.token_file, deadline)
+
+    def _console_answers(self) -> bool:
+        try:
+            with self._console(Deadline(ASK_S)) as console:
+                console.ping()
+        except DeviceError:
+            return False
+        return True
+
+    def _asked_to_end(self) -> bool:
+        if not self._recognised:  # the console at our port may be another's
+            return False
+        try:
+            with self._console(Deadline(ASK_S)) as console:
+                console.kill()
+        except DeviceError:
+            return False
+        return True
+
+
+def fleet(server: AdbServer, devices: config.Devices, directory: Path, stop: threading.Event) -> Sequence[Emulator]:
+    """The emulators of the configuration, none of them started.
+
+    Raises DeviceError where adb is on another machine than they would be, or there is no emulator program.
+    """
+    settings = devices.emulators
+    if not settings.count:
+        return ()
+    if not server.local:
+        raise DeviceError(
+            "devices.emulators.count", f"emulators are started on this machine; the adb server is on {server.adb.host}",
+            "set adb.host to 127.0.0.1, or start the worker there",
+        )  # fmt: skip
+    program(settings)
+    ports = range(settings.first_port, settings.first_port + 2 * settings.count, 2)
+    return [Emulator(server, devices, port, directory, stop) for port in ports]

@@ -1,0 +1,163 @@
+"""The emulator program as a process: its command line, its log, its pid file.
+
+Only what was started here is ever ended, by its pid. What a killed worker has left running is known by the pid file.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from distrl import config
+from distrl.device.errors import DeviceUnready
+
+log = logging.getLogger(__name__)
+
+HOST = "127.0.0.1"
+STOP_S = 10.0
+SAME_START_S = 2.0
+"""The system's clock may be set meanwhile; a pid that came round again differs by more."""
+LAST_BYTES = 1000
+GUIDE = "docs/emulators.md"
+
+
+class Program:
+    """One process at a time, called `name`, with a log and a pid file in `directory`. For one thread at a time."""
+
+    def __init__(self, name: str, directory: Path) -> None:
+        self.log = directory / f"{name}.log"
+        self._name = name
+        self._pid_file = directory / f"{name}.pid"
+        self._child: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process that runs; None if none does."""
+        child = self._child
+        return child.pid if child is not None and child.poll() is None else None
+
+    @property
+    def status(self) -> int | None:
+        """What it exited with (negative: the signal that ended it); None while it runs or where none was started."""
+        child = self._child
+        return None if child is None else child.poll()
+
+    def start(self, line: Sequence[str], more: Mapping[str, str]) -> None:
+        """Start it in a session of its own, so that Ctrl-C does not reach it. more: variables beside ours.
+
+        Raises DeviceUnready where it cannot be run.
+        """
+        try:
+            self.log.parent.mkdir(parents=True, exist_ok=True)
+            if self.log.exists():
+                self.log.replace(self.log.with_suffix(".log.old"))
+            with self.log.open("wb") as said:
+                self._child = subprocess.Popen(
+                    list(line), env={**os.environ, **more}, stdin=subprocess.DEVNULL, stdout=said,
+                    stderr=subprocess.STDOUT, start_new_session=True,
+                )  # fmt: skip
+        except OSError as error:
+            raise DeviceUnready(
+                "devices.emulators.binary", f"{line[0]} cannot be run ({error.strerror})",
+                f"set it to the emulator program of the Android SDK; see {GUIDE}",
+            ) from error  # fmt: skip
+        with suppress(psutil.NoSuchProcess):  # it has ended already: whoever waits for it notices
+            started = psutil.Process(self._child.pid).create_time()
+            self._pid_file.write_text(json.dumps({"pid": self._child.pid, "started": started}))
+        log.info("%s starts as process %d, log in %s", self._name, self._child.pid, self.log)
+
+    def stop(self, ask: Callable[[], bool] = lambda: False) -> None:
+        """End it if it runs. ask: asks it to end in its own way; where that fails it is told so by signals."""
+        child, self._child = self._child, None
+        if child is None:
+            return
+        if child.poll() is None:
+            if not ask():
+                child.terminate()
+            try:
+                child.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
+        self._pid_file.unlink(missing_ok=True)
+
+    def stop_left(self) -> None:
+        """End what a worker that was killed has left running. Only for whoever holds the phone's lease: nobody else
+        has it then, and the process has no owner any more.
+        """
+        try:
+            kept = json.loads(self._pid_file.read_text())
+            process = psutil.Process(int(kept["pid"]))
+            if abs(process.create_time() - float(kept["started"])) > SAME_START_S or process.pid == os.getpid():
+                return
+            log.warning("%s: ending process %d, which a worker that is gone has left", self._name, process.pid)
+            process.terminate()
+            try:
+                process.wait(STOP_S)
+            except psutil.TimeoutExpired:
+                process.kill()
+                process.wait(STOP_S)
+        except (OSError, ValueError, KeyError, TypeError, psutil.Error):
+            return  # none was left, or it has ended; a port that is in use all the same is told
+
+    def last_words(self) -> str:
+        """What its log ends with, as the end of a sentence about an error; "" where it said nothing."""
+        try:
+            with self.log.open("rb") as file:
+                file.seek(max(0, self.log.stat().st_size - LAST_BYTES))
+                words = file.read().decode("utf-8", "replace").strip()
+        except OSError:
+            return ""
+        return f"; its last words: {words}" if words else ""
+
+
+def command_line(settings: config.Emulators, port: int, *, writable: bool = False) -> list[str]:
+    """How an emulator is started. Instances that share a virtual device are read-only and write nothing to it; the one
+    that is to save a snapshot is not, and boots cold. Raises DeviceUnready where there is no emulator program.
+    """
+    share = [] if writable else ["-read-only"]
+    state = ["-no-snapshot"] if writable or not settings.snapshot else ["-snapshot", settings.snapshot,
+                                                                       "-no-snapshot-save"]  # fmt: skip
+    return [
+        program(settings), "-avd", settings.avd, "-port", str(port), *share, *state,
+        "-no-window", "-no-audio", "-no-boot-anim", *settings.arguments,
+    ]  # fmt: skip
+
+
+def program(settings: config.Emulators) -> str:
+    """The emulator program. Raises DeviceUnready where there is none."""
+    if settings.binary is not None:
+        return str(settings.binary.expanduser())
+    homes = (os.environ.get(name) for name in ("ANDROID_HOME", "ANDROID_SDK_ROOT"))
+    inside = (Path(home) / "emulator" / "emulator" for home in homes if home)
+    found = next((str(file) for file in inside if file.exists()), None) or shutil.which("emulator")
+    if found is None:
+        raise DeviceUnready(
+            "devices.emulators.binary", "there is no emulator in $ANDROID_HOME/emulator nor on the PATH",
+            f"install the Android SDK's emulator and set ANDROID_HOME, or this setting; see {GUIDE}",
+        )  # fmt: skip
+    return found
+
+
+def check_free(ports: Sequence[int]) -> None:
+    """Raises DeviceUnready for a port that something of this machine listens at."""
+    for port in ports:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, port))
+                probe.listen(1)
+            except OSError as error:
+                raise DeviceUnready(
+                    "devices.emulators.first_port", f"port {port} of {HOST} is in use",
+                    "end what listens there (another emulator? see `distrl devices`), or set another even port",
+                ) from error  # fmt: skip

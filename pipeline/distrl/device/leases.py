@@ -1,0 +1,100 @@
+"""Which process of this machine has which phone: one lock file each, which the system releases when its holder ends.
+
+Processes that share a directory and name the same adb server never hold one phone at the same time, however they end.
+A lock file is removed by its holder, and by nobody else: what a killed process leaves behind is taken over.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import weakref
+from pathlib import Path
+from urllib.parse import quote
+
+from distrl import config
+from distrl.errors import DeviceError
+
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+WORDS_SHOWN = 100
+"""How much of a lock file is shown: anybody who may write to the directory may have written it."""
+
+
+class Hold:
+    """A phone that this process has. Let go by `release`, at the latest when it is collected or the process ends."""
+
+    def __init__(self, file: Path, descriptor: int) -> None:
+        self.release = weakref.finalize(self, _let_go, file, descriptor)
+
+
+class Leases:
+    """The phones of one adb server, held and free. Thread-safe: two threads of a process exclude each other as well."""
+
+    def __init__(self, directory: Path, adb: config.Adb) -> None:
+        host = "127.0.0.1" if adb.host in LOOPBACK else adb.host
+        self.directory = directory.expanduser() / quote(f"{host}:{adb.port}", safe=":.")
+
+    def take(self, serial: str) -> Hold | str:
+        """The phone, for this process until it is released; or, at once, who has it ("process 123").
+
+        Raises DeviceError where the directory cannot be written.
+        """
+        file = self._file(serial)
+        while True:
+            try:
+                self.directory.mkdir(parents=True, exist_ok=True)
+                descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+            except OSError as error:
+                raise DeviceError(
+                    "devices.directory", f"{file} cannot be written ({error.strerror})",
+                    "set devices.directory to a folder that every worker of this machine can write",
+                ) from error  # fmt: skip
+            if not _locked(descriptor, fcntl.LOCK_EX):
+                said = os.pread(descriptor, WORDS_SHOWN, 0).decode("utf-8", "replace").strip()
+                os.close(descriptor)
+                return said or "another process"
+            if _is(file, descriptor):
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, f"process {os.getpid()}".encode(), 0)
+                return Hold(file, descriptor)
+            os.close(descriptor)  # its holder removed it between our opening and locking it: that lock excludes nobody
+
+    def holder(self, serial: str) -> str:
+        """Who has the phone; "" where nobody has.
+
+        Asking shares the lock for a moment, in which a worker that wants the phone is sent away; it tries again.
+        """
+        try:
+            descriptor = os.open(self._file(serial), os.O_RDONLY | os.O_NOFOLLOW)
+        except OSError:
+            return ""
+        try:
+            if _locked(descriptor, fcntl.LOCK_SH):
+                return ""
+            return os.pread(descriptor, WORDS_SHOWN, 0).decode("utf-8", "replace").strip() or "another process"
+        finally:
+            os.close(descriptor)
+
+    def _file(self, serial: str) -> Path:
+        return self.directory / f"{quote(serial, safe=':')}.lock"
+
+
+def _locked(descriptor: int, kind: int) -> bool:
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is(file: Path, descriptor: int) -> bool:
+    try:
+        found = file.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(found, os.fstat(descriptor))
+
+
+def _let_go(file: Path, descriptor: int) -> None:
+    file.unlink(missing_ok=True)  # while the lock is held, so that it is ours that goes
+    os.close(descriptor)

@@ -136,7 +136,7 @@ class Devices(Section):
     @property
     def named(self) -> tuple[str, ...]:
         """Every phone that is configured, by its serial."""
-        return tuple(dict.fromkeys((*self.serials, *self.addresses, *self.emulators.serials)))
+        return tuple(dict.fromkeys((*self.addresses, *self.serials, *self.emulators.serials)))
 
 
 class Phones(Section):

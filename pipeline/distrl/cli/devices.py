@@ -33,9 +33,9 @@ def devices(
     as_json: Annotated[bool, typer.Option("--json", help="A JSON list, for programs.")] = False,
     every: Annotated[float, typer.Option(min=0.2, max=3600, help="Seconds between two looks of --watch.")] = 2.0,
 ) -> None:
-    """Show every phone: its state, screen, Android and app in front, and what the workers have counted of it.
+    """Show every phone: its state, screen, Android and app in front, who has it, and what the workers have counted.
 
-    Disturbs no worker. Counters come from heartbeats and are left out where no broker answers.
+    Disturbs no worker; starts no emulator. Counters come from heartbeats and are left out where no broker answers.
     """
     settings = connected(config, sets)
     if as_json:
@@ -71,7 +71,7 @@ def _shown(settings: Config) -> Table:
     from distrl.offline.lines import escaped
 
     found, counted = look(AdbServer(settings.adb), settings.devices), _counters(settings)
-    shown = table("serial", "adb", "screen", "android", "model", "in front", "worker", *COUNTERS, "")
+    shown = table("serial", "adb", "screen", "android", "model", "in front", "held by", "worker", *COUNTERS, "")
     for each in found:
         shown.add_row(*row(*(escaped(cell) for cell in _cells(each, counted.get(each.serial)))))
     return shown
@@ -80,11 +80,13 @@ def _shown(settings: Config) -> Table:
 def _cells(each: About, health: DeviceHealth | None) -> Sequence[str]:
     counters = ["" if health is None else str(health.counters.get(name, "")) for name in COUNTERS]
     worker = "" if health is None else health.state
-    return [each.serial, each.state, each.size, each.android, each.model, each.focus, worker, *counters, each.fault]
+    told = [each.serial, each.state, each.size, each.android, each.model, each.focus, each.holder]
+    return [*told, worker, *counters, each.fault]
 
 
 def _counters(settings: Config) -> Mapping[str, DeviceHealth]:
     """What the newest heartbeats say of each phone."""
+    from distrl.device.pool import HELD
     from distrl.errors import BrokerError
     from distrl.telemetry.feed import snapshot_of
 
@@ -93,4 +95,6 @@ def _counters(settings: Config) -> Mapping[str, DeviceHealth]:
     except BrokerError as error:
         print(f"no counters: {error.what}", file=sys.stderr)
         return {}
-    return {device.serial: device for beat in beats for device in beat.devices}
+    told = [device for beat in beats for device in beat.devices]
+    told.sort(key=lambda device: device.state != HELD)  # of two workers that name a phone, the one that has it
+    return {device.serial: device for device in told}

@@ -15,6 +15,7 @@ from distrl.cli import (
     demo,
     devices,
     dlq,
+    emulators,
     failures,
     judge,
     lineage,
@@ -46,6 +47,7 @@ app.add_typer(tail.app, name="tail")
 app.add_typer(dlq.app, name="dlq")
 app.add_typer(schemas.app, name="schemas")
 app.add_typer(base_model.app, name="base-model")
+app.add_typer(emulators.app, name="emulators")
 
 
 def main() -> None:

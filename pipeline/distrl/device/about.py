@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from distrl import config
+from distrl.device.leases import Leases
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
 from distrl.errors import DeviceError
@@ -22,7 +23,10 @@ UNKNOWN = "not connected"
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """state: as adb has it, or UNKNOWN. The rest is "" where the phone did not say; `fault` tells why, if it failed."""
+    """state: as adb has it, or UNKNOWN. holder: the process of this machine that has it, "" if none.
+
+    The rest is "" where the phone did not say; `fault` tells why, if it failed.
+    """
 
     serial: str
     state: str
@@ -31,6 +35,7 @@ class About:
     model: str = ""
     focus: str = ""
     fault: str = ""
+    holder: str = ""
 
 
 def look(server: AdbServer, devices: config.Devices) -> Sequence[About]:
@@ -42,11 +47,12 @@ def look(server: AdbServer, devices: config.Devices) -> Sequence[About]:
     known = server.devices()
     faults = _connected(server, devices, [address for address in devices.addresses if address not in known])
     known = server.devices()
-    named = dict.fromkeys([*devices.serials, *devices.addresses, *sorted(known)])
+    named = dict.fromkeys([*devices.named, *sorted(known)])
+    leases = Leases(devices.directory, server.adb)
 
     def one(serial: str) -> About:
         found = _look(server, devices, serial, known.get(serial, UNKNOWN))
-        return replace(found, fault=found.fault or faults.get(serial, ""))
+        return replace(found, fault=found.fault or faults.get(serial, ""), holder=leases.holder(serial))
 
     with ThreadPoolExecutor(AT_ONCE) as threads:
         return list(threads.map(one, named))

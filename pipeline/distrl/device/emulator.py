@@ -118,6 +118,7 @@ class Emulator:
                     ) from error  # fmt: skip
         except DeviceRefused as error:
             raise DeviceUnready(self.serial, error.what, error.mend) from error
+        self._forget()  # its connection leads to what is no more
         self._until_booted(deadline, "devices.emulators.snapshot_timeout_s")
 
     def save(self) -> None:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from distrl.broker import connect as broker
-from distrl.config import Config
+from distrl.config import Config, Emulators
+from distrl.device.launch import program
 from distrl.device.server import AdbServer
 from distrl.errors import DistrlError
 from distrl.stack import adb, jars, kafka, minio, phones, ports
@@ -57,6 +58,7 @@ def examine(config: Config) -> list[Finding]:
         ("objects", lambda: _objects(connected, rows)),
         ("adb server", lambda: _adb_server(connected, rows)),
         ("phones", lambda: _phones(connected)),
+        *([("emulators", lambda: _emulators(config.devices.emulators))] if config.devices.emulators.avd else []),
     ]
     return [*findings, *(_look(what, look) for what, look in looks)]
 
@@ -170,9 +172,20 @@ def _phones(config: Config) -> Finding:
     silent = [address for address in config.devices.addresses if not _listening(address)]
     known = len(config.devices.addresses) + len(config.devices.serials)
     if not known:
-        return Finding("phones", True, LATER)
+        started = config.devices.emulators.count
+        return Finding("phones", True, f"{started} emulators, which workers start" if started else LATER)
     detail = f"{known - len(silent)} of {known} answer" + (f"; silent: {', '.join(silent[:5])}" if silent else "")
     return Finding("phones", not silent, detail, "`distrl down` and `distrl up`; or look at the phone's network")
+
+
+def _emulators(emulators: Emulators) -> Finding:
+    binary = program(emulators)
+    listed = subprocess.run([binary, "-list-avds"], capture_output=True, text=True, timeout=ASK_S, check=True)
+    if emulators.avd not in listed.stdout.split():
+        there = ", ".join(listed.stdout.split()) or "none"
+        return Finding("emulators", False, f"{binary} has no virtual device {emulators.avd}; it has {there}",
+                       "make it with avdmanager (docs/emulators.md), or set devices.emulators.avd")  # fmt: skip
+    return Finding("emulators", True, f"{binary} has the virtual device {emulators.avd}")
 
 
 def _listening(address: str) -> bool:

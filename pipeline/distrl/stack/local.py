@@ -169,8 +169,8 @@ def _configured(config: Config, parts: Mapping[str, Part]) -> dict[str, str]:
     ours = adb.NAME in parts and parts[adb.NAME].where == server
     if config.adb.model_fields_set & {"host", "port"} and not ours and _reachable(server):
         outside[adb.NAME] = server
-    if config.devices.addresses or config.devices.serials:
-        outside[phones.NAME] = ", ".join((*config.devices.addresses, *config.devices.serials))
+    if config.devices.named:
+        outside[phones.NAME] = ", ".join(config.devices.named)
     return outside
 
 

@@ -1,0 +1,32 @@
+"""`distrl emulators`: making virtual devices ready. Workers start, drive and end their emulators themselves."""
+
+from __future__ import annotations
+
+import typer
+
+from distrl.cli.common import ConfigFile, Sets, Verbose, connected, console, start_role
+
+app = typer.Typer(help="Make a virtual device ready for workers that start emulators.", no_args_is_help=True)
+
+
+@app.callback()
+def group() -> None:
+    """Make a virtual device ready for workers that start emulators."""
+
+
+@app.command()
+def prepare(config: ConfigFile = None, sets: Sets = None, verbose: Verbose = False) -> None:
+    """Boot devices.emulators.avd once, turn its animations off and save devices.emulators.snapshot.
+
+    What is installed and set up on the virtual device is kept. Run it again after that changes, or after an update of
+    the SDK's emulator; while no other emulator of that virtual device runs.
+    """
+    from distrl.device.prepare import prepare as make
+    from distrl.device.server import AdbServer
+
+    settings = connected(config, sets)
+    stop = start_role("emulators", verbose)
+    with AdbServer(settings.adb) as server:
+        make(server, settings.devices, stop, lambda text: console.print(text, markup=False, highlight=False))
+    emulators = settings.devices.emulators
+    console.print(f"{emulators.avd} has snapshot {emulators.snapshot}", markup=False, highlight=False)

@@ -16,6 +16,8 @@ from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
 from distrl.phone.serve import PhonesInThread, SimulatedPhone
 
+from .standin import Standin
+
 
 def free_ports(count: int) -> int:
     """The first of `count` free ports in a row, below the range that connections of this machine take theirs from."""
@@ -92,3 +94,14 @@ def run_adb(adb_program: list[str]) -> RunAdb:
         return subprocess.run(command, input=said, capture_output=True, timeout=30, check=False)
 
     return run
+
+
+@pytest.fixture
+def standin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Standin]:
+    """Stand-in emulators; the test has to have ended those that it started."""
+    found = Standin(tmp_path / "standin")
+    monkeypatch.setenv("STANDIN", str(found.folder))
+    yield found
+    left = found.running()
+    found.kill_left()
+    assert left == [], "emulators were left running"

@@ -14,12 +14,12 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 
 from distrl import config
 from distrl.device.console import Console
 from distrl.device.errors import DeviceGone, DeviceRefused, DeviceTimeout, DeviceUnready
 from distrl.device.launch import GUIDE, Program, check_free, command_line, program
+from distrl.device.leases import Leases
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
 from distrl.device.wire import Deadline
@@ -40,9 +40,9 @@ ASK_S = 2.0
 class Emulator:
     """The emulator of `devices.emulators` with its console at `port`. The caller holds the lease of its serial.
 
-    directory: where its log and its pid file are. stop: once set, nothing is waited for or started any more.
-    writable: not one of several read-only instances, but the one that may save a snapshot. starts: how often it was
-    started.
+    leases: beside the lock of its serial are its log and its pid file. stop: once set, nothing is waited for or
+    started any more. writable: not one of several read-only instances, but the one that may save a snapshot. starts:
+    how often it was started.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Emulator:
         server: AdbServer,
         devices: config.Devices,
         port: int,
-        directory: Path,
+        leases: Leases,
         stop: threading.Event,
         *,
         writable: bool = False,
@@ -63,7 +63,7 @@ class Emulator:
         self._port = port
         self._writable = writable
         self._session = AdbSession(server, self.serial, devices)
-        self._program = Program(self.serial, directory)
+        self._program = Program(self.serial, leases.file(self.serial, ".log"), leases.file(self.serial, ".pid"))
         self._recognised = False
         self._changing = threading.Lock()
         self._closing = threading.Event()
@@ -234,7 +234,7 @@ class Emulator:
         return True
 
 
-def fleet(server: AdbServer, devices: config.Devices, directory: Path, stop: threading.Event) -> Sequence[Emulator]:
+def fleet(server: AdbServer, devices: config.Devices, leases: Leases, stop: threading.Event) -> Sequence[Emulator]:
     """The emulators of the configuration, none of them started.
 
     Raises DeviceError where adb is on another machine than they would be, or there is no emulator program.
@@ -249,4 +249,4 @@ def fleet(server: AdbServer, devices: config.Devices, directory: Path, stop: thr
         )  # fmt: skip
     program(settings)
     ports = range(settings.first_port, settings.first_port + 2 * settings.count, 2)
-    return [Emulator(server, devices, port, directory, stop) for port in ports]
+    return [Emulator(server, devices, port, leases, stop) for port in ports]

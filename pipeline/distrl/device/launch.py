@@ -31,12 +31,12 @@ GUIDE = "docs/emulators.md"
 
 
 class Program:
-    """One process at a time, called `name`, with a log and a pid file in `directory`. For one thread at a time."""
+    """One process at a time, called `name`, with a log and a pid file. For one thread at a time."""
 
-    def __init__(self, name: str, directory: Path) -> None:
-        self.log = directory / f"{name}.log"
+    def __init__(self, name: str, log_file: Path, pid_file: Path) -> None:
+        self.log = log_file
         self._name = name
-        self._pid_file = directory / f"{name}.pid"
+        self._pid_file = pid_file
         self._child: subprocess.Popen[bytes] | None = None
 
     @property

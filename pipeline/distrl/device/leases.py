@@ -16,6 +16,7 @@ from distrl import config
 from distrl.errors import DeviceError
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+SUFFIX = ".lock"
 WORDS_SHOWN = 100
 """How much of a lock file is shown: anybody who may write to the directory may have written it."""
 
@@ -32,17 +33,22 @@ class Leases:
 
     def __init__(self, directory: Path, adb: config.Adb) -> None:
         host = "127.0.0.1" if adb.host in LOOPBACK else adb.host
-        self.directory = directory.expanduser() / quote(f"{host}:{adb.port}", safe=":.")
+        self._directory = directory.expanduser()
+        self._server = f"{host}:{adb.port}"
+
+    def file(self, serial: str, suffix: str) -> Path:
+        """A file about a phone of this adb server, beside its lock file."""
+        return self._directory / quote(f"{self._server}-{serial}{suffix}", safe=":.")
 
     def take(self, serial: str) -> Hold | str:
         """The phone, for this process until it is released; or, at once, who has it ("process 123").
 
         Raises DeviceError where the directory cannot be written.
         """
-        file = self._file(serial)
+        file = self.file(serial, SUFFIX)
         while True:
             try:
-                self.directory.mkdir(parents=True, exist_ok=True)
+                self._directory.mkdir(parents=True, exist_ok=True)
                 descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
             except OSError as error:
                 raise DeviceError(
@@ -65,7 +71,7 @@ class Leases:
         Asking shares the lock for a moment, in which a worker that wants the phone is sent away; it tries again.
         """
         try:
-            descriptor = os.open(self._file(serial), os.O_RDONLY | os.O_NOFOLLOW)
+            descriptor = os.open(self.file(serial, SUFFIX), os.O_RDONLY | os.O_NOFOLLOW)
         except OSError:
             return ""
         try:
@@ -74,9 +80,6 @@ class Leases:
             return os.pread(descriptor, WORDS_SHOWN, 0).decode("utf-8", "replace").strip() or "another process"
         finally:
             os.close(descriptor)
-
-    def _file(self, serial: str) -> Path:
-        return self.directory / f"{quote(serial, safe=':')}.lock"
 
 
 def _locked(descriptor: int, kind: int) -> bool:

@@ -85,7 +85,7 @@ class DevicePool:
         self._closed = False
         self._phones = {serial: _Phone(serial) for serial in devices.serials}
         self._phones |= {address: _Phone(address, over_tcp=True) for address in devices.addresses}
-        emulators = fleet(server, devices, self._leases.directory, self._stop)
+        emulators = fleet(server, devices, self._leases, self._stop)
         self._phones |= {each.serial: _Phone(each.serial, emulator=each) for each in emulators}
 
     @property

@@ -33,7 +33,7 @@ def prepare(
     hold = leases.take(serial)
     if isinstance(hold, str):
         raise DeviceError(serial, f"is held by {hold}", "stop that worker first, or set devices.emulators.first_port")
-    emulator = Emulator(server, devices, settings.first_port, leases.directory, stop, writable=True)
+    emulator = Emulator(server, devices, settings.first_port, leases, stop, writable=True)
     try:
         say(f"booting {settings.avd} as {serial}, cold, which takes minutes")
         emulator.bring()

@@ -1,0 +1,171 @@
+"""One process a phone: whoever holds its lock file, until that process ends, however it ends."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from distrl import config
+from distrl.device.about import look
+from distrl.device.leases import Hold, Leases
+from distrl.device.pool import DevicePool
+from distrl.device.server import AdbServer
+from distrl.errors import DeviceError
+from distrl.phone.serve import SimulatedPhone
+
+from .test_pool import Clock, some
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from distrl import config
+from distrl.device.leases import Hold, Leases
+hold = Leases(Path(sys.argv[1]), config.Adb(port=int(sys.argv[2]))).take(sys.argv[3])
+print("held" if isinstance(hold, Hold) else hold, flush=True)
+sys.stdin.read()
+"""
+SERIAL = "127.0.0.1:26000"
+
+
+@contextmanager
+def holding(directory: Path, adb: config.Adb, serial: str) -> Iterator[subprocess.Popen[str]]:
+    """Another process that holds a phone."""
+    line = [sys.executable, "-c", HOLDER, str(directory), str(adb.port), serial]
+    holder = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        yield holder
+    finally:
+        holder.kill()
+        holder.communicate()
+
+
+def test_a_phone_that_is_held_is_refused_with_its_holder_and_free_once_let_go(tmp_path: Path) -> None:
+    leases, others = Leases(tmp_path, config.Adb()), Leases(tmp_path, config.Adb(host="localhost"))
+    hold = leases.take(SERIAL)
+    assert isinstance(hold, Hold)
+    assert others.take(SERIAL) == others.holder(SERIAL) == f"process {os.getpid()}"
+    assert isinstance(others.take("another"), Hold)
+    hold.release()
+    assert others.holder(SERIAL) == ""
+    assert isinstance(others.take(SERIAL), Hold)
+
+
+def test_phones_of_two_adb_servers_are_two_phones(tmp_path: Path) -> None:
+    holds = [Leases(tmp_path, config.Adb(port=port)).take("emulator-5554") for port in (25037, 25038)]
+    assert all(isinstance(hold, Hold) for hold in holds)
+
+
+def test_a_killed_holder_leaves_nothing_held(tmp_path: Path) -> None:
+    leases = Leases(tmp_path, config.Adb())
+    with holding(tmp_path, config.Adb(), SERIAL) as holder:
+        assert leases.take(SERIAL) == f"process {holder.pid}"
+        holder.kill()
+        holder.wait()
+        assert isinstance(leases.take(SERIAL), Hold)
+
+
+def test_a_hold_that_is_lost_is_let_go_and_no_file_stays(tmp_path: Path) -> None:
+    leases = Leases(tmp_path, config.Adb())
+    leases.take(SERIAL)
+    gc.collect()
+    assert leases.holder(SERIAL) == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_serials_stay_in_the_directory_whatever_they_are(tmp_path: Path) -> None:
+    leases = Leases(tmp_path / "leases", config.Adb())
+    holds = [leases.take(serial) for serial in ("../../escaped", "..", "a/b", "a%2Fb", "ü\n")]
+    assert len(list((tmp_path / "leases").iterdir())) == len(holds)
+    assert [path.name for path in tmp_path.iterdir()] == ["leases"]
+
+
+def test_a_lock_file_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    leases = Leases(tmp_path, config.Adb())
+    (tmp_path / "precious").write_text("kept")
+    leases.file("x", ".lock").symlink_to(tmp_path / "precious")
+    with pytest.raises(DeviceError, match=r"x\.lock cannot be written"):
+        leases.take("x")
+    assert (tmp_path / "precious").read_text() == "kept"
+
+
+def test_a_directory_that_cannot_be_made_is_told_with_its_setting(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DeviceError) as caught:
+        Leases(tmp_path / "file", config.Adb()).take(SERIAL)
+    assert caught.value.where == "devices.directory"
+
+
+def test_takers_that_race_with_releases_never_hold_a_phone_together(tmp_path: Path) -> None:
+    inside, together, taken = threading.Lock(), list[str](), [0]
+
+    def work() -> None:
+        leases = Leases(tmp_path, config.Adb())
+        for _ in range(300):
+            hold = leases.take(SERIAL)
+            if isinstance(hold, str):
+                continue
+            if inside.acquire(blocking=False):
+                taken[0] += 1
+                leases.holder(SERIAL)
+                inside.release()
+            else:
+                together.append(SERIAL)
+            hold.release()
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert together == []
+    assert taken[0] > 0
+
+
+def test_a_worker_leaves_a_phone_of_another_alone_shows_it_and_takes_it_over(
+    adb: AdbServer, phone: SimulatedPhone, tmp_path: Path
+) -> None:
+    clock = Clock()
+    devices = config.Devices(addresses=(phone.address,), directory=tmp_path)
+    with holding(tmp_path, adb.adb, phone.address) as holder:
+        pool = DevicePool(adb, devices, clock)
+        assert pool.discover() == []
+        assert pool.lease() is None
+        (health,) = pool.health()
+        assert health.state == "held"
+        assert set(health.counters.values()) == {0}
+        (about,) = [each for each in look(adb, devices) if each.serial == phone.address]
+        assert about.holder == f"process {holder.pid}"
+        holder.kill()
+        holder.wait()
+        assert pool.lease() is None  # it is looked at again after a while, not for ever
+        clock.now += 1.0
+        assert some(pool.lease()).serial == phone.address
+    pool.close()
+
+
+def test_a_phone_belongs_to_its_pool_between_leases_and_to_nobody_after_the_end(
+    adb: AdbServer, phone: SimulatedPhone, tmp_path: Path
+) -> None:
+    devices = config.Devices(addresses=(phone.address,), directory=tmp_path)
+    clock = Clock()
+    first, second = DevicePool(adb, devices), DevicePool(adb, devices, clock)
+    first.release(some(first.lease()))
+    assert second.lease() is None
+    held = some(first.lease())
+    first.close()
+    clock.now += 1.0
+    assert second.lease() is None  # an episode may still be going on
+    first.release(held)
+    clock.now += 1.0
+    assert some(second.lease()).serial == phone.address
+    assert first.lease() is None
+    second.close()

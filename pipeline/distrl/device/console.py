@@ -22,6 +22,11 @@ MAX_TOKEN = 256
 WORDS_SHOWN = 200
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 """Of a snapshot: one word, so that no name can hold a second command."""
+_MEND = 'see docs/emulators.md, "When it says no"'
+_AUTH_MEND = (
+    "set devices.emulators.token_file to the file of the user who started the emulator "
+    "(~/.emulator_console_auth_token, made when an emulator first starts)"
+)
 _TOKEN = re.compile(r"[!-~]+")
 _CHUNK = 4096
 _WANTS_TOKEN = "Authentication required"  # noqa: S105 (what the greeting says, not a token)
@@ -51,7 +56,7 @@ class Console:
             raise DeviceGone(self._who, f"no console answers at {HOST}:{self._port} ({error.strerror})") from error
         try:
             if any(_WANTS_TOKEN in line for line in self._answer("greeting")):
-                self._ask(f"auth {self._token()}", "auth")
+                self._ask(f"auth {self._token()}", "auth", _AUTH_MEND)
         except BaseException:
             self._socket.close()
             raise
@@ -100,21 +105,17 @@ class Console:
         return name
 
     def _token(self) -> str:
-        mend = (
-            "set devices.emulators.token_file to the file of the user who started the emulator "
-            "(~/.emulator_console_auth_token, made when an emulator first starts)"
-        )
         try:
             with self._token_file.open("rb") as file:
                 token = file.read(MAX_TOKEN + 1).decode("ascii", "replace").strip()
         except OSError as error:
             why = f"its console wants a token, and {self._token_file} cannot be read ({error.strerror})"
-            raise DeviceRefused(self._who, why, mend) from error
+            raise DeviceRefused(self._who, why, _AUTH_MEND) from error
         if len(token) > MAX_TOKEN or not _TOKEN.fullmatch(token):
-            raise DeviceRefused(self._who, f"its console wants a token, and {self._token_file} holds none", mend)
+            raise DeviceRefused(self._who, f"its console wants a token, and {self._token_file} holds none", _AUTH_MEND)
         return token
 
-    def _ask(self, line: str, shown: str | None = None) -> list[str]:
+    def _ask(self, line: str, shown: str | None = None, mend: str = _MEND) -> list[str]:
         """Send a line; the lines of the answer, without its OK. shown: what errors name instead, if it is a secret."""
         assert self._socket is not None, "entered"
         try:
@@ -124,9 +125,9 @@ class Console:
             raise self._late(f"sending `{shown or line}`") from error
         except OSError as error:
             raise DeviceGone(self._who, f"its console closed the connection ({error.strerror})") from error
-        return self._answer(shown or line)
+        return self._answer(shown or line, mend)
 
-    def _answer(self, asked: str) -> list[str]:
+    def _answer(self, asked: str, mend: str = _MEND) -> list[str]:
         lines: list[str] = []
         size = 0
         while True:
@@ -136,9 +137,7 @@ class Console:
                 return lines
             if line == "KO" or line.startswith("KO:"):
                 why = line[3:].strip()[:WORDS_SHOWN] or "without a reason"
-                raise DeviceRefused(
-                    self._who, f"its console refused `{asked}`: {why}", "see docs/emulators.md, \"When it says no\""
-                )  # fmt: skip
+                raise DeviceRefused(self._who, f"its console refused `{asked}`: {why}", mend)
             lines.append(line)
             if size > MAX_ANSWER:
                 raise DeviceGarbage(self._who, f"its console answered `{asked}` with more than {MAX_ANSWER} bytes")

@@ -1,0 +1,432 @@
+"""Emulators from the start of the program to its end: a stand-in program behind the real adb server."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+from distrl import config
+from distrl.device.about import look
+from distrl.device.emulator import Emulator, fleet
+from distrl.device.errors import DeviceGone, DeviceTimeout, DeviceUnready
+from distrl.device.launch import command_line
+from distrl.device.leases import Leases
+from distrl.device.pool import DevicePool
+from distrl.device.prepare import ANIMATIONS, prepare
+from distrl.device.reset import reset
+from distrl.device.server import AdbServer
+from distrl.device.session import AdbSession
+from distrl.errors import DeviceError
+from distrl.types import Point, Split, Task
+from distrl.worker.phones import Phones
+
+from .standin import AVD, Standin
+from .test_pool import Clock, some
+
+HOME, NOTES = "com.sim.launcher/com.sim.launcher.Home", "com.sim.notes"
+TASK = Task("t-1", "home", "any", Split.TRAIN, "open something", 5, phone_seed=3)
+Made = Callable[[config.Devices], list[Emulator]]
+WORKER = """
+import json, sys, time
+from distrl.config import Config, load
+from distrl.worker.phones import Phones
+with Phones(load(sets=sys.argv[1:], environ={})) as phones:
+    print(json.dumps([each.state for each in phones.health()]), flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def made(adb: AdbServer, standin: Standin) -> Iterator[Made]:
+    """The emulators of a configuration, ended at the end of the test."""
+    with ExitStack() as kept:
+
+        def make(devices: config.Devices) -> list[Emulator]:
+            found = fleet(adb, devices, Leases(devices.directory, adb.adb), threading.Event())
+            for each in found:
+                kept.callback(each.close)
+            return list(found)
+
+        yield make
+
+
+@pytest.fixture
+def snapshot(adb: AdbServer, standin: Standin) -> str:
+    """The name of a snapshot of the stand-in's virtual device."""
+    prepare(adb, standin.devices(snapshot="clean"), threading.Event())
+    return "clean"
+
+
+def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come about"
+        time.sleep(0.02)
+
+
+def sets(adb: AdbServer, devices: config.Devices) -> list[str]:
+    """A configuration as a command line gives it."""
+    emulators = devices.emulators.model_dump(mode="json")
+    return [
+        f"adb.port={adb.adb.port}", f"devices.directory={devices.directory}",
+        *(f"devices.emulators.{name}={value}" for name, value in emulators.items() if value not in ("", [])),
+    ]  # fmt: skip
+
+
+def test_the_command_line_is_the_one_that_android_documents() -> None:
+    settings = config.Emulators(avd="Pixel_8", count=2, binary="/sdk/emulator", arguments=("-gpu", "swiftshader"))
+    both = ["-no-window", "-no-audio", "-no-boot-anim", "-gpu", "swiftshader"]
+    assert command_line(settings, 5556) == [
+        "/sdk/emulator", "-avd", "Pixel_8", "-port", "5556", "-read-only", "-no-snapshot", *both,
+    ]  # fmt: skip
+    settings = settings.model_copy(update={"snapshot": "clean"})
+    assert command_line(settings, 5556) == [
+        "/sdk/emulator", "-avd", "Pixel_8", "-port", "5556", "-read-only", "-snapshot", "clean", "-no-snapshot-save",
+        *both,
+    ]  # fmt: skip
+    assert command_line(settings, 5556, writable=True) == [
+        "/sdk/emulator", "-avd", "Pixel_8", "-port", "5556", "-no-snapshot", *both,
+    ]  # fmt: skip
+
+
+def test_the_program_is_found_in_the_sdk_or_on_the_path(standin: Standin, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = config.Emulators(avd=AVD)
+    for name in ("ANDROID_HOME", "ANDROID_SDK_ROOT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", "/none")
+    with pytest.raises(DeviceUnready, match="ANDROID_HOME"):
+        command_line(settings, 5554)
+    monkeypatch.setenv("PATH", str(standin.folder))
+    assert command_line(settings, 5554)[0] == str(standin.binary)
+    (sdk := standin.folder / "sdk" / "emulator").mkdir(parents=True)
+    (sdk / "emulator").write_text("")
+    monkeypatch.setenv("ANDROID_HOME", str(standin.folder / "sdk"))
+    assert command_line(settings, 5554)[0] == str(sdk / "emulator")
+
+
+def test_two_emulators_of_one_virtual_device_boot_and_are_two_phones(
+    adb: AdbServer, standin: Standin, made: Made
+) -> None:
+    standin.faults(boot_s=0.5)
+    devices = standin.devices(2)
+    emulators = made(devices)
+    for each in emulators:
+        each.bring()
+    assert {each.serial: adb.devices()[each.serial] for each in emulators} == dict.fromkeys(
+        devices.emulators.serials, "device"
+    )
+    first, second = (AdbSession(adb, each.serial, devices) for each in emulators)
+    first.start_app(NOTES)
+    assert first.focus().startswith(NOTES)
+    assert second.focus() == HOME
+    for each in emulators:
+        each.close()
+    assert standin.running() == []
+    assert not set(devices.emulators.serials) & set(adb.devices())
+
+
+def test_one_that_answers_is_not_started_again(standin: Standin, made: Made) -> None:
+    (emulator,) = made(standin.devices())
+    emulator.bring()
+    emulator.bring()
+    assert (emulator.starts, len(standin.started())) == (1, 1)
+
+
+def test_a_connection_that_adb_has_lost_is_made_anew_without_a_start(
+    adb: AdbServer, standin: Standin, made: Made
+) -> None:
+    (emulator,) = made(standin.devices())
+    emulator.bring()
+    adb.disconnect(emulator.serial)
+    emulator.bring()
+    assert adb.devices()[emulator.serial] == "device"
+    assert emulator.starts == 1
+
+
+def test_one_that_boots_too_slowly_is_ended_and_the_setting_is_named(standin: Standin, made: Made) -> None:
+    standin.faults(boot_s=60)
+    (emulator,) = made(standin.devices(boot_timeout_s=1.5))
+    with pytest.raises(DeviceTimeout, match=r"after 1\.5 s: adb calls it device, its console answers") as caught:
+        emulator.bring()
+    assert "devices.emulators.boot_timeout_s" in caught.value.mend
+    assert standin.running() == []
+
+
+def test_one_that_ends_while_booting_is_told_with_its_last_words(standin: Standin, made: Made) -> None:
+    (emulator,) = made(standin.devices(avd="other"))
+    begun = time.monotonic()
+    with pytest.raises(DeviceGone, match=r"(?s)ended with status 1; its last words: .*Unknown AVD name \[other\]"):
+        emulator.bring()
+    assert time.monotonic() - begun < 15
+
+
+def test_a_program_that_cannot_be_run_is_told_with_its_setting(standin: Standin, made: Made) -> None:
+    (emulator,) = made(standin.devices(binary=standin.folder / "none"))
+    with pytest.raises(DeviceUnready, match="cannot be run") as caught:
+        emulator.bring()
+    assert caught.value.where == "devices.emulators.binary"
+
+
+@pytest.mark.parametrize("beside", [0, 1])
+def test_a_port_that_is_taken_is_told_and_its_owner_left_alone(standin: Standin, made: Made, beside: int) -> None:
+    devices = standin.devices()
+    port = devices.emulators.first_port + beside
+    (emulator,) = made(devices)
+    with socket.create_server(("127.0.0.1", port)) as owner:
+        with pytest.raises(DeviceUnready, match=f"port {port} of 127.0.0.1 is in use") as caught:
+            emulator.bring()
+        assert caught.value.where == "devices.emulators.first_port"
+        assert standin.started() == []
+        socket.create_connection(owner.getsockname()).close()
+
+
+def test_an_emulator_of_somebody_else_is_neither_driven_nor_ended(standin: Standin, made: Made) -> None:
+    standin.faults(name="another")
+    (emulator,) = made(standin.devices())
+    with pytest.raises(DeviceUnready, match="runs 'another', not 'distrl'"):
+        emulator.bring()
+    assert "kill" not in standin.asked(standin.started()[0][4])
+
+
+def test_a_wrong_token_is_told_at_the_start(standin: Standin, made: Made) -> None:
+    standin.token.write_text("right")
+    (wrong := standin.folder / "wrong").write_text("wrong")
+    (emulator,) = made(standin.devices(token_file=wrong))
+    with pytest.raises(DeviceUnready, match="token does not match") as caught:
+        emulator.bring()
+    assert "token_file" in caught.value.mend
+    assert standin.running() == []
+
+
+def test_an_emulator_is_not_started_for_an_adb_server_of_another_machine(standin: Standin) -> None:
+    devices = standin.devices()
+    with pytest.raises(DeviceError, match=r"the adb server is on 10\.0\.0\.1"):
+        fleet(AdbServer(config.Adb(host="10.0.0.1")), devices, Leases(standin.state, config.Adb()), threading.Event())
+
+
+def test_preparing_boots_cold_turns_animations_off_and_saves(adb: AdbServer, standin: Standin, snapshot: str) -> None:
+    assert (standin.folder / "avd" / AVD / snapshot).exists()
+    settings = (standin.folder / "settings").read_text().split()
+    assert settings == [f"{name}=0" for name in ANIMATIONS]
+    ((_, *line),) = standin.started()
+    assert "-no-snapshot" in line
+    assert "-read-only" not in line
+    assert standin.running() == []
+    assert list(standin.state.glob("*.lock")) == list(standin.state.glob("*.pid")) == []
+
+
+def test_preparing_leaves_an_emulator_of_a_worker_alone(adb: AdbServer, standin: Standin) -> None:
+    devices = standin.devices(snapshot="clean")
+    hold = Leases(standin.state, adb.adb).take(devices.emulators.serials[0])
+    with pytest.raises(DeviceError, match=f"is held by process {os.getpid()}"):
+        prepare(adb, devices, threading.Event())
+    assert standin.started() == []
+    del hold
+
+
+def test_a_snapshot_that_is_not_there_is_told_at_the_start_with_those_that_are(
+    standin: Standin, made: Made, snapshot: str
+) -> None:
+    (emulator,) = made(standin.devices(snapshot="clear"))
+    with pytest.raises(DeviceUnready, match=rf"no snapshot clear; its snapshots: [^;]*{snapshot}") as caught:
+        emulator.bring()
+    assert "distrl emulators prepare" in caught.value.mend
+    assert standin.running() == []
+
+
+def test_a_reset_puts_the_phone_back_to_the_snapshot(adb: AdbServer, standin: Standin, snapshot: str) -> None:
+    devices = standin.devices(snapshot=snapshot)
+    pool = DevicePool(adb, devices)
+    try:
+        session = some(pool.lease())
+        before = session.settle()
+        session.start_app(NOTES)
+        assert session.focus().startswith(NOTES)
+        reset(session, TASK, pool.snapshot_of(session))
+        assert session.focus() == HOME
+        assert session.settle() == before
+        assert standin.asked(devices.emulators.first_port).count(f"avd snapshot load {snapshot}") == 2
+    finally:
+        pool.close()
+
+
+def test_without_a_snapshot_a_reset_is_that_of_a_real_phone(adb: AdbServer, standin: Standin) -> None:
+    devices = standin.devices()
+    pool = DevicePool(adb, devices)
+    try:
+        session = some(pool.lease())
+        session.start_app(NOTES)
+        assert pool.snapshot_of(session) is None
+        reset(session, TASK, pool.snapshot_of(session))
+        assert session.focus() == HOME
+        assert "avd snapshot" not in " ".join(standin.asked(devices.emulators.first_port))
+    finally:
+        pool.close()
+
+
+def test_a_worker_resets_by_its_snapshot_and_ends_what_it_has_started(
+    adb: AdbServer, standin: Standin, snapshot: str
+) -> None:
+    settings = config.load(sets=sets(adb, standin.devices(2, snapshot=snapshot)), environ={})
+    with Phones(settings) as phones, phones.lease(5.0) as phone:
+        assert phone is not None
+        before = phone.settle()
+        AdbSession(adb, phone.serial, settings.devices).start_app(NOTES)
+        assert phone.settle() != before
+        phone.reset(TASK)
+        assert phone.settle() == before
+        assert phone.truth() is None
+        assert len(standin.running()) == 2
+    assert standin.running() == []
+
+
+def test_a_killed_emulator_interrupts_its_episode_and_is_started_again(adb: AdbServer, standin: Standin) -> None:
+    devices = standin.devices()
+    pool = DevicePool(adb, devices)
+
+    def episode() -> None:
+        with pool.leased() as session:
+            os.kill(standin.running()[0], signal.SIGKILL)
+            for _ in range(1000):
+                some(session).tap(Point(0.5, 0.5))
+
+    try:
+        with pytest.raises(DeviceGone):
+            episode()
+        with pool.leased() as session:
+            assert some(session).focus() == HOME
+        (health,) = pool.health()
+        assert {name: count for name, count in health.counters.items() if count} == {
+            "leases": 2, "interrupted": 1, "restarts": 1,
+        }  # fmt: skip
+        assert len(standin.started()) == 2
+    finally:
+        pool.close()
+    assert standin.running() == []
+
+
+def test_one_that_fails_twice_in_a_row_is_started_again_though_it_answers(
+    adb: AdbServer, standin: Standin, snapshot: str
+) -> None:
+    clock = Clock()
+    pool = DevicePool(adb, standin.devices(snapshot=snapshot), clock)
+    starts = len(standin.started())
+    try:
+        restarts = []
+        for _ in range(3):
+            with pytest.raises(DeviceUnready, match="not now"), pool.leased() as session:  # noqa: PT012
+                standin.faults(refuse={"avd snapshot load": "not now"})
+                reset(some(session), TASK, pool.snapshot_of(some(session)))
+            standin.faults()
+            restarts.append(len(standin.started()) - starts - 1)
+            clock.now += 60
+        assert restarts == [0, 0, 1]
+        pool.release(some(pool.lease()))
+        assert pool.health()[0].counters["restarts"] == 2
+    finally:
+        pool.close()
+
+
+def test_a_start_that_fails_for_all_is_raised_and_for_some_is_tried_again(adb: AdbServer, standin: Standin) -> None:
+    standin.faults(exit=3)
+    pool = DevicePool(adb, standin.devices(2))
+    with pytest.raises(DeviceGone, match="ended with status 3"):
+        pool.discover()
+    standin.faults()
+    assert len(pool.discover()) == 2
+    pool.close()
+
+
+def test_a_stop_ends_the_wait_for_a_boot(adb: AdbServer, standin: Standin) -> None:
+    standin.faults(boot_s=60)
+    stop = threading.Event()
+    pool = DevicePool(adb, standin.devices(), stop=stop)
+    found: list[str] = []
+    waiting = threading.Thread(target=lambda: found.extend(pool.discover()))
+    waiting.start()
+    until(lambda: bool(standin.running()))
+    stop.set()
+    waiting.join(10)
+    assert not waiting.is_alive()
+    assert found == []
+    pool.close()
+    assert standin.running() == []
+
+
+def test_a_close_ends_the_emulator_that_another_thread_waits_for(standin: Standin, made: Made) -> None:
+    standin.faults(boot_s=60)
+    (emulator,) = made(standin.devices())
+    raised: list[DeviceError] = []
+
+    def bring() -> None:
+        try:
+            emulator.bring()
+        except DeviceError as error:
+            raised.append(error)
+
+    waiting = threading.Thread(target=bring)
+    waiting.start()
+    until(lambda: bool(standin.running()))
+    emulator.close()
+    waiting.join(10)
+    assert [type(error) for error in raised] == [DeviceGone]
+    with pytest.raises(DeviceGone):
+        emulator.bring()
+    assert len(standin.started()) == 1
+
+
+def test_one_that_does_not_end_is_killed(standin: Standin, made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("distrl.device.launch.STOP_S", 0.5)
+    standin.faults(stubborn=True)
+    (emulator,) = made(standin.devices())
+    emulator.bring()
+    standin.faults(refuse={"kill": "no"})
+    emulator.close()
+    assert standin.running() == []
+
+
+def test_emulators_are_listed_before_they_are_started_and_with_their_worker_after(
+    adb: AdbServer, standin: Standin
+) -> None:
+    devices = standin.devices()
+    (serial,) = devices.emulators.serials
+
+    def about() -> tuple[str, str]:
+        (found,) = [each for each in look(adb, devices) if each.serial == serial]
+        return found.state, found.holder
+
+    assert about() == ("not connected", "")
+    pool = DevicePool(adb, devices)
+    pool.discover()
+    assert about() == ("device", f"process {os.getpid()}")
+    pool.close()
+    assert about() == ("not connected", "")
+
+
+def test_what_a_killed_worker_leaves_running_is_ended_by_the_next(adb: AdbServer, standin: Standin) -> None:
+    devices = standin.devices()
+    line = [sys.executable, "-c", WORKER, *sets(adb, devices)]
+    worker = subprocess.Popen(line, stdout=subprocess.PIPE, text=True)
+    try:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == '["idle"]\n'
+        (orphan,) = standin.running()
+        pool = DevicePool(adb, devices)
+        assert pool.lease() is None
+        assert standin.running() == [orphan]
+    finally:
+        worker.kill()
+        worker.communicate()
+    assert standin.running() == [orphan]
+    until(lambda: pool.lease() is not None)
+    assert len(standin.running()) == 1
+    assert orphan not in standin.running()
+    pool.close()

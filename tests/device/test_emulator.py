@@ -175,6 +175,15 @@ def test_a_program_that_cannot_be_run_is_told_with_its_setting(standin: Standin,
     assert caught.value.where == "devices.emulators.binary"
 
 
+def test_an_emulator_that_cannot_be_noted_does_not_stay(adb: AdbServer, standin: Standin, made: Made) -> None:
+    (emulator,) = made(standin.devices())
+    Leases(standin.state, adb.adb).file(emulator.serial, ".pid").mkdir(parents=True)
+    with pytest.raises(DeviceUnready, match="cannot be written") as caught:
+        emulator.bring()
+    assert caught.value.where == "devices.directory"
+    assert standin.running() == []
+
+
 @pytest.mark.parametrize("beside", [0, 1])
 def test_a_port_that_is_taken_is_told_and_its_owner_left_alone(standin: Standin, made: Made, beside: int) -> None:
     devices = standin.devices()
@@ -276,8 +285,10 @@ def test_a_worker_resets_by_its_snapshot_and_ends_what_it_has_started(
     adb: AdbServer, standin: Standin, snapshot: str
 ) -> None:
     settings = config.load(sets=sets(adb, standin.devices(2, snapshot=snapshot)), environ={})
-    with Phones(settings) as phones, phones.lease(5.0) as phone:
+    stop = threading.Event()
+    with Phones(settings, stop) as phones, phones.lease(5.0) as phone:
         assert phone is not None
+        stop.set()  # episodes that have begun may end
         before = phone.settle()
         AdbSession(adb, phone.serial, settings.devices).start_app(NOTES)
         assert phone.settle() != before

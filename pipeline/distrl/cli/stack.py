@@ -29,7 +29,7 @@ def up(config: ConfigFile = None, sets: Sets = None) -> None:
     settings = LocalStack(load(config, sets)).up()
     topics.ensure(settings)
     console.print(f"Kafka {settings.kafka.bootstrap}  objects {settings.store.url}  adb port {settings.adb.port}")
-    console.print(f"{len(settings.devices.addresses)} phones; `distrl status` looks, `distrl down` stops")
+    console.print(f"{len(settings.devices.named)} phones; `distrl status` looks, `distrl down` stops")
 
 
 def down(config: ConfigFile = None, sets: Sets = None) -> None:

@@ -42,7 +42,7 @@ class Console:
     def __init__(self, port: int, token_file: Path, deadline: Deadline) -> None:
         self._who = f"emulator-{port}"
         self._port = port
-        self._token_file = token_file.expanduser()
+        self._token_file = token_file
         self._deadline = deadline
         self._buffer = bytearray()
         self._socket: socket.socket | None = None
@@ -106,10 +106,10 @@ class Console:
 
     def _token(self) -> str:
         try:
-            with self._token_file.open("rb") as file:
+            with self._token_file.expanduser().open("rb") as file:
                 token = file.read(MAX_TOKEN + 1).decode("ascii", "replace").strip()
-        except OSError as error:
-            why = f"its console wants a token, and {self._token_file} cannot be read ({error.strerror})"
+        except (OSError, RuntimeError) as error:  # RuntimeError: this user has no home
+            why = f"its console wants a token, and {self._token_file} cannot be read ({error})"
             raise DeviceRefused(self._who, why, _AUTH_MEND) from error
         if len(token) > MAX_TOKEN or not _TOKEN.fullmatch(token):
             raise DeviceRefused(self._who, f"its console wants a token, and {self._token_file} holds none", _AUTH_MEND)

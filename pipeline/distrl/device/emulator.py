@@ -40,9 +40,9 @@ ASK_S = 2.0
 class Emulator:
     """The emulator of `devices.emulators` with its console at `port`. The caller holds the lease of its serial.
 
-    leases: beside the lock of its serial are its log and its pid file. stop: once set, nothing is waited for or
-    started any more. writable: not one of several read-only instances, but the one that may save a snapshot. starts:
-    how often it was started.
+    leases: beside the lock of its serial are its log and its pid file. stop: once set, none is started and no
+    boot is waited for any more. writable: not one of several read-only instances, but the one that may save a snapshot.
+    starts: how often it was started.
     """
 
     def __init__(
@@ -70,10 +70,6 @@ class Emulator:
         self._stop = stop
 
     @property
-    def _ending(self) -> bool:
-        return self._closing.is_set() or self._stop.is_set()
-
-    @property
     def pid(self) -> int | None:
         """Of the emulator that runs; None if none does."""
         return self._program.pid
@@ -85,14 +81,17 @@ class Emulator:
         """
         if self.pid is not None and not anew:
             try:
-                self._until_booted(Deadline(self._devices.operation_timeout_s), "devices.operation_timeout_s")
+                self._until_booted(
+                    Deadline(self._devices.operation_timeout_s), "devices.operation_timeout_s", self._stop
+                )
                 return
             except (DeviceGone, DeviceTimeout) as error:
                 log.warning("%s is started anew: %s", self.serial, error.what)
         self.stop()
-        self._start()
         try:
-            self._until_booted(Deadline(self._settings.boot_timeout_s), "devices.emulators.boot_timeout_s")
+            self._start()
+            boot = Deadline(self._settings.boot_timeout_s)
+            self._until_booted(boot, "devices.emulators.boot_timeout_s", self._stop)
             self._recognise()
             if self._settings.snapshot and not self._writable:
                 self.load()
@@ -119,7 +118,7 @@ class Emulator:
         except DeviceRefused as error:
             raise DeviceUnready(self.serial, error.what, error.mend) from error
         self._forget()  # its connection leads to what is no more
-        self._until_booted(deadline, "devices.emulators.snapshot_timeout_s")
+        self._until_booted(deadline, "devices.emulators.snapshot_timeout_s", self._closing)
 
     def save(self) -> None:
         """Save devices.emulators.snapshot. Raises DeviceRefused with the console's reason."""
@@ -140,7 +139,7 @@ class Emulator:
 
     def _start(self) -> None:
         with self._changing:
-            if self._ending:
+            if self._closing.is_set() or self._stop.is_set():
                 raise DeviceGone(self.serial, "it is being ended")
             self._program.stop_left()
             check_free((self._port, self._port + 1))
@@ -163,11 +162,14 @@ class Emulator:
             )  # fmt: skip
         self._recognised = True
 
-    def _until_booted(self, deadline: Deadline, setting: str) -> None:
-        """Wait until adb has it and Android has started. Raises DeviceTimeout, DeviceGone if it ends meanwhile."""
+    def _until_booted(self, deadline: Deadline, setting: str, give_up: threading.Event) -> None:
+        """Wait until adb has it and Android has started.
+
+        Raises DeviceTimeout, which names `setting`; DeviceGone if the emulator ends meanwhile or `give_up` is set.
+        """
         online_at = time.monotonic()
         while True:
-            self._check_running()
+            self._check_running(give_up)
             state = self._server.devices().get(self.serial, "unknown")
             if state == ONLINE:
                 if self._booted(deadline):
@@ -203,8 +205,8 @@ class Emulator:
         with suppress(DeviceError):
             self._server.disconnect(self.serial)
 
-    def _check_running(self) -> None:
-        if self._ending or (self.pid is None and self._program.status is None):
+    def _check_running(self, give_up: threading.Event) -> None:
+        if self._closing.is_set() or give_up.is_set() or (self.pid is None and self._program.status is None):
             raise DeviceGone(self.serial, "it is being ended")
         if self.pid is None:
             raise DeviceGone(

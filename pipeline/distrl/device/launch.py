@@ -54,7 +54,7 @@ class Program:
     def start(self, line: Sequence[str], more: Mapping[str, str]) -> None:
         """Start it in a session of its own, so that Ctrl-C does not reach it. more: variables beside ours.
 
-        Raises DeviceUnready where it cannot be run.
+        Raises DeviceUnready where it cannot be run; then nothing runs.
         """
         try:
             self.log.parent.mkdir(parents=True, exist_ok=True)
@@ -70,9 +70,17 @@ class Program:
                 "devices.emulators.binary", f"{line[0]} cannot be run ({error.strerror})",
                 f"set it to the emulator program of the Android SDK; see {GUIDE}",
             ) from error  # fmt: skip
-        with suppress(psutil.NoSuchProcess):  # it has ended already: whoever waits for it notices
+        try:
             started = psutil.Process(self._child.pid).create_time()
             self._pid_file.write_text(json.dumps({"pid": self._child.pid, "started": started}))
+        except psutil.NoSuchProcess:
+            pass  # it has ended already: whoever waits for it notices
+        except OSError as error:
+            self.stop()
+            raise DeviceUnready(
+                "devices.directory", f"{self._pid_file} cannot be written ({error.strerror})",
+                "make room there, or set devices.directory to another folder",
+            ) from error  # fmt: skip
         log.info("%s starts as process %d, log in %s", self._name, self._child.pid, self.log)
 
     def stop(self, ask: Callable[[], bool] = lambda: False) -> None:
@@ -88,7 +96,8 @@ class Program:
             except subprocess.TimeoutExpired:
                 child.kill()
                 child.wait()
-        self._pid_file.unlink(missing_ok=True)
+        with suppress(OSError):  # one that stays names a process that has ended, which is noticed
+            self._pid_file.unlink()
 
     def stop_left(self) -> None:
         """End what a worker that was killed has left running. Only for whoever holds the phone's lease: nobody else

@@ -33,7 +33,13 @@ class Leases:
 
     def __init__(self, directory: Path, adb: config.Adb) -> None:
         host = "127.0.0.1" if adb.host in LOOPBACK else adb.host
-        self._directory = directory.expanduser()
+        try:
+            self._directory = directory.expanduser()
+        except RuntimeError as error:
+            raise DeviceError(
+                "devices.directory", f"{directory} is in a home, and this user has none",
+                "set devices.directory to a folder that every worker of this machine can write",
+            ) from error  # fmt: skip
         self._server = f"{host}:{adb.port}"
 
     def file(self, serial: str, suffix: str) -> Path:

@@ -15,7 +15,7 @@ NAME = "phones"
 READY_S = 60.0
 STOP_S = 10.0
 Share = Literal["all", "training", "evaluation"]
-"""Of a stack's phones. Nothing keeps two processes from driving one phone, so each role takes its own share."""
+"""Of a stack's phones. One that a process has is closed to all others, so each role takes its own share."""
 MEND = "read its log; set phones.base_port to the first of a free range of ports"
 
 

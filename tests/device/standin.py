@@ -35,10 +35,10 @@ class Standin:
         beside.write_text(json.dumps(said))
         beside.replace(self.folder / "faults.json")
 
-    def devices(self, count: int = 1, operation_timeout_s: float = 2.0, **settings: Any) -> config.Devices:
+    def devices(self, count: int = 1, operation_timeout_s: float = 5.0, **settings: Any) -> config.Devices:
         emulators = {
             "avd": AVD, "count": count, "first_port": free_console_port(count), "binary": self.binary,
-            "token_file": self.token, "boot_timeout_s": 30, "snapshot_timeout_s": 10, **settings,
+            "token_file": self.token, "boot_timeout_s": 60, "snapshot_timeout_s": 30, **settings,
         }  # fmt: skip
         return config.Devices.model_validate(
             {"emulators": emulators, "directory": self.state, "operation_timeout_s": operation_timeout_s}

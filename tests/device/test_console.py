@@ -68,7 +68,7 @@ def test_a_session_is_authenticated_and_answered(port: int, standin: Standin) ->
 def test_a_kill_ends_the_emulator(port: int, standin: Standin) -> None:
     with Console(port, standin.token, Deadline(5.0)) as console:
         console.kill()
-    end = time.monotonic() + 10
+    end = time.monotonic() + 30
     while standin.running() and time.monotonic() < end:
         time.sleep(0.02)
     assert standin.running() == []
@@ -127,23 +127,23 @@ def test_a_console_that_hangs_or_drips_is_left_at_the_deadline(port: int, standi
     begun = time.monotonic()
     with pytest.raises(DeviceTimeout, match=r"0\.5 s"), Console(port, standin.token, Deadline(0.5)):
         pass
-    assert 0.4 < time.monotonic() - begun < 2.0
+    assert 0.4 < time.monotonic() - begun < 5.0
 
 
 def test_a_session_that_is_answered_slowly_has_one_deadline_for_all_of_it(tmp_path: Path) -> None:
     def talk(connection: socket.socket) -> None:
         connection.sendall(GREETING)
         while connection.recv(1024):
-            time.sleep(0.2)
+            time.sleep(0.1)
             connection.sendall(b"I am alive!\r\nOK\r\n")
 
     pings = 0
-    with listening(talk) as port, Console(port, tmp_path, Deadline(0.7)) as console:
+    with listening(talk) as port, Console(port, tmp_path, Deadline(1.0)) as console:
         with pytest.raises(DeviceTimeout):  # noqa: PT012 (how many succeed is the point)
             while True:
                 console.ping()
                 pings += 1
-        assert 1 <= pings <= 3
+        assert 1 <= pings <= 10
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_what_is_no_console_is_told_apart(sent: bytes, raised: type[Exception], 
     with (
         listening(lambda connection: connection.sendall(sent)) as port,
         pytest.raises(raised),
-        Console(port, tmp_path, Deadline(0.5)),
+        Console(port, tmp_path, Deadline(1.0)),
     ):
         pass
 

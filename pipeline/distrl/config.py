@@ -15,7 +15,16 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from distrl.addresses import expanded
 from distrl.errors import ConfigError
@@ -156,12 +165,21 @@ class Phones(Section):
 
 
 class Feeder(Section):
-    suite: str = "home"
+    suite: str = Field("home", description="where tasks come from: a built-in suite; demonstrations always do")
+    tasks: tuple[Path, ...] = Field(
+        (), description="files of tasks to feed and evaluate in place of those of feeder.suite (docs/tasks.md)"
+    )
+    task_steps: int = Field(20, ge=1, le=200, description="steps allowed to a task of feeder.tasks that names none")
     max_lag: int = Field(4, ge=0, description="versions a trajectory may be behind when learned; 0 is synchronous")
     outstanding: int = Field(24, ge=1, description="most tasks fed and not finished")
     poll_s: float = Field(0.2, gt=0)
     max_retries: int = Field(3, ge=0, description="how often the task of an interrupted episode is fed again")
     curriculum: bool = Field(False, description="feed the families that succeed less more often")
+
+    @field_validator("tasks", mode="before")
+    @classmethod
+    def _one_or_several(cls, given: Any) -> Any:
+        return (given,) if isinstance(given, str | Path) else given
 
 
 class Worker(Section):
@@ -282,6 +300,8 @@ class Config(Section):
     def _agree(self) -> Config:
         if self.learner.rebuild_window < self.learner.trajectories_per_update:
             raise ValueError("learner.rebuild_window must be at least learner.trajectories_per_update")
+        if self.feeder.curriculum and self.feeder.tasks:
+            raise ValueError("feeder.curriculum weighs the families of a suite; feeder.tasks is fed in rounds")
         if self.judge.endpoint and not self.judge.model:
             raise ValueError("judge.endpoint needs judge.model, the name of a model that it serves")
         if self.kafka.security_protocol.startswith("SASL") and not (

@@ -25,6 +25,7 @@ from distrl.cli import (
     schemas,
     stack,
     tail,
+    tasks,
     topics,
 )
 from distrl.errors import DistrlError
@@ -42,6 +43,7 @@ for room in (stack, roles, devices, demo, ablate, replay, lineage, failures, jud
     room.register(app)
 app.add_typer(phones.app, name="phones")
 app.add_typer(topics.app, name="topics")
+app.add_typer(tasks.app, name="tasks")
 app.add_typer(configuration.app, name="config")
 app.add_typer(tail.app, name="tail")
 app.add_typer(dlq.app, name="dlq")

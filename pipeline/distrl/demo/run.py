@@ -21,6 +21,7 @@ from distrl.demo.roles import Roles, running, worker_shares
 from distrl.evaluate.gather import gather
 from distrl.evaluate.report import write_report
 from distrl.stack.local import LocalStack
+from distrl.tasks.lists import suite_of
 from distrl.telemetry.feed import RunFeed
 from distrl.telemetry.screen import render
 from distrl.types import Split
@@ -35,8 +36,12 @@ PLAIN_PERIOD_S = 15.0
 def run_demo(config: Config, minutes: float, out: Path, started: float, console: Console) -> Path:
     """Train for `minutes` in all sittings together and write `out`/report.html and report.json.
 
-    started: time.time() at which the set-up began. Returns the path of the report.
+    started: time.time() at which the set-up began. Returns the path of the report. Raises ConfigError, before anything
+    starts, for a suite without tasks of every split: each is needed, the held-out ones at the very end.
     """
+    suite = suite_of(config.feeder)
+    for split in Split:
+        suite.task(0, 0, split)
     ledger_file = out / f"{config.run}.json"
     ledger = Ledger.load(ledger_file)
     stack = LocalStack(config)

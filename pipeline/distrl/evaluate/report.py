@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from distrl.evaluate import curves, figures, strips
+from distrl.tasks.survey import folded
 from distrl.types import Evaluation, LoggedTrajectory, ObjectRef, Split, Trajectory, Update, Version
 
 MOVING_WINDOW = 64
@@ -43,13 +44,17 @@ class RunData:
 
 @dataclass(frozen=True)
 class Facts:
-    """Everything computed once, for both files. before, after: held-out trajectories by version, first and last."""
+    """Everything computed once, for both files. before, after: held-out trajectories by version, first and last.
+
+    trained: how many of the tasks of `after` have an instruction that a training task of the run had.
+    """
 
     before: tuple[int, list[Trajectory]] | None
     after: tuple[int, list[Trajectory]] | None
     curve: Sequence[curves.CurvePoint]
     lags: Sequence[int]
     reloads: Sequence[float]
+    trained: int
 
 
 def write_report(data: RunData, out: Path) -> Path:
@@ -65,12 +70,15 @@ def write_report(data: RunData, out: Path) -> Path:
 def facts_of(data: RunData) -> Facts:
     held_out = curves.evaluated(data.evaluations, Split.TEST)
     numbers = list(held_out)
+    said = {folded(each.trajectory.task.instruction) for each in data.trajectories}
+    last = held_out[numbers[-1]] if numbers else []
     return Facts(
         before=(numbers[0], held_out[numbers[0]]) if numbers else None,
         after=(numbers[-1], held_out[numbers[-1]]) if numbers else None,
         curve=curves.learning_curve(data.evaluations, Split.VALIDATION, data.versions, data.updates, data.topic),
         lags=curves.policy_lags(data.trajectories, data.versions, data.updates, data.topic),
         reloads=curves.reload_seconds(data.trajectories, data.versions),
+        trained=sum(folded(each.task.instruction) in said for each in last),
     )
 
 
@@ -79,6 +87,7 @@ def summary(data: RunData, facts: Facts) -> dict[str, Any]:
     return {
         "success_before": _success(facts.before),
         "success_after": _success(facts.after),
+        "held_out_trained": facts.trained,
         "success_curve": [
             {
                 "version": point.version,
@@ -190,7 +199,9 @@ def _families(facts: Facts) -> str:
         for name in sorted({*before, *after})
     )
     table = f"<table><tr><th>family</th><th>before</th><th>after</th></tr>{rows}</table>"
-    return _figure(figures.families(before, after), "Bars are success, whiskers the 95 % Wilson interval.") + table
+    shared = f"<p>{facts.trained} of {len(facts.after[1])} held-out tasks have an instruction that training had.</p>"
+    whiskers = "Bars are success, whiskers the 95 % Wilson interval."
+    return _figure(figures.families(before, after), whiskers) + table + shared
 
 
 def _cell(scored: curves.Score | None) -> str:

@@ -20,7 +20,7 @@ from distrl.errors import BrokerError, ConfigError, PolicyError
 from distrl.evaluate import curves
 from distrl.evaluate.gather import records
 from distrl.store.objects import ObjectStore, open_store
-from distrl.tasks.suite import suite_named
+from distrl.tasks.lists import suite_of
 from distrl.types import Evaluation, Heartbeat, Split, Task, Trajectory, Version
 from distrl.worker.crew import Crew, Deliver, deliver_whole_or_bare, play_all
 from distrl.worker.episode import Episode, Phone
@@ -61,23 +61,26 @@ class VersionScore:
 
 
 def evaluation_tasks(config: Config, split: Split, episodes: int) -> list[Task]:
-    """The fixed tasks of a split, each with an id that no training task has."""
-    suite = suite_named(config.feeder.suite)
+    """The fixed tasks of a split, each with an id that no training task has.
+
+    Raises ConfigError for an unknown suite, a list that is wrong or has no task of the split.
+    """
+    suite = suite_of(config.feeder)
     return [suite.task(index, SEED, split) for index in range(episodes)]
 
 
 def evaluate_version(
-    config: Config, version: Version, split: Split, episodes: int, stop: threading.Event
+    config: Config, version: Version, split: Split, tasks: Sequence[Task], stop: threading.Event
 ) -> list[Evaluation]:
     """Play the tasks that `version` has no record for, publish each, and return all records of it, in task order.
 
-    Fewer than `episodes` if stopped before. Raises PolicyError where the version belongs to another base model.
+    tasks: of `split`. Fewer records than tasks if stopped before. Raises PolicyError where the version belongs to
+    another base model.
     """
-    tasks = evaluation_tasks(config, split, episodes)
     known = _evaluated(config, version, split)
     left = [task for task in tasks if task.task_id not in known]
-    log.info("version %d, %s: %d tasks, %d of them evaluated before", version.version, split.value, episodes,
-             episodes - len(left))  # fmt: skip
+    log.info("version %d, %s: %d tasks, %d of them evaluated before", version.version, split.value, len(tasks),
+             len(tasks) - len(left))  # fmt: skip
     if left:
         store = open_store(config.store)
         for evaluation in _play(config, store, version, left, stop):
@@ -89,9 +92,10 @@ def evaluate_versions(
     config: Config, wanted: str, split: Split, episodes: int, stop: threading.Event
 ) -> list[VersionScore]:
     """Evaluate the versions that `wanted` names (numbers, `first`, `last`, joined by commas). A role that ends."""
+    tasks = evaluation_tasks(config, split, episodes)
     scores = []
     for version in named(wanted, lineage(config)):
-        found = evaluate_version(config, version, split, episodes, stop)
+        found = evaluate_version(config, version, split, tasks, stop)
         scores.append(VersionScore(version.version, split, curves.score(item.trajectory for item in found)))
         if stop.is_set():
             break
@@ -100,6 +104,7 @@ def evaluate_versions(
 
 def run_evaluator(config: Config, stop: threading.Event) -> None:
     """Evaluate the newest version on the validation tasks, again and again, until `stop`."""
+    tasks = evaluation_tasks(config, Split.VALIDATION, config.evaluate.validation_episodes)
     progress = Progress()
     with VersionFollower(config) as versions, RecordProducer(config, config.evaluate.name) as producer:
         if wait_first(versions, stop) is None:
@@ -110,7 +115,7 @@ def run_evaluator(config: Config, stop: threading.Event) -> None:
                 beating.check()
                 version = versions.latest()
                 if version is not None and version != progress.version:
-                    _follow(config, version, progress, stop)
+                    _follow(config, version, tasks, progress, stop)
                 stop.wait(config.evaluate.every_s)
         finally:
             beating.stop()
@@ -124,8 +129,8 @@ class Progress:
     evaluated: int = 0
 
 
-def _follow(config: Config, version: Version, progress: Progress, stop: threading.Event) -> None:
-    found = evaluate_version(config, version, Split.VALIDATION, config.evaluate.validation_episodes, stop)
+def _follow(config: Config, version: Version, tasks: Sequence[Task], progress: Progress, stop: threading.Event) -> None:
+    found = evaluate_version(config, version, Split.VALIDATION, tasks, stop)
     progress.version, progress.evaluated = version, progress.evaluated + len(found)
     score = curves.score(item.trajectory for item in found)
     log.info("%s", VersionScore(version.version, Split.VALIDATION, score))

@@ -22,7 +22,7 @@ from distrl.config import Config
 from distrl.errors import BrokerError, WireError
 from distrl.feeder.admission import Admission
 from distrl.feeder.ledger import Ledger
-from distrl.tasks.suite import suite_named
+from distrl.tasks.lists import suite_of
 from distrl.types import Heartbeat, Record, Split, Task, Trajectory, Update, Version
 
 log = logging.getLogger(__name__)
@@ -37,21 +37,28 @@ SAY_WAITING_S = 10.0
 
 
 def run_feeder(config: Config, stop: threading.Event) -> None:
-    """Feed training tasks until `stop`. Raises ConfigError for an unknown suite, BrokerError where waiting is vain."""
+    """Feed training tasks until `stop`.
+
+    Raises ConfigError for an unknown suite or a list that is wrong, BrokerError where waiting is vain.
+    """
     ledger = new_ledger(config)
     with ExitStack() as stack:
         producer = stack.enter_context(RecordProducer(config, NAME))
         topics = Topics(config, ledger, stack)
         topics.read_all()
         log.info(
-            "%d tasks fed before, %d finished; suite %s", len(ledger.fed), len(ledger.finished), config.feeder.suite
+            "%d tasks fed before, %d finished; suite %s",
+            len(ledger.fed),
+            len(ledger.finished),
+            suite_of(config.feeder).name,
         )
         _loop(config, ledger, topics, producer, stop)
 
 
 def new_ledger(config: Config) -> Ledger:
     """A ledger of the configured suite that has seen nothing yet."""
-    suite = suite_named(config.feeder.suite)
+    suite = suite_of(config.feeder)
+    suite.task(0, config.learner.seed, Split.TRAIN)  # a list without training tasks is refused now
     admission = Admission(
         config.learner.trajectories_per_update,
         config.learner.publish_every,

@@ -21,14 +21,18 @@ MAX_STEPS: Final = 14
 
 
 class Suite(Protocol):
-    """name: what feeder.suite says. families: kinds of tasks, in the order in which `task` takes turns."""
+    """name: what feeder.suite says, or the files of a list. families: kinds of tasks, in the order in which `task`
+    takes turns; a list has one entry, whatever the families of its tasks.
+    """
 
     @property
     def name(self) -> str: ...
     @property
     def families(self) -> tuple[str, ...]: ...
     def task(self, index: int, seed: int, split: Split) -> Task:
-        """Task number `index` of a split under a seed: always the same; family = families[index mod their number]."""
+        """Task number `index` of a split under a seed: always the same; of a suite with several families, it is of
+        families[index mod their number].
+        """
         ...
 
 

@@ -74,10 +74,10 @@ class Phone(Protocol):
         """The phone's own state, or None if it offers none (a real phone)."""
 
 
-Judge = Callable[[Task, Mapping[str, Any]], bool]
-"""Whether a task is done, from the phone's own state."""
+Judge = Callable[[Task, Mapping[str, Any]], bool | None]
+"""Whether a task is done, from the phone's own state; None where the task does not say what that would be."""
 Opinion = Callable[[Task, bytes, Sequence[Step]], tuple[Outcome, str]]
-"""The same of a phone that does not say: from the last screen as PNG bytes and the steps. Returns the outcome (UNKNOWN
+"""The same where the state does not say: from the last screen as PNG bytes and the steps. Returns the outcome (UNKNOWN
 where there is no telling) and who says so."""
 
 
@@ -86,7 +86,7 @@ class Episode:
     """How an episode is run here.
 
     keep: puts a screenshot in the store and returns its reference; the object is there before any record names it.
-    judge: asked where the phone tells its state; opinion: where it does not.
+    judge: asked where the phone tells its state; opinion: where it does not, or the judge cannot tell from it.
     """
 
     worker: str
@@ -138,9 +138,10 @@ class Episode:
     def _outcome(
         self, task: Task, truth: Mapping[str, Any] | None, last: bytes, steps: Sequence[Step]
     ) -> tuple[Outcome, str]:
-        if truth is None:
+        done = None if truth is None else self.judge(task, truth)
+        if done is None:
             return self.opinion(task, last, steps) if self.opinion is not None else (Outcome.UNKNOWN, NO_JUDGE)
-        return (Outcome.SUCCESS if self.judge(task, truth) else Outcome.FAILURE), GROUND_TRUTH
+        return (Outcome.SUCCESS if done else Outcome.FAILURE), GROUND_TRUTH
 
 
 def sampling_seed(task_id: str, attempt_id: str, step: int) -> int:

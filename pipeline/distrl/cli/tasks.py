@@ -1,0 +1,165 @@
+"""`distrl tasks`: what a list of tasks holds, before a run trusts it, and what any suite would feed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from distrl.cli.common import ConfigFile, Sets, console, load, row, table
+from distrl.errors import ConfigError
+from distrl.types import Split
+
+if TYPE_CHECKING:
+    from distrl.config import Config
+    from distrl.tasks.lists import TaskList
+    from distrl.tasks.row import Row
+
+app = typer.Typer(help="Check a list of tasks, or print what a suite feeds.", no_args_is_help=True)
+
+SHOWN = 10
+"""Words, and rows of each kind, that are printed; --json tells all."""
+
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object, for programs, in place of tables.")]
+
+
+@app.command("check")
+def check_lists(
+    files: Annotated[list[Path], typer.Argument(metavar="PATH", help="Files: .jsonl, .csv, .json or .txt.")],
+    config: ConfigFile = None,
+    sets: Sets = None,
+    as_json: AsJson = False,
+) -> None:
+    """Read lists of tasks as feeder.tasks would, and say what they hold. Exit 1 if any row is wrong; all are told.
+
+    Counts rows by suite and split, duplicates, words that the policy of policy.base_model does not know, checks that
+    hold before anything is done, and what training shares with the held-out splits. Starts nothing.
+    """
+    from distrl.tasks.lists import read_lists
+
+    settings = load(config, sets)
+    found = read_lists(files, settings.feeder.task_steps)
+    told = _told(found, _unknown(settings, found))
+    if as_json:
+        json.dump(told, sys.stdout, indent=1)
+        sys.stdout.write("\n")
+    else:
+        for problem in found.problems:
+            console.print(str(problem), markup=False, highlight=False, soft_wrap=True)
+        if not found.problems:
+            _show(found, told)
+    if found.problems:
+        raise ConfigError(
+            "tasks", f"{len(found.problems)} rows or files are wrong, as said above", "correct each, and check again"
+        )
+
+
+@app.command("ls")
+def list_tasks(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="PATH", help="A list's files; feeder.tasks or feeder.suite if not given."),
+    ] = None,
+    config: ConfigFile = None,
+    sets: Sets = None,
+    suite: Annotated[str | None, typer.Option(help="A built-in suite, whatever feeder.tasks says.")] = None,
+    split: Annotated[Split, typer.Option(help="Which tasks.")] = Split.TRAIN,
+    count: Annotated[int, typer.Option(min=1, max=100_000, help="How many, from the first.")] = 20,
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON object a line, for programs.")] = False,
+) -> None:
+    """Print the tasks that a run would be fed (train) or evaluated on (validation, test), in that order."""
+    from distrl.evaluate.run import SEED
+    from distrl.offline.lines import escaped
+    from distrl.tasks.lists import suite_of
+    from distrl.wire.convert import from_task
+
+    if files and suite is not None:
+        raise typer.BadParameter("it is one or the other", param_hint="PATH, --suite")
+    settings = load(config, sets)
+    asked = {} if suite is None else {"suite": suite, "tasks": ()}
+    chosen = suite_of(settings.feeder.model_copy(update={"tasks": tuple(files)} if files else asked))
+    seed = settings.learner.seed if split is Split.TRAIN else SEED
+    tasks = [chosen.task(index, seed, split) for index in range(count)]
+    if as_json:
+        for task in tasks:
+            sys.stdout.write(f"{json.dumps(from_task(task))}\n")
+        return
+    shown = table("id", "family", "steps", "instruction")
+    for task in tasks:
+        shown.add_row(*row(escaped(task.task_id), escaped(task.family), task.max_steps, escaped(task.instruction)))
+    console.print(shown)
+
+
+def _unknown(settings: Config, found: TaskList) -> Counter[str]:
+    """The words of the list that the policy reads as <unk>, by how often they are said."""
+    from distrl.policy.base import load_base
+    from distrl.policy.vocabulary import plain_words
+    from distrl.tasks.survey import unknown_words
+
+    known = frozenset(load_base(settings.policy.base_model).codec.words)
+    return unknown_words(found.rows, lambda text: [word for word in plain_words(text) if word not in known])
+
+
+def _told(found: TaskList, unknown: Counter[str]) -> dict[str, Any]:
+    from distrl.tasks.survey import as_json, done_at_the_start, overlaps, shares
+
+    return {
+        "rows": len(found.rows),
+        "duplicates": found.duplicates,
+        "problems": [{"file": each.file, "line": each.line, "what": each.what} for each in found.problems],
+        "splits": [
+            {
+                "suite": each.suite, "split": each.split.value, "rows": each.rows, "with_check": each.checked,
+                "least_steps": each.steps[0], "most_steps": each.steps[1],
+            }
+            for each in shares(found.rows)
+        ],
+        "unknown_words": dict(unknown.most_common()),
+        "done_at_the_start": [_named(each) for each in done_at_the_start(found.rows)],
+        "overlap": [as_json(each) for each in overlaps(found.rows)],
+    }  # fmt: skip
+
+
+def _named(of: Row) -> dict[str, Any]:
+    return {"file": of.file, "line": of.line, "instruction": of.instruction}
+
+
+def _show(found: TaskList, told: dict[str, Any]) -> None:
+    from distrl.offline.lines import escaped
+    from distrl.tasks.survey import overlaps
+
+    shown = table("suite", "split", "rows", "with a check", "steps")
+    for each in told["splits"]:
+        least, most = each["least_steps"], each["most_steps"]
+        steps = str(least) if least == most else f"{least}-{most}"
+        shown.add_row(*row(each["suite"], each["split"], each["rows"], each["with_check"], steps))
+    console.print(shown)
+    _say(f"{told['rows']} rows, {told['duplicates']} of them repeat an earlier one")
+    words = told["unknown_words"]
+    often = ", ".join(f"{escaped(word)} ({times})" for word, times in list(words.items())[:SHOWN])
+    _say(f"{sum(words.values())} words ({len(words)} different ones) are not the policy's and read <unk>"
+         + (f": {often}{', …' if len(words) > SHOWN else ''}" if words else ""))  # fmt: skip
+    if told["done_at_the_start"]:
+        _say(f"checks that hold on some phone before anything is done: {len(told['done_at_the_start'])}")
+        _say_rows(told["done_at_the_start"])
+    for one, each in zip(overlaps(found.rows), told["overlap"], strict=True):
+        _say(str(one))
+        _say_rows(each["identical"])
+        _say_rows(each["same_template"], "same template: ")
+
+
+def _say_rows(named: list[dict[str, Any]], what: str = "") -> None:
+    from distrl.offline.lines import escaped
+
+    for each in named[:SHOWN]:
+        _say(f"  {escaped(each['file'])}:{each['line']}: {what}{escaped(each['instruction'])}")
+    if len(named) > SHOWN:
+        _say(f"  and {len(named) - SHOWN} more; --json tells all")
+
+
+def _say(text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)

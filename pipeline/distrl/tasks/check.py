@@ -1,0 +1,109 @@
+"""What a list of tasks says of success: conditions on the state of a simulated phone, as JSON that nobody trusts. Pure.
+
+    check     = condition | [condition, …]      all of them have to hold
+    condition = {"screen": "browser/results"}   the screen that is in front
+              | {"app": "settings", "path": "on", "contains": "wifi sync"}
+
+`path` is a thing that the app remembers (`remembered`): a list of texts, a text or a number. `contains` and `lacks`
+take a text: an entry of a list, a part of a text. `equals` takes the whole thing; the order of a list does not count.
+As for every task, a pop-up or an advert in front is no success.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+from distrl.phone.machine import fresh
+from distrl.phone.state import ADVERT, AppData, State, Value
+
+MAX_CONDITIONS: Final = 16
+MAX_TEXT: Final = 200
+"""Longest text of a condition: what a field of a phone takes."""
+OPERATIONS: Final = ("contains", "lacks", "equals")
+FORM: Final = '{"app": …, "path": …, "contains" | "lacks" | "equals": …} or {"screen": …}'
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """app "" is the phone itself, whose one path is `screen`."""
+
+    app: str
+    path: str
+    operation: str
+    value: Value
+
+
+Check = tuple[Condition, ...]
+
+
+@cache
+def remembered() -> Mapping[str, AppData]:
+    """What each app of a simulated phone remembers, as it is after some reset: its names and kinds of values."""
+    return fresh(0, {}, 0.0).data
+
+
+def parse_check(given: Any) -> Check:
+    """The conditions that a parsed JSON value states. Raises ValueError, which says what is wrong with it."""
+    stated = given if isinstance(given, list) else [given]
+    if not 1 <= len(stated) <= MAX_CONDITIONS:
+        raise ValueError(f"a check has 1 to {MAX_CONDITIONS} conditions, not {len(stated)}")
+    return tuple(_condition(each) for each in stated)
+
+
+def holds(check: Check, now: State) -> bool:
+    """Whether the phone is as the check says, with nothing in front of it."""
+    return not now.dialog and now.screen != ADVERT and all(_is_so(each, now) for each in check)
+
+
+def _condition(given: Any) -> Condition:
+    if not isinstance(given, Mapping):
+        raise ValueError(f"a condition is an object like {FORM}")
+    if set(given) == {"screen"}:
+        return Condition("", "screen", "equals", _text(given["screen"], "screen"))
+    asked = [name for name in OPERATIONS if name in given]
+    if len(asked) != 1 or set(given) != {"app", "path", asked[0]}:
+        raise ValueError(f"a condition has exactly the fields of {FORM}")
+    app, path, operation = _text(given["app"], "app"), _text(given["path"], "path"), asked[0]
+    apps = remembered()
+    if app not in apps:
+        raise ValueError(f"no app {app!r}: a simulated phone has {', '.join(apps)}")
+    if path not in apps[app]:
+        raise ValueError(f"{app} remembers no {path!r}: it has {', '.join(apps[app])}")
+    return Condition(app, path, operation, _wanted(operation, given[operation], apps[app][path]))
+
+
+def _wanted(operation: str, value: Any, kind: Value) -> Value:
+    """The value to compare with; `kind` is one that the phone has there."""
+    if isinstance(kind, int):
+        if operation != "equals" or isinstance(value, bool) or not isinstance(value, int):
+            raise ValueError("a number is compared with `equals` and a whole number")
+        return value
+    if operation != "equals" or isinstance(kind, str):
+        return _text(value, operation)
+    if not isinstance(value, list) or len(value) > MAX_TEXT:
+        raise ValueError("`equals` of a list takes a list of texts")
+    return _in_order(_text(each, operation) for each in value)
+
+
+def _text(value: Any, name: str) -> str:
+    if not isinstance(value, str) or len(value) > MAX_TEXT:
+        raise ValueError(f"`{name}` takes a text of at most {MAX_TEXT} characters")
+    return value
+
+
+def _is_so(condition: Condition, now: State) -> bool:
+    found: Any = now.data.get(condition.app, {}).get(condition.path) if condition.app else now.screen
+    match condition.operation:
+        case "contains":
+            return isinstance(found, str | tuple) and condition.value in found
+        case "lacks":
+            return isinstance(found, str | tuple) and condition.value not in found
+    return bool((_in_order(found) if isinstance(found, tuple) else found) == condition.value)
+
+
+def _in_order(texts: Iterable[str]) -> tuple[str, ...]:
+    """By their spelling, so that what a phone says compares with anything, whatever it holds."""
+    return tuple(sorted(texts, key=repr))

@@ -1,0 +1,175 @@
+"""A suite that a user wrote: tasks from files, in place of a built-in suite. The one module here that reads files.
+
+A list is read once by a process, whole, before anything starts; it is refused with every row that is wrong in it.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from distrl.config import Feeder
+from distrl.errors import ConfigError
+from distrl.phone.state import chance
+from distrl.tasks.formats import FORMATS, Problem, rows_in
+from distrl.tasks.outcome import CHECK
+from distrl.tasks.row import NAME, SPLITS, Defaults, Row, row_of
+from distrl.tasks.suite import Suite, suite_named
+from distrl.tasks.survey import Overlap, overlaps
+from distrl.types import Split, Task
+
+log = logging.getLogger(__name__)
+
+MAX_FILE: Final = 32 * 2**20
+"""Bytes of one file."""
+SHOWN: Final = 20
+"""Problems that a refused list is reported with by a role; `distrl tasks check` tells all."""
+_SPLIT_IN_NAME: Final = re.compile(rf"(?:^|[._-])({'|'.join(SPLITS)})(?=[._-]|$)", re.IGNORECASE)
+NAMELESS: Final = "list"
+"""The suite of rows that name none, in a file whose name is none, or a split alone."""
+
+
+@dataclass(frozen=True)
+class TaskList:
+    """What files hold. rows: in the order of the files and their lines. problems: why other rows are none."""
+
+    rows: tuple[Row, ...]
+    problems: tuple[Problem, ...]
+
+    @property
+    def duplicates(self) -> int:
+        """Rows that say exactly what an earlier one says. They are fed as they stand, each as a task of its own."""
+        return sum(row.copy > 0 for row in self.rows)
+
+
+class ListSuite:
+    """The tasks of a list, as a suite.
+
+    Training goes through its rows again and again, each round in another order; a held-out split keeps the order of the
+    list, and begins again after its end. A task is named by what it asks and by its round, so a list that grows in the
+    middle of a run feeds what is new, and never gives another task the id of one that was played.
+    """
+
+    families: Final = (NAMELESS,)
+    """Rows take no turns by family: the whole list is one."""
+
+    def __init__(self, name: str, rows: Sequence[Row]) -> None:
+        self.name: Final = name
+        self.overlaps: Final[tuple[Overlap, ...]] = overlaps(rows)
+        self._rows = {split: tuple(row for row in rows if row.split is split) for split in Split}
+        self._order: tuple[tuple[int, int], tuple[Row, ...]] = ((0, -1), ())
+
+    def task(self, index: int, seed: int, split: Split) -> Task:
+        """Task number `index` of a split under a seed. Raises ConfigError where the list has no row of that split."""
+        rows = self._rows[split]
+        if not rows:
+            raise ConfigError(
+                "feeder.tasks", f"{self.name} has no {split.value} task", f"add rows with the split {split.value}"
+            )
+        turn, place = divmod(index, len(rows))
+        row = self._shuffled(seed, turn)[place] if split is Split.TRAIN else rows[place]
+        name = f"{row.digest}-{row.copy}" if row.copy else row.digest
+        return Task(
+            task_id=f"{row.suite}-{split.value}-{seed}-{name}-{turn:04d}",
+            suite=row.suite,
+            family=row.family,
+            split=split,
+            instruction=row.instruction,
+            max_steps=row.steps,
+            phone_seed=chance(row.suite, split.value, seed, name, turn).randrange(2**31),
+            params={**dict(row.params), **({CHECK: row.check} if row.check else {})},
+            setup=row.setup,
+        )
+
+    def _shuffled(self, seed: int, turn: int) -> tuple[Row, ...]:
+        """The training rows in the order of a round. The last order is kept: tasks are asked for one after another."""
+        kept, order = self._order
+        if kept != (seed, turn):
+            rows = self._rows[Split.TRAIN]
+            order = tuple(chance("list", seed, turn).sample(rows, len(rows)))
+            self._order = ((seed, turn), order)
+        return order
+
+
+def suite_of(feeder: Feeder) -> Suite:
+    """The suite that tasks are fed and evaluated from: the list that feeder.tasks names, else feeder.suite.
+
+    Raises ConfigError for an unknown suite or a list that cannot be read. A list is read once by a process.
+    """
+    return _read_once(feeder.tasks, feeder.task_steps) if feeder.tasks else suite_named(feeder.suite)
+
+
+@cache
+def _read_once(files: tuple[Path, ...], steps: int) -> ListSuite:
+    found = read_lists(files, steps)
+    name = ", ".join(path.name for path in files)
+    if found.problems:
+        first = "".join(f"\n  {problem}" for problem in found.problems[:SHOWN])
+        more = f"\n  and {len(found.problems) - SHOWN} more" if len(found.problems) > SHOWN else ""
+        raise ConfigError(
+            "feeder.tasks", f"{name} is wrong in {len(found.problems)} places{first}{more}",
+            "correct the rows; `distrl tasks check FILE` tells every one that is wrong",
+        )  # fmt: skip
+    suite = ListSuite(name, found.rows)
+    log.info("%s: %d tasks, %d of them duplicates", name, len(found.rows), found.duplicates)
+    for overlap in suite.overlaps:
+        log.log(logging.WARNING if overlap.identical else logging.INFO, "%s: %s", name, overlap)
+    return suite
+
+
+def read_lists(files: Iterable[Path], steps: int) -> TaskList:
+    """Every row of the files, and everything that is wrong with them. steps: of rows that do not say."""
+    rows: list[Row] = []
+    problems: list[Problem] = []
+    copies: dict[str, int] = {}
+    for path in files:
+        for found in _rows_of(path, steps):
+            if isinstance(found, Problem):
+                problems.append(found)
+                continue
+            copies[found.digest] = copies.get(found.digest, -1) + 1
+            rows.append(replace(found, copy=copies[found.digest]))
+    if not rows and not problems:
+        problems.append(Problem(", ".join(map(str, files)), 0, "no row"))
+    return TaskList(tuple(rows), tuple(problems))
+
+
+def _rows_of(path: Path, steps: int) -> Iterable[Row | Problem]:
+    file, suffix = str(path), path.suffix.lower()
+    if suffix not in FORMATS:
+        yield Problem(file, 0, f"the name has to end with one of {', '.join(FORMATS)}, which says how it is read")
+        return
+    try:
+        with path.open("rb") as opened:
+            data = opened.read(MAX_FILE + 1)
+    except OSError as error:
+        yield Problem(file, 0, f"cannot be read ({error.strerror})")
+        return
+    if len(data) > MAX_FILE:
+        yield Problem(file, 0, f"has more than {MAX_FILE} bytes")
+        return
+    defaults = defaults_of(path.stem, steps)
+    for found in rows_in(file, suffix, data):
+        if isinstance(found, Problem):
+            yield found
+            continue
+        try:
+            yield row_of(file, found.line, found.fields, defaults)
+        except (ValueError, RecursionError) as error:
+            yield Problem(file, found.line, str(error))
+
+
+def defaults_of(stem: str, steps: int) -> Defaults:
+    """What a file's name says of rows that do not: general_train is suite `general`, split train."""
+    splits = {SPLITS[found[1].lower()] for found in _SPLIT_IN_NAME.finditer(stem)}
+    suite = re.sub(r"[^A-Za-z0-9._-]+", "-", _SPLIT_IN_NAME.sub("", stem)).strip("._-")
+    return Defaults(
+        suite=suite if NAME.fullmatch(suite) else NAMELESS,
+        split=splits.pop() if len(splits) == 1 else None,
+        steps=steps,
+    )

@@ -1,0 +1,119 @@
+"""What a person should know of a list: what training and its held-out splits share, its size, its odd rows. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from distrl.phone.machine import fresh
+from distrl.tasks.check import holds, parse_check
+from distrl.tasks.row import Row
+from distrl.types import Split
+
+HELD_OUT: Final = (Split.TEST, Split.VALIDATION)
+PHONES_TRIED: Final = 8
+"""Phones on which a check is tried before anything is done: chance decides most of how one looks."""
+_SUBJECT: Final = re.compile(r"\"[^\"]*\"|(?<!\w)'[^']*'(?!\w)|\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """Rows of a held-out split that training knows, in the order of the list.
+
+    identical: training has the same instruction, but for case and white space. alike: further ones that training has
+    with another subject: filled in from the same template, or the same but for what is quoted and for numbers.
+    """
+
+    split: Split
+    rows: int
+    identical: tuple[Row, ...]
+    alike: tuple[Row, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"{len(self.identical)} of {self.rows} {self.split.value} tasks have an instruction that training has, "
+            f"{len(self.alike)} more its template"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The rows of one suite and split. checked: rows with a check; the others are a judge's. steps: least and most."""
+
+    suite: str
+    split: Split
+    rows: int
+    checked: int
+    steps: tuple[int, int]
+
+
+def folded(instruction: str) -> str:
+    """What makes two instructions the same: neither case nor white space."""
+    return " ".join(instruction.casefold().split())
+
+
+def template_of(row: Row) -> str:
+    """What a row asks for, whatever it asks it about."""
+    return folded(row.template) if row.template else _SUBJECT.sub("{}", folded(row.instruction))
+
+
+def overlaps(rows: Sequence[Row]) -> tuple[Overlap, ...]:
+    """Of each held-out split that the list has."""
+    training = [row for row in rows if row.split is Split.TRAIN]
+    said, templates = {folded(row.instruction) for row in training}, {template_of(row) for row in training}
+    found = []
+    for split in HELD_OUT:
+        held = [row for row in rows if row.split is split]
+        same = [row for row in held if folded(row.instruction) in said]
+        like = [row for row in held if folded(row.instruction) not in said and template_of(row) in templates]
+        if held:
+            found.append(Overlap(split, len(held), tuple(same), tuple(like)))
+    return tuple(found)
+
+
+def shares(rows: Sequence[Row]) -> tuple[Share, ...]:
+    """By suite, then split."""
+    groups: dict[tuple[str, Split], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row.suite, row.split), []).append(row)
+    order = list(Split)
+    return tuple(
+        Share(
+            suite, split, len(group), sum(bool(row.check) for row in group),
+            (min(row.steps for row in group), max(row.steps for row in group)),
+        )
+        for (suite, split), group in sorted(groups.items(), key=lambda item: (item[0][0], order.index(item[0][1])))
+    )  # fmt: skip
+
+
+def unknown_words(rows: Iterable[Row], unknown: Callable[[str], Sequence[str]]) -> Counter[str]:
+    """How often each word is said that the policy reads as <unk>. unknown: those of one instruction."""
+    return Counter(word for row in rows for word in unknown(row.instruction))
+
+
+def done_at_the_start(rows: Iterable[Row]) -> list[Row]:
+    """The rows whose check holds on some phone before anything is done: whoever stops at once succeeds there."""
+    return [row for row in rows if row.check and any(_done(row, seed) for seed in range(PHONES_TRIED))]
+
+
+def _done(row: Row, seed: int) -> bool:
+    try:
+        return holds(parse_check(json.loads(row.check)), fresh(seed, json.loads(row.setup), 0.0))
+    except ValueError:  # a setup for a real phone
+        return False
+
+
+def as_json(overlap: Overlap) -> dict[str, Any]:
+    """With every row by file and line."""
+    return {
+        "split": overlap.split.value,
+        "rows": overlap.rows,
+        **{
+            name: [{"file": row.file, "line": row.line, "instruction": row.instruction} for row in rows]
+            for name, rows in (("identical", overlap.identical), ("same_template", overlap.alike))
+        },
+    }

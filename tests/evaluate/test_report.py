@@ -13,7 +13,7 @@ from .world import TAP, TOPIC, TYPE, evaluation, logged, read, task, trajectory,
 KEYS = {
     "success_before", "success_after", "success_curve", "trajectories", "updates", "versions_published",
     "reload_seconds_p50", "reload_seconds_p95", "policy_lag_mean", "policy_lag_max", "trajectories_per_minute",
-    "setup_seconds", "train_seconds", "seed", "digests",
+    "setup_seconds", "train_seconds", "seed", "digests", "held_out_in_training",
 }  # fmt: skip
 HOSTILE = '<img src=x onerror=alert(1)> $x^$ & "quoted"'
 
@@ -60,6 +60,14 @@ def test_report_json_has_exactly_the_promised_keys_and_true_numbers(tmp_path: Pa
     assert (told["policy_lag_mean"], told["policy_lag_max"]) == (0.0, 0)
     assert told["trajectories_per_minute"] == 100
     assert told["digests"] == {"adapter": "ab" * 32, "buffer": "cd" * 32}
+
+
+def test_held_out_tasks_that_training_had_are_counted_and_told(tmp_path: Path) -> None:
+    held = [trajectory(task(f"h-{n}", instruction=said)) for n, said in enumerate(("Turn  it ON", "turn it off"))]
+    asked = logged([trajectory(task("t-0", split=Split.TRAIN, instruction="turn it on"))])
+    page = write_report(data(trajectories=asked, evaluations=[evaluation(2, each) for each in held]), tmp_path)
+    assert json.loads((tmp_path / "report.json").read_text())["held_out_in_training"] == 1
+    assert "1 of 2 held-out tasks have an instruction that training had." in page.read_text()
 
 
 class Page(HTMLParser):

@@ -114,9 +114,11 @@ def test_a_family_of_the_built_in_suite_means_nothing_in_another() -> None:
 
 
 values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.sampled_from(sorted(remembered())),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(st.sampled_from(["app", "path", "contains", "lacks", "equals", "screen"]), inner, max_size=4),
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["app", "path", "contains", "lacks", "equals", "screen"]), inner, max_size=4)
+    ),
 )
 conditions = st.one_of(
     st.fixed_dictionaries(
@@ -131,7 +133,6 @@ conditions = st.one_of(
 def test_any_json_is_a_check_that_can_be_asked_of_any_phone_or_is_refused(given: object, seed: int) -> None:
     try:
         check = parse_check(given)
-    except ValueError as error:
-        assert str(error)
-    else:
-        assert holds(check, fresh(seed, {}, 0.0)) in (True, False)
+    except ValueError:
+        return
+    assert holds(check, fresh(seed, {}, 0.0)) in (True, False)

@@ -82,6 +82,16 @@ def test_of_a_phone_that_tells_no_truth_the_opinion_counts() -> None:
     assert len(asked) == 1, "a phone that tells the truth needs no opinion"
 
 
+def test_where_the_state_cannot_tell_the_opinion_counts_too() -> None:
+    """A task of a list without a check, on a simulated phone."""
+    unsaid = replace(episode(Shelf()), judge=lambda of, truth: None)
+    told = unsaid.run(task(), "a", CountingPhone(), Recorded([DONE]))
+    assert (told.outcome, told.outcome_source) == (Outcome.UNKNOWN, "none")
+    judged = replace(unsaid, opinion=lambda of, last, steps: (Outcome.SUCCESS, "vlm:m"))
+    told = judged.run(task(), "a", CountingPhone(), Recorded([DONE]))
+    assert (told.outcome, told.outcome_source) == (Outcome.SUCCESS, "vlm:m")
+
+
 def test_what_the_store_raises_is_not_taken_for_a_phone_that_failed() -> None:
     def full(png: bytes) -> ObjectRef:
         raise RuntimeError("no more patience")

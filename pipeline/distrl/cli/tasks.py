@@ -72,17 +72,17 @@ def list_tasks(
     as_json: Annotated[bool, typer.Option("--json", help="A JSON object a line, for programs.")] = False,
 ) -> None:
     """Print the tasks that a run would be fed (train) or evaluated on (validation, test), in that order."""
-    from distrl.evaluate.run import SEED
-    from distrl.offline.lines import escaped
-    from distrl.tasks.lists import suite_of
-    from distrl.wire.convert import from_task
-
     if files and suite is not None:
         raise typer.BadParameter("it is one or the other", param_hint="PATH, --suite")
+    from distrl.offline.lines import escaped
+    from distrl.tasks.lists import suite_of
+    from distrl.tasks.suite import EVALUATION_SEED
+    from distrl.wire.convert import from_task
+
     settings = load(config, sets)
     asked = {} if suite is None else {"suite": suite, "tasks": ()}
     chosen = suite_of(settings.feeder.model_copy(update={"tasks": tuple(files)} if files else asked))
-    seed = settings.learner.seed if split is Split.TRAIN else SEED
+    seed = settings.learner.seed if split is Split.TRAIN else EVALUATION_SEED
     tasks = [chosen.task(index, seed, split) for index in range(count)]
     if as_json:
         for task in tasks:

@@ -46,7 +46,7 @@ class RunData:
 class Facts:
     """Everything computed once, for both files. before, after: held-out trajectories by version, first and last.
 
-    trained: how many of the tasks of `after` have an instruction that a training task of the run had.
+    in_training: how many of the tasks of `after` have an instruction that a training task of the run had.
     """
 
     before: tuple[int, list[Trajectory]] | None
@@ -54,7 +54,7 @@ class Facts:
     curve: Sequence[curves.CurvePoint]
     lags: Sequence[int]
     reloads: Sequence[float]
-    trained: int
+    in_training: int
 
 
 def write_report(data: RunData, out: Path) -> Path:
@@ -78,7 +78,7 @@ def facts_of(data: RunData) -> Facts:
         curve=curves.learning_curve(data.evaluations, Split.VALIDATION, data.versions, data.updates, data.topic),
         lags=curves.policy_lags(data.trajectories, data.versions, data.updates, data.topic),
         reloads=curves.reload_seconds(data.trajectories, data.versions),
-        trained=sum(folded(each.task.instruction) in said for each in last),
+        in_training=sum(folded(each.task.instruction) in said for each in last),
     )
 
 
@@ -87,7 +87,7 @@ def summary(data: RunData, facts: Facts) -> dict[str, Any]:
     return {
         "success_before": _success(facts.before),
         "success_after": _success(facts.after),
-        "held_out_trained": facts.trained,
+        "held_out_in_training": facts.in_training,
         "success_curve": [
             {
                 "version": point.version,
@@ -199,7 +199,9 @@ def _families(facts: Facts) -> str:
         for name in sorted({*before, *after})
     )
     table = f"<table><tr><th>family</th><th>before</th><th>after</th></tr>{rows}</table>"
-    shared = f"<p>{facts.trained} of {len(facts.after[1])} held-out tasks have an instruction that training had.</p>"
+    shared = (
+        f"<p>{facts.in_training} of {len(facts.after[1])} held-out tasks have an instruction that training had.</p>"
+    )
     whiskers = "Bars are success, whiskers the 95 % Wilson interval."
     return _figure(figures.families(before, after), whiskers) + table + shared
 

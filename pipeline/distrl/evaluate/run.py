@@ -21,6 +21,7 @@ from distrl.evaluate import curves
 from distrl.evaluate.gather import records
 from distrl.store.objects import ObjectStore, open_store
 from distrl.tasks.lists import suite_of
+from distrl.tasks.suite import EVALUATION_SEED
 from distrl.types import Evaluation, Heartbeat, Split, Task, Trajectory, Version
 from distrl.worker.crew import Crew, Deliver, deliver_whole_or_bare, play_all
 from distrl.worker.episode import Episode, Phone
@@ -32,8 +33,6 @@ from distrl.worker.reload import wait_first
 
 log = logging.getLogger(__name__)
 
-SEED = 7_919
-"""Of every evaluation task, in every run: success is only comparable on the same tasks."""
 ATTEMPT = "greedy"
 """Greedy decoding draws nothing, so every attempt at a task is the same attempt."""
 SKEW_MS = 600_000
@@ -66,7 +65,7 @@ def evaluation_tasks(config: Config, split: Split, episodes: int) -> list[Task]:
     Raises ConfigError for an unknown suite, a list that is wrong or has no task of the split.
     """
     suite = suite_of(config.feeder)
-    return [suite.task(index, SEED, split) for index in range(episodes)]
+    return [suite.task(index, EVALUATION_SEED, split) for index in range(episodes)]
 
 
 def evaluate_version(

@@ -15,9 +15,11 @@ from distrl.phone.words import RANKS, SITES
 from distrl.tasks.entities import dealt, held_out_pairs
 from distrl.types import Split, Task
 
-__all__ = ["Suite", "held_out_pairs", "suite_named", "suites"]
+__all__ = ["EVALUATION_SEED", "Suite", "held_out_pairs", "suite_named", "suites"]
 
 MAX_STEPS: Final = 14
+EVALUATION_SEED: Final = 7_919
+"""Of every evaluation task, in every run: success is only comparable on the same tasks."""
 
 
 class Suite(Protocol):

@@ -1,0 +1,109 @@
+"""A user's own list on real servers: fed, played on simulated phones over adb, judged by its own checks, logged."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from distrl import config as settings
+from distrl.broker import topics
+from distrl.broker.journal import Journal
+from distrl.config import Config
+from distrl.evaluate.gather import records
+from distrl.feeder.run import run_feeder
+from distrl.policy.agent import Agent
+from distrl.stack.part import Site
+from distrl.stack.phones import start_phones
+from distrl.stack.processes import stop_all
+from distrl.store.objects import open_store
+from distrl.types import Outcome, Trajectory, Version
+from distrl.worker.run import run_worker
+
+pytestmark = pytest.mark.integration
+
+DEADLINE_S = 60.0
+PHONES = 2
+ROWS = [
+    {"instruction": "leave the notes alone", "check": {"app": "notes", "path": "notes", "lacks": "tea"}},
+    {"instruction": "turn on the sun", "check": {"app": "clock", "path": "alarms", "contains": "noon"}},
+    {"instruction": "look around"},
+]
+"""Whatever a policy does: done, not done (there is no such alarm), and for a judge to say, who is not there."""
+OUTCOMES = {
+    "leave the notes alone": (Outcome.SUCCESS, "ground-truth"),
+    "turn on the sun": (Outcome.FAILURE, "ground-truth"),
+    "look around": (Outcome.UNKNOWN, "none"),
+}
+
+
+@pytest.fixture
+def run_config(
+    broker: str,
+    s3: settings.Store,
+    adb_server: settings.Adb,
+    free_ports: Callable[[int], list[int]],
+    tmp_path: Path,
+) -> Iterator[Config]:
+    """A run of a list on the session's servers, with quiet phones of its own and a version to act with."""
+    file = tmp_path / "mine_train.jsonl"
+    file.write_text("".join(f"{json.dumps({**row, 'steps': 2})}\n" for row in ROWS))
+    port = min(free_ports(1)[0], 60_000)
+    tree = {
+        "run": f"list-{uuid.uuid4().hex[:8]}",
+        "kafka": {"bootstrap": broker, "task_partitions": 2},
+        "adb": adb_server.model_dump(),
+        "phones": {"count": PHONES, "evaluation_count": 0, "base_port": port, "latency_median_ms": 1.0,
+                   "popup_probability": 0.0},
+        "devices": {"addresses": [f"127.0.0.1:{port + n}" for n in range(PHONES)]},
+        "feeder": {"tasks": str(file), "outstanding": 4},
+    }  # fmt: skip
+    config = Config.model_validate(tree).model_copy(update={"store": s3})
+    topics.ensure(config)
+    agent = Agent.open(config.policy)
+    ref = open_store(config.store).put("adapters", agent.adapter(), "safetensors")
+    with Journal(config) as journal:
+        journal.publish_version(Version(0, None, 0, agent.base_sha256, ref, config.learning_fingerprint(), 0))
+    site = Site(tmp_path / "site", tmp_path / "cache", threading.Event(), lambda text: None)
+    site.directory.mkdir()
+    part = start_phones(site, config.phones)
+    yield config
+    assert part.child is not None
+    stop_all([part.child], 10.0)
+
+
+def test_a_users_list_is_fed_played_and_judged_by_its_own_checks(run_config: Config) -> None:
+    stop = threading.Event()
+    with ThreadPoolExecutor(2) as pool:
+        roles = [pool.submit(role, run_config, stop) for role in (run_worker, run_feeder)]
+        try:
+            played = wait_for(run_config, 2 * len(ROWS), lambda: next((r for r in roles if r.done()), None))
+        finally:
+            stop.set()
+        for role in roles:
+            role.result()
+
+    first = played[: 2 * len(ROWS)]
+    assert {each.task.instruction for each in first} == set(OUTCOMES)
+    for each in played:
+        assert (each.outcome, each.outcome_source) == OUTCOMES[each.task.instruction]
+        assert (each.task.suite, each.task.max_steps) == ("mine", 2)
+        assert len(each.steps) <= 2
+    assert len({each.task_id for each in played}) == len(played)
+
+
+def wait_for(config: Config, count: int, ended: Callable[[], object | None]) -> list[Trajectory]:
+    """The trajectories of the run, once there are so many."""
+    deadline = time.monotonic() + DEADLINE_S
+    while True:
+        found = [record for _, record in records(config, "trajectories", Trajectory)]
+        if len(found) >= count:
+            return found
+        assert ended() is None, f"a role has ended: {ended()}"
+        assert time.monotonic() < deadline, f"{len(found)} of {count} trajectories after {DEADLINE_S:.0f} s"
+        time.sleep(0.2)

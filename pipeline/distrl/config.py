@@ -165,7 +165,7 @@ class Phones(Section):
 
 
 class Feeder(Section):
-    suite: str = Field("home", description="where tasks come from: a built-in suite; demonstrations always do")
+    suite: str = Field("home", description="the built-in suite that tasks come from; demonstrations always do")
     tasks: tuple[Path, ...] = Field(
         (), description="files of tasks to feed and evaluate in place of those of feeder.suite (docs/tasks.md)"
     )

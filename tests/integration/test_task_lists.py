@@ -16,13 +16,14 @@ from distrl.broker import topics
 from distrl.broker.journal import Journal
 from distrl.config import Config
 from distrl.evaluate.gather import records
+from distrl.evaluate.run import evaluate_versions
 from distrl.feeder.run import run_feeder
 from distrl.policy.agent import Agent
 from distrl.stack.part import Site
 from distrl.stack.phones import start_phones
 from distrl.stack.processes import stop_all
 from distrl.store.objects import open_store
-from distrl.types import Outcome, Trajectory, Version
+from distrl.types import Evaluation, Outcome, Split, Trajectory, Version
 from distrl.worker.run import run_worker
 
 pytestmark = pytest.mark.integration
@@ -51,8 +52,9 @@ def run_config(
     tmp_path: Path,
 ) -> Iterator[Config]:
     """A run of a list on the session's servers, with quiet phones of its own and a version to act with."""
-    file = tmp_path / "mine_train.jsonl"
-    file.write_text("".join(f"{json.dumps({**row, 'steps': 2})}\n" for row in ROWS))
+    file = tmp_path / "mine.jsonl"
+    rows = [{**row, "split": "train"} for row in ROWS] + [{**row, "split": "test"} for row in ROWS[:2]]
+    file.write_text("".join(f"{json.dumps({**row, 'steps': 2})}\n" for row in rows))
     port = min(free_ports(1)[0], 60_000)
     tree = {
         "run": f"list-{uuid.uuid4().hex[:8]}",
@@ -77,7 +79,9 @@ def run_config(
     stop_all([part.child], 10.0)
 
 
-def test_a_users_list_is_fed_played_and_judged_by_its_own_checks(run_config: Config) -> None:
+def test_a_users_list_is_fed_played_evaluated_and_judged_by_its_own_checks(
+    run_config: Config, caplog: pytest.LogCaptureFixture
+) -> None:
     stop = threading.Event()
     with ThreadPoolExecutor(2) as pool:
         roles = [pool.submit(role, run_config, stop) for role in (run_worker, run_feeder)]
@@ -95,6 +99,14 @@ def test_a_users_list_is_fed_played_and_judged_by_its_own_checks(run_config: Con
         assert (each.task.suite, each.task.max_steps) == ("mine", 2)
         assert len(each.steps) <= 2
     assert len({each.task_id for each in played}) == len(played)
+    overlap = "mine.jsonl: 2 of 2 test tasks have an instruction that training has, 0 more its template"
+    assert overlap in caplog.messages
+
+    (told,) = evaluate_versions(run_config, "last", Split.TEST, 4, threading.Event())
+    assert (told.score.episodes, told.score.successes) == (4, 2)
+    held_out = [record.trajectory for _, record in records(run_config, "evaluations", Evaluation)]
+    assert sorted(each.task.instruction for each in held_out) == sorted([row["instruction"] for row in ROWS[:2]] * 2)
+    assert all((each.outcome, each.outcome_source) == OUTCOMES[each.task.instruction] for each in held_out)
 
 
 def wait_for(config: Config, count: int, ended: Callable[[], object | None]) -> list[Trajectory]:

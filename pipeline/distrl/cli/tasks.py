@@ -43,7 +43,7 @@ def check_lists(
 
     settings = load(config, sets)
     found = read_lists(files, settings.feeder.task_steps)
-    told = _told(found, _unknown(settings, found))
+    told = _told(found, None if found.problems else _unknown(settings, found))
     if as_json:
         json.dump(told, sys.stdout, indent=1)
         sys.stdout.write("\n")
@@ -104,7 +104,8 @@ def _unknown(settings: Config, found: TaskList) -> Counter[str]:
     return unknown_words(found.rows, lambda text: [word for word in plain_words(text) if word not in known])
 
 
-def _told(found: TaskList, unknown: Counter[str]) -> dict[str, Any]:
+def _told(found: TaskList, unknown: Counter[str] | None) -> dict[str, Any]:
+    """unknown: None where nobody has looked, since the list is wrong."""
     from distrl.tasks.survey import as_json, done_at_the_start, overlaps, shares
 
     return {
@@ -118,7 +119,7 @@ def _told(found: TaskList, unknown: Counter[str]) -> dict[str, Any]:
             }
             for each in shares(found.rows)
         ],
-        "unknown_words": dict(unknown.most_common()),
+        "unknown_words": None if unknown is None else dict(unknown.most_common()),
         "done_at_the_start": [_named(each) for each in done_at_the_start(found.rows)],
         "overlap": [as_json(each) for each in overlaps(found.rows)],
     }  # fmt: skip

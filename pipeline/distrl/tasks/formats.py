@@ -59,7 +59,7 @@ def _jsonl(file: str, data: bytes) -> Read:
 
 
 def _text(file: str, data: bytes) -> Read:
-    """As DigiRL and DistRL publish AitW's instructions: one a line, and nothing else."""
+    """As DigiRL publishes AitW's instructions: one a line, and nothing else."""
     for line, text in _lines(file, data):
         yield text if isinstance(text, Problem) else Found(line, {"instruction": text})
 

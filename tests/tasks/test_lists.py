@@ -194,6 +194,13 @@ def test_every_problem_of_a_file_is_told_with_its_line(
     assert [each.line for each in read(tmp_path, content, name).problems] == lines
 
 
+def test_an_empty_file_beside_others_is_told(tmp_path: Path) -> None:
+    (tmp_path / "a_train.txt").write_text("go")
+    (tmp_path / "b_test.txt").write_text("\n")
+    found = read_lists([tmp_path / "a_train.txt", tmp_path / "b_test.txt"], 20)
+    assert [str(each) for each in found.problems] == [f"{tmp_path / 'b_test.txt'}: holds no task"]
+
+
 def test_a_file_that_is_missing_a_folder_or_too_large_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

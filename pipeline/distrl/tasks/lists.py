@@ -128,14 +128,15 @@ def read_lists(files: Iterable[Path], steps: int) -> TaskList:
     problems: list[Problem] = []
     copies: dict[str, int] = {}
     for path in files:
+        before = len(rows) + len(problems)
         for found in _rows_of(path, steps):
             if isinstance(found, Problem):
                 problems.append(found)
                 continue
             copies[found.digest] = copies.get(found.digest, -1) + 1
             rows.append(replace(found, copy=copies[found.digest]))
-    if not rows and not problems:
-        problems.append(Problem(", ".join(map(str, files)), 0, "no row"))
+        if len(rows) + len(problems) == before:
+            problems.append(Problem(str(path), 0, "holds no task"))
     return TaskList(tuple(rows), tuple(problems))
 
 

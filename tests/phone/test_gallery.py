@@ -1,5 +1,9 @@
+import itertools
+
 import pytest
-from distrl.phone.gallery import GAP, contact_sheet
+from distrl.phone.gallery import GAP, TOUR, contact_sheet, tour
+from distrl.phone.generations import NEWEST
+from distrl.phone.popups import POPUPS
 from PIL import Image
 
 
@@ -17,3 +21,11 @@ def test_images_stand_in_rows_each_as_large_as_asked() -> None:
 def test_a_sheet_of_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="no images"):
         contact_sheet([], columns=3)
+
+
+@pytest.mark.parametrize("generation", range(NEWEST + 1))
+def test_a_tour_shows_another_screen_at_each_step(generation: int) -> None:
+    shown = [image.tobytes() for image in tour(generation)]
+    steps = 1 + sum(step != "HOME" for step in TOUR)
+    assert len(shown) == steps + len(POPUPS)
+    assert all(one != other for one, other in itertools.pairwise(shown)), "a step that does nothing is out of date"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from distrl.config import Config
 
 app = typer.Typer(invoke_without_command=True)
+COLUMNS = 10
+"""Screens in a row of a contact sheet."""
 
 
 @app.callback()
@@ -74,6 +77,28 @@ def play(
         with PlayServer(session, port) as page:
             typer.echo(f"ready: {named} at {page.address}")
             stop.wait()
+
+
+@app.command()
+def gallery(
+    out: Annotated[Path, typer.Option(help="Directory to write a sheet for each generation of the UI to.")],
+    seed: Annotated[int, typer.Option(help="Of the phone that is drawn.")] = 0,
+    scale: Annotated[int, typer.Option(min=1, max=8, help="Pixels for each pixel of the phone.")] = 1,
+) -> None:
+    """Draw contact sheets of the simulated phone's screens, one for each generation of its look."""
+    from distrl.phone.gallery import contact_sheet, tour
+    from distrl.phone.generations import NEWEST
+
+    for generation in range(NEWEST + 1):
+        path = out / f"generation-{generation}.png"
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            contact_sheet(tour(generation, seed), COLUMNS, scale).save(path, optimize=True)
+        except OSError as error:
+            raise ConfigError(
+                "--out", f"{path} cannot be written: {error.strerror}", "name a directory of yours"
+            ) from error
+        typer.echo(str(path))
 
 
 def _first(settings: Config) -> str:

@@ -40,6 +40,8 @@ LAST_CONSOLE_PORT = 5682
 OWN_ARGUMENTS = frozenset(
     ("-avd", "-port", "-ports", "-snapshot", "-read-only", "-no-snapshot", "-no-snapshot-load", "-no-snapshot-save")
 )
+PACKAGES = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)*(\.\*)?", re.ASCII)
+"""A package, or all whose names begin with what stands before the final `.*`."""
 
 
 class Section(BaseModel):
@@ -52,6 +54,13 @@ def _run_name(value: str) -> str:
     if not RUN_NAME.fullmatch(value):
         raise ValueError("a run is named with 1 to 63 of a-z, 0-9 and '-', starting with a letter or digit")
     return value
+
+
+def _packages(values: tuple[str, ...]) -> tuple[str, ...]:
+    for value in values:
+        if not PACKAGES.fullmatch(value):
+            raise ValueError(f"{value!r} is no package: write com.example.shop, or com.example.* for all below it")
+    return values
 
 
 class Kafka(Section):
@@ -141,6 +150,17 @@ class Devices(Section):
     operation_timeout_s: float = Field(5.0, gt=0, description="total deadline of one operation on a phone")
     settle_timeout_s: float = Field(3.0, gt=0, description="longest wait for two equal frames after an action")
     settle_poll_s: float = Field(0.02, gt=0, description="pause between two frames while settling")
+    settle_unchanged_s: float = Field(
+        0.25, ge=0, description="how long a screen that an action did not change must stay so; its app may be slow"
+    )
+    keyboard: Literal["auto", "input", "service"] = Field(
+        "auto",
+        description="what types: input (`input text`, printable ASCII), service (ADBKeyBoard on the phone, any text), "
+        "or auto: the first where it can, else the second",
+    )
+    allowed_packages: Annotated[tuple[str, ...], AfterValidator(_packages)] = Field(
+        (), description="apps that may be acted in, as names or com.example.*; all if empty; the launcher always"
+    )
 
     @property
     def named(self) -> tuple[str, ...]:
@@ -159,6 +179,7 @@ class Phones(Section):
     generation: int = Field(
         0, ge=0, le=4, description="of the apps' look: 1 recoloured, 2 moved, 3 renamed, 4 outlined"
     )
+    keyboard_service: bool = Field(False, description="whether they have ADBKeyBoard, which types any Unicode")
     latency_median_ms: float = Field(60.0, ge=0)
     latency_sigma: float = Field(0.8, ge=0, le=3, description="of the log-normal latency; larger is heavier-tailed")
     latency_max_ms: float = Field(5_000.0, ge=0)
@@ -302,6 +323,8 @@ class Config(Section):
             raise ValueError("learner.rebuild_window must be at least learner.trajectories_per_update")
         if self.feeder.curriculum and self.feeder.tasks:
             raise ValueError("feeder.curriculum weighs the families of a suite; feeder.tasks is fed in rounds")
+        if self.devices.settle_unchanged_s >= self.devices.settle_timeout_s:
+            raise ValueError("devices.settle_unchanged_s must be less than devices.settle_timeout_s")
         if self.judge.endpoint and not self.judge.model:
             raise ValueError("judge.endpoint needs judge.model, the name of a model that it serves")
         if self.kafka.security_protocol.startswith("SASL") and not (

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Protocol
 
 import adbutils
 import pytest
@@ -41,7 +42,8 @@ def adb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdbServer]:
         yield server
 
 
-StartPhones = Callable[[int], list[SimulatedPhone]]
+class StartPhones(Protocol):
+    def __call__(self, count: int, keyboard_service: bool = False) -> list[SimulatedPhone]: ...
 
 
 @pytest.fixture
@@ -49,9 +51,14 @@ def start_phones(adb: AdbServer) -> Iterator[StartPhones]:
     """Starts that many phones without latency or pop-ups; they are forgotten by the adb server at the end."""
     with ExitStack() as running:
 
-        def start(count: int) -> list[SimulatedPhone]:
+        def start(count: int, keyboard_service: bool = False) -> list[SimulatedPhone]:
             phones = config.Phones(
-                count=count, evaluation_count=0, base_port=free_ports(count), latency_median_ms=0, popup_probability=0
+                count=count,
+                evaluation_count=0,
+                base_port=free_ports(count),
+                latency_median_ms=0,
+                popup_probability=0,
+                keyboard_service=keyboard_service,
             )
             fleet = running.enter_context(PhonesInThread(phones)).fleet
             for phone in fleet:
@@ -68,7 +75,7 @@ def phone(start_phones: StartPhones) -> SimulatedPhone:
 
 @pytest.fixture
 def timeouts() -> config.Devices:
-    return config.Devices(operation_timeout_s=1.0, settle_timeout_s=1.0, settle_poll_s=0.01)
+    return config.Devices(operation_timeout_s=1.0, settle_timeout_s=1.0, settle_poll_s=0.01, settle_unchanged_s=0.0)
 
 
 @pytest.fixture

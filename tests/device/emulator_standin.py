@@ -22,9 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from distrl.phone.adbd import Adbd, properties
-from distrl.phone.faults import Faults
-from distrl.phone.machine import Event, PhoneMachine
-from distrl.phone.shell import Result, Shell
+from distrl.phone.commands import COMMANDS
+from distrl.phone.commands.base import Call, Result
+from distrl.phone.faults import Fault, Faults
+from distrl.phone.handset import Handset
+from distrl.phone.machine import PhoneMachine
 
 HOST = "127.0.0.1"
 FLAGS = {"-read-only", "-no-window", "-no-audio", "-no-boot-anim", "-no-snapshot", "-no-snapshot-save"}
@@ -48,44 +50,20 @@ class Machine:
     def __init__(self) -> None:
         self.now = PhoneMachine(0, 0.0)
 
-    @property
-    def size(self) -> tuple[int, int]:
-        return self.now.size
-
-    def reset(self, seed: int, setup: Any) -> None:
-        self.now.reset(seed, setup)
-
-    def apply(self, event: Event) -> None:
-        self.now.apply(event)
-
-    def state(self) -> Any:
-        return self.now.state()
-
-    def png(self) -> bytes:
-        return self.now.png()
-
-    def focus(self) -> str:
-        return self.now.focus()
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.now, name)
 
 
-class Booting:
-    """The phone's shell: until it has booted it says so, it has `settings`, and like a real phone no simctl."""
+async def noted_settings(phone: Handset, call: Call) -> Result:
+    """`settings`, which tells the test what was put."""
+    if call.args[:1] == ("put",):
+        with (FOLDER / "settings").open("a") as file:
+            file.write("=".join(call.args[2:]) + "\n")
+    return await COMMANDS["settings"](phone, call)
 
-    def __init__(self, shell: Shell, booted_at: float) -> None:
-        self._shell = shell
-        self._booted_at = booted_at
 
-    async def run(self, line: str) -> Result:
-        words = line.split()
-        if words == ["getprop", "sys.boot_completed"] and time.monotonic() < self._booted_at:
-            return Result(b"\n")
-        if words[:2] == ["settings", "put"] and len(words) == 5:
-            with (FOLDER / "settings").open("a") as file:
-                file.write(f"{words[3]}={words[4]}\n")
-            return Result()
-        if words[:1] == ["simctl"]:
-            return Result(b"", b"/system/bin/sh: simctl: inaccessible or not found\n", 127)
-        return await self._shell.run(line)
+PROGRAMS = {name: run for name, run in COMMANDS.items() if name != "simctl"} | {"settings": noted_settings}
+"""Like a real phone it has no simctl."""
 
 
 class Emulator:
@@ -98,9 +76,9 @@ class Emulator:
             self.load(options["-snapshot"])
         says = properties(f"emulator-{self.port}") | {"ro.product.model": self.avd}
         told = Faults(time.monotonic)
-        shell = Shell(self.machine, told, lambda: 0.0, says)
-        booting: Any = Booting(shell, time.monotonic() + float(faults().get("boot_s", 0)))
-        self.adbd = Adbd(booting, told, says)
+        told.set(Fault.BOOTING, float(faults().get("boot_s", 0)))
+        machine: Any = self.machine
+        self.adbd = Adbd(Handset(machine, told, lambda: 0.0, says), PROGRAMS)
         self.ended = asyncio.Event()
 
     def load(self, name: str) -> None:

@@ -128,6 +128,31 @@ def test_a_silent_phone_is_put_aside_for_longer_each_time(adb: AdbServer, clock:
     assert counters(pool) == {"leases": 2, "interrupted": 1, "reconnects": 5, "quarantines": 4}
 
 
+def test_a_phone_that_restarts_is_not_lent_before_it_has_started(
+    adb: AdbServer, clock: Clock, phone: SimulatedPhone
+) -> None:
+    pool = pool_of(adb, clock, phone.address)
+    session = some(pool.lease())
+    phone.faults.set(Fault.BOOTING, 1.0)
+    phone.faults.set(Fault.GONE, 0.2)
+    end = time.monotonic() + 5
+
+    def go_on() -> None:
+        while time.monotonic() < end:
+            session.settle()
+
+    with pytest.raises(DeviceGone) as caught:
+        go_on()
+    pool.release(session, caught.value)
+    again = None
+    while again is None and time.monotonic() < end:
+        clock.now += 60
+        again = pool.lease()
+    assert not phone.faults.active(Fault.BOOTING)
+    assert some(again).settle().png == phone.machine.png()
+    assert counters(pool)["interrupted"] == 1
+
+
 def test_a_refused_command_is_not_the_phones_failure(adb: AdbServer, clock: Clock, phone: SimulatedPhone) -> None:
     pool = pool_of(adb, clock, phone.address)
     session = some(pool.lease())

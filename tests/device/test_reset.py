@@ -39,7 +39,7 @@ class RealPhone(AdbSession):
     """A phone without `simctl`; commands are noted."""
 
     def __init__(self, session: AdbSession) -> None:
-        super().__init__(session.server, session.serial, session._timeouts)
+        super().__init__(session.server, session.serial, session._devices)
         self.ran: list[object] = []
 
     def run(self, command: object, timeout_s: float | None = None) -> Finished:
@@ -53,6 +53,8 @@ def test_a_real_phone_goes_home_with_its_packages_cleared(session: AdbSession) -
     real = RealPhone(session)
     resetting.reset(real, task('{"packages": ["com.example.shop"]}'))
     assert real.ran == [
+        "input keyevent 224",
+        ["wm", "dismiss-keyguard"],
         ["am", "force-stop", "com.example.shop"],
         ["pm", "clear", "com.example.shop"],
         "input keyevent 3",

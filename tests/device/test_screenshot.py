@@ -5,7 +5,7 @@ import struct
 import zlib
 
 import pytest
-from distrl.device.screenshot import BrokenImageError, verified
+from distrl.device.screenshot import BlackImageError, BrokenImageError, verified
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
@@ -44,3 +44,31 @@ def test_a_header_that_claims_all_memory_is_refused_before_decoding() -> None:
     bomb = WHOLE[:12] + header + struct.pack(">I", zlib.crc32(header)) + WHOLE[33:]
     with pytest.raises(BrokenImageError, match="says it is"):
         verified(bomb)
+
+
+def drawn(image: Image.Image) -> bytes:
+    out = io.BytesIO()
+    image.save(out, "PNG")
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("mode", ["RGB", "RGBA", "L", "1", "P"])
+def test_a_black_picture_is_none_however_it_is_written(mode: str) -> None:
+    with pytest.raises(BlackImageError, match="all 24 x 40 pixels"):
+        verified(drawn(Image.new("RGB", (24, 40)).convert(mode)))
+
+
+def test_a_black_picture_may_be_transparent() -> None:
+    with pytest.raises(BlackImageError):
+        verified(drawn(Image.new("RGBA", (24, 40), (0, 0, 0, 0))))
+
+
+@given(
+    x=st.integers(0, 23), y=st.integers(0, 39), channel=st.integers(0, 2), value=st.integers(1, 255),
+    mode=st.sampled_from(["RGB", "RGBA"]),
+)  # fmt: skip
+def test_one_pixel_that_is_not_black_makes_a_picture(x: int, y: int, channel: int, value: int, mode: str) -> None:
+    image = Image.new("RGB", (24, 40))
+    image.putpixel((x, y), tuple(value if each == channel else 0 for each in range(3)))
+    png = drawn(image.convert(mode))
+    assert verified(png).png == png

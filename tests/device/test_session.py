@@ -9,6 +9,7 @@ from distrl import config
 from distrl.device.errors import DeviceGarbage, DeviceGone, DeviceRefused, DeviceTimeout
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
+from distrl.device.wire import Deadline
 from distrl.errors import DeviceError
 from distrl.phone.faults import Fault
 from distrl.phone.machine import Event, Key, Open, Swipe, Tap, Text
@@ -138,7 +139,7 @@ def test_a_slow_phone_is_waited_for_no_longer_than_the_deadline(session: AdbSess
     phone.faults.set(Fault.SLOW)
     with pytest.raises(DeviceTimeout, match="longer than 1 s"):
         session.key("BACK")
-    assert session.run("echo slow", timeout_s=5.0).stdout == b"slow\n"
+    assert session.run("echo slow", within=Deadline(5.0)).stdout == b"slow\n"
 
 
 def test_a_screen_that_never_rests_runs_into_the_deadline(
@@ -223,12 +224,12 @@ def test_what_is_no_app_of_the_phone_is_refused(session: AdbSession, events: lis
 def test_a_focus_as_android_prints_it(
     session: AdbSession, monkeypatch: pytest.MonkeyPatch, said: bytes, focus: str
 ) -> None:
-    monkeypatch.setattr(session, "output", lambda command, timeout_s=None: said)
+    monkeypatch.setattr(session, "output", lambda command, within=None: said)
     assert session.focus() == focus
 
 
 def test_a_dump_without_a_focus_is_garbage(session: AdbSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "output", lambda command, timeout_s=None: b"Can't find service: window\n")
+    monkeypatch.setattr(session, "output", lambda command, within=None: b"Can't find service: window\n")
     with pytest.raises(DeviceGarbage, match="names no focus"):
         session.focus()
 
@@ -237,6 +238,6 @@ def test_an_android_that_fails_with_exit_code_0_is_understood(
     session: AdbSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = b"Starting: Intent { }\nError: Activity not started, unable to resolve Intent { }\n"
-    monkeypatch.setattr(session, "output", lambda command, timeout_s=None: said)
+    monkeypatch.setattr(session, "output", lambda command, within=None: said)
     with pytest.raises(DeviceRefused, match="unable to resolve"):
         session.start_app("com.a.b")

@@ -152,6 +152,7 @@ class Servers:
                 "addresses": [f"127.0.0.1:{self._phones_port + i}" for i in range(PHONES)],
                 "operation_timeout_s": 3.0,
                 "settle_timeout_s": 1.0,
+                "settle_unchanged_s": 0.0,
             },
             "policy": {"base_model": str(self.base_model), "lora_rank": 2, "lora_alpha": 4},
             "replay": {"capacity": 60, "refresh_every": 2},

@@ -94,6 +94,7 @@ def test_an_activity_that_is_not_there_is_told_as_android_does() -> None:
          "priority=0 preferredOrder=0 match=0x108000 isDefault=true\ncom.sim.notes/.List\n"),
         ("wm size", "Physical size: 128x256\n"),
         ("wm density", "Physical density: 160\n"),
+        ("wm dismiss-keyguard", ""),
         ("getprop ro.build.version.sdk", "34\n"),
         ("getprop no.such.property", "\n"),
         ("getprop no.such.property 7", "7\n"),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import time
 from collections.abc import Callable
@@ -10,8 +11,10 @@ from distrl.phone.adbd import properties
 from distrl.phone.commands.base import Result
 from distrl.phone.faults import Fault, Faults
 from distrl.phone.handset import Handset, Machine
+from distrl.phone.keyboards import SERVICE
 from distrl.phone.machine import Event, Key, Open, PhoneMachine, Swipe, Tap, Text
 from distrl.phone.shell import Shell
+from PIL import Image
 
 
 class Noting(PhoneMachine):
@@ -34,7 +37,8 @@ def run(
         faults = Faults(time.monotonic)
         if fault is not None:
             faults.set(fault)
-        return await Shell(Handset(machine or Noting(), faults, draw_latency, properties("sim0"))).run(line)
+        handset = Handset(machine or Noting(), faults, draw_latency, properties("sim0"), keyboard_service=True)
+        return await Shell(handset).run(line)
 
     return asyncio.run(go())
 
@@ -59,6 +63,11 @@ def run(
             [Open("clock")],
         ),
         ("am force-stop com.sim.not-in-front", []),
+        ("am broadcast -a ADB_INPUT_B64 --es msg 5ryi", []),
+        ("ime set com.android.adbkeyboard/.AdbIME && am broadcast -a ADB_INPUT_B64 --es msg 5ryi", [Text("\u6f22")]),
+        ("ime set com.android.adbkeyboard/.AdbIME && am broadcast -a ADB_INPUT_B64 -p com.other --es msg 5ryi", []),
+        ("ime set com.android.adbkeyboard/.AdbIME && am broadcast -a OTHER --es msg 5ryi", []),
+        ("input keyevent WAKEUP", []),
     ],
 )
 def test_input_reaches_the_machine(line: str, events: list[Event]) -> None:
@@ -71,7 +80,8 @@ def test_input_reaches_the_machine(line: str, events: list[Event]) -> None:
     "line",
     ["input", "input tap 5", "input tap x y", "input tap nan 1", "input tap inf 1", "input keyevent 999", "input text",
      "input keyevent \u0663", "screencap -x", "wm scaling", "dumpsys nothing", "pm clear x", "am start -n a/b",
-     "am start -p clock", "am start -p com.sim.none", "am start -p",
+     "am start -p clock", "am start -p com.sim.none", "am start -p", "ime", "ime set none/.None",
+     "ime set com.android.adbkeyboard/.AdbIME && am broadcast -a ADB_INPUT_B64 --es msg '?'", "cmd package",
      "simctl", "simctl reset", "simctl reset --seed x", "simctl reset --seed 1 --setup '[1]'", "simctl fault odd 1",
      "simctl reset --seed 1 --setup '{\"no such app\": {}}'",
      "simctl fault silent", "simctl fault gone nan", "simctl fault gone -1"],
@@ -112,6 +122,35 @@ def test_what_a_driver_asks_of_android() -> None:
     assert f" {package}/{package}.".encode() in run("dumpsys window windows", machine).stdout
     assert all(line.startswith("package:com.sim.") for line in run("pm list packages").stdout.decode().splitlines())
     assert run("screencap -p", machine).stdout == machine.png()
+    assert b"  mWakefulness=Awake\n" in run("dumpsys power").stdout
+    assert run("ime list -s").stdout.split() == [b"com.android.inputmethod.latin/.LatinIME", SERVICE.encode()]
+    assert run(f"ime set {SERVICE} && settings get secure default_input_method").stdout.endswith(
+        f"{SERVICE}\n".encode()
+    )
+    home = "cmd package resolve-activity --brief -a android.intent.action.MAIN -c android.intent.category.HOME"
+    assert run(home).stdout.decode().splitlines()[-1] == "com.sim.launcher/.Home"
+
+
+def test_a_phone_that_sleeps_shows_nothing_and_does_nothing_until_it_is_woken() -> None:
+    machine = Noting()
+    black = run("screencap -p", machine, Fault.ASLEEP).stdout
+    assert Image.open(io.BytesIO(black)).getextrema() == ((0, 0),) * 3
+    pixels = run("screencap", machine, Fault.ASLEEP).stdout[16:]
+    assert set(pixels[0::4] + pixels[1::4] + pixels[2::4]) == {0}
+    assert b"  mWakefulness=Asleep\n" in run("dumpsys power", machine, Fault.ASLEEP).stdout
+    assert run("input tap 1 1", machine, Fault.ASLEEP).code == 0
+    assert machine.events == []
+    woken = "input keyevent WAKEUP && input tap 1 1 && screencap -p"
+    assert run(woken, machine, Fault.ASLEEP).stdout == machine.png()
+    assert machine.events == [Tap(1, 1)]
+
+
+def test_a_phone_that_is_starting_has_a_shell_and_no_services() -> None:
+    assert run("getprop sys.boot_completed", fault=Fault.BOOTING).stdout == b"\n"
+    for line in ("screencap -p", "input tap 1 1", "am force-stop x", "dumpsys window", "wm size"):
+        found = run(line, fault=Fault.BOOTING)
+        assert (found.code, found.stdout) == (1, b"")
+        assert b"Can't find service" in found.stderr
 
 
 def test_a_truncated_screenshot_reports_success() -> None:

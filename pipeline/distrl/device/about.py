@@ -51,7 +51,7 @@ def look(server: AdbServer, devices: config.Devices) -> Sequence[About]:
     leases = Leases(devices.directory, server.adb)
 
     def one(serial: str) -> About:
-        found = _look(server, devices, serial, known.get(serial, UNKNOWN))
+        found = _look(server, devices, serial, known.get(serial) or _state(server, serial))
         return replace(found, fault=found.fault or faults.get(serial, ""), holder=leases.holder(serial))
 
     with ThreadPoolExecutor(AT_ONCE) as threads:
@@ -70,6 +70,14 @@ def _connected(server: AdbServer, devices: config.Devices, addresses: Sequence[s
 
     with ThreadPoolExecutor(AT_ONCE) as threads:
         return dict(zip(addresses, threads.map(connect, addresses), strict=True))
+
+
+def _state(server: AdbServer, name: str) -> str:
+    """Of a phone that is named by its place (usb:1-2), by which the server lists none."""
+    try:
+        return server.state(name)
+    except DeviceError:
+        return UNKNOWN
 
 
 def _look(server: AdbServer, devices: config.Devices, serial: str, state: str) -> About:

@@ -192,9 +192,9 @@ class Emulator:
             self._closing.wait(min(POLL_S, deadline.remaining()))
 
     def _booted(self, deadline: Deadline) -> bool:
-        timeout_s = min(deadline.remaining() or 1e-3, self._devices.operation_timeout_s)
+        within = Deadline(min(deadline.remaining() or 1e-3, self._devices.operation_timeout_s))
         try:
-            return self._session.run(BOOTED, timeout_s).stdout.strip() == b"1"
+            return self._session.run(BOOTED, within).stdout.strip() == b"1"
         except DeviceTimeout:  # its connection may lead to what it was before a snapshot was loaded
             self._forget()
             return False

@@ -1,5 +1,7 @@
 """What can go wrong with a phone, by what helps: DeviceGone a new connection, DeviceTimeout patience or a new
-connection, DeviceGarbage another try, DeviceUnready a restart, DeviceRefused nothing but another command."""
+connection, DeviceGarbage another try, DeviceUnready a restart, DeviceRefused nothing but another command. The others
+say what a person does.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,27 @@ from distrl.errors import DeviceError
 _MEND = "see `adb devices` on this adb server; the pool reconnects the phone and keeps away from it while that fails"
 
 
+class AdbServerGone(DeviceError):  # noqa: N818
+    """No adb server answers at the configured address."""
+
+
 class DeviceGone(DeviceError):  # noqa: N818
     """There is no connection to the phone, or it broke while something was asked."""
 
     def __init__(self, where: str, what: str, mend: str = _MEND) -> None:
         super().__init__(where, what, mend)
+
+
+class DeviceUnauthorized(DeviceGone):
+    """The phone is there and does not trust the adb server's key."""
+
+
+class DeviceOffline(DeviceGone):
+    """The adb server sees the phone and gets no answer from its adbd."""
+
+
+class DeviceAmbiguous(DeviceGone):
+    """Several phones go by this serial, so that the adb server reaches none of them by it."""
 
 
 class DeviceTimeout(DeviceError):  # noqa: N818
@@ -29,6 +47,10 @@ class DeviceGarbage(DeviceError):  # noqa: N818
         super().__init__(where, what, mend)
 
 
+class DeviceBlack(DeviceGarbage):
+    """A whole screenshot that is black all over: a screen that is off, or a window that may not be pictured."""
+
+
 class DeviceRefused(DeviceError):  # noqa: N818
     """The phone is well and will not do this: a command that exits with an error, text that it cannot type."""
 
@@ -38,3 +60,39 @@ class DeviceRefused(DeviceError):  # noqa: N818
 
 class DeviceUnready(DeviceError):  # noqa: N818
     """An emulator cannot be started, or not be put where a task begins."""
+
+
+class DeviceStray(DeviceError):  # noqa: N818
+    """An app that devices.allowed_packages does not name stays in front, whatever was done about it."""
+
+
+_REFUSALS: tuple[tuple[tuple[str, ...], type[DeviceGone], str], ...] = (
+    (
+        ("unauthorized", "still authorizing", "failed to authenticate"), DeviceUnauthorized,
+        "accept the dialog on the phone's screen and have it remember this computer; or copy ~/.android/adbkey from a "
+        "computer that it trusts and start the adb server anew",
+    ),
+    (
+        ("more than one device",), DeviceAmbiguous,
+        "name each in devices.serials by its place instead, the usb:… that `adb -P {port} devices -l` shows beside it; "
+        "on a network by host:port in devices.addresses",
+    ),
+    (
+        ("offline", "still connecting"), DeviceOffline,
+        "`adb -P {port} reconnect offline`, or unplug it and plug it in again; a phone in devices.addresses is "
+        "reconnected by the pool",
+    ),
+    (
+        ("no permissions", "insufficient permissions"), DeviceGone,
+        "give this user the right to open the phone's USB port (udev rules), then plug it in again",
+    ),
+)  # fmt: skip
+"""What the adb server says (transport.cpp of AOSP's adb, 34.0), which error that is, and what a person does."""
+
+
+def refusal(who: str, words: str, port: int) -> DeviceGone:
+    """The error for the words with which the adb server at `port` refuses to reach a phone."""
+    for signs, kind, mend in _REFUSALS:
+        if any(sign in words for sign in signs):
+            return kind(who, words, mend.format(port=port))
+    return DeviceGone(who, words)

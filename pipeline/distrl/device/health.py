@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 
 QUARANTINE_S = 1.0
 QUARANTINE_MAX_S = 60.0
-COUNTERS = ("leases", "retries", "interrupted", "reconnects", "restarts", "quarantines")
+COUNTERS = ("leases", "retries", "interrupted", "reconnects", "restarts", "quarantines", "strays")
 """leases: how often it was lent. retries: broken screenshots taken again. interrupted: leases that ended in a failure.
-reconnects: new connections made after a failure. restarts: of its emulator. quarantines: times it was put aside."""
+reconnects: new connections made after a failure. restarts: of its emulator. quarantines: times it was put aside.
+strays: times it was brought back from an app that is not allowed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,29 +1,128 @@
-"""Text that a model wrote, on its way into `input text`: quoted so that it is typed to its last letter and never run.
+"""Text that a model wrote, on its way to a phone: typed to its last character and never run.
 
 `input text` types printable ASCII and reads %s as a space. It cannot be told to type the two characters "%s", so text
-that holds them is typed by two commands, parted between the two.
+that holds them is typed by two commands, parted between the two. What it cannot type goes through ADBKeyBoard, an
+input method that types what a broadcast tells it (github.com/senzhk/ADBKeyBoard), in base64, so that no shell sees it.
 """
 
 from __future__ import annotations
 
+import base64
 import re
 import shlex
+import time
+import unicodedata
+from collections.abc import Callable
+from typing import Final
 
-MAX_CHARACTERS = 2000
+from distrl.device.errors import DeviceGarbage, DeviceRefused
+from distrl.device.wire import Deadline
+
+MAX_CHARACTERS: Final = 2000
 """Longer than any field; a command line has a limit too."""
+PACKAGE: Final = "com.android.adbkeyboard"
+SERVICE: Final = f"{PACKAGE}/.AdbIME"
+UP_S: Final = 2.0
+"""Longest wait for the service to be bound to a text field. Where no field is focused it never is, and what is typed
+goes nowhere, as with `input text`."""
+POLL_S: Final = 0.02
 _UNTYPABLE = re.compile(r"[^\x20-\x7e]")
 _BETWEEN = re.compile(r"(?<=%)(?=s)")
+_METHOD = re.compile(r"[A-Za-z][\w.]*/[\w.$]+", re.ASCII)
+_BOUND = re.compile(r"mCurId=(\S+) .*mBoundToMethod=(true|false)")
+_WORDS = 200
 
 
 class UntypableError(ValueError):
-    """Text that `input text` cannot type; the message says where and why."""
+    """Text that cannot be typed; the message says where and why."""
 
 
 def typing_line(text: str) -> str:
-    """The shell line that types `text` on the phone; empty for an empty text. Raises UntypableError."""
-    if len(text) > MAX_CHARACTERS:
-        raise UntypableError(f"{len(text)} characters to type; at most {MAX_CHARACTERS} are typed at once")
+    """The line that types `text` with `input text`; empty for an empty text. Raises UntypableError."""
+    _check_length(text)
     if found := _UNTYPABLE.search(text):
-        raise UntypableError(f"character {found.start()} ({found.group()!a}) cannot be typed; printable ASCII can")
+        raise UntypableError(
+            f"character {found.start()} ({found.group()!a}) cannot be typed with `input text`; printable ASCII can"
+        )
     pieces = [piece.replace(" ", "%s") for piece in _BETWEEN.split(text) if piece]
     return " && ".join(f"input text {shlex.quote(piece)}" for piece in pieces)
+
+
+def broadcast_line(text: str) -> str:
+    """The line that has ADBKeyBoard type `text`: any Unicode and newlines. Raises UntypableError for the rest."""
+    _check_length(text)
+    for at, character in enumerate(text):
+        kind = unicodedata.category(character)
+        if (kind == "Cc" and character != "\n") or kind == "Cs":
+            what = "a control character" if kind == "Cc" else "half of a character"
+            raise UntypableError(f"character {at} ({character!a}) is {what}, which is not typed")
+    coded = base64.b64encode(text.encode()).decode()
+    return f"am broadcast -a ADB_INPUT_B64 -p {PACKAGE} --es msg {shlex.quote(coded)}"
+
+
+class KeyboardService:
+    """ADBKeyBoard on one phone. ask: runs a command that must succeed, and returns what it wrote.
+
+    The phone's own keyboard is put back after each text. If the phone fails in between, `put_back` makes up for it.
+    """
+
+    def __init__(self, ask: Callable[[str, Deadline], str], serial: str) -> None:
+        self._ask = ask
+        self._serial = serial
+        self._owed: str | None = None
+
+    def type_text(self, text: str, deadline: Deadline) -> None:
+        """Raises DeviceRefused where the phone has no such keyboard or the text is none; then nothing was typed."""
+        try:
+            line = broadcast_line(text)
+        except UntypableError as error:
+            raise DeviceRefused(self._serial, str(error), "type text and newlines only") from error
+        if not text:
+            return
+        if SERVICE not in self._ask("ime list -s", deadline).split():
+            raise DeviceRefused(
+                self._serial, f"this text cannot be typed with `input text`, and {SERVICE} is not an enabled keyboard",
+                f"install ADBKeyBoard (github.com/senzhk/ADBKeyBoard): `adb install ADBKeyboard.apk`, then `adb shell "
+                f"ime enable {SERVICE}`; or have printable ASCII typed only",
+            )  # fmt: skip
+        self._select(deadline)
+        try:
+            said = self._ask(line, deadline)
+            if "Broadcast completed" not in said:
+                raise DeviceGarbage(self._serial, f"`am broadcast` said {said[:_WORDS]!r}")
+        finally:
+            self.put_back(deadline)
+
+    def put_back(self, deadline: Deadline) -> None:
+        """Select the phone's own keyboard again, if another one is selected by us."""
+        if self._owed is not None:
+            self._set(self._owed, deadline)
+            self._owed = None
+
+    def _select(self, deadline: Deadline) -> None:
+        own = self._ask("settings get secure default_input_method", deadline).strip()
+        if own == SERVICE:
+            return
+        if _METHOD.fullmatch(own):  # "null" where none was ever chosen
+            self._owed = own
+        self._set(SERVICE, deadline)
+        until = Deadline(min(UP_S, deadline.remaining() / 2))
+        while until.remaining() > 0 and not self._bound(deadline):
+            time.sleep(POLL_S)
+
+    def _set(self, method: str, deadline: Deadline) -> None:
+        said = self._ask(f"ime set {shlex.quote(method)}", deadline)
+        if f"{method} selected" not in said:  # Android before 8 exits with 0 all the same
+            what = f"the keyboard {method} cannot be selected: {said.strip()[:_WORDS]}"
+            raise DeviceRefused(
+                self._serial, what, "see `adb shell ime list -a`; `adb shell ime reset` takes the default"
+            )
+
+    def _bound(self, deadline: Deadline) -> bool:
+        found = _BOUND.search(self._ask("dumpsys input_method", deadline))
+        return found is not None and found.groups() == (SERVICE, "true")
+
+
+def _check_length(text: str) -> None:
+    if len(text) > MAX_CHARACTERS:
+        raise UntypableError(f"{len(text)} characters to type; at most {MAX_CHARACTERS} are typed at once")

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 from distrl import config
 from distrl.device.emulator import Emulator, fleet
-from distrl.device.errors import DeviceRefused
+from distrl.device.errors import DeviceGone, DeviceRefused
 from distrl.device.health import COUNTERS, Health
 from distrl.device.leases import Hold, Leases
 from distrl.device.server import AdbServer
@@ -32,7 +32,9 @@ log = logging.getLogger(__name__)
 
 IDLE, LEASED, QUARANTINED, HELD = "idle", "leased", "quarantined", "held"
 PROBE = "getprop sys.boot_completed"
-"""Answered by a phone whose shell works; the adb server calls a frozen phone a "device" all the same."""
+"""Answered by a phone whose shell works; the adb server calls a frozen phone a "device" all the same. One that has just
+restarted has a shell long before it has a screen."""
+BOOTED = b"1"
 LONGEST_WAIT_S = 1.0
 """How long a lease waits before it looks at the injected clock again."""
 HELD_S = 1.0
@@ -241,7 +243,8 @@ class DevicePool:
                     self._server.disconnect(phone.serial, timeout_s)
                     phone.counters["reconnects"] += 1
                 self._server.connect(phone.serial, timeout_s)
-            self._session(phone).output(PROBE)
+            if self._session(phone).output(PROBE).strip() != BOOTED:
+                raise DeviceGone(phone.serial, "it is still starting")
         except DeviceError as error:
             log.warning("%s does not answer: %s", phone.serial, error.what)
             phone.fault = error
@@ -270,7 +273,9 @@ def _state(phone: _Phone) -> str:
 
 
 def _counted(phone: _Phone) -> dict[str, int]:
+    session = phone.session
     return phone.counters | {
-        "retries": phone.session.retries if phone.session else 0,
+        "retries": session.retries if session else 0,
+        "strays": session.strays if session else 0,
         "restarts": max(0, phone.emulator.starts - 1) if phone.emulator else 0,
     }

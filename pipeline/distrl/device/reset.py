@@ -17,13 +17,14 @@ def reset(session: AdbSession, task: Task, to_snapshot: Callable[[], None] | Non
     """Put the phone where `task` begins.
 
     An emulator with a snapshot goes back to it (to_snapshot does that), whatever the task's setup lists: everything
-    that an episode can have changed is undone. A simulated phone takes the task's seed and setup. A real one goes home,
-    and the packages that the setup lists under "packages" are stopped and their data is cleared. Raises DeviceError,
-    DeviceRefused for an impossible setup.
+    that an episode can have changed is undone. A simulated phone takes the task's seed and setup. A real one is woken
+    and goes home, and the packages that the setup lists under "packages" are stopped and their data is cleared.
+    Raises DeviceError, DeviceRefused for an impossible setup.
     """
     if to_snapshot is not None:
         to_snapshot()
         return
+    session.put_back_keyboard()
     command = ["simctl", "reset", "--seed", str(task.phone_seed), "--setup", task.setup]
     finished = session.run(command)
     if finished.code == _NOT_FOUND:
@@ -48,7 +49,10 @@ def truth(session: AdbSession) -> Mapping[str, Any] | None:
 
 
 def _reset_real(session: AdbSession, task: Task) -> None:
-    for package in _packages(session, task):
+    packages = _packages(session, task)
+    session.key("WAKEUP")
+    session.run(["wm", "dismiss-keyguard"])  # a phone with a PIN stays locked, whatever this exits with
+    for package in packages:
         session.stop_app(package)
         session.output(["pm", "clear", package])
     session.key("HOME")

@@ -22,6 +22,10 @@ class BrokenImageError(Exception):
     """Bytes that are no whole PNG; the text says why."""
 
 
+class BlackImageError(Exception):
+    """A whole picture that shows nothing: every pixel is black."""
+
+
 @dataclass(frozen=True, slots=True)
 class Screenshot:
     """PNG bytes and the size of the picture in pixels."""
@@ -32,17 +36,28 @@ class Screenshot:
 
 
 def verified(png: bytes) -> Screenshot:
-    """Decode all of png: every chunk's checksum, every row, the declared size. Raises BrokenImageError."""
+    """Decode all of png: every chunk's checksum, every row, the declared size.
+
+    Raises BrokenImageError, and BlackImageError for a picture that is whole and black all over.
+    """
     width, height = _whole(png)
     try:
         with Image.open(io.BytesIO(png), formats=["PNG"]) as image:
             image.load()
             size = image.size
+            black = _black(image)
     except (OSError, SyntaxError, ValueError, EOFError, struct.error, Image.DecompressionBombError) as error:
         raise BrokenImageError(f"a PNG of {len(png)} bytes that cannot be decoded: {error}") from error
     if size != (width, height):
         raise BrokenImageError(f"a PNG that says it is {width} x {height} and holds {size[0]} x {size[1]}")
+    if black:
+        raise BlackImageError(f"all {width} x {height} pixels are black")
     return Screenshot(png, width, height)
+
+
+def _black(image: Image.Image) -> bool:
+    """Transparency aside: a screen that is off is pictured as transparent black by some phones."""
+    return image.convert("RGB").getextrema() == ((0, 0),) * 3
 
 
 def _whole(png: bytes) -> tuple[int, int]:

@@ -22,7 +22,7 @@ from typing import IO
 import adbutils
 
 from distrl import config
-from distrl.device.errors import DeviceGone
+from distrl.device.errors import DeviceGone, refusal
 from distrl.device.leases import LOOPBACK
 from distrl.device.wire import Connection, Deadline
 from distrl.errors import DeviceError
@@ -142,11 +142,16 @@ class AdbServer:
         lines = (line.split("\t") for line in self.ask("host:devices").splitlines())
         return {parts[0]: parts[1] for parts in lines if len(parts) == 2}
 
+    def state(self, name: str) -> str:
+        """The state of the one phone that goes by `name`: a serial, or a place such as usb:1-2. Raises DeviceGone."""
+        return self.ask(f"host-serial:{name}:get-state", who=name)
+
     def connect(self, address: str, timeout_s: float = SERVER_S) -> None:
-        """Connect the server to a phone at host:port. Raises DeviceGone if it cannot, DeviceTimeout if it waits."""
+        """Connect the server to a phone at host:port. Raises DeviceGone if it cannot (DeviceUnauthorized if the phone
+        does not trust it), DeviceTimeout if it waits."""
         answer = self.ask(f"host:connect:{address}", timeout_s, address)
         if not answer.startswith(("connected to", "already connected to")):
-            raise DeviceGone(address, answer)
+            raise refusal(address, answer, self.adb.port)
 
     def emulator(self, adb_port: int, timeout_s: float = SERVER_S) -> None:
         """Say that an emulator of this machine has its phone at `adb_port`, as emulators do themselves.

@@ -1,6 +1,12 @@
 """One phone behind the adb server: gestures, text, keys, screenshots; each with one total deadline and typed errors.
 
 The phone may be a real one or a simulated one; a session cannot tell. A session belongs to one thread at a time.
+
+What may be known of a screenshot's age: an operation has its own connection, so an answer that comes too late is lost
+and never taken for that of a later question; a gesture's command has ended before the first screenshot after it is
+asked for; and `settle` takes two equal screenshots, both asked for after it was called. What cannot be known is whether
+an app has begun to show the effect of a gesture. A screen that still looks as before it therefore has to go on doing so
+for devices.settle_unchanged_s.
 """
 
 from __future__ import annotations
@@ -9,58 +15,70 @@ import math
 import re
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from distrl import config
-from distrl.device.errors import DeviceGarbage, DeviceRefused, DeviceTimeout
-from distrl.device.keyboard import UntypableError, typing_line
-from distrl.device.screenshot import BrokenImageError, Screenshot, verified
+from distrl.device.errors import DeviceBlack, DeviceGarbage, DeviceRefused, DeviceTimeout
+from distrl.device.keyboard import KeyboardService, UntypableError, typing_line
+from distrl.device.screenshot import BlackImageError, BrokenImageError, Screenshot, verified
 from distrl.device.server import AdbServer
+from distrl.device.window import focused_window, package_in_front
 from distrl.device.wire import Connection, Deadline, Finished
+from distrl.errors import DeviceError
 from distrl.types import Action, ActionKind, Point
 
+SCREENCAP = "screencap -p"
 SWIPE_MS = 150
 """Length of a swipe that an action asks for: long enough to scroll, too short to be a long press."""
-KEYCODES = {"HOME": 3, "BACK": 4, "ENTER": 66, "DEL": 67}
+KEYCODES = {"HOME": 3, "BACK": 4, "ENTER": 66, "DEL": 67, "WAKEUP": 224}
 WORDS_SHOWN = 200
 """How much of what a phone said goes into an error."""
 PACKAGE = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)+")
 """The name of an Android package. A task or a model names them, so each is looked at before it goes into a command."""
-_FOCUS = re.compile(r"mCurrentFocus=Window\{\S+ \S+ ([^\s}]+)\}")
+_WAKEFULNESS = re.compile(r"mWakefulness=(\w+)")
+_HOME_ACTIVITY = re.compile(rf"^({PACKAGE.pattern})/\S+$", re.MULTILINE)
 _SIZE = re.compile(r"(Physical|Override) size: (\d+)x(\d+)")
 _KEYS = {ActionKind.BACK: "BACK", ActionKind.HOME: "HOME", ActionKind.ENTER: "ENTER"}
 
 
 class AdbSession:
-    """A phone by its serial. Every method raises DeviceGone, DeviceTimeout, DeviceGarbage or DeviceRefused.
+    """A phone by its serial. Every method raises DeviceGone, DeviceTimeout, DeviceGarbage or DeviceRefused (errors.py),
+    and AdbServerGone where no adb server answers; none of them later than its deadline.
 
-    retries: how often a broken screenshot was taken again while settling.
+    retries: how often a broken screenshot was taken again while settling. strays: how often the phone was brought back
+    from an app that is not allowed (fence.py).
     """
 
-    def __init__(self, server: AdbServer, serial: str, timeouts: config.Devices) -> None:
+    def __init__(self, server: AdbServer, serial: str, devices: config.Devices) -> None:
         self.server = server
         self.retries = 0
+        self.strays = 0
         self._serial = serial
-        self._timeouts = timeouts
+        self._devices = devices
+        self._keyboard = KeyboardService(self._said, serial)
         self._size: tuple[int, int] | None = None
         self._seen: Screenshot | None = None
+        self._acted = -math.inf
+        self._before: bytes | None = None
 
     @property
     def serial(self) -> str:
         return self._serial
 
-    def run(self, command: Sequence[str] | str, timeout_s: float | None = None) -> Finished:
-        """Run a command, whatever it exits with. Words are quoted; a string is given to the phone's shell as it is."""
+    def run(self, command: Sequence[str] | str, within: Deadline | None = None) -> Finished:
+        """Run a command, whatever it exits with. Words are quoted; a string is given to the phone's shell as it is.
+
+        within: of the operation that the command is a part of; devices.operation_timeout_s from now if not given.
+        """
         line = command if isinstance(command, str) else shlex.join(command)
-        deadline = Deadline(self._timeouts.operation_timeout_s if timeout_s is None else timeout_s)
-        with Connection(self.server.adb, self._serial, deadline) as connection:
+        with Connection(self.server.adb, self._serial, within or self._deadline()) as connection:
             connection.request(f"host:transport:{self._serial}")
             connection.request(f"shell,v2,raw:{line}")
             return connection.read_command()
 
-    def output(self, command: Sequence[str] | str, timeout_s: float | None = None) -> bytes:
+    def output(self, command: Sequence[str] | str, within: Deadline | None = None) -> bytes:
         """The standard output of a command that succeeds. Raises DeviceRefused if it exits with an error."""
-        finished = self.run(command, timeout_s)
+        finished = self.run(command, within)
         if finished.code != 0:
             said = (finished.stderr or finished.stdout).decode("utf-8", "replace").strip()[:WORDS_SHOWN]
             line = command if isinstance(command, str) else shlex.join(command)
@@ -69,56 +87,86 @@ class AdbSession:
 
     def shell(self, command: Sequence[str] | str) -> str:
         """`output` as text."""
-        return self.output(command).decode("utf-8", "replace")
+        return self._said(command, self._deadline())
 
     def tap(self, at: Point) -> None:
-        x, y = self._pixels(at)
-        self.output(f"input tap {x} {y}")
+        deadline = self._deadline()
+        x, y = self._pixels(at, deadline)
+        self._act(f"input tap {x} {y}", deadline)
 
     def swipe(self, start: Point, end: Point, milliseconds: int = SWIPE_MS) -> None:
-        (x0, y0), (x1, y1) = self._pixels(start), self._pixels(end)
-        self.output(f"input swipe {x0} {y0} {x1} {y1} {int(milliseconds)}")
+        deadline = self._deadline()
+        (x0, y0), (x1, y1) = self._pixels(start, deadline), self._pixels(end, deadline)
+        self._act(f"input swipe {x0} {y0} {x1} {y1} {int(milliseconds)}", deadline)
 
     def type_text(self, text: str) -> None:
-        """Type text, literally. Raises DeviceRefused for what cannot be typed; then nothing has been."""
-        try:
-            line = typing_line(text)
-        except UntypableError as error:
-            raise DeviceRefused(self._serial, str(error), "type printable ASCII only") from error
-        if line:
-            self.output(line)
+        """Type text, literally. Raises DeviceRefused for what cannot be typed; then nothing has been.
+
+        devices.keyboard says by which means. Text beyond printable ASCII needs ADBKeyBoard on the phone.
+        """
+        deadline, way = self._deadline(), self._devices.keyboard
+        line = None
+        if way != "service":
+            try:
+                line = typing_line(text)
+            except UntypableError as error:
+                if way == "input":
+                    mend = "type printable ASCII, or set devices.keyboard to auto and install ADBKeyBoard on the phone"
+                    raise DeviceRefused(self._serial, str(error), mend) from error
+        if line is None:
+            self._keyboard.type_text(text, deadline)
+            self._note_act()
+        elif line:
+            self._act(line, deadline)
+
+    def put_back_keyboard(self) -> None:
+        """Select the phone's own keyboard again, should a text that was cut off have left another one."""
+        self._keyboard.put_back(self._deadline())
 
     def key(self, name: str) -> None:
-        """Press HOME, BACK, ENTER or DEL."""
+        """Press HOME, BACK, ENTER, DEL or WAKEUP (which does nothing to a phone that is awake)."""
         if name not in KEYCODES:
             raise DeviceRefused(self._serial, f"there is no key {name!r}", f"the keys are {', '.join(KEYCODES)}")
-        self.output(f"input keyevent {KEYCODES[name]}")
+        self._act(f"input keyevent {KEYCODES[name]}", self._deadline())
 
     def focus(self) -> str:
         """The window in front as Android prints it: package/activity, a system window's name, or "" for none."""
-        said = self.shell("dumpsys window displays")
-        if "mCurrentFocus=" not in said:
-            raise DeviceGarbage(self._serial, f"`dumpsys window displays` names no focus: {said[:WORDS_SHOWN]!r}")
-        found = _FOCUS.search(said)
-        return found.group(1) if found else ""
+        return self._in_front(focused_window)
+
+    def package_in_front(self) -> str:
+        """The package that the window in front belongs to (window.py), or "" while no window has the focus."""
+        return self._in_front(package_in_front)
+
+    def launcher(self) -> str:
+        """The package of the phone's home screen. Raises DeviceRefused where the phone does not name one."""
+        said = self.shell(
+            "cmd package resolve-activity --brief -a android.intent.action.MAIN -c android.intent.category.HOME"
+        )
+        if (found := _HOME_ACTIVITY.search(said)) is None:
+            raise DeviceRefused(
+                self._serial, f"it names no home screen: {said.strip()[:WORDS_SHOWN]!r}",
+                "choose a launcher on the phone, or add its package to devices.allowed_packages",
+            )  # fmt: skip
+        return found.group(1)
 
     def start_app(self, package: str) -> None:
         """Bring an app to the front. Raises DeviceRefused where the phone has none of that name."""
-        said = self.shell(
+        said = self._act(
             ["am", "start", "-a", "android.intent.action.MAIN", "-c", "android.intent.category.LAUNCHER", "-p",
-             self._package(package)]
+             self._package(package)],
+            self._deadline(),
         )  # fmt: skip
         if "Error" in said:  # Android before 12 exits with 0 all the same
             raise DeviceRefused(self._serial, f"{package} cannot be started: {said.strip()[:WORDS_SHOWN]}")
 
     def stop_app(self, package: str) -> None:
         """Stop an app, whether it runs or not."""
-        self.output(["am", "force-stop", self._package(package)])
+        self._act(["am", "force-stop", self._package(package)], self._deadline())
 
-    def size(self) -> tuple[int, int]:
+    def size(self, within: Deadline | None = None) -> tuple[int, int]:
         """Width and height of the screen in pixels: of the last screenshot, or what the phone says."""
         if self._size is None:
-            said = self.shell("wm size")
+            said = self._said("wm size", within or self._deadline())
             sizes = {kind: (int(width), int(height)) for kind, width, height in _SIZE.findall(said)}
             size = sizes.get("Override", sizes.get("Physical"))
             if size is None or 0 in size:
@@ -126,31 +174,35 @@ class AdbSession:
             self._size = size
         return self._size
 
-    def screenshot(self, timeout_s: float | None = None) -> Screenshot:
-        """What the screen shows, whole. Raises DeviceGarbage for anything that is not a complete PNG."""
-        return self._verified(self._screencap(timeout_s))
+    def screenshot(self) -> Screenshot:
+        """What the screen shows, whole. Raises DeviceGarbage for what is no complete PNG, DeviceBlack for one that
+        shows nothing.
+        """
+        deadline = self._deadline()
+        return self._verified(self.output(SCREENCAP, deadline), deadline)
 
     def settle(self) -> Screenshot:
         """The screen once two screenshots in a row are equal. Raises DeviceTimeout if it keeps changing.
 
-        A broken screenshot is taken again; it is raised as DeviceGarbage if there is nothing else by the deadline.
+        A broken or black screenshot is taken again; it is raised as DeviceGarbage if there is nothing else by the
+        deadline, devices.settle_timeout_s.
         """
-        deadline = Deadline(self._timeouts.settle_timeout_s)
+        deadline = Deadline(self._devices.settle_timeout_s)
         last: bytes | None = None
         garbage: DeviceGarbage | None = None
         while deadline.remaining() > 0:
             try:
-                png = self._screencap(min(deadline.remaining(), self._timeouts.operation_timeout_s))
+                png = self.output(SCREENCAP, Deadline(min(deadline.remaining(), self._devices.operation_timeout_s)))
             except DeviceTimeout as late:
                 raise garbage or (late if last is None else self._restless(deadline)) from None
-            if png == last:
+            if png == last and self._has_effect(png):
                 try:
-                    return self._verified(png)
+                    return self._verified(png, deadline)
                 except DeviceGarbage as error:
                     garbage = error
                     self.retries += 1
             last = png
-            time.sleep(min(self._timeouts.settle_poll_s, deadline.remaining()))
+            time.sleep(min(self._devices.settle_poll_s, deadline.remaining()))
         raise garbage or self._restless(deadline)
 
     def perform(self, action: Action) -> None:
@@ -166,15 +218,42 @@ class AdbSession:
         elif action.kind not in (ActionKind.COMPLETE, ActionKind.INVALID):
             raise DeviceRefused(self._serial, f"a {action.kind} that does not say where")
 
+    def _deadline(self) -> Deadline:
+        return Deadline(self._devices.operation_timeout_s)
+
+    def _said(self, command: Sequence[str] | str, deadline: Deadline) -> str:
+        return self.output(command, deadline).decode("utf-8", "replace")
+
+    def _act(self, command: Sequence[str] | str, deadline: Deadline) -> str:
+        """A command that may change the screen; what it wrote."""
+        try:
+            return self._said(command, deadline)
+        finally:
+            self._note_act()
+
+    def _note_act(self) -> None:
+        self._acted = time.monotonic()
+        self._before = self._seen.png if self._seen else None
+
+    def _has_effect(self, png: bytes) -> bool:
+        """Whether `png` may be what the last action led to: another screen, or the same for long enough."""
+        return png != self._before or time.monotonic() - self._acted >= self._devices.settle_unchanged_s
+
+    def _in_front(self, read: Callable[[str], str | None]) -> str:
+        said = self.shell("dumpsys window displays")
+        if (found := read(said)) is None:
+            raise DeviceGarbage(self._serial, f"`dumpsys window displays` names no focus: {said[:WORDS_SHOWN]!r}")
+        return found
+
     def _package(self, name: str) -> str:
         if not PACKAGE.fullmatch(name):
             raise DeviceRefused(self._serial, f"{name[:WORDS_SHOWN]!r} is no name of a package")
         return name
 
-    def _pixels(self, point: Point) -> tuple[int, int]:
+    def _pixels(self, point: Point, deadline: Deadline) -> tuple[int, int]:
         if not (math.isfinite(point.x) and math.isfinite(point.y) and 0 <= point.x <= 1 and 0 <= point.y <= 1):
             raise DeviceRefused(self._serial, f"the point ({point.x}, {point.y}) is not on the screen")
-        width, height = self.size()
+        width, height = self.size(deadline)
         return min(int(point.x * width), width - 1), min(int(point.y * height), height - 1)
 
     def _restless(self, deadline: Deadline) -> DeviceTimeout:
@@ -183,15 +262,32 @@ class AdbSession:
             "raise devices.settle_timeout_s, or turn the phone's animations off",
         )  # fmt: skip
 
-    def _screencap(self, timeout_s: float | None) -> bytes:
-        return self.output("screencap -p", timeout_s)
-
-    def _verified(self, png: bytes) -> Screenshot:
+    def _verified(self, png: bytes, deadline: Deadline) -> Screenshot:
         if self._seen is not None and self._seen.png == png:
             return self._seen
         try:
             self._seen = verified(png)
         except BrokenImageError as error:
             raise DeviceGarbage(self._serial, f"the screenshot is broken: {error}") from error
+        except BlackImageError as error:
+            raise self._black(str(error), deadline) from error
         self._size = (self._seen.width, self._seen.height)
         return self._seen
+
+    def _black(self, what: str, deadline: Deadline) -> DeviceBlack:
+        """The error for a black screenshot, with the cause as far as the phone tells it by the deadline."""
+        try:
+            found = _WAKEFULNESS.search(self._said("dumpsys power", deadline))
+        except DeviceError:
+            found = None
+        if found is not None and found.group(1) != "Awake":
+            return DeviceBlack(
+                self._serial, f"{what}: its screen is off ({found.group(1)})",
+                f"`adb -s {self._serial} shell input keyevent WAKEUP` (a reset does so), and `… shell svc power "
+                "stayon true` to keep it on",
+            )  # fmt: skip
+        return DeviceBlack(
+            self._serial, f"{what}, though its screen is on",
+            "an app that forbids screenshots (FLAG_SECURE) cannot be driven; another one may need a longer "
+            "devices.settle_timeout_s to begin",
+        )  # fmt: skip

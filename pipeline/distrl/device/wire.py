@@ -13,8 +13,7 @@ from types import TracebackType
 from typing import NamedTuple
 
 from distrl import config
-from distrl.device.errors import DeviceGarbage, DeviceGone, DeviceTimeout
-from distrl.errors import DeviceError
+from distrl.device.errors import AdbServerGone, DeviceGarbage, DeviceGone, DeviceTimeout, refusal
 
 MAX_REQUEST = 0xFFFF
 MAX_ANSWER = 64 * 1024 * 1024
@@ -49,6 +48,7 @@ class Connection:
 
     def __init__(self, adb: config.Adb, who: str, deadline: Deadline) -> None:
         self._who = who
+        self._port = adb.port
         self._deadline = deadline
         self._buffer = bytearray()
         try:
@@ -56,7 +56,7 @@ class Connection:
         except TimeoutError as error:
             raise self._late("connecting to the adb server") from error
         except OSError as error:
-            raise DeviceError(
+            raise AdbServerGone(
                 "adb.port", f"no adb server answers at {adb.host}:{adb.port} ({error.strerror or error})",
                 "`distrl up` starts one; or set adb.host and adb.port to one that runs",
             ) from error  # fmt: skip
@@ -69,7 +69,7 @@ class Connection:
         self._socket.close()
 
     def request(self, text: str) -> None:
-        """Send a request and read its OKAY. Raises DeviceGone with the server's words on FAIL."""
+        """Send a request and read its OKAY. Raises the kind of DeviceGone that the server's words mean on FAIL."""
         data = text.encode()
         if len(data) > MAX_REQUEST:
             raise DeviceGarbage(self._who, f"a request of {len(data)} bytes; adb takes {MAX_REQUEST}")
@@ -82,7 +82,7 @@ class Connection:
             raise DeviceGone(self._who, f"the adb server closed the connection ({error})") from error
         status = self._read(4)
         if status == b"FAIL":
-            raise DeviceGone(self._who, self.read_text())
+            raise refusal(self._who, self.read_text(), self._port)
         if status != b"OKAY":
             raise DeviceGarbage(self._who, f"the adb server answered {status!r}")
 

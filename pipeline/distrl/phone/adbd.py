@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
+from distrl.phone.commands import COMMANDS
+from distrl.phone.commands.base import Command
 from distrl.phone.faults import SLOW_S, Fault
 from distrl.phone.handset import Handset
 from distrl.phone.shell import Shell
@@ -60,11 +62,11 @@ def properties(serial: str) -> dict[str, str]:
 
 
 class Adbd:
-    """Serves every connection of one phone."""
+    """Serves every connection of one phone. programs: what its shell finds by name."""
 
-    def __init__(self, phone: Handset) -> None:
+    def __init__(self, phone: Handset, programs: Mapping[str, Command] = COMMANDS) -> None:
         self._phone = phone
-        self._shell = Shell(phone)
+        self._shell = Shell(phone, programs)
         named = "".join(f"{name}={phone.properties[name]};" for name in BANNER)
         self._banner = f"device::{named}features={FEATURES}".encode()
         self._transports: set[Transport] = set()
@@ -135,7 +137,7 @@ class Adbd:
     async def _framebuffer(self, stream: Stream) -> None:
         await self._slow()
         width, height = self._phone.machine.size
-        pixels = self._phone.machine.picture().convert("RGBA").tobytes()
+        pixels = self._phone.picture().convert("RGBA").tobytes()
         head = FRAMEBUFFER.pack(1, 32, len(pixels), width, height, 0, 8, 16, 8, 8, 8, 24, 8)
         image = head + pixels
         await stream.write(image[: len(image) // 2] if self._phone.faults.active(Fault.TRUNCATED) else image)

@@ -4,6 +4,9 @@ silent: the connection stands and nothing that is asked is ever answered, as wit
 gone: connections close and the port refuses new ones, as with a phone that loses its network or restarts.
 truncated: a screenshot ends half-way, and the command still reports success.
 slow: every command takes SLOW_S longer.
+asleep: the screen is off. A screenshot is black, no gesture has an effect; the key WAKEUP ends it.
+booting: the shell answers and the system's services are not there yet, as for a while after a restart (`gone`, then
+this).
 """
 
 from __future__ import annotations
@@ -22,6 +25,8 @@ class Fault(StrEnum):
     GONE = "gone"
     TRUNCATED = "truncated"
     SLOW = "slow"
+    ASLEEP = "asleep"
+    BOOTING = "booting"
 
 
 UNREACHABLE = frozenset({Fault.SILENT, Fault.GONE})

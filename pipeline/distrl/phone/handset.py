@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 from PIL import Image
 
 from distrl.phone.element import Elements
-from distrl.phone.faults import Faults
+from distrl.phone.faults import Fault, Faults
 from distrl.phone.files import Files
+from distrl.phone.keyboards import Keyboards
 from distrl.phone.logbook import Logbook
 from distrl.phone.machine import Event, Key, Open, Swipe, Tap, Text
 
@@ -21,13 +23,15 @@ SETTINGS: Final[Mapping[tuple[str, str], str]] = {
     ("global", "transition_animation_scale"): "1.0",
     ("global", "wifi_on"): "1",
     ("global", "window_animation_scale"): "1.0",
-    ("secure", "default_input_method"): "com.android.inputmethod.latin/.LatinIME",
     ("system", "accelerometer_rotation"): "0",
     ("system", "screen_brightness"): "102",
     ("system", "screen_brightness_mode"): "0",
     ("system", "screen_off_timeout"): "60000",
 }
-"""What `settings` knows of a new phone."""
+"""What `settings` knows of a new phone, beside the keyboard that is at work."""
+SERVICES_STARTED: Final = frozenset({"sys.boot_completed", "dev.bootcomplete"})
+"""Properties that a phone sets once its services run."""
+WAKEUP: Final = Key("WAKEUP")
 
 
 class Machine(Protocol):
@@ -49,27 +53,63 @@ class Handset:
     """Made in the event loop that serves the phone, and used in it alone.
 
     A reset is a machine's: files, log and settings stay, as they do on a phone on which an app's data is cleared.
-    draw_latency: seconds that the next action takes.
+    draw_latency: seconds that the next action takes. keyboard_service: whether ADBKeyBoard is installed.
     """
 
     def __init__(
-        self, machine: Machine, faults: Faults, draw_latency: Callable[[], float], properties: Mapping[str, str]
+        self,
+        machine: Machine,
+        faults: Faults,
+        draw_latency: Callable[[], float],
+        properties: Mapping[str, str],
+        *,
+        keyboard_service: bool = False,
     ) -> None:
         self.machine = machine
         self.faults = faults
-        self.properties = properties
+        self._properties = properties
         self.log = Logbook()
         self.files = Files(self.log.now)
         self.settings = dict(SETTINGS)
+        self.keyboards = Keyboards(self.settings, service=keyboard_service)
         self._draw_latency = draw_latency
 
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """What `getprop` knows now."""
+        if not self.faults.active(Fault.BOOTING):
+            return self._properties
+        return {name: value for name, value in self._properties.items() if name not in SERVICES_STARTED}
+
+    @property
+    def asleep(self) -> bool:
+        return self.faults.active(Fault.ASLEEP)
+
+    def png(self) -> bytes:
+        """What the screen shows; black while it is off."""
+        if not self.asleep:
+            return self.machine.png()
+        out = io.BytesIO()
+        self.picture().save(out, "PNG")
+        return out.getvalue()
+
+    def picture(self) -> Image.Image:
+        """As `png`."""
+        return Image.new("RGB", self.machine.size) if self.asleep else self.machine.picture()
+
     async def act(self, event: Event | None, seconds: float = 0.0) -> float:
-        """Take the phone's time and `seconds` more, then do it. Returns the seconds that it took."""
+        """Take the phone's time and `seconds` more, then do it. Returns the seconds that it took.
+
+        A phone that is asleep does nothing but wake up.
+        """
         took = self._draw_latency() + seconds
         await asyncio.sleep(took)
-        if event is not None:
+        if event == WAKEUP:
+            self.faults.set(Fault.ASLEEP, 0.0)
+        if event is not None and not self.asleep:
             before = self.machine.focus()
-            self.machine.apply(event)
+            if event != WAKEUP:
+                self.machine.apply(event)
             self._note(event, before, self.machine.focus())
         return took
 

@@ -37,7 +37,11 @@ class SimulatedPhone:
         self.serial = f"sim{number}"
         self.machine = PhoneMachine(phones.seed + number, phones.popup_probability, phones.generation)
         self.faults = Faults(time.monotonic)
-        handset = Handset(self.machine, self.faults, Latency(phones, number).draw, properties(self.serial))
+        handset = Handset(
+            self.machine, self.faults, Latency(phones, number).draw, properties(self.serial),
+            keyboard_service=phones.keyboard_service,
+        )  # fmt: skip
+        self.keyboards = handset.keyboards
         self._adbd = Adbd(handset)
         self._server: asyncio.Server | None = None
 

@@ -7,7 +7,7 @@ the last byte; nothing typed is ever parsed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from distrl.phone.commands import COMMANDS
@@ -23,19 +23,24 @@ from distrl.phone.commands.base import (
     Result,
     complained,
 )
+from distrl.phone.commands.base import Command as Program
 from distrl.phone.faults import SLOW_S, Fault
 from distrl.phone.files import FileError, plain
 from distrl.phone.handset import Handset
 from distrl.phone.sh import Command, Redirection, ShellSyntaxError, parse
 
 NOWHERE = frozenset({"/dev/null"})
+NEED_SERVICES = frozenset({"am", "cmd", "dumpsys", "ime", "input", "monkey", "pm", "screencap", "settings", "svc",
+                           "uiautomator", "wm"})  # fmt: skip
+"""What a phone that is still booting cannot do."""
 
 
 class Shell:
-    """The shell of one phone."""
+    """The shell of one phone. programs: what it finds by name."""
 
-    def __init__(self, phone: Handset) -> None:
+    def __init__(self, phone: Handset, programs: Mapping[str, Program] = COMMANDS) -> None:
         self.phone = phone
+        self._programs = programs
 
     async def run(self, line: str, directory: str = "/", code: int = OK) -> Result:
         """Run a line; its output is that of all its commands, its exit code that of the last one run.
@@ -114,11 +119,13 @@ class Shell:
 
     async def _run_one(self, argv: tuple[str, ...], directory: str, fed: bytes | None) -> Result:
         name, *args = argv[1:] if argv[0] == "exec" and len(argv) > 1 else argv
-        command = COMMANDS.get(name)
+        command = self._programs.get(name)
         if command is None:
             return complained(f"{SHELL}: {name}: inaccessible or not found\n", NOT_FOUND)
         if self.phone.faults.active(Fault.SLOW) and name != "simctl":
             await asyncio.sleep(SLOW_S)
+        if self.phone.faults.active(Fault.BOOTING) and name in NEED_SERVICES:
+            return complained(f"cmd: Can't find service: {name}\n")
         try:
             return await command(self.phone, Call(tuple(args), directory, fed))
         except (RefusedError, FileError) as error:

@@ -43,14 +43,17 @@ def settings(phones: Phones) -> dict[str, object]:
 
 
 def fill(config: Config, part: Part, share: Share = "all") -> Config:
-    """`config` with the addresses of the phones: those that train first, then those of the evaluator."""
+    """`config` with the addresses of the phones: those that train first, then those of the evaluator.
+
+    What a gesture does to a simulated phone is done when its command returns, so nothing is waited for after it.
+    """
     first, _, last = part.where.rpartition(":")[2].partition("-")
     addresses = tuple(f"{HOST}:{port}" for port in range(int(first), int(last) + 1))
     counts = {name: int(part.settings[name]) for name in ("count", "evaluation_count")}
     training = counts["count"]
     chosen = {"all": addresses, "training": addresses[:training], "evaluation": addresses[training:]}[share]
     update = {
-        "devices": config.devices.model_copy(update={"addresses": chosen}),
+        "devices": config.devices.model_copy(update={"addresses": chosen, "settle_unchanged_s": 0.0}),
         "phones": config.phones.model_copy(update={"base_port": int(first), **counts}),
     }
     return config.model_copy(update=update)

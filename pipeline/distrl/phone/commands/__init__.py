@@ -12,6 +12,7 @@ from distrl.phone.commands import (
     filters,
     gestures,
     logs,
+    methods,
     packages,
     screen,
     simctl,
@@ -20,5 +21,5 @@ from distrl.phone.commands import (
 )
 from distrl.phone.commands.base import Command
 
-_ROOMS = (activities, basics, dumpsys, filters, gestures, logs, packages, screen, simctl, storage, system)
+_ROOMS = (activities, basics, dumpsys, filters, gestures, logs, methods, packages, screen, simctl, storage, system)
 COMMANDS: Final[Mapping[str, Command]] = {name: run for room in _ROOMS for name, run in room.COMMANDS.items()}

@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from distrl.phone.commands.base import Call, RefusedError, Result, complained, said
-from distrl.phone.commands.packages import activity_of, app_of
+from distrl.phone.commands.packages import HOME, LAUNCHER, activity_of, app_of
 from distrl.phone.handset import Handset
-from distrl.phone.machine import PACKAGE, Key, Open
+from distrl.phone.machine import PACKAGE, Key, Open, Text
 
 CATEGORY: Final = "android.intent.category."
 ACTION: Final = "android.intent.action."
-LAUNCHER: Final = "launcher"
 MONKEY_ABORTED: Final = 252
 BY_ACTION: Final[Mapping[str, str]] = {
     f"{ACTION}SHOW_ALARMS": "clock",
@@ -34,12 +33,13 @@ FLAGS: Final = frozenset({"-W", "-S", "-D", "-N", "--activity-clear-top", "--act
                           "--activity-single-top", "--activity-new-document", "--lockTask"})  # fmt: skip
 FIELDS: Final = {"-n": "component", "-p": "package", "-a": "action", "-d": "data", "-c": "category"}
 ONE_VALUE: Final = frozenset({"-t", "-f", "-i", "--user", "--display", "--windowingMode", "-R", "--grant-read-uri"})
+TEXTS: Final = frozenset({"-e", "--es"})
 TWO_VALUES: Final = frozenset({"-e", "--es", "--ez", "--ei", "--el", "--ef", "--eu", "--esa", "--eia"})
 
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What `am start` was asked for; "" where it was not said."""
+    """What `am start` was asked for; "" where it was not said. message: the text of the extra `msg`."""
 
     action: str = ""
     data: str = ""
@@ -47,6 +47,7 @@ class Intent:
     package: str = ""
     component: str = ""
     wait: bool = False
+    message: str | None = None
 
     def __str__(self) -> str:
         named = (("act", self.action), ("cat", self.category and f"[{self.category}]"), ("dat", self.data),
@@ -63,7 +64,7 @@ async def am(phone: Handset, call: Call) -> Result:
             await phone.act(Key("HOME") if running else None)
             return Result()
         case ["broadcast", *words]:
-            return said(f"Broadcasting: {intent_of(words)}\nBroadcast completed: result=0\n")
+            return await _broadcast(phone, intent_of(words))
         case ["get-current-user"]:
             return said("0\n")
     raise RefusedError("usage: am start [-W] [-n PACKAGE/.ACTIVITY] [-p PACKAGE] [-a ACTION] [-d DATA] [-c CATEGORY] | "
@@ -73,6 +74,7 @@ async def am(phone: Handset, call: Call) -> Result:
 def intent_of(words: Sequence[str]) -> Intent:
     """The intent that the words after `am start` make. Raises RefusedError for an option that there is not."""
     given: dict[str, str] = {}
+    message: str | None = None
     wait, rest = False, iter(words)
     for word in rest:
         if word in FIELDS:
@@ -80,8 +82,9 @@ def intent_of(words: Sequence[str]) -> Intent:
         elif word in ONE_VALUE:
             _value(word, next(rest, None))
         elif word in TWO_VALUES:
-            _value(word, next(rest, None))
-            _value(word, next(rest, None))
+            name, value = _value(word, next(rest, None)), _value(word, next(rest, None))
+            if word in TEXTS and name == "msg":
+                message = value
         elif word in FLAGS:
             wait = wait or word == "-W"
         elif word.startswith("-"):
@@ -90,7 +93,7 @@ def intent_of(words: Sequence[str]) -> Intent:
             given["data"] = word
         else:
             given["component" if "/" in word else "package"] = word
-    return Intent(**given, wait=wait)
+    return Intent(**given, wait=wait, message=message)
 
 
 def resolve(intent: Intent) -> str | None:
@@ -102,7 +105,7 @@ def resolve(intent: Intent) -> str | None:
         return app if app and activity_of(app) == f"{package}/{short}" else None
     if intent.package:
         return app_of(intent.package)
-    if intent.category == f"{CATEGORY}HOME":
+    if intent.category == HOME:
         return LAUNCHER
     if intent.action.startswith(SETTINGS_ACTIONS):
         return "settings"
@@ -126,6 +129,17 @@ async def _start(phone: Handset, intent: Intent) -> Result:
         f"{starting}Status: ok\nLaunchState: COLD\nActivity: {activity_of(app)}\n"
         f"TotalTime: {took * 1000:.0f}\nWaitTime: {took * 1000:.0f}\nComplete\n"
     )
+
+
+async def _broadcast(phone: Handset, intent: Intent) -> Result:
+    """The keyboard may be told to type; nothing else listens, and it is reported as completed all the same."""
+    try:
+        text = phone.keyboards.heard(intent.action, intent.package, intent.message)
+    except ValueError as error:
+        raise RefusedError(str(error)) from error
+    if text is not None:
+        await phone.act(Text(text))
+    return said(f"Broadcasting: {intent}\nBroadcast completed: result=0\n")
 
 
 async def monkey(phone: Handset, call: Call) -> Result:

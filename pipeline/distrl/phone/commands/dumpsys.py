@@ -87,8 +87,9 @@ def _package(phone: Handset, args: Sequence[str]) -> str:
 
 def _power(phone: Handset, args: Sequence[str]) -> str:
     return (
-        "POWER MANAGER (dumpsys power)\n  mWakefulness=Awake\n  mHoldingDisplaySuspendBlocker=true\n"
-        "Display Power: state=ON\n"
+        f"POWER MANAGER (dumpsys power)\n  mWakefulness={'Asleep' if phone.asleep else 'Awake'}\n"
+        f"  mHoldingDisplaySuspendBlocker={str(not phone.asleep).lower()}\n"
+        f"Display Power: state={'OFF' if phone.asleep else 'ON'}\n"
     )
 
 
@@ -101,10 +102,11 @@ def _battery(phone: Handset, args: Sequence[str]) -> str:
 
 
 def _input_method(phone: Handset, args: Sequence[str]) -> str:
-    method = phone.settings.get(("secure", "default_input_method"), "null")
+    method = phone.keyboards.selected
     shown = str(phone.machine.typing()).lower()
     return (
         f"Current Input Method Manager state:\n  mCurMethodId={method}\n"
+        f"  mCurId={method} mHaveConnection=true mBoundToMethod=true mVisibleBound=true\n"
         f"  mInputShown={shown}\n  mIsInputViewShown={shown}\n"
     )
 

@@ -10,7 +10,9 @@ from distrl.phone.commands.base import FAILED, Call, RefusedError, Result, compl
 from distrl.phone.handset import Handset
 from distrl.phone.machine import PACKAGE
 
-SYSTEM: Final = frozenset({"launcher", "settings"})
+LAUNCHER: Final = "launcher"
+HOME: Final = "android.intent.category.HOME"
+SYSTEM: Final = frozenset({LAUNCHER, "settings"})
 """Apps that belong to Android itself; the others count as installed by a user."""
 FIRST_UID: Final = 10_050
 
@@ -43,7 +45,7 @@ async def pm(phone: Handset, call: Call) -> Result:
             app = app_of(options[-1]) if options else None
             return said(f"package:{apk_of(app)}\n") if app else Result(code=FAILED)
         case ["resolve-activity", *options]:
-            app = app_of(options[-1]) if options else None
+            app = LAUNCHER if HOME in options else app_of(options[-1]) if options else None
             if app is None:
                 return said("No activity found\n", FAILED)
             return said(f"priority=0 preferredOrder=0 match=0x108000 isDefault=true\n{activity_of(app)}\n")

@@ -43,7 +43,7 @@ async def screencap(phone: Handset, call: Call) -> Result:
                 raise RefusedError("usage: screencap [-p] [-d DISPLAY] [FILE]")
             case _:
                 path = word
-    image = phone.machine.png() if png or path.endswith(".png") else raw(phone)
+    image = phone.png() if png or path.endswith(".png") else raw(phone)
     if phone.faults.active(Fault.TRUNCATED):
         image = image[: len(image) // 2]
     if not path:
@@ -54,7 +54,7 @@ async def screencap(phone: Handset, call: Call) -> Result:
 
 def raw(phone: Handset) -> bytes:
     width, height = phone.machine.size
-    return RAW_HEADER.pack(width, height, RGBA_8888, SRGB) + phone.machine.picture().convert("RGBA").tobytes()
+    return RAW_HEADER.pack(width, height, RGBA_8888, SRGB) + phone.picture().convert("RGBA").tobytes()
 
 
 async def uiautomator(phone: Handset, call: Call) -> Result:

@@ -33,7 +33,9 @@ async def wm(phone: Handset, call: Call) -> Result:
             return said(f"Physical density: {DENSITY}\n")
         case ["size" | "density", _]:
             raise RefusedError("the screen of a simulated phone cannot be changed")
-    raise RefusedError("usage: wm size | density")
+        case ["dismiss-keyguard"]:  # it has none
+            return Result()
+    raise RefusedError("usage: wm size | density | dismiss-keyguard")
 
 
 async def settings(phone: Handset, call: Call) -> Result:

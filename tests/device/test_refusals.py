@@ -1,0 +1,148 @@
+"""What a real adb server says of phones that it cannot reach, and what a person is told to do about it."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import pytest
+from distrl import config
+from distrl.device.about import look
+from distrl.device.errors import (
+    DeviceAmbiguous,
+    DeviceGone,
+    DeviceOffline,
+    DeviceTimeout,
+    DeviceUnauthorized,
+    refusal,
+)
+from distrl.device.pool import DevicePool
+from distrl.device.server import AdbServer
+from distrl.device.session import AdbSession
+from distrl.phone.transport import CNXN, Frame, pack
+
+from .conftest import StartPhones, free_ports
+
+AUTH = int.from_bytes(b"AUTH", "little")
+TOKEN, SIGNATURE = 1, 2
+NAMED = "127.0.0.1"
+"""The adb server takes a host without a port for all its phones there: the name of one, or of several."""
+
+
+@contextmanager
+def phone_that(asks: bool) -> Iterator[str]:
+    """The address of a phone that trusts no key, or (asks is False) one whose adbd has stopped answering."""
+    with socket.create_server((NAMED, 0)) as listener:
+        held: list[socket.socket] = []
+
+        def read(peer: socket.socket, size: int) -> bytes:
+            data = b""
+            while len(data) < size:
+                data += (more := peer.recv(size - len(data)))
+                if not more:
+                    raise EOFError
+            return data
+
+        def serve(peer: socket.socket) -> None:
+            with suppress(OSError, EOFError), peer:
+                while True:
+                    command, kind, _, size, _, _ = struct.unpack("<6I", read(peer, 24))
+                    read(peer, size)
+                    if asks and (command == CNXN or (command == AUTH and kind == SIGNATURE)):
+                        peer.sendall(pack(Frame(AUTH, TOKEN, 0, bytes(20)), checksum=True))
+
+        def accept() -> None:
+            with suppress(OSError):
+                while True:
+                    held.append(listener.accept()[0])
+                    threading.Thread(target=serve, args=(held[-1],), daemon=True).start()
+
+        thread = threading.Thread(target=accept)
+        thread.start()
+        yield f"{NAMED}:{listener.getsockname()[1]}"
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+        for peer in held:
+            with suppress(OSError):
+                peer.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.fixture
+def own() -> Iterator[AdbServer]:
+    """A server that knows no other phones."""
+    with AdbServer(config.Adb(port=free_ports(1))) as server:
+        yield server
+
+
+def test_a_phone_that_does_not_trust_this_computer_says_so_and_where_the_dialog_is(
+    own: AdbServer, timeouts: config.Devices
+) -> None:
+    with phone_that(asks=True) as address:
+        with pytest.raises(DeviceUnauthorized, match="failed to authenticate") as refused:
+            own.connect(address, 5.0)
+        assert "accept the dialog" in refused.value.mend
+        with pytest.raises(DeviceUnauthorized, match=r"unauthorized|still authorizing") as refused:
+            AdbSession(own, address, timeouts).key("HOME")
+        assert refused.value.where == address
+        assert "adbkey" in refused.value.mend
+        pool = DevicePool(own, timeouts.model_copy(update={"addresses": (address,)}))
+        assert list(pool.discover()) == []
+        (about,) = look(own, timeouts.model_copy(update={"addresses": (address,)}))
+        assert about.state in ("unauthorized", "authorizing")
+
+
+def test_a_phone_that_is_offline_says_so_and_how_it_is_reconnected(own: AdbServer, timeouts: config.Devices) -> None:
+    with phone_that(asks=False) as address:
+        with pytest.raises(DeviceTimeout):
+            own.connect(address, 0.3)
+        with pytest.raises(DeviceOffline, match="device offline") as refused:
+            AdbSession(own, address, timeouts).settle()
+        assert f"adb -P {own.adb.port} reconnect offline" in refused.value.mend
+
+
+def test_of_two_phones_with_one_serial_neither_is_driven_and_each_can_be_named_by_its_place(
+    own: AdbServer, start_phones: StartPhones, timeouts: config.Devices
+) -> None:
+    phones = start_phones(2)
+    for phone in phones:
+        own.connect(phone.address)
+    before = [phone.machine.state() for phone in phones]
+    with pytest.raises(DeviceAmbiguous, match="more than one device with serial") as refused:
+        AdbSession(own, NAMED, timeouts).key("HOME")
+    assert f"adb -P {own.adb.port} devices -l" in refused.value.mend
+    assert [phone.machine.state() for phone in phones] == before
+    pool = DevicePool(own, timeouts.model_copy(update={"serials": (NAMED,)}))
+    assert list(pool.discover()) == []
+    assert pool.lease() is None
+
+    own.disconnect(phones[0].address)
+    session = AdbSession(own, NAMED, timeouts)
+    assert session.settle().png == phones[1].machine.png()
+    found = {each.serial: each.state for each in look(own, timeouts.model_copy(update={"serials": (NAMED,)}))}
+    assert found == {NAMED: "device", phones[1].address: "device"}
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "mend"),
+    [
+        (
+            "device unauthorized.\nThis adb server's $ADB_VENDOR_KEYS is not set",
+            DeviceUnauthorized,
+            "accept the dialog",
+        ),
+        ("device still authorizing", DeviceUnauthorized, "accept the dialog"),
+        ("device offline", DeviceOffline, "-P 7 reconnect offline"),
+        ("device still connecting", DeviceOffline, "reconnect"),
+        ("more than one device with serial 0123456789ABCDEF", DeviceAmbiguous, "devices -l"),
+        ("no permissions (missing udev rules? user is in the plugdev group)", DeviceGone, "udev"),
+        ("device '0123' not found", DeviceGone, "adb devices"),
+    ],
+)
+def test_each_refusal_has_a_kind_and_a_mend(words: str, kind: type[DeviceGone], mend: str) -> None:
+    error = refusal("0123", words, 7)
+    assert type(error) is kind
+    assert mend in error.mend
+    assert (error.where, error.what) == ("0123", words)

@@ -1,0 +1,160 @@
+"""No black and no stale image is ever an observation, as far as it can be known."""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Callable
+
+import pytest
+from distrl.device.errors import DeviceBlack, DeviceGarbage, DeviceTimeout
+from distrl.device.session import AdbSession
+from distrl.device.wire import Deadline
+from distrl.phone import shell
+from distrl.phone.faults import Fault
+from distrl.phone.machine import Event
+from distrl.phone.serve import SimulatedPhone
+from distrl.types import Point
+from PIL import Image
+
+CLOCK = Point(0.2, 0.2)
+
+
+def picture(size: tuple[int, int], form: str = "PNG", **spot: int) -> bytes:
+    """A black picture; spot: the grey of one pixel in its middle."""
+    out = io.BytesIO()
+    image = Image.new("RGB", size)
+    image.putpixel((size[0] // 2, size[1] // 2), (spot.get("grey", 0),) * 3)
+    image.save(out, form)
+    return out.getvalue()
+
+
+def with_settings(session: AdbSession, **settings: float) -> AdbSession:
+    return AdbSession(session.server, session.serial, session._devices.model_copy(update=settings))
+
+
+LOOKS: dict[str, Callable[[AdbSession], object]] = {"screenshot": AdbSession.screenshot, "settle": AdbSession.settle}
+
+
+@pytest.mark.parametrize("name", LOOKS)
+def test_a_screen_that_is_off_is_told_as_such_until_it_is_woken(
+    session: AdbSession, phone: SimulatedPhone, name: str
+) -> None:
+    phone.faults.set(Fault.ASLEEP)
+    with pytest.raises(DeviceBlack, match=r"black: its screen is off \(Asleep\)") as refused:
+        LOOKS[name](session)
+    assert "keyevent WAKEUP" in refused.value.mend
+    session.key("WAKEUP")
+    assert LOOKS[name](session) == session.screenshot()
+    assert session.screenshot().png == phone.machine.png()
+
+
+@pytest.mark.parametrize("name", LOOKS)
+def test_a_window_that_may_not_be_pictured_is_told_as_such(
+    session: AdbSession, phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(phone.machine, "png", lambda: picture(phone.machine.size))
+    with pytest.raises(DeviceBlack, match="though its screen is on") as refused:
+        LOOKS[name](session)
+    assert "FLAG_SECURE" in refused.value.mend
+
+
+def test_a_dark_screen_that_shows_anything_is_none_of_these(
+    session: AdbSession, phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dark = picture(phone.machine.size, grey=1)
+    monkeypatch.setattr(phone.machine, "png", lambda: dark)
+    assert session.settle().png == dark
+
+
+def test_an_app_that_begins_in_black_is_waited_for(
+    session: AdbSession, phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, begins = phone.machine.png(), time.monotonic() + 0.2
+    monkeypatch.setattr(
+        phone.machine, "png", lambda: whole if time.monotonic() > begins else picture(phone.machine.size)
+    )
+    assert session.settle().png == whole
+    assert session.retries > 0
+
+
+@pytest.mark.parametrize("name", LOOKS)
+@pytest.mark.parametrize(
+    "garbage",
+    [b"", b"Error: no display\n", b"\x89PNG\r\n\x1a\n" + bytes(500), picture((9, 9), "JPEG"), picture((9, 9)) + b"\n"],
+    ids=["nothing", "words", "zeros", "another format", "more than a picture"],
+)
+def test_garbage_is_never_a_screenshot(
+    session: AdbSession, phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch, name: str, garbage: bytes
+) -> None:
+    monkeypatch.setattr(phone.machine, "png", lambda: garbage)
+    with pytest.raises(DeviceGarbage, match="broken"):
+        LOOKS[name](session)
+
+
+def test_both_screenshots_of_a_settled_screen_are_asked_for_after_the_gesture_has_ended(
+    session: AdbSession, phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    happened: list[str] = []
+    apply, png = phone.machine.apply, phone.machine.png
+
+    def applying(event: Event) -> None:
+        apply(event)
+        happened.append("gesture")
+
+    def picturing() -> bytes:
+        happened.append("screenshot")
+        return png()
+
+    before = session.settle()
+    monkeypatch.setattr(phone.machine, "apply", applying)
+    monkeypatch.setattr(phone.machine, "png", picturing)
+    session.tap(CLOCK)
+    after = session.settle()
+    assert happened == ["gesture", "screenshot", "screenshot"]
+    assert before != after
+    assert after.png == png()
+
+
+def test_an_answer_that_came_too_late_is_never_taken_for_a_later_one(
+    session: AdbSession, phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hasty = with_settings(session, operation_timeout_s=0.2)
+    monkeypatch.setattr(shell, "SLOW_S", 0.4)
+    phone.faults.set(Fault.SLOW)
+    with pytest.raises(DeviceTimeout):
+        hasty.screenshot()
+    phone.faults.clear()
+    old = phone.machine.png()
+    hasty.tap(CLOCK)
+    until = Deadline(0.5)  # the late answer is due in it
+    while until.remaining() > 0:
+        assert hasty.settle().png == phone.machine.png() != old
+
+
+@pytest.mark.parametrize(("unchanged_s", "stale"), [(0.0, True), (0.5, False)])
+def test_an_app_that_is_slow_to_show_a_gesture_is_waited_for_as_long_as_is_set(
+    session: AdbSession, phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch, unchanged_s: float, stale: bool
+) -> None:
+    """Without the wait the old screen settles: that is why there is one."""
+    patient = with_settings(session, settle_unchanged_s=unchanged_s)
+    old, png = patient.settle().png, phone.machine.png
+    patient.tap(CLOCK)
+    shown = time.monotonic() + 0.2
+    monkeypatch.setattr(phone.machine, "png", lambda: png() if time.monotonic() > shown else old)
+    assert (patient.settle().png == old) is stale
+
+
+def test_a_gesture_without_effect_costs_that_wait_and_a_screen_that_has_changed_none(
+    session: AdbSession, phone: SimulatedPhone
+) -> None:
+    patient = with_settings(session, settle_unchanged_s=0.4)
+    old = patient.settle()
+    patient.tap(Point(0.99, 0.99))
+    began = time.monotonic()
+    assert patient.settle() == old
+    assert time.monotonic() - began > 0.3
+    patient.tap(CLOCK)
+    began = time.monotonic()
+    assert patient.settle() != old
+    assert time.monotonic() - began < 0.4

@@ -1,0 +1,157 @@
+"""Any text reaches the phone as it is: by `input text` where that can type it, else through ADBKeyBoard."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from distrl.device.errors import DeviceRefused, DeviceTimeout
+from distrl.device.keyboard import MAX_CHARACTERS, SERVICE, UntypableError, broadcast_line
+from distrl.device.server import AdbServer
+from distrl.device.session import AdbSession
+from distrl.phone.faults import Fault
+from distrl.phone.keyboards import OWN
+from distrl.phone.machine import FIELD_CHARACTERS, Event, Text
+from distrl.phone.serve import SimulatedPhone
+from distrl.phone.sh import parse
+from distrl.types import Point
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from .conftest import StartPhones
+
+CONTROLS = "".join(chr(code) for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) != "\n")
+AWKWARD = [
+    "%s", "%", "s", " ", "'", '"', "\\", "; rm -rf /", "$(reboot)", "`id`", "&&", "|", "-p x", "--es msg", "\n", "=",
+    "\u6f22\u5b57", "\ud55c", "\U0001f600", "\U0001f469\u200d\U0001f469\u200d\U0001f467", "e\u0301", "\u202e",
+]  # fmt: skip
+ANY_TEXT = st.one_of(
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters=CONTROLS), max_size=60),
+    st.lists(st.sampled_from(AWKWARD), max_size=12).map("".join),
+)
+
+
+@pytest.fixture
+def phone(start_phones: StartPhones) -> SimulatedPhone:
+    return start_phones(1, keyboard_service=True)[0]
+
+
+@pytest.fixture
+def events(phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch) -> list[Event]:
+    """What reaches the phone's machine: a field may cut it short and join its spaces later, this is what was typed."""
+    seen: list[Event] = []
+    monkeypatch.setattr(phone.machine, "apply", seen.append)
+    return seen
+
+
+def with_keyboard(session: AdbSession, way: str) -> AdbSession:
+    return AdbSession(session.server, session.serial, session._devices.model_copy(update={"keyboard": way}))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=ANY_TEXT, way=st.sampled_from(["auto", "service"]))
+def test_the_phone_receives_what_was_sent_and_keeps_its_own_keyboard(
+    session: AdbSession, phone: SimulatedPhone, events: list[Event], text: str, way: str
+) -> None:
+    events.clear()
+    with_keyboard(session, way).type_text(text)
+    assert events == ([Text(text)] if text else [])
+    assert phone.keyboards.selected == OWN
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(before=st.text(max_size=5).filter(str.isprintable), control=st.sampled_from([*CONTROLS, "\ud800"]))
+def test_control_characters_are_refused_whole_with_their_place(
+    session: AdbSession, events: list[Event], before: str, control: str
+) -> None:
+    with pytest.raises(DeviceRefused, match=rf"character {len(before)} .*not typed"):
+        session.type_text(before + control + "after")
+    assert events == []
+
+
+def test_a_text_that_is_too_long_is_refused_whole(session: AdbSession, events: list[Event]) -> None:
+    with pytest.raises(DeviceRefused, match=f"at most {MAX_CHARACTERS}"):
+        session.type_text("\u6f22" * (MAX_CHARACTERS + 1))
+    assert events == []
+    session.type_text("\u6f22" * MAX_CHARACTERS)
+    assert events == [Text("\u6f22" * MAX_CHARACTERS)]
+
+
+def test_a_phone_without_such_a_keyboard_says_what_to_install(
+    adb: AdbServer, start_phones: StartPhones, session: AdbSession
+) -> None:
+    (bare,) = start_phones(1)
+    adb.connect(bare.address)
+    without = AdbSession(adb, bare.address, session._devices)
+    before = bare.machine.state()
+    with pytest.raises(DeviceRefused, match="is not an enabled keyboard") as refused:
+        without.type_text("caf\u00e9")
+    assert "adb install ADBKeyboard.apk" in refused.value.mend
+    assert f"ime enable {SERVICE}" in refused.value.mend
+    assert (bare.machine.state(), bare.keyboards.selected) == (before, OWN)
+    without.type_text("cafe")
+
+
+def test_a_person_may_have_no_keyboard_of_the_phone_touched(session: AdbSession, events: list[Event]) -> None:
+    with pytest.raises(DeviceRefused, match="character 3") as refused:
+        with_keyboard(session, "input").type_text("caf\u00e9")
+    assert "devices.keyboard" in refused.value.mend
+    assert events == []
+
+
+def test_a_phone_whose_owner_types_with_it_keeps_it(session: AdbSession, phone: SimulatedPhone) -> None:
+    session.shell(["ime", "set", SERVICE])
+    session.type_text("\u6f22")
+    assert phone.keyboards.selected == SERVICE
+
+
+def test_a_keyboard_that_a_failing_phone_kept_is_put_back_before_the_next_episode(
+    session: AdbSession, phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*intent: object) -> None:
+        phone.faults.set(Fault.SILENT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(phone.keyboards, "heard", failing)
+        with pytest.raises(DeviceTimeout):
+            session.type_text("\u6f22")
+    phone.faults.clear()
+    assert phone.keyboards.selected == SERVICE
+    session.put_back_keyboard()
+    assert phone.keyboards.selected == OWN
+    session.shell(["ime", "set", SERVICE])
+    session.put_back_keyboard()
+    assert phone.keyboards.selected == SERVICE, "it is put back once"
+
+
+def test_a_field_holds_what_was_typed_as_fields_do_and_the_screen_can_be_seen(
+    session: AdbSession, phone: SimulatedPhone
+) -> None:
+    session.start_app("com.sim.browser")
+    session.tap(Point(0.5, 0.25))
+    assert phone.machine.state()["focused"]
+    text = "caf\u00e9 \u6f22\u5b57\n\U0001f600 " + "x" * 300
+    session.type_text(text)
+    assert phone.machine.state()["typed"] == " ".join(text.split())[:FIELD_CHARACTERS]
+    assert session.settle().png == phone.machine.png()
+
+
+@given(ANY_TEXT)
+def test_the_shell_sees_one_command_and_nothing_of_the_text(text: str) -> None:
+    (command,) = parse(broadcast_line(text))
+    assert command.argv[:-1] == (
+        "am",
+        "broadcast",
+        "-a",
+        "ADB_INPUT_B64",
+        "-p",
+        "com.android.adbkeyboard",
+        "--es",
+        "msg",
+    )
+    assert base64.b64decode(command.argv[-1]).decode() == text
+
+
+def test_half_a_character_is_named() -> None:
+    with pytest.raises(UntypableError, match="half of a character"):
+        broadcast_line("\ud83d")

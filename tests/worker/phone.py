@@ -25,6 +25,9 @@ class MachinePhone:
     def perform(self, action: Action) -> None:
         self._machine.apply(self._event(action))
 
+    def taken_back(self) -> tuple[str, ...]:
+        return ()
+
     def truth(self) -> Mapping[str, Any]:
         state: Mapping[str, Any] = json.loads(json.dumps(self._machine.state()))
         return state

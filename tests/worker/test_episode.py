@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from distrl.types import ActionKind, ObjectRef, Outcome, Step, Task
-from distrl.worker.episode import Episode, sampling_seed
+from distrl.worker.episode import NOTE_CHARACTERS, Episode, sampling_seed
 
 from .world import DONE, INVALID, TAP, CountingPhone, Recorded, Shelf, TickingClock, ref, task, twice
 
@@ -60,6 +60,22 @@ def test_a_phone_that_fails_interrupts_the_episode_and_keeps_the_steps_before() 
     assert trajectory.note == "DeviceError: the phone is gone"
     assert len(trajectory.steps) == 1
     assert trajectory.final_screenshot is None
+
+
+def test_the_apps_that_it_was_brought_back_from_are_noted_with_their_step_beside_what_ended_it() -> None:
+    class Straying(CountingPhone):
+        def settle(self) -> bytes:
+            if self.sent:
+                self.strays.append(f"com.b ({len(self.sent)})")
+            return super().settle()
+
+    noted = episode(Shelf()).run(task(), "a", Straying(), Recorded([TAP, TAP, DONE]))
+    assert noted.note == "left the allowed apps: com.b (1) at step 1, com.b (2) at step 2, com.b (2) at step 3"
+    assert noted.outcome is Outcome.SUCCESS
+    cut = episode(Shelf()).run(task(), "b", Straying(fails_at=1), Recorded([TAP, TAP, DONE]))
+    assert cut.note == "DeviceError: the phone is gone; left the allowed apps: com.b (1) at step 1"
+    many = episode(Shelf()).run(task(max_steps=99), "c", Straying(), Recorded([TAP] * 99))
+    assert len(many.note) == NOTE_CHARACTERS
 
 
 def test_a_phone_that_tells_no_truth_leaves_the_outcome_unknown() -> None:

@@ -58,6 +58,7 @@ class CountingPhone:
     resets: int = 0
     seen: threading.Event = field(default_factory=threading.Event)
     hold: threading.Event | None = None
+    strays: list[str] = field(default_factory=list)
 
     def reset(self, task: Task) -> None:
         self.resets += 1
@@ -73,6 +74,10 @@ class CountingPhone:
         if self.fails_at == len(self.sent):
             raise DeviceError(self.serial, "the phone is gone", "connect it again")
         self.sent.append(action)
+
+    def taken_back(self) -> Sequence[str]:
+        found, self.strays = tuple(self.strays), []
+        return found
 
     def truth(self) -> Mapping[str, Any] | None:
         return {"taps": len(self.sent)} if self.offers_truth else None

@@ -70,6 +70,9 @@ class Phone(Protocol):
         """The screen as PNG bytes, once it no longer changes."""
 
     def perform(self, action: Action) -> None: ...
+    def taken_back(self) -> Sequence[str]:
+        """The apps that it was brought back from since this was last asked, since they are not allowed; for people."""
+
     def truth(self) -> Mapping[str, Any] | None:
         """The phone's own state, or None if it offers none (a real phone)."""
 
@@ -101,19 +104,25 @@ class Episode:
         started_at = self.clock.now_ms()
         steps: list[Step] = []
         final: ObjectRef | None = None
-        outcome, source, note = Outcome.INTERRUPTED, NO_JUDGE, ""
+        outcome, source, why = Outcome.INTERRUPTED, NO_JUDGE, ""
+        strays: list[str] = []
         try:
             phone.reset(task)
             while not _done(steps, task.max_steps):
-                steps.append(self._step(task, attempt_id, phone, decider, tuple(step.action for step in steps)))
+                step = self._step(task, attempt_id, phone, decider, tuple(step.action for step in steps))
+                strays += _strays(phone, len(steps))
+                steps.append(step)
             last = phone.settle()
+            strays += _strays(phone, len(steps))
             final = self.keep(last)
             outcome, source = self._outcome(task, phone.truth(), last, steps)
         except DeviceError as error:
-            note = f"{type(error).__name__}: {error.what}"[:NOTE_CHARACTERS]
-            log.warning("%s: interrupted on %s after %d steps: %s", task.task_id, phone.serial, len(steps), note)
+            why = f"{type(error).__name__}: {error.what}"[:NOTE_CHARACTERS]
+            log.warning("%s: interrupted on %s after %d steps: %s", task.task_id, phone.serial, len(steps), why)
+            strays += _strays(phone, len(steps))
+        note = "; ".join(filter(None, (why, f"left the allowed apps: {', '.join(strays)}" if strays else "")))
         return Trajectory(
-            task, attempt_id, self.worker, phone.serial, tuple(steps), final, outcome, source, note,
+            task, attempt_id, self.worker, phone.serial, tuple(steps), final, outcome, source, note[:NOTE_CHARACTERS],
             self.is_expert, started_at, self.clock.now_ms(),
         )  # fmt: skip
 
@@ -148,6 +157,11 @@ def sampling_seed(task_id: str, attempt_id: str, step: int) -> int:
     """The seed of one decision, in [0, 2^63): the same task, attempt and step draw the same action again."""
     digest = hashlib.sha256(f"{task_id}\n{attempt_id}\n{step}".encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
+
+
+def _strays(phone: Phone, step: int) -> list[str]:
+    """What the phone was brought back from just before step number `step` was looked at or sent; the first is 0."""
+    return [f"{each} at step {step}" for each in phone.taken_back()]
 
 
 def _done(steps: list[Step], max_steps: int) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from distrl.config import Config
 from distrl.device import reset as resetting
+from distrl.device.fence import Fence
 from distrl.device.pool import DevicePool
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
@@ -30,6 +31,7 @@ class Phones:
     """
 
     def __init__(self, config: Config, stop: threading.Event | None = None) -> None:
+        self._devices = config.devices
         self._server = AdbServer(config.adb)
         self._pool = DevicePool(self._server, config.devices, stop=stop)
 
@@ -66,7 +68,7 @@ class Phones:
         if session is None:
             yield None
             return
-        phone = SessionPhone(session, self._pool.snapshot_of(session))
+        phone = SessionPhone(session, Fence(session, self._devices), self._pool.snapshot_of(session))
         try:
             yield phone
         finally:
@@ -76,12 +78,16 @@ class Phones:
 class SessionPhone:
     """A leased adb session as an episode sees it. failure: the error that ended an episode, if one did.
 
-    to_snapshot: puts the phone back to its snapshot, if it has one.
+    An app that the fence does not allow is left before a screen is shown, and again before an action is sent: it may
+    have come to the front while the action was decided on. The action is dropped then, since it was meant for a screen
+    that is no more. to_snapshot: puts the phone back to its snapshot, if it has one.
     """
 
-    def __init__(self, session: AdbSession, to_snapshot: Callable[[], None] | None = None) -> None:
+    def __init__(self, session: AdbSession, fence: Fence, to_snapshot: Callable[[], None] | None = None) -> None:
         self._session = session
+        self._fence = fence
         self._to_snapshot = to_snapshot
+        self._taken_back: list[str] = []
         self.failure: DeviceError | None = None
 
     @property
@@ -89,16 +95,34 @@ class SessionPhone:
         return self._session.serial
 
     def reset(self, task: Task) -> None:
+        self._taken_back.clear()
         self._noting(lambda: resetting.reset(self._session, task, self._to_snapshot))
 
     def settle(self) -> bytes:
-        return self._noting(lambda: self._session.settle().png)
+        return self._noting(self._settled)
 
     def perform(self, action: Action) -> None:
-        self._noting(lambda: self._session.perform(action))
+        self._noting(lambda: self._perform(action))
+
+    def taken_back(self) -> tuple[str, ...]:
+        found, self._taken_back = tuple(self._taken_back), []
+        return found
 
     def truth(self) -> Mapping[str, Any] | None:
         return self._noting(lambda: resetting.truth(self._session))
+
+    def _settled(self) -> bytes:
+        png = self._session.settle().png
+        if (left := self._fence.enforce()) is not None:
+            self._taken_back.append(left)
+            png = self._session.settle().png
+        return png
+
+    def _perform(self, action: Action) -> None:
+        if (left := self._fence.enforce()) is not None:
+            self._taken_back.append(f"{left}, its action was not sent")
+            return
+        self._session.perform(action)
 
     def _noting(self, call: Callable[[], R]) -> R:
         try:

@@ -1,0 +1,137 @@
+"""Episodes on leased phones behind a real adb server, within the apps that are allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import pytest
+from distrl.config import Config, Devices
+from distrl.device.server import AdbServer
+from distrl.phone.faults import Fault
+from distrl.phone.machine import Key, Open, fresh, widgets
+from distrl.phone.serve import SimulatedPhone
+from distrl.types import Action, ActionKind, Outcome, Point, Trajectory
+from distrl.worker.episode import Decision, Episode, Observation
+from distrl.worker.phones import Phones, SessionPhone
+
+from .world import DONE, Shelf, task
+
+CLOCK, SETTINGS = "com.sim.clock", "com.sim.settings"
+ENTER = Action(ActionKind.ENTER)
+
+
+@dataclass
+class Deciding:
+    """Plays `actions`; before the one with a number in `meanwhile`, something happens on the phone."""
+
+    actions: Sequence[Action]
+    meanwhile: dict[int, Callable[[], object]] = field(default_factory=dict)
+    seen: list[bytes] = field(default_factory=list)
+
+    def decide(self, observation: Observation) -> Decision:
+        self.seen.append(observation.png)
+        self.meanwhile.get(observation.step, lambda: None)()
+        action = self.actions[observation.step]
+        return Decision(action, action.kind.value, (1,), (2,), -0.5, 0, "sha")
+
+
+Run = Callable[[Deciding, Sequence[str]], tuple[Trajectory, dict[str, int]]]
+
+
+@pytest.fixture
+def run(adb: AdbServer, phone: SimulatedPhone, timeouts: Devices) -> Run:
+    """Plays one episode with a list of allowed packages; its trajectory, and what was counted of the phone."""
+
+    def play(decider: Deciding, allowed: Sequence[str]) -> tuple[Trajectory, dict[str, int]]:
+        devices = timeouts.model_copy(update={"addresses": (phone.address,), "allowed_packages": tuple(allowed)})
+        with Phones(Config(adb=adb.adb, devices=devices)) as phones, leased(phones) as one:
+            trajectory = Episode("w", Shelf().keep, lambda task, truth: True).run(task(max_steps=6), "a", one, decider)
+            (health,) = phones.health()
+            return trajectory, dict(health.counters)
+
+    return play
+
+
+@contextmanager
+def leased(phones: Phones) -> Iterator[SessionPhone]:
+    with phones.lease(5.0) as one:
+        assert one is not None
+        yield one
+
+
+def opens(phone: SimulatedPhone, app: str) -> Action:
+    """The tap on an app's icon, on the home screen that a reset leads to."""
+    width, height = phone.machine.size
+    icon = next(each for each in widgets(fresh(task().phone_seed, {}, 0.0)) if each.target == app)
+    left, top, right, bottom = icon.box
+    return Action(ActionKind.TAP, Point((left + right) / 2 / width, (top + bottom) / 2 / height))
+
+
+def test_an_action_that_leaves_the_allowed_apps_is_undone_and_recorded(run: Run, phone: SimulatedPhone) -> None:
+    decider = Deciding([opens(phone, "clock"), opens(phone, "settings"), ENTER, DONE])
+    trajectory, counters = run(decider, [SETTINGS])
+    home, after_clock, after_settings, _ = decider.seen
+    assert after_clock == home, "the clock was left before anybody saw it"
+    assert after_settings != home
+    assert trajectory.outcome is Outcome.SUCCESS
+    assert trajectory.note == "left the allowed apps: com.sim.clock (HOME) at step 1"
+    assert [step.action for step in trajectory.steps] == decider.actions
+    assert counters["strays"] == 1
+
+
+def test_where_all_are_allowed_nothing_is_undone_and_nothing_noted(run: Run, phone: SimulatedPhone) -> None:
+    decider = Deciding([opens(phone, "clock"), DONE])
+    trajectory, counters = run(decider, [])
+    assert decider.seen[0] != decider.seen[1]
+    assert (trajectory.note, counters["strays"]) == ("", 0)
+
+
+def test_no_gesture_reaches_an_app_that_comes_to_the_front_while_it_is_decided_on(
+    run: Run, phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[object] = []
+    apply = phone.machine.apply
+
+    def opening() -> None:
+        apply(Open("clock"))
+        phone.machine.apply = lambda event: (
+            sent.append((phone.machine.focus().partition("/")[0], event)),
+            apply(event),
+        )
+
+    decider = Deciding([opens(phone, "settings"), ENTER, DONE], {1: opening})
+    trajectory, counters = run(decider, [SETTINGS])
+    assert trajectory.note == "left the allowed apps: com.sim.clock (HOME), its action was not sent at step 1"
+    assert sent == [(CLOCK, Key("HOME"))]
+    assert counters["strays"] == 1
+
+
+def test_an_app_left_after_the_last_action_is_recorded_too(run: Run, phone: SimulatedPhone) -> None:
+    trajectory, _ = run(Deciding([opens(phone, "clock")] * 6), [SETTINGS])
+    assert trajectory.note.count("com.sim.clock (HOME)") == 6
+    assert trajectory.note.endswith("at step 6")
+    assert len(trajectory.steps) == 6
+
+
+def test_a_phone_that_restarts_in_an_episode_interrupts_it_and_keeps_the_steps_before(
+    run: Run, phone: SimulatedPhone
+) -> None:
+    def restart() -> None:
+        phone.faults.set(Fault.BOOTING, 5.0)
+        phone.faults.set(Fault.GONE, 0.3)
+
+    trajectory, _ = run(Deciding([ENTER] * 6, {2: restart}), [])
+    assert trajectory.outcome is Outcome.INTERRUPTED
+    assert trajectory.note.startswith("Device")
+    assert len(trajectory.steps) >= 2
+    assert trajectory.final_screenshot is None
+
+
+def test_a_phone_that_falls_asleep_interrupts_it_and_shows_no_black_screen(run: Run, phone: SimulatedPhone) -> None:
+    decider = Deciding([ENTER] * 6, {1: lambda: phone.faults.set(Fault.ASLEEP)})
+    trajectory, _ = run(decider, [])
+    assert trajectory.outcome is Outcome.INTERRUPTED
+    assert trajectory.note.startswith("DeviceBlack: ")
+    assert len(decider.seen) == 2

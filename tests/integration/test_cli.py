@@ -15,10 +15,16 @@ import pytest
 import yaml
 from distrl import config as settings
 from distrl.broker import topics
+from distrl.broker.connect import admin
 from distrl.broker.journal import Journal
 from distrl.broker.producer import RecordProducer
+from distrl.broker.reader import LogReader
 from distrl.config import Config, load
 from distrl.demo.roles import write_settings
+from distrl.device.reset import truth
+from distrl.device.server import AdbServer
+from distrl.device.session import AdbSession
+from distrl.policy.agent import Agent
 from distrl.policy.base import load_base
 from distrl.stack.part import Site
 from distrl.stack.phones import start_phones
@@ -127,6 +133,48 @@ def one_phone(
     yield {"adb": adb_server, "devices": settings.Devices(addresses=(f"127.0.0.1:{port}",))}
     assert part.child is not None
     stop_all([part.child], 10.0)
+
+
+def test_a_dry_run_shows_actions_and_touches_neither_the_phone_nor_the_run(
+    config: Config, s3: settings.Store, one_phone: dict[str, object], tmp_path: Path
+) -> None:
+    made = config.model_copy(update={"store": s3, **one_phone})
+    made = made.model_copy(update={"devices": made.devices.model_copy(update={"allowed_packages": ("com.sim.clock",)})})
+    topics.ensure(made)
+    with RecordProducer(made, "a-test") as producer:
+        producer.publish("tasks", "task-1", trajectory(1).task).result(PATIENCE_S)
+    base = load_base(None)
+    with Journal(made) as journal:
+        adapter = open_store(s3).put("adapters", Agent(base, made.policy).adapter(), "safetensors")
+        journal.publish_version(Version(0, None, 0, base.sha256, adapter, "config", 0))
+    write_settings(made, tmp_path / "run.yaml")
+    session = AdbSession(AdbServer(made.adb), made.devices.addresses[0], made.devices)
+    session.server.connect(session.serial)
+    before, stored = truth(session), set(open_store(s3).list("screenshots/"))
+    line = [sys.executable, "-m", "distrl.cli.main", "worker", "--config", "run.yaml", "--dry-run"]
+    child = subprocess.Popen([*line, "--instruction", "turn on \x1b[31mwifi"], cwd=tmp_path, stdout=subprocess.PIPE,
+                             stderr=(tmp_path / "log").open("wb"), text=True)  # fmt: skip
+    try:
+        assert child.stdout is not None
+        lines = [child.stdout.readline() for _ in range(3)]
+        assert lines[0] == f"version 0 on {session.serial}; nothing is sent to it\n", (tmp_path / "log").read_text()
+        assert lines[1] == "task: turn on \\x1b[31mwifi\n"
+        assert lines[2].startswith('step 0, com.sim.launcher: "action_type": ')
+        assert truth(session) == before
+        session.start_app("com.sim.settings")  # as a person would
+        assert child.stdout.readline().startswith("step 1, com.sim.settings (not allowed: it would be left): ")
+        assert session.package_in_front() == "com.sim.settings"
+        child.terminate()
+        assert child.wait(PATIENCE_S) == 0
+    finally:
+        child.kill()
+        child.wait()
+    for topic in ("trajectories", "heartbeats", "trajectories.dlq"):
+        with LogReader(made, topic) as reader:
+            assert [raw for batch in reader.to_end() for raw in batch] == []
+    groups = admin(made.kafka).list_consumer_groups().result(PATIENCE_S).valid
+    assert [group.group_id for group in groups if made.run in group.group_id] == []
+    assert set(open_store(s3).list("screenshots/")) == stored
 
 
 def test_weights_that_are_missing_or_have_another_hash_are_refused_by_name(

@@ -29,12 +29,37 @@ def feed(config: ConfigFile = None, sets: Sets = None, verbose: Verbose = False)
     run_feeder(settings, start_role("feeder", verbose))
 
 
-def worker(config: ConfigFile = None, sets: Sets = None, verbose: Verbose = False) -> None:
+def worker(
+    config: ConfigFile = None,
+    sets: Sets = None,
+    verbose: Verbose = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Show what the newest policy would do on one phone, as it stands. Nothing is sent to it, no task is "
+            "taken, nothing is recorded. Each new screen that a person brings up is decided on.",
+        ),
+    ] = False,
+    instruction: Annotated[
+        str | None,
+        typer.Option(help="With --dry-run: what is asked; the first training task that would be fed if not given."),
+    ] = None,
+) -> None:
     """Drive phones over adb: take tasks, act with the newest policy, publish trajectories."""
+    if instruction is not None and not dry_run:
+        raise typer.BadParameter("it needs --dry-run", param_hint="--instruction")
     settings = with_broker(config, sets, "training")
+    stop = start_role(settings.worker.name, verbose)
+    if dry_run:
+        from distrl.offline.lines import printable
+        from distrl.worker.dryrun import run_dry
+
+        run_dry(settings, instruction, stop, lambda line: print(printable(line), flush=True))
+        return
     from distrl.worker.run import run_worker
 
-    run_worker(settings, start_role(settings.worker.name, verbose))
+    run_worker(settings, stop)
 
 
 def learner(

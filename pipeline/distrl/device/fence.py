@@ -39,10 +39,8 @@ class Fence:
 
         Raises DeviceStray where nothing helps, DeviceRefused where the phone does not name its home screen.
         """
-        if not self._allowed:
-            return None
-        package = self._front()
-        if self._inside(package):
+        package = self.stray()
+        if package is None:
             return None
         self._session.strays += 1
         log.warning("%s: %s is not among devices.allowed_packages, and is left", self._session.serial, package)
@@ -54,6 +52,13 @@ class Fence:
             self._session.serial, f"{package} stays in front",
             f"see to the phone: close it there, or add {package} to devices.allowed_packages",
         )  # fmt: skip
+
+    def stray(self) -> str | None:
+        """The package in front if it is foreign, else None. Nothing is done about it."""
+        if not self._allowed:
+            return None
+        package = self._front()
+        return None if self._inside(package) else package
 
     def _undoings(self, package: str) -> Iterator[tuple[str, Callable[[], None]]]:
         def stop() -> None:

@@ -16,7 +16,7 @@ from distrl.broker.producer import RecordProducer
 from distrl.broker.versions import VersionFollower, lineage
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
-from distrl.errors import BrokerError, ConfigError, PolicyError
+from distrl.errors import BrokerError, ConfigError
 from distrl.evaluate import curves
 from distrl.evaluate.gather import records
 from distrl.store.objects import ObjectStore, open_store
@@ -26,7 +26,7 @@ from distrl.types import Evaluation, Heartbeat, Split, Task, Trajectory, Version
 from distrl.worker.crew import Crew, Deliver, deliver_whole_or_bare, play_all
 from distrl.worker.episode import Episode, Phone
 from distrl.worker.inbox import Inbox
-from distrl.worker.parts import TRUTH, Watched, keeper, opinion_of, serving
+from distrl.worker.parts import TRUTH, Watched, keeper, opinion_of, refuse_other_base, serving
 from distrl.worker.patience import Patience
 from distrl.worker.phones import Phones
 from distrl.worker.reload import wait_first
@@ -203,7 +203,7 @@ def greedy(
     PolicyError where the version belongs to another base model, DeviceError where there is no phone.
     """
     with serving(config, temperature=None) as policy, Phones(config, stop) as phones:
-        _refuse_other_base(version, policy.base_sha256)
+        refuse_other_base(version, policy.base_sha256)
         policy.batcher.swap(version, adapter)
 
         def play(task: Task, phone: Phone) -> Trajectory:
@@ -217,15 +217,6 @@ def greedy(
             tasks, crew, keep, slots=phones.count, retries=RETRIES, drain_s=config.worker.drain_timeout_s,
             stop=stop, give_up=give_up,
         )  # fmt: skip
-
-
-def _refuse_other_base(version: Version, base_sha256: str) -> None:
-    if version.base_model_sha256 != base_sha256:
-        raise PolicyError(
-            f"version {version.version}",
-            f"belongs to base model {version.base_model_sha256[:12]}, this one is {base_sha256[:12]}",
-            "set policy.base_model to the one the run was trained with",
-        )
 
 
 def _beat_until(ended: threading.Event, config: Config, producer: RecordProducer, progress: Progress) -> None:

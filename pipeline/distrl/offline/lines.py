@@ -90,8 +90,12 @@ def ranges(numbers: list[int]) -> str:
 
 def escaped(text: str) -> str:
     """`text`, cut at LONGEST_TEXT, without anything that a terminal would act on."""
-    cut = text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}…"
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in cut)
+    return printable(text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}…")
+
+
+def printable(text: str) -> str:
+    """All of `text`, without anything that a terminal would act on."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def said_time(ms: int) -> str:

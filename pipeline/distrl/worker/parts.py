@@ -12,14 +12,14 @@ import torch
 
 from distrl.clock import SYSTEM_CLOCK, Clock
 from distrl.config import Config
-from distrl.errors import JudgeError, StoreError
+from distrl.errors import JudgeError, PolicyError, StoreError
 from distrl.judge.endpoint import Endpoint
 from distrl.judge.question import Question
 from distrl.judge.vlm import VlmJudge
 from distrl.policy.agent import Agent
 from distrl.store.objects import ObjectStore, utc_day
 from distrl.tasks.outcome import succeeded
-from distrl.types import ObjectRef, Outcome, Step, Task
+from distrl.types import ObjectRef, Outcome, Step, Task, Version
 from distrl.worker.batcher import Batcher
 from distrl.worker.episode import Judge, Opinion
 from distrl.worker.patience import Patience
@@ -53,6 +53,16 @@ def serving(config: Config, temperature: float | None) -> Iterator[Policy]:
     finally:
         batcher.close()
         thread.join()
+
+
+def refuse_other_base(version: Version, base_sha256: str) -> None:
+    """Raises PolicyError where `version` was trained on another base model than the one here."""
+    if version.base_model_sha256 != base_sha256:
+        raise PolicyError(
+            f"version {version.version}",
+            f"belongs to base model {version.base_model_sha256[:12]}, this one is {base_sha256[:12]}",
+            "set policy.base_model to the one the run was trained with",
+        )
 
 
 def keeper(store: ObjectStore, patience: Patience, clock: Clock = SYSTEM_CLOCK) -> Callable[[bytes], ObjectRef]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from distrl.config import load
-from distrl.device.errors import DeviceGarbage, DeviceRefused, DeviceStray
+from distrl.device.errors import DeviceGarbage, DeviceStray
 from distrl.device.fence import Fence
 from distrl.device.session import AdbSession
 from distrl.device.window import SYSTEM_UI, focused_window, package_in_front
@@ -130,7 +130,7 @@ def test_a_phone_that_names_no_home_screen_is_not_driven_and_no_home_screen_stop
 
     monkeypatch.setitem(COMMANDS, "cmd", cmd)
     seen = patched(phone, monkeypatch, lambda event: True)
-    with pytest.raises(DeviceRefused, match="names no home screen") as refused:
+    with pytest.raises(DeviceGarbage, match="names no home screen") as refused:
         fence(session, CLOCK).enforce()
     assert "devices.allowed_packages" in refused.value.mend
     assert seen == []

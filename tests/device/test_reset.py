@@ -70,6 +70,16 @@ def test_a_real_phone_is_told_no_package_that_is_none(session: AdbSession, setup
     assert real.ran == []
 
 
+def test_a_real_phone_clears_no_package_that_is_not_allowed(session: AdbSession) -> None:
+    real = RealPhone(session)
+    real._devices = session._devices.model_copy(update={"allowed_packages": ("com.example.*",)})
+    with pytest.raises(DeviceRefused, match=r"clears com\.mail, which is not allowed"):
+        resetting.reset(real, task('{"packages": ["com.example.shop", "com.mail"]}'))
+    assert real.ran == []
+    resetting.reset(real, task('{"packages": ["com.example.shop"]}'))
+    assert ["pm", "clear", "com.example.shop"] in real.ran
+
+
 def test_a_state_that_is_no_json_is_garbage(session: AdbSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "run", lambda command: Finished(b'{"half', b"", 0))
     with pytest.raises(DeviceGarbage, match="no JSON"):

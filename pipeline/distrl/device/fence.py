@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator
 
 from distrl import config
 from distrl.device.errors import DeviceGarbage, DeviceStray
-from distrl.device.session import PACKAGE, AdbSession
+from distrl.device.packages import PACKAGE, allowed
+from distrl.device.session import AdbSession
 from distrl.device.window import SYSTEM_UI
 from distrl.device.wire import Deadline
 
@@ -37,7 +38,7 @@ class Fence:
     def enforce(self) -> str | None:
         """Leave what is in front if it is foreign: by HOME, or by stopping it. What it was and what helped, or None.
 
-        Raises DeviceStray where nothing helps, DeviceRefused where the phone does not name its home screen.
+        Raises DeviceStray where nothing helps, DeviceGarbage where the phone does not name its home screen.
         """
         package = self.stray()
         if package is None:
@@ -86,7 +87,7 @@ class Fence:
         return inside
 
     def _inside(self, package: str) -> bool:
-        if any(package == each or (each.endswith(".*") and package.startswith(each[:-1])) for each in self._allowed):
+        if allowed(package, self._allowed):
             return True
         if self._launcher is None:
             self._launcher = self._session.launcher()

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from distrl.device.errors import DeviceGarbage, DeviceRefused
-from distrl.device.session import PACKAGE, AdbSession
+from distrl.device.packages import PACKAGE, allowed
+from distrl.device.session import AdbSession
 from distrl.types import Task
 
 _NOT_FOUND = 127
@@ -66,4 +67,10 @@ def _packages(session: AdbSession, task: Task) -> tuple[str, ...]:
     named = setup.get("packages", []) if isinstance(setup, dict) else None
     if not isinstance(named, list) or not all(isinstance(name, str) and PACKAGE.fullmatch(name) for name in named):
         raise DeviceRefused(session.serial, f'the setup of task {task.task_id} lists no package names as "packages"')
+    for name in named if session.allowed_packages else ():
+        if not allowed(name, session.allowed_packages):
+            raise DeviceRefused(
+                session.serial, f"the setup of task {task.task_id} clears {name}, which is not allowed",
+                "correct the task's setup, or add the package to devices.allowed_packages",
+            )  # fmt: skip
     return tuple(named)

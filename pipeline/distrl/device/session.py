@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from distrl import config
 from distrl.device.errors import DeviceBlack, DeviceGarbage, DeviceRefused, DeviceTimeout
 from distrl.device.keyboard import KeyboardService, UntypableError, typing_line
+from distrl.device.packages import PACKAGE
 from distrl.device.screenshot import BlackImageError, BrokenImageError, Screenshot, verified
 from distrl.device.server import AdbServer
 from distrl.device.window import focused_window, package_in_front
@@ -33,8 +34,6 @@ SWIPE_MS = 150
 KEYCODES = {"HOME": 3, "BACK": 4, "ENTER": 66, "DEL": 67, "WAKEUP": 224}
 WORDS_SHOWN = 200
 """How much of what a phone said goes into an error."""
-PACKAGE = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)+")
-"""The name of an Android package. A task or a model names them, so each is looked at before it goes into a command."""
 _WAKEFULNESS = re.compile(r"mWakefulness=(\w+)")
 _HOME_ACTIVITY = re.compile(rf"^({PACKAGE.pattern})/\S+$", re.MULTILINE)
 _SIZE = re.compile(r"(Physical|Override) size: (\d+)x(\d+)")
@@ -64,6 +63,11 @@ class AdbSession:
     @property
     def serial(self) -> str:
         return self._serial
+
+    @property
+    def allowed_packages(self) -> tuple[str, ...]:
+        """As configured; empty for all."""
+        return self._devices.allowed_packages
 
     def run(self, command: Sequence[str] | str, within: Deadline | None = None) -> Finished:
         """Run a command, whatever it exits with. Words are quoted; a string is given to the phone's shell as it is.
@@ -138,12 +142,13 @@ class AdbSession:
         return self._in_front(package_in_front)
 
     def launcher(self) -> str:
-        """The package of the phone's home screen. Raises DeviceRefused where the phone does not name one."""
-        said = self.shell(
+        """The package of the phone's home screen. Raises DeviceGarbage where the phone does not name one."""
+        finished = self.run(
             "cmd package resolve-activity --brief -a android.intent.action.MAIN -c android.intent.category.HOME"
         )
+        said = (finished.stdout or finished.stderr).decode("utf-8", "replace")
         if (found := _HOME_ACTIVITY.search(said)) is None:
-            raise DeviceRefused(
+            raise DeviceGarbage(
                 self._serial, f"it names no home screen: {said.strip()[:WORDS_SHOWN]!r}",
                 "choose a launcher on the phone, or add its package to devices.allowed_packages",
             )  # fmt: skip

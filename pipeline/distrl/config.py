@@ -32,6 +32,8 @@ from distrl.errors import ConfigError
 ENV_PREFIX = "DISTRL_"
 NOT_LEARNED_FROM = ("checkpoint_every", "keep_checkpoints", "rebuild_window")
 """Settings of the learner that its results do not depend on: they may change in the middle of a run."""
+PhoneProfile = Literal["plain", "steady", "heavy", "slow", "torn", "dozing", "freezing", "restarting"]
+"""Kinds of simulated phones, which phone/profiles.py describes."""
 RUN_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 NAME_OR_NONE = r"^([A-Za-z0-9_][A-Za-z0-9._-]{0,99})?$"
 """Of a virtual device or a snapshot, as avdmanager takes them; none begins like an option."""
@@ -183,6 +185,9 @@ class Phones(Section):
     latency_median_ms: float = Field(60.0, ge=0)
     latency_sigma: float = Field(0.8, ge=0, le=3, description="of the log-normal latency; larger is heavier-tailed")
     latency_max_ms: float = Field(5_000.0, ge=0)
+    profiles: tuple[PhoneProfile, ...] = Field(
+        (), description="kinds of phones, dealt out in turn (docs/phones.md); all plain if empty"
+    )
 
 
 class Feeder(Section):

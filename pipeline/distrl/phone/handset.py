@@ -53,7 +53,8 @@ class Handset:
     """Made in the event loop that serves the phone, and used in it alone.
 
     A reset is a machine's: files, log and settings stay, as they do on a phone on which an app's data is cleared.
-    draw_latency: seconds that the next action takes. keyboard_service: whether ADBKeyBoard is installed.
+    draw_latency: seconds that the next action takes. keyboard_service: whether ADBKeyBoard is installed. mishaps: the
+    faults that begin at the next action, and for how many seconds.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Handset:
         properties: Mapping[str, str],
         *,
         keyboard_service: bool = False,
+        mishaps: Callable[[], Mapping[Fault, float]] = dict,
     ) -> None:
         self.machine = machine
         self.faults = faults
@@ -73,6 +75,7 @@ class Handset:
         self.settings = dict(SETTINGS)
         self.keyboards = Keyboards(self.settings, service=keyboard_service)
         self._draw_latency = draw_latency
+        self._mishaps = mishaps
 
     @property
     def properties(self) -> Mapping[str, str]:
@@ -102,6 +105,8 @@ class Handset:
 
         A phone that is asleep does nothing but wake up.
         """
+        for fault, lasts in self._mishaps().items():
+            self.faults.set(fault, lasts)
         took = self._draw_latency() + seconds
         await asyncio.sleep(took)
         if event == WAKEUP:

@@ -19,8 +19,8 @@ from distrl.errors import ConfigError
 from distrl.phone.adbd import Adbd, properties
 from distrl.phone.faults import Fault, Faults
 from distrl.phone.handset import Handset
-from distrl.phone.latency import Latency
 from distrl.phone.machine import PhoneMachine
+from distrl.phone.profiles import Luck
 
 HOST = "127.0.0.1"
 HIGHEST_PORT = 65535
@@ -37,9 +37,10 @@ class SimulatedPhone:
         self.serial = f"sim{number}"
         self.machine = PhoneMachine(phones.seed + number, phones.popup_probability, phones.generation)
         self.faults = Faults(time.monotonic)
+        luck = Luck(phones, number)
         handset = Handset(
-            self.machine, self.faults, Latency(phones, number).draw, properties(self.serial),
-            keyboard_service=phones.keyboard_service,
+            self.machine, self.faults, luck.latency.draw, properties(self.serial),
+            keyboard_service=phones.keyboard_service, mishaps=luck.faults,
         )  # fmt: skip
         self.keyboards = handset.keyboards
         self._adbd = Adbd(handset)

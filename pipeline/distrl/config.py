@@ -12,297 +12,73 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, get_args
 
 import yaml
 from pydantic import (
     AfterValidator,
     BaseModel,
-    ConfigDict,
-    Field,
     SecretStr,
     ValidationError,
-    field_validator,
     model_validator,
 )
 
-from distrl.addresses import expanded
 from distrl.errors import ConfigError
+from distrl.sections import (
+    Adb,
+    Aride,
+    Devices,
+    Emulators,
+    Evaluate,
+    Feeder,
+    Judge,
+    Kafka,
+    Learner,
+    PhoneProfile,
+    Phones,
+    Policy,
+    Replay,
+    Section,
+    Stack,
+    Store,
+    Worker,
+)
+
+__all__ = [
+    "ENV_PREFIX",
+    "NOT_LEARNED_FROM",
+    "RUN_NAME",
+    "Adb",
+    "Aride",
+    "Config",
+    "Devices",
+    "Emulators",
+    "Evaluate",
+    "Feeder",
+    "Judge",
+    "Kafka",
+    "Learner",
+    "PhoneProfile",
+    "Phones",
+    "Policy",
+    "Replay",
+    "Section",
+    "Stack",
+    "Store",
+    "Worker",
+    "load",
+]
 
 ENV_PREFIX = "DISTRL_"
 NOT_LEARNED_FROM = ("checkpoint_every", "keep_checkpoints", "rebuild_window")
 """Settings of the learner that its results do not depend on: they may change in the middle of a run."""
-PhoneProfile = Literal["plain", "steady", "heavy", "slow", "torn", "dozing", "freezing", "restarting"]
-"""Kinds of simulated phones, which phone/profiles.py describes."""
 RUN_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
-NAME_OR_NONE = r"^([A-Za-z0-9_][A-Za-z0-9._-]{0,99})?$"
-"""Of a virtual device or a snapshot, as avdmanager takes them; none begins like an option."""
-LAST_CONSOLE_PORT = 5682
-"""Emulators take two ports each from 5554 on, 64 at most (developer.android.com/studio/run/emulator-commandline)."""
-OWN_ARGUMENTS = frozenset(
-    ("-avd", "-port", "-ports", "-snapshot", "-read-only", "-no-snapshot", "-no-snapshot-load", "-no-snapshot-save")
-)
-PACKAGES = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)*(\.\*)?", re.ASCII)
-"""A package, or all whose names begin with what stands before the final `.*`."""
-
-
-class Section(BaseModel):
-    """Frozen, and strict about names: a misspelt setting is an error, not a default."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
 
 
 def _run_name(value: str) -> str:
     if not RUN_NAME.fullmatch(value):
         raise ValueError("a run is named with 1 to 63 of a-z, 0-9 and '-', starting with a letter or digit")
     return value
-
-
-def _packages(values: tuple[str, ...]) -> tuple[str, ...]:
-    for value in values:
-        if not PACKAGES.fullmatch(value):
-            raise ValueError(f"{value!r} is no package: write com.example.shop, or com.example.* for all below it")
-    return values
-
-
-class Kafka(Section):
-    bootstrap: str = Field("127.0.0.1:29092", description="host:port[,host:port…] of the brokers")
-    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
-    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "SCRAM-SHA-512"
-    sasl_username: str | None = None
-    sasl_password: SecretStr | None = None
-    ssl_ca: Path | None = Field(None, description="PEM file with the certificate authority of the brokers")
-    replication_factor: int = Field(1, ge=1, le=9, description="copies of each partition; 3 on a cluster")
-    task_partitions: int = Field(16, ge=1, le=10_000, description="at least the most worker processes expected")
-    connect_timeout_s: float = Field(10.0, gt=0, description="how long a role waits for a broker before it refuses")
-    max_record_bytes: int = Field(1_048_576, ge=1024, description="largest record; screenshots are never in one")
-    dead_letter_limit: int = Field(
-        10, ge=0, description="so many unreadable records in a window end the role that reads them; 0 is no limit"
-    )
-    dead_letter_window: int = Field(100, ge=1, description="records of a partition that are such a window")
-
-
-class Store(Section):
-    url: str = Field(
-        "file://out/objects",
-        pattern=r"^(s3://[^/]+/[a-z0-9.-]{3,63}|s3s://[^/]+/[a-z0-9.-]{3,63}|file://.+)$",
-        description="s3://HOST:PORT/BUCKET (http), s3s://HOST/BUCKET (https) or file://DIRECTORY",
-    )
-    access_key: str | None = None
-    secret_key: SecretStr | None = None
-    region: str = "us-east-1"
-    timeout_s: float = Field(10.0, gt=0, description="deadline of one request")
-
-
-class Adb(Section):
-    host: str = "127.0.0.1"
-    port: int = Field(25037, ge=1, le=65535, description="the adb server's port; never the user's 5037 by default")
-    binary: Path | None = Field(None, description="the adb program; the one in adbutils' wheel unless named")
-
-
-class Emulators(Section):
-    """Emulators that a role with phones starts itself, waits for, drives and ends: docs/emulators.md."""
-
-    avd: str = Field("", pattern=NAME_OR_NONE, description="the Android virtual device that all of them are made from")
-    count: int = Field(0, ge=0, le=64, description="how many to start; 0 starts none")
-    first_port: int = Field(
-        5554, ge=5554, le=LAST_CONSOLE_PORT, multiple_of=2,
-        description="console port of the first; each takes two ports, adb's beside the console's",
-    )  # fmt: skip
-    snapshot: str = Field(
-        "", pattern=NAME_OR_NONE, description="loaded at the start and before each task; without one each boots cold"
-    )
-    binary: Path | None = Field(
-        None, description="the emulator program; unless named, $ANDROID_HOME/emulator/emulator, else the PATH's"
-    )
-    arguments: tuple[str, ...] = Field((), description="further arguments of the emulator, such as -gpu and its value")
-    boot_timeout_s: float = Field(240.0, gt=0, description="from the start of an emulator to a phone that has booted")
-    snapshot_timeout_s: float = Field(60.0, gt=0, description="total deadline of saving or loading a snapshot")
-    token_file: Path = Field(
-        Path("~/.emulator_console_auth_token"), description="where the emulator keeps the token of its console"
-    )
-
-    @property
-    def serials(self) -> tuple[str, ...]:
-        """As adb names them: emulator-PORT, PORT being the console's."""
-        return tuple(f"emulator-{self.first_port + 2 * number}" for number in range(self.count))
-
-    @model_validator(mode="after")
-    def _agree(self) -> Emulators:
-        if self.count and not self.avd:
-            raise ValueError("devices.emulators.count needs devices.emulators.avd, the name of a virtual device")
-        if self.first_port + 2 * (self.count - 1) > LAST_CONSOLE_PORT:
-            raise ValueError(f"{self.count} emulators from devices.emulators.first_port on pass {LAST_CONSOLE_PORT}")
-        taken = next((word for word in self.arguments if word in OWN_ARGUMENTS or word.startswith("@")), None)
-        if taken is not None:
-            raise ValueError(f"devices.emulators.arguments cannot hold {taken}, which other settings decide")
-        return self
-
-
-class Devices(Section):
-    addresses: Annotated[tuple[str, ...], AfterValidator(expanded)] = Field(
-        (), description="host:port of phones to connect to, also 10.0.0.1-10.0.0.20:5555 and 127.0.0.1:5555-5562"
-    )
-    serials: tuple[str, ...] = Field((), description="serials that the adb server already knows")
-    emulators: Emulators = Emulators()
-    directory: Path = Field(
-        Path("~/.cache/distrl/devices"),
-        description="where the processes of this machine say which phones they hold; the same for all of them",
-    )
-    operation_timeout_s: float = Field(5.0, gt=0, description="total deadline of one operation on a phone")
-    settle_timeout_s: float = Field(3.0, gt=0, description="longest wait for two equal frames after an action")
-    settle_poll_s: float = Field(0.02, gt=0, description="pause between two frames while settling")
-    settle_unchanged_s: float = Field(
-        0.25, ge=0, description="how long a screen that an action did not change must stay so; its app may be slow"
-    )
-    keyboard: Literal["auto", "input", "service"] = Field(
-        "auto",
-        description="what types: input (`input text`, printable ASCII), service (ADBKeyBoard on the phone, any text), "
-        "or auto: the first where it can, else the second",
-    )
-    allowed_packages: Annotated[tuple[str, ...], AfterValidator(_packages)] = Field(
-        (), description="apps that may be acted in, as names or com.example.*; all if empty; the launcher always"
-    )
-
-    @property
-    def named(self) -> tuple[str, ...]:
-        """Every phone that is configured, by its serial."""
-        return tuple(dict.fromkeys((*self.addresses, *self.serials, *self.emulators.serials)))
-
-
-class Phones(Section):
-    """Simulated phones."""
-
-    count: int = Field(8, ge=0, le=512)
-    evaluation_count: int = Field(4, ge=0, le=512, description="further phones, for the evaluator alone")
-    base_port: int = Field(26000, ge=20000, le=60000, description="adb servers probe 5555-5585, so never those")
-    seed: int = 0
-    popup_probability: float = Field(0.1, ge=0, le=1, description="chance of a pop-up after an action")
-    generation: int = Field(
-        0, ge=0, le=4, description="of the apps' look: 1 recoloured, 2 moved, 3 renamed, 4 outlined"
-    )
-    keyboard_service: bool = Field(False, description="whether they have ADBKeyBoard, which types any Unicode")
-    latency_median_ms: float = Field(60.0, ge=0)
-    latency_sigma: float = Field(0.8, ge=0, le=3, description="of the log-normal latency; larger is heavier-tailed")
-    latency_max_ms: float = Field(5_000.0, ge=0)
-    profiles: tuple[PhoneProfile, ...] = Field(
-        (), description="kinds of phones, dealt out in turn (docs/phones.md); all plain if empty"
-    )
-
-
-class Feeder(Section):
-    suite: str = Field("home", description="the built-in suite that tasks come from; demonstrations always do")
-    tasks: tuple[Path, ...] = Field(
-        (), description="files of tasks to feed and evaluate in place of those of feeder.suite (docs/tasks.md)"
-    )
-    task_steps: int = Field(20, ge=1, le=200, description="steps allowed to a task of feeder.tasks that names none")
-    max_lag: int = Field(4, ge=0, description="versions a trajectory may be behind when learned; 0 is synchronous")
-    outstanding: int = Field(24, ge=1, description="most tasks fed and not finished")
-    poll_s: float = Field(0.2, gt=0)
-    max_retries: int = Field(3, ge=0, description="how often the task of an interrupted episode is fed again")
-    curriculum: bool = Field(False, description="feed the families that succeed less more often")
-
-    @field_validator("tasks", mode="before")
-    @classmethod
-    def _one_or_several(cls, given: Any) -> Any:
-        return (given,) if isinstance(given, str | Path) else given
-
-
-class Worker(Section):
-    name: str = Field("worker-0", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
-    group: str = Field("workers", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$", description="consumer group on tasks")
-    temperature: float = Field(1.0, gt=0, description="of the behaviour policy")
-    batch_wait_ms: float = Field(3.0, ge=0, description="how long a decision waits for others to share a batch with")
-    torch_threads: int = Field(1, ge=1)
-    heartbeat_s: float = Field(2.0, gt=0)
-    drain_timeout_s: float = Field(60.0, ge=0, description="at a stop, how long running episodes may take to finish")
-
-
-class Policy(Section):
-    base_model: Path | None = Field(None, description="directory of the base model; the shipped tiny one unless named")
-    lora_rank: int = Field(16, ge=1)
-    lora_alpha: int = Field(32, ge=1)
-    lora_targets: tuple[str, ...] = ("q", "v")
-
-
-class Replay(Section):
-    capacity: int = Field(10_000, ge=1, description="transitions; the paper's N")
-    w1: float = Field(1.0, ge=0, description="weight of mean |δ| (section 5.3)")
-    w2: float = Field(0.5, ge=0, description="weight of mean min(1, ρ)")
-    w3: float = Field(0.1, ge=0, description="weight of mean −log π")
-    alpha: float = Field(0.5, ge=0, le=1, description="P ∝ p^alpha (A.4.2)")
-    refresh_every: int = Field(4, ge=1, description="updates between two recomputations of every priority")
-    demonstrations: bool = Field(True, description="put the warm-up trajectories in the buffer (A.5.2)")
-    value_filter: float = Field(
-        0.5, ge=0, le=1, description="share of its priority that V_traj's worst trajectory loses"
-    )
-
-
-class Aride(Section):
-    gamma: float = Field(0.97, ge=0, le=1)
-    retrace_lambda: float = Field(0.95, ge=0, le=1)
-    retrace: bool = True
-    entropy: float = Field(0.002, ge=0, description="β of equation 1")
-    invalid_penalty: float = Field(0.1, ge=0, description="λ of equation 1")
-    repetition_penalty: float = Field(0.05, ge=0, description="reward per further repetition; it accumulates (A.2.2)")
-    invalid_reward: float = Field(0.05, ge=0, description="reward taken for an action that is none (A.2.2)")
-    advantage: Literal["paper", "retrace", "td"] = "retrace"
-    ratio_clip: float = Field(1.0, gt=0, description="largest ρ in the policy loss")
-    normalise_advantage: bool = True
-    negative_advantage_weight: float = Field(0.3, ge=0, le=1)
-
-
-class Learner(Section):
-    seed: int = 0
-    torch_threads: int = Field(1, ge=1)
-    trajectories_per_update: int = Field(16, ge=1)
-    minibatches: int = Field(16, ge=1, description="gradient steps in an update")
-    batch_size: int = Field(64, ge=1, description="transitions in a minibatch")
-    lr: float = Field(1e-3, gt=0)
-    critic_lr: float = Field(1e-3, gt=0)
-    grad_norm: float = Field(1.0, gt=0)
-    demonstrations: int = Field(128, ge=0, description="warm-up trajectories waited for before the first update")
-    warmup_updates: int = Field(12, ge=0, description="updates of behaviour cloning before version 0")
-    warmup_minibatches: int = Field(20, ge=1)
-    warmup_lr: float = Field(4e-3, gt=0)
-    critic_warmup_updates: int = Field(4, ge=0, description="first updates after warm-up that train the critics alone")
-    publish_every: int = Field(1, ge=1, description="updates between two versions")
-    checkpoint_every: int = Field(10, ge=1, description="updates between two checkpoints")
-    keep_checkpoints: int = Field(3, ge=1)
-    rebuild_window: int = Field(20_000, ge=1, description="records that a restart may read back to refill the buffer")
-
-
-class Evaluate(Section):
-    episodes: int = Field(128, ge=1)
-    validation_episodes: int = Field(48, ge=1)
-    every_s: float = Field(120.0, gt=0, description="pause between two validations while following a run")
-    name: str = Field("evaluator-0", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
-
-
-class Judge(Section):
-    """A vision-language model that says whether a task was done, for phones that do not say themselves."""
-
-    endpoint: str | None = Field(
-        None, pattern=r"^https?://[^/?#]+(/[^?#]*)?$",
-        description="base URL of an OpenAI-compatible chat endpoint, such as https://HOST/v1; no judge unless set",
-    )  # fmt: skip
-    model: str = Field("", description="as the endpoint names it")
-    api_key: SecretStr | None = None
-    timeout_s: float = Field(60.0, gt=0, description="total deadline of one verdict, retries included")
-    requests_per_minute: float = Field(60.0, gt=0, description="most requests of one process, evenly spread")
-    price_in: float = Field(0.0, ge=0, description="of a million tokens read, to count what verdicts cost")
-    price_out: float = Field(0.0, ge=0, description="of a million tokens written")
-
-
-class Stack(Section):
-    directory: Path = Field(Path("out/stack"), description="where the local servers keep their data and logs")
-    cache: Path = Field(Path("~/.cache/distrl"), description="what is downloaded or built once per user")
-    kafka_port: int = Field(29092, ge=20000, le=65000)
-    kafka_heap_mb: int = Field(512, ge=256)
-    s3_port: int = Field(29000, ge=20000, le=65000)
-    object_store: Literal["auto", "minio", "directory"] = Field(
-        "auto", description="auto: MinIO where a binary, Docker or Go is there, else a directory"
-    )
 
 
 class Config(Section):

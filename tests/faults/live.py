@@ -91,7 +91,7 @@ class Servers:
         self._phones_port = ports.draw("the fault tests", count=PHONES)
         self._parts: dict[str, Part] = {}
         torch.manual_seed(0)
-        shape = Shape(len(CODEC.tokens), 64, 128, (8, 16), d_model=32, d_ff=64, heads=2)
+        shape = Shape(len(CODEC.tokens), 64, 128, (8, 8, 16), d_model=32, d_ff=64, heads=2)
         save_base(self.base_model, AutoUIModel(shape), CODEC, {"how": "random weights: alike is what matters here"})
 
     def start(self, *names: str) -> None:

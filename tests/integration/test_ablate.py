@@ -52,7 +52,7 @@ def base_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     codec = Codec(words.ALL)
     directory = tmp_path_factory.mktemp("base")
     save_base(
-        directory, AutoUIModel(Shape(len(codec.tokens), 128, 256, tower=(8, 16, 16), d_model=32, d_ff=64)), codec, {}
+        directory, AutoUIModel(Shape(len(codec.tokens), 128, 256, tower=(8, 8, 16, 16), d_model=32, d_ff=64)), codec, {}
     )
     return directory
 

@@ -38,7 +38,7 @@ CODEC = Codec(WORDS)
 
 def save_tiny_base(directory: Path) -> None:
     torch.manual_seed(3)
-    model = AutoUIModel(Shape(len(CODEC.tokens), 64, 128, (8, 16), d_model=32, d_ff=64, heads=2))
+    model = AutoUIModel(Shape(len(CODEC.tokens), 64, 128, (8, 8, 16), d_model=32, d_ff=64, heads=2))
     save_base(directory, model, CODEC, {"how": "random"})
 
 

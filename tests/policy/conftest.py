@@ -27,7 +27,7 @@ def _one_thread() -> None:
 def base_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     codec = Codec(WORDS)
     torch.manual_seed(3)
-    model = AutoUIModel(Shape(len(codec.tokens), 64, 128, (8, 16), d_model=32, d_ff=64, heads=2))
+    model = AutoUIModel(Shape(len(codec.tokens), 64, 128, (8, 8, 16), d_model=32, d_ff=64, heads=2))
     directory = tmp_path_factory.mktemp("base")
     save_base(directory, model, codec, {"how": "random"})
     return directory

@@ -134,6 +134,20 @@ def test_a_copy_types_the_two_words_after_its_marker() -> None:
         assert words[marker + 1 : marker + 3] == action.text.split()
 
 
+def test_where_a_keyboard_is_up_a_text_is_typed_whatever_else_is_mentioned() -> None:
+    rng = random.Random(4)
+    typing = [screen for screen in draw_screens(300, random.Random(7), FORBIDDEN) if screen.typing]
+    mentioned = 0
+    for screen in typing * 4:
+        example = copy_example(0, CODEC, LANGUAGE, rng, screen=screen)
+        words, typed = sentence(example), CODEC.decode_action(example.action).text.split()
+        assert any(words[i] in LANGUAGE.markers and words[i + 1 : i + 3] == typed for i in range(len(words)))
+        assert not names_forbidden(words)
+        labels = [list(target.words) for target in askable(screen, LANGUAGE)]
+        mentioned += any(words[: len(label)] == label or words[-len(label) :] == label for label in labels)
+    assert 0.3 < mentioned / (4 * len(typing)) < 0.7, "half of the sentences, and those who do so by chance"
+
+
 def test_a_label_that_stands_twice_or_is_held_out_is_not_asked_for() -> None:
     box = (0.0, 0.0, 1.0, 0.1)
     labels = [("red", "lamp"), ("red", "lamp"), ("red", "shoes"), ("ok",)]

@@ -7,7 +7,14 @@ from distrl.policy.base import load_base
 from distrl.policy.pretrain import Recipe, Stage, train
 
 TINY = Recipe(
-    threads=1, screens=24, reading=Stage(3, 8, 4e-3), acting=Stage(3, 8, 3e-3), tower=(16, 16, 16), d_model=32, d_ff=32
+    threads=1,
+    screens_to_read=24,
+    screens_to_touch=24,
+    reading=Stage(3, 8, 4e-3),
+    acting=Stage(3, 8, 3e-3),
+    tower=(8, 16, 16, 16),
+    d_model=32,
+    d_ff=32,
 )
 FORBIDDEN = frozenset({("red", "lamp")})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -19,16 +20,21 @@ def base_model() -> None:
 
 
 @app.command("train")
-def train(
+def train_base(
     out: Annotated[Path, typer.Option(help="Directory to write it to; one that holds a base model is refused.")],
     seed: Annotated[int, typer.Option(help="Seed of the weights and of the synthetic screens.")] = 0,
-    updates: Annotated[int, typer.Option(min=1, help="Gradient steps of the second stage.")] = 1000,
+    updates: Annotated[
+        int | None,
+        typer.Option(min=1, help="Gradient steps of the second stage; as many as the shipped one had if left out."),
+    ] = None,
     threads: Annotated[int, typer.Option(min=1, help="Threads that torch computes with.")] = 2,
 ) -> None:
     """Pre-train on synthetic screens (touch the named widget, copy words); held-out entities are never named."""
-    from distrl.policy.pretrain import train_base
+    from distrl.policy.pretrain import Recipe, train
     from distrl.tasks.suite import held_out_pairs
 
     logs.configure("base-model")
-    report = train_base(out, seed=seed, updates=updates, forbidden=held_out_pairs(), threads=threads)
-    console.print(report)
+    recipe = Recipe(seed=seed, threads=threads)
+    if updates is not None:
+        recipe = replace(recipe, acting=replace(recipe.acting, updates=updates))
+    console.print(train(out, recipe, held_out_pairs()))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import string
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
+from typing import Any, Final
 
 from PIL import Image, ImageDraw, ImageFont
 
 from distrl.phone.element import BLUE, GREEN, HEIGHT, LIGHT, WHITE, WIDTH, Colour, Element, Elements
 
+ALPHABET: Final = string.ascii_lowercase + string.digits
 INK: Colour = (25, 25, 30)
 FAINT: Colour = (150, 150, 155)
 LINE: Colour = (210, 210, 214)
@@ -27,6 +31,39 @@ def draw(elements: Elements, background: Colour = LIGHT, dimmed: int = 0) -> Ima
     for element in elements[dimmed:]:
         PRIMITIVES[element.kind](pen, element)
     return image
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """One drawn character and the middle of its place, px."""
+
+    character: str
+    x: float
+    y: float
+
+
+def letters(elements: Elements) -> list[Letter]:
+    """Every letter and digit that `draw` would write, in lower case, with those that another element covers."""
+    pen = _Recorder(Image.new("RGB", (WIDTH, HEIGHT)))
+    for element in elements:
+        PRIMITIVES[element.kind](pen, element)
+    return pen.letters
+
+
+class _Recorder(ImageDraw.ImageDraw):
+    """A pen that remembers what it has written. Texts are anchored as `write` does it: left or middle, middle."""
+
+    def __init__(self, image: Image.Image) -> None:
+        super().__init__(image)
+        self.letters: list[Letter] = []
+
+    def text(self, xy: Any, text: Any, *args: Any, font: Any = None, anchor: Any = None, **more: Any) -> None:
+        x, y = xy
+        left = x if anchor[0] == "l" else x - font.getlength(text) / 2
+        for i, character in enumerate(text.lower()):
+            if character in ALPHABET:
+                middle = (font.getlength(text[:i]) + font.getlength(text[: i + 1])) / 2
+                self.letters.append(Letter(character, left + middle, y))
 
 
 @cache

@@ -6,25 +6,40 @@ A base model learns on them to find a named widget. They share the apps' primiti
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from PIL import Image
 
 from distrl.phone import words
-from distrl.phone.canvas import draw
+from distrl.phone.canvas import Letter, draw, letters
 from distrl.phone.element import HEIGHT, LIGHT, NAMED, WIDTH, Colour, Element, Elements, keyboard, search_box, title
 from distrl.phone.popups import POPUPS
 
 Pair = tuple[str, str]
 
 
-class Labels:
-    """Labels that occur once on a screen: a widget that can be named names one place."""
+@dataclass(frozen=True, slots=True)
+class Synthetic:
+    """An RGB image of 128x256, what a finger can reach on it, and the letters that are written on it."""
 
-    def __init__(self, rng: random.Random, forbidden: frozenset[Pair]) -> None:
+    image: Image.Image
+    elements: Elements
+    letters: Sequence[Letter]
+
+
+class Labels:
+    """Labels that occur once on a screen: a widget that can be named names one place.
+
+    free: share of the labels that are any two words and not those that apps put together. Whoever sees the pairs of a
+    few lists learns which word follows which, and misreads a pair that was held out.
+    """
+
+    def __init__(self, rng: random.Random, forbidden: frozenset[Pair], free: float) -> None:
         self._rng = rng
         self._forbidden = forbidden
+        self._free = free
         self._used: set[str] = set()
 
     def any(self) -> str:
@@ -41,11 +56,23 @@ class Labels:
         self._used.update(chosen)
         return chosen
 
+    def tiles(self, count: int) -> list[str]:
+        """At most `count` times of the day or, on a share `free` of the screens, pairs of any short words."""
+        names = TIMES
+        if self._rng.random() < self._free:
+            names = tuple(dict.fromkeys(self._pair(SHORTEST, SHORTEST) for _ in range(count)))
+        return self.of(names, count)
+
+    def _pair(self, first: Sequence[str], second: Sequence[str]) -> str:
+        return f"{self._rng.choice(first)} {self._rng.choice(second)}"
+
     def _draw(self) -> str:
+        if self._rng.random() < self._free:
+            return self._pair(FREE, FREE)
         if self._rng.random() < 0.2:
             return self._rng.choice(SINGLE)
         first, second = self._rng.choices(PAIRED, (2, 2, 2, 1))[0]
-        return f"{self._rng.choice(first)} {self._rng.choice(second)}"
+        return self._pair(first, second)
 
 
 NIGHT: Final[Colour] = (25, 25, 55)
@@ -63,19 +90,24 @@ PAIRED: Final = (
 TIMES: Final = tuple(" ".join(pair) for pair in words.pairs(words.HOURS, words.HALVES))
 SHORT: Final = tuple(name for name in SINGLE if " " not in name)
 """What fits under an icon."""
+FREE: Final = (*words.ALL, *(word for pair in PAIRED for side in pair for word in side))
+"""What labels of any two words are made of; words that apps pair count twice."""
+SHORTEST: Final = (*(word for word in words.ALL if len(word) <= 4), *(*words.HOURS, *words.HALVES) * 5)
+"""Two of them fit on a tile. Those of which apps make times come more often."""
 CORNERS: Final = ("new", "close", "send", "save", "go", "add")
 KEYS: Final = ("go", "send", "save", "new")
 TABS: Final = ("clock", "alarm", *words.APPS[:3], "sale")
 FIELDS: Final = ("search", "message", "type")
 
 
-def synthetic_screen(rng: random.Random, forbidden: frozenset[Pair]) -> tuple[Image.Image, Elements]:
-    """An RGB image of 128x256 and what a finger can reach on it; what can be named has a `target`.
+def synthetic_screen(rng: random.Random, forbidden: frozenset[Pair], free: float = 0.0) -> Synthetic:
+    """A screen, on which what can be named has a `target`.
 
     forbidden: pairs of words that nothing with a target is labelled with. No two of those have the same label.
+    free: share of the labels that are any two words.
     """
     background = rng.choice(BACKGROUNDS)
-    labels = Labels(rng, forbidden)
+    labels = Labels(rng, forbidden, free)
     top = 0
     behind: list[Element] = []
     if rng.random() < 0.7:
@@ -93,8 +125,8 @@ def synthetic_screen(rng: random.Random, forbidden: frozenset[Pair]) -> tuple[Im
         top = max((element.box[3] for element in part), default=top) + rng.choice((0, 0, 8, 16) if part else (8, 16))
     if rng.random() < 0.15:
         dialog = POPUPS[rng.choice(sorted(POPUPS))]
-        return draw((*behind, *dialog), background, len(behind)), dialog
-    return draw(tuple(behind), background), tuple(behind)
+        return Synthetic(draw((*behind, *dialog), background, len(behind)), dialog, letters((*behind, *dialog)))
+    return Synthetic(draw(tuple(behind), background), tuple(behind), letters(tuple(behind)))
 
 
 def _colour(rng: random.Random) -> Colour:
@@ -161,7 +193,7 @@ def _tiles(rng: random.Random, labels: Labels, top: int, space: int) -> list[Ele
     return [
         Element("tile", (i % 2 * 64, top + i // 2 * 32, i % 2 * 64 + 64, top + i // 2 * 32 + 32), name, "x",
                 on=rng.random() < 0.2, colour=colour)
-        for i, name in enumerate(labels.of(TIMES, 2 * rows))
+        for i, name in enumerate(labels.tiles(2 * rows))
     ]  # fmt: skip
 
 

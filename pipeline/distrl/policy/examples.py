@@ -15,7 +15,7 @@ import itertools
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -50,11 +50,15 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """pixels: uint8 (3, H, W). targets: every named widget that a finger can reach. typing: a keyboard is up."""
+    """pixels: uint8 (3, H, W). targets: every named widget that a finger can reach. typing: a keyboard is up.
+
+    letters: int16 (M, 3), each character that is written: its number in the alphabet, x and y in pixels.
+    """
 
     pixels: npt.NDArray[np.uint8]
     targets: tuple[Target, ...]
     typing: bool = False
+    letters: npt.NDArray[np.int16] = field(default_factory=lambda: np.zeros((0, 3), np.int16))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +122,29 @@ def touch_examples(
     return [_touch(number, target, screen, codec, language, rng, clutter, announced) for target in targets[:count]]
 
 
-def copy_example(number: int, codec: Codec, language: Language, rng: random.Random, clutter: float = 1.0) -> Example:
-    """A sentence with a marker in it: what follows the marker, two words, is to be typed."""
+def copy_example(
+    number: int,
+    codec: Codec,
+    language: Language,
+    rng: random.Random,
+    clutter: float = 1.0,
+    screen: Screen | None = None,
+) -> Example:
+    """A sentence with a marker in it: what follows the marker, two words, is to be typed.
+
+    screen: one of its widgets is mentioned as well, half of the time. Where a keyboard is up, the text comes first.
+    """
     typed = _announced(language, rng)
     action = codec.encode_action(Action(ActionKind.TYPE, text=" ".join(typed[1:])))
     if rng.random() >= clutter:
         return Example(number, codec.encode_prompt(" ".join(typed), []), action)
     words = _among(typed, language.fillers if rng.random() < 0.5 else (), (), language, rng)
+    targets = askable(screen, language) if screen is not None else []
+    if targets and rng.random() < 0.5:
+        target = rng.choice(targets)
+        words = _allowed(
+            lambda: [*target.words, *words] if rng.random() < 0.7 else [*words, *target.words], (), language
+        )
     return Example(number, codec.encode_prompt(" ".join(words), previous(language, rng)), action)
 
 

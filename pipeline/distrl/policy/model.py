@@ -6,10 +6,12 @@ Symbols: B rows, N image tokens, L prompt tokens, T action tokens, V vocabulary,
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass
 from typing import Final, cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import T5Config, T5ForConditionalGeneration
 from transformers.modeling_outputs import BaseModelOutput
@@ -17,9 +19,10 @@ from transformers.modeling_outputs import BaseModelOutput
 from distrl.config import Policy
 from distrl.policy.vocabulary import END, PAD
 
-PATCH: Final = 4
-"""Side in pixels of the patches that the tower's first convolution reads."""
-
+THIRD: Final = 8
+"""Layers of the tower up to the third convolution's activation: of a tower of three channels or more."""
+STROKE: Final = 8
+"""Side in pixels of a cell there."""
 GROUPS: Final = 8
 """Of every normalisation in the tower. Groups and not batches: an image's tokens depend on that image alone."""
 
@@ -32,13 +35,13 @@ class Shape:
     """The sizes of a model; any of this architecture. Saved in the base model's config.json.
 
     image_width, image_height: pixels. tower: channels after each convolution but the last, whose are d_model; each is a
-    multiple of 8. The first has stride 4 and the others 2, so that a token stands for 2^(len(tower) + 2) pixels.
+    multiple of 8. All have stride 2, so that a token stands for 2^(len(tower) + 1) pixels.
     """
 
     vocabulary: int
     image_width: int
     image_height: int
-    tower: tuple[int, ...] = (32, 64, 96)
+    tower: tuple[int, ...] = (16, 32, 64, 96)
     d_model: int = 96
     d_ff: int = 256
     layers: int = 2
@@ -49,7 +52,7 @@ class Shape:
     @property
     def grid(self) -> tuple[int, int]:
         """(rows, columns) of image tokens."""
-        stride = PATCH * 2 ** len(self.tower)
+        stride = 2 ** (len(self.tower) + 1)
         return self.image_height // stride, self.image_width // stride
 
 
@@ -59,7 +62,7 @@ class VisionTower(nn.Module):
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         channels = (*shape.tower, shape.d_model)
-        layers: list[nn.Module] = [nn.Conv2d(3, channels[0], PATCH, PATCH), nn.GELU()]
+        layers: list[nn.Module] = [nn.Conv2d(3, channels[0], 3, 2, 1), nn.GELU()]
         for before, after in itertools.pairwise(channels):
             layers += [nn.Conv2d(before, after, 3, 2, 1), nn.GroupNorm(GROUPS, after), nn.GELU()]
         self.layers = nn.Sequential(*layers[:-2])  # the last are normalised as tokens
@@ -68,10 +71,18 @@ class VisionTower(nn.Module):
         self.row = nn.Parameter(torch.randn(rows, 1, shape.d_model) * 0.5)
         self.column = nn.Parameter(torch.randn(1, columns, shape.d_model) * 0.5)
 
-    def content(self, images: Tensor) -> Tensor:
-        """What is drawn in each cell, wherever it is: uint8 (B, 3, H, W) to (B, rows, columns, d)."""
+    def strokes(self, images: Tensor) -> Tensor:
+        """uint8 (B, 3, H, W) to what the third convolution sees: (B, C, H / 8, W / 8), cells of a letter's size."""
         pixels = images.float().div(127.5).sub(1.0).contiguous(memory_format=torch.channels_last)
-        return cast(Tensor, self.norm(self.layers(pixels).permute(0, 2, 3, 1)))
+        return cast(Tensor, self.layers[:THIRD](pixels))
+
+    def content_of(self, strokes: Tensor) -> Tensor:
+        """What is drawn in each cell, wherever it is: `strokes` to (B, rows, columns, d)."""
+        return cast(Tensor, self.norm(self.layers[THIRD:](strokes).permute(0, 2, 3, 1)))
+
+    def content(self, images: Tensor) -> Tensor:
+        """`content_of` the `strokes` of uint8 (B, 3, H, W)."""
+        return self.content_of(self.strokes(images))
 
     def forward(self, images: Tensor) -> Tensor:
         """uint8 (B, 3, H, W) to tokens (B, N, d), N = rows x columns."""
@@ -82,22 +93,50 @@ class Fusion(nn.Module):
     """Words look for themselves on the screen: each takes up the place of the cells whose content it is.
 
     AutoUI lets language attend to the image and adds what it finds through a gate; here the attention's scores are
-    those by which the tower learned to read, so that a word finds itself without learning where to look.
+    those by which the tower learned to read, so that a word finds itself without learning where to look. A word scores
+    higher where the words beside it in the sentence are read too: "8 pm" is found among twelve times because both of
+    its words stand there, whether or not any training has named that time.
     """
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, vocabulary: int, width: int) -> None:
         super().__init__()
+        self.lexicon = nn.Parameter(torch.randn(vocabulary, width), requires_grad=False)  # what the tower reads against
         self.scale = nn.Parameter(torch.tensor(1.0))
         self.nowhere = nn.Parameter(torch.tensor(3.0))  # the score of not standing on the screen
+        self.neighbours = nn.Parameter(torch.full((2, 2), 2.0))  # (word before, after) x (same cell, beside it)
         self.gate = nn.Linear(width, width, bias=False)
         nn.init.eye_(self.gate.weight)
 
-    def forward(self, words: Tensor, content: Tensor, places: Tensor) -> Tensor:
-        """words (B, L, d), content (B, N, d) and places (N, d) to words (B, L, d) that know where they stand."""
-        scores = words @ content.transpose(1, 2) * (self.scale * words.shape[-1] ** -0.5)
+    def read(self, content: Tensor) -> Tensor:
+        """What stands in each cell: content (..., d) to scores (..., V), whose softmax is P(word | cell)."""
+        return content @ self.lexicon.T / math.sqrt(self.lexicon.shape[-1])
+
+    def forward(self, words: Tensor, prompts: Tensor, content: Tensor, places: Tensor) -> Tensor:
+        """words (B, L, d) of prompts (B, L), content (B, rows, columns, d), places (rows * columns, d) to words
+        (B, L, d) that know where they stand."""
+        read = self.read(content)
+        scores = _columns(read, prompts) * self.scale
+        same = read.softmax(-1)
+        pooled = F.max_pool2d(same.permute(0, 3, 1, 2), (1, 3), 1, (0, 1)).permute(0, 2, 3, 1)
+        for step, (here, beside) in zip((1, -1), self.neighbours, strict=True):
+            neighbour = _shifted(prompts, step)
+            scores = scores + here * _columns(same, neighbour) + beside * _columns(pooled, neighbour)
         scores = torch.cat([scores, self.nowhere.expand(*scores.shape[:2], 1)], dim=-1)
         found = scores.softmax(-1)[..., :-1] @ places
         return words + cast(Tensor, self.gate(found))
+
+
+def _columns(grid: Tensor, words: Tensor) -> Tensor:
+    """grid (B, rows, columns, V), words (B, L) to what the grid says of each word: (B, L, rows * columns)."""
+    cells = grid.flatten(1, 2)
+    return cells.gather(2, words[:, None, :].expand(-1, cells.shape[1], -1)).transpose(1, 2)
+
+
+def _shifted(prompts: Tensor, step: int) -> Tensor:
+    """The word before each (step 1) or after it (-1); PAD, which stands nowhere, beyond the ends."""
+    moved = prompts.roll(step, dims=1)
+    moved[:, 0 if step == 1 else -1] = PAD
+    return moved
 
 
 class AutoUIModel(nn.Module):
@@ -113,7 +152,7 @@ class AutoUIModel(nn.Module):
         self.base_sha256 = ""
         self.lora: Policy | None = None
         self.vision = VisionTower(shape)
-        self.fusion = Fusion(shape.d_model)
+        self.fusion = Fusion(shape.vocabulary, shape.d_model)
         self.t5 = T5ForConditionalGeneration(
             T5Config(
                 vocab_size=shape.vocabulary,
@@ -141,7 +180,8 @@ class AutoUIModel(nn.Module):
         padding moves nothing: T5 knows places only relative to each other.
         """
         places = (self.vision.row + self.vision.column).flatten(0, 1)
-        words = self.fusion(self.t5.shared(prompts), features - places, places)
+        content = (features - places).view(-1, *self.shape.grid, self.shape.d_model)
+        words = self.fusion(self.t5.shared(prompts), prompts, content, places)
         mask = torch.cat([prompts.new_ones(features.shape[:2]), (prompts != PAD).long()], dim=1)
         encoded = self.t5.encoder(inputs_embeds=torch.cat([features, words], dim=1), attention_mask=mask)
         return encoded.last_hidden_state, mask

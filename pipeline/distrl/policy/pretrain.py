@@ -1,10 +1,10 @@
 """How the shipped base model is made, by `distrl base-model train`: the stand-in for AutoUI's pre-trained weights.
 
 Two stages, as AutoUI has them, both on synthetic screens. First the vision tower alone learns to read: the content of
-a widget's cells, against the word embeddings, must say which words stand there. Then it is frozen, its tokens of every
-screen are computed once, and the encoder-decoder learns to touch what is meant, to copy phrases and to say when it is
-done (examples.py). Trained together, the tower's gradients drown in the others' and it reads nothing within minutes;
-apart, it does in two.
+a widget's cells, against a fixed table of words, must say which words stand there. Then it is frozen, its tokens of
+every screen are computed once, and the encoder-decoder learns to touch what is meant, to copy phrases and to say when
+it is done (examples.py). Trained together, the tower's gradients drown in the others' and it reads nothing within
+minutes; apart, it does in two.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,10 +27,11 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from torch import Tensor, nn
 
 from distrl.errors import PolicyError
+from distrl.phone.canvas import ALPHABET
 from distrl.policy.agent import pad, write
 from distrl.policy.base import save_base
 from distrl.policy.examples import Example, Language, Pair, Screen, copy_example, drawn_words, touch_examples
-from distrl.policy.model import AutoUIModel, Shape
+from distrl.policy.model import STROKE, AutoUIModel, Shape
 from distrl.policy.screens import draw_screens, phone_codec, phone_language
 from distrl.policy.vocabulary import PAD, Codec
 
@@ -71,8 +72,13 @@ class Recipe:
 
     seed: int = 0
     threads: int = 2
-    screens: int = 8192
-    reading: Stage = Stage(updates=700, batch=32, lr=4e-3)
+    screens_to_read: int = 12288
+    screens_to_touch: int = 8192
+    free_to_read: float = 0.6
+    """Share of labels that are any two words: from the pairs of apps the tower learns which word follows which, and of
+    a pair that was held out it reads one word."""
+    free_to_touch: float = 0.2
+    reading: Stage = Stage(updates=3000, batch=32, lr=4e-3)
     acting: Stage = Stage(updates=2400, batch=64, lr=3e-3)
     touches_per_screen: int = 2
     by_words: int = 1200
@@ -82,7 +88,7 @@ class Recipe:
     """Updates over which clutter comes in: what to copy is found at once in a bare sentence, and late in a full one."""
     weight_decay: float = 0.01
     grad_norm: float = 1.0
-    tower: tuple[int, ...] = (32, 64, 96)
+    tower: tuple[int, ...] = (16, 32, 64, 96)
     d_model: int = 96
     d_ff: int = 256
     layers: int = 2
@@ -106,17 +112,11 @@ class Report:
     counts: Mapping[str, int] = field(default_factory=dict)
 
 
-def train_base(out: Path, seed: int, updates: int, forbidden: frozenset[Pair], threads: int) -> Report:
-    """Make a base model in the directory `out` with the shipped recipe. Deterministic given the arguments.
+def train(out: Path, recipe: Recipe, forbidden: frozenset[Pair]) -> Report:
+    """Make a base model in the directory `out`. Deterministic given the arguments.
 
     forbidden: pairs of words that the evaluation holds out; they are asked for and typed nowhere.
     """
-    recipe = Recipe(seed=seed, threads=threads)
-    return train(out, replace(recipe, acting=replace(recipe.acting, updates=updates)), forbidden)
-
-
-def train(out: Path, recipe: Recipe, forbidden: frozenset[Pair]) -> Report:
-    """`train_base` with any recipe."""
     if (out / "model.safetensors").exists():
         raise PolicyError(str(out), "holds a base model already", "name a new directory with --out")
     started = time.monotonic()
@@ -125,8 +125,9 @@ def train(out: Path, recipe: Recipe, forbidden: frozenset[Pair]) -> Report:
     codec = phone_codec()
     language = phone_language(forbidden)
     rng = random.Random(recipe.seed)
-    pool = draw_screens(recipe.screens, rng, forbidden)
-    height, width = pool[0].pixels.shape[1:]
+    to_read = draw_screens(recipe.screens_to_read, rng, forbidden, recipe.free_to_read)
+    to_touch = draw_screens(recipe.screens_to_touch, rng, forbidden, recipe.free_to_touch)
+    height, width = to_read[0].pixels.shape[1:]
     model = AutoUIModel(
         Shape(
             len(codec.tokens),
@@ -144,8 +145,8 @@ def train(out: Path, recipe: Recipe, forbidden: frozenset[Pair]) -> Report:
     model.eval()  # without dropout, with which copying takes ten times as long to begin
     with Progress(*COLUMNS) as progress:
         losses = [
-            *_read(model, codec, pool, recipe, rng, _shown(progress, "reading")),
-            *_act(model, codec, language, pool, recipe, rng, _shown(progress, "acting")),
+            *_read(model, codec, to_read, recipe, rng, _shown(progress, "reading")),
+            *_act(model, codec, language, to_touch, recipe, rng, _shown(progress, "acting")),
         ]
     fresh = random.Random(recipe.seed + EVALUATION_SEED)
     accuracy = measure(model, codec, language, draw_screens(512, fresh, forbidden), fresh)
@@ -153,7 +154,7 @@ def train(out: Path, recipe: Recipe, forbidden: frozenset[Pair]) -> Report:
     parameters = sum(parameter.numel() for parameter in model.parameters())
     notes = _notes(recipe, codec, forbidden, losses, accuracy, seconds, parameters)
     sha256 = save_base(out, model, codec, notes)
-    return Report(sha256, parameters, seconds, tuple(losses), accuracy, {"screens": len(pool)})
+    return Report(sha256, parameters, seconds, tuple(losses), accuracy, {"screens": len(to_read) + len(to_touch)})
 
 
 def measure(
@@ -179,13 +180,22 @@ def measure(
 def _read(
     model: AutoUIModel, codec: Codec, pool: Sequence[Screen], recipe: Recipe, rng: random.Random, show: Show
 ) -> list[dict[str, float]]:
-    """Stage one: the tower, against word embeddings that stay as they were drawn."""
+    """Stage one: the tower, against the fusion's table of words, and its middle against single letters.
+
+    Words alone are learned as shapes: of a pair that it had never seen the tower then read one word. What tells the
+    letters apart reads any pair.
+    """
+    spelling = nn.Conv2d(model.shape.tower[2], len(ALPHABET), 1)
 
     def loss(update: int) -> dict[str, Tensor]:
         batch = rng.sample(pool, recipe.reading.batch)
-        return {"read": _reading_loss(model, model.vision.content(_images(batch)), batch, codec)}
+        strokes = model.vision.strokes(_images(batch))
+        return {
+            "read": _reading_loss(model, model.vision.content_of(strokes), batch, codec),
+            "spell": _spelling_loss(spelling(strokes), batch),
+        }
 
-    return _descend(list(model.vision.parameters()), loss, recipe.reading, recipe, show)
+    return _descend([*model.vision.parameters(), *spelling.parameters()], loss, recipe.reading, recipe, show)
 
 
 def _act(
@@ -209,7 +219,8 @@ def _act(
         tokens = (seen[numbers] + model.vision.row + model.vision.column).flatten(1, 2)
         return _acting_losses(model, tokens, examples)
 
-    learned = [*model.t5.parameters(), *model.fusion.parameters(), model.vision.row, model.vision.column]
+    fused = [parameter for parameter in model.fusion.parameters() if parameter.requires_grad]
+    learned = [*model.t5.parameters(), *fused, model.vision.row, model.vision.column]
     return _descend(learned, loss, recipe.acting, recipe, show)
 
 
@@ -244,7 +255,11 @@ def _ask(
         for n, screen in enumerate(batch)
     ]
     typing = [n for n, screen in enumerate(batch) if screen.typing] if by_screen else range(len(batch))
-    copied = [copy_example(n, codec, language, rng, clutter) for n in typing for _ in range(2 if by_screen else 1)]
+    copied = [
+        copy_example(n, codec, language, rng, clutter, batch[n] if by_screen else None)
+        for n in typing
+        for _ in range(2 if by_screen else 1)
+    ]
     return [example for examples in (*asked, copied) for example in examples]
 
 
@@ -263,14 +278,26 @@ def _acting_losses(model: AutoUIModel, tokens: Tensor, examples: Sequence[Exampl
 def _reading_loss(model: AutoUIModel, content: Tensor, batch: Sequence[Screen], codec: Codec) -> Tensor:
     """−log P(word | the cells of its widget), mean over every word on every widget.
 
-    content: (B, rows, columns, d). A widget's scores are the sums over its cells of exp(content · embedding / √d), so
+    content: (B, rows, columns, d). A widget's scores are the sums over its cells of exp(content · word / √d), so
     that the cell where the word stands alone can say it. A label of two words cannot go below log 2.
     """
     ids = {word: i for i, word in enumerate(codec.tokens)}
     owners, cells = (torch.from_numpy(array) for array in drawn_words(batch, ids, model.shape.grid))
-    scores = content.flatten(1, 2) @ model.t5.shared.weight.detach().T * model.shape.d_model**-0.5
+    scores = model.fusion.read(content.flatten(1, 2))
     on_widget = scores[owners[:, 0]].masked_fill(~cells[..., None], -math.inf).logsumexp(dim=1)
     return F.cross_entropy(on_widget, owners[:, 1])
+
+
+def _spelling_loss(scores: Tensor, batch: Sequence[Screen]) -> Tensor:
+    """Cross-entropy of "this letter stands in this cell", sum over cells and letters, for each letter that is written.
+
+    scores: (B, 36, rows, columns), logits.
+    """
+    written = torch.zeros_like(scores)
+    for number, screen in enumerate(batch):
+        letter, x, y = torch.from_numpy(screen.letters.astype(np.int64)).unbind(1)
+        written[number, letter, y // STROKE, x // STROKE] = 1
+    return F.binary_cross_entropy_with_logits(scores, written, reduction="sum") / written.sum().clamp(min=1)
 
 
 def _shown(progress: Progress, stage: str) -> Show:

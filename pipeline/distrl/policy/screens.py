@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
-from PIL import Image
 
 from distrl.phone import words
+from distrl.phone.canvas import ALPHABET
 from distrl.phone.element import HEIGHT, WIDTH, Element
-from distrl.phone.synthetic import synthetic_screen
+from distrl.phone.synthetic import Synthetic, synthetic_screen
 from distrl.policy.examples import Language, Pair, Screen, Target
 from distrl.policy.vocabulary import Codec
 
@@ -36,17 +35,22 @@ def phone_language(forbidden: frozenset[Pair]) -> Language:
     return Language(VERBS, MARKERS, COPIED, fillers, forbidden)
 
 
-def draw_screens(count: int, rng: random.Random, forbidden: frozenset[Pair]) -> list[Screen]:
-    """Synthetic screens, none with a widget that a forbidden pair names."""
-    return [screen_of(*synthetic_screen(rng, forbidden)) for _ in range(count)]
+def draw_screens(count: int, rng: random.Random, forbidden: frozenset[Pair], free: float = 0.0) -> list[Screen]:
+    """Synthetic screens, none with a widget that a forbidden pair names. free: share of labels of any two words."""
+    return [_seen(synthetic_screen(rng, forbidden, free)) for _ in range(count)]
 
 
-def screen_of(image: Image.Image, widgets: Iterable[Element]) -> Screen:
-    """A drawn screen of the phone and what can be touched on it."""
-    pixels = np.ascontiguousarray(np.asarray(image, dtype=np.uint8).transpose(2, 0, 1))
-    seen = tuple(widgets)
-    targets = tuple(_target(widget) for widget in seen if widget.target)
-    return Screen(pixels, targets, typing=any(widget.kind == "keys" for widget in seen))
+def _seen(drawn: Synthetic) -> Screen:
+    pixels = np.ascontiguousarray(np.asarray(drawn.image, dtype=np.uint8).transpose(2, 0, 1))
+    targets = tuple(_target(widget) for widget in drawn.elements if widget.target)
+    letters = [(ALPHABET.index(letter.character), int(letter.x), int(letter.y)) for letter in drawn.letters]
+    inside = [letter for letter in letters if 0 <= letter[1] < WIDTH and 0 <= letter[2] < HEIGHT]
+    return Screen(
+        pixels,
+        targets,
+        typing=any(widget.kind == "keys" for widget in drawn.elements),
+        letters=np.array(inside, dtype=np.int16).reshape(-1, 3),
+    )
 
 
 def _target(widget: Element) -> Target:

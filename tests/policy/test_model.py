@@ -1,0 +1,60 @@
+"""How words find themselves on a screen. The words and the screens here are drawn: nothing has been trained."""
+
+import itertools
+
+import pytest
+import torch
+from distrl.policy.model import AutoUIModel, Fusion, Shape
+from distrl.policy.vocabulary import PAD
+
+WIDTH, WORDS = 64, 40
+PAIRS = tuple(itertools.product((10, 11, 12), (20, 21, 22)))
+"""Nine labels of two words, each of which stands in three."""
+GRID = (len(PAIRS), 4)
+
+
+@pytest.fixture
+def fusion() -> Fusion:
+    torch.manual_seed(0)
+    return Fusion(WORDS, WIDTH)
+
+
+def screen(fusion: Fusion) -> torch.Tensor:
+    """(1, rows, 4, d): in each row a label, its first word in the first cell and its second in the second one."""
+    content = torch.zeros(1, *GRID, WIDTH)
+    for row, pair in enumerate(PAIRS):
+        for column, word in enumerate(pair):
+            content[0, row, column] = fusion.lexicon[word]
+    return content
+
+
+def rows_found(fusion: Fusion, sentence: list[int]) -> torch.Tensor:
+    """(L, rows): how much of each row every word of the sentence takes up."""
+    rows, columns = GRID
+    places = torch.eye(rows, WIDTH).repeat_interleave(columns, dim=0)
+    prompt = torch.tensor([sentence])
+    words = torch.zeros(1, len(sentence), WIDTH)
+    return fusion(words, prompt, screen(fusion), places)[0, :, :rows].detach()
+
+
+@pytest.mark.parametrize("row", range(len(PAIRS)))
+def test_a_pair_of_words_finds_the_row_where_both_stand(fusion: Fusion, row: int) -> None:
+    found = rows_found(fusion, [5, *PAIRS[row], 6, PAD, PAD])
+    assert found[1:3].argmax(dim=1).tolist() == [row, row], "each of the two words stands in two other rows as well"
+    assert (found[1:3, row] > 0.6).all()
+
+
+def test_a_word_that_is_not_on_the_screen_finds_no_place(fusion: Fusion) -> None:
+    assert rows_found(fusion, [5, 6, 7]).max() < 0.3, "and of one that is there more than 0.6 lies in its row"
+
+
+def test_padding_changes_no_word(fusion: Fusion) -> None:
+    short = rows_found(fusion, [10, 21])
+    assert torch.allclose(rows_found(fusion, [10, 21, PAD, PAD, PAD])[:2], short, atol=1e-6)
+
+
+def test_a_token_stands_for_the_pixels_that_its_shape_says() -> None:
+    shape = Shape(WORDS, 128, 256, (8, 16), d_model=32, d_ff=32, heads=2)
+    assert shape.grid == (32, 16)
+    features = AutoUIModel(shape).features(torch.zeros(3, 256, 128, dtype=torch.uint8))
+    assert features.shape == (1, 32 * 16, 32)

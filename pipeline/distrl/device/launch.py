@@ -1,6 +1,7 @@
 """The emulator program as a process: its command line, its log, its pid file.
 
-Only what was started here is ever ended, by its pid. What a killed worker has left running is known by the pid file.
+Only what was started here is ever ended, with the programs that it has started itself: its process group. What a
+killed worker has left running is known by the pid file.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import json
 import logging
 import os
 import shutil
+import signal
 import socket
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -90,11 +92,11 @@ class Program:
             return
         if child.poll() is None:
             if not ask():
-                child.terminate()
+                _signal(child.pid, signal.SIGTERM)  # not reaped yet, so that its pid is nobody else's
             try:
                 child.wait(STOP_S)
             except subprocess.TimeoutExpired:
-                child.kill()
+                _signal(child.pid, signal.SIGKILL)
                 child.wait()
         with suppress(OSError):  # one that stays names a process that has ended, which is noticed
             self._pid_file.unlink()
@@ -109,11 +111,12 @@ class Program:
             if abs(process.create_time() - float(kept["started"])) > SAME_START_S or process.pid == os.getpid():
                 return
             log.warning("%s: ending process %d, which a worker that is gone has left", self._name, process.pid)
-            process.terminate()
+            _signal(process.pid, signal.SIGTERM)
             try:
                 process.wait(STOP_S)
             except psutil.TimeoutExpired:
-                process.kill()
+                if process.is_running():
+                    _signal(process.pid, signal.SIGKILL)
                 process.wait(STOP_S)
         except (OSError, ValueError, KeyError, TypeError, psutil.Error):
             return  # none was left, or it has ended; a port that is in use all the same is told
@@ -155,6 +158,15 @@ def program(settings: config.Emulators) -> str:
             f"install the Android SDK's emulator and set ANDROID_HOME, or this setting; see {GUIDE}",
         )  # fmt: skip
     return found
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    """To the process and those of its group, if it leads one that is not ours. Nothing where it has ended."""
+    with suppress(ProcessLookupError):
+        if os.getpgid(pid) == pid != os.getpgrp():
+            os.killpg(pid, number)
+        else:
+            os.kill(pid, number)
 
 
 def check_free(ports: Sequence[int]) -> None:

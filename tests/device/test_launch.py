@@ -1,0 +1,81 @@
+"""The emulator program as a process: what ends it ends what it has started too."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+from distrl.device.launch import Program
+
+TWO = "import subprocess, sys, time; print(subprocess.Popen(sys.argv[1:]).pid, flush=True); time.sleep(600)"
+LINE = [sys.executable, "-c", TWO, "sleep", "600"]
+DEAF = [sys.executable, "-c", f"import signal; signal.signal(15, signal.SIG_IGN); {TWO}", "sleep", "600"]
+"""Programs that start another one, and tell its pid."""
+
+
+def program(folder: Path) -> Program:
+    return Program("it", folder / "log", folder / "pid")
+
+
+def until_told(file: Path) -> int:
+    end = time.monotonic() + 20
+    while not (said := file.read_text()).endswith("\n"):
+        assert time.monotonic() < end, "no pid was told"
+        time.sleep(0.01)
+    return int(said)
+
+
+def ended(pid: int) -> bool:
+    """Whether it ends, in time; it is killed where it does not."""
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        try:
+            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+                return True
+        except psutil.NoSuchProcess:
+            return True
+        time.sleep(0.01)
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    return False
+
+
+@pytest.mark.parametrize("line", [LINE, DEAF])
+def test_what_the_program_has_started_ends_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: list[str]
+) -> None:
+    monkeypatch.setattr("distrl.device.launch.STOP_S", 0.2)
+    one = program(tmp_path)
+    one.start(line, {})
+    other = until_told(one.log)
+    one.stop()
+    assert one.pid is None
+    assert ended(other)
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_what_a_killed_worker_has_left_ends_and_the_group_only_where_it_leads_one(tmp_path: Path, leads: bool) -> None:
+    with (tmp_path / "log").open("wb") as log:
+        left = subprocess.Popen(LINE, stdout=log, start_new_session=leads)
+    try:
+        other = until_told(tmp_path / "log")
+        kept = {"pid": left.pid, "started": psutil.Process(left.pid).create_time()}
+        (tmp_path / "pid").write_text(json.dumps(kept))
+        program(tmp_path).stop_left()
+        assert ended(left.pid)
+        if leads:
+            assert ended(other)
+        else:
+            assert psutil.pid_exists(other), "a group that is not its own is left alone, and so are we"
+            os.kill(other, signal.SIGKILL)
+    finally:
+        left.kill()
+        left.wait()

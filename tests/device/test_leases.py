@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import gc
+import logging
 import os
 import subprocess
 import sys
@@ -102,6 +105,70 @@ def test_a_directory_that_cannot_be_made_is_told_with_its_setting(tmp_path: Path
     with pytest.raises(DeviceError) as caught:
         Leases(tmp_path / "file", config.Adb()).take(SERIAL)
     assert caught.value.where == "devices.directory"
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def full(*written: object) -> int:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_full_disk_refuses_no_phone_and_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    leases = Leases(tmp_path, config.Adb())
+    monkeypatch.setattr(os, "pwrite", full)
+    with caplog.at_level(logging.WARNING):
+        holds = [leases.take(serial) for serial in ("first", "second")]
+    assert all(isinstance(hold, Hold) for hold in holds)
+    assert leases.take("first") == "another process"
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="no /proc")
+@pytest.mark.parametrize("broken", ["fstat", "pread"])
+def test_no_lock_file_stays_open_whatever_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
+    leases = Leases(tmp_path, config.Adb())
+    hold = leases.take(SERIAL) if broken == "pread" else None
+    before = descriptors()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, broken, full)
+        with pytest.raises(DeviceError) as caught:
+            leases.take(SERIAL)
+    assert caught.value.where == "devices.directory"
+    assert descriptors() == before
+    del hold
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="no /proc")
+def test_a_lock_file_that_cannot_be_removed_is_let_go_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leases, before = Leases(tmp_path, config.Adb()), descriptors()
+    hold = leases.take(SERIAL)
+    assert isinstance(hold, Hold)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", full)
+        hold.release()
+    assert descriptors() == before
+    assert leases.holder(SERIAL) == ""
+    assert isinstance(leases.take(SERIAL), Hold)
+
+
+def test_a_look_at_a_phone_of_the_dead_does_not_send_its_taker_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leases = Leases(tmp_path, config.Adb())
+    file = leases.file(SERIAL, ".lock")
+    file.write_text("process 1")
+    looking = os.open(file, os.O_RDONLY)
+    fcntl.flock(looking, fcntl.LOCK_SH)
+    monkeypatch.setattr("distrl.device.leases.time.sleep", lambda seconds: fcntl.flock(looking, fcntl.LOCK_UN))
+    hold = leases.take(SERIAL)
+    os.close(looking)
+    assert isinstance(hold, Hold)
 
 
 def test_takers_that_race_with_releases_never_hold_a_phone_together(tmp_path: Path) -> None:

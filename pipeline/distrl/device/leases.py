@@ -7,18 +7,26 @@ A lock file is removed by its holder, and by nobody else: what a killed process 
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
+import time
 import weakref
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
 from distrl import config
 from distrl.errors import DeviceError
 
+log = logging.getLogger(__name__)
+
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 SUFFIX = ".lock"
 WORDS_SHOWN = 100
 """How much of a lock file is shown: anybody who may write to the directory may have written it."""
+LOOKS = 10
+LOOK_S = 0.005
+"""How often, and how far apart, a phone that somebody only looks at is tried again: a look shares its lock."""
 
 
 class Hold:
@@ -41,6 +49,7 @@ class Leases:
                 "set devices.directory to a folder that every worker of this machine can write",
             ) from error  # fmt: skip
         self._server = f"{host}:{adb.port}"
+        self._told = False
 
     def file(self, serial: str, suffix: str) -> Path:
         """A file about a phone of this adb server, beside its lock file."""
@@ -49,32 +58,35 @@ class Leases:
     def take(self, serial: str) -> Hold | str:
         """The phone, for this process until it is released; or, at once, who has it ("process 123").
 
-        Raises DeviceError where the directory cannot be written.
+        One that is only looked at is tried again for LOOKS * LOOK_S. Raises DeviceError where the directory cannot be
+        written, or its files cannot be locked.
         """
         file = self.file(serial, SUFFIX)
-        while True:
-            try:
-                self._directory.mkdir(parents=True, exist_ok=True)
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            while True:
                 descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
-            except OSError as error:
-                raise DeviceError(
-                    "devices.directory", f"{file} cannot be written ({error.strerror})",
-                    "set devices.directory to a folder that every worker of this machine can write",
-                ) from error  # fmt: skip
-            if not _locked(descriptor, fcntl.LOCK_EX):
-                said = os.pread(descriptor, WORDS_SHOWN, 0).decode("utf-8", "replace").strip()
-                os.close(descriptor)
-                return said or "another process"
-            if _is(file, descriptor):
-                os.ftruncate(descriptor, 0)
-                os.pwrite(descriptor, f"process {os.getpid()}".encode(), 0)
-                return Hold(file, descriptor)
-            os.close(descriptor)  # its holder removed it between our opening and locking it: that lock excludes nobody
+                kept = False
+                try:
+                    if not _locked_soon(descriptor):
+                        return _words(descriptor)
+                    # Where its holder removed it between our opening and locking it, that lock excludes nobody.
+                    if kept := _is(file, descriptor):
+                        self._sign(file, descriptor)
+                        return Hold(file, descriptor)
+                finally:
+                    if not kept:
+                        os.close(descriptor)
+        except OSError as error:
+            raise DeviceError(
+                "devices.directory", f"{file} cannot be written ({error.strerror})",
+                "set devices.directory to a folder that every worker of this machine can write",
+            ) from error  # fmt: skip
 
     def holder(self, serial: str) -> str:
         """Who has the phone; "" where nobody has.
 
-        Asking shares the lock for a moment, in which a worker that wants the phone is sent away; it tries again.
+        Asking shares the lock for a moment, which a worker that wants the phone waits for.
         """
         try:
             descriptor = os.open(self.file(serial, SUFFIX), os.O_RDONLY | os.O_NOFOLLOW)
@@ -83,9 +95,35 @@ class Leases:
         try:
             if _locked(descriptor, fcntl.LOCK_SH):
                 return ""
-            return os.pread(descriptor, WORDS_SHOWN, 0).decode("utf-8", "replace").strip() or "another process"
+            return _words(descriptor)
         finally:
             os.close(descriptor)
+
+    def _sign(self, file: Path, descriptor: int) -> None:
+        """Write who holds it. The words are for people and the lock holds without them: a full disk takes no phone."""
+        try:
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"process {os.getpid()}".encode(), 0)
+        except OSError as error:
+            if not self._told:
+                log.warning("%s is held, and does not say by whom: it cannot be written (%s)", file, error.strerror)
+            self._told = True
+
+
+def _words(descriptor: int) -> str:
+    return os.pread(descriptor, WORDS_SHOWN, 0).decode("utf-8", "replace").strip() or "another process"
+
+
+def _locked_soon(descriptor: int) -> bool:
+    """Whether the lock is had for this process alone. At once if somebody holds it; a look at it is waited for."""
+    for _ in range(LOOKS):
+        if _locked(descriptor, fcntl.LOCK_EX):
+            return True
+        if not _locked(descriptor, fcntl.LOCK_SH):
+            return False  # whoever has it does not share it
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+        time.sleep(LOOK_S)
+    return _locked(descriptor, fcntl.LOCK_EX)
 
 
 def _locked(descriptor: int, kind: int) -> bool:
@@ -105,5 +143,8 @@ def _is(file: Path, descriptor: int) -> bool:
 
 
 def _let_go(file: Path, descriptor: int) -> None:
-    file.unlink(missing_ok=True)  # while the lock is held, so that it is ours that goes
-    os.close(descriptor)
+    try:
+        with suppress(OSError):  # a file that stays holds nothing
+            file.unlink()  # while the lock is held, so that it is ours that goes
+    finally:
+        os.close(descriptor)

@@ -124,6 +124,18 @@ def test_a_keyboard_that_a_failing_phone_kept_is_put_back_before_the_next_episod
     assert phone.keyboards.selected == SERVICE, "it is put back once"
 
 
+def test_a_keyboard_that_is_no_longer_there_is_given_up_and_the_text_typed(
+    session: AdbSession, phone: SimulatedPhone, events: list[Event], caplog: pytest.LogCaptureFixture
+) -> None:
+    phone.keyboards.enabled = (SERVICE,)
+    session.type_text("\u6f22")
+    assert events == [Text("\u6f22")]
+    assert f"keeps {SERVICE}" in caplog.text
+    caplog.clear()
+    session.put_back_keyboard()
+    assert caplog.text == ""
+
+
 def test_a_field_holds_what_was_typed_as_fields_do_and_the_screen_can_be_seen(
     session: AdbSession, phone: SimulatedPhone
 ) -> None:

@@ -8,6 +8,7 @@ input method that types what a broadcast tells it (github.com/senzhk/ADBKeyBoard
 from __future__ import annotations
 
 import base64
+import logging
 import re
 import shlex
 import time
@@ -17,6 +18,8 @@ from typing import Final
 
 from distrl.device.errors import DeviceGarbage, DeviceRefused
 from distrl.device.wire import Deadline
+
+log = logging.getLogger(__name__)
 
 MAX_CHARACTERS: Final = 2000
 """Longer than any field; a command line has a limit too."""
@@ -94,9 +97,15 @@ class KeyboardService:
             self.put_back(deadline)
 
     def put_back(self, deadline: Deadline) -> None:
-        """Select the phone's own keyboard again, if another one is selected by us."""
+        """Select the phone's own keyboard again, if another one is selected by us.
+
+        One that the phone refuses, as it does one that is no longer there, is given up: no other try would help.
+        """
         if self._owed is not None:
-            self._set(self._owed, deadline)
+            try:
+                self._set(self._owed, deadline)
+            except DeviceRefused as error:
+                log.warning("%s keeps %s: %s; %s", self._serial, SERVICE, error.what, error.mend)
             self._owed = None
 
     def _select(self, deadline: Deadline) -> None:

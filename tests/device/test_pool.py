@@ -6,7 +6,7 @@ import time
 import pytest
 from distrl import config
 from distrl.device.errors import DeviceGone, DeviceRefused, DeviceTimeout
-from distrl.device.pool import DevicePool
+from distrl.device.pool import AT_ONCE, DevicePool
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
 from distrl.errors import DeviceError
@@ -158,6 +158,57 @@ def test_a_refused_command_is_not_the_phones_failure(adb: AdbServer, clock: Cloc
     session = some(pool.lease())
     pool.release(session, DeviceRefused(session.serial, "no such thing"))
     assert pool.health()[0].state == "idle"
+
+
+def test_a_stop_is_heeded_by_every_phone_that_is_not_connected_yet(
+    adb: AdbServer, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop, tried = threading.Event(), list[str]()
+
+    def connect(serial: str, timeout_s: float) -> None:
+        tried.append(serial)
+        stop.set()
+        raise DeviceTimeout(serial, "it is dark")
+
+    monkeypatch.setattr(adb, "connect", connect)
+    dark = tuple(f"127.0.0.1:{1000 + number}" for number in range(5 * AT_ONCE))
+    pool = DevicePool(adb, config.Devices(addresses=dark), clock, stop)
+    assert list(pool.discover()) == []
+    assert 1 <= len(tried) <= AT_ONCE
+    tried.clear()
+    assert pool.lease() is None
+    assert tried == []
+    pool.close()
+
+
+def test_no_more_phones_than_that_are_mended_at_once_whoever_leases_them(
+    adb: AdbServer, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock, now, most, full = threading.Lock(), [0], [0], threading.Event()
+
+    def connect(serial: str, timeout_s: float) -> None:
+        with lock:
+            now[0] += 1
+            most[0] = max(most[0], now[0])
+            if now[0] >= AT_ONCE:
+                full.set()
+        full.wait(10)
+        beyond.wait(0.2)  # a phone more would come meanwhile
+        with lock:
+            now[0] -= 1
+        raise DeviceTimeout(serial, "it is dark")
+
+    beyond = threading.Event()
+    monkeypatch.setattr(adb, "connect", connect)
+    dark = tuple(f"127.0.0.1:{1000 + number}" for number in range(2 * AT_ONCE))
+    pool = DevicePool(adb, config.Devices(addresses=dark), clock)
+    threads = [threading.Thread(target=pool.lease) for _ in dark]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [AT_ONCE]
+    pool.close()
 
 
 def test_a_dead_phone_does_not_delay_a_live_one(adb: AdbServer, clock: Clock, phone: SimulatedPhone) -> None:

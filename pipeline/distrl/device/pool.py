@@ -41,7 +41,7 @@ HELD_S = 1.0
 """How long a phone that another process has is left alone before it is looked at again."""
 
 AT_ONCE = 16
-"""Phones that are connected at the same time at the start: one that never answers takes its whole deadline."""
+"""Phones that are connected or started at the same time: one that never answers takes its whole deadline."""
 
 
 @dataclass
@@ -62,7 +62,7 @@ class _Phone:
 class DevicePool:
     """The phones that config.Devices names. clock: monotonic seconds, against which quarantines run.
 
-    stop: once set, no emulator is waited for or started any more.
+    stop: once set, no phone is connected, and no emulator waited for or started, any more.
     """
 
     def __init__(
@@ -84,6 +84,7 @@ class DevicePool:
         self._changed = threading.Condition()
         self._leases = Leases(devices.directory, server.adb)
         self._stop = stop or threading.Event()
+        self._mending = threading.Semaphore(AT_ONCE)
         self._closed = False
         self._phones = {serial: _Phone(serial) for serial in devices.serials}
         self._phones |= {address: _Phone(address, over_tcp=True) for address in devices.addresses}
@@ -139,7 +140,8 @@ class DevicePool:
     def lease(self, timeout_s: float = 0.0) -> AdbSession | None:
         """A phone that answers, for this caller alone until `release`; None if there is none within timeout_s.
 
-        Mending a phone may take it beyond timeout_s by that phone's own deadlines.
+        Mending a phone may take it beyond timeout_s by that phone's own deadlines, and by those of others where
+        AT_ONCE are being mended.
         """
         deadline = time.monotonic() + timeout_s
         while True:
@@ -229,10 +231,14 @@ class DevicePool:
             self._changed.notify_all()
 
     def _mend(self, phone: _Phone) -> bool:
-        """Connect the phone, anew if it was connected before, and see whether its shell answers.
+        """Connect the phone, anew if it was connected before, and see whether its shell answers; False once stopped.
 
         An emulator that has ended is started again, and so is one that fails again right after a new connection.
         """
+        with self._mending:
+            return not self._stop.is_set() and self._mended(phone)
+
+    def _mended(self, phone: _Phone) -> bool:
         timeout_s = self._devices.operation_timeout_s
         try:
             self._server.start()  # one that was killed would be away for every phone, and for ever

@@ -80,6 +80,25 @@ def test_a_real_phone_clears_no_package_that_is_not_allowed(session: AdbSession)
     assert ["pm", "clear", "com.example.shop"] in real.ran
 
 
+def test_a_phone_that_refuses_everything_is_not_well_and_the_task_may_be(
+    session: AdbSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "run", lambda command: Finished(b"", b"no", 1))
+    with pytest.raises(DeviceGarbage):
+        resetting.reset(session, task())
+
+
+def test_a_real_phone_that_cannot_be_woken_is_not_well(session: AdbSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = RealPhone(session)
+
+    def refusing(name: str) -> None:
+        raise DeviceRefused(real.serial, "input: Permission denied")
+
+    monkeypatch.setattr(real, "key", refusing)
+    with pytest.raises(DeviceGarbage, match="Permission denied"):
+        resetting.reset(real, task('{"packages": []}'))
+
+
 def test_a_state_that_is_no_json_is_garbage(session: AdbSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "run", lambda command: Finished(b'{"half', b"", 0))
     with pytest.raises(DeviceGarbage, match="no JSON"):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from distrl.config import Config, Devices
+from distrl.device.errors import DeviceGarbage, DeviceRefused
 from distrl.device.server import AdbServer
+from distrl.device.session import AdbSession
 from distrl.phone.faults import Fault
 from distrl.phone.machine import Key, Open, fresh, widgets
 from distrl.phone.serve import SimulatedPhone
@@ -59,6 +61,10 @@ def leased(phones: Phones) -> Iterator[SessionPhone]:
     with phones.lease(5.0) as one:
         assert one is not None
         yield one
+
+
+def phones_of(adb: AdbServer, phone: SimulatedPhone, timeouts: Devices) -> Phones:
+    return Phones(Config(adb=adb.adb, devices=timeouts.model_copy(update={"addresses": (phone.address,)})))
 
 
 def opens(phone: SimulatedPhone, app: str) -> Action:
@@ -135,3 +141,32 @@ def test_a_phone_that_falls_asleep_interrupts_it_and_shows_no_black_screen(run: 
     assert trajectory.outcome is Outcome.INTERRUPTED
     assert trajectory.note.startswith("DeviceBlack: ")
     assert len(decider.seen) == 2
+
+
+def test_a_refused_screenshot_is_the_phones_failure(
+    adb: AdbServer, phone: SimulatedPhone, timeouts: Devices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(session: AdbSession) -> None:
+        raise DeviceRefused(session.serial, "`screencap -p` exited with 1")
+
+    monkeypatch.setattr(AdbSession, "settle", refuse)
+    with phones_of(adb, phone, timeouts) as phones:
+        with leased(phones) as one, pytest.raises(DeviceGarbage, match="exited with 1"):
+            one.settle()
+        assert phones.health()[0].state == "quarantined"
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda one: one.perform(Action(ActionKind.TYPE, text="\x07")),
+        lambda one: one.reset(replace(task(), setup="{")),
+    ],
+)
+def test_a_refused_action_or_setup_is_not_the_phones_failure(
+    adb: AdbServer, phone: SimulatedPhone, timeouts: Devices, ask: Callable[[SessionPhone], None]
+) -> None:
+    with phones_of(adb, phone, timeouts) as phones:
+        with leased(phones) as one, pytest.raises(DeviceRefused):
+            ask(one)
+        assert phones.health()[0].state == "idle"

@@ -5,6 +5,9 @@ say what a person does.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from distrl.errors import DeviceError
 
 _MEND = "see `adb devices` on this adb server; the pool reconnects the phone and keeps away from it while that fails"
@@ -56,6 +59,15 @@ class DeviceRefused(DeviceError):  # noqa: N818
 
     def __init__(self, where: str, what: str, mend: str = "ask for something that the phone can do") -> None:
         super().__init__(where, what, mend)
+
+
+@contextmanager
+def owed() -> Iterator[None]:
+    """Around what every phone that is well does, whoever asks: a refusal is raised as DeviceGarbage, its failure."""
+    try:
+        yield
+    except DeviceRefused as error:
+        raise DeviceGarbage(error.where, error.what) from error
 
 
 class DeviceUnready(DeviceError):  # noqa: N818

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from distrl.device.errors import DeviceGarbage, DeviceRefused
+from distrl.device.errors import DeviceGarbage, DeviceRefused, owed
 from distrl.device.packages import PACKAGE, allowed
 from distrl.device.session import AdbSession
 from distrl.types import Task
@@ -20,7 +20,7 @@ def reset(session: AdbSession, task: Task, to_snapshot: Callable[[], None] | Non
     An emulator with a snapshot goes back to it (to_snapshot does that), whatever the task's setup lists: everything
     that an episode can have changed is undone. A simulated phone takes the task's seed and setup. A real one is woken
     and goes home, and the packages that the setup lists under "packages" are stopped and their data is cleared.
-    Raises DeviceError, DeviceRefused for an impossible setup.
+    Raises DeviceError, DeviceRefused for an impossible setup only.
     """
     if to_snapshot is not None:
         to_snapshot()
@@ -31,6 +31,7 @@ def reset(session: AdbSession, task: Task, to_snapshot: Callable[[], None] | Non
     if finished.code == _NOT_FOUND:
         _reset_real(session, task)
     elif finished.code != 0:
+        truth(session)  # a phone that refuses that as well is not well, and the task may be
         said = finished.stderr.decode("utf-8", "replace").strip()
         raise DeviceRefused(session.serial, f"task {task.task_id} cannot be set up: {said}", "correct the task's setup")
 
@@ -51,12 +52,14 @@ def truth(session: AdbSession) -> Mapping[str, Any] | None:
 
 def _reset_real(session: AdbSession, task: Task) -> None:
     packages = _packages(session, task)
-    session.key("WAKEUP")
+    with owed():
+        session.key("WAKEUP")
     session.run(["wm", "dismiss-keyguard"])  # a phone with a PIN stays locked, whatever this exits with
     for package in packages:
         session.stop_app(package)
         session.output(["pm", "clear", package])
-    session.key("HOME")
+    with owed():
+        session.key("HOME")
 
 
 def _packages(session: AdbSession, task: Task) -> tuple[str, ...]:

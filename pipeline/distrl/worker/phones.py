@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from distrl.config import Config
 from distrl.device import reset as resetting
+from distrl.device.errors import owed
 from distrl.device.fence import Fence
 from distrl.device.pool import DevicePool
 from distrl.device.server import AdbServer
@@ -78,6 +79,8 @@ class Phones:
 class SessionPhone:
     """A leased adb session as an episode sees it. failure: the error that ended an episode, if one did.
 
+    A refusal is the phone's failure, unless it answers an action or a task's setup: those are somebody else's words.
+
     An app that the fence does not allow is left before a screen is shown, and again before an action is sent: it may
     have come to the front while the action was decided on. The action is dropped then, since it was meant for a screen
     that is no more. to_snapshot: puts the phone back to its snapshot, if it has one.
@@ -111,6 +114,7 @@ class SessionPhone:
     def truth(self) -> Mapping[str, Any] | None:
         return self._noting(lambda: resetting.truth(self._session))
 
+    @owed()
     def _settled(self) -> bytes:
         png = self._session.settle().png
         if (left := self._fence.enforce()) is not None:
@@ -119,7 +123,9 @@ class SessionPhone:
         return png
 
     def _perform(self, action: Action) -> None:
-        if (left := self._fence.enforce()) is not None:
+        with owed():
+            left = self._fence.enforce()
+        if left is not None:
             self._taken_back.append(f"{left}, its action was not sent")
             return
         self._session.perform(action)

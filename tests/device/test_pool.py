@@ -160,6 +160,16 @@ def test_a_refused_command_is_not_the_phones_failure(adb: AdbServer, clock: Cloc
     assert pool.health()[0].state == "idle"
 
 
+def test_failures_before_an_episode_that_ended_well_do_not_count(
+    adb: AdbServer, clock: Clock, phone: SimulatedPhone
+) -> None:
+    pool = pool_of(adb, clock, phone.address)
+    for _ in range(4):
+        session = some(pool.lease())
+        pool.release(session, DeviceGone(session.serial, "it is gone"), well=True)
+    assert counters(pool) == {"leases": 4, "interrupted": 4, "reconnects": 3}
+
+
 def test_a_stop_is_heeded_by_every_phone_that_is_not_connected_yet(
     adb: AdbServer, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 from distrl.config import Config, Devices
-from distrl.device.errors import DeviceGarbage, DeviceRefused
+from distrl.device.errors import DeviceGarbage, DeviceGone, DeviceRefused
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
 from distrl.phone.faults import Fault
@@ -141,6 +141,26 @@ def test_a_phone_that_falls_asleep_interrupts_it_and_shows_no_black_screen(run: 
     assert trajectory.outcome is Outcome.INTERRUPTED
     assert trajectory.note.startswith("DeviceBlack: ")
     assert len(decider.seen) == 2
+
+
+def test_failures_count_from_the_last_episode_that_ended_well(
+    adb: AdbServer, phone: SimulatedPhone, timeouts: Devices
+) -> None:
+    impossible = replace(task(), setup='{"no such app": {}}')
+    with phones_of(adb, phone, timeouts) as phones:
+        with leased(phones) as one:
+            for _ in range(2):
+                with pytest.raises(DeviceRefused):
+                    one.reset(impossible)
+            assert not one.well, "no episode has ended well"
+        for _ in range(4):
+            with leased(phones) as one:
+                one.reset(task())
+                assert not one.well, "it is not over yet"
+                one.reset(task())
+                one.failure = DeviceGone(one.serial, "it is gone")
+        (health,) = phones.health()
+        assert (health.counters["interrupted"], health.counters["quarantines"]) == (5, 0)
 
 
 def test_a_refused_screenshot_is_the_phones_failure(

@@ -18,7 +18,8 @@ strays: times it was brought back from an app that is not allowed."""
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """failures: in a row, leases that failed and connections that could not be made. due: not tried before then.
+    """failures: in a row, leases that failed and connections that could not be made; a lease that failed after an
+    episode that did not begins another row. due: not tried before then.
     connected: whether it was heard since it last failed; if not, it needs a connection before it is lent.
     """
 

@@ -160,8 +160,11 @@ class DevicePool:
             if time.monotonic() > deadline:
                 return None
 
-    def release(self, session: AdbSession, failure: DeviceError | None = None) -> None:
-        """Give a phone back. failure: what ended its episode; a phone that only refused a command is well."""
+    def release(self, session: AdbSession, failure: DeviceError | None = None, *, well: bool = False) -> None:
+        """Give a phone back. failure: what ended its last episode; a phone that only refused a command is well.
+
+        well: an episode of this lease ended without a failure, so that those before the lease no longer count.
+        """
         phone = self._phones[session.serial]
         if not phone.leased or phone.session is not session:
             raise ValueError(f"{session.serial} is not leased to this caller")
@@ -169,6 +172,8 @@ class DevicePool:
         if failure is not None:
             phone.counters["interrupted"] += 1
             log.warning("%s: %s", phone.serial, failure.what)
+        if well:
+            phone.health = phone.health.succeeded()
         self._put_back(phone, failed)
 
     @contextmanager

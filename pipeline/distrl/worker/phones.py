@@ -73,11 +73,12 @@ class Phones:
         try:
             yield phone
         finally:
-            self._pool.release(session, phone.failure)
+            self._pool.release(session, phone.failure, well=phone.well)
 
 
 class SessionPhone:
-    """A leased adb session as an episode sees it. failure: the error that ended an episode, if one did.
+    """A leased adb session as an episode sees it. failure: the error that ended an episode, if one did. well: whether
+    an episode ended without one, which is known once the next begins.
 
     A refusal is the phone's failure, unless it answers an action or a task's setup: those are somebody else's words.
 
@@ -91,7 +92,9 @@ class SessionPhone:
         self._fence = fence
         self._to_snapshot = to_snapshot
         self._taken_back: list[str] = []
+        self._playing = False
         self.failure: DeviceError | None = None
+        self.well = False
 
     @property
     def serial(self) -> str:
@@ -99,6 +102,8 @@ class SessionPhone:
 
     def reset(self, task: Task) -> None:
         self._taken_back.clear()
+        self.well = self.well or self._playing
+        self._playing = True
         self._noting(lambda: resetting.reset(self._session, task, self._to_snapshot))
 
     def settle(self) -> bytes:
@@ -134,5 +139,5 @@ class SessionPhone:
         try:
             return call()
         except DeviceError as error:
-            self.failure = error
+            self.failure, self._playing = error, False
             raise

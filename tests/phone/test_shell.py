@@ -145,6 +145,14 @@ def test_a_phone_that_sleeps_shows_nothing_and_does_nothing_until_it_is_woken() 
     assert machine.events == [Tap(1, 1)]
 
 
+def test_a_reset_wakes_a_phone_as_it_does_a_real_one_and_ends_nothing_else() -> None:
+    machine = Noting()
+    assert run("simctl reset --seed 3 && screencap -p", machine, Fault.ASLEEP).stdout.endswith(machine.png())
+    assert run("simctl reset --seed 3 && screencap -p", fault=Fault.BOOTING).code != 0
+    refused = run("simctl reset --seed 3 --setup '{\"nothing\": 1}'; dumpsys power", fault=Fault.ASLEEP)
+    assert b"  mWakefulness=Asleep\n" in refused.stdout
+
+
 def test_a_phone_that_is_starting_has_a_shell_and_no_services() -> None:
     assert run("getprop sys.boot_completed", fault=Fault.BOOTING).stdout == b"\n"
     for line in ("screencap -p", "input tap 1 1", "am force-stop x", "dumpsys window", "wm size"):

@@ -4,7 +4,8 @@ silent: the connection stands and nothing that is asked is ever answered, as wit
 gone: connections close and the port refuses new ones, as with a phone that loses its network or restarts.
 truncated: a screenshot ends half-way, and the command still reports success.
 slow: every command takes SLOW_S longer.
-asleep: the screen is off. A screenshot is black, no gesture has an effect; the key WAKEUP ends it.
+asleep: the screen is off. A screenshot is black, no gesture has an effect; the key WAKEUP ends it, and so does a
+reset.
 booting: the shell answers and the system's services are not there yet, as for a while after a restart (`gone`, then
 this).
 """
@@ -36,7 +37,7 @@ UNREACHABLE = frozenset({Fault.SILENT, Fault.GONE})
 class Faults:
     """The faults of one phone, each with the time at which it ends.
 
-    Made in the event loop that serves the phone; `set` and `clear` may be called from any thread. clock: monotonic
+    Made in the event loop that serves the phone; `set`, `end` and `clear` may be called from any thread. clock: monotonic
     seconds.
     """
 
@@ -49,6 +50,11 @@ class Faults:
     def set(self, fault: Fault, seconds: float = math.inf) -> None:
         """Begin a fault, for seconds from now or until it is cleared."""
         self._until[fault] = self._clock() + seconds
+        self._loop.call_soon_threadsafe(self._wake)
+
+    def end(self, fault: Fault) -> None:
+        """End one fault now, whatever the clock says, and leave the others."""
+        self._until.pop(fault, None)
         self._loop.call_soon_threadsafe(self._wake)
 
     def clear(self) -> None:

@@ -110,7 +110,7 @@ class Handset:
         took = self._draw_latency() + seconds
         await asyncio.sleep(took)
         if event == WAKEUP:
-            self.faults.set(Fault.ASLEEP, 0.0)
+            self.faults.end(Fault.ASLEEP)
         if event is not None and not self.asleep:
             before = self.machine.focus()
             if event != WAKEUP:
@@ -119,8 +119,11 @@ class Handset:
         return took
 
     def reset(self, seed: int, setup: Mapping[str, Any]) -> None:
-        """Raises ValueError for a setup that the machine does not know."""
+        """The screen is on afterwards: a reset of a real phone wakes it. Raises ValueError for a setup that the machine
+        does not know.
+        """
         self.machine.reset(seed, setup)
+        self.faults.end(Fault.ASLEEP)
         self.log.tick()
         self.log.note("Simulation", f"reset with seed {seed}")
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import re
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from distrl.device.play import HOST, MOST_BODY, PLAYED, NoActionError, PlayServer, action_of
+from distrl import config
+from distrl.device.leases import Hold, Leases
+from distrl.device.play import HOST, MOST_BODY, PLAYED, NoActionError, PlayServer, action_of, held
 from distrl.device.session import AdbSession
-from distrl.errors import ConfigError
+from distrl.errors import ConfigError, DeviceError
 from distrl.phone.faults import Fault
 from distrl.phone.serve import SimulatedPhone
 from distrl.types import Action, ActionKind, Point
@@ -59,6 +63,22 @@ class Browser:
 
     def act(self, **action: object) -> int:
         return self.ask("POST", f"{self.path}act", json.dumps(action).encode(), JSON)[0]
+
+
+def test_the_first_phone_that_nobody_has_is_held_until_it_is_left(tmp_path: Path) -> None:
+    leases = Leases(tmp_path, config.Adb())
+    worker = leases.take("a:1")
+    assert isinstance(worker, Hold)
+    with held(leases, ("a:1", "b:2", "c:3")) as serial:
+        assert serial == "b:2"
+        assert leases.take("b:2") == f"process {os.getpid()}"
+        assert isinstance(leases.take("c:3"), Hold)
+    assert leases.holder("b:2") == ""
+    with pytest.raises(ZeroDivisionError), held(leases, ("b:2",)):
+        raise ZeroDivisionError
+    assert leases.holder("b:2") == ""
+    with pytest.raises(DeviceError, match=f"a:1 is held by process {os.getpid()}"), held(leases, ("a:1",)):
+        raise AssertionError
 
 
 def test_the_page_shows_the_phone_and_loads_nothing_else(played: PlayServer, phone: SimulatedPhone) -> None:

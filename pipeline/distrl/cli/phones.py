@@ -53,23 +53,27 @@ def play(
     verbose: Verbose = False,
     serial: Annotated[
         str | None,
-        typer.Option(help="The phone, by its adb serial or HOST:PORT; the first configured one if not given."),
+        typer.Option(
+            help="The phone, by its adb serial or HOST:PORT; the first configured one that is free if not given."
+        ),
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Of the page, on loopback; 0 takes a free one.")] = 0,
 ) -> None:
     """Show one phone, simulated or real, in a browser: its screen, taps, drags, text, back, home and enter.
 
-    Take one that no worker drives: nothing keeps two from acting at once. Nothing is recorded. Runs until SIGTERM or
-    Ctrl-C.
+    The phone is leased as a worker leases it: one that a worker of this machine drives is refused, and no worker takes
+    it meanwhile. Nothing is recorded. Runs until SIGTERM or Ctrl-C.
     """
-    from distrl.device.play import PlayServer
+    from distrl.device.leases import Leases
+    from distrl.device.play import PlayServer, held
     from distrl.device.server import AdbServer
     from distrl.device.session import AdbSession
 
     settings = connected(config, sets)
-    named = serial or _first(settings)
+    wanted = (serial,) if serial else _configured(settings)
     stop = start_role("play", verbose)
-    with AdbServer(settings.adb) as server:
+    leases = Leases(settings.devices.directory, settings.adb)
+    with held(leases, wanted) as named, AdbServer(settings.adb) as server:
         if ":" in named and named not in server.devices():
             server.connect(named, settings.devices.operation_timeout_s)
         session = AdbSession(server, named, settings.devices)
@@ -101,9 +105,9 @@ def gallery(
         typer.echo(str(path))
 
 
-def _first(settings: Config) -> str:
-    for serial in (*settings.devices.serials, *settings.devices.addresses):
-        return serial
+def _configured(settings: Config) -> tuple[str, ...]:
+    if found := (*settings.devices.serials, *settings.devices.addresses):
+        return found
     raise ConfigError(
         "devices.addresses", "no phone is configured, and no local stack runs",
         "name one with --serial 127.0.0.1:26000; `distrl phones` serves simulated ones",

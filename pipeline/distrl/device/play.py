@@ -10,7 +10,8 @@ import json
 import logging
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
@@ -18,6 +19,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from distrl.device.errors import DeviceRefused
+from distrl.device.leases import Hold, Leases
 from distrl.device.session import AdbSession
 from distrl.errors import ConfigError, DeviceError
 from distrl.types import Action, ActionKind, Point
@@ -31,6 +33,27 @@ PATIENCE_S: Final = 10.0
 """For a browser that connects and says nothing: each one holds a thread."""
 PLACES: Final = {ActionKind.TAP: ("touch",), ActionKind.SWIPE: ("touch", "lift")}
 PLAYED: Final = frozenset({*PLACES, ActionKind.TYPE, ActionKind.BACK, ActionKind.HOME, ActionKind.ENTER})
+
+
+@contextmanager
+def held(leases: Leases, serials: Sequence[str]) -> Iterator[str]:
+    """The first of these phones that no other process has, by its serial, for this one alone as long as the block runs.
+
+    Raises DeviceError, with who has each, where none is free.
+    """
+    holders = []
+    for serial in serials:
+        found = leases.take(serial)
+        if isinstance(found, Hold):
+            try:
+                yield serial
+            finally:
+                found.release()
+            return
+        holders.append(f"{serial} is held by {found}")
+    raise DeviceError(
+        "phones play", "; ".join(holders), "stop what drives it first, or name another phone with --serial"
+    )
 
 
 class NoActionError(ValueError):

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from distrl.types import ActionKind, ObjectRef, Outcome, Step, Task
+from distrl.errors import DeviceError
+from distrl.types import Action, ActionKind, ObjectRef, Outcome, Step, Task
 from distrl.worker.episode import NOTE_CHARACTERS, Episode, sampling_seed
 
 from .world import DONE, INVALID, TAP, CountingPhone, Recorded, Shelf, TickingClock, ref, task, twice
@@ -73,9 +75,25 @@ def test_the_apps_that_it_was_brought_back_from_are_noted_with_their_step_beside
     assert noted.note == "left the allowed apps: com.b (1) at step 1, com.b (2) at step 2, com.b (2) at step 3"
     assert noted.outcome is Outcome.SUCCESS
     cut = episode(Shelf()).run(task(), "b", Straying(fails_at=1), Recorded([TAP, TAP, DONE]))
-    assert cut.note == "DeviceError: the phone is gone; left the allowed apps: com.b (1) at step 1"
+    assert cut.note == "left the allowed apps: com.b (1) at step 1; DeviceError: the phone is gone"
     many = episode(Shelf()).run(task(max_steps=99), "c", Straying(), Recorded([TAP] * 99))
-    assert len(many.note) == NOTE_CHARACTERS
+    assert NOTE_CHARACTERS - 40 < len(many.note) <= NOTE_CHARACTERS
+    assert many.note.startswith("left the allowed apps: com.b (1) at step 1, com.b (2) at step 2, ")
+    assert len(re.findall("at step", many.note)) + int(many.note.split()[-2]) == 99
+
+
+def test_neither_what_was_left_nor_what_ended_it_hides_the_other_in_the_note() -> None:
+    class Failing(CountingPhone):
+        def perform(self, action: Action) -> None:
+            self.strays += ["com." + "b" * 900] * 5
+            raise DeviceError("phone-0", "gone " * 900, "")
+
+    note = episode(Shelf()).run(task(), "a", Failing(), Recorded([TAP])).note
+    assert len(note) == NOTE_CHARACTERS
+    left, _, why = note.partition("; ")
+    assert re.fullmatch(r"left the allowed apps: com\.b+ and 4 more", left)
+    assert why.startswith("DeviceError: gone gone ")
+    assert len(why) >= NOTE_CHARACTERS // 2
 
 
 def test_a_phone_that_tells_no_truth_leaves_the_outcome_unknown() -> None:

@@ -20,6 +20,8 @@ log = logging.getLogger(__name__)
 
 NOTE_CHARACTERS = 500
 """A note is for people; a device's error may carry a whole shell output, and the record must stay small."""
+STRAY_CHARACTERS = 150
+"""Of one app that was left: a phone may name any, and the first one is always told."""
 GROUND_TRUTH = "ground-truth"
 NO_JUDGE = "none"
 
@@ -117,12 +119,17 @@ class Episode:
             final = self.keep(last)
             outcome, source = self._outcome(task, phone.truth(), last, steps)
         except DeviceError as error:
-            why = f"{type(error).__name__}: {error.what}"[:NOTE_CHARACTERS]
-            log.warning("%s: interrupted on %s after %d steps: %s", task.task_id, phone.serial, len(steps), why)
+            why = f"{type(error).__name__}: {error.what}"
+            log.warning(
+                "%s: interrupted on %s after %d steps: %s",
+                task.task_id,
+                phone.serial,
+                len(steps),
+                why[:NOTE_CHARACTERS],
+            )
             strays += _strays(phone, len(steps))
-        note = "; ".join(filter(None, (why, f"left the allowed apps: {', '.join(strays)}" if strays else "")))
         return Trajectory(
-            task, attempt_id, self.worker, phone.serial, tuple(steps), final, outcome, source, note[:NOTE_CHARACTERS],
+            task, attempt_id, self.worker, phone.serial, tuple(steps), final, outcome, source, _note(strays, why),
             self.is_expert, started_at, self.clock.now_ms(),
         )  # fmt: skip
 
@@ -162,6 +169,21 @@ def sampling_seed(task_id: str, attempt_id: str, step: int) -> int:
 def _strays(phone: Phone, step: int) -> list[str]:
     """What the phone was brought back from just before step number `step` was looked at or sent; the first is 0."""
     return [f"{each} at step {step}" for each in phone.taken_back()]
+
+
+def _note(strays: Sequence[str], why: str) -> str:
+    """What was left, then what ended the episode. Neither hides the other: each has half of the note for certain."""
+    shown = [each[:STRAY_CHARACTERS] for each in strays]
+    room = NOTE_CHARACTERS - min(len(why), NOTE_CHARACTERS // 2) - len("; ")
+    while len(left := _left(shown, len(strays) - len(shown))) > room:
+        shown.pop()
+    return "; ".join(filter(None, (left, why)))[:NOTE_CHARACTERS]
+
+
+def _left(shown: Sequence[str], cut: int) -> str:
+    if not shown:
+        return ""
+    return f"left the allowed apps: {', '.join(shown)}" + (f" and {cut} more" if cut else "")
 
 
 def _done(steps: list[Step], max_steps: int) -> bool:

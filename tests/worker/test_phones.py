@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -17,6 +19,7 @@ from distrl.phone.serve import SimulatedPhone
 from distrl.types import Action, ActionKind, Outcome, Point, Trajectory
 from distrl.worker.episode import Decision, Episode, Observation
 from distrl.worker.phones import Phones, SessionPhone
+from PIL import Image
 
 from .world import DONE, Shelf, task
 
@@ -119,6 +122,69 @@ def test_an_app_left_after_the_last_action_is_recorded_too(run: Run, phone: Simu
     assert trajectory.note.count("com.sim.clock (HOME)") == 6
     assert trajectory.note.endswith("at step 6")
     assert len(trajectory.steps) == 6
+
+
+def in_clock(phone: SimulatedPhone) -> bool:
+    return phone.machine.focus().partition("/")[0] == CLOCK
+
+
+def picture(size: tuple[int, int], grey: int) -> bytes:
+    out = io.BytesIO()
+    Image.new("RGB", size, (grey,) * 3).save(out, "PNG")
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("greys", [itertools.cycle(range(1, 200)), itertools.repeat(0)], ids=["restless", "black"])
+def test_a_foreign_app_whose_screen_never_settles_is_left_all_the_same(
+    run: Run, phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch, greys: Iterator[int]
+) -> None:
+    png = phone.machine.png
+    monkeypatch.setattr(
+        phone.machine, "png", lambda: picture(phone.machine.size, next(greys)) if in_clock(phone) else png()
+    )
+    decider = Deciding([opens(phone, "clock"), DONE])
+    trajectory, counters = run(decider, [SETTINGS])
+    assert trajectory.outcome is Outcome.SUCCESS
+    assert trajectory.note == "left the allowed apps: com.sim.clock (HOME) at step 1"
+    assert decider.seen[1] == decider.seen[0]
+    assert counters["strays"] == 1
+
+
+def test_a_screen_of_an_allowed_app_that_never_settles_still_interrupts(
+    run: Run, phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    png, greys = phone.machine.png, itertools.cycle(range(1, 200))
+    monkeypatch.setattr(
+        phone.machine, "png", lambda: picture(phone.machine.size, next(greys)) if in_clock(phone) else png()
+    )
+    trajectory, counters = run(Deciding([opens(phone, "clock"), DONE]), [CLOCK])
+    assert trajectory.note.startswith("DeviceTimeout: ")
+    assert counters["strays"] == 0
+
+
+@pytest.mark.parametrize(("returns", "outcome"), [(1, Outcome.SUCCESS), (9, Outcome.INTERRUPTED)])
+def test_an_app_that_comes_back_while_the_screen_settles_is_never_shown(
+    run: Run, phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch, returns: int, outcome: Outcome
+) -> None:
+    png, shots = phone.machine.png, list[bool]()
+    left = [returns]
+
+    def coming_back() -> bytes:
+        shot = png()
+        shots.append(in_clock(phone))
+        if any(shots) and not shots[-1] and left[0]:
+            left[0] -= 1
+            phone.machine.apply(Open("clock"))
+        return shot
+
+    monkeypatch.setattr(phone.machine, "png", coming_back)
+    decider = Deciding([opens(phone, "clock"), DONE])
+    trajectory, counters = run(decider, [SETTINGS])
+    assert trajectory.outcome is outcome
+    assert set(decider.seen) == {decider.seen[0]}
+    assert counters["strays"] == 2
+    assert trajectory.note.count("com.sim.clock (HOME) at step 1") == 2
+    assert ("DeviceStray: com.sim.clock comes back" in trajectory.note) is (outcome is Outcome.INTERRUPTED)
 
 
 def test_a_phone_that_restarts_in_an_episode_interrupts_it_and_keeps_the_steps_before(

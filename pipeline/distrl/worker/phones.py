@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from distrl.config import Config
 from distrl.device import reset as resetting
-from distrl.device.errors import owed
+from distrl.device.errors import DeviceBlack, DeviceStray, DeviceTimeout, owed
 from distrl.device.fence import Fence
 from distrl.device.pool import DevicePool
 from distrl.device.server import AdbServer
@@ -21,6 +21,9 @@ from distrl.types import Action, DeviceHealth, Task
 
 log = logging.getLogger(__name__)
 R = TypeVar("R")
+
+MOST_LEFT = 2
+"""How often foreign apps are left for one screen; one that comes back after that ends the episode."""
 
 
 class Phones:
@@ -82,9 +85,10 @@ class SessionPhone:
 
     A refusal is the phone's failure, unless it answers an action or a task's setup: those are somebody else's words.
 
-    An app that the fence does not allow is left before a screen is shown, and again before an action is sent: it may
-    have come to the front while the action was decided on. The action is dropped then, since it was meant for a screen
-    that is no more. to_snapshot: puts the phone back to its snapshot, if it has one.
+    An app that the fence does not allow is left before a screen is shown, also one whose screen never rests or is
+    black, and again before an action is sent: it may have come to the front while the action was decided on. The action
+    is dropped then, since it was meant for a screen that is no more. to_snapshot: puts the phone back to its snapshot,
+    if it has one.
     """
 
     def __init__(self, session: AdbSession, fence: Fence, to_snapshot: Callable[[], None] | None = None) -> None:
@@ -121,10 +125,23 @@ class SessionPhone:
 
     @owed()
     def _settled(self) -> bytes:
-        png = self._session.settle().png
-        if (left := self._fence.enforce()) is not None:
+        for _ in range(MOST_LEFT):
+            png, fault = b"", None
+            try:
+                png = self._session.settle().png
+            except (DeviceTimeout, DeviceBlack) as error:
+                fault = error  # a foreign app may never rest, or forbid pictures
+            if (left := self._fence.enforce()) is None:
+                if fault is not None:
+                    raise fault
+                return png
             self._taken_back.append(left)
-            png = self._session.settle().png
+        png = self._session.settle().png
+        if (package := self._fence.stray()) is not None:
+            raise DeviceStray(
+                self.serial, f"{package} comes back each time that it is left",
+                f"see to the phone: end it there, or add {package} to devices.allowed_packages",
+            )  # fmt: skip
         return png
 
     def _perform(self, action: Action) -> None:

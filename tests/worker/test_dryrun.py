@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import threading
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from distrl.config import Config
+from device.conftest import StartPhones
+from distrl.config import Config, Devices
 from distrl.device.fence import Fence
+from distrl.device.leases import Hold, Leases
+from distrl.device.pool import DevicePool
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
+from distrl.errors import DeviceError
+from distrl.phone.faults import Fault
 from distrl.phone.machine import Event
 from distrl.phone.serve import SimulatedPhone
 from distrl.worker import dryrun
-from distrl.worker.dryrun import SeenSession, dry_task, show
+from distrl.worker.dryrun import SeenSession, dry_task, first_free, show
 
 from .world import DONE, TAP, Recorded, task
 
@@ -74,6 +80,46 @@ def test_looking_sends_nothing_to_the_phone_and_tells_of_apps_that_would_be_left
     assert (sent, session.strays) == ([], 0)
     everything = SeenSession(session, Fence(session, Config().devices))
     assert everything.front() == "com.sim.settings"
+
+
+@pytest.fixture
+def three(adb: AdbServer, start_phones: StartPhones, timeouts: Devices, tmp_path: Path) -> Devices:
+    """Three phones: the first has a worker, the second does not answer."""
+    held, silent, well = start_phones(3)
+    silent.faults.set(Fault.SILENT)
+    addresses = (held.address, silent.address, well.address)
+    return timeouts.model_copy(update={"addresses": addresses, "directory": tmp_path})
+
+
+def test_the_first_phone_that_answers_and_that_no_worker_has_is_taken_and_none_behind_it(
+    adb: AdbServer, three: Devices
+) -> None:
+    leases = Leases(three.directory, adb.adb)
+    worker = leases.take(three.addresses[0])
+    assert isinstance(worker, Hold)
+    behind = three.model_copy(update={"addresses": (*three.addresses, "127.0.0.1:1")})
+    with closing(DevicePool(adb, behind)) as pool, first_free(pool, threading.Event()) as session:
+        assert session is not None
+        assert session.serial == three.addresses[2]
+        assert leases.holder("127.0.0.1:1") == ""
+    assert leases.holder(three.addresses[2]) == ""
+
+
+def test_where_no_phone_is_to_be_had_it_says_so_and_once_stopped_it_tries_none(adb: AdbServer, three: Devices) -> None:
+    first = three.model_copy(update={"addresses": three.addresses[:2]})
+    leases, stop = Leases(three.directory, adb.adb), threading.Event()
+    worker = leases.take(three.addresses[0])
+    assert isinstance(worker, Hold)
+    with (
+        closing(DevicePool(adb, first)) as pool,
+        pytest.raises(DeviceError, match="no phone answers that no worker has"),
+        first_free(pool, stop),
+    ):
+        raise AssertionError
+    stop.set()
+    with closing(DevicePool(adb, three)) as pool, first_free(pool, stop) as session:
+        assert session is None
+        assert leases.holder(three.addresses[2]) == ""
 
 
 def test_the_task_is_the_first_of_ones_own_list(tmp_path: Path) -> None:

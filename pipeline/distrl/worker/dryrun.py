@@ -8,8 +8,8 @@ or stored, no consumer group is joined and no task is taken, so that a run that 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Final, Protocol
 
@@ -30,7 +30,6 @@ from distrl.worker.reload import wait_first
 ATTEMPT: Final = "dry-run"
 LOOK_S: Final = 0.5
 """Between two looks at a screen that waits for a person."""
-LEASE_S: Final = 10.0
 
 
 class Looking(Protocol):
@@ -57,16 +56,36 @@ def run_dry(config: Config, instruction: str | None, stop: threading.Event, say:
             return
         refuse_other_base(version, policy.base_sha256)
         policy.batcher.swap(version, open_store(config.store).get(version.adapter))
-        with AdbServer(config.adb) as server, closing(DevicePool(server, config.devices, stop=stop)) as pool:
-            pool.discover()
-            with pool.leased(LEASE_S) as session, policy.batcher.episode():
-                if session is None:
-                    raise DeviceError(
-                        "devices", "no phone answers that no worker has", "`distrl devices` says what is with each"
-                    )
-                say(f"version {version.version} on {session.serial}; nothing is sent to it")
-                say(f"task: {task.instruction}")
-                show(task, SeenSession(session, Fence(session, config.devices)), policy.batcher, stop, say)
+        with (
+            AdbServer(config.adb) as server,
+            closing(DevicePool(server, config.devices, stop=stop)) as pool,
+            first_free(pool, stop) as session,
+            policy.batcher.episode(),
+        ):
+            if session is None:
+                return
+            say(f"version {version.version} on {session.serial}; nothing is sent to it")
+            say(f"task: {task.instruction}")
+            show(task, SeenSession(session, Fence(session, config.devices)), policy.batcher, stop, say)
+
+
+@contextmanager
+def first_free(pool: DevicePool, stop: threading.Event) -> Iterator[AdbSession | None]:
+    """The first phone that answers and that nobody has; None once `stop` is set.
+
+    They are tried one after the other, each once: the pool's own discovery would take all of them from the workers, and
+    start every emulator, to look at one. Raises DeviceError where none is to be had.
+    """
+    for _ in range(pool.count):
+        if stop.is_set():
+            break
+        with pool.leased() as session:
+            if session is not None:
+                yield session
+                return
+    if not stop.is_set():
+        raise DeviceError("devices", "no phone answers that no worker has", "`distrl devices` says what is with each")
+    yield None
 
 
 def dry_task(config: Config, instruction: str | None) -> Task:

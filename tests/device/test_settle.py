@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import time
 from collections.abc import Callable
+from itertools import chain, repeat
 
 import pytest
 from distrl.device.errors import DeviceBlack, DeviceGarbage, DeviceTimeout
@@ -18,6 +19,8 @@ from distrl.types import Point
 from PIL import Image
 
 CLOCK = Point(0.2, 0.2)
+LONG_S = 20.0
+"""A deadline that a machine with other work keeps too."""
 
 
 def picture(size: tuple[int, int], form: str = "PNG", **spot: int) -> bytes:
@@ -70,12 +73,12 @@ def test_a_dark_screen_that_shows_anything_is_none_of_these(
 def test_an_app_that_begins_in_black_is_waited_for(
     session: AdbSession, phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole, begins = phone.machine.png(), time.monotonic() + 0.2
-    monkeypatch.setattr(
-        phone.machine, "png", lambda: whole if time.monotonic() > begins else picture(phone.machine.size)
-    )
-    assert session.settle().png == whole
-    assert session.retries > 0
+    whole, black = phone.machine.png(), picture(phone.machine.size)
+    shots = chain([black] * 4, repeat(whole))
+    monkeypatch.setattr(phone.machine, "png", lambda: next(shots))
+    patient = with_settings(session, settle_timeout_s=LONG_S)
+    assert patient.settle().png == whole
+    assert patient.retries > 0
 
 
 @pytest.mark.parametrize("name", LOOKS)
@@ -125,6 +128,7 @@ def test_an_answer_that_came_too_late_is_never_taken_for_a_later_one(
     with pytest.raises(DeviceTimeout):
         hasty.screenshot()
     phone.faults.clear()
+    hasty._devices = session._devices.model_copy(update={"operation_timeout_s": LONG_S, "settle_timeout_s": LONG_S})
     old = phone.machine.png()
     hasty.tap(CLOCK)
     until = Deadline(0.5)  # the late answer is due in it
@@ -132,29 +136,29 @@ def test_an_answer_that_came_too_late_is_never_taken_for_a_later_one(
         assert hasty.settle().png == phone.machine.png() != old
 
 
-@pytest.mark.parametrize(("unchanged_s", "stale"), [(0.0, True), (0.5, False)])
+@pytest.mark.parametrize(("unchanged_s", "stale"), [(0.0, True), (LONG_S / 2, False)])
 def test_an_app_that_is_slow_to_show_a_gesture_is_waited_for_as_long_as_is_set(
     session: AdbSession, phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch, unchanged_s: float, stale: bool
 ) -> None:
     """Without the wait the old screen settles: that is why there is one."""
-    patient = with_settings(session, settle_unchanged_s=unchanged_s)
+    patient = with_settings(session, settle_unchanged_s=unchanged_s, settle_timeout_s=LONG_S)
     old, png = patient.settle().png, phone.machine.png
     patient.tap(CLOCK)
-    shown = time.monotonic() + 0.2
-    monkeypatch.setattr(phone.machine, "png", lambda: png() if time.monotonic() > shown else old)
+    late = repeat(old, 5)
+    monkeypatch.setattr(phone.machine, "png", lambda: next(late, None) or png())
     assert (patient.settle().png == old) is stale
 
 
 def test_a_gesture_without_effect_costs_that_wait_and_a_screen_that_has_changed_none(
     session: AdbSession, phone: SimulatedPhone
 ) -> None:
-    patient = with_settings(session, settle_unchanged_s=0.4)
+    patient = with_settings(session, settle_unchanged_s=0.4, settle_timeout_s=LONG_S)
     old = patient.settle()
+    began = time.monotonic()
     patient.tap(Point(0.99, 0.99))
-    began = time.monotonic()
     assert patient.settle() == old
-    assert time.monotonic() - began > 0.3
-    patient.tap(CLOCK)
-    began = time.monotonic()
-    assert patient.settle() != old
-    assert time.monotonic() - began < 0.4
+    assert time.monotonic() - began > 0.4
+    endless = with_settings(session, settle_unchanged_s=10 * LONG_S, settle_timeout_s=LONG_S)
+    assert endless.settle() == old
+    endless.tap(CLOCK)
+    assert endless.settle() != old  # by the deadline, and so without that wait

@@ -37,8 +37,8 @@ UNREACHABLE = frozenset({Fault.SILENT, Fault.GONE})
 class Faults:
     """The faults of one phone, each with the time at which it ends.
 
-    Made in the event loop that serves the phone; `set`, `end` and `clear` may be called from any thread. clock: monotonic
-    seconds.
+    Made in the event loop that serves the phone; `set`, `end` and `clear` may be called from any thread. clock:
+    monotonic seconds.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:

@@ -44,7 +44,7 @@ def test_any_size_of_the_architecture_loads(tmp_path: Path) -> None:
     model = AutoUIModel(Shape(len(codec.tokens), 96, 96, (8,), d_model=64, d_ff=32, layers=3, heads=4))
     save_base(tmp_path, model, codec, {})
     base = load_base(tmp_path)
-    assert base.model.shape.grid == (12, 12)
+    assert base.model.shape.grid == (24, 24)
     assert base.codec.action_length == 8
 
 

@@ -29,10 +29,12 @@ def test_equal_seeds_make_equal_models_and_the_recipe_is_written_beside_them(tmp
     assert [loss["update"] for loss in first.losses] == [3, 3], "one line for each stage's last update"
 
 
-def test_the_tower_learns_to_read(tmp_path: Path) -> None:
-    report = train(tmp_path / "longer", replace(TINY, reading=Stage(60, 8, 4e-3, warmup=5)), FORBIDDEN)
+def test_the_tower_learns_to_spell_and_then_to_read(tmp_path: Path) -> None:
+    report = train(tmp_path / "longer", replace(TINY, reading=Stage(250, 8, 4e-3, warmup=5)), FORBIDDEN)
     begun = train(tmp_path / "begun", TINY, FORBIDDEN)
-    assert report.losses[1]["read"] < 0.8 * begun.losses[0]["read"]
+    read = [losses for losses in report.losses if "read" in losses]
+    assert read[1]["spell"] < 0.2 * begun.losses[0]["spell"], "after 100 updates"
+    assert read[-1]["read"] < 0.8 * begun.losses[0]["read"]
 
 
 def test_a_model_is_never_written_over(tmp_path: Path) -> None:

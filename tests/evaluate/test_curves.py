@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from distrl.evaluate import curves
 from distrl.types import Outcome, Split
@@ -86,3 +88,14 @@ def test_moving_success_leaves_out_what_has_no_outcome() -> None:
     records = logged([trajectory(task(str(n)), outcome) for n, outcome in enumerate(outcomes)])
     assert curves.moving_success(records, 2) == [(2, 0.5), (3, 0.5)]
     assert curves.moving_success(records, 4) == []
+
+
+def test_versions_are_compared_on_the_suite_of_the_first_and_the_others_are_counted() -> None:
+    home = [trajectory(task(name)) for name in ("a", "b")]
+    own = [trajectory(replace(task(name), suite="own")) for name in ("c", "d", "e")]
+    found = [evaluation(7, own[0]), evaluation(0, home[0]), evaluation(0, own[1]), evaluation(7, home[1])]
+    found.append(evaluation(7, own[2]))
+    assert curves.evaluated(found, Split.TEST) == {0: [home[0]], 7: [home[1]]}
+    assert curves.of_other_suites(found, Split.TEST) == 3
+    assert curves.evaluated(found, Split.VALIDATION) == {}
+    assert curves.of_other_suites(found, Split.VALIDATION) == 0

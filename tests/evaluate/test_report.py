@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -68,6 +69,13 @@ def test_held_out_tasks_that_training_had_are_counted_and_told(tmp_path: Path) -
     page = write_report(data(trajectories=asked, evaluations=[evaluation(2, each) for each in held]), tmp_path)
     assert json.loads((tmp_path / "report.json").read_text())["held_out_in_training"] == 1
     assert "1 of 2 held-out tasks have an instruction that training had." in page.read_text()
+
+
+def test_evaluations_of_another_suite_are_not_compared_and_told(tmp_path: Path) -> None:
+    home, own = trajectory(task("h-0"), Outcome.FAILURE), trajectory(replace(task("o-0"), suite="own"))
+    page = write_report(data(evaluations=[evaluation(0, home), evaluation(2, home), evaluation(2, own)]), tmp_path)
+    assert json.loads((tmp_path / "report.json").read_text())["success_after"] == 0.0
+    assert "1 evaluations of other suites are left out." in page.read_text()
 
 
 class Page(HTMLParser):

@@ -78,12 +78,28 @@ def first_of_each(trajectories: Iterable[LoggedTrajectory]) -> list[LoggedTrajec
 
 
 def evaluated(evaluations: Iterable[Evaluation], split: Split) -> dict[int, list[Trajectory]]:
-    """Version -> its trajectories on `split`, the first of each task, versions ascending."""
+    """Version -> its trajectories on `split`, the first of each task, versions ascending.
+
+    Versions are compared on one suite: that of the first evaluation of the lowest version.
+    """
     found: dict[int, dict[str, Trajectory]] = defaultdict(dict)
-    for evaluation in evaluations:
-        if evaluation.trajectory.task.split is split:
-            found[evaluation.version].setdefault(evaluation.trajectory.task_id, evaluation.trajectory)
+    for evaluation in _by_suite(evaluations, split)[0]:
+        found[evaluation.version].setdefault(evaluation.trajectory.task_id, evaluation.trajectory)
     return {version: list(found[version].values()) for version in sorted(found)}
+
+
+def of_other_suites(evaluations: Iterable[Evaluation], split: Split) -> int:
+    """How many evaluations `evaluated` leaves out, since they are of another suite."""
+    return len(_by_suite(evaluations, split)[1])
+
+
+def _by_suite(evaluations: Iterable[Evaluation], split: Split) -> tuple[list[Evaluation], list[Evaluation]]:
+    """Those of the suite that is compared, and the others."""
+    found = [each for each in evaluations if each.trajectory.task.split is split]
+    first = min(found, key=lambda each: each.version, default=None)
+    suite = first.trajectory.task.suite if first is not None else ""
+    kept = [each for each in found if each.trajectory.task.suite == suite]
+    return kept, [each for each in found if each.trajectory.task.suite != suite]
 
 
 def by_family(trajectories: Iterable[Trajectory]) -> dict[str, Score]:

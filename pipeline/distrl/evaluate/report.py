@@ -46,7 +46,8 @@ class RunData:
 class Facts:
     """Everything computed once, for both files. before, after: held-out trajectories by version, first and last.
 
-    in_training: how many of the tasks of `after` have an instruction that a training task of the run had.
+    in_training: how many of the tasks of `after` have an instruction that a training task of the run had. other_suites:
+    held-out evaluations that are not compared, since they are of another suite than the first version's.
     """
 
     before: tuple[int, list[Trajectory]] | None
@@ -55,6 +56,7 @@ class Facts:
     lags: Sequence[int]
     reloads: Sequence[float]
     in_training: int
+    other_suites: int
 
 
 def write_report(data: RunData, out: Path) -> Path:
@@ -79,6 +81,7 @@ def facts_of(data: RunData) -> Facts:
         lags=curves.policy_lags(data.trajectories, data.versions, data.updates, data.topic),
         reloads=curves.reload_seconds(data.trajectories, data.versions),
         in_training=sum(folded(each.task.instruction) in said for each in last),
+        other_suites=curves.of_other_suites(data.evaluations, Split.TEST),
     )
 
 
@@ -202,6 +205,8 @@ def _families(facts: Facts) -> str:
     shared = (
         f"<p>{facts.in_training} of {len(facts.after[1])} held-out tasks have an instruction that training had.</p>"
     )
+    if facts.other_suites:
+        shared += f"<p>{facts.other_suites} evaluations of other suites are left out.</p>"
     whiskers = "Bars are success, whiskers the 95 % Wilson interval."
     return _figure(figures.families(before, after), whiskers) + table + shared
 

@@ -4,33 +4,14 @@ from __future__ import annotations
 
 import os
 import random
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from distrl.config import load
-from distrl.errors import StackError
-from distrl.stack import jars, minio
-from distrl.stack.minio import Kind
 
 from faults.live import Json, LiveRun, Servers
 
 LONG = "faults_long"
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Fetch and build what is needed once per user before the first test, whose time limit must not pay for it."""
-    needed = any("servers" in getattr(item, "fixturenames", ()) for item in session.items)
-    if session.config.option.collectonly or not needed:
-        return
-    cache = load().stack.cache.expanduser().absolute()
-    jars.class_path(cache)
-    if minio.way(cache).kind is Kind.BUILD:
-        try:
-            minio.build(cache, print, threading.Event())
-        except StackError as error:
-            print(f"objects go to a directory: {error.what}")
 
 
 @pytest.fixture(scope="package")

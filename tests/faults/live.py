@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import psutil
-import torch
+from babbling import CODEC, save_babbling
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from distrl import config as settings
@@ -36,11 +36,8 @@ from distrl.errors import StoreError, WireError
 from distrl.learner.recover import recover
 from distrl.learner.state import LearnerState
 from distrl.learner.verify import refold
-from distrl.phone import words
 from distrl.policy.agent import Agent
-from distrl.policy.base import load_base, save_base
-from distrl.policy.model import AutoUIModel, Shape
-from distrl.policy.vocabulary import Codec
+from distrl.policy.base import load_base
 from distrl.stack import adb, kafka, minio, ports
 from distrl.stack import s3 as object_store
 from distrl.stack.part import Part, Site
@@ -74,7 +71,6 @@ POLL_S = 0.05
 STOP_S = 30.0
 SCREENS = 40
 DAY = "2026-01-01"
-CODEC = Codec(words.ALL)
 
 Json = dict[str, Any]
 
@@ -90,9 +86,7 @@ class Servers:
         self._ports = [ports.draw("the fault tests") for _ in range(4)]
         self._phones_port = ports.draw("the fault tests", count=PHONES)
         self._parts: dict[str, Part] = {}
-        torch.manual_seed(0)
-        shape = Shape(len(CODEC.tokens), 64, 128, (8, 8, 16), d_model=32, d_ff=64, heads=2)
-        save_base(self.base_model, AutoUIModel(shape), CODEC, {"how": "random weights: alike is what matters here"})
+        save_babbling(self.base_model, 64, 128, (8, 8, 16))
 
     def start(self, *names: str) -> None:
         """The named servers, side by side; those that live are left alone."""

@@ -103,13 +103,16 @@ def stands_still(run: LiveRun, worker: Role) -> bool:
 def test_a_worker_whose_store_is_away_starts_no_episode_and_goes_on_afterwards(run: LiveRun, s3: str) -> None:
     run.publish_version(0)
     worker = run.worker()
-    fed = run.feed(40)
+    run.start("feeder", "feed")
     run.until("some records", lambda: len(run.trajectories()) >= 4)
     run.servers.kill(s3)
     run.until("every phone to wait", lambda: worker.said().count(STALLED) >= PHONES)
     run.until("three heartbeats without a record or a new wait", lambda: stands_still(run, worker))
     run.servers.start(s3)
-    run.until("every task to be counted", lambda: set(run.counted()) == set(fed))
+    before = len(run.counted())
+    run.until("the run to go on", lambda: len(run.counted()) >= before + 12)
+    run.stop("feeder")
+    run.until("every task to be counted", lambda: set(run.counted()) == set(run.tasks()))
     run.stop()
     assert run.duplicates() == 0
     assert run.missing_objects() == []

@@ -67,14 +67,17 @@ def test_a_lost_acknowledgement_costs_no_second_record(run: LiveRun, proxy: Prox
 def test_a_broker_that_is_away_stops_new_episodes_and_the_worker_goes_on_unaided(run: LiveRun, proxy: Proxy) -> None:
     run.publish_version(0)
     worker = run.worker(sets=[f"kafka.bootstrap=127.0.0.1:{proxy.port}"])
-    fed = run.feed(40)
+    run.start("feeder", "feed")
     run.until("some records", lambda: len(run.trajectories()) >= 4)
     proxy.cut()
     run.until("each phone to hold one record", lambda: worker.said().count("is not acknowledged yet") >= 4)
     assert worker.said().count("is not acknowledged yet") == 4, "four phones, one unpublished trajectory each"
-    assert len(run.trajectories()) < len(fed)
+    before = len(run.trajectories())
+    assert before < len(run.tasks())
     proxy.mend()
-    run.until("every task to be counted", lambda: set(run.counted()) == set(fed))
+    run.until("the run to go on", lambda: len(run.trajectories()) >= before + 12)
+    run.stop("feeder")
+    run.until("every task to be counted", lambda: set(run.counted()) == set(run.tasks()))
     run.stop()
     assert run.duplicates() == 0
     assert run.missing_objects() == []

@@ -1,9 +1,53 @@
-"""Before any test: an interrupt interrupts, whoever has started pytest.
+"""Of every test session: what is there before the first test, and how two processes share the tests.
 
-A shell starts background jobs with SIGINT ignored, and what they start inherits that: a test that interrupts a process
-of its own would wait for it in vain.
+`make test` runs two processes: half of the time is waiting for servers and phones. A group of tests stays in one of
+them: those on the session's servers, so that each is started once, and else a file, whose fixtures are its own.
 """
 
-import signal
+from __future__ import annotations
 
+import signal
+from pathlib import Path
+
+import pytest
+from fetching import Say, fetch_servers
+
+ROOMS_OF_SERVERS = ("faults", "integration")
+"""Rooms whose tests share servers. They take the longest, so they begin first."""
+
+# A shell starts background jobs with SIGINT ignored, and what they start inherits that: a test that interrupts a
+# process of its own would wait for it in vain.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """The process that hands tests out collects none: it sees to the servers before the others begin."""
+    if session.config.getoption("numprocesses", None):
+        fetch_servers(_say(session))
+
+
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: _order(_group(item)))
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(_group(item)))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    asked = any({"servers", "prepared"} & set(getattr(item, "fixturenames", ())) for item in session.items)
+    if asked and not session.config.option.collectonly:
+        fetch_servers(_say(session))
+
+
+def _group(item: pytest.Item) -> str:
+    path = item.path.relative_to(Path(__file__).parent)
+    return path.parts[0] if path.parts[0] in ROOMS_OF_SERVERS else path.as_posix()
+
+
+def _order(group: str) -> int:
+    return ROOMS_OF_SERVERS.index(group) if group in ROOMS_OF_SERVERS else len(ROOMS_OF_SERVERS)
+
+
+def _say(session: pytest.Session) -> Say:
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    return reporter.write_line if reporter is not None else lambda text: None

@@ -1,7 +1,6 @@
 """The real servers that the integration tests share: each started once a session, on free ports, stopped at its end.
 
-What has to be fetched or built once per user (Kafka's jars, MinIO) is, before the first test, so that no test's own
-time limit pays for it. The servers that the collected tests name are then started together by the first that asks.
+The servers that the collected tests name are started together by the first that asks.
 """
 
 from __future__ import annotations
@@ -14,69 +13,22 @@ from pathlib import Path
 
 import pytest
 from distrl import config
-from distrl.config import Config, load
-from distrl.errors import DistrlError, StackError
-from distrl.stack import adb, jars, kafka, minio, ports
+from distrl.config import Config
+from distrl.stack import adb, kafka, ports
 from distrl.stack import s3 as object_store
-from distrl.stack.minio import Kind
 from distrl.stack.part import Part, Site
 from distrl.stack.processes import find_all, stop_all
+from fetching import cache
 
 SERVERS = ("broker", "s3", "adb_server")
-ALL_PARTS = "prepared"
 STOP_S = 30.0
 
 log = logging.getLogger(__name__)
 
 
-def cache() -> Path:
-    """The user's cache, which is shared with `make demo`."""
-    return load().stack.cache.expanduser().absolute()
-
-
 def needed(items: list[pytest.Item]) -> set[str]:
     """The servers that the collected tests name, themselves or through their fixtures."""
-    return {name for item in items for name in getattr(item, "fixturenames", ()) if name in (*SERVERS, ALL_PARTS)}
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Fetch and build what is needed and is not there yet, side by side, and say what the objects go to."""
-    names = needed(session.items)
-    if session.config.option.collectonly or not names:
-        return
-
-    def say(text: str) -> None:
-        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-        if reporter is not None:
-            reporter.write_line(text)
-
-    with ThreadPoolExecutor(2) as pool:
-        if names & {"broker", ALL_PARTS}:
-            pool.submit(prepare_kafka, say)
-        if names & {"s3", ALL_PARTS}:
-            say(f"objects: {pool.submit(prepare_objects, say).result()}")
-
-
-def prepare_kafka(say: Callable[[str], None]) -> None:
-    if jars.present(cache()):
-        return
-    say("fetching Apache Kafka (45 MB, once)")
-    try:
-        jars.class_path(cache())
-    except DistrlError as error:
-        say(str(error))  # the tests that need it fail with the same words
-
-
-def prepare_objects(say: Callable[[str], None]) -> str:
-    """Build MinIO if that is how it is had here. Returns what the object store of the tests is."""
-    way = minio.way(cache())
-    if way.kind is Kind.BUILD:
-        try:
-            minio.build(cache(), say, threading.Event())
-        except StackError as error:
-            return f"a directory ({error.what})"
-        return "real MinIO, built just now"
-    return f"a directory ({way.why})" if way.kind is Kind.NONE else f"real MinIO ({way.why})"
+    return {name for item in items for name in getattr(item, "fixturenames", ()) if name in SERVERS}
 
 
 class Servers:

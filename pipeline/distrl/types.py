@@ -41,6 +41,16 @@ class Outcome(StrEnum):
     """The device failed; never trained on as a failure, and its task is fed again."""
 
 
+class HeldBack(StrEnum):
+    """What keeping the phone within `devices.allowed_packages` did to an action."""
+
+    NO = "no"
+    UNSENT = "unsent"
+    """Another app had come to the front, and the action was dropped: it was meant for a screen that was no more."""
+    UNDONE = "undone"
+    """It was sent, an app that is not allowed was in front afterwards, and was left again."""
+
+
 @dataclass(frozen=True, slots=True)
 class Point:
     """A place on the screen: x from the left, y from the top, each in [0, 1]."""
@@ -95,6 +105,8 @@ class Step:
 
     prompt_ids, action_ids: the exact token ids read and written (action_ids end with the end token).
     logprob: log μ(action | screen, prompt), summed over the action's tokens, under `version`.
+    valid: whether a judge called the action one that can be done on that screen; None where nobody was asked, or could
+    tell. The learner takes it for P_invalid (DistRL, equation 1); no penalty is in a record.
     """
 
     screenshot: ObjectRef
@@ -110,11 +122,16 @@ class Step:
     adb_ms: float = 0.0
     policy_ms: float = 0.0
     publish_ms: float = 0.0
+    valid: bool | None = None
+    held_back: HeldBack = HeldBack.NO
 
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """One attempt at one task, in order. A trajectory is its task id: the first record in the log wins."""
+    """One attempt at one task, in order. A trajectory is its task id: the first record in the log wins.
+
+    validity_source: who says whether the steps' actions were valid; empty where nobody was asked.
+    """
 
     task: Task
     attempt_id: str
@@ -128,6 +145,7 @@ class Trajectory:
     is_expert: bool
     started_at: int
     finished_at: int
+    validity_source: str = ""
 
     @property
     def task_id(self) -> str:

@@ -35,7 +35,7 @@ from distrl.store.objects import open_store
 from distrl.types import LogPosition, PutAside, Split, Task
 from distrl.wire import codec
 from distrl.wire.codec import encode
-from distrl.wire.schemas import read_catalogue, schema_folder
+from distrl.wire.schemas import catalogue, read_catalogue, schema_folder
 from learner.world import Screens, save_tiny_base, trajectory
 from learner.world import config as small
 from typer.testing import CliRunner
@@ -274,9 +274,10 @@ def test_what_was_put_aside_is_not_folded_by_a_newer_reader_who_can_read_it(
     """The journal names it, so that the same log gives the same weights. Published again, it is learned from."""
     schemas = tmp_path / "schemas"
     copytree(schema_folder(), schemas)
-    schema = json.loads((schemas / "trajectory/v1.avsc").read_text())
+    newest = catalogue().newest["trajectory"]
+    schema = json.loads((schemas / f"{newest}.avsc").read_text())
     schema["fields"].append({"name": "new", "type": "long", "default": 5})
-    (schemas / "trajectory/v2.avsc").write_text(json.dumps(schema))
+    (schemas / f"trajectory/v{newest.version + 1}.avsc").write_text(json.dumps(schema))
     newer = read_catalogue(schemas)
     feed(learning, producer, range(6), expert=True)
     feed(learning, producer, range(2))

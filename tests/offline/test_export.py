@@ -116,7 +116,7 @@ def test_what_cannot_be_decoded_is_in_the_manifest_alone(tmp_path: Path) -> None
     made = written(tmp_path, "avro", [item(TRAJECTORY), broken, nothing], Trajectory)
     assert (made["records"], made["rows"], len(read_avro(tmp_path / "a.avro"))) == (3, 1, 1)
     assert [(each["partition"], each["offset"]) for each in made["undecodable"]] == [(0, 1), (0, 2)]
-    assert [each["schema"] for each in made["schemas"].values()] == ["trajectory/v1"]
+    assert [each["schema"] for each in made["schemas"].values()] == ["trajectory/v2"]
 
 
 def test_the_digest_of_the_records_sees_keys_places_and_bytes(tmp_path: Path) -> None:

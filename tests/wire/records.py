@@ -13,6 +13,7 @@ from distrl.types import (
     DeviceHealth,
     Evaluation,
     Heartbeat,
+    HeldBack,
     ObjectRef,
     Outcome,
     Point,
@@ -43,11 +44,12 @@ tasks = st.builds(
     st.dictionaries(text, text, max_size=3), text, longs, longs,
 )  # fmt: skip
 steps = st.builds(
-    Step, refs, ids, ids, actions, text, floats, longs, text, longs, floats, floats, floats, floats
+    Step, refs, ids, ids, actions, text, floats, longs, text, longs, floats, floats, floats, floats,
+    st.none() | st.booleans(), st.sampled_from(HeldBack),
 )  # fmt: skip
 trajectories = st.builds(
     Trajectory, tasks, text, text, text, st.lists(steps, max_size=2).map(tuple), st.none() | refs,
-    st.sampled_from(Outcome), text, text, st.booleans(), longs, longs,
+    st.sampled_from(Outcome), text, text, st.booleans(), longs, longs, text,
 )  # fmt: skip
 versions = st.builds(Version, longs, st.none() | longs, longs, text, refs, text, longs)
 marks = st.builds(Watermark, text, longs, longs)
@@ -89,6 +91,8 @@ STEP = Step(
     version_sha256="cd" * 32,
     at=1_738_000_000_000,
     phone_ms=60.5,
+    valid=False,
+    held_back=HeldBack.UNDONE,
 )
 
 TASK = Task(
@@ -105,7 +109,9 @@ TASK = Task(
     6,
 )
 
-TRAJECTORY = Trajectory(TASK, "a-1", "worker-0", "phone-0", (STEP, STEP), REF, Outcome.UNKNOWN, "truth", "", True, 1, 2)
+TRAJECTORY = Trajectory(
+    TASK, "a-1", "worker-0", "phone-0", (STEP, STEP), REF, Outcome.UNKNOWN, "truth", "", True, 1, 2, "vlm:a-model"
+)
 
 EXAMPLES: tuple[Record, ...] = (
     TASK,

@@ -14,7 +14,7 @@ import fastavro
 import pytest
 from distrl import types
 from distrl.errors import WireError
-from distrl.types import ActionKind, Outcome, Split
+from distrl.types import ActionKind, HeldBack, Outcome, Split
 from distrl.wire.schemas import catalogue, fingerprint, read_catalogue, read_schema, schema_folder
 
 from tests.wire.records import KINDS
@@ -84,10 +84,10 @@ def test_no_two_schemas_share_a_fingerprint() -> None:
 
 @pytest.mark.parametrize(
     ("noun", "fallback"),
-    [(ActionKind, ActionKind.INVALID), (Split, Split.TEST), (Outcome, Outcome.UNKNOWN)],
+    [(ActionKind, ActionKind.INVALID), (Split, Split.TEST), (Outcome, Outcome.UNKNOWN), (HeldBack, HeldBack.NO)],
 )
 def test_a_symbol_of_the_future_is_read_as_the_harmless_one(noun: type[StrEnum], fallback: StrEnum) -> None:
-    schema = definitions(json.loads((schema_folder() / "trajectory/v1.avsc").read_text()))[noun.__name__]
+    schema = definitions(json.loads((schema_folder() / "trajectory/v2.avsc").read_text()))[noun.__name__]
     future = fastavro.parse_schema(schema | {"symbols": [*schema["symbols"], "unheard_of"]})
     out = BytesIO()
     fastavro.schemaless_writer(out, future, "unheard_of")

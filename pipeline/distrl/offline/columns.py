@@ -58,6 +58,7 @@ TRAJECTORY: Final = {
     "is_expert": pa.bool_(),
     "started_at": TIME,
     "finished_at": TIME,
+    "validity_source": pa.string(),
     "steps": pa.int32(),
     "final_screenshot_key": pa.string(),
     "final_screenshot_sha256": pa.string(),
@@ -85,6 +86,8 @@ STEP: Final = {
     "adb_ms": pa.float64(),
     "policy_ms": pa.float64(),
     "publish_ms": pa.float64(),
+    "valid": pa.bool_(),
+    "held_back": pa.string(),
 }
 
 
@@ -148,6 +151,7 @@ def _step_rows(trajectory: Trajectory) -> list[dict[str, Any]]:
         "is_expert": trajectory.is_expert,
         "started_at": trajectory.started_at,
         "finished_at": trajectory.finished_at,
+        "validity_source": trajectory.validity_source,
         "steps": len(trajectory.steps),
         "final_screenshot_key": None if final is None else final.key,
         "final_screenshot_sha256": None if final is None else final.sha256,
@@ -179,6 +183,8 @@ def _of_step(step: Step) -> dict[str, Any]:
         "adb_ms": step.adb_ms,
         "policy_ms": step.policy_ms,
         "publish_ms": step.publish_ms,
+        "valid": step.valid,
+        "held_back": step.held_back.value,
     }
 
 

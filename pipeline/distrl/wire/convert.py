@@ -15,6 +15,7 @@ from distrl.types import (
     DeviceHealth,
     Evaluation,
     Heartbeat,
+    HeldBack,
     ObjectRef,
     Outcome,
     Point,
@@ -33,6 +34,7 @@ Datum = dict[str, Any]
 _KINDS = {kind.value: kind for kind in ActionKind}
 _SPLITS = {split.value: split for split in Split}
 _OUTCOMES = {outcome.value: outcome for outcome in Outcome}
+_HELD_BACK = {held.value: held for held in HeldBack}
 
 
 def _sorted(mapping: Mapping[str, Any]) -> dict[str, Any]:
@@ -115,6 +117,8 @@ def _from_step(step: Step) -> Datum:
         "adb_ms": step.adb_ms,
         "policy_ms": step.policy_ms,
         "publish_ms": step.publish_ms,
+        "valid": step.valid,
+        "held_back": step.held_back,
     }
 
 
@@ -133,6 +137,8 @@ def _to_step(datum: Datum) -> Step:
         adb_ms=datum["adb_ms"],
         policy_ms=datum["policy_ms"],
         publish_ms=datum["publish_ms"],
+        valid=datum["valid"],
+        held_back=_HELD_BACK[datum["held_back"]],
     )
 
 
@@ -151,6 +157,7 @@ def from_trajectory(trajectory: Trajectory) -> Datum:
         "is_expert": trajectory.is_expert,
         "started_at": trajectory.started_at,
         "finished_at": trajectory.finished_at,
+        "validity_source": trajectory.validity_source,
     }
 
 
@@ -169,6 +176,7 @@ def to_trajectory(datum: Datum) -> Trajectory:
         is_expert=datum["is_expert"],
         started_at=datum["started_at"],
         finished_at=datum["finished_at"],
+        validity_source=datum["validity_source"],
     )
 
 

@@ -45,6 +45,8 @@ def test_an_unknown_setting_is_refused_with_its_path_and_the_allowed_names() -> 
         ("devices.emulators.count=1", "devices.emulators", "needs devices.emulators.avd"),
         ("devices.emulators.arguments=[-port, '5554']", "devices.emulators", "cannot hold -port"),
         ("devices.emulators.arguments=['@other']", "devices.emulators", "cannot hold @other"),
+        ("judge.validity=vlm", "config", "needs judge.endpoint"),
+        ("judge.validity=truth", "judge.validity", "'none' or 'vlm'"),
     ],
 )
 def test_an_impossible_value_is_refused_with_what_is_allowed(item: str, where: str, said: str) -> None:

@@ -108,6 +108,8 @@ class Config(Section):
             raise ValueError("devices.settle_unchanged_s must be less than devices.settle_timeout_s")
         if self.judge.endpoint and not self.judge.model:
             raise ValueError("judge.endpoint needs judge.model, the name of a model that it serves")
+        if self.judge.validity != "none" and not self.judge.endpoint:
+            raise ValueError("judge.validity needs judge.endpoint, the base URL of a chat endpoint")
         if self.kafka.security_protocol.startswith("SASL") and not (
             self.kafka.sasl_username and self.kafka.sasl_password
         ):

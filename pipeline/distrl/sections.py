@@ -251,7 +251,9 @@ class Evaluate(Section):
 
 
 class Judge(Section):
-    """A vision-language model that says whether a task was done, for phones that do not say themselves."""
+    """A vision-language model that says whether a task was done, for phones that do not say themselves, and whether its
+    actions could be done.
+    """
 
     endpoint: str | None = Field(
         None, pattern=r"^https?://[^/?#]+(/[^?#]*)?$",
@@ -263,6 +265,12 @@ class Judge(Section):
     requests_per_minute: float = Field(60.0, gt=0, description="most requests of one process, evenly spread")
     price_in: float = Field(0.0, ge=0, description="of a million tokens read, to count what verdicts cost")
     price_out: float = Field(0.0, ge=0, description="of a million tokens written")
+    validity: Literal["none", "vlm"] = Field(
+        "none", description="vlm: a worker asks for each action of an episode whether it could be done (P_invalid)"
+    )
+    validity_actions: int = Field(
+        20, ge=1, le=200, description="with judge.validity, most actions of one episode that are asked about"
+    )
 
 
 class Stack(Section):

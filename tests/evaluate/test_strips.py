@@ -4,6 +4,7 @@ import io
 
 import pytest
 from distrl.evaluate import strips
+from distrl.judge.marks import TOUCH
 from distrl.types import Action, ActionKind, Outcome, Point
 from PIL import Image
 
@@ -15,7 +16,7 @@ def picture(action: Action | None) -> Image.Image:
 
 
 def marked(image: Image.Image) -> list[tuple[int, int]]:
-    return [(x, y) for x in range(image.width) for y in range(image.height) if image.getpixel((x, y)) == strips.TOUCH]
+    return [(x, y) for x in range(image.width) for y in range(image.height) if image.getpixel((x, y)) == TOUCH]
 
 
 def test_a_tap_is_drawn_where_it_landed() -> None:

@@ -26,6 +26,10 @@ def verdict(status: str, usage: Any = None) -> Reply:
     return says(json.dumps({"reason": "because", "status": status}), usage)
 
 
+def validity(valid: bool, usage: Any = None) -> Reply:
+    return says(json.dumps({"reason": "because", "valid": valid}), usage)
+
+
 def body(data: bytes, status: int = 200, headers: Mapping[str, str] | None = None) -> Reply:
     def reply(to: BaseHTTPRequestHandler) -> None:
         to.send_response(status)

@@ -50,6 +50,8 @@ def test_a_name_is_that_of_everything_that_the_answer_depends_on() -> None:
         (said(reason=1, status="success"), Outcome.UNKNOWN),
         (said(reason="x", status=["success"]), Outcome.UNKNOWN),
         ({"content": "Status: success"}, Outcome.UNKNOWN),
+        ({"content": '[{"reason": "x", "status": "success"}]'}, Outcome.UNKNOWN),
+        ({"content": '["success"]'}, Outcome.UNKNOWN),
         ({"content": '```json\n{"reason": "x", "status": "success"}\n```'}, Outcome.UNKNOWN),
         ({"content": None, "refusal": "I cannot help with that"}, Outcome.UNKNOWN),
         (said(reason="x", status="success") | {"refusal": "no"}, Outcome.UNKNOWN),
@@ -59,6 +61,7 @@ def test_a_name_is_that_of_everything_that_the_answer_depends_on() -> None:
     ],
 )
 def test_an_answer_is_a_verdict_only_in_the_form_that_was_asked_for(message: dict[str, Any], outcome: Outcome) -> None:
+    """The authors' code took a list for a failure."""
     assert verdict_of(message).outcome is outcome
 
 

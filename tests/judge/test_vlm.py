@@ -6,15 +6,18 @@ from pathlib import Path
 import pytest
 from distrl.config import Judge, Store
 from distrl.errors import JudgeError, StoreError
-from distrl.judge.endpoint import Endpoint
+from distrl.judge.endpoint import Endpoint, NoAnswerError
 from distrl.judge.question import Question, Verdict
+from distrl.judge.validity import ActionQuestion, Validity
 from distrl.judge.vlm import VlmJudge
 from distrl.store.objects import ObjectStore, open_store
 from distrl.types import Outcome
 
-from judge.server import body, says, serving, verdict
+from judge.server import body, says, serving, validity, verdict
+from judge.test_validity import AFTER, BEFORE, SWIPE, TAP
 
 QUESTION = Question("set an alarm", b"\x89PNG", ("tap",))
+OF_ACTION = ActionQuestion(TAP, BEFORE, AFTER)
 
 
 @pytest.fixture
@@ -75,3 +78,43 @@ def test_wrong_credentials_are_told_and_not_taken_for_a_verdict(store: ObjectSto
     with serving(body(b"who are you", 401)) as server, pytest.raises(JudgeError, match="401"):
         judge(server.url, store).judge(QUESTION)
     assert list(store.list("verdicts/")) == []
+
+
+def test_an_action_is_asked_about_once_by_whoever_asks(store: ObjectStore) -> None:
+    with serving(validity(False), validity(True)) as server:
+        said = [judge(server.url, store).valid(OF_ACTION) for _ in range(3)]
+        assert said == [Validity(False, "because")] * 3
+        assert len(server.requests) == 1
+        assert judge(server.url, store).valid(ActionQuestion(SWIPE, BEFORE, AFTER)).valid is True
+        assert len(server.requests) == 2
+
+
+def test_of_an_action_nothing_is_kept_where_nobody_answers_and_null_where_the_answer_is_none(
+    store: ObjectStore,
+) -> None:
+    with serving(body(b"", 429, {"Retry-After": "60"}), says("It looks valid."), validity(False)) as server:
+        with pytest.raises(NoAnswerError):
+            judge(server.url, store).valid(OF_ACTION)
+        assert list(store.list("verdicts/")) == []
+        assert [judge(server.url, store).valid(OF_ACTION).valid for _ in range(2)] == [None, None]
+        assert len(server.requests) == 2, "the model has said what it says"
+
+
+def test_a_kept_validity_that_cannot_be_read_is_asked_for_again(store: ObjectStore) -> None:
+    with serving(validity(False)) as server:
+        judge(server.url, store).valid(OF_ACTION)
+        (key,) = store.list("verdicts/")
+        for garbage in (b"", b"{}", b"[]", b'{"valid": 0, "reason": ""}', b'{"valid": "no", "reason": ""}'):
+            store.put_named(key, garbage)
+            assert judge(server.url, store).valid(OF_ACTION).valid is False
+        assert len(server.requests) == 6
+
+
+def test_what_both_kinds_of_questions_cost_is_counted_together(store: ObjectStore) -> None:
+    usage = {"prompt_tokens": 10, "completion_tokens": 1}
+    with serving(verdict("success", usage), validity(True, usage)) as server:
+        one = judge(server.url, store)
+        one.judge(QUESTION)
+        one.valid(OF_ACTION)
+        one.valid(OF_ACTION)
+        assert (one.counted.requests, one.counted.tokens_in, one.counted.tokens_out) == (2, 20, 2)

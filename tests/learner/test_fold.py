@@ -12,7 +12,7 @@ from distrl.errors import StoreError
 from distrl.learner.fold import Phase, fold, is_usable, phase_of
 from distrl.learner.state import LearnerState
 from distrl.telemetry.metrics import METRICS
-from distrl.types import LoggedTrajectory, Outcome
+from distrl.types import Action, ActionKind, LoggedTrajectory, Outcome
 
 from learner.world import CODEC, Screens, base_of, config, logged, trajectory, update_of, windows
 
@@ -47,6 +47,42 @@ def test_fold_leaves_the_callers_torch_as_it_was(settings: Config, screens: Scre
     run(fresh(settings), windows(screens, settings, 5), screens, settings)
     assert torch.rand(1) == expected
     assert not torch.are_deterministic_algorithms_enabled()
+
+
+def judged(records: list[list[LoggedTrajectory]], valid: bool | None) -> list[list[LoggedTrajectory]]:
+    """The same log, had a judge said so of every action."""
+
+    def said(item: LoggedTrajectory) -> LoggedTrajectory:
+        steps = tuple(replace(step, valid=valid) for step in item.trajectory.steps)
+        return replace(item, trajectory=replace(item.trajectory, steps=steps))
+
+    return [[said(item) for item in window] for window in records]
+
+
+def test_what_is_not_judged_is_learned_from_like_what_is_valid_and_what_is_invalid_is_not(
+    settings: Config, screens: Screens
+) -> None:
+    records = windows(screens, settings, UPDATES)
+    nobody, valid, invalid = (
+        run(fresh(settings), judged(records, each), screens, settings).digests() for each in (None, True, False)
+    )
+    assert nobody == valid == run(fresh(settings), records, screens, settings).digests()
+    assert [name for name in nobody if nobody[name] != invalid[name]] == ["adapter", "critic", "optimiser", "buffer"]
+
+
+@pytest.mark.parametrize("valid", [None, True, False])
+def test_an_action_that_is_judged_invalid_costs_what_one_that_is_none_does(
+    settings: Config, screens: Screens, valid: bool | None
+) -> None:
+    from distrl.learner.improve import is_invalid, penalties_of
+
+    (first, *rest) = trajectory(screens, 1, steps=3).steps
+    steps = [replace(first, valid=valid), *rest]
+    expected = [-settings.aride.invalid_reward if valid is False else 0.0, 0.0, 0.0]
+    assert penalties_of(steps, settings.aride) == pytest.approx(expected)
+    none = replace(first, action=Action(ActionKind.INVALID), valid=valid)
+    assert is_invalid(none), "a judge cannot make an action of what is none"
+    assert penalties_of([none, *rest], settings.aride) == pytest.approx([-settings.aride.invalid_reward, 0.0, 0.0])
 
 
 def test_seed_of_the_run_matters(base_directory: Path, settings: Config, screens: Screens) -> None:

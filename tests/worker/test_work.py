@@ -6,19 +6,25 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 from distrl.broker.consumer import LoggedTask
 from distrl.broker.producer import RecordTooLargeError
-from distrl.config import Config
+from distrl.config import Config, Judge
 from distrl.errors import BrokerError
+from distrl.judge.endpoint import Endpoint
+from distrl.judge.vlm import VlmJudge
 from distrl.types import Heartbeat, LogPosition, Outcome, Record, Task, Trajectory
+from distrl.worker import hindsight
 from distrl.worker import patience as patience_module
 from distrl.worker.batcher import Batcher
 from distrl.worker.episode import SYSTEM_CLOCK
 from distrl.worker.patience import Patience
 from distrl.worker.reload import Reloader
 from distrl.worker.work import Worker
+from judge.server import serving, validity
+from judge.test_validity import screen
 
 from .test_batcher import Weights, Words
 from .world import CountingPhone, OneByOne, Shelf, task, version
@@ -124,17 +130,23 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
         broker: Broker | None = None,
         drain_s: float = 20,
         loaded: int = 0,
+        judge: VlmJudge | None = None,
+        shelf: Shelf | None = None,
     ) -> Running:
         batcher = Batcher(Weights(), Words(), temperature=1.0, wait_s=0.0)
         threading.Thread(target=batcher.serve, daemon=True).start()
         batcher.swap(version(loaded), b"weights")
         give_up, stop = threading.Event(), threading.Event()
-        settings = Config.model_validate({"worker": {"heartbeat_s": 0.001, "drain_timeout_s": drain_s}})
+        settings = Config.model_validate(
+            {"worker": {"heartbeat_s": 0.001, "drain_timeout_s": drain_s}}
+            | ({"judge": {"endpoint": "http://unused", "model": "m", "validity": "vlm"}} if judge else {})
+        )
+        shelf = shelf or Shelf()
         log, publishing, fleet = TaskLog(tasks), broker or Broker(), OneByOne(phones)
         reloader = Reloader(NoVersions(), lambda ref: b"", "base", batcher, SYSTEM_CLOCK)
         worker = Worker(
-            settings, batcher, reloader, fleet, Shelf().keep, lambda task, truth: True, publishing.publish,
-            Patience(give_up), give_up,
+            settings, batcher, reloader, fleet, shelf.keep, lambda task, truth: True, publishing.publish,
+            Patience(give_up), give_up, actions_judge=judge, image=shelf.get,
         )  # fmt: skip
         failures: list[BrokerError] = []
 
@@ -286,6 +298,46 @@ def test_every_metric_of_the_heartbeat_is_a_known_one(start: Start) -> None:
     while not running.broker.beats:
         running.stop.wait(0.01)
     assert set(running.broker.beats[0].metrics) <= set(METRICS)
+
+
+@dataclass
+class PicturePhone(CountingPhone):
+    """Its screen is a picture, which a judge can be shown."""
+
+    def settle(self) -> bytes:
+        super().settle()
+        return screen(10 * len(self.sent))
+
+
+def test_a_task_is_committed_once_what_the_judge_says_of_its_actions_is_published(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from distrl.telemetry.metrics import METRICS
+
+    monkeypatch.setattr(hindsight, "THREADS", 1)
+    shelf, ask, replies = Shelf(), threading.Event(), [validity(True), validity(False)]
+
+    def once_asked(to: BaseHTTPRequestHandler) -> None:
+        ask.wait(30)
+        (replies.pop(0) if len(replies) > 1 else replies[0])(to)
+
+    with serving(once_asked) as server:
+        settings = Judge(endpoint=server.url, model="m", requests_per_minute=60_000)
+        judge = VlmJudge(Endpoint(settings), "m", shelf)
+        running = start([task("a", max_steps=2), task("b", max_steps=2)], [PicturePhone()], judge=judge, shelf=shelf)
+        while running.log.handed_out < 2:  # the phone plays the second while the first is being judged
+            running.stop.wait(0.01)
+        assert (running.broker.trajectories, running.log.committed) == ([], [])
+        ask.set()
+        assert running.log.all_committed.wait(30)
+        running.end()
+    assert len(server.requests) == 2
+    said = [[step.valid for step in each.steps] for each in running.broker.trajectories]
+    assert said == [[True, False]] * 2, "the second asks the same, and is not asked again"
+    assert {each.validity_source for each in running.broker.trajectories} == {"vlm:m"}
+    metrics = running.broker.beats[-1].metrics
+    assert metrics["judge_requests"] == 2
+    assert set(metrics) <= set(METRICS)
 
 
 def test_a_trajectory_that_the_broker_refuses_for_good_ends_the_worker_and_commits_nothing(start: Start) -> None:

@@ -108,6 +108,15 @@ class Shelf:
         self.objects[named.sha256] = png
         return named
 
+    def get(self, named: ObjectRef) -> bytes:
+        return self.objects[named.sha256]
+
+    def put_named(self, key: str, data: bytes) -> None:
+        self.objects[key] = data
+
+    def get_named(self, key: str) -> bytes | None:
+        return self.objects.get(key)
+
 
 def twice(task: Task, truth: Mapping[str, Any]) -> bool:
     return bool(truth["taps"] == 2)

@@ -26,7 +26,7 @@ from distrl.types import Evaluation, Heartbeat, Split, Task, Trajectory, Version
 from distrl.worker.crew import Crew, Deliver, deliver_whole_or_bare, play_all
 from distrl.worker.episode import Episode, Phone
 from distrl.worker.inbox import Inbox
-from distrl.worker.parts import TRUTH, Watched, keeper, opinion_of, refuse_other_base, serving
+from distrl.worker.parts import TRUTH, Watched, judge_of, keeper, opinion_of, refuse_other_base, serving
 from distrl.worker.patience import Patience
 from distrl.worker.phones import Phones
 from distrl.worker.reload import wait_first
@@ -165,7 +165,7 @@ def _play(
     give_up = threading.Event()
     patience = Patience(give_up)
     name = config.evaluate.name
-    episode = Episode(name, keeper(store, patience), TRUTH, opinion=opinion_of(config, store))
+    episode = Episode(name, keeper(store, patience), TRUTH, opinion=opinion_of(judge_of(config, store)))
     done: list[Evaluation] = []
     with RecordProducer(config, name) as producer:
 

@@ -6,15 +6,13 @@ import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from PIL import Image, ImageDraw
+from PIL import Image
 
 from distrl.errors import StoreError
+from distrl.judge.marks import draw_touch, opened
 from distrl.types import Action, ActionKind, ObjectRef, Outcome, Trajectory
 
 WIDTH_PX = 150
-MOST_PIXELS = 32_000_000
-"""A screenshot that claims more is left out: what a record points at is untrusted."""
-TOUCH = (226, 88, 62)
 CAPTION_CHARACTERS = 40
 
 Read = Callable[[ObjectRef], bytes]
@@ -72,20 +70,11 @@ def _screen(ref: ObjectRef, action: Action | None, read: Read) -> bytes | None:
 
 def draw(png: bytes, action: Action | None) -> bytes:
     """The screen WIDTH_PX wide, a ring where it was tapped, a line with a ring at its end where it was swiped."""
-    with Image.open(io.BytesIO(png), formats=["PNG"]) as source:
-        if source.width * source.height > MOST_PIXELS:
-            raise ValueError(f"{source.size} pixels are too many")
-        size = (WIDTH_PX, max(1, round(source.height * WIDTH_PX / source.width)))
-        image = source.convert("RGB").resize(size, Image.Resampling.LANCZOS)
-    pen = ImageDraw.Draw(image)
-    if action is not None and action.touch is not None:
-        x, y = action.touch.x * size[0], action.touch.y * size[1]
-        if action.lift is not None:
-            x_end, y_end = action.lift.x * size[0], action.lift.y * size[1]
-            pen.line((x, y, x_end, y_end), fill=TOUCH, width=3)
-            x, y = x_end, y_end
-        for radius, width in ((9, 3), (2, 2)):
-            pen.ellipse((x - radius, y - radius, x + radius, y + radius), outline=TOUCH, width=width)
+    source = opened(png)
+    size = (WIDTH_PX, max(1, round(source.height * WIDTH_PX / source.width)))
+    image = source.resize(size, Image.Resampling.LANCZOS)
+    if action is not None:
+        draw_touch(image, action, 1.0)
     out = io.BytesIO()
     image.save(out, "PNG", optimize=True)
     return out.getvalue()

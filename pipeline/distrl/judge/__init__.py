@@ -1,7 +1,9 @@
-"""Whether a task was done, in the opinion of a vision-language model: for phones that do not say, and beside those that
-do.
+"""Whether a task was done and each action could be done, in the opinion of a vision-language model: for phones that do
+not say, and beside those that do.
 
-question.py    what is asked, and how an answer is read; pure
+question.py    what is asked of a task, and how an answer is read; pure
+validity.py    what is asked of an action, and how an answer is read; pure
+marks.py       what an action touched, drawn on its screenshot; pure
 http.py        one POST with a total deadline
 endpoint.py    an OpenAI-compatible chat endpoint: pace, retries, what it costs
 vlm.py         the judge: question in, verdict out, each asked once

@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -56,25 +56,25 @@ class Verdict:
 def request(question: Question, model: str) -> dict[str, Any]:
     """The body of a chat completion. Equal questions give equal bodies."""
     about = {"task": question.instruction, "last_actions": list(question.actions[-LAST_ACTIONS:])}
-    image = "data:image/png;base64," + base64.b64encode(question.screenshot).decode()
+    content = [{"type": "text", "text": json.dumps(about)}, picture(question.screenshot)]
+    return chat(model, SYSTEM, content, "verdict", ANSWER)
+
+
+def chat(
+    model: str, system: str, content: Sequence[Mapping[str, Any]], name: str, answer: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A chat completion's body that asks for one JSON object. answer: its schema, called `name`."""
     return {
         "model": model,
         "temperature": 0,
-        "messages": [
-            {"role": "system", "content": SYSTEM},
-            {
-                "role": "user",
-                "content": [
-                    {"type": "text", "text": json.dumps(about)},
-                    {"type": "image_url", "image_url": {"url": image}},
-                ],
-            },
-        ],
-        "response_format": {
-            "type": "json_schema",
-            "json_schema": {"name": "verdict", "strict": True, "schema": ANSWER},
-        },
+        "messages": [{"role": "system", "content": system}, {"role": "user", "content": list(content)}],
+        "response_format": {"type": "json_schema", "json_schema": {"name": name, "strict": True, "schema": answer}},
     }
+
+
+def picture(png: bytes) -> dict[str, Any]:
+    """A part of a message's content."""
+    return {"type": "image_url", "image_url": {"url": "data:image/png;base64," + base64.b64encode(png).decode()}}
 
 
 def name_of(body: Mapping[str, Any]) -> str:
@@ -85,19 +85,20 @@ def name_of(body: Mapping[str, Any]) -> str:
 def verdict_of(message: Mapping[str, Any]) -> Verdict:
     """What a chat message says, if it says one of two things in the form that was asked for; else UNKNOWN."""
     if message.get("refusal"):
-        return Verdict(Outcome.UNKNOWN, f"refused: {_short(message['refusal'])}")
+        return Verdict(Outcome.UNKNOWN, f"refused: {short(message['refusal'])}")
     content = message.get("content")
     try:
         answer = json.loads(content) if isinstance(content, str) else None
     except (ValueError, RecursionError):
         answer = None
     if not isinstance(answer, dict) or set(answer) != {"reason", "status"}:
-        return Verdict(Outcome.UNKNOWN, f"not in the form that was asked for: {_short(content)}")
+        return Verdict(Outcome.UNKNOWN, f"not in the form that was asked for: {short(content)}")
     status, reason = answer["status"], answer["reason"]
     if not isinstance(reason, str) or not isinstance(status, str) or status not in _OUTCOMES:
-        return Verdict(Outcome.UNKNOWN, f"not in the form that was asked for: {_short(content)}")
+        return Verdict(Outcome.UNKNOWN, f"not in the form that was asked for: {short(content)}")
     return Verdict(_OUTCOMES[status], reason[:LONGEST_REASON])
 
 
-def _short(said: object) -> str:
+def short(said: object) -> str:
+    """What a model said, cut: for a reason."""
     return str(said)[:LONGEST_REASON]

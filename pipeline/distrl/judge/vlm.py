@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import Final, Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from distrl.errors import StoreError
-from distrl.judge.endpoint import Endpoint, NoAnswerError
+from distrl.judge import validity
+from distrl.judge.endpoint import Counted, Endpoint, NoAnswerError
 from distrl.judge.question import Question, Verdict, name_of, request, verdict_of
+from distrl.judge.validity import ActionQuestion, Validity, validity_of
 from distrl.types import Outcome
 
 log = logging.getLogger(__name__)
+V = TypeVar("V", Verdict, Validity)
 
 FOLDER: Final = "verdicts"
 
@@ -23,10 +28,33 @@ class Kept(Protocol):
     def get_named(self, key: str) -> bytes | None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Form(Generic[V]):
+    """One kind of verdict: how a message is read, and its way into JSON and back."""
+
+    read: Callable[[Mapping[str, Any]], V]
+    to_json: Callable[[V], Mapping[str, Any]]
+    from_json: Callable[[Any], V]
+
+
+def _known_validity(told: Any) -> Validity:
+    if told["valid"] is not None and not isinstance(told["valid"], bool):
+        raise ValueError("neither true, false nor null")
+    return Validity(told["valid"], str(told["reason"]))
+
+
+OUTCOME: Final = Form(
+    verdict_of,
+    lambda verdict: {"outcome": verdict.outcome.value, "reason": verdict.reason},
+    lambda told: Verdict(Outcome(told["outcome"]), str(told["reason"])),
+)
+VALIDITY: Final = Form(validity_of, lambda said: {"valid": said.valid, "reason": said.reason}, _known_validity)
+
+
 class VlmJudge:
     """Thread-safe. A verdict is kept under the hash of everything that it depends on, the model's name included.
 
-    What nobody could answer is UNKNOWN and is not kept: it may be answered next time.
+    What nobody could answer is not kept: it may be answered next time.
     """
 
     def __init__(self, endpoint: Endpoint, model: str, kept: Kept) -> None:
@@ -37,34 +65,50 @@ class VlmJudge:
         """What records name as the source of its verdicts."""
         return f"vlm:{self._model}"
 
+    @property
+    def counted(self) -> Counted:
+        """What it has cost so far."""
+        return self._endpoint.counted
+
     def judge(self, question: Question) -> Verdict:
-        """Raises JudgeError where the endpoint refuses every question, as with wrong credentials."""
-        body = request(question, self._model)
-        key = f"{FOLDER}/{name_of(body)}.json"
-        known = self._known(key)
-        if known is not None:
-            return known
+        """Whether a task was done; UNKNOWN where nobody answers in time.
+
+        Raises JudgeError where the endpoint refuses every question, as with wrong credentials.
+        """
         try:
-            message = self._endpoint.ask(body)
+            return self._answered(OUTCOME, request(question, self._model))
         except NoAnswerError as error:
             log.warning("no verdict: %s", error)
             return Verdict(Outcome.UNKNOWN, f"no answer: {error}")
-        verdict = verdict_of(message)
-        self._keep(key, verdict)
+
+    def valid(self, question: ActionQuestion) -> Validity:
+        """Whether an action can be done on its screen.
+
+        Raises NoAnswerError where nobody answers in time, JudgeError where the endpoint refuses every question, and
+        ValueError where a screen is no picture.
+        """
+        return self._answered(VALIDITY, validity.request(question, self._model))
+
+    def _answered(self, form: Form[V], body: Mapping[str, Any]) -> V:
+        key = f"{FOLDER}/{name_of(body)}.json"
+        known = self._known(form, key)
+        if known is not None:
+            return known
+        verdict = form.read(self._endpoint.ask(body))
+        self._keep(key, form.to_json(verdict))
         return verdict
 
-    def _known(self, key: str) -> Verdict | None:
+    def _known(self, form: Form[V], key: str) -> V | None:
         try:
             data = self._kept.get_named(key)
             told = json.loads(data) if data is not None else None
-            return None if told is None else Verdict(Outcome(told["outcome"]), str(told["reason"]))
+            return None if told is None else form.from_json(told)
         except (StoreError, ValueError, KeyError, TypeError) as error:
             log.warning("a kept verdict cannot be read, so the question is asked again: %s", error)
             return None
 
-    def _keep(self, key: str, verdict: Verdict) -> None:
+    def _keep(self, key: str, told: Mapping[str, Any]) -> None:
         try:
-            told = {"outcome": verdict.outcome.value, "reason": verdict.reason}
             self._kept.put_named(key, json.dumps(told).encode())
         except StoreError as error:
             log.warning("a verdict is not kept: %s", error)

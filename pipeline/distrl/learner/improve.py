@@ -97,12 +97,20 @@ def succeeded(entry: Entry) -> bool:
     return entry.logged.trajectory.outcome is Outcome.SUCCESS
 
 
+def is_invalid(step: Step) -> bool:
+    """P_invalid of equation 1 is 1: what was written is no action, or a judge said that it cannot be done there.
+
+    Where no judge was asked, or none could tell, nothing is held against the agent.
+    """
+    return step.action.kind is ActionKind.INVALID or step.valid is False
+
+
 def penalties_of(steps: Sequence[Step], config: Aride) -> Array:
     """(T,) the immediate penalties of a trajectory's steps."""
     return penalties(
         [step.action_text for step in steps],
         [step.screenshot.sha256 for step in steps],
-        [step.action.kind is ActionKind.INVALID for step in steps],
+        [is_invalid(step) for step in steps],
         config.repetition_penalty,
         config.invalid_reward,
     )
@@ -114,7 +122,7 @@ def _batch(state: LearnerState, rows: Sequence[tuple[Entry, int]]) -> Batch:
     return Batch(
         steps,
         behaviour_logprob=torch.tensor([step.logprob for step in steps]),
-        invalid=torch.tensor([float(step.action.kind is ActionKind.INVALID) for step in steps]),
+        invalid=torch.tensor([float(is_invalid(step)) for step in steps]),
         target=torch.from_numpy(state.buffer.columns["target"][slots]).float(),
         advantage=torch.from_numpy(state.buffer.columns["advantage"][slots]).float(),
         success=torch.tensor([float(succeeded(entry)) for entry, _ in rows]),

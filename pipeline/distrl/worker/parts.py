@@ -75,15 +75,19 @@ def keeper(store: ObjectStore, patience: Patience, clock: Clock = SYSTEM_CLOCK) 
     return keep
 
 
-def opinion_of(config: Config, store: ObjectStore) -> Opinion | None:
-    """The judge of phones that do not say how they are: judge.endpoint's, if one is configured.
+def judge_of(config: Config, store: ObjectStore) -> VlmJudge | None:
+    """The judge that judge.endpoint names, if one is configured."""
+    return None if config.judge.endpoint is None else VlmJudge(Endpoint(config.judge), config.judge.model, store)
+
+
+def opinion_of(judge: VlmJudge | None) -> Opinion | None:
+    """What says how tasks went on phones that do not say so themselves.
 
     It raises nothing: a judge that refuses every question (JudgeError) is logged, and outcomes are UNKNOWN until it is
     mended, since phones that have played are not to play again for it.
     """
-    if config.judge.endpoint is None:
+    if judge is None:
         return None
-    judge = VlmJudge(Endpoint(config.judge), config.judge.model, store)
 
     def opinion(task: Task, last: bytes, steps: Sequence[Step]) -> tuple[Outcome, str]:
         try:

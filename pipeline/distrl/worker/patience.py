@@ -1,7 +1,8 @@
 """Waiting out a broker or a store that does not answer: the episode stands still, nothing is lost, nothing is started.
 
 This is the worker's whole back-pressure. A slot that cannot keep a screenshot or publish a trajectory repeats that
-one call until it succeeds, so it takes no further task and holds at most one unpublished trajectory.
+one call until it succeeds, so it takes no further task and holds at most one unpublished trajectory. (Those whose
+actions are being judged wait beside the slots, a bounded number of them: hindsight.py.)
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The worker role: tasks in, episodes on phones, trajectories out, newer weights whenever there are some.
 
 Life cycle. The calling thread works (work.py), one thread decides, one follows the versions, one serves the broker's
-acknowledgements. At `stop` no further task is taken and running episodes have worker.drain_timeout_s to end; what has
-not ended by then is abandoned, and since its task is uncommitted it is delivered to another worker.
+acknowledgements, and with judge.validity some ask the judge about actions (hindsight.py). At `stop` no further task is
+taken and running episodes have worker.drain_timeout_s to end; what has not ended by then is abandoned, and since its
+task is uncommitted it is delivered to another worker.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from distrl.broker.versions import VersionFollower
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
 from distrl.store.objects import open_store
-from distrl.worker.parts import TRUTH, Watched, keeper, opinion_of, serving
+from distrl.worker.parts import TRUTH, Watched, judge_of, keeper, opinion_of, serving
 from distrl.worker.patience import Patience
 from distrl.worker.phones import Phones
 from distrl.worker.reload import Reloader, wait_first
@@ -43,9 +44,10 @@ def run_worker(config: Config, stop: threading.Event) -> None:
         following = Watched(reloader.run, "versions")
         try:
             with Phones(config, stop) as phones, TaskConsumer(config, letters) as tasks:
+                judge = judge_of(config, store)
                 worker = Worker(
                     config, policy.batcher, reloader, phones, keeper(store, patience), TRUTH, producer.publish,
-                    patience, give_up, opinion=opinion_of(config, store),
+                    patience, give_up, opinion=opinion_of(judge), actions_judge=judge, image=store.get,
                 )  # fmt: skip
                 log.info("working on %d phones", phones.count)
                 worker.work(tasks, stop, following.check)

@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 
+from distrl.judge.endpoint import Counted
 from distrl.types import Step, Trajectory
 
 RECENT_STEPS = 200
@@ -44,6 +45,18 @@ class Tally:
             recent = list(self._recent)
             counts = {"episodes": self._episodes, "steps": self._steps, "busy_devices": self._busy}
         return {**{name: float(count) for name, count in counts.items()}, **mean_timings(recent)}
+
+
+def spent(counted: Counted) -> dict[str, float]:
+    """What the judge has cost since the start, in the names of heartbeats."""
+    return {
+        "judge_requests": float(counted.requests),
+        "judge_retries": float(counted.retries),
+        "judge_seconds": counted.seconds / max(1, counted.requests),
+        "judge_slowest_seconds": counted.slowest_s,
+        "judge_tokens": float(counted.tokens_in + counted.tokens_out),
+        "judge_cost": counted.cost,
+    }
 
 
 def mean_timings(steps: Sequence[Step]) -> dict[str, float]:

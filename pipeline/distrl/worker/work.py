@@ -20,10 +20,11 @@ from distrl.types import DeviceHealth, Heartbeat, LogPosition, ObjectRef, Record
 from distrl.worker.batcher import Batcher
 from distrl.worker.crew import Crew, Lease, deliver_whole_or_bare, new_attempt_id
 from distrl.worker.episode import Episode, Judge, Opinion, Phone
+from distrl.worker.hindsight import Hindsight, ValidityJudge
 from distrl.worker.inbox import Inbox, Received
 from distrl.worker.patience import AbandonedError, Patience
 from distrl.worker.reload import Reloader
-from distrl.worker.tally import Tally
+from distrl.worker.tally import Tally, spent
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +71,8 @@ class Worker:
         give_up: threading.Event,
         clock: Clock = SYSTEM_CLOCK,
         opinion: Opinion | None = None,
+        actions_judge: ValidityJudge | None = None,
+        image: Callable[[ObjectRef], bytes] | None = None,
     ) -> None:
         self._config = config
         self._name = config.worker.name
@@ -83,16 +86,25 @@ class Worker:
         self._episode = Episode(self._name, keep, judge, clock, opinion=opinion)
         self._inbox = Inbox()
         self._tally = Tally()
-        self._crew = Crew(fleet.lease, self._play, self._deliver, self._inbox, give_up, self._name, clock)
+        self._judge = actions_judge
+        self._hindsight = None
+        if actions_judge is not None and image is not None and config.judge.validity == "vlm":
+            self._hindsight = Hindsight(actions_judge, image, self._deliver, config.judge.validity_actions)
+        deliver = self._deliver if self._hindsight is None else self._hindsight.hand_over
+        self._crew = Crew(fleet.lease, self._play, deliver, self._inbox, give_up, self._name, clock)
         self._next_beat = clock.ticks()
 
     def work(self, tasks: Tasks, stop: threading.Event, check: Callable[[], None]) -> None:
         """Poll, hand out and commit until `stop`, then drain. check: raises what ended another thread."""
         self._crew.start(self._fleet.count)
+        if self._hindsight is not None:
+            self._hindsight.start()
         try:
             while not stop.is_set():
                 check()
                 self._crew.check()
+                if self._hindsight is not None:
+                    self._hindsight.check()
                 self._round(tasks)
         finally:
             self._drain(tasks)
@@ -125,13 +137,22 @@ class Worker:
         """Let running episodes end, committing each, for as long as a stop may take."""
         self._crew.stop()
         deadline = self._clock.ticks() + self._config.worker.drain_timeout_s
-        while self._crew.running and self._clock.ticks() < deadline:
+        while self._clock.ticks() < deadline and not self._drained():
             self._keep_up(tasks)
-            self._crew.join(TICK_S)
             self._commit(tasks)
             self._beat()
         self._give_up.set()
         self._commit(tasks)
+
+    def _drained(self) -> bool:
+        """Whether every slot has ended, and then every trajectory that a judge was to see is delivered."""
+        if not self._crew.join(TICK_S):
+            return False
+        if self._hindsight is None:
+            return True
+        self._hindsight.stop()
+        self._hindsight.join(TICK_S)
+        return not self._hindsight.running
 
     def _play(self, task: Task, phone: Phone) -> Trajectory:
         self._wait_fresh(task)
@@ -174,6 +195,10 @@ class Worker:
             "queue": float(self._inbox.queued()),
             "publish_stalls": float(self._patience.stalls),
         }
+        if self._judge is not None:
+            metrics |= spent(self._judge.counted)
+        if self._hindsight is not None:
+            metrics |= self._hindsight.metrics()
         beat = Heartbeat(
             self._name, "worker", self._clock.now_ms(),
             loaded.version if loaded else None, loaded.adapter.sha256 if loaded else None,

@@ -1,0 +1,53 @@
+"""What an action touched, drawn on the screenshot that it was decided on."""
+
+from __future__ import annotations
+
+import io
+from typing import Final
+
+from PIL import Image, ImageDraw
+
+from distrl.types import Action
+
+MOST_PIXELS: Final = 32_000_000
+"""A screenshot that claims more is refused: what a record points at is untrusted."""
+TOUCH: Final = (226, 88, 62)
+RINGS: Final = ((9, 3), (2, 2))
+"""(radius, width) in units."""
+UNITS_ACROSS: Final = 240
+"""Of a whole screenshot: the outer ring is then about as large as a fingertip, and hides no icon."""
+
+
+def opened(png: bytes) -> Image.Image:
+    """The picture. Raises OSError, SyntaxError, ValueError or Image.DecompressionBombError for what is none."""
+    with Image.open(io.BytesIO(png), formats=["PNG"]) as source:
+        if source.width * source.height > MOST_PIXELS:
+            raise ValueError(f"{source.size} pixels are too many")
+        return source.convert("RGB")
+
+
+def draw_touch(image: Image.Image, action: Action, unit: float) -> None:
+    """A ring where it was tapped, a line with a ring at its end where it was swiped. unit: pixels."""
+    if action.touch is None:
+        return
+    pen = ImageDraw.Draw(image)
+    x, y = action.touch.x * image.width, action.touch.y * image.height
+    if action.lift is not None:
+        x_end, y_end = action.lift.x * image.width, action.lift.y * image.height
+        pen.line((x, y, x_end, y_end), fill=TOUCH, width=round(3 * unit))
+        x, y = x_end, y_end
+    for units, width in RINGS:
+        radius = units * unit
+        pen.ellipse((x - radius, y - radius, x + radius, y + radius), outline=TOUCH, width=round(width * unit))
+
+
+def marked(png: bytes, action: Action) -> bytes:
+    """The screenshot in its own size with the touch drawn, as PNG. Raises ValueError where it is no picture."""
+    try:
+        image = opened(png)
+    except (OSError, SyntaxError, Image.DecompressionBombError) as error:
+        raise ValueError(f"no picture ({error})") from None
+    draw_touch(image, action, max(1.0, image.width / UNITS_ACROSS))
+    out = io.BytesIO()
+    image.save(out, "PNG")
+    return out.getvalue()

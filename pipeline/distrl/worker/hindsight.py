@@ -1,0 +1,163 @@
+"""What a judge says of each action of a finished episode, asked for while its phone already plays the next one.
+
+Life cycle. `start` begins the threads. A slot hands a trajectory over and goes on; a thread asks about it and delivers
+it. At `stop` nothing further is asked, and what is held is delivered with what was said until then; `running` is false
+once all is delivered. A trajectory that is lost before leaves its task uncommitted, to be delivered again.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Final, Protocol
+
+from distrl.errors import JudgeError, StoreError
+from distrl.judge.endpoint import Counted, NoAnswerError
+from distrl.judge.validity import ActionQuestion, Validity, to_be_judged
+from distrl.types import ObjectRef, Trajectory
+from distrl.worker.crew import Deliver
+from distrl.worker.inbox import Received
+from distrl.worker.patience import AbandonedError
+
+log = logging.getLogger(__name__)
+
+THREADS: Final = 4
+"""Questions of one process that are under way at once. The outcome's question, which a phone waits for, shares the
+pace of judge.requests_per_minute with them and so stands behind this many at the most."""
+MOST_WAITING: Final = 32
+"""Episodes that wait for a thread. What comes on top is delivered unjudged: a slow judge costs verdicts, no phones."""
+LOOK_S: Final = 0.2
+"""Longest wait of an idle thread before it looks whether it is to stop."""
+
+Image = Callable[[ObjectRef], bytes]
+
+
+class ValidityJudge(Protocol):
+    """As judge/vlm.py."""
+
+    @property
+    def source(self) -> str: ...
+    @property
+    def counted(self) -> Counted: ...
+    def valid(self, question: ActionQuestion) -> Validity: ...
+
+
+class Hindsight:
+    """deliver: publishes a trajectory and returns once it is safe. most: actions asked about in one trajectory."""
+
+    def __init__(self, judge: ValidityJudge, image: Image, deliver: Deliver, most: int) -> None:
+        self._judge = judge
+        self._image = image
+        self._deliver = deliver
+        self._most = most
+        self._waiting: queue.Queue[tuple[Received, Trajectory]] = queue.Queue(MOST_WAITING)
+        self._stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._failure: Exception | None = None
+        self._lock = threading.Lock()
+        self._counts = {"actions_judged": 0, "actions_invalid": 0, "actions_unjudged": 0}
+
+    @property
+    def running(self) -> bool:
+        return any(thread.is_alive() for thread in self._threads)
+
+    def start(self) -> None:
+        for number in range(THREADS):
+            thread = threading.Thread(target=self._work, name=f"hindsight-{number}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def stop(self) -> None:
+        """To be called once no slot hands anything over any more: ask nothing further, deliver what is held."""
+        self._stop.set()
+
+    def join(self, timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+    def check(self) -> None:
+        """Raises what ended a thread unforeseen."""
+        if self._failure is not None:
+            raise self._failure
+
+    def hand_over(self, received: Received, trajectory: Trajectory) -> None:
+        """Take a trajectory from a slot, or deliver it as it is where too many wait."""
+        if to_be_judged(trajectory):
+            try:
+                self._waiting.put_nowait((received, trajectory))
+            except queue.Full:
+                self._count(actions_unjudged=len(to_be_judged(trajectory)))
+            else:
+                return
+        self._deliver(received, trajectory)
+
+    def metrics(self) -> Mapping[str, float]:
+        with self._lock:
+            counts = {name: float(count) for name, count in self._counts.items()}
+        return counts | {"judge_queue": float(self._waiting.qsize())}
+
+    def _work(self) -> None:
+        try:
+            while True:
+                try:
+                    received, trajectory = self._waiting.get(timeout=LOOK_S)
+                except queue.Empty:
+                    if self._stop.is_set():
+                        return
+                    continue
+                self._deliver(received, self._judged(trajectory))
+        except AbandonedError as error:
+            log.warning("an episode is abandoned: %s", error.what)
+        except Exception as error:
+            log.exception("a thread of the judge has ended")
+            self._failure = error
+
+    def _judged(self, trajectory: Trajectory) -> Trajectory:
+        said = judged(trajectory, self._judge, self._image, self._most, self._stop.is_set)
+        asked = {index for index, _, _ in to_be_judged(trajectory)}
+        told = [said.steps[index].valid for index in asked]
+        self._count(
+            actions_judged=len(told) - told.count(None),
+            actions_invalid=told.count(False),
+            actions_unjudged=told.count(None),
+        )
+        return said
+
+    def _count(self, **more: int) -> None:
+        with self._lock:
+            for name, number in more.items():
+                self._counts[name] += number
+
+
+def judged(
+    trajectory: Trajectory, judge: ValidityJudge, image: Image, most: int, stopped: Callable[[], bool]
+) -> Trajectory:
+    """`trajectory` with what `judge` says of its first `most` actions that can be asked about.
+
+    It raises nothing of the judge or the store: an action that nobody judged is None, like one that was never asked
+    about. After a question that nobody answers in time, the others of this trajectory are not asked.
+    """
+    screen = cache(image)
+    steps = list(trajectory.steps)
+    asked = False
+    for index, step, after in to_be_judged(trajectory)[:most]:
+        if stopped():
+            break
+        try:
+            question = ActionQuestion(step.action, screen(step.screenshot), screen(after))
+            said = judge.valid(question)
+        except (StoreError, ValueError) as error:
+            log.warning("%s: action %d is not judged: %s", trajectory.task_id, index, error)
+            continue
+        except (NoAnswerError, JudgeError) as error:
+            log.warning("%s: action %d and those after it are not judged: %s", trajectory.task_id, index, error)
+            break
+        asked = True
+        steps[index] = replace(step, valid=said.valid)
+    return replace(trajectory, steps=tuple(steps), validity_source=judge.source) if asked else trajectory

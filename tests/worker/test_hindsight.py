@@ -1,0 +1,236 @@
+"""What a judge says of a finished episode's actions, over a real endpoint on loopback; no phone waits for it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from distrl.config import Judge, Store
+from distrl.errors import StoreError
+from distrl.judge.endpoint import Endpoint
+from distrl.judge.vlm import VlmJudge
+from distrl.store.objects import ObjectStore, open_store
+from distrl.types import Action, ActionKind, LogPosition, ObjectRef, Outcome, Point, Step, Task, Trajectory
+from distrl.worker import hindsight as hindsight_module
+from distrl.worker.hindsight import Hindsight, judged
+from distrl.worker.inbox import Received
+from judge.server import Reply, Server, body, says, serving, validity
+from judge.test_validity import screen
+
+from .world import TAP, task
+
+HOME = Action(ActionKind.HOME)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ObjectStore:
+    return open_store(Store(url=f"file://{tmp_path}"))
+
+
+def judge(server: Server, store: ObjectStore, timeout_s: float = 5.0) -> VlmJudge:
+    settings = Judge(endpoint=server.url, model="m", timeout_s=timeout_s, requests_per_minute=60_000)
+    return VlmJudge(Endpoint(settings), "m", store)
+
+
+def tap(at: float) -> Action:
+    return Action(ActionKind.TAP, Point(at, 0.5))
+
+
+def played(store: ObjectStore, *actions: Action, name: str = "t-0", outcome: Outcome = Outcome.FAILURE) -> Trajectory:
+    """Each screen another shade of grey."""
+    shots = [store.put("screenshots", screen(10 * number), "png") for number in range(len(actions) + 1)]
+    steps = [Step(shot, (1,), (2,), a, a.kind.value, -1.0, 0, "", 0) for shot, a in zip(shots, actions, strict=False)]
+    return Trajectory(task(name), "a", "w", "d", tuple(steps), shots[-1], outcome, "truth", "", False, 0, 1)
+
+
+def valid(trajectory: Trajectory) -> list[bool | None]:
+    return [step.valid for step in trajectory.steps]
+
+
+def asked(trajectory: Trajectory, by: VlmJudge, store: ObjectStore, most: int = 20) -> Trajectory:
+    return judged(trajectory, by, store.get, most, lambda: False)
+
+
+def test_each_action_gets_what_the_judge_says_of_it_and_who_says_so(store: ObjectStore) -> None:
+    with serving(validity(True), says("It is fine."), validity(False)) as server:
+        found = asked(played(store, tap(0.1), HOME, tap(0.2), tap(0.3)), judge(server, store), store)
+    assert valid(found) == [True, None, None, False]
+    assert found.validity_source == "vlm:m"
+    assert len(server.requests) == 3
+
+
+def test_at_most_so_many_are_asked_about(store: ObjectStore) -> None:
+    with serving(validity(False)) as server:
+        found = asked(played(store, *[tap(n / 10) for n in range(6)]), judge(server, store), store, most=2)
+    assert valid(found) == [False, False, None, None, None, None]
+    assert len(server.requests) == 2
+
+
+def test_once_nobody_answers_the_others_are_not_asked_about(store: ObjectStore) -> None:
+    busy = body(b"", 429, {"Retry-After": "60"})
+    with serving(validity(False), busy) as server:
+        found = asked(played(store, tap(0.1), tap(0.2), tap(0.3)), judge(server, store), store)
+        assert valid(found) == [False, None, None]
+        assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize("reply", [body(b"who are you", 401), body(b"", 500, {"Retry-After": "60"})])
+def test_a_judge_that_says_nothing_leaves_the_trajectory_as_it_was(store: ObjectStore, reply: Reply) -> None:
+    trajectory = played(store, tap(0.1), tap(0.2))
+    with serving(reply) as server:
+        assert asked(trajectory, judge(server, store), store) == trajectory
+
+
+def test_a_screen_that_cannot_be_had_or_is_none_costs_its_action_alone(store: ObjectStore) -> None:
+    trajectory = played(store, tap(0.1), tap(0.2), tap(0.3), tap(0.4))
+
+    def image(ref: ObjectRef) -> bytes:
+        if ref == trajectory.steps[0].screenshot:
+            raise StoreError(ref.key, "is not in the store", "put it there")
+        return b"\x89PNG" if ref == trajectory.steps[2].screenshot else store.get(ref)
+
+    with serving(validity(True)) as server:
+        found = judged(trajectory, judge(server, store), image, 20, lambda: False)
+    assert valid(found) == [None, True, None, True]
+
+
+class Held:
+    """A reply that waits until it is let go."""
+
+    def __init__(self, reply: Reply) -> None:
+        self.asked, self.let_go, self._reply = threading.Semaphore(0), threading.Event(), reply
+
+    def __call__(self, to: object) -> None:
+        self.asked.release()
+        self.let_go.wait(30)
+        self._reply(to)  # type: ignore[arg-type]
+
+
+class Delivered:
+    def __init__(self) -> None:
+        self.found: dict[str, Trajectory] = {}
+        self._changed = threading.Condition()
+
+    def __call__(self, received: Received, trajectory: Trajectory) -> None:
+        assert received.task == trajectory.task
+        with self._changed:
+            self.found[trajectory.task_id] = trajectory
+            self._changed.notify_all()
+
+    def wait(self, *names: str) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: {*names} <= self.found.keys(), 30)
+
+
+def received(of: Task) -> Received:
+    return Received(LogPosition("tasks", 0, 0), of)
+
+
+Begin = Callable[[VlmJudge, Delivered], Hindsight]
+
+
+@pytest.fixture
+def begin(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Begin]:
+    monkeypatch.setattr(hindsight_module, "LOOK_S", 0.01)
+    begun: list[Hindsight] = []
+
+    def start(by: VlmJudge, deliver: Delivered) -> Hindsight:
+        made = Hindsight(by, store.get, deliver, 20)
+        begun.append(made)
+        made.start()
+        return made
+
+    yield start
+    for each in begun:
+        each.stop()
+        each.join(30)
+        assert not each.running
+
+
+def test_a_slot_hands_over_at_once_and_the_judge_s_word_is_in_what_is_delivered(
+    store: ObjectStore, begin: Begin
+) -> None:
+    held, delivered = Held(validity(False)), Delivered()
+    with serving(held) as server:
+        hindsight = begin(judge(server, store), delivered)
+        trajectory = played(store, TAP)
+        hindsight.hand_over(received(trajectory.task), trajectory)
+        assert held.asked.acquire(timeout=30)
+        assert delivered.found == {}, "the slot goes on, the judge is still thinking"
+        held.let_go.set()
+        delivered.wait("t-0")
+        assert valid(delivered.found["t-0"]) == [False]
+        assert hindsight.metrics() == {
+            "actions_judged": 1.0, "actions_invalid": 1.0, "actions_unjudged": 0.0, "judge_queue": 0.0
+        }  # fmt: skip
+
+
+def test_where_too_many_wait_the_next_is_delivered_unjudged_and_counted(
+    store: ObjectStore, begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hindsight_module, "THREADS", 1)
+    monkeypatch.setattr(hindsight_module, "MOST_WAITING", 2)
+    held, delivered = Held(validity(True)), Delivered()
+    with serving(held) as server:
+        hindsight = begin(judge(server, store), delivered)
+        one, *more = (played(store, tap(n / 10), name=f"t-{n}") for n in range(5))
+        hindsight.hand_over(received(one.task), one)
+        assert held.asked.acquire(timeout=30)
+        for each in more:
+            hindsight.hand_over(received(each.task), each)
+        assert delivered.found.keys() == {"t-3", "t-4"}
+        held.let_go.set()
+        delivered.wait("t-0", "t-1", "t-2")
+        assert [valid(delivered.found[f"t-{n}"]) for n in range(5)] == [[True], [True], [True], [None], [None]]
+        assert hindsight.metrics()["actions_unjudged"] == 2
+
+
+def test_what_is_held_at_a_stop_is_delivered_with_what_was_said_until_then(
+    store: ObjectStore, begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hindsight_module, "THREADS", 1)
+    held, delivered = Held(validity(False)), Delivered()
+    with serving(held) as server:
+        hindsight = begin(judge(server, store), delivered)
+        for name in ("t-0", "t-1"):
+            trajectory = played(store, tap(0.1), tap(0.2), name=name)
+            hindsight.hand_over(received(trajectory.task), trajectory)
+        assert held.asked.acquire(timeout=30)
+        hindsight.stop()
+        held.let_go.set()
+        delivered.wait("t-0", "t-1")
+        assert valid(delivered.found["t-0"]) == [False, None]
+        assert valid(delivered.found["t-1"]) == [None, None]
+        assert len(server.requests) == 1
+
+
+def test_what_nothing_is_learned_from_waits_for_nobody(store: ObjectStore, begin: Begin) -> None:
+    delivered = Delivered()
+    with serving(validity(False)) as server:
+        hindsight = begin(judge(server, store), delivered)
+        for outcome in (Outcome.UNKNOWN, Outcome.INTERRUPTED):
+            trajectory = played(store, TAP, name=outcome.value, outcome=outcome)
+            hindsight.hand_over(received(trajectory.task), trajectory)
+            assert delivered.found[outcome.value] == trajectory
+        assert server.requests == []
+
+
+def test_a_delivery_that_fails_for_good_is_told_to_the_worker(store: ObjectStore, begin: Begin) -> None:
+    failed = threading.Event()
+
+    class Refused(Delivered):
+        def __call__(self, received: Received, trajectory: Trajectory) -> None:
+            failed.set()
+            raise ValueError("no room")
+
+    with serving(validity(False)) as server:
+        hindsight = begin(judge(server, store), Refused())
+        trajectory = played(store, TAP)
+        hindsight.hand_over(received(trajectory.task), trajectory)
+        assert failed.wait(30)
+        hindsight.stop()
+        hindsight.join(30)
+    with pytest.raises(ValueError, match="no room"):
+        hindsight.check()

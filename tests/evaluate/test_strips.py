@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from distrl.evaluate import strips
 from distrl.judge.marks import TOUCH
-from distrl.types import Action, ActionKind, Outcome, Point
+from distrl.types import Action, ActionKind, HeldBack, Outcome, Point
 from PIL import Image
 
 from .world import PNGS, screen, task, trajectory
@@ -46,6 +48,16 @@ def test_the_told_task_failed_before_and_was_solved_after() -> None:
     after = [trajectory(task(name), versions=(1,) * length) for name, length in zip(names, (1, 9, 3), strict=True)]
     assert strips.told(before, after) == (before[2], after[2])
     assert strips.told(before, []) is None
+
+
+def test_a_strip_says_what_was_held_back_or_judged_invalid() -> None:
+    played = trajectory(task("a"), versions=(1,) * 3)
+    changes: list[dict[str, Any]] = [{}, {"held_back": HeldBack.UNSENT}, {"valid": False, "held_back": HeldBack.UNDONE}]
+    steps = tuple(replace(step, **change) for step, change in zip(played.steps, changes, strict=True))
+    captions = [frame.caption for frame in strips.strip("t", replace(played, steps=steps), lambda ref: b"").frames]
+    plain = strips.caption(steps[0].action)
+    undone = f"{plain} (left the allowed apps, undone) (judged invalid)"
+    assert captions == [plain, f"{plain} (not sent)", undone, played.outcome.value]
 
 
 def test_an_image_that_claims_too_many_pixels_is_not_unpacked() -> None:

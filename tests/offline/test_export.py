@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from distrl.offline.export import Export
 from distrl.offline.lines import gist_of, json_line, ranges, summary_line
 from distrl.offline.replay import Item, item_of
 from distrl.offline.span import Range, Span
-from distrl.types import Evaluation, LogPosition, Record, Trajectory
+from distrl.types import Evaluation, HeldBack, LogPosition, Record, Trajectory
 from distrl.wire.codec import encode
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -176,6 +177,14 @@ def test_a_line_is_ascii_without_controls_and_holds_the_record(record: Record, k
 def test_a_summary_moves_no_cursor(record: Record, key: bytes) -> None:
     assert summary_line(item(record, 3, key)).isprintable()
     assert gist_of(record)
+
+
+def test_a_summary_counts_what_was_judged_invalid_and_what_was_held_back() -> None:
+    (first, second) = TRAJECTORY.steps
+    plain_ones = replace(first, valid=True, held_back=HeldBack.NO), replace(second, valid=None, held_back=HeldBack.NO)
+    assert " 2 steps  versions" in gist_of(replace(TRAJECTORY, steps=plain_ones))
+    both = replace(first, valid=False, held_back=HeldBack.UNSENT), replace(second, valid=False)
+    assert " 2 steps, 2 invalid, 1 unsent, 1 undone  versions" in gist_of(replace(TRAJECTORY, steps=both))
 
 
 def test_numbers_become_ranges() -> None:

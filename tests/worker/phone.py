@@ -22,8 +22,9 @@ class MachinePhone:
     def settle(self) -> bytes:
         return self._machine.png()
 
-    def perform(self, action: Action) -> None:
+    def perform(self, action: Action) -> bool:
         self._machine.apply(self._event(action))
+        return True
 
     def taken_back(self) -> tuple[str, ...]:
         return ()

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from distrl.errors import DeviceError
-from distrl.types import Action, ActionKind, ObjectRef, Outcome, Step, Task
+from distrl.types import Action, ActionKind, HeldBack, ObjectRef, Outcome, Step, Task
 from distrl.worker.episode import NOTE_CHARACTERS, Episode, sampling_seed
 
 from .world import DONE, INVALID, TAP, CountingPhone, Recorded, Shelf, TickingClock, ref, task, twice
@@ -76,6 +76,7 @@ def test_the_apps_that_it_was_brought_back_from_are_noted_with_their_step_beside
     assert noted.outcome is Outcome.SUCCESS
     cut = episode(Shelf()).run(task(), "b", Straying(fails_at=1), Recorded([TAP, TAP, DONE]))
     assert cut.note == "left the allowed apps: com.b (1) at step 1; DeviceError: the phone is gone"
+    assert [step.held_back for step in cut.steps] == [HeldBack.UNDONE]
     many = episode(Shelf()).run(task(max_steps=99), "c", Straying(), Recorded([TAP] * 99))
     assert NOTE_CHARACTERS - 40 < len(many.note) <= NOTE_CHARACTERS
     assert many.note.startswith("left the allowed apps: com.b (1) at step 1, com.b (2) at step 2, ")
@@ -84,7 +85,7 @@ def test_the_apps_that_it_was_brought_back_from_are_noted_with_their_step_beside
 
 def test_neither_what_was_left_nor_what_ended_it_hides_the_other_in_the_note() -> None:
     class Failing(CountingPhone):
-        def perform(self, action: Action) -> None:
+        def perform(self, action: Action) -> bool:
             self.strays += ["com." + "b" * 900] * 5
             raise DeviceError("phone-0", "gone " * 900, "")
 
@@ -94,6 +95,39 @@ def test_neither_what_was_left_nor_what_ended_it_hides_the_other_in_the_note() -
     assert re.fullmatch(r"left the allowed apps: com\.b+ and 4 more", left)
     assert why.startswith("DeviceError: gone gone ")
     assert len(why) >= NOTE_CHARACTERS // 2
+
+
+def test_an_action_is_undone_where_it_led_to_what_was_left_and_unsent_where_that_came_before_it() -> None:
+    """The step is named that did it: not the next one, not one that reached no phone, not one for what was there."""
+
+    class Straying(CountingPhone):
+        def __init__(self, before: set[int], under: set[int]) -> None:
+            super().__init__()
+            self.before, self.under, self.looks = before, under, -1
+
+        def settle(self) -> bytes:
+            self.looks += 1
+            self.strays += ["com.b"] * (self.looks in self.before)
+            return super().settle()
+
+        def perform(self, action: Action) -> bool:
+            if self.looks in self.under:
+                self.strays.append("com.c")
+                return False
+            return super().perform(action)
+
+    def held(before: set[int], under: set[int], *actions: Action) -> str:
+        steps = episode(Shelf()).run(task(), "a", Straying(before, under), Recorded(actions)).steps
+        return " ".join(step.held_back.value for step in steps)
+
+    assert held(set(), set(), TAP, TAP, DONE) == "no no no"
+    assert held({1}, set(), TAP, TAP, DONE) == "undone no no"
+    assert held({0}, set(), TAP, TAP, DONE) == "no no no", "it was there before the first action"
+    assert held(set(), {1}, TAP, TAP, DONE) == "no unsent no"
+    assert held({2}, {1}, TAP, TAP, DONE) == "no unsent no", "what was not sent leads nowhere"
+    assert held({1, 2}, set(), INVALID, TAP, DONE) == "no undone no"
+    assert held({4}, set(), TAP, TAP, TAP, TAP) == "no no no undone", "seen after the last one"
+    assert held({3}, set(), TAP, TAP, DONE) == "no no no"
 
 
 def test_a_phone_that_tells_no_truth_leaves_the_outcome_unknown() -> None:

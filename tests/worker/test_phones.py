@@ -86,6 +86,7 @@ def test_an_action_that_leaves_the_allowed_apps_is_undone_and_recorded(run: Run,
     assert after_settings != home
     assert trajectory.outcome is Outcome.SUCCESS
     assert trajectory.note == "left the allowed apps: com.sim.clock (HOME) at step 1"
+    assert held_back(trajectory) == ["undone", "no", "no", "no"]
     assert [step.action for step in trajectory.steps] == decider.actions
     assert counters["strays"] == 1
 
@@ -95,6 +96,7 @@ def test_where_all_are_allowed_nothing_is_undone_and_nothing_noted(run: Run, pho
     trajectory, counters = run(decider, [])
     assert decider.seen[0] != decider.seen[1]
     assert (trajectory.note, counters["strays"]) == ("", 0)
+    assert held_back(trajectory) == ["no", "no"]
 
 
 def test_no_gesture_reaches_an_app_that_comes_to_the_front_while_it_is_decided_on(
@@ -113,6 +115,7 @@ def test_no_gesture_reaches_an_app_that_comes_to_the_front_while_it_is_decided_o
     decider = Deciding([opens(phone, "settings"), ENTER, DONE], {1: opening})
     trajectory, counters = run(decider, [SETTINGS])
     assert trajectory.note == "left the allowed apps: com.sim.clock (HOME), its action was not sent at step 1"
+    assert held_back(trajectory) == ["no", "unsent", "no"]
     assert sent == [(CLOCK, Key("HOME"))]
     assert counters["strays"] == 1
 
@@ -121,7 +124,12 @@ def test_an_app_left_after_the_last_action_is_recorded_too(run: Run, phone: Simu
     trajectory, _ = run(Deciding([opens(phone, "clock")] * 6), [SETTINGS])
     assert trajectory.note.count("com.sim.clock (HOME)") == 6
     assert trajectory.note.endswith("at step 6")
+    assert held_back(trajectory) == ["undone"] * 6
     assert len(trajectory.steps) == 6
+
+
+def held_back(trajectory: Trajectory) -> list[str]:
+    return [step.held_back.value for step in trajectory.steps]
 
 
 def in_clock(phone: SimulatedPhone) -> bool:

@@ -70,10 +70,11 @@ class CountingPhone:
             self.hold.wait(10)
         return f"screen {len(self.sent)}".encode()
 
-    def perform(self, action: Action) -> None:
+    def perform(self, action: Action) -> bool:
         if self.fails_at == len(self.sent):
             raise DeviceError(self.serial, "the phone is gone", "connect it again")
         self.sent.append(action)
+        return True
 
     def taken_back(self) -> Sequence[str]:
         found, self.strays = tuple(self.strays), []

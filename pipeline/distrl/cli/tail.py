@@ -26,15 +26,21 @@ def tail_trajectories(
     ] = 10,
     follow: Annotated[bool, typer.Option(help="Go on with new records until Ctrl-C.")] = True,
 ) -> None:
-    """One line a trajectory: offset, task, outcome, steps, versions that acted, instruction."""
+    """One line a trajectory: offset, task, outcome, steps, versions that acted, instruction.
+
+    Beside the steps, where there are some: how many actions a judge called invalid, how many were not sent because an
+    app that is not allowed was in front, and how many led to one and were undone.
+    """
     from distrl.broker.tail import tail as records
+    from distrl.offline.lines import remarks_of
 
     settings = with_broker(config, sets)
     for position, trajectory in records(settings, "trajectories", Trajectory, last, follow, start_role("tail", False)):
         versions = sorted({step.version for step in trajectory.steps})
         console.print(
             f"{position.offset:>7}  {trajectory.task_id:<16} {trajectory.outcome.value:<11} "
-            f"{len(trajectory.steps):>2} steps  versions {versions}  {trajectory.task.instruction}",
+            f"{len(trajectory.steps):>2} steps{remarks_of(trajectory.steps)}  versions {versions}  "
+            f"{trajectory.task.instruction}",
             markup=False,
             highlight=False,
             soft_wrap=True,

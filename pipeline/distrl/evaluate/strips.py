@@ -10,7 +10,7 @@ from PIL import Image
 
 from distrl.errors import StoreError
 from distrl.judge.marks import draw_touch, opened
-from distrl.types import Action, ActionKind, ObjectRef, Outcome, Trajectory
+from distrl.types import Action, ActionKind, HeldBack, ObjectRef, Outcome, Step, Trajectory
 
 WIDTH_PX = 150
 CAPTION_CHARACTERS = 40
@@ -44,7 +44,10 @@ def told(before: Sequence[Trajectory], after: Sequence[Trajectory]) -> tuple[Tra
 
 def strip(title: str, trajectory: Trajectory, read: Read) -> Strip:
     """The steps of `trajectory` and its last screen. read: may raise StoreError, OSError, ValueError."""
-    frames = [Frame(_screen(step.screenshot, step.action, read), caption(step.action)) for step in trajectory.steps]
+    frames = [
+        Frame(_screen(step.screenshot, step.action, read), caption(step.action) + remark(step))
+        for step in trajectory.steps
+    ]
     last = trajectory.final_screenshot
     frames.append(Frame(_screen(last, None, read) if last else None, trajectory.outcome.value))
     return Strip(title, tuple(frames))
@@ -59,6 +62,12 @@ def caption(action: Action) -> str:
             return f"no action: “{action.text[:CAPTION_CHARACTERS]}”"
         case _:
             return action.kind.value
+
+
+def remark(step: Step) -> str:
+    """What became of an action that was not done as written, or that a judge called invalid; else empty."""
+    held = {HeldBack.UNSENT: " (not sent)", HeldBack.UNDONE: " (left the allowed apps, undone)"}
+    return held.get(step.held_back, "") + (" (judged invalid)" if step.valid is False else "")
 
 
 def _screen(ref: ObjectRef, action: Action | None, read: Read) -> bytes | None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from distrl.offline.replay import Item
-from distrl.types import Evaluation, Heartbeat, Record, Task, Trajectory, Update, Version
+from distrl.types import Evaluation, Heartbeat, HeldBack, Record, Step, Task, Trajectory, Update, Version
 from distrl.wire.convert import FROM_RECORD
 
 LONGEST_TEXT = 160
@@ -54,14 +55,21 @@ def summary_line(item: Item) -> str:
     return f"{at.partition}:{at.offset:<7} {said_time(raw.timestamp)}  {escaped(key):<16} {escaped(gist)}"
 
 
+def remarks_of(steps: Sequence[Step]) -> str:
+    """How many actions a judge called invalid and how many were held back, after a comma each; empty where none."""
+    counts = Counter(step.held_back.value for step in steps if step.held_back is not HeldBack.NO)
+    counts["invalid"] = sum(step.valid is False for step in steps)
+    return "".join(f", {counts[name]} {name}" for name in ("invalid", "unsent", "undone") if counts[name])
+
+
 def gist_of(record: Record) -> str:
     """What a record says, in a few words."""
     match record:
         case Trajectory():
             versions = ranges(sorted({step.version for step in record.steps})) or "none"
             return (
-                f"{record.outcome.value:<11} {len(record.steps):>2} steps  versions {versions}  "
-                f"{record.task.instruction}"
+                f"{record.outcome.value:<11} {len(record.steps):>2} steps{remarks_of(record.steps)}  "
+                f"versions {versions}  {record.task.instruction}"
             )
         case Evaluation():
             inner = record.trajectory

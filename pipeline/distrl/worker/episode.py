@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from distrl.clock import SYSTEM_CLOCK, Clock
 from distrl.errors import DeviceError
-from distrl.types import Action, ActionKind, ObjectRef, Outcome, Step, Task, Trajectory
+from distrl.types import Action, ActionKind, HeldBack, ObjectRef, Outcome, Step, Task, Trajectory
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +71,9 @@ class Phone(Protocol):
     def settle(self) -> bytes:
         """The screen as PNG bytes, once it no longer changes."""
 
-    def perform(self, action: Action) -> None: ...
+    def perform(self, action: Action) -> bool:
+        """Do it. False where it was not sent: another app had come to the front, and was left."""
+
     def taken_back(self) -> Sequence[str]:
         """The apps that it was brought back from since this was last asked, since they are not allowed; for people."""
 
@@ -111,11 +113,11 @@ class Episode:
         try:
             phone.reset(task)
             while not _done(steps, task.max_steps):
-                step = self._step(task, attempt_id, phone, decider, tuple(step.action for step in steps))
+                step = self._step(task, attempt_id, phone, decider, steps, strays)
                 strays += _strays(phone, len(steps))
                 steps.append(step)
             last = phone.settle()
-            strays += _strays(phone, len(steps))
+            _undone(phone, steps, strays)
             final = self.keep(last)
             outcome, source = self._outcome(task, phone.truth(), last, steps)
         except DeviceError as error:
@@ -127,28 +129,33 @@ class Episode:
                 len(steps),
                 why[:NOTE_CHARACTERS],
             )
-            strays += _strays(phone, len(steps))
+            _undone(phone, steps, strays)
         return Trajectory(
             task, attempt_id, self.worker, phone.serial, tuple(steps), final, outcome, source, _note(strays, why),
             self.is_expert, started_at, self.clock.now_ms(),
         )  # fmt: skip
 
-    def _step(self, task: Task, attempt_id: str, phone: Phone, decider: Decider, previous: tuple[Action, ...]) -> Step:
+    def _step(
+        self, task: Task, attempt_id: str, phone: Phone, decider: Decider, before: list[Step], strays: list[str]
+    ) -> Step:
+        """The next step. `before` and `strays` learn what was left before its screen was shown."""
+        previous = tuple(step.action for step in before)
         watch = _Stopwatch(self.clock.ticks)
         png = phone.settle()
         adb_s = watch.lap()
+        _undone(phone, before, strays)
         screenshot = self.keep(png)
         publish_s = watch.lap()
         chosen = decider.decide(Observation(task, attempt_id, len(previous), png, previous, phone.truth))
         at = self.clock.now_ms()
         watch.lap()
-        if _reaches_the_phone(chosen.action):
-            phone.perform(chosen.action)
+        sent = phone.perform(chosen.action) if _reaches_the_phone(chosen.action) else True
         phone_s = watch.lap()
         return Step(
             screenshot, chosen.prompt_ids, chosen.action_ids, chosen.action, chosen.action_text, chosen.logprob,
             chosen.version, chosen.version_sha256, at,
             phone_ms=phone_s * 1000, adb_ms=adb_s * 1000, policy_ms=chosen.seconds * 1000, publish_ms=publish_s * 1000,
+            held_back=HeldBack.NO if sent else HeldBack.UNSENT,
         )  # fmt: skip
 
     def _outcome(
@@ -169,6 +176,14 @@ def sampling_seed(task_id: str, attempt_id: str, step: int) -> int:
 def _strays(phone: Phone, step: int) -> list[str]:
     """What the phone was brought back from just before step number `step` was looked at or sent; the first is 0."""
     return [f"{each} at step {step}" for each in phone.taken_back()]
+
+
+def _undone(phone: Phone, steps: list[Step], strays: list[str]) -> None:
+    """Note what was left before a screen was shown. It is the doing of the last action, if that was sent."""
+    left = _strays(phone, len(steps))
+    strays += left
+    if left and steps and steps[-1].held_back is HeldBack.NO and _reaches_the_phone(steps[-1].action):
+        steps[-1] = replace(steps[-1], held_back=HeldBack.UNDONE)
 
 
 def _note(strays: Sequence[str], why: str) -> str:

@@ -113,8 +113,8 @@ class SessionPhone:
     def settle(self) -> bytes:
         return self._noting(self._settled)
 
-    def perform(self, action: Action) -> None:
-        self._noting(lambda: self._perform(action))
+    def perform(self, action: Action) -> bool:
+        return self._noting(lambda: self._perform(action))
 
     def taken_back(self) -> tuple[str, ...]:
         found, self._taken_back = tuple(self._taken_back), []
@@ -144,13 +144,14 @@ class SessionPhone:
             )  # fmt: skip
         return png
 
-    def _perform(self, action: Action) -> None:
+    def _perform(self, action: Action) -> bool:
         with owed():
             left = self._fence.enforce()
         if left is not None:
             self._taken_back.append(f"{left}, its action was not sent")
-            return
+            return False
         self._session.perform(action)
+        return True
 
     def _noting(self, call: Callable[[], R]) -> R:
         try:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 from distrl import config
@@ -128,6 +129,58 @@ def test_a_silent_phone_is_put_aside_for_longer_each_time(adb: AdbServer, clock:
     assert counters(pool) == {"leases": 2, "interrupted": 1, "reconnects": 5, "quarantines": 4}
 
 
+def fails_to_settle(session: AdbSession) -> DeviceError:
+    with pytest.raises(DeviceError) as caught:
+        session.settle()
+    return caught.value
+
+
+def test_an_app_that_is_stuck_is_stopped_and_the_connection_stays(
+    adb: AdbServer, clock: Clock, phone: SimulatedPhone
+) -> None:
+    pool = pool_of(adb, clock, phone.address)
+    session = some(pool.lease())
+    session.start_app("com.sim.clock")
+    phone.faults.set(Fault.STUCK)
+    failure = fails_to_settle(session)
+    assert isinstance(failure, DeviceTimeout)
+    pool.release(session, failure)
+    assert some(pool.lease()) is session
+    assert session.package_in_front() == "com.sim.launcher"
+    session.start_app("com.sim.clock")
+    assert session.settle().png == phone.machine.png(), "it was stopped, not only left"
+    assert counters(pool) == {"leases": 2, "interrupted": 1, "unsticks": 1}
+
+
+def test_where_stopping_the_app_does_not_help_the_phone_is_connected_anew(
+    adb: AdbServer, clock: Clock, phone: SimulatedPhone
+) -> None:
+    pool = pool_of(adb, clock, phone.address)
+    session = some(pool.lease())
+    phone.faults.set(Fault.TRUNCATED)
+    pool.release(session, fails_to_settle(session))
+    pool.release(some(pool.lease()), fails_to_settle(session))
+    found = counters(pool)
+    assert (found["unsticks"], found["reconnects"]) == (1, 1)
+    clock.now += 60
+    some(pool.lease())
+    found = counters(pool)
+    assert (found["unsticks"], found["reconnects"]) == (1, 2), "it failed again at once: no app is the cause"
+
+
+def test_no_app_is_stopped_where_the_connection_broke_or_a_command_was_refused(
+    adb: AdbServer, clock: Clock, phone: SimulatedPhone
+) -> None:
+    pool = pool_of(adb, clock, phone.address)
+    session = some(pool.lease())
+    session.start_app("com.sim.clock")
+    pool.release(session, DeviceGone(session.serial, "it is gone"))
+    pool.release(some(pool.lease()), DeviceRefused(session.serial, "no such thing"))
+    some(pool.lease())
+    assert session.package_in_front() == "com.sim.clock"
+    assert counters(pool) == {"leases": 3, "interrupted": 2, "reconnects": 1}
+
+
 def test_a_phone_that_restarts_is_not_lent_before_it_has_started(
     adb: AdbServer, clock: Clock, phone: SimulatedPhone
 ) -> None:
@@ -139,7 +192,8 @@ def test_a_phone_that_restarts_is_not_lent_before_it_has_started(
 
     def go_on() -> None:
         while time.monotonic() < end:
-            session.settle()
+            with suppress(DeviceRefused):  # its services end before its connection does
+                session.settle()
 
     with pytest.raises(DeviceGone) as caught:
         go_on()

@@ -4,6 +4,8 @@ import asyncio
 import time
 
 from distrl.phone.faults import Fault, Faults
+from distrl.phone.shell import Shell
+from phone.run import with_shell
 
 
 def test_a_fault_ends_by_itself_and_a_waiter_sees_both_ends() -> None:
@@ -31,3 +33,35 @@ def test_clearing_wakes_who_waits_for_the_end() -> None:
         await asyncio.wait_for(waiting, 2)
 
     asyncio.run(go())
+
+
+def test_an_app_that_is_stuck_repaints_and_hears_nothing_but_home_until_it_is_stopped() -> None:
+    async def play(shell: Shell) -> None:
+        phone = shell.phone
+
+        async def shots() -> set[bytes]:
+            return {(await shell.run("screencap -p")).stdout for _ in range(3)}
+
+        await shell.run("am start -p com.sim.settings")
+        await shell.run("am start -p com.sim.launcher")
+        phone.faults.set(Fault.STUCK)
+        assert len(await shots()) == 1, "the home screen never hangs"
+        await shell.run("am start -p com.sim.clock")
+        assert len(await shots()) == 3
+        before = phone.machine.state()
+        for line in ("input tap 64 200", "input keyevent BACK", "input text x"):
+            await shell.run(line)
+        assert phone.machine.state() == before
+        await shell.run("input keyevent HOME")
+        assert phone.machine.focus().startswith("com.sim.launcher/")
+        await shell.run("am start -p com.sim.settings")
+        assert len(await shots()) == 1, "another app does not hang"
+        await shell.run("am force-stop com.sim.settings")
+        await shell.run("am start -p com.sim.clock")
+        assert len(await shots()) == 3, "it hangs again"
+        await shell.run("am force-stop com.sim.clock")
+        await shell.run("am start -p com.sim.clock")
+        assert len(await shots()) == 1
+        assert not phone.faults.active(Fault.STUCK)
+
+    with_shell(play)

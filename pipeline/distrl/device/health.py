@@ -1,7 +1,7 @@
 """When a phone that failed may be tried again. Pure: it is told what happened and when, and owns no clock.
 
-The first failure after a success is mended at once by a new connection. Each further one in a row keeps the phone in
-quarantine twice as long as the one before, up to QUARANTINE_MAX_S.
+The first failure after a success is mended at once, by stopping the app in front or by a new connection. Each further
+one in a row keeps the phone in quarantine twice as long as the one before, up to QUARANTINE_MAX_S.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 
 QUARANTINE_S = 1.0
 QUARANTINE_MAX_S = 60.0
-COUNTERS = ("leases", "retries", "interrupted", "reconnects", "restarts", "quarantines", "strays")
+COUNTERS = ("leases", "retries", "interrupted", "unsticks", "reconnects", "restarts", "quarantines", "strays")
 """leases: how often it was lent. retries: broken screenshots taken again. interrupted: leases that ended in a failure.
-reconnects: new connections made after a failure. restarts: of its emulator. quarantines: times it was put aside.
-strays: times it was brought back from an app that is not allowed."""
+unsticks: times after a failure that it was sent home and the app in front stopped. reconnects: new connections made
+after a failure. restarts: of its emulator. quarantines: times it was put aside. strays: times it was brought back from
+an app that is not allowed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
-"""The phones of one worker, lent one at a time to its threads; what fails is reconnected, or put aside for a while.
+"""The phones of one worker, lent one at a time to its threads; what fails is mended, or put aside for a while.
 
 Thread-safe. A phone is idle, leased, or (after a failure) quarantined until it is due. Mending a phone is done by the
-thread that wants to lease it, outside the lock, so that one dead phone never delays the lending of another. An emulator
-is mended by starting it again, if a connection does not help.
+thread that wants to lease it, outside the lock, so that one dead phone never delays the lending of another. The ladder:
+a broken screenshot is taken again (session.py), the app in front is left and stopped (unstick.py), the phone is
+connected anew, an emulator is started again (its snapshot is loaded before each task), and then comes quarantine.
 
 A phone that the pool has once taken belongs to this process until `close`. One that another process has is "held": it
 is left alone, and looked at again from time to time.
@@ -20,21 +21,18 @@ from dataclasses import dataclass, field
 
 from distrl import config
 from distrl.device.emulator import Emulator, fleet
-from distrl.device.errors import DeviceGone, DeviceRefused
+from distrl.device.errors import AdbServerGone, DeviceGone, DeviceRefused
 from distrl.device.health import COUNTERS, Health
 from distrl.device.leases import Hold, Leases
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
+from distrl.device.unstick import probe, unstick
 from distrl.errors import DeviceError
 from distrl.types import DeviceHealth
 
 log = logging.getLogger(__name__)
 
 IDLE, LEASED, QUARANTINED, HELD = "idle", "leased", "quarantined", "held"
-PROBE = "getprop sys.boot_completed"
-"""Answered by a phone whose shell works; the adb server calls a frozen phone a "device" all the same. One that has just
-restarted has a shell long before it has a screen."""
-BOOTED = b"1"
 LONGEST_WAIT_S = 1.0
 """How long a lease waits before it looks at the injected clock again."""
 HELD_S = 1.0
@@ -169,6 +167,7 @@ class DevicePool:
         if not phone.leased or phone.session is not session:
             raise ValueError(f"{session.serial} is not leased to this caller")
         failed = failure is not None and not isinstance(failure, DeviceRefused)
+        phone.fault = failure if failed else None
         if failure is not None:
             phone.counters["interrupted"] += 1
             log.warning("%s: %s", phone.serial, failure.what)
@@ -236,9 +235,11 @@ class DevicePool:
             self._changed.notify_all()
 
     def _mend(self, phone: _Phone) -> bool:
-        """Connect the phone, anew if it was connected before, and see whether its shell answers; False once stopped.
+        """Climb the ladder, and see whether the phone's shell answers; False once stopped.
 
-        An emulator that has ended is started again, and so is one that fails again right after a new connection.
+        A first failure with which the connection stood is taken for the app's. After that, or where it does not help,
+        the phone is connected, anew if it was before. An emulator that has ended is started again, and so is one that
+        fails again right after a new connection.
         """
         with self._mending:
             return not self._stop.is_set() and self._mended(phone)
@@ -247,21 +248,27 @@ class DevicePool:
         timeout_s = self._devices.operation_timeout_s
         try:
             self._server.start()  # one that was killed would be away for every phone, and for ever
-            if phone.emulator is not None:
-                phone.emulator.bring(anew=phone.health.failures > 1)
-            elif phone.over_tcp:
-                if phone.session is not None:
-                    self._server.disconnect(phone.serial, timeout_s)
-                    phone.counters["reconnects"] += 1
-                self._server.connect(phone.serial, timeout_s)
-            if self._session(phone).output(PROBE).strip() != BOOTED:
-                raise DeviceGone(phone.serial, "it is still starting")
+            if not self._unstuck(phone):
+                if phone.emulator is not None:
+                    phone.emulator.bring(anew=phone.health.failures > 1)
+                elif phone.over_tcp:
+                    if phone.session is not None:
+                        self._server.disconnect(phone.serial, timeout_s)
+                        phone.counters["reconnects"] += 1
+                    self._server.connect(phone.serial, timeout_s)
+                probe(self._session(phone))
         except DeviceError as error:
             log.warning("%s does not answer: %s", phone.serial, error.what)
             phone.fault = error
             return False
         phone.health, phone.fault = phone.health.mended(), None
         return True
+
+    def _unstuck(self, phone: _Phone) -> bool:
+        fault, again = phone.fault, phone.health.failures > 1
+        if phone.session is None or fault is None or again or isinstance(fault, DeviceGone | AdbServerGone):
+            return False
+        return unstick(phone.session)
 
     def _session(self, phone: _Phone) -> AdbSession:
         if phone.session is None:
@@ -288,5 +295,6 @@ def _counted(phone: _Phone) -> dict[str, int]:
     return phone.counters | {
         "retries": session.retries if session else 0,
         "strays": session.strays if session else 0,
+        "unsticks": session.unsticks if session else 0,
         "restarts": max(0, phone.emulator.starts - 1) if phone.emulator else 0,
     }

@@ -45,13 +45,14 @@ class AdbSession:
     and AdbServerGone where no adb server answers; none of them later than its deadline.
 
     retries: how often a broken screenshot was taken again while settling. strays: how often the phone was brought back
-    from an app that is not allowed (fence.py).
+    from an app that is not allowed (fence.py). unsticks: how often it was sent home and its app stopped (unstick.py).
     """
 
     def __init__(self, server: AdbServer, serial: str, devices: config.Devices) -> None:
         self.server = server
         self.retries = 0
         self.strays = 0
+        self.unsticks = 0
         self._serial = serial
         self._devices = devices
         self._keyboard = KeyboardService(self._said, serial)

@@ -6,6 +6,8 @@ truncated: a screenshot ends half-way, and the command still reports success.
 slow: every command takes SLOW_S longer.
 asleep: the screen is off. A screenshot is black, no gesture has an effect; the key WAKEUP ends it, and so does a
 reset.
+stuck: an app hangs, the first one in front that is not the home screen. It repaints for ever and takes no gesture but
+HOME, and does so again whenever it is opened, until it is stopped.
 booting: the shell answers and the system's services are not there yet, as for a while after a restart (`gone`, then
 this).
 """
@@ -27,6 +29,7 @@ class Fault(StrEnum):
     TRUNCATED = "truncated"
     SLOW = "slow"
     ASLEEP = "asleep"
+    STUCK = "stuck"
     BOOTING = "booting"
 
 

@@ -14,7 +14,7 @@ from distrl.phone.faults import Fault, Faults
 from distrl.phone.files import Files
 from distrl.phone.keyboards import Keyboards
 from distrl.phone.logbook import Logbook
-from distrl.phone.machine import Event, Key, Open, Swipe, Tap, Text
+from distrl.phone.machine import PACKAGE, Event, Key, Open, Swipe, Tap, Text
 
 SETTINGS: Final[Mapping[tuple[str, str], str]] = {
     ("global", "airplane_mode_on"): "0",
@@ -32,6 +32,10 @@ SETTINGS: Final[Mapping[tuple[str, str], str]] = {
 SERVICES_STARTED: Final = frozenset({"sys.boot_completed", "dev.bootcomplete"})
 """Properties that a phone sets once its services run."""
 WAKEUP: Final = Key("WAKEUP")
+GO_HOME: Final = Key("HOME")
+HOME_SCREEN: Final = f"{PACKAGE}launcher"
+FRAMES: Final = 8
+"""Of an app that repaints for ever, before it begins anew."""
 
 
 class Machine(Protocol):
@@ -76,6 +80,8 @@ class Handset:
         self.keyboards = Keyboards(self.settings, service=keyboard_service)
         self._draw_latency = draw_latency
         self._mishaps = mishaps
+        self._hung = ""
+        self._frames = 0
 
     @property
     def properties(self) -> Mapping[str, str]:
@@ -88,9 +94,23 @@ class Handset:
     def asleep(self) -> bool:
         return self.faults.active(Fault.ASLEEP)
 
+    @property
+    def hung(self) -> str:
+        """The package of the app that is stuck; "" for none."""
+        if not self.faults.active(Fault.STUCK):
+            self._hung = ""
+        elif not self._hung and (package := self._package()) != HOME_SCREEN:
+            self._hung = package
+        return self._hung
+
+    def stopped(self, package: str) -> None:
+        """The app of that name was stopped, whether it ran or not."""
+        if package == self.hung != "":
+            self.faults.end(Fault.STUCK)
+
     def png(self) -> bytes:
         """What the screen shows; black while it is off."""
-        if not self.asleep:
+        if not self.asleep and not self._hangs():
             return self.machine.png()
         out = io.BytesIO()
         self.picture().save(out, "PNG")
@@ -98,12 +118,14 @@ class Handset:
 
     def picture(self) -> Image.Image:
         """As `png`."""
-        return Image.new("RGB", self.machine.size) if self.asleep else self.machine.picture()
+        if self.asleep:
+            return Image.new("RGB", self.machine.size)
+        return self._repainted() if self._hangs() else self.machine.picture()
 
     async def act(self, event: Event | None, seconds: float = 0.0) -> float:
         """Take the phone's time and `seconds` more, then do it. Returns the seconds that it took.
 
-        A phone that is asleep does nothing but wake up.
+        A phone that is asleep does nothing but wake up, an app that hangs nothing but leave the front.
         """
         for fault, lasts in self._mishaps().items():
             self.faults.set(fault, lasts)
@@ -111,7 +133,7 @@ class Handset:
         await asyncio.sleep(took)
         if event == WAKEUP:
             self.faults.end(Fault.ASLEEP)
-        if event is not None and not self.asleep:
+        if event is not None and not self.asleep and (event == GO_HOME or not self._hangs()):
             before = self.machine.focus()
             if event != WAKEUP:
                 self.machine.apply(event)
@@ -126,6 +148,21 @@ class Handset:
         self.faults.end(Fault.ASLEEP)
         self.log.tick()
         self.log.note("Simulation", f"reset with seed {seed}")
+
+    def _package(self) -> str:
+        return self.machine.focus().partition("/")[0]
+
+    def _hangs(self) -> bool:
+        return self.hung != "" and self.hung == self._package()
+
+    def _repainted(self) -> Image.Image:
+        """The app's screen with a bar that moves on with each look at it."""
+        image = self.machine.picture().copy()
+        self._frames += 1
+        step = image.width // FRAMES
+        left = self._frames % FRAMES * step
+        image.paste((90, 90, 90), (left, image.height // 2, left + step, image.height // 2 + 8))
+        return image
 
     def _note(self, event: Event, before: str, after: str) -> None:
         self.log.tick()

@@ -62,6 +62,7 @@ async def am(phone: Handset, call: Call) -> Result:
         case ["force-stop" | "kill", *options, package] if options in ([], ["--user", "0"]):
             running = phone.machine.focus().partition("/")[0] == package
             await phone.act(Key("HOME") if running else None)
+            phone.stopped(package)
             return Result()
         case ["broadcast", *words]:
             return await _broadcast(phone, intent_of(words))

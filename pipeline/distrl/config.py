@@ -27,6 +27,7 @@ from distrl.errors import ConfigError
 from distrl.sections import (
     Adb,
     Aride,
+    Chat,
     Devices,
     Emulators,
     Evaluate,
@@ -50,6 +51,7 @@ __all__ = [
     "RUN_NAME",
     "Adb",
     "Aride",
+    "Chat",
     "Config",
     "Devices",
     "Emulators",

@@ -41,8 +41,8 @@ class DeviceError(DistrlError):
     """A phone or the adb server did not do what was asked within its deadline."""
 
 
-class JudgeError(DistrlError):
-    """The judge's endpoint is not configured, or refuses every question."""
+class ChatError(DistrlError):
+    """A chat endpoint (a judge's, a prompting agent's) is not configured, or refuses every question."""
 
 
 class PolicyError(DistrlError):

@@ -250,21 +250,26 @@ class Evaluate(Section):
     name: str = Field("evaluator-0", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
 
 
-class Judge(Section):
+class Chat(Section):
+    """A vision-language model behind an OpenAI-compatible chat endpoint."""
+
+    endpoint: str | None = Field(
+        None, pattern=r"^https?://[^/?#]+(/[^?#]*)?$",
+        description="base URL of an OpenAI-compatible chat endpoint, such as https://HOST/v1; none is asked unless set",
+    )  # fmt: skip
+    model: str = Field("", description="as the endpoint names it")
+    api_key: SecretStr | None = None
+    timeout_s: float = Field(60.0, gt=0, description="total deadline of one answer, retries included")
+    requests_per_minute: float = Field(60.0, gt=0, description="most requests of one process, evenly spread")
+    price_in: float = Field(0.0, ge=0, description="of a million tokens read, to count what answers cost")
+    price_out: float = Field(0.0, ge=0, description="of a million tokens written")
+
+
+class Judge(Chat):
     """A vision-language model that says whether a task was done, for phones that do not say themselves, and whether its
     actions could be done.
     """
 
-    endpoint: str | None = Field(
-        None, pattern=r"^https?://[^/?#]+(/[^?#]*)?$",
-        description="base URL of an OpenAI-compatible chat endpoint, such as https://HOST/v1; no judge unless set",
-    )  # fmt: skip
-    model: str = Field("", description="as the endpoint names it")
-    api_key: SecretStr | None = None
-    timeout_s: float = Field(60.0, gt=0, description="total deadline of one verdict, retries included")
-    requests_per_minute: float = Field(60.0, gt=0, description="most requests of one process, evenly spread")
-    price_in: float = Field(0.0, ge=0, description="of a million tokens read, to count what verdicts cost")
-    price_out: float = Field(0.0, ge=0, description="of a million tokens written")
     validity: Literal["none", "vlm"] = Field(
         "none", description="vlm: a worker asks for each action of an episode whether it could be done (P_invalid)"
     )

@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 from avro.datafile import DataFileReader
 from avro.io import DatumReader
+from chat.server import body, serving, verdict
 from click.testing import Result
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from distrl import config as settings
@@ -32,14 +33,13 @@ from distrl.broker.topics import topic_name
 from distrl.cli.main import app
 from distrl.config import Config
 from distrl.demo.roles import write_settings
-from distrl.errors import ConfigError, DistrlError, JudgeError, StoreError
+from distrl.errors import ChatError, ConfigError, DistrlError, StoreError
 from distrl.learner.loop import run_learner
 from distrl.offline.runs import Run
 from distrl.store.checkpoints import checkpoints, latest_checkpoint
 from distrl.store.objects import open_store
 from distrl.types import Evaluation, Heartbeat, Outcome, Split, Task, Trajectory, Version
 from distrl.wire.codec import decode
-from judge.server import body, serving, verdict
 from learner.world import Screens, save_tiny_base, trajectory
 from pyarrow import parquet
 from typer.testing import CliRunner
@@ -438,8 +438,8 @@ def test_a_judge_is_compared_with_the_truth_and_paid_for_once(run: Config, folde
         assert "\x1b" not in done("judge", *settings).output, "verdicts beside untrusted instructions"
     with serving(body(b"no such key", 401)) as server:
         refused = call("judge", "--set", f"judge.endpoint={server.url}", "--set", "judge.model=other")
-        assert isinstance(refused.exception, JudgeError)
-    assert isinstance(call("judge").exception, JudgeError), "no judge is configured"
+        assert isinstance(refused.exception, ChatError)
+    assert isinstance(call("judge").exception, ChatError), "no judge is configured"
 
 
 @pytest.mark.parametrize(

@@ -4,16 +4,16 @@ import json
 from pathlib import Path
 
 import pytest
+from chat.server import body, says, serving, validity, verdict
+from distrl.chat.endpoint import Endpoint, NoAnswerError
 from distrl.config import Judge, Store
-from distrl.errors import JudgeError, StoreError
-from distrl.judge.endpoint import Endpoint, NoAnswerError
+from distrl.errors import ChatError, StoreError
 from distrl.judge.question import Question, Verdict
 from distrl.judge.validity import ActionQuestion, Validity
 from distrl.judge.vlm import VlmJudge
 from distrl.store.objects import ObjectStore, open_store
 from distrl.types import Outcome
 
-from judge.server import body, says, serving, validity, verdict
 from judge.test_validity import AFTER, BEFORE, SWIPE, TAP
 
 QUESTION = Question("set an alarm", b"\x89PNG", ("tap",))
@@ -27,7 +27,7 @@ def store(tmp_path: Path) -> ObjectStore:
 
 def judge(url: str, store: ObjectStore, model: str = "m") -> VlmJudge:
     settings = Judge(endpoint=url, model=model, timeout_s=0.5, requests_per_minute=60_000)
-    return VlmJudge(Endpoint(settings), model, store)
+    return VlmJudge(Endpoint(settings, "judge"), model, store)
 
 
 def test_a_question_is_asked_once_by_whoever_asks_it(store: ObjectStore) -> None:
@@ -71,11 +71,11 @@ def test_a_store_that_is_away_costs_a_question_and_no_verdict(store: ObjectStore
 
     with serving(verdict("success")) as server:
         settings = Judge(endpoint=server.url, model="m")
-        assert VlmJudge(Endpoint(settings), "m", Away()).judge(QUESTION).outcome is Outcome.SUCCESS
+        assert VlmJudge(Endpoint(settings, "judge"), "m", Away()).judge(QUESTION).outcome is Outcome.SUCCESS
 
 
 def test_wrong_credentials_are_told_and_not_taken_for_a_verdict(store: ObjectStore) -> None:
-    with serving(body(b"who are you", 401)) as server, pytest.raises(JudgeError, match="401"):
+    with serving(body(b"who are you", 401)) as server, pytest.raises(ChatError, match="401"):
         judge(server.url, store).judge(QUESTION)
     assert list(store.list("verdicts/")) == []
 

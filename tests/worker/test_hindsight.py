@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from chat.server import Reply, Server, body, says, serving, validity
+from distrl.chat.endpoint import Endpoint
 from distrl.config import Judge, Store
 from distrl.errors import StoreError
-from distrl.judge.endpoint import Endpoint
 from distrl.judge.vlm import VlmJudge
 from distrl.store.objects import ObjectStore, open_store
 from distrl.types import Action, ActionKind, LogPosition, ObjectRef, Outcome, Point, Step, Task, Trajectory
 from distrl.worker import hindsight as hindsight_module
 from distrl.worker.hindsight import Hindsight, judged
 from distrl.worker.inbox import Received
-from judge.server import Reply, Server, body, says, serving, validity
 from judge.test_validity import screen
 
 from .world import TAP, task
@@ -31,7 +31,7 @@ def store(tmp_path: Path) -> ObjectStore:
 
 def judge(server: Server, store: ObjectStore, timeout_s: float = 5.0) -> VlmJudge:
     settings = Judge(endpoint=server.url, model="m", timeout_s=timeout_s, requests_per_minute=60_000)
-    return VlmJudge(Endpoint(settings), "m", store)
+    return VlmJudge(Endpoint(settings, "judge"), "m", store)
 
 
 def tap(at: float) -> Action:

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 
 import pytest
+from chat.server import serving, validity
 from distrl.broker.consumer import LoggedTask
 from distrl.broker.producer import RecordTooLargeError
+from distrl.chat.endpoint import Endpoint
 from distrl.config import Config, Judge
 from distrl.errors import BrokerError
-from distrl.judge.endpoint import Endpoint
 from distrl.judge.vlm import VlmJudge
 from distrl.types import Heartbeat, LogPosition, Outcome, Record, Task, Trajectory
 from distrl.worker import hindsight
@@ -23,7 +24,6 @@ from distrl.worker.episode import SYSTEM_CLOCK
 from distrl.worker.patience import Patience
 from distrl.worker.reload import Reloader
 from distrl.worker.work import Worker
-from judge.server import serving, validity
 from judge.test_validity import screen
 
 from .test_batcher import Weights, Words
@@ -323,7 +323,7 @@ def test_a_task_is_committed_once_what_the_judge_says_of_its_actions_is_publishe
 
     with serving(once_asked) as server:
         settings = Judge(endpoint=server.url, model="m", requests_per_minute=60_000)
-        judge = VlmJudge(Endpoint(settings), "m", shelf)
+        judge = VlmJudge(Endpoint(settings, "judge"), "m", shelf)
         running = start([task("a", max_steps=2), task("b", max_steps=2)], [PicturePhone()], judge=judge, shelf=shelf)
         while running.log.handed_out < 2:  # the phone plays the second while the first is being judged
             running.stop.wait(0.01)

@@ -16,7 +16,7 @@ from rich.progress import Progress
 from distrl.cli.common import Begin, ConfigFile, End, Sets, console, row, table, with_broker
 
 if TYPE_CHECKING:
-    from distrl.judge.endpoint import Counted
+    from distrl.chat.endpoint import Counted
     from distrl.judge.truth import Confusion
     from distrl.offline.judging import Judged
 
@@ -41,7 +41,7 @@ def judge(
 
     A verdict is kept in the object store under the hash of what was asked, so that it is paid for once.
     """
-    from distrl.judge.endpoint import Endpoint
+    from distrl.chat.endpoint import Endpoint
     from distrl.judge.truth import Confusion
     from distrl.judge.vlm import VlmJudge
     from distrl.offline.judging import judged
@@ -49,7 +49,7 @@ def judge(
     from distrl.worker.episode import GROUND_TRUTH
 
     settings = with_broker(config, [*(sets or ()), *([] if run is None else [f"run={run}"])])
-    endpoint, whole = Endpoint(settings.judge), Run(settings)
+    endpoint, whole = Endpoint(settings.judge, "judge"), Run(settings)
     asked = (
         logged
         for logged in whole.trajectories(begin, end)

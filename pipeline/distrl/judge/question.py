@@ -8,13 +8,13 @@ data.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from distrl.chat import message as say
 from distrl.types import Outcome
 
 LAST_ACTIONS: Final = 2
@@ -56,25 +56,8 @@ class Verdict:
 def request(question: Question, model: str) -> dict[str, Any]:
     """The body of a chat completion. Equal questions give equal bodies."""
     about = {"task": question.instruction, "last_actions": list(question.actions[-LAST_ACTIONS:])}
-    content = [{"type": "text", "text": json.dumps(about)}, picture(question.screenshot)]
-    return chat(model, SYSTEM, content, "verdict", ANSWER)
-
-
-def chat(
-    model: str, system: str, content: Sequence[Mapping[str, Any]], name: str, answer: Mapping[str, Any]
-) -> dict[str, Any]:
-    """A chat completion's body that asks for one JSON object. answer: its schema, called `name`."""
-    return {
-        "model": model,
-        "temperature": 0,
-        "messages": [{"role": "system", "content": system}, {"role": "user", "content": list(content)}],
-        "response_format": {"type": "json_schema", "json_schema": {"name": name, "strict": True, "schema": answer}},
-    }
-
-
-def picture(png: bytes) -> dict[str, Any]:
-    """A part of a message's content."""
-    return {"type": "image_url", "image_url": {"url": "data:image/png;base64," + base64.b64encode(png).decode()}}
+    content = [say.text(json.dumps(about)), say.image(question.screenshot)]
+    return say.request_for_json(model, SYSTEM, content, "verdict", ANSWER)
 
 
 def name_of(body: Mapping[str, Any]) -> str:

@@ -18,8 +18,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from distrl.chat import message as say
 from distrl.judge.marks import marked
-from distrl.judge.question import LONGEST_REASON, chat, picture, short
+from distrl.judge.question import LONGEST_REASON, short
 from distrl.types import Action, ActionKind, HeldBack, ObjectRef, Outcome, Step, Trajectory
 
 ASKED: Final = frozenset({ActionKind.TAP, ActionKind.SWIPE, ActionKind.TYPE, ActionKind.ENTER})
@@ -79,10 +80,8 @@ def to_be_judged(trajectory: Trajectory) -> Sequence[tuple[int, Step, ObjectRef]
 def request(question: ActionQuestion, model: str) -> dict[str, Any]:
     """The body of a chat completion. Equal questions give equal bodies. Raises ValueError where a screen is none."""
     about = json.dumps({"action": told(question.action)})
-    return chat(
-        model, SYSTEM, [{"type": "text", "text": about}, picture(marked(question.before, question.action)),
-        picture(question.after)], "validity", ANSWER,
-    )  # fmt: skip
+    pictures = (marked(question.before, question.action), question.after)
+    return say.request_for_json(model, SYSTEM, [say.text(about), *map(say.image, pictures)], "validity", ANSWER)
 
 
 def told(action: Action) -> dict[str, Any]:

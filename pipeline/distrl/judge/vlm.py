@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+from distrl.chat.endpoint import Counted, Endpoint, NoAnswerError
 from distrl.errors import StoreError
 from distrl.judge import validity
-from distrl.judge.endpoint import Counted, Endpoint, NoAnswerError
 from distrl.judge.question import Question, Verdict, name_of, request, verdict_of
 from distrl.judge.validity import ActionQuestion, Validity, validity_of
 from distrl.types import Outcome
@@ -73,7 +73,7 @@ class VlmJudge:
     def judge(self, question: Question) -> Verdict:
         """Whether a task was done; UNKNOWN where nobody answers in time.
 
-        Raises JudgeError where the endpoint refuses every question, as with wrong credentials.
+        Raises ChatError where the endpoint refuses every question, as with wrong credentials.
         """
         try:
             return self._answered(OUTCOME, request(question, self._model))
@@ -84,7 +84,7 @@ class VlmJudge:
     def valid(self, question: ActionQuestion) -> Validity:
         """Whether an action can be done on its screen.
 
-        Raises NoAnswerError where nobody answers in time, JudgeError where the endpoint refuses every question, and
+        Raises NoAnswerError where nobody answers in time, ChatError where the endpoint refuses every question, and
         ValueError where a screen is no picture.
         """
         return self._answered(VALIDITY, validity.request(question, self._model))

@@ -36,7 +36,7 @@ def judged(
 ) -> Sequence[Judged]:
     """Each trajectory that ended by itself, in the order given. done: called after each, from any thread.
 
-    Raises JudgeError at the first question where the endpoint refuses them all; the others are not asked then.
+    Raises ChatError at the first question where the endpoint refuses them all; the others are not asked then.
     """
     given_up = threading.Event()
 

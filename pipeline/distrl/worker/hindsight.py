@@ -16,8 +16,8 @@ from dataclasses import replace
 from functools import cache
 from typing import Final, Protocol
 
-from distrl.errors import JudgeError, StoreError
-from distrl.judge.endpoint import Counted, NoAnswerError
+from distrl.chat.endpoint import Counted, NoAnswerError
+from distrl.errors import ChatError, StoreError
 from distrl.judge.validity import ActionQuestion, Validity, to_be_judged
 from distrl.types import ObjectRef, Trajectory
 from distrl.worker.crew import Deliver
@@ -155,7 +155,7 @@ def judged(
         except (StoreError, ValueError) as error:
             log.warning("%s: action %d is not judged: %s", trajectory.task_id, index, error)
             continue
-        except (NoAnswerError, JudgeError) as error:
+        except (NoAnswerError, ChatError) as error:
             log.warning("%s: action %d and those after it are not judged: %s", trajectory.task_id, index, error)
             break
         asked = True

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import torch
 
+from distrl.chat.endpoint import Endpoint
 from distrl.clock import SYSTEM_CLOCK, Clock
 from distrl.config import Config
-from distrl.errors import JudgeError, PolicyError, StoreError
-from distrl.judge.endpoint import Endpoint
+from distrl.errors import ChatError, PolicyError, StoreError
 from distrl.judge.question import Question
 from distrl.judge.vlm import VlmJudge
 from distrl.policy.agent import Agent
@@ -77,13 +77,15 @@ def keeper(store: ObjectStore, patience: Patience, clock: Clock = SYSTEM_CLOCK) 
 
 def judge_of(config: Config, store: ObjectStore) -> VlmJudge | None:
     """The judge that judge.endpoint names, if one is configured."""
-    return None if config.judge.endpoint is None else VlmJudge(Endpoint(config.judge), config.judge.model, store)
+    return (
+        None if config.judge.endpoint is None else VlmJudge(Endpoint(config.judge, "judge"), config.judge.model, store)
+    )
 
 
 def opinion_of(judge: VlmJudge | None) -> Opinion | None:
     """What says how tasks went on phones that do not say so themselves.
 
-    It raises nothing: a judge that refuses every question (JudgeError) is logged, and outcomes are UNKNOWN until it is
+    It raises nothing: a judge that refuses every question (ChatError) is logged, and outcomes are UNKNOWN until it is
     mended, since phones that have played are not to play again for it.
     """
     if judge is None:
@@ -92,7 +94,7 @@ def opinion_of(judge: VlmJudge | None) -> Opinion | None:
     def opinion(task: Task, last: bytes, steps: Sequence[Step]) -> tuple[Outcome, str]:
         try:
             verdict = judge.judge(Question(task.instruction, last, tuple(step.action_text for step in steps)))
-        except JudgeError as error:
+        except ChatError as error:
             log.error("no verdict: %s", error)
             return Outcome.UNKNOWN, judge.source
         return verdict.outcome, judge.source

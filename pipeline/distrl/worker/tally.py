@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 
-from distrl.judge.endpoint import Counted
+from distrl.chat.endpoint import Counted
 from distrl.types import Step, Trajectory
 
 RECENT_STEPS = 200

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from distrl.chat.endpoint import Endpoint, NoAnswerError, retry_after
 from distrl.config import Judge
-from distrl.errors import JudgeError
-from distrl.judge.endpoint import Endpoint, NoAnswerError, retry_after
+from distrl.errors import ChatError
 
-from judge.server import Reply, Server, body, chat, hangs_up, says, serving, verdict
+from chat.server import Reply, Server, body, chat, hangs_up, says, serving, verdict
 
 BODY = {"model": "m", "messages": []}
 SLACK_S = 0.5
@@ -34,7 +34,7 @@ class Clock:
 def endpoint(url: str, clock: Clock | None = None, **settings: Any) -> Endpoint:
     made = Judge(**({"endpoint": url, "model": "m", "requests_per_minute": 60_000} | settings))
     clock = clock or Clock()
-    return Endpoint(made, clock, clock.sleep, random.Random(0))
+    return Endpoint(made, "judge", clock, clock.sleep, random.Random(0))
 
 
 def test_an_answer_is_given_and_counted() -> None:
@@ -100,7 +100,7 @@ def test_an_endpoint_that_stays_broken_is_given_up_at_the_deadline() -> None:
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
 def test_what_stays_wrong_ends_it_and_says_what_to_set(status: int) -> None:
-    with serving(body(b"no such model", status)) as server, pytest.raises(JudgeError) as told:
+    with serving(body(b"no such model", status)) as server, pytest.raises(ChatError) as told:
         endpoint(server.url).ask(BODY)
     assert len(server.requests) == 1
     assert str(status) in told.value.what
@@ -114,7 +114,7 @@ def test_a_byte_at_a_time_does_not_stretch_the_deadline(how: Callable[[Server], 
         settings = Judge(endpoint=server.url, model="m", timeout_s=0.6, requests_per_minute=60_000)
         began = time.monotonic()
         with pytest.raises(NoAnswerError):
-            Endpoint(settings).ask(BODY)
+            Endpoint(settings, "judge").ask(BODY)
         assert time.monotonic() - began < 0.6 + SLACK_S
 
 
@@ -157,5 +157,5 @@ def test_retry_after_is_a_number_or_a_date(said: str, seconds: float | None) -> 
 
 
 def test_no_endpoint_is_told() -> None:
-    with pytest.raises(JudgeError, match=r"judge\.endpoint"):
-        Endpoint(Judge())
+    with pytest.raises(ChatError, match=r"judge\.endpoint"):
+        Endpoint(Judge(), "judge")

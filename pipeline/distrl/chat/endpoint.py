@@ -16,9 +16,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from distrl.config import Judge
-from distrl.errors import JudgeError
-from distrl.judge.http import Answer, UnansweredError, post
+from distrl.chat.http import Answer, UnansweredError, post
+from distrl.config import Chat
+from distrl.errors import ChatError
 
 FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 30.0
@@ -28,7 +28,7 @@ RETRIED: Final = frozenset({408, 409, 425, 429})
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What was spent. seconds: waiting for answers, pauses left out. cost: in the currency of judge.price_*."""
+    """What was spent. seconds: waiting for answers, pauses left out. cost: in the currency of the section's price_*."""
 
     requests: int = 0
     answers: int = 0
@@ -45,18 +45,23 @@ class NoAnswerError(Exception):
 
 
 class Endpoint:
-    """Thread-safe. clock, sleep: seconds; sleep is told the pace and the pauses."""
+    """Thread-safe. section: where `settings` stand, for people. clock, sleep: seconds; sleep is told the pace and the
+    pauses.
+
+    Raises ChatError where no endpoint is configured.
+    """
 
     def __init__(
         self,
-        settings: Judge,
+        settings: Chat,
+        section: str,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
         rule: random.Random | None = None,
     ) -> None:
         if settings.endpoint is None:
-            raise JudgeError("judge.endpoint", "no judge is configured", "set it to the base URL of a chat endpoint")
-        self._settings = settings
+            raise ChatError(f"{section}.endpoint", "is not set", "set it to the base URL of a chat endpoint")
+        self._settings, self._section = settings, section
         self._url = settings.endpoint.rstrip("/") + "/chat/completions"
         self._clock, self._sleep, self._rule = clock, sleep, rule or random.Random()
         self._lock = threading.Lock()
@@ -69,7 +74,7 @@ class Endpoint:
             return self._counted
 
     def ask(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The message of the answer. Raises NoAnswerError after judge.timeout_s, JudgeError for what stays wrong."""
+        """The message of the answer. Raises NoAnswerError after timeout_s, ChatError for what stays wrong."""
         deadline = self._clock() + self._settings.timeout_s
         attempt = 0
         while True:
@@ -123,13 +128,14 @@ class Endpoint:
     def _refuse_for_good(self, answer: Answer) -> None:
         if 400 <= answer.status < 500 and answer.status not in RETRIED:
             said = answer.body[:SHOWN].decode("utf-8", "replace")
-            raise JudgeError(
-                "judge.endpoint", f"{self._url} answers {answer.status} to every question: {said!r}",
-                "set judge.api_key, judge.model and judge.endpoint to what the endpoint knows",
+            section = self._section
+            raise ChatError(
+                f"{section}.endpoint", f"{self._url} answers {answer.status} to every question: {said!r}",
+                f"set {section}.api_key, {section}.model and {section}.endpoint to what the endpoint knows",
             )  # fmt: skip
 
     def _turn(self) -> float:
-        """Seconds until a request may begin, so that they begin evenly, judge.requests_per_minute at the most."""
+        """Seconds until a request may begin, so that they begin evenly, requests_per_minute at the most."""
         with self._lock:
             now = self._clock()
             start = max(now, self._next_start)

@@ -26,6 +26,7 @@ from pydantic import (
 from distrl.errors import ConfigError
 from distrl.sections import (
     Adb,
+    AppAgent,
     Aride,
     Chat,
     Devices,
@@ -50,6 +51,7 @@ __all__ = [
     "NOT_LEARNED_FROM",
     "RUN_NAME",
     "Adb",
+    "AppAgent",
     "Aride",
     "Chat",
     "Config",
@@ -98,6 +100,7 @@ class Config(Section):
     learner: Learner = Learner()
     evaluate: Evaluate = Evaluate()
     judge: Judge = Judge()
+    appagent: AppAgent = AppAgent()
     stack: Stack = Stack()
 
     @model_validator(mode="after")
@@ -108,8 +111,9 @@ class Config(Section):
             raise ValueError("feeder.curriculum weighs the families of a suite; feeder.tasks is fed in rounds")
         if self.devices.settle_unchanged_s >= self.devices.settle_timeout_s:
             raise ValueError("devices.settle_unchanged_s must be less than devices.settle_timeout_s")
-        if self.judge.endpoint and not self.judge.model:
-            raise ValueError("judge.endpoint needs judge.model, the name of a model that it serves")
+        for name, chat in (("judge", self.judge), ("appagent", self.appagent)):
+            if chat.endpoint and not chat.model:
+                raise ValueError(f"{name}.endpoint needs {name}.model, the name of a model that it serves")
         if self.judge.validity != "none" and not self.judge.endpoint:
             raise ValueError("judge.validity needs judge.endpoint, the base URL of a chat endpoint")
         if self.kafka.security_protocol.startswith("SASL") and not (

@@ -278,6 +278,22 @@ class Judge(Chat):
     )
 
 
+class AppAgent(Chat):
+    """A vision-language model that is prompted to act, after AppAgent: docs/appagent.md."""
+
+    mode: Literal["elements", "grid"] = Field(
+        "elements",
+        description="what it points at: numbered elements of `uiautomator dump` (the grid where there are none), or "
+        "cells of a grid alone",
+    )
+    notes: Path | None = Field(None, description="JSON file of notes: exploration adds to it, an evaluation reads it")
+    rounds: int = Field(20, ge=1, le=200, description="steps of one exploration")
+    dump_timeout_s: float = Field(
+        10.0, gt=0, description="total deadline of `uiautomator dump`, which waits for a screen that rests"
+    )
+    most_elements: int = Field(60, ge=1, le=200, description="elements of one screen that are numbered and named")
+
+
 class Stack(Section):
     directory: Path = Field(Path("out/stack"), description="where the local servers keep their data and logs")
     cache: Path = Field(Path("~/.cache/distrl"), description="what is downloaded or built once per user")

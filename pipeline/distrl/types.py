@@ -11,6 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+SCRIPTED = -1
+"""The version of steps that a script chose."""
+PROMPTED = -2
+"""The version of steps that a prompted model chose, which has no weights here; `version_sha256` names what it was told
+(docs/wire.md). Numbers below 0 are of no published version."""
+
 
 class ActionKind(StrEnum):
     """The action space of AutoUI: a gesture, typed text, a system key, or the end of the episode."""

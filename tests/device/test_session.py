@@ -11,7 +11,10 @@ from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
 from distrl.device.wire import Deadline
 from distrl.errors import DeviceError
+from distrl.phone.commands import COMMANDS
+from distrl.phone.commands.base import Call, Result
 from distrl.phone.faults import Fault
+from distrl.phone.handset import Handset
 from distrl.phone.machine import Event, Key, Open, Swipe, Tap, Text
 from distrl.phone.serve import SimulatedPhone
 from distrl.types import Action, ActionKind, Point
@@ -241,3 +244,35 @@ def test_an_android_that_fails_with_exit_code_0_is_understood(
     monkeypatch.setattr(session, "output", lambda command, within=None: said)
     with pytest.raises(DeviceRefused, match="unable to resolve"):
         session.start_app("com.a.b")
+
+
+def test_the_elements_in_front_are_those_of_now(session: AdbSession, phone: SimulatedPhone) -> None:
+    session.start_app("com.sim.browser")
+    assert b'package="com.sim.browser"' in session.hierarchy(5.0)
+    session.key("HOME")
+    found = session.hierarchy(5.0)
+    assert found.startswith(b"<?xml")
+    assert found.endswith(b"</hierarchy>")
+    assert b'content-desc="settings"' in found
+    assert b"com.sim.browser" not in found
+
+
+def test_elements_that_cannot_be_had_are_never_those_of_before(
+    session: AdbSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never_rests(phone: Handset, call: Call) -> Result:
+        """As Android's own says it, and with the same exit code."""
+        return Result(stderr=b"ERROR: could not get idle state.\n")
+
+    session.hierarchy(5.0)
+    monkeypatch.setitem(COMMANDS, "uiautomator", never_rests)
+    with pytest.raises(DeviceRefused, match="No such file"):
+        session.hierarchy(5.0)
+
+
+def test_elements_are_waited_for_no_longer_than_asked(session: AdbSession, phone: SimulatedPhone) -> None:
+    phone.faults.set(Fault.SILENT, 5.0)
+    began = time.monotonic()
+    with pytest.raises(DeviceTimeout):
+        session.hierarchy(0.3)
+    assert time.monotonic() - began < 0.3 + SLACK_S

@@ -29,6 +29,10 @@ from distrl.errors import DeviceError
 from distrl.types import Action, ActionKind, Point
 
 SCREENCAP = "screencap -p"
+_DUMP_FILE = "/data/local/tmp/distrl-window.xml"
+DUMP = f"rm -f {_DUMP_FILE}; uiautomator dump {_DUMP_FILE} >/dev/null; cat {_DUMP_FILE}"
+"""Into a file, since a command without a terminal cannot have it printed; one of before is never taken for it, since
+`uiautomator` exits with 0 whatever happens."""
 SWIPE_MS = 150
 """Length of a swipe that an action asks for: long enough to scroll, too short to be a long press."""
 KEYCODES = {"HOME": 3, "BACK": 4, "ENTER": 66, "DEL": 67, "WAKEUP": 224}
@@ -186,6 +190,13 @@ class AdbSession:
         """
         deadline = self._deadline()
         return self._verified(self.output(SCREENCAP, deadline), deadline)
+
+    def hierarchy(self, timeout_s: float) -> bytes:
+        """The elements of the window in front, as the XML of `uiautomator dump`; what it holds is the app's to say.
+
+        Raises DeviceRefused where the phone makes none, as of a screen that never rests, DeviceTimeout after timeout_s.
+        """
+        return self.output(DUMP, Deadline(timeout_s))
 
     def settle(self) -> Screenshot:
         """The screen once two screenshots in a row are equal. Raises DeviceTimeout if it keeps changing.

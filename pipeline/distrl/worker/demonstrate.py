@@ -23,7 +23,7 @@ from distrl.policy.base import load_base
 from distrl.store.objects import open_store
 from distrl.tasks.oracle import ImperfectScript
 from distrl.tasks.suite import suite_named
-from distrl.types import Action, Outcome, Split, Task, Trajectory
+from distrl.types import SCRIPTED, Action, Outcome, Split, Task, Trajectory
 from distrl.worker.crew import Crew, Deliver, deliver_whole_or_bare, new_attempt_id, play_all
 from distrl.worker.episode import Decision, Episode, Observation, Phone
 from distrl.worker.inbox import Inbox
@@ -34,8 +34,6 @@ from distrl.worker.phones import Phones
 log = logging.getLogger(__name__)
 
 NAME = "demonstrate"
-NO_VERSION = -1
-"""What steps of the script are stamped with: no published policy chose them."""
 RETRIES = 3
 """How often a demonstration that a phone interrupted is played again before this role says that phones are at fault."""
 
@@ -71,7 +69,7 @@ class Scripted:
         action_ids = self._tokens.encode_action(wanted)
         action = self._tokens.decode_action(action_ids)
         prompt = self._tokens.encode_prompt(observation.task.instruction, observation.previous)
-        return Decision(action, to_text(action), prompt, action_ids, logprob, NO_VERSION, "")
+        return Decision(action, to_text(action), prompt, action_ids, logprob, SCRIPTED, "")
 
 
 def run_demonstrations(config: Config, count: int, stop: threading.Event) -> None:

@@ -1,7 +1,8 @@
 """One episode: reset, then look, keep what was seen, decide and act, until the policy says that it is done.
 
 The loop owns nothing. The phone, the place where screenshots are kept, the decider and the clock come in, and one
-trajectory comes out, whatever the phone does: a phone that fails ends its episode as INTERRUPTED.
+trajectory comes out, whatever the phone does: a phone that fails ends its episode as INTERRUPTED, and so does a model
+behind an endpoint that says nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from distrl.clock import SYSTEM_CLOCK, Clock
-from distrl.errors import DeviceError
+from distrl.errors import ChatError, DeviceError
 from distrl.types import Action, ActionKind, HeldBack, ObjectRef, Outcome, Step, Task, Trajectory
 
 log = logging.getLogger(__name__)
@@ -80,6 +81,9 @@ class Phone(Protocol):
     def truth(self) -> Mapping[str, Any] | None:
         """The phone's own state, or None if it offers none (a real phone)."""
 
+    def hierarchy(self, timeout_s: float) -> bytes | None:
+        """The elements in front as XML, or None if the phone makes none within timeout_s; for prompted models."""
+
 
 Judge = Callable[[Task, Mapping[str, Any]], bool | None]
 """Whether a task is done, from the phone's own state; None where the task does not say what that would be."""
@@ -104,7 +108,7 @@ class Episode:
     opinion: Opinion | None = None
 
     def run(self, task: Task, attempt_id: str, phone: Phone, decider: Decider) -> Trajectory:
-        """Play the episode. Never raises DeviceError; what the decider or the store raises passes through."""
+        """Play the episode. Never raises DeviceError or ChatError; what else decider or store raise passes through."""
         started_at = self.clock.now_ms()
         steps: list[Step] = []
         final: ObjectRef | None = None
@@ -120,7 +124,7 @@ class Episode:
             _undone(phone, steps, strays)
             final = self.keep(last)
             outcome, source = self._outcome(task, phone.truth(), last, steps)
-        except DeviceError as error:
+        except (DeviceError, ChatError) as error:
             why = f"{type(error).__name__}: {error.what}"
             log.warning(
                 "%s: interrupted on %s after %d steps: %s",

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from distrl.config import Config
 from distrl.device import reset as resetting
-from distrl.device.errors import DeviceBlack, DeviceStray, DeviceTimeout, owed
+from distrl.device.errors import DeviceBlack, DeviceRefused, DeviceStray, DeviceTimeout, owed
 from distrl.device.fence import Fence
 from distrl.device.pool import DevicePool
 from distrl.device.server import AdbServer
@@ -122,6 +122,17 @@ class SessionPhone:
 
     def truth(self) -> Mapping[str, Any] | None:
         return self._noting(lambda: resetting.truth(self._session))
+
+    def hierarchy(self, timeout_s: float) -> bytes | None:
+        """A phone whose screen never rests, or is slow, makes none and is well."""
+        return self._noting(lambda: self._dumped(timeout_s))
+
+    def _dumped(self, timeout_s: float) -> bytes | None:
+        try:
+            return self._session.hierarchy(timeout_s)
+        except (DeviceRefused, DeviceTimeout) as error:
+            log.info("%s: no elements: %s", self.serial, error.what)
+            return None
 
     @owed()
     def _settled(self) -> bytes:

@@ -1,0 +1,207 @@
+"""The agent: a screen in, an action out, by asking the model; what is known of an episode between two screens.
+
+An `Agent` serves all phones of a process; an `Attempt` is one episode, in one thread. What the model says that is no
+action becomes an INVALID one. Only where it says nothing at all is there an error: the phone's episode is then
+interrupted, since silence of an endpoint is no action of the agent.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from distrl.appagent import answer, prompt, tags
+from distrl.appagent.answer import FINISH, Answer, Call, UnreadError
+from distrl.appagent.elements import Element, Screen, UnreadableError, screen_of
+from distrl.appagent.grid import Grid
+from distrl.appagent.notes import Notes
+from distrl.chat.endpoint import Endpoint, NoAnswerError
+from distrl.config import AppAgent
+from distrl.errors import ChatError
+from distrl.types import Action, ActionKind, Point
+
+SILENT: Final = 5
+"""So many questions in a row without an answer, each asked again and again until its deadline, end a command."""
+UNITS: Final[Mapping[str, float]] = {"short": 0.1, "medium": 0.2, "long": 0.3}
+"""Lengths of a swipe, of the screen's width; upwards and downwards twice that (AppAgent's controller)."""
+_KEYS: Final = {"back": ActionKind.BACK, "home": ActionKind.HOME, "enter": ActionKind.ENTER}
+
+Dump = Callable[[], bytes | None]
+"""The hierarchy of what is in front, None where the phone makes none in time. Raises DeviceError."""
+
+
+class Agent:
+    """Thread-safe. notes: what attempts are told. Counts what becomes of its answers, in `counters`."""
+
+    def __init__(self, settings: AppAgent, endpoint: Endpoint, notes: Notes) -> None:
+        self.settings = settings
+        self.notes = notes
+        self.counters: Counter[str] = Counter()
+        self._endpoint = endpoint
+        self._lock = threading.Lock()
+        self._silent = 0
+        self._failure: ChatError | None = None
+
+    @property
+    def failure(self) -> ChatError | None:
+        """Why it is no use to ask any further; None while it is."""
+        return self._failure
+
+    def description(self) -> bytes:
+        """What decides, as JSON: the model by name, what it is told whatever the task, and the notes.
+
+        Its sha256 is what records name in place of that of weights. Where the model is served is not part of it.
+        """
+        told = {
+            "agent": "appagent", "model": self.settings.model, "mode": self.settings.mode,
+            "most_elements": self.settings.most_elements, "prompts_sha256": prompt.FINGERPRINT, "notes": self.notes,
+        }  # fmt: skip
+        return json.dumps(told, sort_keys=True, ensure_ascii=False).encode()
+
+    def ask(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The message that answers. Raises ChatError where there is no answer; see `failure` for whether for good."""
+        if self._failure is not None:
+            raise self._failure
+        try:
+            message = self._endpoint.ask(body)
+        except NoAnswerError as error:
+            raise self._unanswered(error) from None
+        except ChatError as error:
+            self._failure = error
+            raise
+        with self._lock:
+            self._silent = 0
+        return message
+
+    def note(self, counter: str) -> None:
+        with self._lock:
+            self.counters[counter] += 1
+
+    def _unanswered(self, error: NoAnswerError) -> ChatError:
+        told = ChatError(
+            "appagent.endpoint", f"no answer: {error}",
+            "see to the endpoint, raise appagent.timeout_s or lower appagent.requests_per_minute, then run it again",
+        )  # fmt: skip
+        with self._lock:
+            self.counters["unanswered"] += 1
+            self._silent += 1
+            if self._silent >= SILENT:
+                self._failure = told
+        return told
+
+
+class Attempt:
+    """One episode. dump: of the phone that it is played on."""
+
+    def __init__(self, agent: Agent, dump: Dump) -> None:
+        self._agent = agent
+        self._dump = dump
+        self.past = prompt.Past()
+
+    def act(self, task: str, png: bytes) -> Action:
+        """The action for one screen. Raises ChatError where the model says nothing, DeviceError from `dump`."""
+        screen = self.look(png)
+        return self.act_on(task, png, screen)[0]
+
+    def look(self, png: bytes, without: frozenset[str] = frozenset()) -> Screen | None:
+        """The elements in front, those named in `without` aside; None where the grid has to do."""
+        settings = self._agent.settings
+        if settings.mode == "grid":
+            return None
+        xml = self._dump()
+        try:
+            screen = None if xml is None else screen_of(xml, tags.size_of(png), settings.most_elements, without)
+        except UnreadableError:
+            screen = None
+        if screen is None or not screen.elements:
+            self._agent.note("grid_instead")
+            return None
+        return screen
+
+    def act_on(self, task: str, png: bytes, screen: Screen | None) -> tuple[Action, Call | None]:
+        """The action and what the model said that it is; None for what is no action, and on the grid."""
+        self._agent.note("decisions")
+        try:
+            if screen is not None:
+                said = self._on_elements(task, png, screen)
+                if said.call.name != "grid":
+                    return self._done(said, on_elements(said.call, screen.elements, tags.size_of(png))), said.call
+            grid = Grid.over(tags.size_of(png))
+            said = self._on_grid(task, png, grid)
+            return self._done(said, on_grid(said.call, grid)), None
+        except UnreadError as error:
+            self._agent.note("invalid")
+            self.past = prompt.Past(self.past.summary, str(error))
+            return Action(ActionKind.INVALID, text=error.raw), None
+
+    def _done(self, said: Answer, action: Action) -> Action:
+        self.past = prompt.Past(said.summary)
+        return action
+
+    def _on_elements(self, task: str, png: bytes, screen: Screen) -> Answer:
+        picture = tags.tagged(png, (element.box for element in screen.elements))
+        known = self._agent.notes.get(screen.package, {})
+        model = self._agent.settings.model
+        asked = prompt.on_elements(model, task, self.past, screen.package, screen.elements, known, picture)
+        return answer.read(self._agent.ask(asked), answer.ON_ELEMENTS)
+
+    def _on_grid(self, task: str, png: bytes, grid: Grid) -> Answer:
+        self._agent.note("on_grid")
+        asked = prompt.on_grid(self._agent.settings.model, task, self.past, grid, tags.gridded(png, grid))
+        return answer.read(self._agent.ask(asked), answer.ON_GRID)
+
+
+def on_elements(call: Call, elements: Sequence[Element], size: tuple[int, int]) -> Action:
+    """What is done to a screen of numbered elements. size: of the screen, px. Raises UnreadError where there is no such
+    element, direction or distance.
+    """
+    if call.name not in ("tap", "swipe"):
+        return _anywhere(call)
+    number = call.arguments[0]
+    if not 1 <= number <= len(elements):
+        raise UnreadError(f"there is no element {number}", f"{call.name}{call.arguments}")
+    x, y = elements[number - 1].middle
+    middle = Point(x / size[0], y / size[1])
+    if call.name == "tap":
+        return Action(ActionKind.TAP, touch=middle)
+    _, direction, distance = call.arguments
+    if direction not in answer.DIRECTIONS or distance not in answer.DISTANCES:
+        raise UnreadError(f"there is no swipe {direction!r} of {distance!r} length"[: answer.SHOWN], call.arguments)
+    return _swipe(middle, direction, UNITS[distance], size)
+
+
+def on_grid(call: Call, grid: Grid) -> Action:
+    """What is done to a screen of numbered cells. Raises UnreadError where there is no such cell or place."""
+    if call.name not in ("tap", "swipe"):
+        return _anywhere(call)
+    points = [grid.point(call.arguments[at], call.arguments[at + 1]) for at in range(0, len(call.arguments), 2)]
+    touch, lift = points[0], points[-1]
+    if touch is None or lift is None:
+        raise UnreadError("there is no such cell, or no such place in it", f"{call.name}{call.arguments}")
+    if call.name == "tap":
+        return Action(ActionKind.TAP, touch=touch)
+    if touch == lift:
+        raise UnreadError("a swipe needs two places", f"{call.name}{call.arguments}")
+    return Action(ActionKind.SWIPE, touch=touch, lift=lift)
+
+
+def _anywhere(call: Call) -> Action:
+    if call.name == FINISH:
+        return Action(ActionKind.COMPLETE)
+    if call.name == "text":
+        return Action(ActionKind.TYPE, text=call.arguments[0])
+    return Action(_KEYS[call.name])
+
+
+def _swipe(middle: Point, direction: str, length: float, size: tuple[int, int]) -> Action:
+    """A swipe of that length, of the screen's width, from `middle`: begun further in where it would leave the screen,
+    since a finger that is cut short has tapped.
+    """
+    along = min(0.9, 2 * length * size[0] / size[1])
+    dx, dy = {"up": (0.0, -along), "down": (0.0, along), "left": (-length, 0.0), "right": (length, 0.0)}[direction]
+    x, y = (min(max(at, -by, 0.0), 1.0 - by, 1.0) for at, by in ((middle.x, dx), (middle.y, dy)))
+    touch, lift = Point(x, y), Point(min(1.0, max(0.0, x + dx)), min(1.0, max(0.0, y + dy)))
+    return Action(ActionKind.SWIPE, touch=touch, lift=lift)

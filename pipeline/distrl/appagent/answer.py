@@ -1,0 +1,170 @@
+"""How the answers of the model are read: strictly. What is not exactly of the form is none, and says why. Pure.
+
+Two forms of a decision are known: AppAgent's
+
+    Observation: …
+    Thought: …
+    Action: tap(3)
+    Summary: …
+
+and a JSON object with those four texts. Of a reflection, in place of Action and Summary: Decision and Documentation.
+A code fence around the whole is taken off.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+LONGEST: Final = 20_000
+"""Characters of an answer; a longer one is not read."""
+LONGEST_SUMMARY: Final = 500
+LONGEST_TYPED: Final = 500
+SHOWN: Final = 300
+
+DIRECTIONS: Final = ("up", "down", "left", "right")
+DISTANCES: Final = ("short", "medium", "long")
+ANYWHERE: Final[Mapping[str, tuple[type, ...]]] = {"text": (str,), "back": (), "home": (), "enter": ()}
+ON_ELEMENTS: Final[Mapping[str, tuple[type, ...]]] = {
+    "tap": (int,), "swipe": (int, str, str), "grid": (), **ANYWHERE,
+}  # fmt: skip
+ON_GRID: Final[Mapping[str, tuple[type, ...]]] = {"tap": (int, str), "swipe": (int, str, int, str), **ANYWHERE}
+FINISH: Final = "FINISH"
+_CALL: Final = re.compile(r"([a-z_]{1,20})\((.*)\)", re.DOTALL)
+_FENCE: Final = re.compile(r"```[a-z]*\n(.*)\n```", re.DOTALL)
+
+
+class UnreadError(ValueError):
+    """An answer that is not of the form that was asked for. str: why; raw: what was said, cut."""
+
+    def __init__(self, why: str, raw: object) -> None:
+        super().__init__(why)
+        self.raw = _sound(str(raw)[:SHOWN])
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One action of those that the prompt names, with arguments of the right types; FINISH has none."""
+
+    name: str
+    arguments: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """call: what to do. summary: of all that was done so far, in the model's words."""
+
+    call: Call
+    summary: str
+
+
+class Verdict(StrEnum):
+    """What an action did for the task (AppAgent, section 3.2)."""
+
+    BACK = "BACK"
+    INEFFECTIVE = "INEFFECTIVE"
+    CONTINUE = "CONTINUE"
+    SUCCESS = "SUCCESS"
+
+
+@dataclass(frozen=True, slots=True)
+class Reflection:
+    """documentation: what the element is for; "" where the action had no effect."""
+
+    verdict: Verdict
+    documentation: str
+
+
+def read(message: Mapping[str, Any], forms: Mapping[str, tuple[type, ...]]) -> Answer:
+    """The decision that a chat message says. forms: the actions there are now. Raises UnreadError."""
+    said = _parts(message, ("observation", "thought", "action"), ("summary",))
+    call = _call(said["action"], forms)
+    if "summary" not in said and call.name != FINISH:
+        raise UnreadError("it has no Summary", message.get("content"))
+    return Answer(call, said.get("summary", "")[:LONGEST_SUMMARY])
+
+
+def read_reflection(message: Mapping[str, Any]) -> Reflection:
+    """Raises UnreadError."""
+    said = _parts(message, ("decision", "thought"), ("documentation",))
+    if said["decision"] not in list(Verdict):
+        raise UnreadError(f"Decision is none of {', '.join(Verdict)}", said["decision"])
+    verdict = Verdict(said["decision"])
+    if verdict is Verdict.INEFFECTIVE:
+        return Reflection(verdict, "")
+    if not said.get("documentation"):
+        raise UnreadError("it has no Documentation", message.get("content"))
+    return Reflection(verdict, said["documentation"])
+
+
+def _call(text: str, forms: Mapping[str, tuple[type, ...]]) -> Call:
+    """`name(arguments)`, the arguments as JSON has them."""
+    if text in (FINISH, f"{FINISH}()"):
+        return Call(FINISH)
+    found = _CALL.fullmatch(text)
+    if found is None or found[1] not in forms:
+        raise UnreadError(f"Action is none of {', '.join(forms)}, {FINISH}", text)
+    try:
+        arguments = json.loads(f"[{found[2]}]")
+    except (ValueError, RecursionError):
+        raise UnreadError(f"the arguments of {found[1]} cannot be read", text) from None
+    if tuple(type(each) for each in arguments) != forms[found[1]]:
+        raise UnreadError(f"{found[1]} takes other arguments", text)
+    if found[1] == "text" and not (len(arguments[0]) <= LONGEST_TYPED and arguments[0].isprintable()):
+        raise UnreadError(f"text takes up to {LONGEST_TYPED} printable characters", text)
+    return Call(found[1], tuple(arguments))
+
+
+def _parts(message: Mapping[str, Any], needed: tuple[str, ...], optional: tuple[str, ...]) -> dict[str, str]:
+    """The named parts of an answer, stripped, in either form."""
+    if message.get("refusal"):
+        raise UnreadError("the model refused", message["refusal"])
+    content = message.get("content")
+    if not isinstance(content, str) or len(content) > LONGEST:
+        raise UnreadError("it is no text, or too long", content)
+    text = _sound(content).strip()
+    fenced = _FENCE.fullmatch(text)
+    text = fenced[1].strip() if fenced else text
+    found = _from_json(text) if text.startswith("{") else _from_lines(text, (*needed, *optional))
+    names = list(found)
+    if names not in ([*needed], [*needed, *optional]):
+        named = (*needed, *optional)
+        raise UnreadError(f"its parts are not {', '.join(each.capitalize() for each in named)}", content)
+    return found
+
+
+def _from_json(text: str) -> dict[str, str]:
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):
+        raise UnreadError("it begins like JSON and is none", text) from None
+    if not isinstance(said, dict) or not all(isinstance(value, str) for value in said.values()):
+        raise UnreadError("it is no JSON object of texts", text)
+    return {name.casefold(): _sound(value).strip() for name, value in said.items()}
+
+
+def _sound(text: str) -> str:
+    """JSON can carry half a character, which no record and no prompt can."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _from_lines(text: str, names: tuple[str, ...]) -> dict[str, str]:
+    """Parts that begin with their name at the beginning of a line, each once."""
+    found: dict[str, list[str]] = {}
+    now: list[str] | None = None
+    for line in text.split("\n"):
+        label, colon, rest = line.partition(":")
+        name = label.casefold()
+        if colon and name in names:
+            if name in found:
+                raise UnreadError(f"it has two parts {label}", text)
+            now = found[name] = [rest]
+        elif now is None:
+            raise UnreadError(f"it does not begin with {names[0].capitalize()}", text)
+        else:
+            now.append(line)
+    return {name: "\n".join(lines).strip() for name, lines in found.items()}

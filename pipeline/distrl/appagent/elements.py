@@ -1,0 +1,172 @@
+"""The interactive elements of a screen, read from the XML of `uiautomator dump`. Pure.
+
+What the XML holds, the app in front wrote: it is untrusted. Entities are refused, texts are cut and made printable.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+from xml.parsers import expat
+
+Box = tuple[int, int, int, int]
+
+LONGEST_TEXT: Final = 80
+LONGEST_NAME: Final = 160
+NAMING_CHARACTERS: Final = 20
+"""A description that is shorter tells one element from another; a longer one tells what it holds now (AppAgent)."""
+NEAR: Final = 0.028
+"""Of the screen's width: of two elements whose middles are closer, the later one is left out (AppAgent: 30 px)."""
+LARGEST: Final = 4 * 2**20
+_BOUNDS: Final = re.compile(r"\[(-?\d{1,6}),(-?\d{1,6})\]\[(-?\d{1,6}),(-?\d{1,6})\]")
+
+
+class UnreadableError(ValueError):
+    """Bytes that are no hierarchy as `uiautomator dump` writes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """name: what it goes by in notes, on every phone with this app. box: left, top, right, bottom, px, on the screen.
+
+    kind: the last part of its class. text: its own words, or those in it. on: of a switch, else None.
+    """
+
+    name: str
+    box: Box
+    kind: str
+    text: str
+    on: bool | None
+
+    @property
+    def middle(self) -> tuple[float, float]:
+        """px."""
+        left, top, right, bottom = self.box
+        return (left + right) / 2, (top + bottom) / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """What is in front. package: the app. elements: what reacts, number 1 first."""
+
+    package: str
+    elements: tuple[Element, ...]
+
+
+def screen_of(xml: bytes, size: tuple[int, int], most: int, without: frozenset[str] = frozenset()) -> Screen:
+    """The screen that `xml` describes. size: width and height, px. without: names that are left out.
+
+    What can be clicked comes first, then what takes the focus or scrolls, each in the order of the tree; `most` in all.
+    Raises UnreadableError.
+    """
+    nodes = _parsed(xml)
+    found = [(node, box) for node in nodes if node.reacts and (box := _on_screen(node.bounds, size)) is not None]
+    found.sort(key=lambda each: not each[0].clickable)  # stable: otherwise in the order of the tree
+    chosen: list[Element] = []
+    for node, box in found:
+        if len(chosen) == most:
+            break
+        element = Element(node.name, box, node.kind, _plain(" ".join(node.words), LONGEST_TEXT), node.on)
+        far = all(math.dist(element.middle, each.middle) > NEAR * size[0] for each in chosen)
+        if far and element.name not in without:
+            chosen.append(element)
+    return Screen(_plain(nodes[0].package, LONGEST_NAME), tuple(chosen))
+
+
+@dataclass(slots=True)
+class _Node:
+    name: str
+    package: str
+    kind: str
+    bounds: str
+    clickable: bool
+    reacts: bool
+    on: bool | None
+    words: list[str] = field(default_factory=list)
+
+
+def _parsed(xml: bytes) -> Sequence[_Node]:
+    """Every node, in the order of the tree. Words of what does not react are those of what it stands in."""
+    if len(xml) > LARGEST:
+        raise UnreadableError(f"{len(xml)} bytes")
+    nodes: list[_Node] = []
+    path: list[tuple[_Node | None, _Node | None]] = [(None, None)]  # of each open tag: its node, and whose words it has
+
+    def start(tag: str, attributes: dict[str, str]) -> None:
+        parent, teller = path[-1]
+        if tag != "node":
+            path.append((parent, teller))
+            return
+        node = _node(attributes, parent)
+        teller = node if node.reacts else teller
+        if teller is not None and len(teller.words) < LONGEST_TEXT:
+            teller.words += filter(None, [attributes.get("text") or attributes.get("content-desc", "")])
+        nodes.append(node)
+        path.append((node, teller))
+
+    def end(tag: str) -> None:
+        path.pop()
+
+    def refuse(*told: object) -> None:
+        raise UnreadableError("a document type, which could hold entities")
+
+    parser = expat.ParserCreate()
+    parser.StartElementHandler, parser.EndElementHandler = start, end
+    parser.StartDoctypeDeclHandler = refuse
+    try:
+        parser.Parse(xml, True)
+    except expat.ExpatError as error:
+        raise UnreadableError(str(error)) from None
+    if not nodes:
+        raise UnreadableError("no node")
+    return nodes
+
+
+def _node(attributes: Mapping[str, str], parent: _Node | None) -> _Node:
+    def says(*names: str) -> bool:
+        return any(attributes.get(name) == "true" for name in names)
+
+    kind = attributes.get("class", "").rpartition(".")[2]
+    on = says("checked") if says("checkable") else None
+    return _Node(
+        _name(attributes, kind, parent), attributes.get("package", ""), _plain(kind, LONGEST_TEXT),
+        attributes.get("bounds", ""), says("clickable"), says("clickable", "focusable", "scrollable"), on,
+    )  # fmt: skip
+
+
+def _name(attributes: Mapping[str, str], kind: str, parent: _Node | None) -> str:
+    """Its resource's name, else class, size and parent; then its description if that is short, else its place."""
+    named = attributes.get("resource-id", "")
+    if not named:
+        box = _numbers(attributes.get("bounds", "")) or (0, 0, 0, 0)
+        named = f"{kind} {box[2] - box[0]}x{box[3] - box[1]}"
+        if parent is not None:
+            named = f"{parent.name[: LONGEST_NAME // 2]} {named}"
+    described = attributes.get("content-desc", "")
+    told = described if 0 < len(described) < NAMING_CHARACTERS else f"#{attributes.get('index', '0')}"
+    return _plain(f"{named} {told}", LONGEST_NAME)
+
+
+def _numbers(bounds: str) -> Box | None:
+    found = _BOUNDS.fullmatch(bounds)
+    if found is None:
+        return None
+    left, top, right, bottom = map(int, found.groups())
+    return left, top, right, bottom
+
+
+def _on_screen(bounds: str, size: tuple[int, int]) -> Box | None:
+    """The part that is on the screen; None where there is none."""
+    box = _numbers(bounds)
+    if box is None:
+        return None
+    left, top, right, bottom = max(0, box[0]), max(0, box[1]), min(size[0], box[2]), min(size[1], box[3])
+    return (left, top, right, bottom) if left < right and top < bottom else None
+
+
+def _plain(text: str, most: int) -> str:
+    """At most `most` printable characters, in one line."""
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())[:most]

@@ -1,0 +1,110 @@
+"""Exploration (AppAgent, section 3.2): the agent tries to do a task, looks after each touch what it did, and notes for
+each app what its elements are for. What led nowhere is not offered again in the same episode.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from distrl.appagent import answer, prompt, tags
+from distrl.appagent.agent import Agent, Attempt, Dump
+from distrl.appagent.answer import Call, Reflection, UnreadError, Verdict
+from distrl.appagent.elements import Element, Screen
+from distrl.appagent.notes import Notes, with_note
+from distrl.types import Action, ActionKind
+
+
+class Notebook:
+    """Notes as they grow, of all phones together. keep: called with each state that is new, one call at a time."""
+
+    def __init__(self, notes: Notes, keep: Callable[[Notes], None]) -> None:
+        self._notes = notes
+        self._keep = keep
+        self._lock = threading.Lock()
+
+    @property
+    def notes(self) -> Notes:
+        return self._notes
+
+    def add(self, package: str, element: str, gesture: str, text: str) -> None:
+        with self._lock:
+            found = with_note(self._notes, package, element, gesture, text)
+            if found != self._notes:
+                self._notes = found
+                self._keep(found)
+
+    def known(self, package: str, element: str, gesture: str) -> str:
+        return self._notes.get(package, {}).get(element, {}).get(gesture, "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """A touch whose effect is still to be seen."""
+
+    screen: Screen
+    number: int
+    call: Call
+    png: bytes
+
+    @property
+    def element(self) -> Element:
+        return self.screen.elements[self.number - 1]
+
+    @property
+    def gesture(self) -> str:
+        if self.call.name == "tap":
+            return "tap"
+        return f"swipe {'vertically' if self.call.arguments[1] in ('up', 'down') else 'horizontally'}"
+
+    @property
+    def words(self) -> str:
+        name, rest = self.call.name, self.call.arguments[1:]
+        return f"{name} {rest[0]} on element {self.number}" if rest else f"{name} element {self.number}"
+
+
+class Exploring:
+    """One episode of exploration on one phone. agent: asked without notes, as the paper does."""
+
+    def __init__(self, agent: Agent, dump: Dump, notebook: Notebook) -> None:
+        self._agent = agent
+        self._attempt = Attempt(agent, dump)
+        self._notebook = notebook
+        self._useless: set[str] = set()
+        self._tried: _Tried | None = None
+
+    def act(self, task: str, png: bytes) -> Action:
+        """The action for one screen, after what the last one did to it was noted. Raises as `Attempt.act`."""
+        tried, self._tried = self._tried, None
+        if tried is not None and self._seen(task, tried, png) is Verdict.BACK:
+            return Action(ActionKind.BACK)
+        screen = self._attempt.look(png, frozenset(self._useless))
+        action, call = self._attempt.act_on(task, png, screen)
+        if screen is not None and call is not None and call.name in ("tap", "swipe"):
+            self._tried = _Tried(screen, call.arguments[0], call, png)
+        return action
+
+    def _seen(self, task: str, tried: _Tried, after: bytes) -> Verdict | None:
+        """What came of a touch; None where the model does not say. A screen that is as before says it by itself."""
+        try:
+            found = Reflection(Verdict.INEFFECTIVE, "") if after == tried.png else self._reflected(task, tried, after)
+        except UnreadError:
+            self._agent.note("invalid_reflections")
+            return None
+        if found.verdict is not Verdict.SUCCESS:
+            self._useless.add(tried.element.name)
+            self._attempt.past = prompt.Past()
+        if found.documentation:
+            self._notebook.add(tried.screen.package, tried.element.name, tried.gesture, found.documentation)
+        return found.verdict
+
+    def _reflected(self, task: str, tried: _Tried, after: bytes) -> Reflection:
+        self._agent.note("reflections")
+        known = self._notebook.known(tried.screen.package, tried.element.name, tried.gesture)
+        before = tags.tagged(tried.png, (element.box for element in tried.screen.elements))
+        asked = prompt.reflect(
+            self._agent.settings.model, task, tried.words, tried.element, tried.number, known, before,
+            tags.tagged(after, ()),
+        )  # fmt: skip
+        return answer.read_reflection(self._agent.ask(asked))

@@ -1,0 +1,77 @@
+"""Numbers drawn on a screenshot, in the middle of what they stand for. Pure."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+from functools import cache
+from typing import Final
+
+from PIL import Image, ImageDraw, ImageFont
+
+from distrl.appagent.elements import Box
+from distrl.appagent.grid import Grid
+
+LEAST_WIDTH: Final = 512
+"""A smaller screenshot is enlarged by a whole number, so that its tags can be read and still leave something of it."""
+TAG: Final = (20, 20, 30, 170)
+INK: Final = (255, 255, 255, 255)
+LINE: Final = (230, 30, 60, 200)
+LETTER: Final = 0.032
+"""Height of a number, of the picture's width."""
+
+
+def size_of(png: bytes) -> tuple[int, int]:
+    """Width and height, px."""
+    with Image.open(io.BytesIO(png), formats=["PNG"]) as image:
+        return image.size
+
+
+def tagged(png: bytes, boxes: Iterable[Box]) -> bytes:
+    """The screenshot with the numbers 1, 2, … in the middle of `boxes`, as PNG bytes."""
+    image, scale = _opened(png)
+    pen = ImageDraw.Draw(image, "RGBA")
+    for number, (left, top, right, bottom) in enumerate(boxes, 1):
+        _tag(pen, image.width, number, (left + right) * scale / 2, (top + bottom) * scale / 2)
+    return _saved(image)
+
+
+def gridded(png: bytes, grid: Grid) -> bytes:
+    """The screenshot with the cells of `grid`, each with its number, as PNG bytes."""
+    image, _ = _opened(png)
+    pen = ImageDraw.Draw(image, "RGBA")
+    width, height = image.width / grid.columns, image.height / grid.rows
+    for column in range(1, grid.columns):
+        pen.line((column * width, 0, column * width, image.height), LINE)
+    for row in range(1, grid.rows):
+        pen.line((0, row * height, image.width, row * height), LINE)
+    for cell in range(grid.cells):
+        row, column = divmod(cell, grid.columns)
+        _tag(pen, image.width, cell + 1, (column + 0.5) * width, (row + 0.5) * height)
+    return _saved(image)
+
+
+def _opened(png: bytes) -> tuple[Image.Image, int]:
+    """The picture, enlarged if it is small, and by how much."""
+    with Image.open(io.BytesIO(png), formats=["PNG"]) as image:
+        scale = -(-LEAST_WIDTH // image.width)
+        size = (image.width * scale, image.height * scale)
+        return image.convert("RGB").resize(size, Image.Resampling.NEAREST), scale
+
+
+def _tag(pen: ImageDraw.ImageDraw, width: int, number: int, x: float, y: float) -> None:
+    letter = round(width * LETTER)
+    across = letter * (0.3 + 0.35 * len(str(number)))
+    pen.rounded_rectangle((x - across, y - 0.65 * letter, x + across, y + 0.65 * letter), letter // 3, TAG)
+    pen.text((x, y), str(number), INK, _font(letter), anchor="mm")
+
+
+@cache
+def _font(size: int) -> ImageFont.ImageFont | ImageFont.FreeTypeFont:
+    return ImageFont.load_default(size)
+
+
+def _saved(image: Image.Image) -> bytes:
+    out = io.BytesIO()
+    image.save(out, "PNG", compress_level=1)
+    return out.getvalue()

@@ -1,0 +1,112 @@
+"""Calls to actions, the grid, the pictures: without a model."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from distrl.appagent.agent import on_elements, on_grid
+from distrl.appagent.answer import DIRECTIONS, DISTANCES, Call, UnreadError
+from distrl.appagent.elements import Element
+from distrl.appagent.grid import PLACES, Grid
+from distrl.appagent.tags import LEAST_WIDTH, gridded, size_of, tagged
+from distrl.policy.actions import TAP_DISTANCE, parse, to_text
+from distrl.types import Action, ActionKind, Point
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+SIZE = (1080, 2400)
+OK = Element("ok", (0, 0, 100, 200), "Button", "ok", None)
+
+
+def png(size: tuple[int, int]) -> bytes:
+    out = io.BytesIO()
+    Image.new("RGB", size, (90, 120, 90)).save(out, "PNG")
+    return out.getvalue()
+
+
+def test_a_tap_is_in_the_middle_of_its_element() -> None:
+    assert on_elements(Call("tap", (1,)), [OK], SIZE) == Action(ActionKind.TAP, touch=Point(50 / 1080, 100 / 2400))
+
+
+def test_keys_words_and_the_end() -> None:
+    for call, action in [
+        (Call("back"), Action(ActionKind.BACK)), (Call("home"), Action(ActionKind.HOME)),
+        (Call("enter"), Action(ActionKind.ENTER)), (Call("FINISH"), Action(ActionKind.COMPLETE)),
+        (Call("text", ("; reboot",)), Action(ActionKind.TYPE, text="; reboot")),
+    ]:  # fmt: skip
+        assert on_elements(call, [], SIZE) == action == on_grid(call, Grid.over(SIZE))
+
+
+@pytest.mark.parametrize("number", [0, -1, 2, 10**30])
+def test_an_element_that_is_not_there_is_none(number: int) -> None:
+    with pytest.raises(UnreadError, match="no element"):
+        on_elements(Call("tap", (number,)), [OK], SIZE)
+
+
+@pytest.mark.parametrize("rest", [("sideways", "short"), ("up", "far"), ("Up", "short")])
+def test_a_swipe_that_goes_nowhere_is_none(rest: tuple[str, str]) -> None:
+    with pytest.raises(UnreadError, match="no swipe"):
+        on_elements(Call("swipe", (1, *rest)), [OK], SIZE)
+
+
+@given(
+    st.floats(0, 1), st.floats(0, 1), st.sampled_from(DIRECTIONS), st.sampled_from(DISTANCES),
+    st.sampled_from([(1080, 2400), (128, 256), (2400, 1080), (500, 500)]),
+)  # fmt: skip
+def test_a_swipe_stays_on_the_screen_goes_its_way_and_is_no_tap(
+    x: float, y: float, direction: str, distance: str, size: tuple[int, int]
+) -> None:
+    left, top = int(x * (size[0] - 1)), int(y * (size[1] - 1))
+    element = Element("e", (left, top, left + 1, top + 1), "View", "", None)
+    done = on_elements(Call("swipe", (1, direction, distance)), [element], size)
+    assert done.touch is not None
+    assert done.lift is not None
+    for at in (done.touch, done.lift):
+        assert 0 <= at.x <= 1
+        assert 0 <= at.y <= 1
+    dx, dy = done.lift.x - done.touch.x, done.lift.y - done.touch.y
+    assert max(abs(dx), abs(dy)) > TAP_DISTANCE
+    assert {"up": dy < 0 == dx, "down": dy > 0 == dx, "left": dx < 0 == dy, "right": dx > 0 == dy}[direction]
+    assert parse(to_text(done)).kind is ActionKind.SWIPE
+
+
+@pytest.mark.parametrize("size", [(1080, 2400), (128, 256), (2400, 1080), (300, 3000)])
+def test_every_place_of_the_grid_is_its_own_and_on_the_screen(size: tuple[int, int]) -> None:
+    grid = Grid.over(size)
+    points = {grid.point(cell, place) for cell in range(1, grid.cells + 1) for place in PLACES}
+    assert None not in points
+    assert len(points) == grid.cells * len(PLACES)
+    assert all(point is not None and 0 < point.x < 1 and 0 < point.y < 1 for point in points)
+    assert grid.point(1, "center") == Point(0.5 / grid.columns, 0.5 / grid.rows)
+
+
+def test_what_the_grid_has_not_is_none() -> None:
+    grid = Grid.over(SIZE)
+    calls = [
+        Call("tap", (0, "center")), Call("tap", (grid.cells + 1, "center")), Call("tap", (1, "middle")),
+        Call("swipe", (1, "top", 999, "top")), Call("swipe", (1, "top", 1, "top")),
+    ]  # fmt: skip
+    for call in calls:
+        with pytest.raises(UnreadError):
+            on_grid(call, grid)
+
+
+def test_tags_are_drawn_where_the_elements_are() -> None:
+    bare, drawn = tagged(png((128, 256)), ()), tagged(png((128, 256)), [(0, 0, 64, 64)])
+    before, after = (Image.open(io.BytesIO(each)).convert("RGB") for each in (bare, drawn))
+    assert before.size == after.size == (LEAST_WIDTH, 2 * LEAST_WIDTH), "small screens are enlarged"
+    scale = LEAST_WIDTH // 128
+    changed = [
+        (x, y) for x in range(0, 512, 4) for y in range(0, 1024, 4) if before.getpixel((x, y)) != after.getpixel((x, y))
+    ]
+    assert changed
+    assert all(abs(x - 32 * scale) < 40 and abs(y - 32 * scale) < 40 for x, y in changed)
+    assert size_of(tagged(png(SIZE), ())) == SIZE, "large ones are not"
+
+
+def test_the_grid_is_drawn() -> None:
+    grid = Grid.over((128, 256))
+    drawn = Image.open(io.BytesIO(gridded(png((128, 256)), grid))).convert("RGB")
+    assert drawn.getpixel((LEAST_WIDTH // grid.columns, 5)) != (90, 120, 90)

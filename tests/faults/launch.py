@@ -26,6 +26,7 @@ from typing import Any
 
 # What the roles import when they start is imported once, here.
 import distrl.broker.consumer
+import distrl.evaluate.run
 import distrl.feeder.run
 import distrl.learner.loop
 import distrl.policy.agent

@@ -46,6 +46,7 @@ from distrl.stack.processes import find_all, last_lines, stop_all
 from distrl.store.objects import ObjectStore, open_store
 from distrl.tasks.suite import suites
 from distrl.types import (
+    Evaluation,
     Heartbeat,
     LoggedTrajectory,
     ObjectRef,
@@ -373,6 +374,17 @@ class LiveRun:
             counted.setdefault(logged.trajectory.task_id, logged.trajectory)
         return counted
 
+    def evaluations(self) -> list[Evaluation]:
+        """Every record of an evaluation, later ones of a task too."""
+        return [decoded(raw, Evaluation) for raw in self.raw("evaluations")]
+
+    def counted_evaluations(self) -> dict[tuple[int, str], Trajectory]:
+        """(version, task id) -> the evaluation that counts: the first in the log."""
+        counted: dict[tuple[int, str], Trajectory] = {}
+        for found in self.evaluations():
+            counted.setdefault((found.version, found.trajectory.task_id), found.trajectory)
+        return counted
+
     def tasks(self) -> list[str]:
         """The ids of all that was fed, by whomever."""
         return [decoded(raw, Task).task_id for raw in self.raw("tasks")]
@@ -407,8 +419,8 @@ class LiveRun:
         """The objects that a record of the log names and the store does not have."""
         refs = {
             ref
-            for logged in self.trajectories()
-            for ref in [*(step.screenshot for step in logged.trajectory.steps), logged.trajectory.final_screenshot]
+            for played in [each.trajectory for each in [*self.trajectories(), *self.evaluations()]]
+            for ref in [*(step.screenshot for step in played.steps), played.final_screenshot]
             if ref is not None
         } | {version.adapter for version in self.versions()}
         there = set(self.store.list("screenshots/")) | set(self.store.list("adapters/"))

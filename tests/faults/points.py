@@ -168,6 +168,11 @@ def after_record(nth: int) -> None:
     _acknowledged("publish", lambda topic: topic == "trajectories", nth)
 
 
+def evaluation_recorded(nth: int) -> None:
+    """An evaluation's record is acknowledged, and nobody has heard of it."""
+    _acknowledged("publish", lambda topic: topic == "evaluations", nth)
+
+
 def _acknowledged(name: str, when: Callable[[str], bool], nth: int) -> None:
     original = getattr(RecordProducer, name)
     here = nth_time(nth, die)
@@ -211,5 +216,6 @@ POINTS: dict[str, Callable[[int], None]] = {
         screenshot_stored,
         before_record,
         after_record,
+        evaluation_recorded,
     )
 }

@@ -1,8 +1,8 @@
 """The evaluator role: greedy episodes under fixed versions on tasks that nobody trains on, judged by ground truth.
 
 The task list of a split is fixed: indices 0 to n − 1 under one seed, whatever the run's own seed is, so that versions,
-runs and settings are compared on the same tasks. An evaluated task is one record; an evaluation that is stopped and
-started again goes on with the tasks that have none yet.
+runs and settings are compared on the same tasks. An evaluated task is one record, the first in the log of its version
+and task id; an evaluation that is stopped or killed, and started again, goes on with the tasks that have none yet.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 
 from distrl.broker.producer import RecordProducer
@@ -22,7 +23,7 @@ from distrl.evaluate.gather import records
 from distrl.store.objects import ObjectStore, open_store
 from distrl.tasks.lists import suite_of
 from distrl.tasks.suite import EVALUATION_SEED
-from distrl.types import Evaluation, Heartbeat, Split, Task, Trajectory, Version
+from distrl.types import Evaluation, Heartbeat, LogPosition, Split, Task, Trajectory, Version
 from distrl.worker.crew import Crew, Deliver, deliver_whole_or_bare, play_all
 from distrl.worker.episode import Episode, Phone
 from distrl.worker.inbox import Inbox
@@ -81,9 +82,8 @@ def evaluate_version(
     log.info("version %d, %s: %d tasks, %d of them evaluated before", version.version, split.value, len(tasks),
              len(tasks) - len(left))  # fmt: skip
     if left:
-        store = open_store(config.store)
-        for evaluation in _play(config, store, version, left, stop):
-            known.setdefault(evaluation.trajectory.task_id, evaluation)
+        _play(config, open_store(config.store), version, left, stop)
+        known = _evaluated(config, version, split)  # not what was played here: another evaluator may have been first
     return [known[task.task_id] for task in tasks if task.task_id in known]
 
 
@@ -102,7 +102,11 @@ def evaluate_versions(
 
 
 def run_evaluator(config: Config, stop: threading.Event) -> None:
-    """Evaluate the newest version on the validation tasks, again and again, until `stop`."""
+    """Evaluate the newest version on the validation tasks, again and again, until `stop`.
+
+    A version that an evaluator before this one was killed or stopped in is finished first: half of its tasks, the
+    short ones rather than the long, would be another measure than the whole of them.
+    """
     tasks = evaluation_tasks(config, Split.VALIDATION, config.evaluate.validation_episodes)
     progress = Progress()
     with VersionFollower(config) as versions, RecordProducer(config, config.evaluate.name) as producer:
@@ -110,6 +114,9 @@ def run_evaluator(config: Config, stop: threading.Event) -> None:
             return
         beating = Watched(lambda ended: _beat_until(ended, config, producer, progress), "heartbeats")
         try:
+            begun = _begun(config, tasks)
+            if begun is not None:
+                _follow(config, begun, tasks, progress, stop)
             while not stop.is_set():
                 beating.check()
                 version = versions.latest()
@@ -133,6 +140,23 @@ def _follow(config: Config, version: Version, tasks: Sequence[Task], progress: P
     progress.version, progress.evaluated = version, progress.evaluated + len(found)
     score = curves.score(item.trajectory for item in found)
     log.info("%s", VersionScore(version.version, Split.VALIDATION, score))
+
+
+def _begun(config: Config, tasks: Sequence[Task]) -> Version | None:
+    """The version that was evaluated last, where some of `tasks` have no record of it; None where none was, or all do.
+
+    Those before it are whole: versions are evaluated one after the other.
+    """
+    ids = {task.task_id for task in tasks}
+    done: dict[int, set[str]] = {}
+    last = None
+    for _, evaluation in records(config, "evaluations", Evaluation):
+        if evaluation.trajectory.task_id in ids:
+            last = evaluation.version
+            done.setdefault(last, set()).add(evaluation.trajectory.task_id)
+    if last is None or done[last] == ids:
+        return None
+    return next((version for version in lineage(config) if version.version == last), None)
 
 
 def named(wanted: str, versions: Sequence[Version]) -> list[Version]:
@@ -159,31 +183,24 @@ def _evaluated(config: Config, version: Version, split: Split) -> dict[str, Eval
     return found
 
 
-def _play(
-    config: Config, store: ObjectStore, version: Version, tasks: Sequence[Task], stop: threading.Event
-) -> list[Evaluation]:
+def _play(config: Config, store: ObjectStore, version: Version, tasks: Sequence[Task], stop: threading.Event) -> None:
+    """Play each task once and publish its record."""
     give_up = threading.Event()
     patience = Patience(give_up)
     name = config.evaluate.name
     episode = Episode(name, keeper(store, patience), TRUTH, opinion=opinion_of(judge_of(config, store)))
-    done: list[Evaluation] = []
     with RecordProducer(config, name) as producer:
 
-        def keep(trajectory: Trajectory) -> None:
-            def evaluation(taken: Trajectory) -> Evaluation:
-                name = f"{version.version}-{taken.task_id}"
-                return Evaluation(version.version, version.adapter.sha256, name, taken)
+        def publish(played: Trajectory) -> Future[LogPosition]:
+            number = version.version
+            evaluation = Evaluation(number, version.adapter.sha256, f"{number}-{played.task_id}", played)
+            return producer.publish("evaluations", str(number), evaluation)
 
-            taken = deliver_whole_or_bare(
-                patience,
-                f"publishing the evaluation of {trajectory.task_id}",
-                lambda record: producer.publish("evaluations", str(version.version), evaluation(record)),
-                trajectory,
-            )
-            done.append(evaluation(taken))
+        def keep(trajectory: Trajectory) -> None:
+            what = f"publishing the evaluation of {trajectory.task_id}"
+            deliver_whole_or_bare(patience, what, publish, trajectory)
 
         greedy(config, version, store.get(version.adapter), tasks, episode, keep, stop=stop, give_up=give_up)
-    return done
 
 
 def greedy(

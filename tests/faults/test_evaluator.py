@@ -1,0 +1,97 @@
+"""The evaluator killed in the middle of a suite: each (version, task) is counted once, and none is left out."""
+
+from __future__ import annotations
+
+import random
+import threading
+
+import pytest
+from distrl.evaluate.curves import score
+from distrl.evaluate.run import VersionScore, evaluation_tasks
+from distrl.types import Split
+
+from faults.live import LiveRun
+from faults.roles import KILLED, Role
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(280)]
+
+EPISODES = 6
+
+
+def wanted(run: LiveRun, split: Split, *versions: int) -> set[tuple[int, str]]:
+    return {(version, task.task_id) for version in versions for task in evaluation_tasks(run.config, split, EPISODES)}
+
+
+def named_versions(run: LiveRun, point: str | None = None, nth: int = 1) -> Role:
+    return run.start("evaluation", "evaluate", "--versions", "0,1", "--episodes", str(EPISODES), point=point, nth=nth)
+
+
+def follower(run: LiveRun) -> Role:
+    return run.start("evaluator", "evaluate", sets=[f"evaluate.validation_episodes={EPISODES}", "evaluate.every_s=0.2"])
+
+
+@pytest.mark.parametrize(
+    ("point", "nth", "records"),
+    [
+        pytest.param("screenshot_stored", 3, 0, id="in_the_middle_of_an_episode", marks=pytest.mark.faults_long),
+        pytest.param("evaluation_recorded", 4, 4, id="after_a_record_is_acknowledged", marks=pytest.mark.faults_long),
+        pytest.param("evaluation_recorded", EPISODES + 2, EPISODES + 2, id="in_the_second_version"),
+    ],
+)
+def test_an_evaluation_that_is_killed_goes_on_where_it_was(run: LiveRun, point: str, nth: int, records: int) -> None:
+    run.publish_version(0)
+    run.publish_version(1)
+    killed = named_versions(run, point, nth)
+    run.until(f"the evaluator to die: {point}", lambda: killed.code is not None)
+    assert killed.code == KILLED
+    assert records <= len(run.evaluations()) <= records + len(run.config.devices.addresses)
+    again = named_versions(run)
+    assert again.wait() == 0
+    counted = run.counted_evaluations()
+    assert set(counted) == wanted(run, Split.TEST, 0, 1)
+    assert len(run.evaluations()) == len(counted), "what was evaluated is not evaluated again"
+    assert run.missing_objects() == []
+    said = again.said().splitlines()
+    for number in (0, 1):
+        told = VersionScore(number, Split.TEST, score(each for (of, _), each in counted.items() if of == number))
+        assert str(told) in said
+
+
+def test_a_version_whose_evaluation_was_cut_off_is_finished_before_newer_ones(run: LiveRun) -> None:
+    run.publish_version(0)
+    killed = follower(run)
+    run.until("some evaluations of version 0", lambda: len(run.evaluations()) >= 2)
+    killed.kill()
+    assert 2 <= len(run.evaluations()) < EPISODES
+    run.publish_version(1)
+    run.publish_version(2)
+    follower(run)
+    run.until("the newest version", lambda: set(run.counted_evaluations()) >= wanted(run, Split.VALIDATION, 2))
+    run.stop()
+    assert set(run.counted_evaluations()) == wanted(run, Split.VALIDATION, 0, 2), "of version 1 nothing was begun"
+    assert run.missing_objects() == []
+
+
+@pytest.mark.faults_long
+def test_an_evaluator_killed_at_10_random_instants_leaves_no_version_half_evaluated(
+    run: LiveRun, rule: random.Random
+) -> None:
+    """Each kill falls into the second after the evaluator is at work; a version is published beside each."""
+    kills = 10
+    for version in range(kills):
+        run.publish_version(version)
+        begun = len(run.evaluations())
+        killed = follower(run)
+        run.until("another evaluation", lambda: len(run.evaluations()) > begun)  # noqa: B023
+        threading.Event().wait(rule.uniform(0.0, 1.0))
+        killed.kill()
+        print(f"kill {version + 1}: {len(run.evaluations())} evaluations of {(version + 1) * EPISODES}")
+    run.publish_version(kills)
+    follower(run)
+    newest = wanted(run, Split.VALIDATION, kills)
+    run.until("the newest version", lambda: newest <= set(run.counted_evaluations()))
+    run.stop()
+    counted = run.counted_evaluations()
+    begun_versions = {version for version, _ in counted}
+    assert set(counted) == wanted(run, Split.VALIDATION, *begun_versions)
+    assert run.missing_objects() == []

@@ -20,9 +20,10 @@ from distrl.broker.deadletters import (
     error_headers,
     origin_of,
 )
-from distrl.broker.letters import Letter, own_headers, retry_header
+from distrl.broker.letters import Letter, own_headers
 from distrl.broker.producer import HEADER_ROOM_BYTES, Headers, RecordProducer, RecordTooLargeError
 from distrl.broker.reader import RawRecord
+from distrl.broker.retry import retried_from, retry_headers
 from distrl.cli.dlq import dumped, escaped
 from distrl.config import Config, load
 from distrl.errors import BrokerError, WireError
@@ -225,7 +226,7 @@ def test_a_letter_has_the_headers_of_its_record_and_those_of_kafka_connect(topic
 
 def test_a_record_that_was_a_letter_before_gets_its_own_headers_back() -> None:
     """Also one that was published again, and could not be read again."""
-    first = [("a", b"1"), *error_headers(at(3), BAD), retry_header(at(3))]
+    first = [("a", b"1"), *error_headers(at(3), BAD), *retry_headers(at(3))]
     assert own_headers([*first, *error_headers(at(9), BAD)]) == tuple(first)
     twice = [*error_headers(at(3), BAD), *error_headers(at(9), BAD)]
     assert own_headers(twice) == tuple(error_headers(at(3), BAD))
@@ -238,6 +239,13 @@ def test_headers_that_name_no_place_are_no_origin(partition: bytes | None) -> No
     assert origin_of(headers) is None
     assert origin_of(headers[:-5]) is None
     assert origin_of([]) is None
+
+
+@pytest.mark.parametrize("said", [b"", b"t/0", b"t/x/1", b"t/0/-1", b"t/0/" + b"9" * 5000, b"\xff/1/1", None])
+def test_a_header_that_anyone_may_have_written_is_no_record_that_was_published_again(said: bytes | None) -> None:
+    found = list(retried_from([("distrl.retry.of", said), *retry_headers(at(3))]))
+    assert found[-1] == at(3)
+    assert found[:-1] in ([], [LogPosition("\ufffd", 1, 1)])
 
 
 def test_headers_count_towards_the_size_beyond_their_room() -> None:

@@ -10,7 +10,8 @@ from dataclasses import replace
 
 import pytest
 from distrl.broker.consumer import CLOSE_S, LoggedTask, TaskConsumer
-from distrl.broker.journal import FencedError, Journal, journalled
+from distrl.broker.fenced import FencedError
+from distrl.broker.journal import Journal, journalled
 from distrl.broker.versions import lineage
 from distrl.config import Config
 from distrl.learner.scribe import Scribe, UnwrittenError

@@ -21,7 +21,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from distrl.broker import topics
 from distrl.broker.connect import admin, check, settings
 from distrl.broker.deadletters import DeadLetters
-from distrl.broker.journal import FencedError, Journal, journalled
+from distrl.broker.fenced import FencedError
+from distrl.broker.journal import Journal, journalled
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader, RawRecord, decoded
 from distrl.broker.tail import tail

@@ -17,14 +17,17 @@ from typing import Any
 import confluent_kafka
 import pytest
 from confluent_kafka import Producer
+from distrl.broker import retry as retrying
 from distrl.broker import topics
 from distrl.broker.connect import admin, settings
 from distrl.broker.consumer import LoggedTask, TaskConsumer
 from distrl.broker.deadletters import BadRecordsError, DeadLetters
+from distrl.broker.fenced import FencedError
 from distrl.broker.journal import journalled
-from distrl.broker.letters import Letter, letters, own_headers, retry
+from distrl.broker.letters import Letter, letters, own_headers
 from distrl.broker.producer import Headers, RecordProducer
 from distrl.broker.reader import LogReader, RawRecord
+from distrl.broker.retry import retry, retry_headers
 from distrl.broker.topics import topic_name
 from distrl.cli.main import app
 from distrl.config import Config, load
@@ -378,7 +381,7 @@ def test_retry_publishes_key_bytes_and_headers_again_and_never_twice(
     (once,) = retry(aside[:1], config)
     assert (once.at, once.before) == (LogPosition(topic_name(config.run, "tasks"), 0, 2), False)
     again = retry(aside, config)
-    assert [(each.before, each.at.offset) for each in again if each.at] == [(True, 2), (False, 3)]
+    assert [(each.before, each.at.offset) for each in again if each.at] == [(True, 2), (False, 4)]  # 3: a commit
     found = run(config, "retry", "0", "1")
     assert found.exit_code == 0
     assert found.output.count("was published before") == 2
@@ -389,7 +392,66 @@ def test_retry_publishes_key_bytes_and_headers_again_and_never_twice(
     (fresh,) = [letter for letter in letters(config) if letter.origin == records[2].position]
     assert own_headers(fresh.raw.headers) == tuple(records[2].headers)
     (third,) = retry([fresh], config)
-    assert (third.before, third.at) == (False, LogPosition(topic_name(config.run, "tasks"), 0, 4))
+    assert (third.before, third.at) == (False, LogPosition(topic_name(config.run, "tasks"), 0, 6))
+
+
+def test_of_two_retries_at_once_the_earlier_is_fenced_and_no_record_is_published_twice(
+    config: Config, aside: list[Letter], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second begins, and ends, between the first one's look at the log and its publishing."""
+    real = retrying.retried_before
+    second: list[retrying.Retried] = []
+
+    def look_then_be_overtaken(found: list[Letter], looked: Config) -> object:
+        before = real(found, looked)
+        if not second:
+            second.append(retrying.Retried(found[0]))
+            second[:] = retry(found, looked)
+        return before
+
+    monkeypatch.setattr(retrying, "retried_before", look_then_be_overtaken)
+    monkeypatch.setattr(retrying, "this_process", iter(["the second"] * 2 + ["the first"] * 9).__next__)
+    with pytest.raises(FencedError, match=r"another `distrl dlq retry` has taken over \(the second\)") as told:
+        retry(aside, config)
+    assert "`distrl dlq retry --all`" in told.value.mend
+    assert [each.before for each in second] == [False, False]
+    assert [each.before for each in retry(aside, config)] == [True, True]
+    assert [raw.value for raw in read(config, "tasks")] == [encode(task(n)) for n in (1, 2, 1, 2)]
+
+
+def test_many_retries_at_once_publish_each_record_once(config: Config, producer: RecordProducer) -> None:
+    places = send(producer, config, "tasks", *(encode(task(number)) for number in range(12)))
+    for place, number in zip(places, range(12), strict=True):
+        put_aside(config, producer, RawRecord(place, b"k", encode(task(number)), 0))
+    found = letters(config)
+
+    def one(_: int) -> bool:
+        try:
+            retry(found, config)
+        except FencedError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(4) as pool:
+        assert any(pool.map(one, range(4))), "the last to begin is fenced by nobody"
+    values = [raw.value for raw in read(config, "tasks")]
+    assert sorted(values[12:]) == sorted(values[:12])
+
+
+def test_a_record_of_a_retry_that_was_killed_before_its_commit_is_read_and_not_published_again(
+    config: Config, aside: list[Letter]
+) -> None:
+    killed = Producer(settings(config.kafka, "killed") | {"transactional.id": f"distrl.{config.run}.dlq"})
+    killed.init_transactions(PATIENCE_S)
+    killed.begin_transaction()
+    origin = aside[0].origin
+    assert origin is not None
+    killed.produce(origin.topic, key=b"k", value=encode(task(1)), headers=list(retry_headers(origin)))
+    assert killed.flush(PATIENCE_S) == 0
+    assert [each.before for each in retry(aside, config)] == [True, False]
+    with TaskConsumer(config) as consumer:
+        got = poll_until(consumer, lambda got: len(got) == 4)
+    assert [found.task for found in got] == [task(n) for n in (1, 2, 1, 2)]
 
 
 def test_a_record_too_large_for_its_letter_is_put_aside_cut_and_not_published_again(

@@ -91,6 +91,7 @@ class TaskConsumer:
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
             "auto.offset.reset": "earliest",
+            "isolation.level": "read_uncommitted",  # a task counts once it stands in the log, for every reader of it
             "session.timeout.ms": int(session_timeout_s * 1000),
             "heartbeat.interval.ms": int(HEARTBEAT_S * 1000),
             "max.poll.interval.ms": int(max(poll_interval_s, session_timeout_s) * 1000),

@@ -17,7 +17,8 @@ from distrl.errors import BrokerError, WireError
 from distrl.types import LogPosition
 
 if TYPE_CHECKING:
-    from distrl.broker.letters import Letter, Retried
+    from distrl.broker.letters import Letter
+    from distrl.broker.retry import Retried
 
 app = typer.Typer(
     help="List, look into and publish again the records that could not be read. OFFSET is that of the dead letter.",
@@ -91,9 +92,11 @@ def retry_letters(
 ) -> None:
     """Publish records again where they came from, with their own key, bytes and headers; none of them twice.
 
-    For once their reader is mended. Only to tasks, trajectories and demonstrations of this run.
+    For once their reader is mended. Only to tasks, trajectories and demonstrations of this run. One retry at a time:
+    another that is begun beside it takes over.
     """
-    from distrl.broker.letters import chosen, letters, retry
+    from distrl.broker.letters import chosen, letters
+    from distrl.broker.retry import retry
 
     if bool(offsets) == everything:
         raise typer.BadParameter("name either OFFSETs or --all", param_hint="OFFSET, --all")

@@ -16,7 +16,8 @@ from contextlib import ExitStack
 from functools import partial
 
 from distrl.broker.deadletters import DeadLetters
-from distrl.broker.journal import FencedError, journalled
+from distrl.broker.fenced import FencedError
+from distrl.broker.journal import journalled
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader, RawRecord
 from distrl.broker.topics import topic_name

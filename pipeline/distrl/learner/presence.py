@@ -6,12 +6,10 @@ with every heartbeat, in a header; the fenced one looks for the newest name that
 
 from __future__ import annotations
 
-import os
-import socket
 import time
 from typing import Final
 
-from distrl.broker.journal import FencedError
+from distrl.broker.fenced import FencedError, this_process
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader
 from distrl.broker.times import offsets_at
@@ -30,15 +28,10 @@ LOOKED_BACK_MS: Final = 10 * 60 * 1000
 have folded for minutes before it tried to write."""
 
 
-def name() -> str:
-    """This process, as a person would look for it. On Kubernetes the host is the pod."""
-    return f"process {os.getpid()} on {socket.gethostname()}"
-
-
 def send(producer: RecordProducer, config: Config, beat: Heartbeat) -> None:
     """Publish the learner's heartbeat with its name. Raises BrokerError where it cannot be queued."""
     producer.publish_bytes(
-        topic_name(config.run, "heartbeats"), ROLE.encode(), encode(beat), ((HEADER, name().encode()),)
+        topic_name(config.run, "heartbeats"), ROLE.encode(), encode(beat), ((HEADER, this_process().encode()),)
     )
 
 
@@ -62,4 +55,4 @@ def successor(config: Config) -> str | None:
     with LogReader(config, "heartbeats", {0: since}) as reader:
         said = (dict(raw.headers).get(HEADER) for batch in reader.to_end() for raw in batch if raw.key == ROLE.encode())
         names = [who.decode("utf-8", "replace") for who in said if who is not None]
-    return next((who for who in reversed(names) if who != name()), None)
+    return next((who for who in reversed(names) if who != this_process()), None)

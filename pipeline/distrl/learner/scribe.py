@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 
 from distrl.broker.connect import RefusedError
-from distrl.broker.journal import FencedError, Journal, fenced, journalled
+from distrl.broker.fenced import FencedError
+from distrl.broker.journal import Journal, fenced, journalled
 from distrl.broker.producer import RecordTooLargeError
 from distrl.broker.versions import lineage
 from distrl.config import Config

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -102,11 +103,13 @@ def learn(config: Config, updates: int) -> None:
     run_learner(config, stop, on_update)
 
 
-def distrl(config: Config, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def distrl(
+    config: Config, folder: Path, *arguments: str, program: Sequence[str] = ("-m", "distrl.cli.main")
+) -> subprocess.CompletedProcess[str]:
     write_settings(config, folder / "run.yaml")
     environ = {name: value for name, value in os.environ.items() if not name.startswith("DISTRL_")}
     return subprocess.run(
-        [sys.executable, "-m", "distrl.cli.main", "ablate", "--config", "run.yaml", *arguments], cwd=folder,
+        [sys.executable, *program, "ablate", "--config", "run.yaml", *arguments], cwd=folder,
         env=environ, capture_output=True, text=True, timeout=LIMIT_S, check=False,
     )  # fmt: skip
 
@@ -176,6 +179,56 @@ def test_nothing_ablated_is_the_run_and_twice_is_the_same_and_the_run_is_left_al
         assert {"policy_loss", "value_loss", "ratio", "sample_share"} <= arm["curves"].keys()
         agent = Agent.open(run.policy)
         agent.load((folder / arm["adapter"]["file"]).read_bytes())
+
+
+KILLED_AFTER_TWO = """
+import os, signal, sys
+from distrl.offline.ablate_kept import KeptArms
+
+keep, done = KeptArms.keep, []
+
+def keep_then_die(self, result):
+    keep(self, result)
+    done.append(result)
+    if len(done) == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+KeptArms.keep = keep_then_die
+from distrl.cli.main import main
+main()
+"""
+
+
+def test_a_sweep_that_is_killed_goes_on_with_the_arms_that_are_not_done(run: Config, tmp_path: Path) -> None:
+    arms = ("--run", run.run, "--grid", "replay.w1=0,1,2", "--hold-out", "2")
+    (tmp_path / "killed").mkdir()
+    killed = distrl(run, tmp_path / "killed", *arms, program=("-c", KILLED_AFTER_TWO))
+    assert killed.returncode == -signal.SIGKILL
+    (folder,) = (tmp_path / "killed").glob("out/ablations/*")
+    assert json.loads((folder / "report.json").read_text())["complete"] is False
+    done = {file: file.stat().st_mtime_ns for file in (*folder.glob("arms/*"), *folder.glob("adapters/*"))}
+    assert len(done) == 4
+
+    again = distrl(run, tmp_path / "killed", *arms)
+    assert again.returncode == 0, again.stderr
+    assert "arms kept from an interrupted run of this command: 2" in again.stdout
+    assert {file: file.stat().st_mtime_ns for file in done} == done, "what was done is not done again"
+
+    peace, beside = ablate(
+        run, Request(plan(run, grids=["replay.w1=0,1,2"]), hold_out=2, out=tmp_path / "peace" / "out" / "ablations")
+    )
+    assert (peace.kept, beside.name) == (0, folder.name)
+    reports = [report_of(tmp_path / name) for name in ("killed", "peace")]
+    for report in reports:
+        assert report.pop("measured")
+    assert reports[0] == reports[1]
+    assert reports[0]["complete"]
+    assert reports[0]["baseline_is_the_run"]["holds"]
+    files = sorted(str(file.relative_to(beside)) for file in beside.rglob("*") if file.is_file())
+    assert files == sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
+    for file in files:
+        if file != "report.json" and not file.startswith("arms/"):
+            assert (folder / file).read_bytes() == (beside / file).read_bytes(), file
 
 
 def test_the_baseline_over_the_whole_journal_is_what_the_run_ended_with(run: Config, tmp_path: Path) -> None:

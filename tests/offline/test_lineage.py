@@ -17,12 +17,11 @@ from distrl.offline.lineage import (
     Learned,
     Rules,
     Trace,
-    attempt_json,
     of_trajectory,
     of_version,
     trace,
-    version_json,
 )
+from distrl.offline.lineage_json import attempt_json, version_json
 from distrl.offline.lineage_log import left_out
 from distrl.types import LoggedTrajectory, ObjectRef, Outcome, Update, Version, Watermark
 from hypothesis import given, settings

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
@@ -12,6 +12,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from distrl.cli.common import ConfigFile, Verbose, connected, console, row, table
 from distrl.telemetry import logs
 from distrl.types import Split
+
+if TYPE_CHECKING:
+    from distrl.config import Config
+    from distrl.offline.ablate import Request
+    from distrl.offline.ablate_report import Ablation
 
 COLUMNS = (
     MofNCompleteColumn(),
@@ -61,7 +66,8 @@ def ablate(
 ) -> None:
     """Fold one range of a run's log under other settings, side by side: table, curves, JSON, adapters.
 
-    The run's own settings come from --config and DISTRL_*; they are folded too, as the baseline.
+    The run's own settings come from --config and DISTRL_*; they are folded too, as the baseline. Where it was
+    interrupted, the same command goes on with the arms that are not done.
     """
     from distrl.offline.ablate_arms import plan
 
@@ -71,24 +77,36 @@ def ablate(
     arms_of_it = plan(settings, sets or (), arms or (), grids or (), sweeps or ())  # refuses before anything is read
 
     from distrl.broker.connect import check
-    from distrl.offline import ablate as offline
-    from distrl.offline.ablate_report import said
-    from distrl.offline.ablate_report import table as rows_of
+    from distrl.offline.ablate import Evaluation, Request
 
     check(settings)
-    played = None if evaluate is None else offline.Evaluation(evaluate, split)
-    request = offline.Request(arms_of_it, first, to, hold_out, played, out, name)
+    played = None if evaluate is None else Evaluation(evaluate, split)
+    _show(*_folded(settings, Request(arms_of_it, first, to, hold_out, played, out, name)))
+
+
+def _folded(settings: Config, request: Request) -> tuple[Ablation, Path]:
+    """The ablation and its folder, with a bar meanwhile."""
+    from distrl.offline.ablate import ablate as fold
+
     with Progress(*COLUMNS, console=console) as progress:
         bar = progress.add_task("reading the log", total=None)
 
         def tell(done: int, total: int, text: str) -> None:
             progress.update(bar, completed=done, total=total, description=escape(text))
 
-        ablation, folder = offline.ablate(settings, request, tell)
+        return fold(settings, request, tell)
+
+
+def _show(ablation: Ablation, folder: Path) -> None:
+    from distrl.offline.ablate_report import said
+    from distrl.offline.ablate_report import table as rows_of
+
     header, rows = rows_of(ablation)
     shown = table(*header)
     for each in rows:
         shown.add_row(*row(*each))
     console.print(shown)
     console.print(said(ablation), style="green" if ablation.identity.holds else "yellow", markup=False, highlight=False)
+    if ablation.kept:
+        console.print(f"arms kept from an interrupted run of this command: {ablation.kept}", highlight=False)
     console.print(f"report: {folder / 'report.json'}", markup=False, highlight=False, soft_wrap=True)

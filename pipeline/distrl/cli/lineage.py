@@ -51,7 +51,7 @@ def lineage(
 
     Needs the learning settings of the run, since they say how long a trajectory is learned from.
     """
-    from distrl.offline.lineage import attempt_json, version_json
+    from distrl.offline.lineage_json import attempt_json, version_json
     from distrl.offline.lineage_log import behind_trajectory, behind_version
 
     settings = with_broker(config, [*(sets or ()), *([] if run is None else [f"run={run}"])])

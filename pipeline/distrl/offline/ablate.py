@@ -1,22 +1,22 @@
 """`distrl ablate`: one range of a run's log folded under several settings, side by side, on this machine.
 
-    read the range once ──▶ baseline ──▶ arm ──▶ arm … ──▶ report.json, table.md, curves.png, adapters/
+    read the range once ──▶ baseline ──▶ arm ──▶ arm … ──▶ report.json, table.md, curves.png, adapters/, arms/
 
 It reads topics and objects and writes files alone: it joins no group, publishes no record and stores no object. Arms
 are folded one after the other, so the number of arms costs time and no memory; the records of the range and the tokens
-of their screenshots stay for all of them. After each arm the report is written anew, marked incomplete until the last.
+of their screenshots stay for all of them. After each arm the report is written anew, marked incomplete until the last,
+and the arm is kept: the same command after an interruption folds only those that are not.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import resource
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -27,10 +27,12 @@ from distrl.evaluate import curves
 from distrl.evaluate.run import evaluation_tasks, greedy
 from distrl.learner.state import LearnerState
 from distrl.offline import ablate_figure
-from distrl.offline.ablate_arms import BEFORE_A_RANGE, Plan
-from distrl.offline.ablate_fold import Folded, Shared, fold_arm
+from distrl.offline.ablate_arms import BEFORE_A_RANGE, Arm, Plan
+from distrl.offline.ablate_fold import Folded, Identity, Shared, fold_arm
+from distrl.offline.ablate_kept import FOLDER, KeptArms
 from distrl.offline.ablate_log import RunLog, cut, read_log
-from distrl.offline.ablate_report import Ablation, Evaluated, to_json, to_markdown
+from distrl.offline.ablate_report import Ablation, Evaluated, Result, to_json, to_markdown
+from distrl.offline.files import unwritable, write
 from distrl.store.objects import ObjectStore, open_store, reference
 from distrl.types import ObjectRef, Split, Trajectory, Version
 from distrl.worker.episode import Episode
@@ -80,49 +82,59 @@ def ablate(config: Config, request: Request, tell: Tell = lambda done, total, te
     log = read_log(config, store, request.first, request.to, request.hold_out)
     ablation = Ablation(config, request.plan, log, measured={"reading": time.perf_counter() - began})
     _refuse_too_long(request.plan, log)
-    updates = [len(cut(log, arm.config)) if arm.cuts_anew else len(log.windows) for arm in request.plan.arms]
+    folding = _Folding(ablation, request.evaluation, store, tell)
     folder = request.out / (request.name or default_name(config, request, log))
-    clear(folder)
-    shared = Shared()
-    for number in range(len(updates)):
-        _one(ablation, request, store, shared, number, updates, folder, tell)
-        _write(folder / "report.json", to_json(ablation).encode())
-        _write(folder / "table.md", to_markdown(ablation).encode())
-    _write(folder / "curves.png", ablate_figure.draw(ablation.arms))
+    arms = [(arm, adapter_path(number, arm)) for number, arm in enumerate(request.plan.arms)]
+    kept = KeptArms(folder, log, _played_on(config, request.evaluation))
+    found = {arm.name: result for arm, file in arms if (result := kept.find(arm, folder / file)) is not None}
+    clear(folder, {path for arm, file in arms if arm.name in found for path in (kept.file(arm), folder / file)})
+    ablation.kept = len(found)
+    for number, (arm, file) in enumerate(arms):
+        result = found.get(arm.name)
+        if result is None:
+            result = folding.fold(number)
+            write(folder / file, result.folded.adapter)
+            kept.keep(result)
+        ablation.join(result, file)
+        write(folder / "report.json", to_json(ablation).encode())
+        write(folder / "table.md", to_markdown(ablation).encode())
+    write(folder / "curves.png", ablate_figure.draw(ablation.arms))
     return ablation, folder
 
 
-def _one(
-    ablation: Ablation,
-    request: Request,
-    store: ObjectStore,
-    shared: Shared,
-    number: int,
-    updates: Sequence[int],
-    folder: Path,
-    tell: Tell,
-) -> None:
-    """Fold arm `number`, save its adapter and play its policy. updates: how many each arm folds, for the progress."""
-    arm, log = request.plan.arms[number], ablation.log
-    text = f"{arm.name} ({number + 1} of {len(updates)})"
-    before, total = sum(updates[:number]), sum(updates)
-    tell(before, total, text)
+class _Folding:
+    """Folds the arms of an ablation, one at a time, each with what those before it have left for it."""
 
-    def on_update(state: LearnerState) -> None:
-        tell(before + state.u - log.span.first, total, text)
-        if not arm.sets:
-            ablation.identity.compare(state, log.versions)
+    def __init__(self, ablation: Ablation, evaluation: Evaluation | None, store: ObjectStore, tell: Tell) -> None:
+        self._ablation, self._evaluation, self._store, self._tell = ablation, evaluation, store, tell
+        log, arms = ablation.log, ablation.plan.arms
+        self._updates = [len(cut(log, arm.config)) if arm.cuts_anew else len(log.windows) for arm in arms]
+        self._shared = Shared()
 
-    folded, state = fold_arm(arm, log, shared, store.get, on_update)
-    if not arm.sets:
-        ablation.identity.compare_checkpoint(state, store, ablation.config.run)
-    tell(before + updates[number], total, text)
-    ablation.files[arm.name] = _save(folder, number, folded)
-    if request.evaluation is not None and not folded.diverged:
-        tell(before + updates[number], total, f"{text}: playing {request.evaluation.tasks} tasks")
-        ablation.evaluations[arm.name] = _evaluated(folded, request.evaluation)
-    ablation.arms.append(folded)
-    ablation.measured["peak_memory_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    def fold(self, number: int) -> Result:
+        """Fold arm `number` and play its policy."""
+        ablation, log = self._ablation, self._ablation.log
+        arm, of = ablation.plan.arms[number], len(ablation.plan.arms)
+        text = f"{arm.name} ({number + 1} of {of})"
+        before, total = sum(self._updates[:number]), sum(self._updates)
+        identity = None if arm.sets else Identity()
+        self._tell(before, total, text)
+
+        def on_update(state: LearnerState) -> None:
+            self._tell(before + state.u - log.span.first, total, text)
+            if identity is not None:
+                identity.compare(state, log.versions)
+
+        folded, state = fold_arm(arm, log, self._shared, self._store.get, on_update)
+        if identity is not None:
+            identity.compare_checkpoint(state, self._store, ablation.config.run)
+        self._tell(before + self._updates[number], total, text)
+        evaluated = None
+        if self._evaluation is not None and not folded.diverged:
+            self._tell(before + self._updates[number], total, f"{text}: playing {self._evaluation.tasks} tasks")
+            evaluated = _evaluated(folded, self._evaluation)
+        ablation.measured["peak_memory_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        return Result(folded, evaluated, identity)
 
 
 def default_name(config: Config, request: Request, log: RunLog) -> str:
@@ -137,14 +149,24 @@ def default_name(config: Config, request: Request, log: RunLog) -> str:
     return f"{config.run}-{digest[:8]}"
 
 
-def clear(folder: Path) -> None:
-    """Make the folder, without the report of an earlier ablation; files of another kind are left alone."""
+def _played_on(config: Config, evaluation: Evaluation | None) -> object:
+    """What an arm's success follows from, beside the arm; None where none is asked."""
+    if evaluation is None:
+        return None
+    tasks = evaluation_tasks(config, evaluation.split, evaluation.tasks)
+    return [[task.task_id, task.suite, task.instruction, task.max_steps, task.phone_seed] for task in tasks]
+
+
+def clear(folder: Path, kept: Collection[Path]) -> None:
+    """Make the folder, with what is `kept` alone of an earlier ablation; files of another kind are left alone."""
     try:
-        (folder / ADAPTERS).mkdir(parents=True, exist_ok=True)
-        for old in (*(folder / name for name in FILES), *sorted((folder / ADAPTERS).glob("*.safetensors"))):
+        for inner in (ADAPTERS, FOLDER):
+            (folder / inner).mkdir(parents=True, exist_ok=True)
+        earlier = [*(folder / ADAPTERS).glob("*.safetensors"), *(folder / FOLDER).glob("*.json")]
+        for old in (*(folder / name for name in FILES), *(each for each in earlier if each not in kept)):
             old.unlink(missing_ok=True)
     except OSError as error:
-        raise _unwritable(folder, error) from None
+        raise unwritable(folder, error) from None
 
 
 def _refuse(request: Request) -> None:
@@ -190,23 +212,6 @@ def _evaluated(folded: Folded, wanted: Evaluation) -> Evaluated:
     return Evaluated(wanted.split.value, wanted.tasks, curves.score(played))
 
 
-def _save(folder: Path, number: int, folded: Folded) -> str:
-    """Save the adapter; its path within the folder."""
-    plain = re.sub(r"[^A-Za-z0-9._=-]+", "_", folded.arm.name)[:80]
-    path = f"{ADAPTERS}/{number:03d}-{plain}.safetensors"
-    _write(folder / path, folded.adapter)
-    return path
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Whole or not at all, in place of what was there."""
-    fresh = path.with_name(f".{path.name}.new")
-    try:
-        fresh.write_bytes(data)
-        os.replace(fresh, path)
-    except OSError as error:
-        raise _unwritable(path, error) from None
-
-
-def _unwritable(path: Path, error: OSError) -> ConfigError:
-    return ConfigError(str(path), f"cannot be written ({error.strerror})", "name a writable directory with --out")
+def adapter_path(number: int, arm: Arm) -> str:
+    """Where the adapter of arm `number` stands within the folder."""
+    return f"{ADAPTERS}/{number:03d}-{re.sub(r'[^A-Za-z0-9._=-]+', '_', arm.name)[:80]}.safetensors"

@@ -99,7 +99,7 @@ class Identity:
 @dataclass
 class Shared:
     """What one arm leaves for the next: tokens of screenshots, which the frozen tower makes alike for all of them, and
-    the baseline's state after the warm-up."""
+    the state after the warm-up of the first arm that changes nothing which the warm-up reads."""
 
     features: Features | None = None
     after_warmup: Branch | None = None
@@ -113,7 +113,7 @@ def fold_arm(arm: Arm, log: RunLog, shared: Shared, images: Images, on_update: O
     state, rows = begin(arm, log, shared)
     shared.features = state.features
     for update, window in windows[len(rows) :]:
-        if state.u == arm.config.learner.warmup_updates and shared.after_warmup is None and not arm.sets:
+        if state.u == arm.config.learner.warmup_updates and shared.after_warmup is None and arm.shares_warmup:
             shared.after_warmup, shared.warmup_updates = Branch.of(state), tuple(rows)
         rows.append((update.u, dict(fold(state, window, update, images, arm.config))))
         on_update(state)

@@ -49,9 +49,18 @@ class Evaluated:
     score: Score
 
 
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one arm has come to. identity: of the baseline alone. evaluated: where it was played on phones."""
+
+    folded: Folded
+    evaluated: Evaluated | None = None
+    identity: Identity | None = None
+
+
 @dataclass
 class Ablation:
-    """What is known so far; arms join as they are done."""
+    """What is known so far; arms join as they are done. kept: how many an interrupted ablation had done before."""
 
     config: Config
     plan: Plan
@@ -61,6 +70,16 @@ class Ablation:
     evaluations: dict[str, Evaluated] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
     measured: dict[str, float] = field(default_factory=dict)
+    kept: int = 0
+
+    def join(self, result: Result, file: str) -> None:
+        """An arm that is done. file: its adapter, within the report's folder."""
+        name = result.folded.arm.name
+        self.arms.append(result.folded)
+        self.files[name] = file
+        if result.evaluated is not None:
+            self.evaluations[name] = result.evaluated
+        self.identity = result.identity or self.identity
 
     @property
     def complete(self) -> bool:

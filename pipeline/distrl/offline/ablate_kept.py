@@ -1,0 +1,160 @@
+"""Arms that an ablation has finished, kept beside its report, so that one that was interrupted goes on where it was.
+
+An arm is kept under the sha256 of all that its result follows from: settings, the records of the range, the state that
+it begins with, the base model, this code and the packages that do its sums. What is found under that name is therefore
+the result, bit for bit; anything else is folded anew. The adapter is written first, and what names it last.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import platform
+from collections.abc import Iterator
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+import distrl
+from distrl.evaluate.curves import Score
+from distrl.offline.ablate_arms import Arm
+from distrl.offline.ablate_fold import Folded, Identity
+from distrl.offline.ablate_log import Branch, RunLog
+from distrl.offline.ablate_report import Evaluated, Result
+from distrl.offline.estimates import Estimate
+from distrl.offline.files import write
+from distrl.policy.base import load_base
+from distrl.wire.codec import encode
+
+log = logging.getLogger(__name__)
+
+FORMAT: Final = 1
+FOLDER: Final = "arms"
+
+
+class KeptArms:
+    """The kept arms of one report's folder. asked: what else a result follows from (JSON-able), as the evaluation."""
+
+    def __init__(self, folder: Path, range_: RunLog, asked: object) -> None:
+        self._folder = folder / FOLDER
+        self._common = {
+            "format": FORMAT, "range": range_digest(range_), "code": code_digest(), "asked": asked,
+            "machine": [platform.machine(), torch.__version__, np.__version__],
+        }  # fmt: skip
+
+    def file(self, arm: Arm) -> Path:
+        """Where the arm is kept, or would be."""
+        config = arm.config
+        parts = {
+            **self._common,
+            "run": config.run,
+            "sets": arm.sets,
+            "settings": config.learning_fingerprint(),
+            "threads": config.learner.torch_threads,
+            "base": _base_sha256(config.policy.base_model),
+        }
+        return self._folder / f"{hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()}.json"
+
+    def keep(self, result: Result) -> None:
+        """Keep an arm whose adapter is written. Raises ConfigError where the folder cannot be written."""
+        body = json.dumps(_to_json(result)).encode()
+        write(self.file(result.folded.arm), hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
+
+    def find(self, arm: Arm, adapter: Path) -> Result | None:
+        """What is kept of the arm, with its adapter from that file; None where either is missing or damaged."""
+        file = self.file(arm)
+        try:
+            sha256, _, body = file.read_bytes().partition(b"\n")
+            weights = adapter.read_bytes()
+        except OSError:
+            return None
+        if hashlib.sha256(body).hexdigest().encode() == sha256:
+            result = _from_json(arm, weights, json.loads(body))
+            if result is not None:
+                return result
+        log.warning("%s is damaged, or its adapter is: the arm %s is folded anew", file, arm.name)
+        return None
+
+
+def range_digest(range_: RunLog) -> str:
+    """sha256 over all that every arm reads: the state that it begins with, the updates and the records of each."""
+    total = hashlib.sha256()
+    total.update(repr((range_.span, sorted(range_.versions.items()))).encode())
+    for part in [] if range_.begin is None else _branch(range_.begin):
+        total.update(part)
+    for update, window in range_.windows:
+        total.update(repr((update.u, update.watermarks, update.put_aside, len(window))).encode())
+    for logged in [*range_.records, *range_.held_out]:
+        total.update(repr(logged.position).encode())
+        total.update(encode(logged.trajectory))
+    return total.hexdigest()
+
+
+def _branch(branch: Branch) -> Iterator[bytes]:
+    yield json.dumps([branch.u, branch.meta], sort_keys=True).encode()
+    for name, value in sorted(branch.tensors.items()):
+        yield f"{name} {value.dtype.str} {value.shape}\n".encode()
+        yield np.ascontiguousarray(value).tobytes()
+    for logged in branch.held:
+        yield encode(logged.trajectory)
+
+
+@cache
+def code_digest() -> str:
+    """sha256 over the sources of this package: another version of it may fold otherwise."""
+    total = hashlib.sha256()
+    root = Path(distrl.__file__).parent
+    for file in sorted(root.rglob("*.py")):
+        total.update(f"{file.relative_to(root)}\n".encode())
+        total.update(hashlib.sha256(file.read_bytes()).digest())
+    return total.hexdigest()
+
+
+@cache
+def _base_sha256(directory: Path) -> str:
+    return load_base(directory).sha256
+
+
+def _to_json(result: Result) -> dict[str, Any]:
+    """Floats are written so that they are read back to the last bit."""
+    folded, evaluated, identity = result.folded, result.evaluated, result.identity
+    return {
+        "adapter": folded.adapter_sha256,
+        "updates": [[u, dict(metrics)] for u, metrics in folded.updates],
+        "trajectories": folded.trajectories,
+        "digests": dict(folded.digests),
+        "base_sha256": folded.base_sha256,
+        "estimates": {on: {name: asdict(each) for name, each in of.items()} for on, of in folded.estimates.items()},
+        "diverged": folded.diverged,
+        "seconds": folded.seconds,
+        "evaluated": None if evaluated is None else asdict(evaluated),
+        "identity": None if identity is None else [list(identity.versions.items()), identity.checkpoint],
+    }
+
+
+def _from_json(arm: Arm, weights: bytes, found: dict[str, Any]) -> Result | None:
+    """None where `weights` are not the adapter's."""
+    if hashlib.sha256(weights).hexdigest() != found["adapter"]:
+        return None
+    folded = Folded(
+        arm,
+        [(u, metrics) for u, metrics in found["updates"]],
+        found["trajectories"],
+        found["digests"],
+        weights,
+        found["base_sha256"],
+        {on: {name: Estimate(**each) for name, each in of.items()} for on, of in found["estimates"].items()},
+        found["diverged"],
+        found["seconds"],
+    )
+    evaluated, identity = found["evaluated"], found["identity"]
+    return Result(
+        folded,
+        None if evaluated is None else Evaluated(**evaluated | {"score": Score(**evaluated["score"])}),
+        None if identity is None else Identity(dict(identity[0]), identity[1]),
+    )

@@ -1,0 +1,124 @@
+"""Arms that are kept: found again to the last bit under the very same circumstances, and under no others."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from distrl.config import Config
+from distrl.evaluate.curves import Score
+from distrl.offline import ablate_kept
+from distrl.offline.ablate_arms import Arm, changed
+from distrl.offline.ablate_fold import Folded, Identity
+from distrl.offline.ablate_kept import KeptArms
+from distrl.offline.ablate_log import RunLog, Span
+from distrl.offline.ablate_report import Evaluated, Result
+from distrl.offline.estimates import Estimate
+from distrl.types import Outcome
+from learner.world import Screens, config, save_tiny_base, update_of, windows
+
+WEIGHTS = b"the weights of an adapter"
+ADAPTER = "000-baseline.safetensors"
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Config:
+    directory = tmp_path_factory.mktemp("base")
+    save_tiny_base(directory)
+    return config(directory)
+
+
+@pytest.fixture(scope="module")
+def log(settings: Config) -> RunLog:
+    rows, marks = [], ()
+    for u, window in enumerate(windows(Screens(), settings, 4)):
+        update = update_of(u, window, marks, settings)
+        rows.append((update, window))
+        marks = update.watermarks
+    return RunLog(Span(0, 4), None, rows, [], {1: "ab"})
+
+
+def result_of(arm: Arm) -> Result:
+    """With numbers that a careless text form would round, lose or refuse."""
+    updates = [(0, {"policy_loss": 0.1 + 0.2, "ratio": math.inf}), (1, {"policy_loss": 5e-324, "ratio": -0.0})]
+    estimates = {"range": {"weighted": Estimate(1 / 3, -0.0, math.inf, 29.999999999999996, 7)}}
+    folded = Folded(arm, updates, 12, {"critic": "c" * 64}, WEIGHTS, "b" * 64, estimates, False, 1.5)
+    return Result(folded, Evaluated("test", 8, Score(7, 3, 1)), Identity({0: True, 3: False}, None))
+
+
+@pytest.fixture
+def baseline(settings: Config, log: RunLog, tmp_path: Path) -> Arm:
+    """The arm, kept in `tmp_path`."""
+    (tmp_path / ablate_kept.FOLDER).mkdir()
+    (tmp_path / ADAPTER).write_bytes(WEIGHTS)
+    arm = Arm("baseline", (), settings)
+    KeptArms(tmp_path, log, None).keep(result_of(arm))
+    return arm
+
+
+def test_what_was_kept_is_found_to_the_last_bit(log: RunLog, baseline: Arm, tmp_path: Path) -> None:
+    found = KeptArms(tmp_path, log, None).find(baseline, tmp_path / ADAPTER)
+    assert found == result_of(baseline)
+    assert repr(found) == repr(result_of(baseline)), "0.0 and -0.0 are equal, and yet not the same"
+
+
+CHANGES: dict[str, Callable[[RunLog], RunLog]] = {
+    "another outcome": lambda log: with_first(log, outcome=Outcome.UNKNOWN),
+    "another attempt": lambda log: with_first(log, attempt_id="another"),
+    "a record less": lambda log: replace(log, windows=[(log.windows[0][0], log.windows[0][1][1:]), *log.windows[1:]]),
+    "an update less": lambda log: replace(log, span=Span(0, 3), windows=log.windows[:3]),
+    "held out": lambda log: replace(log, held_out=[log.windows[0][1][0]]),
+    "other versions": lambda log: replace(log, versions={1: "cd"}),
+}
+
+
+def with_first(log: RunLog, **changes: object) -> RunLog:
+    (update, (first, *others)), *rest = log.windows
+    changed = replace(first, trajectory=replace(first.trajectory, **changes))
+    return replace(log, windows=[(update, [changed, *others]), *rest])
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_another_range_is_another_arm(log: RunLog, baseline: Arm, tmp_path: Path, change: str) -> None:
+    assert KeptArms(tmp_path, CHANGES[change](log), None).find(baseline, tmp_path / ADAPTER) is None
+
+
+@pytest.mark.parametrize("setting", [("replay.w1", "0"), ("learner.seed", "5")])
+def test_other_settings_are_another_arm(
+    settings: Config, log: RunLog, baseline: Arm, tmp_path: Path, setting: tuple[str, str]
+) -> None:
+    other = Arm("baseline", (), changed(settings, (setting,)))
+    assert KeptArms(tmp_path, log, None).find(other, tmp_path / ADAPTER) is None
+
+
+def test_other_code_another_run_or_another_evaluation_is_another_arm(
+    settings: Config, log: RunLog, baseline: Arm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert KeptArms(tmp_path, log, ["a task"]).find(baseline, tmp_path / ADAPTER) is None
+    renamed = replace(baseline, config=settings.model_copy(update={"run": "another"}))
+    assert KeptArms(tmp_path, log, None).find(renamed, tmp_path / ADAPTER) is None
+    monkeypatch.setattr(ablate_kept, "code_digest", lambda: hashlib.sha256(b"newer").hexdigest())
+    assert KeptArms(tmp_path, log, None).find(baseline, tmp_path / ADAPTER) is None
+
+
+@pytest.mark.parametrize("cut_at", [0, 1, 40, 64, 65, 66, 200, -1])
+def test_a_damaged_file_is_folded_anew(log: RunLog, baseline: Arm, tmp_path: Path, cut_at: int) -> None:
+    kept = KeptArms(tmp_path, log, None)
+    whole = kept.file(baseline).read_bytes()
+    for damaged in (whole[:cut_at], whole[:cut_at] + b"\0" + whole[cut_at:]):
+        kept.file(baseline).write_bytes(damaged)
+        assert kept.find(baseline, tmp_path / ADAPTER) is None
+    kept.file(baseline).write_bytes(whole)
+    assert kept.find(baseline, tmp_path / ADAPTER) is not None
+
+
+def test_an_adapter_that_is_missing_or_another_is_folded_anew(log: RunLog, baseline: Arm, tmp_path: Path) -> None:
+    kept = KeptArms(tmp_path, log, None)
+    (tmp_path / ADAPTER).write_bytes(WEIGHTS[:-1])
+    assert kept.find(baseline, tmp_path / ADAPTER) is None
+    (tmp_path / ADAPTER).unlink()
+    assert kept.find(baseline, tmp_path / ADAPTER) is None

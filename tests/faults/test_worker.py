@@ -121,8 +121,8 @@ def test_a_record_too_large_is_told_and_counts_as_interrupted_while_the_worker_g
 
 def test_a_record_too_large_for_the_broker_alone_counts_as_interrupted_too(run: LiveRun) -> None:
     run.publish_version(0)
-    run.alter("trajectories", {"max.message.bytes": "900"})  # of a batch; records of several phones may share one
-    run.worker(0, of=ONE_PHONE)
+    run.alter("trajectories", {"max.message.bytes": "900"})  # of a batch, which records of several phones may share
+    run.worker()
     fed = run.feed(4)
     run.until("every task to be counted", lambda: set(run.counted()) == set(fed))
     run.stop()

@@ -23,7 +23,7 @@ from distrl.broker.connect import admin, check, settings
 from distrl.broker.deadletters import DeadLetters
 from distrl.broker.fenced import FencedError
 from distrl.broker.journal import Journal, journalled
-from distrl.broker.producer import RecordProducer
+from distrl.broker.producer import RecordProducer, RecordTooLargeError
 from distrl.broker.reader import LogReader, RawRecord, decoded
 from distrl.broker.tail import tail
 from distrl.broker.topics import topic_name
@@ -261,6 +261,31 @@ def test_tail_shows_the_last_records_and_passes_over_what_it_cannot_read(
     publish(producer, range(6, 8))
     shown = list(tail(config, "heartbeats", Heartbeat, last=4, follow=False, stop=threading.Event()))
     assert [(position.offset, record.at) for position, record in shown] == [(4, 4), (6, 6), (7, 7)]
+
+
+def test_a_record_that_is_too_large_for_its_topic_fails_alone(config: Config, producer: RecordProducer) -> None:
+    """The broker refuses its whole batch, which all of these are in."""
+    name = topic_name(config.run, "heartbeats")
+    resource = ConfigResource(
+        ResourceType.TOPIC, name,
+        incremental_configs=[ConfigEntry("max.message.bytes", "900", incremental_operation=AlterConfigOpType.SET)],
+    )  # fmt: skip
+    client = admin(config.kafka)
+    client.incremental_alter_configs([resource])[resource].result(PATIENCE_S)
+    rule = random.Random(0)
+    values = [rule.randbytes(2_000 if number in (3, 11) else 20) for number in range(16)]
+    futures = [producer.publish_bytes(name, b"k", value) for value in values]
+    for number, future in enumerate(futures):
+        if number in (3, 11):
+            with pytest.raises(RecordTooLargeError, match="the broker refuses a record as too large"):
+                future.result(PATIENCE_S)
+        else:
+            future.result(PATIENCE_S)
+    assert producer.waiting == 0
+    with LogReader(config, "heartbeats") as reader:
+        found = [raw.value for batch in reader.to_end() for raw in batch]
+    assert sorted(found) == sorted(value for value in values if len(value) == 20), "each once"
+    assert producer.publish_bytes(name, b"k", b"later").result(PATIENCE_S).offset == len(found)
 
 
 # The journal and the versions

@@ -3,18 +3,23 @@
 Life cycle: the constructor starts one thread, which serves acknowledgements until `close`. `publish` never waits: it
 queues the record and returns a future that the thread completes. A record stays queued while the broker is away, for
 as long as the process lives; `waiting` says how many do, and a caller that sees it grow stops starting new work.
+
+The broker takes or refuses a batch as a whole. Where it refuses one as too large, each record of it is sent again, in a
+batch of its own: the one that is too large fails, and its neighbours do not.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from distrl.broker.connect import BATCH_OVERHEAD_BYTES, explain, settings
+from distrl.broker.connect import BATCH_OVERHEAD_BYTES, Settings, explain, settings
 from distrl.broker.topics import topic_name
 from distrl.config import Config, Kafka
 from distrl.errors import BrokerError
@@ -45,6 +50,19 @@ class RecordTooLargeError(BrokerError):
     because its topic takes less than kafka.max_record_bytes says."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Queued:
+    """A record that is under way. alone: in a batch of its own."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    partition: int
+    alone: bool = False
+    future: Future[LogPosition] = field(default_factory=Future)
+
+
 class RecordProducer:
     """Publishes records of one run. Every method may be called from any thread."""
 
@@ -59,10 +77,9 @@ class RecordProducer:
             "queue.buffering.max.kbytes": QUEUE_KBYTES,
             "message.timeout.ms": 0,  # never given up: a lost acknowledgement must not lose a finished trajectory
         }
-        try:
-            self._producer = Producer(made)
-        except KafkaException as error:
-            raise explain(error.args[0], "kafka", "make a producer", config.kafka) from None
+        self._settings = made
+        self._producer = self._made({})
+        self._lonely: Producer | None = None  # whose batches hold one record; made when it is needed
         self._lock = threading.Lock()
         self._waiting = 0  # counted here: librdkafka's own length counts its pending error events too
         self._closing = threading.Event()
@@ -99,36 +116,64 @@ class RecordProducer:
         header_bytes = sum(len(name.encode()) + len(said or b"") for name, said in headers)
         most = kafka.max_record_bytes - max(0, header_bytes - HEADER_ROOM_BYTES)
         refuse_too_large(topic, key, value, most)
-        future: Future[LogPosition] = Future()
-        future.set_running_or_notify_cancel()  # what is queued cannot be called back
-
-        def acknowledged(error: KafkaError | None, message: Message) -> None:
-            self._count(-1)
-            if error is None:
-                future.set_result(position_of(message))
-            else:
-                future.set_exception(_refused(error, topic, kafka))
-
+        queued = _Queued(topic, key, value, headers, partition)
+        queued.future.set_running_or_notify_cancel()  # what is queued cannot be called back
         self._count(+1)
         try:
-            self._producer.produce(
-                topic, value=value, key=key, headers=list(headers), partition=partition, on_delivery=acknowledged
-            )
-        except BufferError:
+            self._produce(self._producer, queued)
+        except BrokerError:
             self._count(-1)
+            raise
+        return queued.future
+
+    def _produce(self, producer: Producer, queued: _Queued) -> None:
+        def acknowledged(error: KafkaError | None, message: Message) -> None:
+            if error is not None and error.code() == KafkaError.MSG_SIZE_TOO_LARGE and not queued.alone:
+                self._produce_alone(queued)
+                return
+            self._count(-1)
+            if error is None:
+                queued.future.set_result(position_of(message))
+            else:
+                queued.future.set_exception(_refused(error, queued.topic, self._config.kafka))
+
+        try:
+            producer.produce(
+                queued.topic, value=queued.value, key=queued.key, headers=list(queued.headers),
+                partition=queued.partition, on_delivery=acknowledged,
+            )  # fmt: skip
+        except BufferError:
             raise BrokerError(
                 "kafka.bootstrap",
-                f"{self.waiting} records wait for {kafka.bootstrap} to acknowledge them, and no more fit",
+                f"{self.waiting} records wait for {self._config.kafka.bootstrap} to acknowledge them, and no more fit",
                 "start the broker; what waits is sent as soon as it answers",
             ) from None
         except KafkaException as error:
+            raise explain(error.args[0], queued.topic, "publish a record", self._config.kafka) from None
+
+    def _produce_alone(self, queued: _Queued) -> None:
+        """Within an acknowledgement, so whatever goes wrong is the record's own end."""
+        try:
+            with self._lock:
+                if self._lonely is None:
+                    self._lonely = self._made({"batch.num.messages": 1})
+            self._produce(self._lonely, replace(queued, alone=True))
+        except BrokerError as error:
             self._count(-1)
-            raise explain(error.args[0], topic, "publish a record", kafka) from None
-        return future
+            queued.future.set_exception(error)
+
+    def _made(self, more: Settings) -> Producer:
+        try:
+            return Producer(self._settings | more)
+        except KafkaException as error:
+            raise explain(error.args[0], "kafka", "make a producer", self._config.kafka) from None
 
     def flush(self, timeout_s: float) -> int:
         """Wait until everything is acknowledged, at most `timeout_s`. Returns how many records still wait."""
-        self._producer.flush(timeout_s)
+        deadline = time.monotonic() + timeout_s
+        self._producer.flush(timeout_s)  # may leave records to the lonely one
+        if self._lonely is not None:
+            self._lonely.flush(max(0.0, deadline - time.monotonic()))
         return self.waiting
 
     def close(self, timeout_s: float) -> int:
@@ -137,8 +182,10 @@ class RecordProducer:
             return 0
         left = self.flush(timeout_s)
         if left:
-            self._producer.purge()
-            self._producer.flush(1.0)  # serves the callbacks of what was purged
+            for producer in (self._producer, self._lonely):
+                if producer is not None:
+                    producer.purge()
+                    producer.flush(1.0)  # serves the callbacks of what was purged
         self._closing.set()
         self._thread.join()
         return left
@@ -149,7 +196,11 @@ class RecordProducer:
 
     def _serve(self) -> None:
         while not self._closing.is_set():
-            self._producer.poll(POLL_S)
+            if self._lonely is None:
+                self._producer.poll(POLL_S)
+            else:
+                self._producer.poll(POLL_S / 2)
+                self._lonely.poll(POLL_S / 2)
 
 
 def refuse_too_large(topic: str, key: bytes | None, value: bytes | None, most: int) -> None:

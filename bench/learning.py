@@ -21,7 +21,8 @@ import torch
 from distrl.config import Config, load
 from distrl.learner.fold import fold
 from distrl.learner.state import LearnerState
-from distrl.phone.machine import Key, PhoneMachine, Swipe, Tap, Text
+from distrl.phone.gestures import event_of
+from distrl.phone.machine import PhoneMachine
 from distrl.policy.actions import to_text
 from distrl.policy.agent import Agent
 from distrl.policy.base import load_base
@@ -56,19 +57,6 @@ def keep(objects: Objects, png: bytes) -> ObjectRef:
     return ObjectRef(f"screenshots/{name}.png", name, len(png))
 
 
-def act(phone: PhoneMachine, action: Action) -> None:
-    width, height = phone.size
-    match action:
-        case Action(ActionKind.TAP, touch) if touch:
-            phone.apply(Tap(int(touch.x * width), int(touch.y * height)))
-        case Action(ActionKind.SWIPE, touch, lift) if touch and lift:
-            phone.apply(Swipe(int(touch.x * width), int(touch.y * height), int(lift.x * width), int(lift.y * height)))
-        case Action(ActionKind.TYPE):
-            phone.apply(Text(action.text))
-        case Action(ActionKind.BACK | ActionKind.HOME | ActionKind.ENTER):
-            phone.apply(Key(action.kind.value.upper()))
-
-
 def episodes(tasks: Sequence[Task], choose: Choose, objects: Objects, popups: float, expert: bool) -> list[Trajectory]:
     """Play the tasks side by side, one decision a round."""
     phones = [PhoneMachine(task.phone_seed, popups) for task in tasks]
@@ -81,7 +69,8 @@ def episodes(tasks: Sequence[Task], choose: Choose, objects: Objects, popups: fl
         for i, (prompt, ids, action, logprob) in zip(live, chosen, strict=True):
             shot = keep(objects, phones[i].png())
             steps[i].append(Step(shot, prompt, ids, action, to_text(action), logprob, 0, "", 0))
-            act(phones[i], action)
+            if (event := event_of(action)) is not None:
+                phones[i].apply(event)
         live = [
             i for i in live if len(steps[i]) < tasks[i].max_steps and steps[i][-1].action.kind != ActionKind.COMPLETE
         ]

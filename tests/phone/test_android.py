@@ -180,8 +180,8 @@ def test_the_keyboard_is_shown_while_a_field_is_focused() -> None:
     async def play(shell: Shell) -> None:
         assert b"mInputShown=false" in (await shell.run("dumpsys input_method")).stdout
         await shell.run("am start -p com.sim.browser")
-        left, top, right, bottom = shell.phone.machine.elements()[1].box
-        await shell.run(f"input touchscreen tap {(left + right) // 2} {(top + bottom) // 2}")
+        x, y = shell.phone.machine.elements()[1].centre
+        await shell.run(f"input touchscreen tap {x} {y}")
         assert b"mInputShown=true" in (await shell.run("dumpsys input_method")).stdout
 
     with_shell(play)

@@ -6,7 +6,8 @@ from collections import defaultdict
 import pytest
 from distrl.phone.element import HEIGHT, WIDTH
 from distrl.phone.generations import MOVED, NAMES, NEWEST, RECOLOURED, RENAMED, RESTYLED
-from distrl.phone.machine import Key, PhoneMachine, Swipe, Tap, Text, draw, fresh, widgets
+from distrl.phone.gestures import event_of
+from distrl.phone.machine import PhoneMachine, Tap, Text, draw, fresh, widgets
 from distrl.phone.state import State
 from distrl.phone.words import COLOURS, FIRST_NAMES, HOURS, NOUNS, SITES, SWITCHES
 from distrl.tasks.oracle import oracle
@@ -15,19 +16,6 @@ from distrl.tasks.suite import suites
 from distrl.types import Action, ActionKind, Split
 
 SUITE = suites()["home"]
-
-
-def perform(phone: PhoneMachine, action: Action) -> None:
-    width, height = phone.size
-    match action:
-        case Action(ActionKind.TAP, touch) if touch:
-            phone.apply(Tap(int(touch.x * width), int(touch.y * height)))
-        case Action(ActionKind.SWIPE, touch, lift) if touch and lift:
-            phone.apply(Swipe(int(touch.x * width), int(touch.y * height), int(lift.x * width), int(lift.y * height)))
-        case Action(ActionKind.TYPE):
-            phone.apply(Text(action.text))
-        case Action(ActionKind.BACK | ActionKind.HOME | ActionKind.ENTER):
-            phone.apply(Key(action.kind.value.upper()))
 
 
 @pytest.mark.parametrize("generation", range(NEWEST + 1))
@@ -41,7 +29,7 @@ def test_the_oracle_does_every_task_in_every_generation(generation: int) -> None
             action = oracle(task, phone.state())
             if action.kind is ActionKind.COMPLETE:
                 break
-            perform(phone, action)
+            _do(phone, action)
         won[task.family].append(succeeded(task, phone.state()))
     assert len(won) == len(SUITE.families)
     assert {family: sum(each) / len(each) for family, each in won.items()} == dict.fromkeys(won, 1.0)
@@ -87,8 +75,12 @@ def test_what_a_person_typed_is_shown_as_typed() -> None:
 
 
 def _tap(phone: PhoneMachine, target: str) -> None:
-    box = next(e.box for e in widgets(State.from_json(phone.state())) if e.target == target)
-    phone.apply(Tap((box[0] + box[2]) // 2, (box[1] + box[3]) // 2))
+    phone.apply(Tap(*next(e for e in widgets(State.from_json(phone.state())) if e.target == target).centre))
+
+
+def _do(phone: PhoneMachine, action: Action) -> None:
+    if (event := event_of(action)) is not None:
+        phone.apply(event)
 
 
 def _visited(generation: int) -> list[State]:
@@ -99,7 +91,7 @@ def _visited(generation: int) -> list[State]:
         phone.reset(task.phone_seed, json.loads(task.setup))
         for _ in range(task.max_steps):
             states.append(State.from_json(phone.state()))
-            perform(phone, oracle(task, phone.state()))
+            _do(phone, oracle(task, phone.state()))
     return states
 
 

@@ -36,15 +36,11 @@ def wander(seed: int, steps: int) -> list[State]:
     states = [fresh(seed, {}, 0.15)]
     for _ in range(steps):
         reachable = widgets(states[-1])
-        event: Event = Key("BACK") if rng.random() < 0.15 or not reachable else _tap(rng.choice(reachable).box)
+        event: Event = Key("BACK") if rng.random() < 0.15 or not reachable else Tap(*rng.choice(reachable).centre)
         if states[-1].focused and rng.random() < 0.5:
             event = Text("red lamp")
         states.append(reduce(states[-1], event))
     return states
-
-
-def _tap(box: tuple[int, int, int, int]) -> Tap:
-    return Tap((box[0] + box[2]) // 2, (box[1] + box[3]) // 2)
 
 
 @given(st.integers(0, 50), st.lists(EVENTS, max_size=25))
@@ -91,9 +87,9 @@ def test_a_popup_hides_the_screen_and_its_close_button_back_and_home_all_close_i
     state = next(s for seed in range(200) for s in wander(seed, 20) if s.dialog == kind)
     assert {element.target for element in widgets(state)} == {"close", "advert"}
     close = next(element for element in widgets(state) if element.target == "close")
-    for event in (_tap(close.box), Key("BACK"), Key("HOME")):
+    for event in (Tap(*close.centre), Key("BACK"), Key("HOME")):
         assert reduce(state, event).dialog == ""
-    opened = reduce(state, _tap(next(e for e in widgets(state) if e.target == "advert").box))
+    opened = reduce(state, Tap(*next(e for e in widgets(state) if e.target == "advert").centre))
     assert opened.screen == "advert/page"
     assert reduce(opened, Key("BACK")).screen == state.screen
 
@@ -102,9 +98,9 @@ def test_text_goes_into_a_focused_field_alone_and_is_bounded() -> None:
     state = fresh(1, {}, 0.0)
     assert reduce(state, Text("red lamp")).typed == ""
     browser = next(element for element in widgets(state) if element.target == "browser")
-    state = reduce(state, _tap(browser.box))
+    state = reduce(state, Tap(*browser.centre))
     assert reduce(state, Text("x")).typed == ""
-    state = reduce(state, _tap(widgets(state)[0].box))
+    state = reduce(state, Tap(*widgets(state)[0].centre))
     assert reduce(state, Text("a\nb  c")).typed == "a b c"
     assert len(reduce(state, Text("a" * 10_000)).typed) == 200
 
@@ -144,7 +140,7 @@ def test_a_phone_keeps_a_bounded_number_of_drawn_screens(monkeypatch: pytest.Mon
     pictures = set()
     for element in widgets(fresh(0, {}, 0.0)):
         phone.reset(0, {})
-        phone.apply(_tap(element.box))
+        phone.apply(Tap(*element.centre))
         pictures.add(phone.png())
     assert len(pictures) == 8
     assert len(phone._drawn) == 3
@@ -155,6 +151,6 @@ def test_equal_screens_are_equal_bytes_and_another_screen_is_not() -> None:
     assert phone.png() == other.png()
     with Image.open(io.BytesIO(phone.png())) as image:
         assert image.size == phone.size
-    phone.apply(_tap(widgets(fresh(3, {}, 0.0))[0].box))
+    phone.apply(Tap(*widgets(fresh(3, {}, 0.0))[0].centre))
     assert phone.png() != other.png()
     assert phone.focus().startswith("com.sim.")

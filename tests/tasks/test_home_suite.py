@@ -5,29 +5,16 @@ from collections import Counter
 from itertools import pairwise
 
 import pytest
-from distrl.phone.machine import Event, Key, PhoneMachine, Swipe, Tap, Text
+from distrl.phone.gestures import event_of
+from distrl.phone.machine import PhoneMachine
 from distrl.phone.words import ALL
 from distrl.tasks.entities import ENTITIES, dealt, held_out_pairs
 from distrl.tasks.oracle import COMPLETE, ImperfectScript, oracle, random_action, random_likelihood
 from distrl.tasks.outcome import succeeded
 from distrl.tasks.suite import suites
-from distrl.types import Action, ActionKind, Split, Task
+from distrl.types import ActionKind, Split, Task
 
 HOME = suites()["home"]
-WIDTH, HEIGHT = PhoneMachine.size
-
-
-def event_of(action: Action) -> Event | None:
-    match action:
-        case Action(ActionKind.TAP, touch) if touch:
-            return Tap(int(touch.x * WIDTH), int(touch.y * HEIGHT))
-        case Action(ActionKind.SWIPE, touch, lift) if touch and lift:
-            return Swipe(*(int(v) for v in (touch.x * WIDTH, touch.y * HEIGHT, lift.x * WIDTH, lift.y * HEIGHT)))
-        case Action(ActionKind.TYPE):
-            return Text(action.text)
-        case Action(ActionKind.BACK | ActionKind.HOME | ActionKind.ENTER):
-            return Key(action.kind.value.upper())
-    return None
 
 
 def ready(task: Task, popups: float) -> PhoneMachine:

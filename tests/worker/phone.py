@@ -6,8 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from distrl.phone.machine import Event, Key, PhoneMachine, Swipe, Tap, Text
-from distrl.types import Action, ActionKind, Point, Task
+from distrl.phone.gestures import event_of
+from distrl.phone.machine import PhoneMachine
+from distrl.types import Action, Task
 
 
 class MachinePhone:
@@ -23,7 +24,8 @@ class MachinePhone:
         return self._machine.png()
 
     def perform(self, action: Action) -> bool:
-        self._machine.apply(self._event(action))
+        if (event := event_of(action)) is not None:
+            self._machine.apply(event)
         return True
 
     def taken_back(self) -> tuple[str, ...]:
@@ -32,17 +34,3 @@ class MachinePhone:
     def truth(self) -> Mapping[str, Any]:
         state: Mapping[str, Any] = json.loads(json.dumps(self._machine.state()))
         return state
-
-    def _event(self, action: Action) -> Event:
-        match action:
-            case Action(ActionKind.TAP, touch=Point() as touch):
-                return Tap(*self._pixels(touch))
-            case Action(ActionKind.SWIPE, touch=Point() as touch, lift=Point() as lift):
-                return Swipe(*self._pixels(touch), *self._pixels(lift))
-            case Action(ActionKind.TYPE):
-                return Text(action.text)
-        return Key(action.kind.name)
-
-    def _pixels(self, point: Point) -> tuple[int, int]:
-        width, height = self._machine.size
-        return int(point.x * width), int(point.y * height)

@@ -58,6 +58,12 @@ class Element:
         return left <= x < right and top <= y < bottom
 
     @property
+    def centre(self) -> tuple[int, int]:
+        """Where a finger hits it best, px."""
+        left, top, right, bottom = self.box
+        return (left + right) // 2, (top + bottom) // 2
+
+    @property
     def shown(self) -> str:
         return self.text or self.label
 

@@ -51,8 +51,7 @@ def _walk(state: State) -> Iterator[State]:
 def _touch(state: State, target: str) -> Tap:
     """A tap on the widget with that target; on the first one for a "contact", whose names chance draws."""
     found = next(element for element in widgets(state) if target in (element.target, "contact"))
-    left, top, right, bottom = found.box
-    return Tap((left + right) // 2, (top + bottom) // 2)
+    return Tap(*found.centre)
 
 
 def contact_sheet(images: Sequence[Image.Image], columns: int, scale: int = 1) -> Image.Image:

@@ -7,7 +7,7 @@ from distrl.phone.apps import REGISTRY
 from distrl.phone.commands.activities import intent_of, resolve
 from distrl.phone.commands.keys import BY_CODE, BY_NAME
 from distrl.phone.commands.packages import activity_of
-from distrl.phone.machine import PhoneMachine
+from distrl.phone.machine import PhoneMachine, package_of
 from distrl.phone.shell import Shell
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -31,6 +31,24 @@ def test_every_app_is_started_in_every_way(app: str, start: str) -> None:
     assert f"mFocusedApp=ActivityRecord{{c3a9d02 u0 {component} t7}}" in said
 
 
+def test_an_app_from_the_store_is_installed_as_far_as_android_knows() -> None:
+    setup = 'simctl reset --seed 1 --setup \'{"store": {"installed": "photo hub"}}\''
+    listed = last(setup, "pm list packages -3 photohub")
+    assert listed == "package:com.sim.photohub\n"
+    assert last(setup, "pm path com.sim.photohub") == "package:/data/app/com.sim.photohub/base.apk\n"
+    for start in ("am start -n com.sim.photohub/.Main", "monkey -p com.sim.photohub 1"):
+        assert "u0 com.sim.photohub/com.sim.photohub.Main}" in last(setup, start, FOCUS)
+    assert "com.sim.photohub/.Main" in last(setup, "am start -W -p com.sim.photohub")
+    assert "Package [com.sim.photohub]" in last(setup, "dumpsys package com.sim.photohub")
+    assert "photo hub" in last(setup, "am start -p com.sim.photohub", "uiautomator dump /dev/tty")
+
+
+def test_an_app_from_the_store_that_is_not_installed_is_not_there() -> None:
+    setup = 'simctl reset --seed 1 --setup \'{"store": {"missing": "photo hub"}}\''
+    assert last(setup, "pm list packages photohub") == ""
+    assert runs(setup, "am start -n com.sim.photohub/.Main")[-1].code == 1
+
+
 @pytest.mark.parametrize(
     ("line", "app"),
     [
@@ -41,7 +59,7 @@ def test_every_app_is_started_in_every_way(app: str, start: str) -> None:
         ("-a android.settings.WIFI_SETTINGS", "settings"),
         ("-a android.intent.action.SHOW_ALARMS", "clock"),
         ("-a android.intent.action.MAIN -c android.intent.category.HOME", "launcher"),
-        ("-a android.intent.action.DIAL -d tel:1", None),
+        ("-a android.intent.action.PICK -d x:1", None),
         ("-n com.sim.clock/.Odd", None),
         ("-n com.sim.clock", None),
         ("-p com.android.chrome", None),
@@ -49,7 +67,7 @@ def test_every_app_is_started_in_every_way(app: str, start: str) -> None:
     ],
 )
 def test_an_intent_finds_the_app_that_answers_it(line: str, app: str | None) -> None:
-    assert resolve(intent_of(line.split())) == app
+    assert resolve(intent_of(line.split()), tuple(REGISTRY)) == app
 
 
 @settings(deadline=None)
@@ -73,10 +91,10 @@ def test_waiting_for_an_activity_tells_what_came_up() -> None:
 
 def test_an_activity_that_is_not_there_is_told_as_android_does() -> None:
     component, implicit, monkey = runs(
-        "am start -n com.sim.shop/.Odd", "am start -a android.intent.action.DIAL -d tel:1", "monkey -p com.x 1"
+        "am start -n com.sim.shop/.Odd", "am start -a android.intent.action.PICK -d x:1", "monkey -p com.x 1"
     )
     assert b"Error type 3\nError: Activity class {com.sim.shop/.Odd} does not exist." in component.stderr
-    assert b"Error: Activity not started, unable to resolve Intent { act=android.intent.action.DIAL dat=tel:1 }" in (
+    assert b"Error: Activity not started, unable to resolve Intent { act=android.intent.action.PICK dat=x:1 }" in (
         implicit.stderr
     )
     assert (monkey.code, monkey.stderr) == (252, b"** No activities found to run, monkey aborted.\n")
@@ -172,7 +190,11 @@ def test_third_party_and_system_packages_are_all_packages() -> None:
     def listed(option: str) -> set[str]:
         return set(last(f"pm list packages {option}").splitlines())
 
-    assert listed("-3") | listed("-s") == listed("") == {f"package:com.sim.{app}" for app in REGISTRY}
+    assert (
+        listed("-3") | listed("-s")
+        == listed("")
+        == {f"package:{package_of(app)}" for app in PhoneMachine(1, 0.0).apps()}
+    )
     assert not listed("-3") & listed("-s")
 
 

@@ -4,7 +4,9 @@ import json
 from collections import defaultdict
 
 import pytest
+from distrl.phone import lexicon
 from distrl.phone.element import HEIGHT, WIDTH
+from distrl.phone.gallery import walk
 from distrl.phone.generations import MOVED, NAMES, NEWEST, RECOLOURED, RENAMED, RESTYLED
 from distrl.phone.gestures import event_of
 from distrl.phone.machine import PhoneMachine, Tap, Text, draw, fresh, widgets
@@ -62,7 +64,12 @@ def test_nothing_leaves_the_screen_or_lies_over_another_widget_in_any_generation
 
 
 def test_what_tasks_name_is_never_renamed() -> None:
-    assert not {*COLOURS, *NOUNS, *SITES, *SWITCHES, *FIRST_NAMES, *HOURS} & set(NAMES)
+    things = {*COLOURS, *NOUNS, *SITES, *SWITCHES, *FIRST_NAMES, *HOURS}
+    entities = (lexicon.PEOPLE, lexicon.EVENTS, lexicon.SONGS, lexicon.VIDEOS, lexicon.PLACES, lexicon.MAILS,
+                lexicon.STORE_APPS, lexicon.WARES)  # fmt: skip
+    things |= {word for kind in entities for pair in kind for word in (*pair, " ".join(pair))}
+    assert not {*things, *lexicon.SHOP_SITES, *lexicon.MONTHS, *lexicon.MINUTES} & set(NAMES)
+    assert len(set(NAMES.values())) == len(NAMES), "two things of one name"
 
 
 def test_what_a_person_typed_is_shown_as_typed() -> None:
@@ -84,7 +91,7 @@ def _do(phone: PhoneMachine, action: Action) -> None:
 
 
 def _visited(generation: int) -> list[State]:
-    states = []
+    states = list(walk(generation))
     for index in range(len(SUITE.families)):
         task = SUITE.task(index, 0, Split.TEST)
         phone = PhoneMachine(task.phone_seed, 0.3, generation)

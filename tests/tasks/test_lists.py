@@ -144,7 +144,7 @@ BAD = [
     ({"instruction": "x", "check": "{"}, "no JSON"),
     ({"instruction": "x", "check": {"app": "mail"}}, "exactly the fields"),
     ({"instruction": "x", "setup": []}, "no object"),
-    ({"instruction": "x", "setup": {"mail": {}}}, "no such app"),
+    ({"instruction": "x", "setup": {"camera": {}}}, "no such app"),
     ({"instruction": "x", "setup": {"settings": {"show": "tea"}}}, "none of"),
     ({"instruction": "x", "setup": {"packages": ["a; reboot"]}}, "Android packages"),
     ({"instruction": "x", "setup": {"a": "b" * 5_000}}, "at most 4000"),

@@ -5,18 +5,15 @@ from __future__ import annotations
 import string
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Final
 
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw
 
 from distrl.phone.element import BLUE, GREEN, HEIGHT, LIGHT, WHITE, WIDTH, Colour, Element, Elements
+from distrl.phone.figures import FIGURES
+from distrl.phone.pen import FAINT, INK, LINE, Pen, ink_on, middle, paint, write
 
 ALPHABET: Final = string.ascii_lowercase + string.digits
-INK: Colour = (25, 25, 30)
-FAINT: Colour = (150, 150, 155)
-LINE: Colour = (210, 210, 214)
-Pen = ImageDraw.ImageDraw
 
 
 def draw(elements: Elements, background: Colour = LIGHT, dimmed: int = 0) -> Image.Image:
@@ -66,37 +63,9 @@ class _Recorder(ImageDraw.ImageDraw):
                 self.letters.append(Letter(character, left + middle, y))
 
 
-@cache
-def font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
-    """Pillow's own font, so that screens are alike on every machine."""
-    return ImageFont.load_default(size)
-
-
-def ink_on(colour: Colour) -> Colour:
-    """Black or white, whichever is read more easily on `colour`."""
-    red, green, blue = colour
-    return INK if 3 * red + 6 * green + blue > 1500 else WHITE
-
-
-def write(pen: Pen, x: float, y: float, text: str, colour: Colour = INK, size: int = 11, anchor: str = "lm") -> None:
-    pen.text((x, y), text, font=font(size), fill=colour, anchor=anchor)
-
-
-def _middle(element: Element) -> tuple[float, float]:
-    left, top, right, bottom = element.box
-    return (left + right) / 2, (top + bottom) / 2
-
-
-def _paint(element: Element) -> tuple[Colour, Colour, Colour]:
-    """Fill, edge and ink of a coloured surface."""
-    if element.outlined:
-        return WHITE, element.colour, INK
-    return element.colour, element.colour, ink_on(element.colour)
-
-
 def _bar(pen: Pen, element: Element) -> None:
     left, top, right, bottom = element.box
-    fill, edge, ink = _paint(element)
+    fill, edge, ink = paint(element)
     pen.rectangle((left, top, right - 1, bottom - 1), fill=fill, outline=edge)
     write(pen, left + 6, (top + bottom) / 2, element.shown, ink, 12)
 
@@ -105,7 +74,7 @@ def _icon(pen: Pen, element: Element) -> None:
     left, top, right, _ = element.box
     x = (left + right) // 2 - 14
     box = (x, top + 2, x + 28, top + 30)
-    fill, edge, _ = _paint(element)
+    fill, edge, _ = paint(element)
     match sum(map(ord, element.label)) % 4:
         case 0:
             pen.rounded_rectangle(box, 6, fill=fill, outline=edge)
@@ -147,16 +116,16 @@ def _field(pen: Pen, element: Element) -> None:
 
 def _button(pen: Pen, element: Element) -> None:
     left, top, right, bottom = element.box
-    fill, edge, ink = _paint(element)
+    fill, edge, ink = paint(element)
     pen.rounded_rectangle((left + 2, top + 2, right - 3, bottom - 3), 6, fill=fill, outline=edge)
-    write(pen, *_middle(element), element.shown, ink, 11, "mm")
+    write(pen, *middle(element), element.shown, ink, 11, "mm")
 
 
 def _tab(pen: Pen, element: Element) -> None:
     left, top, right, bottom = element.box
-    fill, edge, ink = _paint(element)
+    fill, edge, ink = paint(element)
     pen.rectangle((left, top, right - 1, bottom - 1), fill=fill, outline=edge)
-    write(pen, *_middle(element), element.shown, ink, 11, "mm")
+    write(pen, *middle(element), element.shown, ink, 11, "mm")
     if element.on:
         pen.rectangle((left, bottom - 4, right - 1, bottom - 1), fill=BLUE)
 
@@ -165,7 +134,7 @@ def _tile(pen: Pen, element: Element) -> None:
     left, top, right, bottom = element.box
     fill = GREEN if element.on else element.colour
     pen.rectangle((left + 3, top + 2, right - 4, bottom - 3), fill=fill)
-    write(pen, *_middle(element), element.shown, ink_on(fill), 11, "mm")
+    write(pen, *middle(element), element.shown, ink_on(fill), 11, "mm")
 
 
 def _product(pen: Pen, element: Element) -> None:
@@ -193,20 +162,20 @@ def _lines(pen: Pen, element: Element) -> None:
 
 def _bubble(pen: Pen, element: Element) -> None:
     left, top, right, bottom = element.box
-    fill, edge, ink = _paint(element)
+    fill, edge, ink = paint(element)
     pen.rounded_rectangle((left, top, right - 1, bottom - 1), 7, fill=fill, outline=edge)
     write(pen, left + 6, (top + bottom) / 2, element.shown, ink)
 
 
 def _cross(pen: Pen, element: Element) -> None:
-    x, y = _middle(element)
+    x, y = middle(element)
     pen.line((x - 7, y - 7, x + 7, y + 7), fill=element.colour, width=3)
     pen.line((x - 7, y + 7, x + 7, y - 7), fill=element.colour, width=3)
 
 
 def _dial(pen: Pen, element: Element) -> None:
     left, top, right, bottom = element.box
-    x, y = _middle(element)
+    x, y = middle(element)
     pen.ellipse((left, top, right - 1, bottom - 1), outline=element.colour, width=3)
     pen.line((x, y, x, top + 14), fill=element.colour, width=3)
     pen.line((x, y, right - 26, y), fill=element.colour, width=3)
@@ -251,4 +220,5 @@ PRIMITIVES: dict[str, Callable[[Pen, Element], None]] = {
     "scroll": _scroll,
     "keys": _keys,
     "panel": _panel,
+    **FIGURES,
 }

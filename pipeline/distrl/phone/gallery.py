@@ -8,7 +8,7 @@ from typing import Final
 
 from PIL import Image
 
-from distrl.phone.machine import Key, Swipe, Tap, Text, draw, fresh, reduce, widgets
+from distrl.phone.machine import Event, Key, Swipe, Tap, Text, draw, fresh, reduce, widgets
 from distrl.phone.popups import POPUPS
 from distrl.phone.state import State
 
@@ -18,40 +18,64 @@ TOUR: Final = (
     "HOME", "browser", "field", "type", "ENTER", "2",
     "HOME", "shop", "etsy", "field", "type", "ENTER", "red", "cart",
     "HOME", "clock", "alarm", "7 am",
-    "HOME", "messages", "contact", "field", "type", "send",
+    "HOME", "messages", "first", "field", "type", "send",
     "HOME", "notes", "new", "field", "type",
+    "HOME", "clock", "stopwatch", "start", "stop", "BACK", "timer", "1 min", "start", "stop",
+    "HOME", "mail", "first", "delete", "delete", "new", "swipe", "first", "field", "type", "send",
+    "HOME", "maps", "allow", "field", "type hill park", "ENTER", "first", "star", "directions", "walk",
+    "HOME", "turn", "contacts", "swipe", "first", "call", "allow", "end",
+    "HOME", "turn", "contacts", "new", "field", "type kim west",
+    "HOME", "turn", "phone", "key 5", "recent",
+    "HOME", "turn", "calendar", "turn", "day 14", "new", "field", "type team lunch", "save",
+    "HOME", "turn", "media", "first", "pause", "BACK", "video",
+    "HOME", "turn", "store", "field", "type photo hub", "ENTER", "first", "install", "wait", "wait", "wait", "wait",
+    "wait", "open",
+    "HOME", "browser", "field", "type costco.com", "ENTER", "accept", "field", "type nova tent", "ENTER", "swipe",
+    "price", "first", "add", "cart", "first",
+    "HOME", "browser", "field", "type newegg.com", "ENTER", "refuse",
 )  # fmt: skip
-"""What a visitor does: keys, widgets by their target, a swipe, a text. Each step shows another screen."""
+"""What a visitor does: keys, swipes up ("swipe") and to the left ("turn"), texts, taps on widgets by their target or on
+the first row. Each step changes the phone; between two of them the visitor waits for what loads."""
 TYPED: Final = "red lamp"
+WAIT: Final = Key("VOLUME_UP")
+"""A key that does nothing."""
 
 
 def tour(generation: int = 0, seed: int = 0) -> list[Image.Image]:
-    """The home screen, what every step of TOUR shows, and each pop-up, on a phone of that generation."""
-    states = list(_walk(fresh(seed, {}, 0.0, generation)))
+    """Every screen that TOUR comes by, once, and each pop-up, on a phone of that generation."""
+    states = list(walk(generation, seed))
     states += [replace(states[0], dialog=name) for name in sorted(POPUPS)]
-    return [draw(state) for state in states]
+    shown = {image.tobytes(): image for image in map(draw, states)}
+    return list(shown.values())
 
 
-def _walk(state: State) -> Iterator[State]:
+def walk(generation: int = 0, seed: int = 0) -> Iterator[State]:
+    """A quiet phone before the first and after each step of TOUR, and after each event that was waited."""
+    state = fresh(seed, {}, 0.0, generation)
     yield state
     for step in TOUR:
-        match step:
-            case "HOME" | "ENTER":
-                state = reduce(state, Key(step))
-            case "swipe":
-                state = reduce(state, Swipe(64, 200, 64, 50))
-            case "type":
-                state = reduce(state, Text(TYPED))
-            case _:
-                state = reduce(state, _touch(state, step))
-        if step != "HOME":
+        state = reduce(state, _event(state, step))
+        yield state
+        while state.loading:
+            state = reduce(state, WAIT)
             yield state
 
 
-def _touch(state: State, target: str) -> Tap:
-    """A tap on the widget with that target; on the first one for a "contact", whose names chance draws."""
-    found = next(element for element in widgets(state) if target in (element.target, "contact"))
-    return Tap(*found.centre)
+def _event(state: State, step: str) -> Event:
+    match step.split(" ", 1):
+        case ["HOME" | "ENTER" | "BACK"]:
+            return Key(step)
+        case ["swipe"]:
+            return Swipe(64, 200, 64, 50)
+        case ["turn"]:
+            return Swipe(110, 128, 20, 128)
+        case ["wait"]:
+            return WAIT
+        case ["type", *text]:
+            return Text(text[0] if text else TYPED)
+        case ["first"]:
+            return Tap(*next(element for element in widgets(state) if element.kind == "row").centre)
+    return Tap(*next(element for element in widgets(state) if element.target == step).centre)
 
 
 def contact_sheet(images: Sequence[Image.Image], columns: int, scale: int = 1) -> Image.Image:

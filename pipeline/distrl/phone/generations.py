@@ -33,11 +33,24 @@ NAMES: Final = {
     "alarm": "wake up",
     "later": "not now",
     "add to cart": "to basket",
+    "cart": "basket",
+    "contacts": "people",
+    "calendar": "agenda",
+    "media": "player",
+    "store": "market",
+    "install": "get",
+    "uninstall": "get rid",
+    "delete": "discard",
+    "call": "dial",
+    "reply": "answer",
+    "directions": "the way",
+    "stopwatch": "chrono",
+    "timer": "countdown",
 }
 """What apps and controls are called from RENAMED on. What a task names is never among them: sites, switches, contacts,
 times and items are the world's, not the designer's."""
 HUE_TURN: Final = 0.38
-TINTED: Final = ("bar", "icon", "button", "tab", "tile", "bubble")
+TINTED: Final = ("bar", "icon", "button", "tab", "tile", "bubble", "round", "play", "pause", "next", "avatar", "day")
 """Kinds whose colour is taste. A product's is what a task asks for."""
 
 

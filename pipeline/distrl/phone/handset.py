@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from PIL import Image
@@ -50,6 +50,7 @@ class Machine(Protocol):
     def picture(self) -> Image.Image: ...
     def elements(self) -> Elements: ...
     def focus(self) -> str: ...
+    def apps(self) -> Sequence[str]: ...
     def typing(self) -> bool: ...
 
 

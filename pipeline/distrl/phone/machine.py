@@ -10,14 +10,17 @@ from typing import Any, Final
 
 from PIL import Image
 
-from distrl.phone import popups
-from distrl.phone.apps import REGISTRY
+from distrl.phone import overlays, popups
+from distrl.phone.apps import REGISTRY, app_named, has
+from distrl.phone.apps.store import installed
 from distrl.phone.canvas import draw as draw_elements
-from distrl.phone.element import HEIGHT, LIGHT, WIDTH, Element, Elements
+from distrl.phone.element import HEIGHT, LIGHT, WIDTH, Colour, Element, Elements
 from distrl.phone.generations import redrawn
 from distrl.phone.state import ADVERT, HOME, State, chance
 
 PACKAGE: Final = "com.sim."
+"""What the names of packages begin with."""
+LAUNCHER: Final = HOME.partition("/")[0]
 SWIPE_PX: Final = 16
 """A finger that moves less than this has tapped."""
 FIELD_CHARACTERS: Final = 200
@@ -84,8 +87,10 @@ def fresh(seed: int, setup: Mapping[str, Any], popup_probability: float, generat
 
 
 def reduce(state: State, event: Event) -> State:
-    """The phone after `event`: its effect, and perhaps a pop-up."""
-    after = replace(_effect(state, event), clock=state.clock + 1)
+    """The phone after `event`: its effect, what goes on in the background, and perhaps a pop-up."""
+    after = replace(_effect(replace(state, toast=""), event), clock=state.clock + 1)
+    for app in REGISTRY.values():
+        after = app.tick(after)
     return after if state.dialog else popups.maybe(after)
 
 
@@ -103,8 +108,11 @@ def draw(state: State) -> Image.Image:
     """The screen, RGB 128x256."""
     behind = _screen(state)
     dialog = _dialog(state)
-    app = REGISTRY.get(state.app)
-    return draw_elements(behind + dialog, app.background if app else LIGHT, len(behind) if dialog else 0)
+    return draw_elements(behind + dialog, _background(state), len(behind) if dialog else 0)
+
+
+def _background(state: State) -> Colour:
+    return LIGHT if state.loading or state.screen == ADVERT else app_named(state.app).background
 
 
 def touched(state: State, x: int, y: int) -> Element | None:
@@ -113,13 +121,26 @@ def touched(state: State, x: int, y: int) -> Element | None:
 
 
 def _screen(state: State) -> Elements:
-    shown = popups.ADVERT_ELEMENTS if state.screen == ADVERT else REGISTRY[state.app].elements(state)
-    return redrawn(shown, state.generation)
+    if state.loading:
+        shown = overlays.LOADING
+    elif state.screen == ADVERT:
+        shown = popups.ADVERT_ELEMENTS
+    else:
+        shown = app_named(state.app).elements(state)
+    return redrawn((*shown, overlays.toast(state.toast)) if state.toast else shown, state.generation)
 
 
 def _dialog(state: State) -> Elements:
-    """The pop-up in front, if there is one."""
-    return redrawn(popups.POPUPS[state.dialog], state.generation) if state.dialog else ()
+    """The pop-up or the question in front, if there is one."""
+    if not state.dialog:
+        return ()
+    question = _question(state)
+    return redrawn(question.elements() if question else popups.POPUPS[state.dialog], state.generation)
+
+
+def _question(state: State) -> overlays.Question | None:
+    app, _, name = state.dialog.partition("/")
+    return REGISTRY[app].questions[name] if name else None
 
 
 def _effect(state: State, event: Event) -> State:
@@ -129,14 +150,16 @@ def _effect(state: State, event: Event) -> State:
         case Key("BACK"):
             return state.leave()
         case Open(name):
-            return replace(state.home(), typed="").goto(REGISTRY[name].start) if name in REGISTRY else state
+            return _opened(state.home(), name) if has(state, name) else state
+        case _ if state.loading and not state.dialog:
+            return replace(state, loading=state.loading - 1)
         case Tap(x, y):
             return _tap(state, x, y)
         case Swipe(x0, y0, x1, y1) if max(abs(x1 - x0), abs(y1 - y0)) < SWIPE_PX:
             return _tap(state, x0, y0)
     if state.dialog or state.screen == ADVERT:
         return state
-    app = REGISTRY[state.app]
+    app = app_named(state.app)
     match event:
         case Swipe(x0, y0, x1, y1):
             return app.swipe(state, _direction(x1 - x0, y1 - y0))
@@ -155,16 +178,36 @@ def _tap(state: State, x: int, y: int) -> State:
     if element is None:
         return state
     if state.dialog:
-        return popups.tap(state, element.target)
-    if state.screen == HOME and element.target in REGISTRY:
-        return replace(state, typed="").goto(REGISTRY[element.target].start)
-    return REGISTRY[state.app].tap(state, element.target)
+        return _answered(state, element.target)
+    if state.app == LAUNCHER and has(state, element.target):
+        return _opened(state, element.target)
+    return app_named(state.app).tap(state, element.target)
+
+
+def _answered(state: State, target: str) -> State:
+    """What a button of the dialog in front does."""
+    question = _question(state)
+    if question is None:
+        return popups.tap(state, target)
+    closed = replace(state, dialog="")
+    return question.then(closed) if target == question.yes else question.otherwise(closed)
+
+
+def _opened(state: State, name: str) -> State:
+    """An app at its start."""
+    app = app_named(name)
+    return app.opened(replace(state, typed="").goto(app.start.format(name=name)))
 
 
 def _direction(dx: int, dy: int) -> str:
     if abs(dx) > abs(dy):
         return "right" if dx > 0 else "left"
     return "down" if dy > 0 else "up"
+
+
+def package_of(app: str) -> str:
+    """The package of an app: its name without the blanks that apps from the store have."""
+    return PACKAGE + app.replace(" ", "")
 
 
 class PhoneMachine:
@@ -192,7 +235,13 @@ class PhoneMachine:
     def focus(self) -> str:
         """The focused window as Android prints it: package/.Activity."""
         app, _, screen = self._now.screen.partition("/")
-        return f"{PACKAGE}{app}/.{screen.capitalize()}"
+        if app == LAUNCHER:
+            screen = HOME.partition("/")[2]  # its pages are one window
+        return f"{package_of(app)}/.{screen.capitalize()}"
+
+    def apps(self) -> tuple[str, ...]:
+        """Every app of the phone by name, those from the store included."""
+        return (*REGISTRY, *installed(self._now))
 
     def elements(self) -> Elements:
         """What the topmost window shows, the topmost element last."""
@@ -222,4 +271,4 @@ class PhoneMachine:
 
     def _look(self) -> object:
         """What decides how the screen looks: its elements, and the dialog in front."""
-        return self._now.app, _screen(self._now), self._now.dialog
+        return _background(self._now), _screen(self._now), self._now.dialog

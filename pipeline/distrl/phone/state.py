@@ -13,14 +13,18 @@ AppData = Mapping[str, Value]
 
 HOME = "launcher/home"
 ADVERT = "advert/page"
+LOADS = (0, 0, 0, 1, 1, 2)
+"""Events that a load takes, each equally often."""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
     """seed and clock (events so far) are all that chance depends on. screen is "app/name"; back is how one came here.
 
-    generation: of the UI (generations.py). dialog: the pop-up in front, or "". focused: a text field is focused and
-    the soft keyboard is up. typed: its text. data: what each app remembers.
+    generation: of the UI (generations.py). dialog: what is in front: a pop-up by its name, a question of an app as
+    "app/name" (overlays.py), or "". focused: a text field is focused and the soft keyboard is up. typed: its text.
+    data: what each app remembers. toast: a message at the bottom, until the next event. loading: events until the
+    screen is there; until then it only says that it loads.
     """
 
     seed: int
@@ -33,6 +37,8 @@ class State:
     focused: bool = False
     typed: str = ""
     data: Mapping[str, AppData] = field(default_factory=dict)
+    toast: str = ""
+    loading: int = 0
 
     @property
     def app(self) -> str:
@@ -52,8 +58,20 @@ class State:
         """The state with the text field focused, holding `text`."""
         return replace(self, focused=True, typed=text)
 
+    def ask(self, question: str) -> State:
+        """The state with a question of an app in front, by "app/name"."""
+        return replace(self, dialog=question)
+
+    def say(self, text: str) -> State:
+        """The state with a toast."""
+        return replace(self, toast=text)
+
+    def load(self) -> State:
+        """The state whose screen may take an event or two to come up: chance depends on seed and clock alone."""
+        return replace(self, loading=chance(self.seed, "load", self.clock).choice(LOADS))
+
     def home(self) -> State:
-        return replace(self, screen=HOME, back=(), dialog="", focused=False, typed="")
+        return replace(self, screen=HOME, back=(), dialog="", focused=False, typed="", loading=0)
 
     def leave(self) -> State:
         """What BACK does: close what is in front, else go where one came from."""
@@ -63,7 +81,7 @@ class State:
             return replace(self, focused=False)
         if not self.back:
             return self.home()
-        return replace(self, screen=self.back[-1], back=self.back[:-1], typed="")
+        return replace(self, screen=self.back[-1], back=self.back[:-1], typed="", loading=0)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -4,8 +4,9 @@
     condition = {"screen": "browser/results"}   the screen that is in front
               | {"app": "settings", "path": "on", "contains": "wifi sync"}
 
-`path` is a thing that the app remembers (`remembered`): a list of texts, a text or a number. `contains` and `lacks`
-take a text: an entry of a list, a part of a text. `equals` takes the whole thing; the order of a list does not count.
+`path` is a thing that the app remembers (`remembered`): a list of texts, a text, a number, or true or false. `contains`
+and `lacks` take a text: an entry of a list, a part of a text. `equals` takes the whole thing; the order of a list does
+not count.
 As for every task, a pop-up or an advert in front is no success.
 """
 
@@ -77,6 +78,10 @@ def _condition(given: Any) -> Condition:
 
 def _wanted(operation: str, value: Any, kind: Value) -> Value:
     """The value to compare with; `kind` is one that the phone has there."""
+    if isinstance(kind, bool):
+        if operation != "equals" or not isinstance(value, bool):
+            raise ValueError("yes or no is compared with `equals` and true or false")
+        return value
     if isinstance(kind, int):
         if operation != "equals" or isinstance(value, bool) or not isinstance(value, int):
             raise ValueError("a number is compared with `equals` and a whole number")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from distrl.phone.element import LIGHT, Colour, Elements
+from distrl.phone.overlays import Question
 from distrl.phone.state import AppData, State
 
 Setup = Mapping[str, Any]
@@ -35,7 +36,9 @@ class App:
 
     fresh: what the app remembers after a reset, from chance and the task's setup for it, whose keys are among `takes`.
     start: the screen its icon opens. elements: what `state.screen` shows. tap: the effect of a target. submit: of `go`
-    or ENTER while the field is focused. swipe: of a finger that moves "up", "down", "left" or "right".
+    or ENTER while the field is focused. swipe: of a finger that moves "up", "down", "left" or "right". opened: what is
+    new when its start has come up. tick: what an event does to it, whatever is in front. questions: that it may ask
+    with `State.ask`, by the part of the name behind its own.
     """
 
     name: str
@@ -47,3 +50,6 @@ class App:
     swipe: Callable[[State, str], State] = ignore_swipe
     background: Colour = LIGHT
     takes: tuple[str, ...] = ()
+    opened: Callable[[State], State] = ignore
+    tick: Callable[[State], State] = ignore
+    questions: Mapping[str, Question] = field(default_factory=dict)

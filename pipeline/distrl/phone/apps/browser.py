@@ -1,10 +1,11 @@
-"""A browser: a search box, four results, a page."""
+"""A browser: a search box, four results, a page; behind the addresses of sites.py, a shop."""
 
 from __future__ import annotations
 
 import random
 from typing import Final
 
+from distrl.phone.apps import sites
 from distrl.phone.apps.app import App, Setup
 from distrl.phone.element import BLUE, LIGHT, WIDTH, Element, Elements, keyboard, search_box, title
 from distrl.phone.state import AppData, State
@@ -12,10 +13,12 @@ from distrl.phone.words import RANKS
 
 
 def fresh(rng: random.Random, setup: Setup) -> AppData:
-    return {"query": "", "result": ""}
+    return {"query": "", "result": "", **sites.fresh(rng)}
 
 
 def elements(state: State) -> Elements:
+    if state.screen in sites.SCREENS:
+        return sites.elements(state)
     query = str(state.of("browser")["query"])
     match state.screen:
         case "browser/results":
@@ -44,6 +47,8 @@ def elements(state: State) -> Elements:
 
 
 def tap(state: State, target: str) -> State:
+    if state.screen in sites.SCREENS:
+        return sites.tap(state, target)
     if target == "field":
         if state.screen == "browser/home":
             return state.focus(state.typed)
@@ -54,9 +59,17 @@ def tap(state: State, target: str) -> State:
 
 
 def submit(state: State) -> State:
+    if state.screen in sites.SCREENS:
+        return sites.submit(state)
     if not state.typed:
         return state
+    if site := sites.address(state.typed):
+        return sites.visit(state, site)
     return state.remember("browser", query=state.typed).goto("browser/results")
 
 
-APP: Final = App("browser", "browser/home", fresh, elements, tap, submit)
+def swipe(state: State, direction: str) -> State:
+    return sites.swipe(state, direction) if state.screen in sites.SCREENS else state
+
+
+APP: Final = App("browser", "browser/home", fresh, elements, tap, submit, swipe, questions={"remove": sites.REMOVE})

@@ -24,10 +24,25 @@ BY_ACTION: Final[Mapping[str, str]] = {
     f"{ACTION}SET_ALARM": "clock",
     f"{ACTION}WEB_SEARCH": "browser",
     f"{ACTION}CREATE_NOTE": "notes",
+    f"{ACTION}SET_TIMER": "clock",
+    f"{ACTION}DIAL": "phone",
+    f"{ACTION}CALL": "phone",
 }
 BY_SCHEME: Final[Mapping[str, str]] = {
     "http": "browser", "https": "browser", "sms": "messages", "smsto": "messages", "mms": "messages",
+    "tel": "phone", "mailto": "mail", "geo": "maps", "market": "store",
 }  # fmt: skip
+BY_CATEGORY: Final[Mapping[str, str]] = {
+    HOME: LAUNCHER,
+    f"{CATEGORY}APP_BROWSER": "browser",
+    f"{CATEGORY}APP_CALENDAR": "calendar",
+    f"{CATEGORY}APP_CONTACTS": "contacts",
+    f"{CATEGORY}APP_EMAIL": "mail",
+    f"{CATEGORY}APP_MAPS": "maps",
+    f"{CATEGORY}APP_MARKET": "store",
+    f"{CATEGORY}APP_MESSAGING": "messages",
+    f"{CATEGORY}APP_MUSIC": "media",
+}
 SETTINGS_ACTIONS: Final = "android.settings."
 FLAGS: Final = frozenset({"-W", "-S", "-D", "-N", "--activity-clear-top", "--activity-clear-task",
                           "--activity-single-top", "--activity-new-document", "--lockTask"})  # fmt: skip
@@ -97,24 +112,24 @@ def intent_of(words: Sequence[str]) -> Intent:
     return Intent(**given, wait=wait, message=message)
 
 
-def resolve(intent: Intent) -> str | None:
-    """The app that answers an intent; None if none does."""
+def resolve(intent: Intent, apps: Sequence[str]) -> str | None:
+    """The one of a phone's apps that answers an intent; None if none does."""
     if intent.component:
         package, _, activity = intent.component.partition("/")
-        app = app_of(package)
+        app = app_of(package, apps)
         short = f".{activity.removeprefix(package).removeprefix('.')}"
         return app if app and activity_of(app) == f"{package}/{short}" else None
     if intent.package:
-        return app_of(intent.package)
-    if intent.category == HOME:
-        return LAUNCHER
+        return app_of(intent.package, apps)
+    if intent.category in BY_CATEGORY:
+        return BY_CATEGORY[intent.category]
     if intent.action.startswith(SETTINGS_ACTIONS):
         return "settings"
     return BY_ACTION.get(intent.action) or BY_SCHEME.get(intent.data.partition(":")[0].lower())
 
 
 async def _start(phone: Handset, intent: Intent) -> Result:
-    app = resolve(intent)
+    app = resolve(intent, phone.machine.apps())
     starting = f"Starting: {intent}\n"
     if app is None:
         why = (
@@ -155,7 +170,7 @@ async def monkey(phone: Handset, call: Call) -> Result:
             count = word
     if count != "1" or not package:
         raise RefusedError(f"usage: monkey -p PACKAGE -c {CATEGORY}LAUNCHER 1")
-    app = app_of(package)
+    app = app_of(package, phone.machine.apps())
     if app is None:
         return complained("** No activities found to run, monkey aborted.\n", MONKEY_ABORTED)
     await phone.act(Key("HOME") if app == LAUNCHER else Open(app))

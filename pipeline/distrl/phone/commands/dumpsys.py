@@ -9,7 +9,7 @@ from distrl.phone.commands.activities import pid_of
 from distrl.phone.commands.base import FAILED, Call, Result, complained, said
 from distrl.phone.commands.packages import apk_of, app_of, uid_of
 from distrl.phone.handset import Handset
-from distrl.phone.machine import PACKAGE
+from distrl.phone.machine import package_of
 
 DENSITY: Final = 160
 DISPLAY_ID: Final = 4619827259835644672
@@ -75,11 +75,11 @@ def _display(phone: Handset, args: Sequence[str]) -> str:
 
 
 def _package(phone: Handset, args: Sequence[str]) -> str:
-    app = app_of(args[-1]) if args else None
+    app = app_of(args[-1], phone.machine.apps()) if args else None
     if app is None:
         return "Packages:\n"
     return (
-        f"Packages:\n  Package [{PACKAGE}{app}] (5a7b9c1):\n    userId={uid_of(app)}\n    codePath={apk_of(app)}\n"
+        f"Packages:\n  Package [{package_of(app)}] (5a7b9c1):\n    userId={uid_of(app)}\n    codePath={apk_of(app)}\n"
         f"    versionCode=1 minSdk=34 targetSdk=34\n    versionName={VERSION}\n    pkgFlags=[ HAS_CODE ALLOW_BACKUP ]\n"
         "    firstInstallTime=2024-01-01 00:00:00\n    lastUpdateTime=2024-01-01 00:00:00\n"
     )

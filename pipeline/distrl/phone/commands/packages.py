@@ -5,47 +5,48 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from distrl.phone.apps import REGISTRY
+from distrl.phone.apps import REGISTRY, app_named, store
 from distrl.phone.commands.base import FAILED, Call, RefusedError, Result, complained, said
 from distrl.phone.handset import Handset
-from distrl.phone.machine import PACKAGE
+from distrl.phone.machine import package_of
 
 LAUNCHER: Final = "launcher"
 HOME: Final = "android.intent.category.HOME"
 SYSTEM: Final = frozenset({LAUNCHER, "settings"})
 """Apps that belong to Android itself; the others count as installed by a user."""
 FIRST_UID: Final = 10_050
+EVERY: Final = (*sorted(REGISTRY), *store.EVERY)
+"""Every app that a phone may have."""
 
 
-def app_of(package: str) -> str | None:
-    """The app behind the name of a package; None if the phone does not have it."""
-    app = package.removeprefix(PACKAGE)
-    return app if package.startswith(PACKAGE) and app in REGISTRY else None
+def app_of(package: str, apps: Sequence[str]) -> str | None:
+    """The app behind the name of a package; None if it is not among those of the phone."""
+    return next((app for app in apps if package_of(app) == package), None)
 
 
 def activity_of(app: str) -> str:
     """What its icon starts: package/.Activity."""
-    screen = REGISTRY[app].start.partition("/")[2]
-    return f"{PACKAGE}{app}/.{screen.capitalize()}"
+    screen = app_named(app).start.partition("/")[2]
+    return f"{package_of(app)}/.{screen.capitalize()}"
 
 
 def uid_of(app: str) -> int:
-    return FIRST_UID + sorted(REGISTRY).index(app)
+    return FIRST_UID + EVERY.index(app)
 
 
 def apk_of(app: str) -> str:
-    return f"/system/app/{app}/{app}.apk" if app in SYSTEM else f"/data/app/{PACKAGE}{app}/base.apk"
+    return f"/system/app/{app}/{app}.apk" if app in SYSTEM else f"/data/app/{package_of(app)}/base.apk"
 
 
 async def pm(phone: Handset, call: Call) -> Result:
     match call.args:
         case ["list", "packages", *options]:
-            return said("".join(_listed(options)))
+            return said("".join(_listed(phone.machine.apps(), options)))
         case ["path", *options]:
-            app = app_of(options[-1]) if options else None
+            app = app_of(options[-1], phone.machine.apps()) if options else None
             return said(f"package:{apk_of(app)}\n") if app else Result(code=FAILED)
         case ["resolve-activity", *options]:
-            app = LAUNCHER if HOME in options else app_of(options[-1]) if options else None
+            app = LAUNCHER if HOME in options else app_of(options[-1], phone.machine.apps()) if options else None
             if app is None:
                 return said("No activity found\n", FAILED)
             return said(f"priority=0 preferredOrder=0 match=0x108000 isDefault=true\n{activity_of(app)}\n")
@@ -68,8 +69,8 @@ async def cmd(phone: Handset, call: Call) -> Result:
     raise RefusedError("usage: cmd package …")
 
 
-def _listed(options: Sequence[str]) -> list[str]:
-    apps, files, uids, wanted = sorted(REGISTRY), False, False, ""
+def _listed(every: Sequence[str], options: Sequence[str]) -> list[str]:
+    apps, files, uids, wanted = sorted(every), False, False, ""
     words = iter(options)
     for word in words:
         match word:
@@ -92,9 +93,9 @@ def _listed(options: Sequence[str]) -> list[str]:
             case _:
                 wanted = word
     return [
-        f"package:{f'{apk_of(app)}=' if files else ''}{PACKAGE}{app}{f' uid:{uid_of(app)}' if uids else ''}\n"
+        f"package:{f'{apk_of(app)}=' if files else ''}{package_of(app)}{f' uid:{uid_of(app)}' if uids else ''}\n"
         for app in apps
-        if wanted in PACKAGE + app
+        if wanted in package_of(app)
     ]
 
 

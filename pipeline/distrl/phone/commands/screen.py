@@ -20,11 +20,16 @@ DUMP: Final = "/sdcard/window_dump.xml"
 TERMINALS: Final = frozenset({"/dev/tty", "/dev/stdout", "/proc/self/fd/1"})
 CLASSES: Final = {
     "button": "Button", "cross": "ImageButton", "field": "EditText", "icon": "TextView", "picture": "ImageView",
+    "avatar": "ImageView", "day": "CheckedTextView", "map": "ImageView", "next": "ImageButton", "pause": "ImageButton",
+    "play": "ImageButton", "progress": "ProgressBar", "round": "Button", "spinner": "ProgressBar", "star": "CheckBox",
     "toggle": "Switch", "tile": "ToggleButton", "keys": "inputmethodservice.KeyboardView",
 }  # fmt: skip
 """What an element would be among Android's widgets; a TextView where nothing is said."""
-CHECKABLE: Final = frozenset({"toggle", "tile"})
-WORDLESS: Final = frozenset({"picture", "lines", "dial", "scroll", "keys", "cross"})
+CHECKABLE: Final = frozenset({"star", "toggle", "tile"})
+WORDLESS: Final = frozenset({
+    "avatar", "cross", "dial", "keys", "lines", "map", "next", "pause", "picture", "play", "progress", "scroll",
+    "spinner", "star",
+})  # fmt: skip
 """Kinds that are drawn without their label."""
 
 

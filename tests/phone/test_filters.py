@@ -30,10 +30,10 @@ def test_grep_finds_what_a_regular_expression_finds(patterns: list[str], lines: 
         ("dumpsys window windows | grep -E 'mCurrentFocus|mFocusedApp' | wc -l", "2\n"),
         ("dumpsys window | grep -i MCURRENTFOCUS", "  mCurrentFocus=Window{5f0cca1 u0 com.sim.launcher/"
                                                    "com.sim.launcher.Home}\n"),
-        ("pm list packages | sort -r | head -n 2 | tail -1", "package:com.sim.settings\n"),
-        ("pm list packages|grep -c sim", "7\n"),
+        ("pm list packages -s | sort -r | head -n 2 | tail -1", "package:com.sim.launcher\n"),
+        ("pm list packages -s|grep -c sim", "2\n"),
         ("pm list packages | grep -v -F com.s | wc -c", "0\n"),
-        ("pm list packages | grep -n 'clock$' | cat", "2:package:com.sim.clock\n"),
+        ("pm list packages | grep -n 'browser$' | cat", "1:package:com.sim.browser\n"),
         ("pm list packages | grep 'browser\\|clock' | wc -w", "2\n"),
         ("echo a | grep -q b || echo none", "none\n"),
         ("true || echo never; false || echo once", "once\n"),

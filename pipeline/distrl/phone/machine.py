@@ -12,6 +12,7 @@ from PIL import Image
 
 from distrl.phone import overlays, popups
 from distrl.phone.apps import REGISTRY, app_named, has
+from distrl.phone.apps.app import ignore
 from distrl.phone.apps.store import installed
 from distrl.phone.canvas import draw as draw_elements
 from distrl.phone.element import HEIGHT, LIGHT, WIDTH, Colour, Element, Elements
@@ -25,6 +26,7 @@ SWIPE_PX: Final = 16
 """A finger that moves less than this has tapped."""
 FIELD_CHARACTERS: Final = 200
 """Longest text a field takes: what a model types is untrusted, and a state is sent and drawn whole."""
+TICKING: Final = tuple(app for app in REGISTRY.values() if app.tick is not ignore)
 DRAWN: Final = 256
 """Screens kept as PNG (about 3 kB each): phones show the same few screens again and again."""
 
@@ -88,8 +90,9 @@ def fresh(seed: int, setup: Mapping[str, Any], popup_probability: float, generat
 
 def reduce(state: State, event: Event) -> State:
     """The phone after `event`: its effect, what goes on in the background, and perhaps a pop-up."""
-    after = replace(_effect(replace(state, toast=""), event), clock=state.clock + 1)
-    for app in REGISTRY.values():
+    before = replace(state, toast="") if state.toast else state
+    after = replace(_effect(before, event), clock=state.clock + 1)
+    for app in TICKING:
         after = app.tick(after)
     return after if state.dialog else popups.maybe(after)
 

@@ -19,7 +19,8 @@ def test_a_month_begins_on_its_weekday_and_a_swipe_turns_it() -> None:
     for month in range(1, 13):
         days = [element for element in widgets(state) if element.kind == "day"]
         columns.append(days[0].box[0] // 18)
-        assert len(days) == sum(date.startswith(str(said(state)[0]).split()[0]) for date in DATES)
+        name = said(state)[0].split()[0]
+        assert len(days) == sum(date.startswith(name) for date in DATES)
         assert state.of("calendar")["month"] == month
         state = swipe(state, "left")
     assert columns == [datetime.date(YEAR, month, 1).weekday() for month in range(1, 13)]

@@ -24,6 +24,7 @@ from distrl.phone.overlays import HARMFUL, Question
 from distrl.phone.state import AppData, State, words_of
 
 SUBJECTS: Final = named(MAILS)
+WRITERS: Final = named(PEOPLE)
 RECEIVED, IN_SIGHT = 9, 5
 TO_IN_SIGHT = 6
 
@@ -33,7 +34,7 @@ def fresh(rng: random.Random, setup: Setup) -> AppData:
     subjects, asked = rng.sample(SUBJECTS, RECEIVED), wanted(setup, "mail", SUBJECTS)
     if asked and asked not in subjects:
         subjects[rng.randrange(RECEIVED)] = asked
-    senders = [rng.choice(named(PEOPLE)) for _ in subjects]
+    senders = [rng.choice(WRITERS) for _ in subjects]
     return {
         "inbox": tuple(subjects), "senders": tuple(f"{s}: {who}" for s, who in zip(subjects, senders, strict=True)),
         "read": tuple(s for s in subjects if s != asked and rng.random() < 0.4),

@@ -1,4 +1,5 @@
 import io
+import itertools
 import json
 import random
 from typing import Any
@@ -7,11 +8,14 @@ import pytest
 from distrl.phone import lexicon, machine, popups
 from distrl.phone.apps import REGISTRY
 from distrl.phone.element import HEIGHT, WIDTH
-from distrl.phone.machine import Event, Key, PhoneMachine, Swipe, Tap, Text, draw, fresh, reduce, widgets
+from distrl.phone.gallery import walk as walk_of
+from distrl.phone.generations import NEWEST
+from distrl.phone.machine import Event, Key, Open, PhoneMachine, Swipe, Tap, Text, draw, fresh, reduce, widgets
 from distrl.phone.state import HOME, State, words_of
 from distrl.phone.words import ALL
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from phone.hand import SWIPES
 from PIL import Image
 
 EVENTS = st.one_of(
@@ -52,6 +56,37 @@ def test_equal_events_give_equal_phones_and_the_json_is_the_whole_state(seed: in
     assert State.from_json(json.loads(json.dumps(first[-1].to_json()))) == first[-1]
 
 
+@given(
+    st.sampled_from(sorted(REGISTRY)), st.integers(0, NEWEST),
+    st.sampled_from(["red lamp", "ebay.com", "photo hub", ": "]), st.lists(st.integers(0, 59), max_size=30),
+)  # fmt: skip
+@settings(max_examples=150, deadline=None)
+def test_no_way_through_an_app_raises_and_each_state_on_it_can_be_drawn_written_and_read(
+    app: str, generation: int, text: str, choices: list[int]
+) -> None:
+    state = reduce(fresh(len(choices), {}, 0.1, generation), Open(app))
+    for choice in choices:
+        reachable = widgets(state)
+        if choice < 40 and reachable:
+            event: Event = Tap(*reachable[choice % len(reachable)].centre)
+        else:
+            event = (Text(text), Key("BACK"), Key("ENTER"), *SWIPES.values())[choice % 7]
+        state = reduce(state, event)
+        assert State.from_json(json.loads(json.dumps(state.to_json()))) == state
+    assert draw(state).size == (WIDTH, HEIGHT)
+
+
+def test_a_state_that_was_written_before_there_were_toasts_loads_and_more_apps_is_still_read() -> None:
+    state = fresh(1, {}, 0.0)
+    tree = json.loads(json.dumps(state.to_json()))
+    old = {name: value for name, value in tree.items() if name not in ("toast", "loading")}
+    old["data"] = {app: tree["data"][app] for app in ("launcher", "settings", "shop", "messages", "notes")}
+    old["data"] |= {"browser": {"query": "", "result": ""}, "clock": {"alarms": []}}
+    for screen in (HOME, "settings/list", "browser/results", "shop/sites", "clock/face", "messages/list", "notes/new"):
+        read = State.from_json({**old, "screen": screen})
+        assert draw(read).tobytes() == draw(State.from_json({**tree, "screen": screen})).tobytes()
+
+
 @given(st.integers(0, 50), st.lists(EVENTS, max_size=15))
 @settings(max_examples=40)
 def test_whatever_happens_the_screen_can_be_drawn_and_home_is_one_key_away(seed: int, events: list[Event]) -> None:
@@ -64,22 +99,23 @@ def test_whatever_happens_the_screen_can_be_drawn_and_home_is_one_key_away(seed:
 
 def test_every_widget_of_every_screen_holds_the_middle_of_a_grid_cell_and_lies_on_the_screen() -> None:
     seen = set()
-    for seed in range(40):
-        for state in wander(seed, 60):
-            seen.add(state.screen)
-            for element in widgets(state):
-                assert any(element.holds(x, y) for x, y in CELLS), (state.screen, element)
-                left, top, right, bottom = element.box
-                assert element.holds((left + right) // 32 * 16 + 8, (top + bottom) // 32 * 16 + 8), element
-                assert element.box[3] <= HEIGHT, (state.screen, element)
-                assert element.box[2] <= WIDTH, (state.screen, element)
+    for state in itertools.chain(*(wander(seed, 60) for seed in range(40)), *map(walk_of, range(NEWEST + 1))):
+        seen.add(state.screen)
+        for element in widgets(state):
+            assert any(element.holds(x, y) for x, y in CELLS), (state.screen, element)
+            left, top, right, bottom = element.box
+            assert element.holds((left + right) // 32 * 16 + 8, (top + bottom) // 32 * 16 + 8), element
+            assert 0 <= left < right <= WIDTH, (state.screen, element)
+            assert 0 <= top < bottom <= HEIGHT, (state.screen, element)
     assert {screen.partition("/")[0] for screen in seen} >= set(REGISTRY), "the walk missed an app"
-    assert {"browser/page", "shop/done", "messages/chat", "notes/new", "clock/alarms"} <= seen
+    assert {"browser/page", "shop/done", "messages/chat", "notes/new", "clock/alarms", "clock/timer"} <= seen
+    assert {"browser/site", "browser/found", "browser/ware", "browser/cart", "mail/write", "maps/way"} <= seen
+    assert {"contacts/new", "phone/call", "calendar/new", "media/player", "store/app", "photo hub/main"} <= seen
 
 
 def test_every_word_on_a_widget_is_in_one_of_the_two_lists() -> None:
     for seed in range(10):
-        for state in wander(seed, 60):
+        for state in (*wander(seed, 60), *walk_of()):
             for element in widgets(state):
                 assert set(element.label.split()) <= {*ALL, *lexicon.ALL}, element
 

@@ -35,8 +35,9 @@ TOUR: Final = (
     "HOME", "browser", "field", "type newegg.com", "ENTER", "refuse",
 )  # fmt: skip
 """What a visitor does: keys, swipes up ("swipe") and to the left ("turn"), texts, taps on widgets by their target or on
-the first row. Each step changes the phone; between two of them the visitor waits for what loads."""
+the first of several rows. Each step changes the phone; between two of them the visitor waits for what loads."""
 TYPED: Final = "red lamp"
+ROWS: Final = ("row", "toggle")
 WAIT: Final = Key("VOLUME_UP")
 """A key that does nothing."""
 
@@ -54,14 +55,15 @@ def walk(generation: int = 0, seed: int = 0) -> Iterator[State]:
     state = fresh(seed, {}, 0.0, generation)
     yield state
     for step in TOUR:
-        state = reduce(state, _event(state, step))
+        state = reduce(state, event_for(state, step))
         yield state
         while state.loading:
             state = reduce(state, WAIT)
             yield state
 
 
-def _event(state: State, step: str) -> Event:
+def event_for(state: State, step: str) -> Event:
+    """What a step of a tour does to a phone in that state. Raises LookupError where it shows nothing of that name."""
     match step.split(" ", 1):
         case ["HOME" | "ENTER" | "BACK"]:
             return Key(step)
@@ -73,9 +75,10 @@ def _event(state: State, step: str) -> Event:
             return WAIT
         case ["type", *text]:
             return Text(text[0] if text else TYPED)
-        case ["first"]:
-            return Tap(*next(element for element in widgets(state) if element.kind == "row").centre)
-    return Tap(*next(element for element in widgets(state) if element.target == step).centre)
+    for element in widgets(state):
+        if element.target == step or (step == "first" and element.kind in ROWS):
+            return Tap(*element.centre)
+    raise LookupError(f"{state.screen} has no {step!r}")
 
 
 def contact_sheet(images: Sequence[Image.Image], columns: int, scale: int = 1) -> Image.Image:

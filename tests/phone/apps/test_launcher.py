@@ -1,7 +1,9 @@
 from collections.abc import Iterator
+from dataclasses import replace
 
 from distrl.phone.apps import REGISTRY
 from distrl.phone.apps.launcher import PER_PAGE
+from distrl.phone.canvas import draw
 from distrl.phone.lexicon import MORE_APPS, STORE_APPS, named
 from distrl.phone.machine import Key, PhoneMachine, fresh, reduce, widgets
 from distrl.phone.state import HOME, State
@@ -52,3 +54,13 @@ def test_the_pages_are_one_window_to_android() -> None:
     phone.apply(SWIPES["left"])
     assert phone.state()["screen"] != HOME
     assert phone.focus() == at_home
+
+
+def test_no_two_icons_of_the_phone_have_the_same_shape_and_colour() -> None:
+    bare = [
+        draw((replace(icon, text=" ", box=(0, 0, 64, 56)),)).tobytes()
+        for page in pages(fresh(4, {}, 0.0))
+        for icon in widgets(page)
+        if icon.target in REGISTRY
+    ]
+    assert len(set(bare)) == len(bare) == len(REGISTRY) - 1

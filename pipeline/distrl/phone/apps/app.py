@@ -34,11 +34,12 @@ def ignore_swipe(state: State, direction: str) -> State:
 class App:
     """All functions are pure.
 
+    start: the screen its icon opens; in that of apps from the store, which share one App, {name} is the one meant.
     fresh: what the app remembers after a reset, from chance and the task's setup for it, whose keys are among `takes`.
-    start: the screen its icon opens. elements: what `state.screen` shows. tap: the effect of a target. submit: of `go`
-    or ENTER while the field is focused. swipe: of a finger that moves "up", "down", "left" or "right". opened: what is
-    new when its start has come up. tick: what an event does to it, whatever is in front. questions: that it may ask
-    with `State.ask`, by the part of the name behind its own.
+    elements: what `state.screen` shows. tap: the effect of a target. submit: of `go` or ENTER while the field is
+    focused. swipe: of a finger that moves "up", "down", "left" or "right". opened: what is new when its start has come
+    up. tick: what any event does to it, whatever is in front. questions: what it may ask with `State.ask`, by the part
+    of their names behind its own.
     """
 
     name: str

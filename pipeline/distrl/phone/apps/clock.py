@@ -9,7 +9,7 @@ import random
 from typing import Final
 
 from distrl.phone.apps.app import App, Setup
-from distrl.phone.element import GREEN, GREY, NAVY, RED, WHITE, WIDTH, Element, Elements
+from distrl.phone.element import GREEN, GREY, NAVY, RED, WHITE, WIDTH, Element, Elements, title
 from distrl.phone.lexicon import MINUTES
 from distrl.phone.overlays import Question
 from distrl.phone.state import AppData, State, words_of
@@ -56,7 +56,7 @@ def _stopwatch(state: State) -> Elements:
     data = state.of("clock")
     word = "stop" if data["watching"] else "start"
     return (
-        Element("text", (0, 8, WIDTH, 32), text="stopwatch", colour=WHITE),
+        title("stopwatch", NAVY),
         Element("text", (0, 80, WIDTH, 120), text=_time(int(str(data["watched"]))), colour=WHITE),
         Element("round", (8, 168, 60, 220), word, word, colour=RED if data["watching"] else GREEN),
         Element("round", (68, 168, 120, 220), "reset", "reset", colour=GREY),
@@ -68,7 +68,7 @@ def _timer(state: State) -> Elements:
     left = int(str(data["left"]))
     word = "stop" if left else "start"
     return (
-        Element("text", (0, 8, WIDTH, 32), text="timer", colour=WHITE),
+        title("timer", NAVY),
         *(
             Element("tile", (i % 2 * 64, 40 + i // 2 * 32, i % 2 * 64 + 64, 72 + i // 2 * 32), f"{each} min",
                     f"{each} min", on=each == data["minutes"], colour=DARK)

@@ -1,35 +1,48 @@
+import hashlib
 import json
 import math
 import random
 from collections import Counter
+from collections.abc import Mapping
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from distrl.phone.gestures import event_of
-from distrl.phone.machine import PhoneMachine
 from distrl.phone.words import ALL
 from distrl.tasks.entities import ENTITIES, dealt, held_out_pairs
-from distrl.tasks.oracle import COMPLETE, ImperfectScript, oracle, random_action, random_likelihood
+from distrl.tasks.hand import COMPLETE
+from distrl.tasks.oracle import ImperfectScript, oracle, random_action, random_likelihood
 from distrl.tasks.outcome import succeeded
 from distrl.tasks.suite import suites
-from distrl.types import ActionKind, Split, Task
+from distrl.tasks.trial import play, prepared
+from distrl.types import Action, ActionKind, Split, Task
+from distrl.wire.convert import from_task
 
 HOME = suites()["home"]
+TASKS = "91fbd1802e0bdfb406c6046e5e15a10476c64e6e2df7eee62d2090813866232e"
+SCRIPTED = "d74f657eea3631e42b1d6eb2a931e40a4f44119edc86a168a5efd99c8a19d595"
+"""Digests of the first tasks and demonstrations, taken before there was any other suite."""
 
 
-def ready(task: Task, popups: float) -> PhoneMachine:
-    phone = PhoneMachine(0, popups)
-    phone.reset(task.phone_seed, json.loads(task.setup))
-    return phone
+def test_the_tasks_are_those_that_the_base_model_and_every_run_so_far_know() -> None:
+    tasks = [HOME.task(i, seed, split) for split in Split for seed in (0, 1, 7919) for i in range(70)]
+    said = "\n".join(json.dumps(from_task(task), sort_keys=True) for task in tasks)
+    assert hashlib.sha256(said.encode()).hexdigest() == TASKS
 
 
-def play(task: Task, popups: float) -> tuple[bool, int]:
-    phone = ready(task, popups)
-    actions = [oracle(task, phone.state())]
-    while (event := event_of(actions[-1])) is not None and len(actions) < task.max_steps:
-        phone.apply(event)
-        actions.append(oracle(task, phone.state()))
-    return succeeded(task, phone.state()), len(actions)
+def test_the_script_demonstrates_them_as_it_always_did() -> None:
+    seen = hashlib.sha256()
+    for index in range(70):
+        task, script = HOME.task(index, 0, Split.TRAIN), ImperfectScript(index)
+
+        def act(task: Task, state: Mapping[str, Any], script: ImperfectScript = script) -> Action:
+            action, logprob = script.act(task, state)
+            seen.update(f"{action} {logprob:.9f}\n".encode())
+            return action
+
+        seen.update(str(play(task, popup_probability=0.1, script=act).done).encode())
+    assert seen.hexdigest() == SCRIPTED
 
 
 @pytest.mark.parametrize("split", list(Split))
@@ -37,21 +50,21 @@ def play(task: Task, popups: float) -> tuple[bool, int]:
 def test_the_oracle_does_every_task_in_three_to_eight_steps_on_a_quiet_phone(split: Split, popups: float) -> None:
     for index in range(140):
         task = HOME.task(index, 5, split)
-        done, steps = play(task, popups)
-        assert done, task
-        assert popups or 3 <= steps <= 8, task
+        trial = play(task, popups)
+        assert trial.done, task
+        assert popups or 3 <= trial.steps <= 8, task
 
 
 @pytest.mark.parametrize("split", list(Split))
 def test_no_task_is_done_before_it_is_begun(split: Split) -> None:
     for index in range(140):
         task = HOME.task(index, 6, split)
-        assert not succeeded(task, ready(task, 0.0).state()), task
+        assert not succeeded(task, prepared(task).state()), task
 
 
 def test_an_open_popup_is_no_success() -> None:
     task = HOME.task(0, 0, Split.TRAIN)
-    phone = ready(task, 0.0)
+    phone = prepared(task)
     while (event := event_of(oracle(task, phone.state()))) is not None:
         phone.apply(event)
     assert not succeeded(task, {**phone.state(), "dialog": "sale"})
@@ -59,7 +72,7 @@ def test_an_open_popup_is_no_success() -> None:
 
 def test_switching_a_second_switch_spoils_a_toggle() -> None:
     task = next(t for t in (HOME.task(7 * i, 0, Split.TRAIN) for i in range(50)) if t.family == "toggle")
-    phone = ready(task, 0.0)
+    phone = prepared(task)
     while (event := event_of(oracle(task, phone.state()))) is not None:
         phone.apply(event)
     state = phone.state()
@@ -104,7 +117,7 @@ def test_tasks_are_the_same_every_time_and_differ_by_index_seed_and_split() -> N
 
 def test_the_imperfect_script_errs_as_often_as_it_says_and_knows_how_likely_each_action_was() -> None:
     task = HOME.task(1, 0, Split.TRAIN)
-    state = ready(task, 0.0).state()
+    state = prepared(task).state()
     right = oracle(task, state)
     script = ImperfectScript(3)
     taken = [script.act(task, state) for _ in range(4000)]
@@ -120,12 +133,16 @@ def test_the_imperfect_script_errs_as_often_as_it_says_and_knows_how_likely_each
 
 def test_a_random_hand_never_types_what_is_held_out() -> None:
     rng = random.Random(0)
-    typed = {action.text for action in (random_action(rng) for _ in range(20_000)) if action.kind is ActionKind.TYPE}
+    typed = {
+        action.text
+        for action in (random_action(rng, HOME.typed) for _ in range(20_000))
+        if action.kind is ActionKind.TYPE
+    }
     assert typed == {" ".join(pair) for pair in dealt("item")[Split.TRAIN]}
 
 
 def test_random_likelihoods_add_up_to_one() -> None:
     rng = random.Random(0)
-    drawn = {random_action(rng) for _ in range(30_000)}
-    assert sum(map(random_likelihood, drawn)) == pytest.approx(1.0, abs=0.01)
-    assert random_likelihood(COMPLETE) == 0
+    drawn = {random_action(rng, HOME.typed) for _ in range(30_000)}
+    assert sum(random_likelihood(each, len(HOME.typed)) for each in drawn) == pytest.approx(1.0, abs=0.01)
+    assert random_likelihood(COMPLETE, len(HOME.typed)) == 0

@@ -31,7 +31,7 @@ def train_base(
 ) -> None:
     """Pre-train on synthetic screens (touch the named widget, copy words); held-out entities are never named."""
     from distrl.policy.pretrain import Recipe, train
-    from distrl.tasks.suite import held_out_pairs
+    from distrl.tasks.entities import held_out_pairs
 
     logs.configure("base-model")
     recipe = Recipe(seed=seed, threads=threads)

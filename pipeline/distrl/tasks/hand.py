@@ -1,0 +1,51 @@
+"""What a hand does that sees the phone's state: touch a widget by its target, swipe, write into a field. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from distrl.phone.element import HEIGHT, WIDTH, Element
+from distrl.phone.machine import widgets
+from distrl.phone.state import State
+from distrl.types import Action, ActionKind, Point
+
+COLUMNS, ROWS = 8, 16
+"""The grid that policies tap on; a script taps the middle of its cells, so that its taps can be written as tokens."""
+
+BACK: Final = Action(ActionKind.BACK)
+ENTER: Final = Action(ActionKind.ENTER)
+GO_HOME: Final = Action(ActionKind.HOME)
+COMPLETE: Final = Action(ActionKind.COMPLETE)
+SWIPES: Final = {
+    "up": (Point(0.5, 0.8), Point(0.5, 0.2)),
+    "down": (Point(0.5, 0.2), Point(0.5, 0.8)),
+    "left": (Point(0.8, 0.5), Point(0.2, 0.5)),
+    "right": (Point(0.2, 0.5), Point(0.8, 0.5)),
+}
+
+
+def tap(now: State, target: str) -> Action:
+    """A tap on the middle of the widget with this target; BACK where the screen has none."""
+    found = next((element for element in widgets(now) if element.target == target), None)
+    return BACK if found is None else Action(ActionKind.TAP, touch=cell_centre(found))
+
+
+def cell_centre(element: Element) -> Point:
+    """The middle of the grid cell that holds the widget's middle."""
+    left, top, right, bottom = element.box
+    column, row = (left + right) * COLUMNS // (2 * WIDTH), (top + bottom) * ROWS // (2 * HEIGHT)
+    return Point((min(column, COLUMNS - 1) + 0.5) / COLUMNS, (min(row, ROWS - 1) + 0.5) / ROWS)
+
+
+def swipe(direction: str) -> Action:
+    touch, lift = SWIPES[direction]
+    return Action(ActionKind.SWIPE, touch=touch, lift=lift)
+
+
+def write(now: State, text: str, send: str = "") -> Action:
+    """Have `text` in the field of this screen, and send it: by the key named `send`, else by ENTER."""
+    if not now.focused:
+        return tap(now, "field")
+    if now.typed != text:
+        return Action(ActionKind.TYPE, text=text)
+    return tap(now, send) if send else ENTER

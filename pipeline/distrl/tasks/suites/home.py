@@ -1,0 +1,207 @@
+"""The home suite: seven families over the first apps, an endless list of tasks for each split and seed.
+
+The shipped base model, the demo and what docs/learning.md measured belong to these very tasks: they never change.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from distrl.phone.machine import fresh
+from distrl.phone.state import State, chance, words_of
+from distrl.phone.words import RANKS, SITES
+from distrl.tasks.entities import dealt
+from distrl.tasks.family import Family, Params, Setup
+from distrl.tasks.hand import BACK, swipe, tap, write
+from distrl.types import Action, Split, Task
+
+MAX_STEPS: Final = 14
+
+
+def _entity(rng: random.Random, kind: str, split: Split) -> str:
+    return " ".join(rng.choice(dealt(kind)[split]))
+
+
+def _item(rng: random.Random, split: Split) -> tuple[Params, Setup]:
+    return {"item": _entity(rng, "item", split)}, {}
+
+
+# toggle
+
+
+def _draw_toggle(rng: random.Random, split: Split) -> tuple[Params, Setup]:
+    name, goal = _entity(rng, "switch", split), rng.choice(("on", "off"))
+    return {"switch": name, "goal": goal}, {"settings": {"show": name, "on": goal == "off"}}
+
+
+def _toggled(now: State, task: Task) -> bool:
+    start = fresh(
+        task.phone_seed, {"settings": {"show": task.params["switch"], "on": task.params["goal"] == "off"}}, 0.0
+    )
+    before = set(words_of(start.of("settings")["on"]))
+    return set(words_of(now.of("settings")["on"])) == before ^ {task.params["switch"]}
+
+
+def _toggle(now: State, params: Mapping[str, str]) -> Action:
+    shown, page = words_of(now.of("settings")["shown"]), now.of("settings")["page"]
+    wanted = shown.index(params["switch"]) // 4
+    return tap(now, params["switch"]) if wanted == page else swipe("up" if wanted else "down")
+
+
+# search, result
+
+
+def _searched(now: State, task: Task) -> bool:
+    return now.screen == "browser/results" and now.of("browser")["query"] == task.params["item"]
+
+
+def _search(now: State, params: Mapping[str, str]) -> Action:
+    if now.screen == "browser/page":
+        return BACK
+    return tap(now, "field") if now.screen == "browser/results" else write(now, params["item"])
+
+
+def _draw_result(rng: random.Random, split: Split) -> tuple[Params, Setup]:
+    return {"item": _entity(rng, "item", split), "rank": rng.choice(RANKS)}, {}
+
+
+def _opened(now: State, task: Task) -> bool:
+    data = now.of("browser")
+    return now.screen == "browser/page" and (data["query"], data["result"]) == (
+        task.params["item"],
+        task.params["rank"],
+    )
+
+
+def _result(now: State, params: Mapping[str, str]) -> Action:
+    if now.screen == "browser/results" and now.of("browser")["query"] == params["item"]:
+        return tap(now, params["rank"])
+    return _search(now, params)
+
+
+# alarm
+
+
+def _draw_alarm(rng: random.Random, split: Split) -> tuple[Params, Setup]:
+    return {"time": _entity(rng, "time", split)}, {}
+
+
+def _alarm_set(now: State, task: Task) -> bool:
+    return now.of("clock")["alarms"] == (task.params["time"],)
+
+
+def _alarm(now: State, params: Mapping[str, str]) -> Action:
+    if now.screen != "clock/alarms":
+        return tap(now, "alarm")
+    wrong = [time for time in words_of(now.of("clock")["alarms"]) if time != params["time"]]
+    return tap(now, wrong[0] if wrong else params["time"])
+
+
+# shop
+
+
+def _draw_shop(rng: random.Random, split: Split) -> tuple[Params, Setup]:
+    return {"item": _entity(rng, "item", split), "site": rng.choice(SITES)}, {}
+
+
+def _bought(now: State, task: Task) -> bool:
+    return now.of("shop")["cart"] == (f"{task.params['site']} {task.params['item']}",)
+
+
+def _shop(now: State, params: Mapping[str, str]) -> Action:
+    data, colour = now.of("shop"), params["item"].split()[0]
+    if now.screen == "shop/sites":
+        return tap(now, params["site"])
+    if data["site"] != params["site"]:
+        return BACK
+    match now.screen:
+        case "shop/home":
+            return write(now, params["item"])
+        case "shop/results" if data["query"] == params["item"]:
+            return tap(now, colour)
+        case "shop/product" if (data["query"], data["colour"]) == (params["item"], colour):
+            return tap(now, "cart")
+    return BACK
+
+
+# message, note
+
+
+def _draw_message(rng: random.Random, split: Split) -> tuple[Params, Setup]:
+    contact = _entity(rng, "contact", split)
+    return {"contact": contact, "item": _entity(rng, "item", split)}, {"messages": {"contact": contact}}
+
+
+def _told(now: State, task: Task) -> bool:
+    return now.of("messages")["sent"] == (f"{task.params['contact']}: {task.params['item']}",)
+
+
+def _message(now: State, params: Mapping[str, str]) -> Action:
+    if now.screen == "messages/list":
+        return tap(now, params["contact"])
+    return write(now, params["item"], "send") if now.of("messages")["with"] == params["contact"] else BACK
+
+
+def _noted(now: State, task: Task) -> bool:
+    return now.of("notes")["notes"] == (task.params["item"],)
+
+
+def _note(now: State, params: Mapping[str, str]) -> Action:
+    return tap(now, "new") if now.screen == "notes/list" else write(now, params["item"], "save")
+
+
+FAMILIES: Final = (
+    Family("toggle", "settings", ("in settings turn {goal} {switch}", "open settings and switch {switch} {goal}"),
+           _draw_toggle, _toggled, _toggle),
+    Family("search", "browser", ("open browser and search for {item}", "in browser look up {item}"),
+           _item, _searched, _search),
+    Family("result", "browser",
+           ("in browser search for {item} and open result {rank}", "open browser and find result {rank} for {item}"),
+           _draw_result, _opened, _result),
+    Family("alarm", "clock", ("in clock set an alarm for {time}", "open clock and wake me at {time}"),
+           _draw_alarm, _alarm_set, _alarm),
+    Family("shop", "shop", ("open shop and add {item} to cart at {site}", "in shop buy {item} from {site}"),
+           _draw_shop, _bought, _shop),
+    Family("message", "messages",
+           ("in messages tell {contact} {item}", "open messages and message {contact} saying {item}"),
+           _draw_message, _told, _message),
+    Family("note", "notes", ("open notes and write a note saying {item}", "in notes make a new note {item}"),
+           _item, _noted, _note),
+)  # fmt: skip
+"""The instructions name the app, as AndroidWorld's do."""
+
+
+@dataclass(frozen=True, slots=True)
+class HomeSuite:
+    """Seven families over the apps of the simulated phone, 3 to 8 steps of a perfect hand (MAX_STEPS allowed)."""
+
+    name: str = "home"
+    kinds: tuple[Family, ...] = FAMILIES
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        return tuple(family.name for family in self.kinds)
+
+    @property
+    def typed(self) -> tuple[str, ...]:
+        return tuple(" ".join(pair) for pair in dealt("item")[Split.TRAIN])
+
+    def task(self, index: int, seed: int, split: Split) -> Task:
+        family = self.kinds[index % len(self.kinds)]
+        rng = chance(self.name, split.value, seed, index)
+        params, setup = family.draw(rng, split)
+        return Task(
+            task_id=f"{self.name}-{split.value}-{seed}-{index:06d}",
+            suite=self.name,
+            family=family.name,
+            split=split,
+            instruction=rng.choice(family.phrases).format(**params),
+            max_steps=MAX_STEPS,
+            phone_seed=rng.randrange(2**31),
+            params=params,
+            setup=json.dumps(setup, sort_keys=True),
+        )

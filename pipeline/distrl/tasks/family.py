@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
+from distrl.phone.machine import fresh
 from distrl.phone.state import State
+from distrl.tasks.deck import Deck
+from distrl.tasks.kept import Kept, kept
 from distrl.types import Action, Split, Task
 
 Params = dict[str, str]
@@ -21,7 +26,8 @@ class Family:
     app: the one to be opened. phrases: templates of instructions, filled in from the parameters. draw: parameters, and
     how the phone must look, for a split. done: whether a phone is as the task asks, with nothing else changed that
     should not be. step: the next action of a perfect hand on a phone whose `app` is open and where nothing is in front,
-    while the task is not done.
+    while the task is not done. about: the decks that parameters are drawn from, by parameter. types: the parameters
+    that have to be typed.
     """
 
     name: str
@@ -30,3 +36,59 @@ class Family:
     draw: Callable[[random.Random, Split], tuple[Params, Setup]]
     done: Callable[[State, Task], bool]
     step: Callable[[State, Mapping[str, str]], Action]
+    about: Mapping[str, Deck] = field(default_factory=dict)
+    types: tuple[str, ...] = ()
+
+
+def no_setup(params: Params) -> Setup:
+    return {}
+
+
+def anywhere(now: State, params: Mapping[str, str]) -> bool:
+    return True
+
+
+def nothing(start: State, params: Mapping[str, str]) -> Kept:
+    return {}
+
+
+def family(
+    name: str,
+    app: str,
+    phrases: tuple[str, ...],
+    about: Mapping[str, Deck | tuple[str, ...]],
+    step: Callable[[State, Mapping[str, str]], Action],
+    *,
+    types: Mapping[str, str] | None = None,
+    setup: Callable[[Params], Setup] = no_setup,
+    shows: Callable[[State, Mapping[str, str]], bool] = anywhere,
+    changes: Callable[[State, Mapping[str, str]], Kept] = nothing,
+) -> Family:
+    """A family whose tasks are done when the phone `shows` what was asked for, and what it keeps is as it was at the
+    start but for `changes`.
+
+    about: where each parameter is drawn from, a deck's hand of the split or a list that all splits share; no two of a
+    task are the same. types: the parameters that are typed, as templates of the others; lower case, as a policy types.
+    """
+    typed = dict(types or {})
+
+    def draw(rng: random.Random, split: Split) -> tuple[Params, Setup]:
+        params: Params = {}
+        for key, source in about.items():
+            cards = source.hands[split] if isinstance(source, Deck) else source
+            params[key] = rng.choice([card for card in cards if card not in params.values()])
+        params |= {key: template.format(**params).lower() for key, template in typed.items()}
+        return params, setup(params)
+
+    def done(now: State, task: Task) -> bool:
+        start = begun(task.phone_seed, task.setup)
+        return shows(now, task.params) and kept(now) == {**kept(start), **changes(start, task.params)}
+
+    decks = {key: source for key, source in about.items() if isinstance(source, Deck)}
+    return Family(name, app, phrases, draw, done, step, decks, tuple(typed))
+
+
+@lru_cache(maxsize=64)
+def begun(phone_seed: int, setup: str) -> State:
+    """A phone as a task finds it."""
+    return fresh(phone_seed, json.loads(setup), 0.0)

@@ -8,6 +8,7 @@ from typing import Final, Protocol
 
 from distrl.errors import ConfigError
 from distrl.tasks.family import Family
+from distrl.tasks.suites.general import GENERAL
 from distrl.tasks.suites.home import HomeSuite
 from distrl.types import Split, Task
 
@@ -43,7 +44,7 @@ class BuiltIn(Suite, Protocol):
     def typed(self) -> tuple[str, ...]: ...
 
 
-SUITES: Final[Mapping[str, BuiltIn]] = MappingProxyType({suite.name: suite for suite in (HomeSuite(),)})
+SUITES: Final[Mapping[str, BuiltIn]] = MappingProxyType({suite.name: suite for suite in (HomeSuite(), GENERAL)})
 _FAMILIES: Final = {(name, family.name): family for name, suite in SUITES.items() for family in suite.kinds}
 
 

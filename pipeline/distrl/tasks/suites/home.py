@@ -14,9 +14,10 @@ from typing import Final
 from distrl.phone.machine import fresh
 from distrl.phone.state import State, chance, words_of
 from distrl.phone.words import RANKS, SITES
+from distrl.tasks import moves
 from distrl.tasks.entities import dealt
 from distrl.tasks.family import Family, Params, Setup
-from distrl.tasks.hand import BACK, swipe, tap, write
+from distrl.tasks.hand import BACK, tap, write
 from distrl.types import Action, Split, Task
 
 MAX_STEPS: Final = 14
@@ -46,23 +47,11 @@ def _toggled(now: State, task: Task) -> bool:
     return set(words_of(now.of("settings")["on"])) == before ^ {task.params["switch"]}
 
 
-def _toggle(now: State, params: Mapping[str, str]) -> Action:
-    shown, page = words_of(now.of("settings")["shown"]), now.of("settings")["page"]
-    wanted = shown.index(params["switch"]) // 4
-    return tap(now, params["switch"]) if wanted == page else swipe("up" if wanted else "down")
-
-
 # search, result
 
 
 def _searched(now: State, task: Task) -> bool:
     return now.screen == "browser/results" and now.of("browser")["query"] == task.params["item"]
-
-
-def _search(now: State, params: Mapping[str, str]) -> Action:
-    if now.screen == "browser/page":
-        return BACK
-    return tap(now, "field") if now.screen == "browser/results" else write(now, params["item"])
 
 
 def _draw_result(rng: random.Random, split: Split) -> tuple[Params, Setup]:
@@ -77,12 +66,6 @@ def _opened(now: State, task: Task) -> bool:
     )
 
 
-def _result(now: State, params: Mapping[str, str]) -> Action:
-    if now.screen == "browser/results" and now.of("browser")["query"] == params["item"]:
-        return tap(now, params["rank"])
-    return _search(now, params)
-
-
 # alarm
 
 
@@ -92,13 +75,6 @@ def _draw_alarm(rng: random.Random, split: Split) -> tuple[Params, Setup]:
 
 def _alarm_set(now: State, task: Task) -> bool:
     return now.of("clock")["alarms"] == (task.params["time"],)
-
-
-def _alarm(now: State, params: Mapping[str, str]) -> Action:
-    if now.screen != "clock/alarms":
-        return tap(now, "alarm")
-    wrong = [time for time in words_of(now.of("clock")["alarms"]) if time != params["time"]]
-    return tap(now, wrong[0] if wrong else params["time"])
 
 
 # shop
@@ -140,37 +116,27 @@ def _told(now: State, task: Task) -> bool:
     return now.of("messages")["sent"] == (f"{task.params['contact']}: {task.params['item']}",)
 
 
-def _message(now: State, params: Mapping[str, str]) -> Action:
-    if now.screen == "messages/list":
-        return tap(now, params["contact"])
-    return write(now, params["item"], "send") if now.of("messages")["with"] == params["contact"] else BACK
-
-
 def _noted(now: State, task: Task) -> bool:
     return now.of("notes")["notes"] == (task.params["item"],)
 
 
-def _note(now: State, params: Mapping[str, str]) -> Action:
-    return tap(now, "new") if now.screen == "notes/list" else write(now, params["item"], "save")
-
-
 FAMILIES: Final = (
     Family("toggle", "settings", ("in settings turn {goal} {switch}", "open settings and switch {switch} {goal}"),
-           _draw_toggle, _toggled, _toggle),
+           _draw_toggle, _toggled, lambda now, of: moves.toggle(now, of["switch"])),
     Family("search", "browser", ("open browser and search for {item}", "in browser look up {item}"),
-           _item, _searched, _search),
+           _item, _searched, lambda now, of: moves.search(now, of["item"])),
     Family("result", "browser",
            ("in browser search for {item} and open result {rank}", "open browser and find result {rank} for {item}"),
-           _draw_result, _opened, _result),
+           _draw_result, _opened, lambda now, of: moves.open_result(now, of["item"], of["rank"])),
     Family("alarm", "clock", ("in clock set an alarm for {time}", "open clock and wake me at {time}"),
-           _draw_alarm, _alarm_set, _alarm),
+           _draw_alarm, _alarm_set, lambda now, of: moves.set_alarm(now, of["time"])),
     Family("shop", "shop", ("open shop and add {item} to cart at {site}", "in shop buy {item} from {site}"),
            _draw_shop, _bought, _shop),
     Family("message", "messages",
            ("in messages tell {contact} {item}", "open messages and message {contact} saying {item}"),
-           _draw_message, _told, _message),
+           _draw_message, _told, lambda now, of: moves.send(now, of["contact"], of["item"])),
     Family("note", "notes", ("open notes and write a note saying {item}", "in notes make a new note {item}"),
-           _item, _noted, _note),
+           _item, _noted, lambda now, of: moves.note(now, of["item"])),
 )  # fmt: skip
 """The instructions name the app, as AndroidWorld's do."""
 

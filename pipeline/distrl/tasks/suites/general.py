@@ -1,0 +1,181 @@
+"""The general suite, after the paper's (appendix A.5.2): basic use of apps and looking things up, 15 steps a task.
+
+As there, held-out tasks are of the kinds that Android in the Wild has (a question, a place, music, an alarm), and the
+training list has besides those kinds that were taken from AndroidWorld (a contact, the stopwatch) and curated (the
+calendar, updates). Instructions are our own. Families of the first sort have 8 held-out tasks each, all have 30 to
+train on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from distrl.phone import words
+from distrl.phone.state import State, words_of
+from distrl.tasks import moves
+from distrl.tasks.deck import of_home, pairs, singles
+from distrl.tasks.family import Params, Setup, family
+from distrl.tasks.kept import Kept
+from distrl.tasks.listed import ListedSuite
+from distrl.types import Action, Split
+
+Of = Mapping[str, str]
+
+ARTICLES: Final = {"a", "an", "the"}
+
+COUNTRIES: Final = singles(
+    "country",
+    (
+        "Norway", "Kenya", "Peru", "Japan", "Spain", "Egypt", "Chile", "India", "Greece", "Cuba", "Nepal", "Ghana",
+        "Italy", "Canada", "Poland", "Brazil", "Turkey", "Iceland", "Austria", "Mexico", "Finland", "Morocco",
+        "Vietnam", "Portugal",
+    ),
+)  # fmt: skip
+FACTS: Final = ("capital", "population", "currency", "language")
+CITIES: Final = singles(
+    "city",
+    (
+        "Paris", "Tokyo", "Lima", "Cairo", "Oslo", "Rome", "Berlin", "Madrid", "Nairobi", "Toronto", "Seoul", "Delhi",
+        "Vienna", "Dublin", "Boston", "Denver", "Sydney", "Havana", "Prague", "Lisbon", "Athens", "Warsaw", "Chicago",
+        "Seattle",
+    ),
+)  # fmt: skip
+TOPICS: Final = pairs(
+    "topic",
+    words.pairs(
+        ("electric", "ocean", "space", "winter", "local", "women"),
+        ("football", "travel", "fashion", "science", "music", "health"),
+    ),
+)
+CHORES: Final = pairs(
+    "chore",
+    words.pairs(
+        ("clean", "fix", "paint", "move", "sell", "store"),
+        ("a carpet", "a bike", "a window", "a fridge", "a sofa", "a door"),
+    ),
+)
+DISHES: Final = pairs(
+    "dish",
+    words.pairs(
+        ("apple", "carrot", "lemon", "pumpkin", "spinach", "potato"), ("soup", "pie", "bread", "salad", "curry", "cake")
+    ),
+)
+SWITCHES: Final = of_home("switch")
+TIMES: Final = of_home("time")
+CONTACTS: Final = of_home("contact")
+ITEMS: Final = of_home("item")
+
+
+def looked_up(now: State, of: Of) -> bool:
+    """The results are shown of a search that has every word of `text`: whoever types the whole question is right."""
+    return now.screen == "browser/results" and asks_for(str(now.of("browser")["query"]), of["text"])
+
+
+def asks_for(query: str, text: str) -> bool:
+    return set(text.split()) - ARTICLES <= {word.strip(".,?!\"'") for word in query.lower().split()}
+
+
+def look_up(now: State, of: Of) -> Action:
+    return moves.search(now, of["text"])
+
+
+def first_opened(now: State, of: Of) -> bool:
+    data = now.of("browser")
+    return now.screen == "browser/page" and data["result"] == "1" and asks_for(str(data["query"]), of["text"])
+
+
+def switch_shown(of: Params) -> Setup:
+    return {"settings": {"show": of["switch"], "on": of["goal"] == "off"}}
+
+
+def switched(start: State, of: Of) -> Kept:
+    on = set(words_of(start.of("settings")["on"])) ^ {of["switch"]}
+    return {("settings", "on"): tuple(sorted(on))}
+
+
+def sent(start: State, of: Of) -> Kept:
+    return {("messages", "sent"): (*words_of(start.of("messages")["sent"]), f"{of['contact']}: {of['text']}")}
+
+
+ASK = family(
+    "ask", "browser",
+    ("What is the {fact} of {country}?", "Find out the {fact} of {country}.", "Look up the {fact} of {country}."),
+    {"fact": FACTS, "country": COUNTRIES}, look_up, types={"text": "{fact} of {country}"}, shows=looked_up,
+)  # fmt: skip
+WEATHER = family(
+    "weather", "browser",
+    (
+        "What's the weather like in {city}?", "How is the weather in {city} today?", "Will it rain in {city} today?",
+        "Show me the weather in {city}.",
+    ),
+    {"city": CITIES}, look_up, types={"text": "{city} weather"},
+    shows=lambda now, of: looked_up(now, of) or looked_up(now, {"text": f"rain {of['city'].lower()}"}),
+)  # fmt: skip
+FLIGHTS = family(
+    "flights", "browser",
+    ("Search for flights from {start} to {end}.", "Find flights from {start} to {end}."),
+    {"start": CITIES, "end": CITIES}, look_up, types={"text": "flights {start} {end}"}, shows=looked_up,
+)  # fmt: skip
+NEWS = family(
+    "news", "browser",
+    ("Search for the latest news about {topic}.", "What's the news on {topic}?", "Show me news about {topic}."),
+    {"topic": TOPICS}, look_up, types={"text": "{topic} news"}, shows=looked_up,
+)  # fmt: skip
+HOWTO = family(
+    "howto", "browser",
+    ("How do I {chore}?", "Look up how to {chore}.", "Search for how to {chore}."),
+    {"chore": CHORES}, look_up, types={"text": "{chore}"}, shows=looked_up,
+)  # fmt: skip
+RECIPE = family(
+    "recipe", "browser",
+    ("Search for {dish} recipes and open the first result.", "Find a recipe for {dish} and open the first result."),
+    {"dish": DISHES}, lambda now, of: moves.open_result(now, of["text"], "1"), types={"text": "{dish} recipe"},
+    shows=lambda now, of: first_opened(now, {"text": of["dish"]}),
+)  # fmt: skip
+SWITCH = family(
+    "switch", "settings",
+    ("Turn {goal} {switch}.", "Go to settings and turn {goal} {switch}.", "Switch {switch} {goal} in the settings."),
+    {"switch": SWITCHES, "goal": ("on", "off")}, lambda now, of: moves.toggle(now, of["switch"]),
+    setup=switch_shown, changes=switched,
+)  # fmt: skip
+ALARM = family(
+    "alarm", "clock",
+    (
+        "Set an alarm for {time}.", "Wake me up at {time}.", "Open the clock and set an alarm for {time}.",
+        "I need an alarm at {time}.", "Please wake me at {time}.",
+    ),
+    {"time": TIMES}, lambda now, of: moves.set_alarm(now, of["time"]),
+    changes=lambda start, of: {("clock", "alarms"): (of["time"],)},
+)  # fmt: skip
+MESSAGE = family(
+    "message", "messages",
+    (
+        'Send a message to {contact} saying "buy {item}".', 'Text {contact} "buy {item}".',
+        'Open messages and tell {contact} "buy {item}".',
+    ),
+    {"contact": CONTACTS, "item": ITEMS}, lambda now, of: moves.send(now, of["contact"], of["text"]),
+    types={"text": "buy {item}"}, setup=lambda of: {"messages": {"contact": of["contact"]}}, changes=sent,
+)  # fmt: skip
+NOTE = family(
+    "note", "notes",
+    (
+        'Make a note that says "find {item}".', 'Write "find {item}" in a new note.',
+        'Open notes and note "find {item}".',
+    ),
+    {"item": ITEMS}, lambda now, of: moves.note(now, of["text"]), types={"text": "find {item}"},
+    changes=lambda start, of: {("notes", "notes"): (*words_of(start.of("notes")["notes"]), of["text"])},
+)  # fmt: skip
+
+HELD_OUT: Final = (ASK, WEATHER, FLIGHTS, NEWS, HOWTO, RECIPE, SWITCH, ALARM, MESSAGE, NOTE)
+TRAINING_ALONE: Final = ()
+KINDS: Final = (*HELD_OUT, *TRAINING_ALONE)
+
+GENERAL: Final = ListedSuite(
+    "general", 15, KINDS,
+    {
+        Split.TRAIN: {kind.name: 30 for kind in KINDS},
+        Split.VALIDATION: {kind.name: 4 for kind in HELD_OUT},
+        Split.TEST: {kind.name: 8 for kind in HELD_OUT},
+    },
+)  # fmt: skip

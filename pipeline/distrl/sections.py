@@ -162,7 +162,11 @@ class Phones(Section):
 
 
 class Feeder(Section):
-    suite: str = Field("home", description="the built-in suite that tasks come from; demonstrations always do")
+    suite: str = Field(
+        "home",
+        description="the built-in suite that tasks come from, demonstrations always: home, general, webshop, install, "
+        "googleapps (docs/tasks.md)",
+    )
     tasks: tuple[Path, ...] = Field(
         (), description="files of tasks to feed and evaluate in place of those of feeder.suite (docs/tasks.md)"
     )

@@ -12,12 +12,14 @@ from distrl.device import session
 from distrl.errors import ConfigError
 from distrl.evaluate.run import evaluation_tasks
 from distrl.feeder.run import new_ledger
+from distrl.phone.machine import fresh
 from distrl.phone.words import ALL
 from distrl.tasks import row
 from distrl.tasks.formats import FORMATS, MAX_LINE
 from distrl.tasks.lists import ListSuite, TaskList, read_lists, suite_of
-from distrl.tasks.outcome import CHECK
+from distrl.tasks.outcome import CHECK, succeeded
 from distrl.tasks.row import MAX_INSTRUCTION
+from distrl.tasks.suite import suites
 from distrl.tasks.survey import done_at_the_start, overlaps, shares, unknown_words
 from distrl.types import Split
 from hypothesis import given
@@ -81,7 +83,7 @@ def test_episodes_of_android_in_the_wild_are_rows(tmp_path: Path) -> None:
 def test_a_text_is_an_instruction_a_line_and_the_files_name_says_the_rest(tmp_path: Path) -> None:
     found = read(tmp_path, "What's the news?\n\n  Open\u00a0maps \r\n", "general_test.txt").rows
     assert [(each.instruction, each.line) for each in found] == [("What's the news?", 1), ("Open maps", 3)]
-    assert {(each.suite, each.family, each.split) for each in found} == {("general", "general", Split.TEST)}
+    assert {(each.suite, each.family, each.split) for each in found} == {("general-list", "general-list", Split.TEST)}
 
 
 def test_templates_of_android_world_are_filled_in(tmp_path: Path) -> None:
@@ -101,7 +103,7 @@ def test_templates_of_android_world_are_filled_in(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "suite", "split"),
     [
-        ("general_train.txt", "general", Split.TRAIN),
+        ("general_train.txt", "general-list", Split.TRAIN),
         ("web-shopping.TEST.txt", "web-shopping", Split.TEST),
         ("val.txt", "list", Split.VALIDATION),
         ("latest_validation_v2.txt", "latest_v2", Split.VALIDATION),
@@ -111,6 +113,14 @@ def test_templates_of_android_world_are_filled_in(tmp_path: Path) -> None:
 def test_the_name_of_a_file_says_suite_and_split(tmp_path: Path, name: str, suite: str, split: Split) -> None:
     (found,) = read(tmp_path, "go", name).rows
     assert (found.suite, found.split) == (suite, split)
+
+
+@pytest.mark.parametrize("name", sorted(suites()))
+def test_a_list_is_never_taken_for_the_built_in_suite_of_its_name(tmp_path: Path, name: str) -> None:
+    (found,) = read(tmp_path, jsonl({"instruction": "go", "suite": name, "family": "alarm", "split": "train"})).rows
+    assert (found.suite, found.family) == (f"{name}-list", "alarm")
+    task = ListSuite("mine", [found]).task(0, 0, Split.TRAIN)
+    assert succeeded(task, fresh(0, {}, 0.0).to_json()) is None
 
 
 @pytest.mark.parametrize("name", ["general.txt", "train_test.txt", "latest.txt"])
@@ -134,7 +144,6 @@ BAD = [
     ({"instruction": "\ud800"}, "U+D800"),
     ({"instruction": "x", "split": "dev"}, "none of train, validation, test"),
     ({"instruction": "x", "split": 1}, "none of train"),
-    ({"instruction": "x", "suite": "home"}, "is built in"),
     ({"instruction": "x", "suite": "a b"}, "no name of a suite"),
     ({"instruction": "x", "family": "../x"}, "no name of a family"),
     *(({"instruction": "x", "steps": steps}, "1 to 200 steps")

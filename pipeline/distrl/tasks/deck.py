@@ -43,6 +43,11 @@ def pairs(name: str, cards: Sequence[tuple[str, str]]) -> Deck:
     raise ValueError(f"no deal of {name} leaves training every word")
 
 
+def joined(name: str, *decks: Deck) -> Deck:
+    """One deck of several that share no card, each card in the split that it was dealt to."""
+    return Deck(name, {split: tuple(card for deck in decks for card in deck.hands[split]) for split in Split})
+
+
 def of_home(kind: str) -> Deck:
     """Entities of the home suite, dealt as there: whoever learns both meets none that is held out."""
     return Deck(kind, {split: tuple(" ".join(pair) for pair in hand) for split, hand in dealt(kind).items()})

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from distrl.phone.machine import fresh
 from distrl.phone.state import State
@@ -27,7 +27,8 @@ class Family:
     how the phone must look, for a split. done: whether a phone is as the task asks, with nothing else changed that
     should not be. step: the next action of a perfect hand on a phone whose `app` is open and where nothing is in front,
     while the task is not done. about: the decks that parameters are drawn from, by parameter. types: the parameters
-    that have to be typed.
+    that have to be typed. answers: which button of an app's question the hand touches, by the question; it leaves any
+    other question unanswered.
     """
 
     name: str
@@ -38,6 +39,10 @@ class Family:
     step: Callable[[State, Mapping[str, str]], Action]
     about: Mapping[str, Deck] = field(default_factory=dict)
     types: tuple[str, ...] = ()
+    answers: Mapping[str, str] = field(default_factory=dict)
+
+
+NONE: Final[Mapping[str, str]] = {}
 
 
 def no_setup(params: Params) -> Setup:
@@ -59,10 +64,11 @@ def family(
     about: Mapping[str, Deck | tuple[str, ...]],
     step: Callable[[State, Mapping[str, str]], Action],
     *,
-    types: Mapping[str, str] | None = None,
+    types: Mapping[str, str] = NONE,
     setup: Callable[[Params], Setup] = no_setup,
     shows: Callable[[State, Mapping[str, str]], bool] = anywhere,
     changes: Callable[[State, Mapping[str, str]], Kept] = nothing,
+    answers: Mapping[str, str] = NONE,
 ) -> Family:
     """A family whose tasks are done when the phone `shows` what was asked for, and what it keeps is as it was at the
     start but for `changes`.
@@ -70,14 +76,13 @@ def family(
     about: where each parameter is drawn from, a deck's hand of the split or a list that all splits share; no two of a
     task are the same. types: the parameters that are typed, as templates of the others; lower case, as a policy types.
     """
-    typed = dict(types or {})
 
     def draw(rng: random.Random, split: Split) -> tuple[Params, Setup]:
         params: Params = {}
         for key, source in about.items():
             cards = source.hands[split] if isinstance(source, Deck) else source
             params[key] = rng.choice([card for card in cards if card not in params.values()])
-        params |= {key: template.format(**params).lower() for key, template in typed.items()}
+        params |= {key: template.format(**params).lower() for key, template in types.items()}
         return params, setup(params)
 
     def done(now: State, task: Task) -> bool:
@@ -85,7 +90,7 @@ def family(
         return shows(now, task.params) and kept(now) == {**kept(start), **changes(start, task.params)}
 
     decks = {key: source for key, source in about.items() if isinstance(source, Deck)}
-    return Family(name, app, phrases, draw, done, step, decks, tuple(typed))
+    return Family(name, app, phrases, draw, done, step, decks, tuple(types), answers)
 
 
 @lru_cache(maxsize=64)

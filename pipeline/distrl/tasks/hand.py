@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
+from distrl.phone.apps.lists import PREFIX, row_of
 from distrl.phone.element import HEIGHT, WIDTH, Element
 from distrl.phone.machine import widgets
 from distrl.phone.state import State
@@ -16,6 +18,8 @@ BACK: Final = Action(ActionKind.BACK)
 ENTER: Final = Action(ActionKind.ENTER)
 GO_HOME: Final = Action(ActionKind.HOME)
 COMPLETE: Final = Action(ActionKind.COMPLETE)
+WAIT: Final = Action(ActionKind.TAP, touch=Point(4.5 / 8, 7.5 / 16))
+"""A touch on the middle of a screen that is loading, which does nothing."""
 SWIPES: Final = {
     "up": (Point(0.5, 0.8), Point(0.5, 0.2)),
     "down": (Point(0.5, 0.2), Point(0.5, 0.8)),
@@ -26,8 +30,25 @@ SWIPES: Final = {
 
 def tap(now: State, target: str) -> Action:
     """A tap on the middle of the widget with this target; BACK where the screen has none."""
+    return tap_if_there(now, target) or BACK
+
+
+def tap_if_there(now: State, target: str) -> Action | None:
     found = next((element for element in widgets(now) if element.target == target), None)
-    return BACK if found is None else Action(ActionKind.TAP, touch=cell_centre(found))
+    return None if found is None else Action(ActionKind.TAP, touch=cell_centre(found))
+
+
+def tap_row(now: State, names: Sequence[str], wanted: str) -> Action:
+    """A tap on an entry of the long list in front, or a swipe towards it; BACK where the list has no such entry."""
+    if wanted not in names:
+        return BACK
+    shown = [names.index(name) for name in map(row_of, targets(now)) if name in names]
+    return tap_if_there(now, PREFIX + wanted) or swipe("down" if names.index(wanted) < min(shown, default=0) else "up")
+
+
+def targets(now: State) -> tuple[str, ...]:
+    """What a finger can reach."""
+    return tuple(element.target for element in widgets(now))
 
 
 def cell_centre(element: Element) -> Point:
@@ -43,7 +64,9 @@ def swipe(direction: str) -> Action:
 
 
 def write(now: State, text: str, send: str = "") -> Action:
-    """Have `text` in the field of this screen, and send it: by the key named `send`, else by ENTER."""
+    """Have `text` in the field of this screen, and send it: by the key named `send`, else by ENTER. BACK where there is
+    no field.
+    """
     if not now.focused:
         return tap(now, "field")
     if now.typed != text:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import zip_longest
-from typing import Any, Final
+from typing import Final
 
 from distrl.phone.state import chance
 from distrl.tasks.family import Family, Params
@@ -29,18 +29,17 @@ class Entry:
 
 @dataclass(frozen=True)
 class ListedSuite:
-    """kinds: its families, each with as many tasks to train on as any other. counts: tasks of each family in a split,
-    none of those that a split does not name.
+    """kinds: its families. counts: tasks of each family in a split, none of those that a split does not name; training
+    has all. No two tasks of a suite have the same instruction.
 
-    Training goes through each family's list in rounds, each in an order of its own, and families take turns, so that a
-    curriculum can weigh them. A held-out split keeps its order and begins again after its end, on other phones.
+    In training families take turns, so that a curriculum can weigh them, and each goes through its list in rounds, each
+    in an order of its own. A held-out split keeps its order and begins again after its end, on other phones.
     """
 
     name: str
     max_steps: int
     kinds: tuple[Family, ...]
     counts: Mapping[Split, Mapping[str, int]]
-    _lists: dict[Split, dict[str, tuple[Entry, ...]]] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def families(self) -> tuple[str, ...]:
@@ -48,9 +47,19 @@ class ListedSuite:
 
     @cached_property
     def typed(self) -> tuple[str, ...]:
-        by_name = {family.name: family.types for family in self.kinds}
-        texts = (entry.params[name] for entry in self.entries(Split.TRAIN) for name in by_name[entry.family])
-        return tuple(dict.fromkeys(texts))
+        return tuple(dict.fromkeys(self._typed(Split.TRAIN)))
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return tuple(
+            text
+            for split in Split
+            for text in (*(entry.instruction for entry in self.entries(split)), *self._typed(split))
+        )
+
+    def _typed(self, split: Split) -> tuple[str, ...]:
+        types = {family.name: family.types for family in self.kinds}
+        return tuple(entry.params[name] for entry in self.entries(split) for name in types[entry.family])
 
     def entries(self, split: Split) -> tuple[Entry, ...]:
         """The whole list of a split, families in turn."""
@@ -81,28 +90,32 @@ class ListedSuite:
         entries = self.entries(split)
         return entries[index % len(entries)]
 
-    def _by_family(self, split: Split) -> dict[str, tuple[Entry, ...]]:
-        if split not in self._lists:
-            counts = self.counts[split]
-            self._lists[split] = {
-                family.name: self._drawn(family, split, counts[family.name])
-                for family in self.kinds
-                if family.name in counts
-            }
+    def _by_family(self, split: Split) -> Mapping[str, tuple[Entry, ...]]:
         return self._lists[split]
 
-    def _drawn(self, family: Family, split: Split, count: int) -> tuple[Entry, ...]:
-        """The first `count` different tasks of a family that chance gives: no two say the same."""
-        found: dict[str, Entry] = {}
+    @cached_property
+    def _lists(self) -> Mapping[Split, Mapping[str, tuple[Entry, ...]]]:
+        """What is held out is drawn first, so that training says none of it."""
+        said: set[str] = set()
+        return {
+            split: {
+                family.name: self._drawn(family, split, self.counts[split][family.name], said)
+                for family in self.kinds
+                if family.name in self.counts[split]
+            }
+            for split in (Split.TEST, Split.VALIDATION, Split.TRAIN)
+        }
+
+    def _drawn(self, family: Family, split: Split, count: int, said: set[str]) -> tuple[Entry, ...]:
+        """The first `count` tasks of a family that chance gives and whose instruction nobody has `said` yet."""
+        found: list[Entry] = []
         for number in range(TRIES * count):
             if len(found) == count:
-                return tuple(found.values())
+                return tuple(found)
             rng = chance(self.name, split.value, family.name, number)
             params, setup = family.draw(rng, split)
             instruction = rng.choice(family.phrases).format(**params)
-            found.setdefault(instruction, Entry(family.name, instruction, params, _canonical(setup)))
+            if instruction not in said:
+                said.add(instruction)
+                found.append(Entry(family.name, instruction, params, json.dumps(setup, sort_keys=True)))
         raise ValueError(f"{self.name}: only {len(found)} different {split.value} tasks of {family.name}")
-
-
-def _canonical(setup: Mapping[str, Any]) -> str:
-    return json.dumps(setup, sort_keys=True)

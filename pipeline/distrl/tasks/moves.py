@@ -5,8 +5,10 @@ Each function is asked again after every action while its app is open, and mends
 
 from __future__ import annotations
 
+from distrl.phone.apps import calendar, mail, maps, sites, store
+from distrl.phone.lexicon import MONTHS
 from distrl.phone.state import State, words_of
-from distrl.tasks.hand import BACK, swipe, tap, write
+from distrl.tasks.hand import BACK, WAIT, swipe, tap, tap_row, write
 from distrl.types import Action
 
 
@@ -49,3 +51,172 @@ def send(now: State, contact: str, text: str) -> Action:
 def note(now: State, text: str) -> Action:
     """Notes: write one."""
     return tap(now, "new") if now.screen == "notes/list" else write(now, text, "save")
+
+
+def run_stopwatch(now: State) -> Action:
+    """Clock: start it."""
+    return tap(now, "stopwatch" if now.screen == "clock/face" else "start")
+
+
+def play(now: State, kind: str, name: str) -> Action:
+    """Media: play a song or a video."""
+    data = now.of("media")
+    if now.screen == "media/player":
+        return tap(now, "play") if data["track"] == name else BACK
+    tab = "music" if kind == "song" else "video"
+    if now.screen != f"media/{tab}":
+        return tap(now, tab)
+    return tap_row(now, words_of(data[f"{kind}s"]), name)
+
+
+def find_place(now: State, place: str) -> Action:
+    """Maps: search for a place and show it."""
+    if now.screen == "maps/results" and now.of("maps")["query"] == place:
+        return tap_row(now, maps.found(place), place)
+    return write(now, place) if now.screen == "maps/search" else BACK
+
+
+def find_way(now: State, place: str) -> Action:
+    """Maps: show the way to a place."""
+    here = now.screen == "maps/place" and now.of("maps")["place"] == place
+    return tap(now, "directions") if here else find_place(now, place)
+
+
+def set_off(now: State, place: str, mode: str) -> Action:
+    """Maps: begin the way to a place, on foot or by car."""
+    data = now.of("maps")
+    if now.screen != "maps/way" or data["place"] != place:
+        return find_way(now, place)
+    return tap(now, "start" if data["mode"] == mode else mode)
+
+
+def star(now: State, place: str) -> Action:
+    """Maps: have a place starred."""
+    here = now.screen == "maps/place" and now.of("maps")["place"] == place
+    return tap(now, "star") if here else find_place(now, place)
+
+
+def call(now: State, person: str) -> Action:
+    """Contacts: call a person."""
+    return _of_person(now, person, "call")
+
+
+def delete_contact(now: State, person: str) -> Action:
+    return _of_person(now, person, "delete")
+
+
+def _of_person(now: State, person: str, button: str) -> Action:
+    data = now.of("contacts")
+    if now.screen == "contacts/person" and data["person"] == person:
+        return tap(now, button)
+    return tap_row(now, words_of(data["people"]), person) if now.screen == "contacts/list" else BACK
+
+
+def add_contact(now: State, person: str) -> Action:
+    return tap(now, "new") if now.screen == "contacts/list" else write(now, person, "save")
+
+
+def show_day(now: State, date: str) -> Action:
+    """Calendar: show what is planned on a day."""
+    if now.screen != "calendar/month":
+        return BACK
+    month, _, day = date.partition(" ")
+    ahead = MONTHS.index(month) + 1 - int(str(now.of("calendar")["month"]))
+    return swipe("left" if ahead > 0 else "right") if ahead else tap(now, f"day {day}")
+
+
+def plan(now: State, event: str, date: str) -> Action:
+    """Calendar: write an event down."""
+    if now.of("calendar")["date"] == date and now.screen == "calendar/day":
+        return tap(now, "new")
+    if now.of("calendar")["date"] == date and now.screen == "calendar/new":
+        return write(now, event, "save")
+    return show_day(now, date)
+
+
+def cancel_event(now: State, event: str, date: str) -> Action:
+    """Calendar: touch an event, which asks whether it is to be deleted."""
+    if now.of("calendar")["date"] == date and now.screen == "calendar/day":
+        return tap_row(now, calendar.planned(now, date), event)
+    return show_day(now, date)
+
+
+def show_app(now: State, app: str) -> Action:
+    """Store: the page of an app."""
+    if now.screen == "store/results" and now.of("store")["query"] == app:
+        return tap_row(now, store.found(app), app)
+    return write(now, app) if now.screen == "store/home" else BACK
+
+
+def press_of_app(now: State, app: str, button: str) -> Action:
+    """Store: a button on the page of an app. While an installation goes on, wait."""
+    data = now.of("store")
+    if now.screen != "store/app" or data["shown"] != app:
+        return show_app(now, app)
+    return WAIT if data["pending"] == app else tap(now, button)
+
+
+def open_app(now: State, app: str) -> Action:
+    """Store: open an app, which is installed first if it has to be."""
+    return press_of_app(now, app, "open" if app in store.installed(now) else "install")
+
+
+def read_mail(now: State, subject: str) -> Action:
+    """Mail: open a letter."""
+    return tap_row(now, words_of(now.of("mail")["inbox"]), subject) if now.screen == "mail/inbox" else BACK
+
+
+def reply(now: State, subject: str, text: str) -> Action:
+    """Mail: answer a letter."""
+    data = now.of("mail")
+    if now.screen == "mail/letter" and data["mail"] == subject:
+        return tap(now, "reply")
+    if now.screen == "mail/write" and data["mail"] == subject and data["to"] == mail.sender(now, subject):
+        return write(now, text, "send")
+    return read_mail(now, subject)
+
+
+def delete_mail(now: State, subject: str) -> Action:
+    here = now.screen == "mail/letter" and now.of("mail")["mail"] == subject
+    return tap(now, "delete") if here else read_mail(now, subject)
+
+
+def mail_to(now: State, person: str, text: str) -> Action:
+    """Mail: a new letter to somebody of the contacts."""
+    match now.screen:
+        case "mail/inbox":
+            return tap(now, "new")
+        case "mail/to":
+            return tap_row(now, words_of(now.of("contacts")["people"]), person)
+        case "mail/write" if now.of("mail")["to"] == person:
+            return write(now, text, "send")
+    return BACK
+
+
+def visit(now: State, site: str) -> Action:
+    """Browser: type the address of a shop site."""
+    return BACK if now.screen in sites.SCREENS else search(now, site)
+
+
+def search_site(now: State, site: str, ware: str) -> Action:
+    """Browser: search for a product on a shop site; cookies are refused."""
+    if now.screen not in sites.SCREENS or now.of("browser")["site"] != site:
+        return visit(now, site)
+    if sites.asks_for_cookies(now):
+        return tap(now, "refuse")
+    return write(now, ware) if now.screen == sites.SITE else BACK
+
+
+def open_ware(now: State, site: str, ware: str) -> Action:
+    """Browser: search for a product on a shop site and open its page."""
+    data = now.of("browser")
+    if now.screen != sites.FOUND or (data["site"], data["asked"]) != (site, ware):
+        return search_site(now, site, ware)
+    return tap_row(now, sites.found(now), ware)
+
+
+def add_to_cart(now: State, site: str, ware: str) -> Action:
+    """Browser: the same, and add it to the cart."""
+    data = now.of("browser")
+    here = now.screen == sites.WARE and (data["site"], data["ware"]) == (site, ware)
+    return tap(now, "add") if here else open_ware(now, site, ware)

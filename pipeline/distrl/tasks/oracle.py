@@ -7,32 +7,48 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from distrl.phone.state import ADVERT, HOME, State
-from distrl.tasks.hand import BACK, COLUMNS, COMPLETE, GO_HOME, ROWS, SWIPES, swipe, tap
-from distrl.tasks.outcome import succeeded
+from distrl.phone.machine import LAUNCHER
+from distrl.phone.popups import POPUPS
+from distrl.phone.state import ADVERT, State, words_of
+from distrl.tasks.hand import BACK, COLUMNS, COMPLETE, GO_HOME, ROWS, SWIPES, WAIT, swipe, tap, tap_if_there
+from distrl.tasks.outcome import done
 from distrl.tasks.suite import family_of, suites
 from distrl.types import Action, ActionKind, Point, Task
 
 
 def oracle(task: Task, state: Mapping[str, Any]) -> Action:
-    """The next action of a perfect hand, from the phone's true state; mends what went wrong before.
+    """The next action of a perfect hand, from the phone's true state as JSON; mends what went wrong before.
 
     Raises KeyError for a task of no built-in suite.
     """
-    now, family = State.from_json(state), family_of(task)
+    return next_action(task, State.from_json(state))
+
+
+def next_action(task: Task, now: State) -> Action:
+    """The same from the state itself."""
+    family = family_of(task)
     if family is None:
         raise KeyError(f"no script for {task.suite} {task.family}")
-    if now.dialog:
+    if now.dialog in POPUPS:
         return tap(now, "close")
+    if now.dialog:
+        return tap(now, family.answers[now.dialog]) if now.dialog in family.answers else GO_HOME
     if now.screen == ADVERT:
         return BACK
-    if succeeded(task, state):
+    if done(task, now):
         return COMPLETE
-    if now.screen == HOME:
-        return tap(now, family.app)
+    if now.app == LAUNCHER:
+        return _open(now, family.app)
     if now.app != family.app:
         return GO_HOME
-    return family.step(now, task.params)
+    return WAIT if now.loading else family.step(now, task.params)
+
+
+def _open(now: State, app: str) -> Action:
+    """Touch the icon of an app: those of the first page are behind HOME, the others behind a swipe."""
+    if found := tap_if_there(now, app):
+        return found
+    return GO_HOME if app in words_of(now.of(LAUNCHER)["order"]) else swipe("left")
 
 
 class ImperfectScript:

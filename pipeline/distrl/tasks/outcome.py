@@ -21,14 +21,18 @@ def succeeded(task: Task, state: Mapping[str, Any]) -> bool | None:
     A task of a built-in suite is checked by its family, any other by its own check. None where it has none that can be
     read: the phone's state cannot tell, and a judge has to.
     """
-    now = State.from_json(state)
+    return done(task, State.from_json(state))
+
+
+def done(task: Task, now: State) -> bool | None:
+    """The same of the state itself."""
     if task.suite not in suites():
         check = _own_check(task)
         return None if check is None else holds(check, now)
     family = family_of(task)
     if family is None:
         return None
-    return not now.dialog and now.screen != ADVERT and family.done(now, task)
+    return not now.dialog and not now.loading and now.screen != ADVERT and family.done(now, task)
 
 
 def _own_check(task: Task) -> Check | None:

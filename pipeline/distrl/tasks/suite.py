@@ -7,9 +7,14 @@ from types import MappingProxyType
 from typing import Final, Protocol
 
 from distrl.errors import ConfigError
+from distrl.tasks import entities
+from distrl.tasks.entities import SHARES, Pair
 from distrl.tasks.family import Family
 from distrl.tasks.suites.general import GENERAL
+from distrl.tasks.suites.googleapps import GOOGLE_APPS
 from distrl.tasks.suites.home import HomeSuite
+from distrl.tasks.suites.install import INSTALLS
+from distrl.tasks.suites.webshop import WEBSHOP
 from distrl.types import Split, Task
 
 EVALUATION_SEED: Final = 7_919
@@ -35,16 +40,21 @@ class Suite(Protocol):
 class BuiltIn(Suite, Protocol):
     """A suite whose tasks a script can do and the phone's state can tell.
 
-    kinds: its families. typed: the texts that its training tasks have one type, each once.
+    kinds: its families. typed: the texts that its training tasks have one type, each once. texts: everything that its
+    tasks of any split say or have one type.
     """
 
     @property
     def kinds(self) -> tuple[Family, ...]: ...
     @property
     def typed(self) -> tuple[str, ...]: ...
+    @property
+    def texts(self) -> tuple[str, ...]: ...
 
 
-SUITES: Final[Mapping[str, BuiltIn]] = MappingProxyType({suite.name: suite for suite in (HomeSuite(), GENERAL)})
+SUITES: Final[Mapping[str, BuiltIn]] = MappingProxyType(
+    {suite.name: suite for suite in (HomeSuite(), GENERAL, WEBSHOP, INSTALLS, GOOGLE_APPS)}
+)
 _FAMILIES: Final = {(name, family.name): family for name, suite in SUITES.items() for family in suite.kinds}
 
 
@@ -63,3 +73,11 @@ def suite_named(name: str) -> BuiltIn:
 def family_of(task: Task) -> Family | None:
     """The family of a built-in suite that a task is of; None where it is of none."""
     return _FAMILIES.get((task.suite, task.family))
+
+
+def held_out_pairs() -> frozenset[Pair]:
+    """Every pair of words that is an entity of some suite's validation or test tasks."""
+    decks = [deck for suite in SUITES.values() for kind in suite.kinds for deck in kind.about.values()]
+    cards = {card for deck in decks for split in SHARES for card in deck.hands[split]}
+    split_up = [tuple(card.lower().split()) for card in cards]
+    return entities.held_out_pairs() | {(words[0], words[1]) for words in split_up if len(words) == 2}

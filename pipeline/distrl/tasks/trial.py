@@ -1,45 +1,43 @@
-"""One task played by a script on a simulated phone in this process: no adb, no clock, a millisecond or two a step."""
+"""One task played by a script on a simulated phone in this process: no adb, no clock, under a millisecond a step."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from distrl.phone.gestures import event_of
-from distrl.phone.machine import PhoneMachine
-from distrl.tasks.oracle import oracle
-from distrl.tasks.outcome import succeeded
+from distrl.phone.machine import fresh, reduce
+from distrl.phone.state import State
+from distrl.tasks.oracle import next_action
+from distrl.tasks.outcome import done
 from distrl.types import Action, Task
 
-Script = Callable[[Task, Mapping[str, Any]], Action]
+Script = Callable[[Task, State], Action]
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """steps: actions taken, the last COMPLETE included."""
+    """steps: actions taken, the last COMPLETE included. final: the phone after them."""
 
     done: bool
     steps: int
+    final: State
 
 
-def prepared(task: Task, popup_probability: float = 0.0, generation: int = 0) -> PhoneMachine:
+def prepared(task: Task, popup_probability: float = 0.0, generation: int = 0) -> State:
     """A phone as the task finds it."""
-    phone = PhoneMachine(0, popup_probability, generation)
-    phone.reset(task.phone_seed, json.loads(task.setup))
-    return phone
+    return fresh(task.phone_seed, json.loads(task.setup), popup_probability, generation)
 
 
-def play(task: Task, popup_probability: float = 0.0, generation: int = 0, script: Script = oracle) -> Trial:
+def play(task: Task, popup_probability: float = 0.0, generation: int = 0, script: Script = next_action) -> Trial:
     """Let the script play until it says COMPLETE or has no step left."""
-    phone = prepared(task, popup_probability, generation)
-    steps = 0
+    state, steps = prepared(task, popup_probability, generation), 0
     while steps < task.max_steps:
-        action = script(task, phone.state())
+        action = script(task, state)
         steps += 1
         event = event_of(action)
         if event is None:
             break
-        phone.apply(event)
-    return Trial(bool(succeeded(task, phone.state())), steps)
+        state = reduce(state, event)
+    return Trial(bool(done(task, state)), steps, state)

@@ -14,10 +14,23 @@ from typing import Final
 from distrl.phone import words
 from distrl.phone.state import State, words_of
 from distrl.tasks import moves
-from distrl.tasks.deck import of_home, pairs, singles
+from distrl.tasks.deck import pairs, singles
 from distrl.tasks.family import Params, Setup, family
 from distrl.tasks.kept import Kept
 from distrl.tasks.listed import ListedSuite
+from distrl.tasks.suites.world import (
+    CONTACTS,
+    DATES,
+    EVENTS,
+    ITEMS,
+    PEOPLE,
+    PLACES,
+    SONGS,
+    STORE_APPS,
+    SWITCHES,
+    TIMES,
+    VIDEOS,
+)
 from distrl.types import Action, Split
 
 Of = Mapping[str, str]
@@ -61,10 +74,7 @@ DISHES: Final = pairs(
         ("apple", "carrot", "lemon", "pumpkin", "spinach", "potato"), ("soup", "pie", "bread", "salad", "curry", "cake")
     ),
 )
-SWITCHES: Final = of_home("switch")
-TIMES: Final = of_home("time")
-CONTACTS: Final = of_home("contact")
-ITEMS: Final = of_home("item")
+SEEN: Final = {"maps/permission": "allow"}
 
 
 def looked_up(now: State, of: Of) -> bool:
@@ -167,8 +177,85 @@ NOTE = family(
     changes=lambda start, of: {("notes", "notes"): (*words_of(start.of("notes")["notes"]), of["text"])},
 )  # fmt: skip
 
-HELD_OUT: Final = (ASK, WEATHER, FLIGHTS, NEWS, HOWTO, RECIPE, SWITCH, ALARM, MESSAGE, NOTE)
-TRAINING_ALONE: Final = ()
+MUSIC = family(
+    "music", "media",
+    ('Play "{song}".', 'Listen to "{song}".', 'Play the song "{song}" in the media app.', 'I want to hear "{song}".'),
+    {"song": SONGS}, lambda now, of: moves.play(now, "song", of["song"]),
+    setup=lambda of: {"media": {"song": of["song"]}}, changes=lambda start, of: {("media", "on"): of["song"]},
+)  # fmt: skip
+VIDEO = family(
+    "video", "media",
+    ('Play the video "{video}".', 'Watch "{video}".', 'Show me the video "{video}" in the media app.'),
+    {"video": VIDEOS}, lambda now, of: moves.play(now, "video", of["video"]),
+    setup=lambda of: {"media": {"video": of["video"]}}, changes=lambda start, of: {("media", "on"): of["video"]},
+)  # fmt: skip
+PLACE = family(
+    "place", "maps",
+    ("Where is the {place}?", "Show me the {place} on the map.", "Find the {place} in maps."),
+    {"place": PLACES}, lambda now, of: moves.find_place(now, of["text"]), types={"text": "{place}"},
+    shows=lambda now, of: now.screen == "maps/place" and now.of("maps")["place"] == of["place"], answers=SEEN,
+)  # fmt: skip
+ROUTE = family(
+    "route", "maps",
+    ("How do I get to the {place}?", "Show me the way to the {place}.", "Get directions to the {place}."),
+    {"place": PLACES}, lambda now, of: moves.find_way(now, of["text"]), types={"text": "{place}"},
+    shows=lambda now, of: now.screen == "maps/way" and now.of("maps")["place"] == of["place"], answers=SEEN,
+)  # fmt: skip
+CALL = family(
+    "call", "contacts",
+    ("Call {person}.", "Give {person} a call.", "I want to talk to {person} on the phone."),
+    {"person": PEOPLE}, lambda now, of: moves.call(now, of["person"]),
+    setup=lambda of: {"contacts": {"contact": of["person"]}}, answers={"phone/permission": "allow"},
+    changes=lambda start, of: {("phone", "recent"): (of["person"], *words_of(start.of("phone")["recent"]))},
+)  # fmt: skip
+EVENT = family(
+    "event", "calendar",
+    ('Add "{event}" to my calendar on {date}.', 'Put "{event}" in the calendar on {date}.',
+     'Create an event "{event}" on {date}.'),
+    {"event": EVENTS, "date": DATES}, lambda now, of: moves.plan(now, of["text"], of["date"]),
+    types={"text": "{event}"},
+    changes=lambda start, of: {
+        ("calendar", "events"): (*words_of(start.of("calendar")["events"]), f"{of['date']}: {of['event']}")
+    },
+)  # fmt: skip
+
+CONTACT = family(
+    "contact", "contacts",
+    ("Create a new contact for {person}.", "Add {person} to my contacts.", "Save {person} as a new contact."),
+    {"person": PEOPLE}, lambda now, of: moves.add_contact(now, of["text"]), types={"text": "{person}"},
+    setup=lambda of: {"contacts": {"missing": of["person"]}},
+    changes=lambda start, of: {
+        ("contacts", "people"): tuple(sorted((*words_of(start.of("contacts")["people"]), of["person"])))
+    },
+)  # fmt: skip
+WATCH = family(
+    "watch", "clock",
+    ("{open}{run} the stopwatch{where}.",),
+    {
+        "open": ("", "Please ", "Open the clock and "), "run": ("Run", "Start", "Turn on"),
+        "where": ("", " now", " in the clock", " for me"),
+    },
+    lambda now, of: moves.run_stopwatch(now), changes=lambda start, of: {("clock", "watching"): True},
+)  # fmt: skip
+AGENDA = family(
+    "agenda", "calendar",
+    ("Check the events of {date} in the calendar.", "What is planned on {date}?", "Show me my plans for {date}."),
+    {"date": DATES}, lambda now, of: moves.show_day(now, of["date"]),
+    shows=lambda now, of: now.screen == "calendar/day" and now.of("calendar")["date"] == of["date"],
+)  # fmt: skip
+UPDATE = family(
+    "update", "store",
+    ("Check in the store if there is an update for {app}.", "Is there an update of {app} in the store?",
+     "Look in the store whether {app} can be updated."),
+    {"app": STORE_APPS}, lambda now, of: moves.show_app(now, of["text"]), types={"text": "{app}"},
+    setup=lambda of: {"store": {"old": of["app"]}},
+    shows=lambda now, of: now.screen == "store/app" and now.of("store")["shown"] == of["app"],
+)  # fmt: skip
+
+HELD_OUT: Final = (
+    ASK, WEATHER, FLIGHTS, NEWS, HOWTO, RECIPE, SWITCH, ALARM, MESSAGE, NOTE, MUSIC, VIDEO, PLACE, ROUTE, CALL, EVENT,
+)  # fmt: skip
+TRAINING_ALONE: Final = (CONTACT, WATCH, AGENDA, UPDATE)
 KINDS: Final = (*HELD_OUT, *TRAINING_ALONE)
 
 GENERAL: Final = ListedSuite(

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from distrl.phone import words
 from distrl.phone.machine import fresh
 from distrl.phone.state import State, chance, words_of
 from distrl.phone.words import RANKS, SITES
@@ -155,6 +156,10 @@ class HomeSuite:
     @property
     def typed(self) -> tuple[str, ...]:
         return tuple(" ".join(pair) for pair in dealt("item")[Split.TRAIN])
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return words.ALL
 
     def task(self, index: int, seed: int, split: Split) -> Task:
         family = self.kinds[index % len(self.kinds)]

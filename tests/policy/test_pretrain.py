@@ -1,10 +1,14 @@
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 from distrl.errors import PolicyError
+from distrl.phone.words import ALL
 from distrl.policy.base import load_base
+from distrl.policy.examples import copy_example
 from distrl.policy.pretrain import Recipe, Stage, train
+from distrl.policy.screens import draw_screens, phone_language
 
 TINY = Recipe(
     threads=1,
@@ -35,6 +39,19 @@ def test_the_tower_learns_to_spell_and_then_to_read(tmp_path: Path) -> None:
     read = [losses for losses in report.losses if "read" in losses]
     assert read[1]["spell"] < 0.2 * begun.losses[0]["spell"], "after 100 updates"
     assert read[-1]["read"] < 0.8 * begun.losses[0]["read"]
+
+
+def test_a_model_can_be_made_with_more_words_which_it_reads_on_screens_and_copies(tmp_path: Path) -> None:
+    more = ("norway", "ebay.com", "word")
+    report = train(tmp_path / "more", TINY, FORBIDDEN, more)
+    base = load_base(tmp_path / "more")
+    codec = base.codec
+    assert (base.sha256, codec.words) == (report.base_sha256, (*ALL, *more))
+    screens = draw_screens(250, Random(0), FORBIDDEN, 0.6, more)
+    assert set(more) <= {word for screen in screens for target in screen.targets for word in target.words}
+    language = phone_language(FORBIDDEN, more)
+    typed = {copy_example(0, codec, language, Random(n), clutter=0.0).action for n in range(300)}
+    assert set(more) <= {word for ids in typed for word in codec.decode_action(ids).text.split()}
 
 
 def test_a_model_is_never_written_over(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,12 @@ import typer
 
 from distrl.cli.common import console
 from distrl.telemetry import logs
+
+
+class Words(StrEnum):
+    HOME = "home"
+    ALL = "all"
+
 
 app = typer.Typer(help="The tiny pre-trained model that stands for AutoUI's BLIP-2 and GPT-2 weights.")
 
@@ -28,13 +35,20 @@ def train_base(
         typer.Option(min=1, help="Gradient steps of the second stage; as many as the shipped one had if left out."),
     ] = None,
     threads: Annotated[int, typer.Option(min=1, help="Threads that torch computes with.")] = 2,
+    words: Annotated[
+        Words, typer.Option(help="Those of the home suite, as the shipped one has, or of all built-in suites.")
+    ] = Words.HOME,
 ) -> None:
-    """Pre-train on synthetic screens (touch the named widget, copy words); held-out entities are never named."""
+    """Pre-train on synthetic screens (touch the named widget, copy words); held-out pairs are never named."""
     from distrl.policy.pretrain import Recipe, train
-    from distrl.tasks.entities import held_out_pairs
+    from distrl.tasks import entities, suite
+    from distrl.worker.vocabulary import words_of_all_suites
 
     logs.configure("base-model")
     recipe = Recipe(seed=seed, threads=threads)
     if updates is not None:
         recipe = replace(recipe, acting=replace(recipe.acting, updates=updates))
-    console.print(train(out, recipe, held_out_pairs()))
+    if words is Words.HOME:
+        console.print(train(out, recipe, entities.held_out_pairs()))
+    else:
+        console.print(train(out, recipe, suite.held_out_pairs(), words_of_all_suites()))

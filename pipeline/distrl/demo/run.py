@@ -20,11 +20,13 @@ from distrl.demo.ledger import Ledger
 from distrl.demo.roles import Roles, running, worker_shares
 from distrl.evaluate.gather import gather
 from distrl.evaluate.report import write_report
+from distrl.policy.base import load_base
 from distrl.stack.local import LocalStack
 from distrl.tasks.lists import suite_of
 from distrl.telemetry.feed import RunFeed
 from distrl.telemetry.screen import render
 from distrl.types import Split
+from distrl.worker.vocabulary import refuse_lacking
 
 log = logging.getLogger(__name__)
 
@@ -37,11 +39,13 @@ def run_demo(config: Config, minutes: float, out: Path, started: float, console:
     """Train for `minutes` in all sittings together and write `out`/report.html and report.json.
 
     started: time.time() at which the set-up began. Returns the path of the report. Raises ConfigError, before anything
-    starts, for a suite without tasks of every split: each is needed, the held-out ones at the very end.
+    starts, for a suite without tasks of every split, since each is needed, the held-out ones at the very end, and where
+    the base model lacks words of the suite.
     """
     suite = suite_of(config.feeder)
     for split in Split:
         suite.task(0, 0, split)
+    refuse_lacking(config.feeder, load_base(config.policy.base_model).codec)
     ledger_file = out / f"{config.run}.json"
     ledger = Ledger.load(ledger_file)
     stack = LocalStack(config)

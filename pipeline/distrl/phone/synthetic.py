@@ -33,13 +33,15 @@ class Labels:
     """Labels that occur once on a screen: a widget that can be named names one place.
 
     free: share of the labels that are any two words and not those that apps put together. Whoever sees the pairs of a
-    few lists learns which word follows which, and misreads a pair that was held out.
+    few lists learns which word follows which, and misreads a pair that was held out. more: words that such labels are
+    made of besides those of the phone's first apps.
     """
 
-    def __init__(self, rng: random.Random, forbidden: frozenset[Pair], free: float) -> None:
+    def __init__(self, rng: random.Random, forbidden: frozenset[Pair], free: float, more: Sequence[str] = ()) -> None:
         self._rng = rng
         self._forbidden = forbidden
         self._free = free
+        self._any = (*FREE, *more)
         self._used: set[str] = set()
 
     def any(self) -> str:
@@ -68,7 +70,7 @@ class Labels:
 
     def _draw(self) -> str:
         if self._rng.random() < self._free:
-            return self._pair(FREE, FREE)
+            return self._pair(self._any, self._any)
         if self._rng.random() < 0.2:
             return self._rng.choice(SINGLE)
         first, second = self._rng.choices(PAIRED, (2, 2, 2, 1))[0]
@@ -100,14 +102,16 @@ TABS: Final = ("clock", "alarm", *words.APPS[:3], "sale")
 FIELDS: Final = ("search", "message", "type")
 
 
-def synthetic_screen(rng: random.Random, forbidden: frozenset[Pair], free: float = 0.0) -> Synthetic:
+def synthetic_screen(
+    rng: random.Random, forbidden: frozenset[Pair], free: float = 0.0, more: Sequence[str] = ()
+) -> Synthetic:
     """A screen, on which what can be named has a `target`.
 
     forbidden: pairs of words that nothing with a target is labelled with. No two of those have the same label.
-    free: share of the labels that are any two words.
+    free: share of the labels that are any two words, of the phone's first apps or of `more`.
     """
     background = rng.choice(BACKGROUNDS)
-    labels = Labels(rng, forbidden, free)
+    labels = Labels(rng, forbidden, free, more)
     top = 0
     behind: list[Element] = []
     if rng.random() < 0.7:

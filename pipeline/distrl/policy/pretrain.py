@@ -112,21 +112,23 @@ class Report:
     counts: Mapping[str, int] = field(default_factory=dict)
 
 
-def train(out: Path, recipe: Recipe, forbidden: frozenset[Pair]) -> Report:
+def train(out: Path, recipe: Recipe, forbidden: frozenset[Pair], more: Sequence[str] = ()) -> Report:
     """Make a base model in the directory `out`. Deterministic given the arguments.
 
-    forbidden: pairs of words that the evaluation holds out; they are asked for and typed nowhere.
+    forbidden: pairs of words that the evaluation holds out; they are asked for and typed nowhere. more: words that it
+    learns to read and to copy besides those of the phone's first apps and the home suite.
     """
+    extra = tuple(more)
     if (out / "model.safetensors").exists():
         raise PolicyError(str(out), "holds a base model already", "name a new directory with --out")
     started = time.monotonic()
     torch.set_num_threads(recipe.threads)
     torch.manual_seed(recipe.seed)
-    codec = phone_codec()
-    language = phone_language(forbidden)
+    codec = phone_codec(extra)
+    language = phone_language(forbidden, extra)
     rng = random.Random(recipe.seed)
-    to_read = draw_screens(recipe.screens_to_read, rng, forbidden, recipe.free_to_read)
-    to_touch = draw_screens(recipe.screens_to_touch, rng, forbidden, recipe.free_to_touch)
+    to_read = draw_screens(recipe.screens_to_read, rng, forbidden, recipe.free_to_read, extra)
+    to_touch = draw_screens(recipe.screens_to_touch, rng, forbidden, recipe.free_to_touch, extra)
     height, width = to_read[0].pixels.shape[1:]
     model = AutoUIModel(
         Shape(
@@ -149,7 +151,8 @@ def train(out: Path, recipe: Recipe, forbidden: frozenset[Pair]) -> Report:
             *_act(model, codec, language, to_touch, recipe, rng, _shown(progress, "acting")),
         ]
     fresh = random.Random(recipe.seed + EVALUATION_SEED)
-    accuracy = measure(model, codec, language, draw_screens(512, fresh, forbidden), fresh)
+    free = recipe.free_to_touch if extra else 0.0  # labels of apps alone hold none of `more`
+    accuracy = measure(model, codec, language, draw_screens(512, fresh, forbidden, free, extra), fresh)
     seconds = time.monotonic() - started
     parameters = sum(parameter.numel() for parameter in model.parameters())
     notes = _notes(recipe, codec, forbidden, losses, accuracy, seconds, parameters)

@@ -11,6 +11,7 @@ from distrl.phone import words
 from distrl.phone.canvas import ALPHABET
 from distrl.phone.element import HEIGHT, WIDTH, Element
 from distrl.phone.synthetic import Synthetic, synthetic_screen
+from distrl.phone.words import Words
 from distrl.policy.examples import Language, Pair, Screen, Target
 from distrl.policy.vocabulary import Codec
 
@@ -24,20 +25,22 @@ COPIED: Final = (
 """Words of entities, those that tasks have people type twice as often: to copy any word at all takes far longer."""
 
 
-def phone_codec() -> Codec:
-    """The codec of every word that the phone shows and every task says."""
-    return Codec(words.ALL)
+def phone_codec(more: Words = ()) -> Codec:
+    """The codec of every word that the phone's first apps show and the home suite says, and of `more`."""
+    return Codec((*words.ALL, *more))
 
 
-def phone_language(forbidden: frozenset[Pair]) -> Language:
-    """What is asked in pre-training: words of entities are copied, and others stand around."""
+def phone_language(forbidden: frozenset[Pair], more: Words = ()) -> Language:
+    """What is asked in pre-training: words of entities and `more` are copied, and others stand around."""
     fillers = tuple(word for word in words.ALL if word not in (*VERBS, *MARKERS, *COPIED))
-    return Language(VERBS, MARKERS, COPIED, fillers, forbidden)
+    return Language(VERBS, MARKERS, (*COPIED, *more), fillers, forbidden)
 
 
-def draw_screens(count: int, rng: random.Random, forbidden: frozenset[Pair], free: float = 0.0) -> list[Screen]:
+def draw_screens(
+    count: int, rng: random.Random, forbidden: frozenset[Pair], free: float = 0.0, more: Words = ()
+) -> list[Screen]:
     """Synthetic screens, none with a widget that a forbidden pair names. free: share of labels of any two words."""
-    return [_seen(synthetic_screen(rng, forbidden, free)) for _ in range(count)]
+    return [_seen(synthetic_screen(rng, forbidden, free, more)) for _ in range(count)]
 
 
 def _seen(drawn: Synthetic) -> Screen:

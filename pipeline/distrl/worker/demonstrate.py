@@ -30,6 +30,7 @@ from distrl.worker.inbox import Inbox
 from distrl.worker.parts import TRUTH, keeper
 from distrl.worker.patience import Patience
 from distrl.worker.phones import Phones
+from distrl.worker.vocabulary import refuse_lacking
 
 log = logging.getLogger(__name__)
 
@@ -75,8 +76,11 @@ class Scripted:
 def run_demonstrations(config: Config, count: int, stop: threading.Event) -> None:
     """Have `count` demonstrations in the topic, those of earlier runs of this role included. Ends by itself.
 
-    Raises DeviceError if some could not be played after retries: the learner would wait for them for ever.
+    Raises DeviceError if some could not be played after retries: the learner would wait for them for ever; ConfigError,
+    before anything is played, where the base model lacks words of the suite.
     """
+    tokens = load_base(config.policy.base_model).codec
+    refuse_lacking(config.feeder, tokens)
     known = ids_in_topic(config)
     tasks = [task for task in demonstration_tasks(config, count) if task.task_id not in known]
     log.info("%d demonstrations wanted, %d are there", count, count - len(tasks))
@@ -84,7 +88,6 @@ def run_demonstrations(config: Config, count: int, stop: threading.Event) -> Non
         return
     give_up = threading.Event()
     patience = Patience(give_up)
-    tokens = load_base(config.policy.base_model).codec
     episode = Episode(NAME, keeper(open_store(config.store), patience), TRUTH, is_expert=True)
     failed: list[str] = []
     with RecordProducer(config, NAME) as producer, Phones(config, stop) as phones:

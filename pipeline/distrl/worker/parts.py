@@ -23,6 +23,7 @@ from distrl.types import ObjectRef, Outcome, Step, Task, Version
 from distrl.worker.batcher import Batcher
 from distrl.worker.episode import Judge, Opinion
 from distrl.worker.patience import Patience
+from distrl.worker.vocabulary import warn_lacking
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +46,7 @@ def serving(config: Config, temperature: float | None) -> Iterator[Policy]:
     """The policy of `config`, decided by one thread that lives as long as the block. temperature None: greedy."""
     torch.set_num_threads(config.worker.torch_threads)
     agent = Agent.open(config.policy)
+    warn_lacking(config.feeder, agent.codec)
     batcher = Batcher(agent, agent.codec, temperature=temperature, wait_s=config.worker.batch_wait_ms / 1000)
     thread = threading.Thread(target=batcher.serve, name="policy", daemon=True)
     thread.start()

@@ -1,0 +1,61 @@
+"""What a base model lacks of a suite is told before anything starts."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from pathlib import Path
+
+import pytest
+from distrl.config import Config
+from distrl.demo.run import run_demo
+from distrl.errors import ConfigError
+from distrl.phone import words
+from distrl.policy.screens import phone_codec
+from distrl.policy.vocabulary import Codec
+from distrl.tasks.suite import suites
+from distrl.worker.demonstrate import run_demonstrations
+from distrl.worker.vocabulary import lacking, refuse_lacking, warn_lacking, words_of_all_suites
+from rich.console import Console
+
+HOME = Codec(words.ALL)
+EVERY = phone_codec(words_of_all_suites())
+
+
+def config(suite: str) -> Config:
+    return Config.model_validate({"feeder": {"suite": suite}})
+
+
+@pytest.mark.parametrize("suite", sorted(suites()))
+def test_a_base_model_with_all_words_lacks_none_of_any_suite_and_the_shipped_one_has_those_of_home(suite: str) -> None:
+    refuse_lacking(config(suite).feeder, EVERY)
+    if suite == "home":
+        refuse_lacking(config(suite).feeder, HOME)
+        return
+    with pytest.raises(ConfigError) as refused:
+        refuse_lacking(config(suite).feeder, HOME)
+    assert f"words of suite {suite}: " in refused.value.what
+    assert "base-model train --words all" in refused.value.mend
+
+
+def test_the_words_that_are_lacking_are_named_once_and_in_order() -> None:
+    assert lacking(["Open the browser and visit Norway.", "norway"], HOME) == ("norway", "visit")
+
+
+def test_demonstrations_and_the_demo_are_refused_before_a_broker_is_asked(tmp_path: Path) -> None:
+    given = config("general")
+    with pytest.raises(ConfigError, match="words of suite general"):
+        run_demonstrations(given, 1, threading.Event())
+    with pytest.raises(ConfigError, match="words of suite general"):
+        run_demo(given, 0.1, tmp_path, 0.0, Console())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_policy_that_acts_is_warned_of_only_where_the_suite_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    small = Codec(words.ALL[:9])
+    with caplog.at_level(logging.WARNING):
+        warn_lacking(Config().feeder, small)
+        warn_lacking(config("general").feeder.model_copy(update={"tasks": (Path("mine.txt"),)}), small)
+        assert caplog.messages == []
+        warn_lacking(config("general").feeder, small)
+    assert "lacks" in caplog.text

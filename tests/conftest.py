@@ -9,6 +9,7 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
+import hypothesis
 import pytest
 from fetching import Say, fetch_servers
 
@@ -18,6 +19,10 @@ ROOMS_OF_SERVERS = ("faults", "integration")
 # A shell starts background jobs with SIGINT ignored, and what they start inherits that: a test that interrupts a
 # process of its own would wait for it in vain.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# How long an example takes says how loaded the machine is, and nothing about a property.
+hypothesis.settings.register_profile("loaded", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("loaded")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from PIL import Image, ImageDraw
 
-from distrl.phone.element import BLUE, GREEN, HEIGHT, LIGHT, WHITE, WIDTH, Colour, Element, Elements
+from distrl.phone.element import BLUE, GREEN, HEIGHT, INK, LIGHT, WHITE, WIDTH, Colour, Element, Elements
 from distrl.phone.figures import FIGURES
-from distrl.phone.pen import FAINT, INK, LINE, Pen, ink_on, middle, paint, write
+from distrl.phone.pen import FAINT, LINE, Pen, ink_on, middle, paint, write
 
 ALPHABET: Final = string.ascii_lowercase + string.digits
 

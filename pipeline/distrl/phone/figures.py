@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from distrl.phone.element import BLUE, GREEN, RED, WHITE, Colour, Element
-from distrl.phone.pen import FAINT, INK, LINE, Pen, font, middle, paint, write
+from distrl.phone.element import BLUE, GREEN, INK, RED, WHITE, Colour, Element
+from distrl.phone.pen import FAINT, LINE, Pen, font, middle, paint, write
 
 DUSK: Final[Colour] = (50, 50, 56)
 MEADOW: Final[Colour] = (214, 232, 205)

@@ -6,9 +6,8 @@ from functools import cache
 
 from PIL import ImageDraw, ImageFont
 
-from distrl.phone.element import WHITE, Colour, Element
+from distrl.phone.element import INK, WHITE, Colour, Element
 
-INK: Colour = (25, 25, 30)
 FAINT: Colour = (150, 150, 155)
 LINE: Colour = (210, 210, 214)
 Pen = ImageDraw.ImageDraw

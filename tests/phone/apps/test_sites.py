@@ -1,7 +1,7 @@
 import pytest
 from distrl.phone.apps.sites import OFFERED, address, deals, found, price
 from distrl.phone.lexicon import SHOP_SITES
-from distrl.phone.machine import draw, fresh, widgets
+from distrl.phone.machine import draw, widgets
 from distrl.phone.state import State, words_of
 from phone.hand import back, brought, opened, rows, said, swipe, touch, write
 
@@ -96,6 +96,6 @@ def test_a_site_offers_something_before_anything_was_asked() -> None:
 def test_shelves_differ_from_phone_to_phone_and_prices_do_not() -> None:
     one, other = (write(at("costco.com", seed=seed), "tent") for seed in (1, 2))
     assert found(one) != found(other)
-    assert fresh(1, {}, 0.0).of("browser")["query"] == ""
-    assert price("costco.com", "nova tent") == price("costco.com", "nova tent")
-    assert brought(one, f"row {found(one)[-1]}")
+    for ware in ("nova tent", "kite tent"):
+        pages = (touch(brought(state, f"row {ware}"), f"row {ware}") for state in (one, other))
+        assert all(f"${price('costco.com', ware)}" in said(page) for page in pages)

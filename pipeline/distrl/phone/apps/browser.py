@@ -7,7 +7,7 @@ from typing import Final
 
 from distrl.phone.apps import sites
 from distrl.phone.apps.app import App, Setup
-from distrl.phone.element import BLUE, LIGHT, WIDTH, Element, Elements, keyboard, search_box, title
+from distrl.phone.element import BLUE, INK, LIGHT, WIDTH, Element, Elements, keyboard, search_box, title
 from distrl.phone.state import AppData, State
 from distrl.phone.words import RANKS
 
@@ -39,7 +39,7 @@ def elements(state: State) -> Elements:
             body = Element("lines", (8, 90, 120, 230))
             return (
                 title(f"page {rank}", BLUE),
-                Element("text", (0, 40, WIDTH, 72), text=query, colour=(25, 25, 30)),
+                Element("text", (0, 40, WIDTH, 72), text=query, colour=INK),
                 body,
             )
     keys = keyboard("go") if state.focused else ()

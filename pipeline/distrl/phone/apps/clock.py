@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from typing import Final
 
-from distrl.phone.apps.app import App, Setup
+from distrl.phone.apps.app import App, Setup, ignore
 from distrl.phone.element import GREEN, GREY, NAVY, RED, WHITE, WIDTH, Element, Elements, title
 from distrl.phone.lexicon import MINUTES
 from distrl.phone.overlays import Question
@@ -120,5 +120,5 @@ def tick(state: State) -> State:
 
 APP: Final = App(
     "clock", "clock/face", fresh, elements, tap, background=NAVY, tick=tick,
-    questions={"up": Question("time is up", "ok", lambda state: state, no="")},
+    questions={"up": Question("time is up", "ok", ignore, no="")},
 )  # fmt: skip

@@ -13,6 +13,7 @@ from distrl.phone.element import (
     GREEN,
     GREY,
     HEIGHT,
+    INK,
     ORANGE,
     WIDTH,
     Element,
@@ -66,7 +67,7 @@ def _person(name: str) -> Elements:
     return (
         title(name, ORANGE),
         Element("avatar", (40, 36, 88, 84), text=name, colour=ORANGE),
-        Element("text", (0, 92, WIDTH, 116), text=number_of(name), colour=(25, 25, 30)),
+        Element("text", (0, 92, WIDTH, 116), text=number_of(name), colour=INK),
         Element("button", (8, 128, 120, 160), "call", "call", colour=GREEN),
         Element("button", (8, 208, 120, 240), "delete", "delete", colour=GREY),
     )

@@ -7,10 +7,12 @@ from typing import Final
 
 from distrl.phone.apps.app import App, Setup
 from distrl.phone.apps.lists import first_of, row_of, rows, scrolled
+from distrl.phone.apps.search import matches
 from distrl.phone.element import (
     BLUE,
     GREEN,
     HEIGHT,
+    INK,
     VIOLET,
     WIDTH,
     YELLOW,
@@ -33,17 +35,15 @@ def fresh(rng: random.Random, setup: Setup) -> AppData:
     return {"location": "", "query": "", "place": "", "mode": "", "going": "", "starred": (), "first": 0}
 
 
-def found(query: str) -> tuple[str, ...]:
-    """The places that a search lists: the one of that name first, then those that share a word with it."""
-    asked = set(query.lower().split())
-    shared = {place: len(asked & set(place.split())) for place in EVERY}
-    return tuple(sorted((place for place in EVERY if shared[place]), key=lambda place: -shared[place]))
-
-
 def minutes(place: str, mode: str) -> int:
     """How long the way takes."""
     drive = chance("way", place).randint(4, 40)
     return drive if mode == "drive" else 5 * drive
+
+
+def found(query: str) -> tuple[str, ...]:
+    """The places that a search lists."""
+    return matches(query, EVERY)
 
 
 def elements(state: State) -> Elements:
@@ -72,7 +72,7 @@ def elements(state: State) -> Elements:
             return (
                 *tabs,
                 Element("map", (0, 32, WIDTH, 152), place, on=True),
-                Element("text", (0, 156, WIDTH, 176), text=place, colour=(25, 25, 30)),
+                Element("text", (0, 156, WIDTH, 176), text=place, colour=INK),
                 Element("text", (0, 176, WIDTH, 196), text=f"{minutes(place, mode)} min", colour=GREEN),
                 Element("button", (8, 208, 120, 240), word, word, colour=VIOLET if going else GREEN),
             )

@@ -7,7 +7,7 @@ from typing import Final
 
 from distrl.phone.apps.app import App, Setup, wanted
 from distrl.phone.apps.lists import first_of, row_of, rows, scrolled
-from distrl.phone.element import LIGHT, VIOLET, WIDTH, Colour, Element, Elements, title
+from distrl.phone.element import INK, LIGHT, VIOLET, WIDTH, Colour, Element, Elements, title
 from distrl.phone.lexicon import SONGS, VIDEOS, named
 from distrl.phone.state import AppData, State, chance, words_of
 
@@ -39,7 +39,7 @@ def elements(state: State) -> Elements:
         return (
             title("playing" if playing else "paused", VIOLET),
             Element("picture", (16, 36, 112, 132), colour=cover),
-            Element("text", (0, 144, WIDTH, 168), text=track, colour=(25, 25, 30)),
+            Element("text", (0, 144, WIDTH, 168), text=track, colour=INK),
             Element(button, (16, 184, 64, 232), button, button, colour=VIOLET),
             Element("next", (64, 184, 112, 232), "next", "next", colour=VIOLET),
         )

@@ -7,7 +7,7 @@ from typing import Final
 
 from distrl.phone.apps.app import App, Setup
 from distrl.phone.apps.lists import first_of, row_of, rows, scrolled
-from distrl.phone.element import GREEN, GREY, RED, WIDTH, Colour, Element, Elements
+from distrl.phone.element import GREEN, GREY, INK, RED, WIDTH, Colour, Element, Elements
 from distrl.phone.overlays import Question
 from distrl.phone.state import AppData, State, words_of
 
@@ -46,7 +46,7 @@ def elements(state: State) -> Elements:
         return (
             Element("text", (0, 24, WIDTH, 48), text="calling" if whom else "ended", colour=GREY),
             Element("avatar", (32, 56, 96, 120), text=whom or "-", colour=GREEN if whom else GREY),
-            Element("text", (0, 128, WIDTH, 152), text=whom, colour=(25, 25, 30)),
+            Element("text", (0, 128, WIDTH, 152), text=whom, colour=INK),
             *((Element("round", (40, 184, 88, 232), "end", "end", colour=RED),) if whom else ()),
         )
     pad = state.screen == "phone/pad"
@@ -58,7 +58,7 @@ def elements(state: State) -> Elements:
         return (*tabs, *rows(words_of(data["recent"]), first_of(state, "phone"), 40, IN_SIGHT))
     return (
         *tabs,
-        Element("text", (0, 36, WIDTH, 60), text=str(data["digits"]), colour=(25, 25, 30)),
+        Element("text", (0, 36, WIDTH, 60), text=str(data["digits"]), colour=INK),
         *(
             Element("round", (i % 3 * 42 + 2, 64 + i // 3 * 36, i % 3 * 42 + 42, 98 + i // 3 * 36), key, f"key {key}",
                     colour=PALE)

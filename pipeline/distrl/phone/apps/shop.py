@@ -6,7 +6,19 @@ import random
 from typing import Final
 
 from distrl.phone.apps.app import App, Setup
-from distrl.phone.element import GREEN, NAMED, ORANGE, WIDTH, YELLOW, Element, Elements, keyboard, search_box, title
+from distrl.phone.element import (
+    GREEN,
+    INK,
+    NAMED,
+    ORANGE,
+    WIDTH,
+    YELLOW,
+    Element,
+    Elements,
+    keyboard,
+    search_box,
+    title,
+)
 from distrl.phone.state import AppData, State, chance, words_of
 from distrl.phone.words import COLOURS, SITES
 
@@ -47,7 +59,7 @@ def elements(state: State) -> Elements:
         case "shop/results":
             return (
                 title(site, ORANGE),
-                Element("text", (0, 28, WIDTH, 56), text=str(data["query"]), colour=(25, 25, 30)),
+                Element("text", (0, 28, WIDTH, 56), text=str(data["query"]), colour=INK),
                 *(
                     Element("product", (0, 64 + i * 56, WIDTH, 120 + i * 56), colour, colour, colour=NAMED[colour])
                     for i, colour in enumerate(offers(state))
@@ -58,7 +70,7 @@ def elements(state: State) -> Elements:
             return (
                 title(site, ORANGE),
                 Element("picture", (24, 36, 104, 124), colour=NAMED[colour]),
-                Element("text", (0, 136, WIDTH, 160), text=f"{colour} {thing(state)}", colour=(25, 25, 30)),
+                Element("text", (0, 136, WIDTH, 160), text=f"{colour} {thing(state)}", colour=INK),
                 Element("button", (8, 176, 120, 216), "add to cart", "cart", colour=YELLOW),
             )
         case "shop/done":

@@ -10,9 +10,11 @@ from dataclasses import replace
 from typing import Final
 
 from distrl.phone.apps.lists import first_of, row_of, rows, scrolled
+from distrl.phone.apps.search import likest
 from distrl.phone.element import (
     BLUE,
     GREY,
+    INK,
     LIGHT,
     WIDTH,
     YELLOW,
@@ -43,7 +45,6 @@ OFFERED: Final = 12
 DEALS: Final = 3
 """Products on a site's first page."""
 IN_SIGHT: Final = {FOUND: 5, CART: 5}
-INK: Final[Colour] = (25, 25, 30)
 
 
 def fresh(rng: random.Random) -> AppData:
@@ -71,11 +72,10 @@ def price(site: str, ware: str) -> int:
 def found(state: State) -> tuple[str, ...]:
     """The products of a search: the best match first, unless they are sorted by price."""
     data = state.of("browser")
-    asked = set(str(data["asked"]).lower().split())
     shelf = list(EVERY)
     chance(data["shelf"], data["site"], data["asked"]).shuffle(shelf)
-    best = sorted(shelf, key=lambda ware: -len(asked & set(ware.split())))[:OFFERED]
-    return tuple(sorted(best, key=lambda ware: price(str(data["site"]), ware)) if data["cheapest"] else best)
+    best = likest(str(data["asked"]), shelf)[:OFFERED]
+    return tuple(sorted(best, key=lambda ware: price(str(data["site"]), ware))) if data["cheapest"] else best
 
 
 def deals(state: State) -> tuple[str, ...]:

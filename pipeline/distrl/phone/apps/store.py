@@ -7,10 +7,12 @@ from typing import Final
 
 from distrl.phone.apps.app import App, Setup, wanted
 from distrl.phone.apps.lists import first_of, row_of, rows, scrolled
+from distrl.phone.apps.search import matches
 from distrl.phone.element import (
     BLUE,
     GREEN,
     GREY,
+    INK,
     RED,
     VIOLET,
     WIDTH,
@@ -61,10 +63,8 @@ def colour_of(app: str) -> Colour:
 
 
 def found(query: str) -> tuple[str, ...]:
-    """What a search lists: the app of that name first, then those that share a word with it."""
-    asked = set(query.lower().split())
-    shared = {app: len(asked & set(app.split())) for app in EVERY}
-    return tuple(sorted((app for app in EVERY if shared[app]), key=lambda app: -shared[app]))
+    """What a search lists."""
+    return matches(query, EVERY)
 
 
 def elements(state: State) -> Elements:
@@ -79,7 +79,7 @@ def elements(state: State) -> Elements:
             none = () if names else (Element("text", (0, 60, WIDTH, 92), text="no app", colour=GREY),)
             return (
                 title("store", COLOUR),
-                Element("text", (0, 28, WIDTH, 56), text=str(data["query"]), colour=(25, 25, 30)),
+                Element("text", (0, 28, WIDTH, 56), text=str(data["query"]), colour=INK),
                 *rows(names, first, 60, IN_SIGHT[state.screen], captions),
                 *none,
             )
@@ -94,7 +94,7 @@ def _page(state: State, app: str) -> Elements:
     data = state.of("store")
     head = (
         Element("picture", (16, 40, 56, 80), colour=colour_of(app)),
-        Element("text", (0, 88, WIDTH, 112), text=app, colour=(25, 25, 30)),
+        Element("text", (0, 88, WIDTH, 112), text=app, colour=INK),
     )
     if data["pending"] == app:
         done = LONGEST - int(str(data["left"]))

@@ -27,7 +27,7 @@ demo: $(READY)
 	$(BIN)/distrl demo --seed $(SEED) --minutes $(MINUTES) --phones $(PHONES) --started $(STARTED)
 
 test: $(READY)
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder
+	$(BIN)/python -m pytest --numprocesses 2 --no-loadscope-reorder
 
 faults: $(READY)
 	STORM=$(STORM) SEED=$(if $(filter command line environment,$(origin SEED)),$(SEED)) \

@@ -22,6 +22,7 @@ from torch.nn import functional as F
 CODEC = Codec(words.ALL)
 STEPS = 120
 BATCH = 64
+TYPED = tuple(" ".join(pair) for pair in words.pairs(words.COLOURS, words.NOUNS))
 STOP_SHARE = 0.08
 """Of actions that say COMPLETE, which the random hand never does: episodes of a dozen steps."""
 
@@ -45,4 +46,4 @@ def save_babbling(directory: Path, width: int, height: int, tower: tuple[int, ..
 
 
 def _babble(rng: random.Random) -> Action:
-    return Action(ActionKind.COMPLETE) if rng.random() < STOP_SHARE else random_action(rng)
+    return Action(ActionKind.COMPLETE) if rng.random() < STOP_SHARE else random_action(rng, TYPED)

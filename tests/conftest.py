@@ -7,11 +7,12 @@ them: those on the session's servers, so that each is started once, and else a f
 from __future__ import annotations
 
 import signal
-from pathlib import Path
 
 import hypothesis
 import pytest
 from fetching import Say, fetch_servers
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 ROOMS_OF_SERVERS = ("faults", "integration")
 """Rooms whose tests share servers. They take the longest, so they begin first."""
@@ -31,11 +32,19 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         fetch_servers(_say(session))
 
 
-@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    return ByRoom(config, log)
+
+
+class ByRoom(LoadScopeScheduling):
+    """One process for each room of servers, and for each file elsewhere."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return _group(nodeid.partition("::")[0])
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: _order(_group(item)))
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(_group(item)))
+    items.sort(key=lambda item: _order(_group(item.nodeid.partition("::")[0])))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -44,9 +53,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         fetch_servers(_say(session))
 
 
-def _group(item: pytest.Item) -> str:
-    path = item.path.relative_to(Path(__file__).parent)
-    return path.parts[0] if path.parts[0] in ROOMS_OF_SERVERS else path.as_posix()
+def _group(path: str) -> str:
+    """path: of a file of tests, from the checkout's root on."""
+    room = path.split("/")[1]
+    return room if room in ROOMS_OF_SERVERS else path
 
 
 def _order(group: str) -> int:

@@ -29,6 +29,8 @@ STOP_SHARE = 0.08
 
 def save_babbling(directory: Path, width: int, height: int, tower: tuple[int, ...]) -> None:
     """A base model of screens of that size (px), with every word of the phone. Always the same."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # layers this small are faster so, and many times faster where processors are busy
     torch.manual_seed(0)
     rng = random.Random(0)
     model = AutoUIModel(Shape(len(CODEC.tokens), width, height, tower, d_model=32, d_ff=64, heads=2))
@@ -42,6 +44,7 @@ def save_babbling(directory: Path, width: int, height: int, tower: tuple[int, ..
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
+    torch.set_num_threads(threads)
     save_base(directory, model, CODEC, {"how": "it babbles: alike is what matters here"})
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 SCRIPTED = -1
-"""The version of steps that a script chose."""
+"""The version of steps that a script chose, or a person by hand."""
 PROMPTED = -2
 """The version of steps that a prompted model chose, which has no weights here; `version_sha256` names what it was told
 (docs/wire.md). Numbers below 0 are of no published version."""

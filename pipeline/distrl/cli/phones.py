@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from distrl.cli.common import ConfigFile, Sets, Verbose, connected, load, start_role
+from distrl.cli.common import ConfigFile, Sets, Verbose, connected, load, start_role, with_broker
 from distrl.errors import ConfigError
 
 if TYPE_CHECKING:
     from distrl.config import Config
+    from distrl.device.session import AdbSession
+    from distrl.worker.record import Recorder
 
 app = typer.Typer(invoke_without_command=True)
 COLUMNS = 12
@@ -60,18 +64,25 @@ def play(
         ),
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Of the page, on loopback; 0 takes a free one.")] = 0,
+    record: Annotated[
+        bool, typer.Option("--record", help="Let the page record demonstrations for the run of the settings.")
+    ] = False,
 ) -> None:
     """Show one phone, simulated or real, in a browser: its screen, taps, drags, text, back, home and enter.
 
     The phone is leased as a worker leases it: one that a worker of this machine drives is refused, and no worker takes
-    it meanwhile. Nothing is recorded. Runs until SIGTERM or Ctrl-C.
+    it meanwhile. Runs until SIGTERM or Ctrl-C.
+
+    Nothing is recorded without --record. With it the page offers training tasks, or takes one in your own words, puts
+    the phone where it begins (as a worker's reset does), records what you do with the base model's actions, and
+    publishes it to the demonstrations topic; the screenshots go to the object store. Needs both, and the base model.
     """
     from distrl.device.leases import Leases
     from distrl.device.play import PlayServer, held
     from distrl.device.server import AdbServer
     from distrl.device.session import AdbSession
 
-    settings = connected(config, sets)
+    settings = with_broker(config, sets) if record else connected(config, sets)
     wanted = (serial,) if serial else _configured(settings)
     stop = start_role("play", verbose)
     leases = Leases(settings.devices.directory, settings.adb)
@@ -80,7 +91,10 @@ def play(
             server.connect(named, settings.devices.operation_timeout_s)
         session = AdbSession(server, named, settings.devices)
         session.screenshot()  # a phone that does not answer is told here, not in the browser
-        with PlayServer(session, port) as page:
+        with (
+            _recorder(settings, session) if record else nullcontext() as recorder,
+            PlayServer(session, port, recorder) as page,
+        ):
             typer.echo(f"ready: {named} at {page.address}")
             stop.wait()
 
@@ -105,6 +119,15 @@ def gallery(
                 "--out", f"{path} cannot be written: {error.strerror}", "name a directory of yours"
             ) from error
         typer.echo(str(path))
+
+
+@contextmanager
+def _recorder(settings: Config, session: AdbSession) -> Iterator[Recorder]:
+    from distrl.broker.producer import RecordProducer
+    from distrl.worker.record import NAME, recorder_of
+
+    with RecordProducer(settings, NAME) as producer:
+        yield recorder_of(settings, session, lambda record: producer.publish("demonstrations", record.task_id, record))
 
 
 def _configured(settings: Config) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """One phone in a browser, for a person: its screen, and taps, swipes, text and keys. On loopback alone.
 
 The page lies behind a word that nobody guesses, and answers only to the name of this machine: any page that is open in
-the same browser could otherwise reach the port. Nothing is recorded.
+the same browser could otherwise reach the port. Nothing is recorded, unless the server was given a recorder and the
+person begins a task there.
 """
 
 from __future__ import annotations
@@ -10,18 +11,18 @@ import json
 import logging
 import secrets
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from distrl.device.errors import DeviceRefused
 from distrl.device.leases import Hold, Leases
 from distrl.device.session import AdbSession
-from distrl.errors import ConfigError, DeviceError
+from distrl.errors import BrokerError, ConfigError, DeviceError, DistrlError, StoreError
 from distrl.types import Action, ActionKind, Point
 
 log = logging.getLogger(__name__)
@@ -31,8 +32,12 @@ MOST_BODY: Final = 16 * 1024
 """Bytes of an action: the longest text that can be typed, with every letter escaped."""
 PATIENCE_S: Final = 10.0
 """For a browser that connects and says nothing: each one holds a thread."""
+LOOK_S: Final = 0.05
+"""How soon the server notices that it is to end."""
 PLACES: Final = {ActionKind.TAP: ("touch",), ActionKind.SWIPE: ("touch", "lift")}
 PLAYED: Final = frozenset({*PLACES, ActionKind.TYPE, ActionKind.BACK, ActionKind.HOME, ActionKind.ENTER})
+RECORDED: Final = ("record", "done", "discard")
+"""What a page may ask of the recorder."""
 
 
 @contextmanager
@@ -54,6 +59,20 @@ def held(leases: Leases, serials: Sequence[str]) -> Iterator[str]:
     raise DeviceError(
         "phones play", "; ".join(holders), "stop what drives it first, or name another phone with --serial"
     )
+
+
+class Recorder(Protocol):
+    """What makes demonstrations of what is done here. Every method raises DistrlError for what it will not do."""
+
+    @property
+    def recording(self) -> bool:
+        """Whether actions belong to a demonstration now."""
+
+    def state(self) -> Mapping[str, Any]: ...
+    def begin(self, asked: Mapping[str, Any]) -> None: ...
+    def act(self, action: Action) -> None: ...
+    def finish(self, *, well: bool) -> Mapping[str, Any]: ...
+    def discard(self) -> None: ...
 
 
 class NoActionError(ValueError):
@@ -81,6 +100,17 @@ def action_of(body: bytes) -> Action:
     return Action(kind, text=text, **places)
 
 
+def object_of(body: bytes) -> Mapping[str, Any]:
+    """The JSON object that a page sends. Raises NoActionError."""
+    try:
+        asked = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise NoActionError(f"this is no JSON: {error}") from error
+    if not isinstance(asked, dict):
+        raise NoActionError("this is no JSON object")
+    return asked
+
+
 def _point(place: Any) -> Point:
     x, y = place
     if not all(type(part) in (int, float) and 0 <= part <= 1 for part in (x, y)):
@@ -91,11 +121,12 @@ def _point(place: Any) -> Point:
 class PlayServer:
     """The page of one phone. A context manager: entered, it is served by threads of its own; left, it is not any more.
 
-    port: 0 takes a free one. Raises ConfigError where it is not to be had.
+    port: 0 takes a free one. Raises ConfigError where it is not to be had. recorder: of what is done on the same phone.
     """
 
-    def __init__(self, session: AdbSession, port: int = 0) -> None:
+    def __init__(self, session: AdbSession, port: int = 0, recorder: Recorder | None = None) -> None:
         self._session = session
+        self._recorder = recorder
         self._turn = threading.Lock()  # a session belongs to one thread at a time
         self._word = secrets.token_urlsafe(16)
         self._page = files("distrl.device").joinpath("play.html").read_text(encoding="utf-8")
@@ -104,7 +135,7 @@ class PlayServer:
         except (OSError, OverflowError) as error:
             raise ConfigError("--port", f"port {port} of {HOST} cannot be opened: {error}",
                               "leave --port out, and a free one is taken") from error  # fmt: skip
-        self._thread = threading.Thread(target=self._server.serve_forever, name="play", daemon=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(LOOK_S,), name="play", daemon=True)
 
     @property
     def address(self) -> str:
@@ -143,10 +174,33 @@ class PlayServer:
         with self._turn:
             return self._session.screenshot().png
 
-    def act(self, action: Action) -> None:
-        """Raises DeviceError."""
+    def act(self, body: bytes) -> None:
+        """Raises NoActionError, DeviceError, and what the recorder raises."""
+        action = action_of(body)
         with self._turn:
-            self._session.perform(action)
+            if self._recorder is not None and self._recorder.recording:
+                self._recorder.act(action)
+            else:
+                self._session.perform(action)
+
+    def recording(self) -> Mapping[str, Any] | None:
+        """The recorder's state; None without one."""
+        with self._turn:
+            return None if self._recorder is None else self._recorder.state()
+
+    def record(self, what: str, body: bytes) -> Mapping[str, Any]:
+        """Have the recorder do one of RECORDED; its result, or its state afterwards. Raises what that raises."""
+        asked = object_of(body)
+        with self._turn:
+            if self._recorder is None:
+                raise NoActionError("nothing is recorded here: begin with `distrl phones play --record`")
+            if what == "done":
+                return self._recorder.finish(well=asked.get("well") is True)
+            if what == "record":
+                self._recorder.begin(asked)
+            else:
+                self._recorder.discard()
+            return self._recorder.state()
 
 
 class _Server(ThreadingHTTPServer):
@@ -170,26 +224,34 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(HTTPStatus.OK, page, "text/html; charset=utf-8", policy)
         elif asked == "screen.png":
             self._guarded(lambda: self._answer(HTTPStatus.OK, self._served.screen(), "image/png"))
+        elif asked == "recording" and (state := self._served.recording()) is not None:
+            self._tell(state)
         else:
             self._refuse(HTTPStatus.NOT_FOUND, "nothing is here")
 
     def do_POST(self) -> None:
-        length = self.headers.get("Content-Length", "")
-        if self._asked() != "act":
+        length, asked = self.headers.get("Content-Length", ""), self._asked()
+        if asked is None or asked not in ("act", *RECORDED):
             self._refuse(HTTPStatus.NOT_FOUND, "nothing is here")
         elif self.headers.get_content_type() != "application/json":
             self._refuse(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "an action is application/json")
         elif not (length.isascii() and length.isdecimal() and len(length) < 10) or int(length) > MOST_BODY:
             self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"an action is at most {MOST_BODY} bytes")
         else:
-            self._guarded(lambda: self._act(self.rfile.read(int(length))))
+            self._guarded(lambda: self._do(asked, self.rfile.read(int(length))))
 
     def log_message(self, format: str, *args: Any) -> None:
         """A browser that looks twice a second is not worth a line each time."""
 
-    def _act(self, body: bytes) -> None:
-        self._served.act(action_of(body))
-        self._answer(HTTPStatus.NO_CONTENT)
+    def _do(self, what: str, body: bytes) -> None:
+        if what == "act":
+            self._served.act(body)
+            self._answer(HTTPStatus.NO_CONTENT)
+        else:
+            self._tell(self._served.record(what, body))
+
+    def _tell(self, told: Mapping[str, Any]) -> None:
+        self._answer(HTTPStatus.OK, json.dumps(told).encode(), "application/json")
 
     def _asked(self) -> str | None:
         if not self._served.named(self.headers.get("Host", "")):
@@ -201,10 +263,11 @@ class _Handler(BaseHTTPRequestHandler):
             do()
         except NoActionError as error:
             self._refuse(HTTPStatus.BAD_REQUEST, str(error))
-        except DeviceRefused as error:
+        except (DeviceError, BrokerError, StoreError) as error:
+            refused = isinstance(error, DeviceRefused)
+            self._refuse(HTTPStatus.CONFLICT if refused else HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+        except DistrlError as error:
             self._refuse(HTTPStatus.CONFLICT, str(error))
-        except DeviceError as error:
-            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
 
     def _refuse(self, status: HTTPStatus, why: str) -> None:
         self._answer(status, why.encode("utf-8", "replace"), "text/plain; charset=utf-8")

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -109,49 +110,87 @@ class Episode:
 
     def run(self, task: Task, attempt_id: str, phone: Phone, decider: Decider) -> Trajectory:
         """Play the episode. Never raises DeviceError or ChatError; what else decider or store raise passes through."""
-        started_at = self.clock.now_ms()
-        steps: list[Step] = []
-        final: ObjectRef | None = None
-        outcome, source, why = Outcome.INTERRUPTED, NO_JUDGE, ""
-        strays: list[str] = []
-        try:
+        playing = Playing(self, task, attempt_id, phone)
+        while not playing.over:
+            playing.step(decider)
+        return playing.end()
+
+
+class Playing:
+    """One episode under way: `step` until it is `over`, then `end`, which may come sooner.
+
+    Made, it has put the phone where the task begins. No method raises DeviceError or ChatError: a phone that fails or
+    a model that says nothing ends the episode as INTERRUPTED. What else the decider or the store raises passes through,
+    and the step that it broke off did not happen.
+    """
+
+    def __init__(self, episode: Episode, task: Task, attempt_id: str, phone: Phone) -> None:
+        self.task = task
+        self.steps: list[Step] = []
+        self.failed = ""
+        """Why it could not go on; empty while it does."""
+        self._episode = episode
+        self._attempt_id = attempt_id
+        self._phone = phone
+        self._strays: list[str] = []
+        self._started_at = episode.clock.now_ms()
+        with self._interrupted():
             phone.reset(task)
-            while not _done(steps, task.max_steps):
-                step = self._step(task, attempt_id, phone, decider, steps, strays)
-                strays += _strays(phone, len(steps))
-                steps.append(step)
-            last = phone.settle()
-            _undone(phone, steps, strays)
-            final = self.keep(last)
-            outcome, source = self._outcome(task, phone.truth(), last, steps)
-        except (DeviceError, ChatError) as error:
-            why = f"{type(error).__name__}: {error.what}"
-            log.warning(
-                "%s: interrupted on %s after %d steps: %s",
-                task.task_id,
-                phone.serial,
-                len(steps),
-                why[:NOTE_CHARACTERS],
-            )
-            _undone(phone, steps, strays)
+
+    @property
+    def over(self) -> bool:
+        """It has failed, the policy said that it is done, or the task's steps are used up."""
+        ended = bool(self.steps and self.steps[-1].action.kind is ActionKind.COMPLETE)
+        return bool(self.failed) or ended or len(self.steps) >= self.task.max_steps
+
+    def step(self, decider: Decider) -> None:
+        with self._interrupted():
+            step = self._next(decider)
+            self._strays += _strays(self._phone, len(self.steps))
+            self.steps.append(step)
+
+    def end(self, opinion: Opinion | None = None) -> Trajectory:
+        """The trajectory. opinion: asked in place of the episode's own."""
+        final: ObjectRef | None = None
+        outcome, source = Outcome.INTERRUPTED, NO_JUDGE
+        if not self.failed:
+            with self._interrupted():
+                last = self._phone.settle()
+                self._undone()
+                final = self._episode.keep(last)
+                outcome, source = self._outcome(self._phone.truth(), last, opinion or self._episode.opinion)
         return Trajectory(
-            task, attempt_id, self.worker, phone.serial, tuple(steps), final, outcome, source, _note(strays, why),
-            self.is_expert, started_at, self.clock.now_ms(),
+            self.task, self._attempt_id, self._episode.worker, self._phone.serial, tuple(self.steps), final, outcome,
+            source, _note(self._strays, self.failed), self._episode.is_expert, self._started_at,
+            self._episode.clock.now_ms(),
         )  # fmt: skip
 
-    def _step(
-        self, task: Task, attempt_id: str, phone: Phone, decider: Decider, before: list[Step], strays: list[str]
-    ) -> Step:
-        """The next step. `before` and `strays` learn what was left before its screen was shown."""
-        previous = tuple(step.action for step in before)
-        watch = _Stopwatch(self.clock.ticks)
+    @contextmanager
+    def _interrupted(self) -> Iterator[None]:
+        try:
+            yield
+        except (DeviceError, ChatError) as error:
+            self.failed = f"{type(error).__name__}: {error.what}"
+            log.warning(
+                "%s: interrupted on %s after %d steps: %s",
+                self.task.task_id,
+                self._phone.serial,
+                len(self.steps),
+                self.failed[:NOTE_CHARACTERS],
+            )
+            self._undone()
+
+    def _next(self, decider: Decider) -> Step:
+        clock, phone = self._episode.clock, self._phone
+        watch = _Stopwatch(clock.ticks)
         png = phone.settle()
         adb_s = watch.lap()
-        _undone(phone, before, strays)
-        screenshot = self.keep(png)
+        self._undone()
+        screenshot = self._episode.keep(png)
         publish_s = watch.lap()
-        chosen = decider.decide(Observation(task, attempt_id, len(previous), png, previous, phone.truth))
-        at = self.clock.now_ms()
+        previous = tuple(step.action for step in self.steps)
+        chosen = decider.decide(Observation(self.task, self._attempt_id, len(previous), png, previous, phone.truth))
+        at = clock.now_ms()
         watch.lap()
         sent = phone.perform(chosen.action) if _reaches_the_phone(chosen.action) else True
         phone_s = watch.lap()
@@ -162,12 +201,17 @@ class Episode:
             held_back=HeldBack.NO if sent else HeldBack.UNSENT,
         )  # fmt: skip
 
-    def _outcome(
-        self, task: Task, truth: Mapping[str, Any] | None, last: bytes, steps: Sequence[Step]
-    ) -> tuple[Outcome, str]:
-        done = None if truth is None else self.judge(task, truth)
+    def _undone(self) -> None:
+        """Note what was left before a screen was shown. It is the doing of the last action, if that was sent."""
+        left, steps = _strays(self._phone, len(self.steps)), self.steps
+        self._strays += left
+        if left and steps and steps[-1].held_back is HeldBack.NO and _reaches_the_phone(steps[-1].action):
+            steps[-1] = replace(steps[-1], held_back=HeldBack.UNDONE)
+
+    def _outcome(self, truth: Mapping[str, Any] | None, last: bytes, opinion: Opinion | None) -> tuple[Outcome, str]:
+        done = None if truth is None else self._episode.judge(self.task, truth)
         if done is None:
-            return self.opinion(task, last, steps) if self.opinion is not None else (Outcome.UNKNOWN, NO_JUDGE)
+            return opinion(self.task, last, self.steps) if opinion is not None else (Outcome.UNKNOWN, NO_JUDGE)
         return (Outcome.SUCCESS if done else Outcome.FAILURE), GROUND_TRUTH
 
 
@@ -180,14 +224,6 @@ def sampling_seed(task_id: str, attempt_id: str, step: int) -> int:
 def _strays(phone: Phone, step: int) -> list[str]:
     """What the phone was brought back from just before step number `step` was looked at or sent; the first is 0."""
     return [f"{each} at step {step}" for each in phone.taken_back()]
-
-
-def _undone(phone: Phone, steps: list[Step], strays: list[str]) -> None:
-    """Note what was left before a screen was shown. It is the doing of the last action, if that was sent."""
-    left = _strays(phone, len(steps))
-    strays += left
-    if left and steps and steps[-1].held_back is HeldBack.NO and _reaches_the_phone(steps[-1].action):
-        steps[-1] = replace(steps[-1], held_back=HeldBack.UNDONE)
 
 
 def _note(strays: Sequence[str], why: str) -> str:
@@ -203,10 +239,6 @@ def _left(shown: Sequence[str], cut: int) -> str:
     if not shown:
         return ""
     return f"left the allowed apps: {', '.join(shown)}" + (f" and {cut} more" if cut else "")
-
-
-def _done(steps: list[Step], max_steps: int) -> bool:
-    return len(steps) >= max_steps or bool(steps and steps[-1].action.kind is ActionKind.COMPLETE)
 
 
 def _reaches_the_phone(action: Action) -> bool:

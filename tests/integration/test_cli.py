@@ -9,29 +9,38 @@ import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 import pytest
 import yaml
+from chat.server import serving, validity
 from distrl import config as settings
 from distrl.broker import topics
 from distrl.broker.connect import admin
 from distrl.broker.journal import Journal
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader
+from distrl.broker.tail import tail
 from distrl.config import Config, load
 from distrl.demo.roles import write_settings
 from distrl.device.reset import truth
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
+from distrl.judge.validity import to_be_judged
+from distrl.learner.fold import is_usable
 from distrl.policy.agent import Agent
 from distrl.policy.base import load_base
 from distrl.stack.part import Site
 from distrl.stack.phones import start_phones
 from distrl.stack.processes import find_all, stop_all
 from distrl.store.objects import open_store
-from distrl.types import Action, ActionKind, ObjectRef, Outcome, Split, Step, Task, Trajectory, Version
-from distrl.wire.codec import encode
+from distrl.tasks.oracle import oracle
+from distrl.types import Action, ActionKind, Heartbeat, ObjectRef, Outcome, Split, Step, Task, Trajectory, Version
+from distrl.wire.codec import decode, encode
+from distrl.worker.record import offered_tasks
+from distrl.worker.run import run_worker
 
 pytestmark = pytest.mark.integration
 
@@ -175,6 +184,80 @@ def test_a_dry_run_shows_actions_and_touches_neither_the_phone_nor_the_run(
     groups = admin(made.kafka).list_consumer_groups().result(PATIENCE_S).valid
     assert [group.group_id for group in groups if made.run in group.group_id] == []
     assert set(open_store(s3).list("screenshots/")) == stored
+
+
+def test_a_demonstration_by_hand_is_in_the_topic_and_the_learner_can_use_it(
+    config: Config, s3: settings.Store, one_phone: dict[str, object], tmp_path: Path
+) -> None:
+    made = config.model_copy(update={"store": s3, **one_phone})
+    topics.ensure(made)
+    write_settings(made, tmp_path / "run.yaml")
+    session = AdbSession(AdbServer(made.adb), made.devices.addresses[0], made.devices)
+    line = [sys.executable, "-m", "distrl.cli.main", "phones", "play", "--record", "--config", "run.yaml"]
+    with subprocess.Popen(line, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as child:
+        try:
+            assert child.stdout is not None
+            page = child.stdout.readline().split()[-1]
+
+            def post(what: str, **asked: object) -> bytes:
+                body, kind = json.dumps(asked).encode(), {"Content-Type": "application/json"}
+                with urlopen(Request(page + what, body, kind), timeout=PATIENCE_S) as answer:
+                    said: bytes = answer.read()
+                return said
+
+            task = offered_tasks(made)[0]
+            post("record", task=0)
+            while (action := oracle(task, truth(session) or {})).kind is not ActionKind.COMPLETE:
+                places = {name: [at.x, at.y] for name, at in (("touch", action.touch), ("lift", action.lift)) if at}
+                post("act", kind=action.kind.value, text=action.text, **places)
+            told = json.loads(post("done", well=True))
+            assert (told["outcome"], told["source"], told["offset"]) == ("success", "ground-truth", 0)
+            child.terminate()
+            assert child.wait(PATIENCE_S) == 0
+        finally:
+            child.kill()
+    with LogReader(made, "demonstrations") as reader:
+        (raw,) = [raw for batch in reader.to_end() for raw in batch]
+    found = decode(raw.value or b"", Trajectory)
+    assert raw.key == found.task_id.encode()
+    assert found.task.instruction == task.instruction
+    assert is_usable(found, load_base(None).codec)
+    for step in found.steps:
+        assert open_store(s3).get(step.screenshot).startswith(b"\x89PNG")
+
+
+def test_a_worker_records_what_the_judge_says_of_each_action(
+    config: Config, s3: settings.Store, one_phone: dict[str, object]
+) -> None:
+    with serving(validity(False, {"prompt_tokens": 7, "completion_tokens": 1})) as server:
+        judge = settings.Judge(endpoint=server.url, model="m", requests_per_minute=60_000, validity="vlm")
+        worker = settings.Worker(heartbeat_s=0.2)
+        made = config.model_copy(update={"store": s3, "judge": judge, "worker": worker, **one_phone})
+        topics.ensure(made)
+        base = load_base(None)
+        adapter = open_store(s3).put("adapters", Agent(base, made.policy).adapter(), "safetensors")
+        with Journal(made) as journal:
+            journal.publish_version(Version(0, None, 0, base.sha256, adapter, "config", 0))
+        task = replace(trajectory(1).task, params={"switch": "wifi lock", "goal": "on"}, max_steps=6)
+        with RecordProducer(made, "a-test") as producer:
+            producer.publish("tasks", "task-1", task).result(PATIENCE_S)
+        stop = threading.Event()
+        working = threading.Thread(target=run_worker, args=(made, stop), daemon=True)
+        working.start()
+        try:
+            found = next(record for _, record in tail(made, "trajectories", Trajectory, 1, True, stop))
+            asked = {index for index, _, _ in to_be_judged(found)}
+            beats = (record.metrics for _, record in tail(made, "heartbeats", Heartbeat, 1, True, stop))
+            told = next(each for each in beats if each["episodes"] == 1 and each["actions_judged"] == len(asked))
+        finally:
+            stop.set()
+            working.join(PATIENCE_S)
+        assert not working.is_alive()
+    assert found.outcome is Outcome.FAILURE, found.note
+    assert [step.valid for step in found.steps] == [False if i in asked else None for i in range(len(found.steps))]
+    assert found.validity_source == ("vlm:m" if asked else "")
+    assert told["judge_tokens"] == 8 * len(server.requests)
+    assert told["actions_invalid"] == len(asked)
 
 
 def test_weights_that_are_missing_or_have_another_hash_are_refused_by_name(

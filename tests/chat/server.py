@@ -46,6 +46,15 @@ def hangs_up(to: BaseHTTPRequestHandler) -> None:
     """The connection ends without a word."""
 
 
+def thinks(answer: Callable[[dict[str, Any]], str]) -> Reply:
+    """A model: what it says depends on what it is asked, and on nothing else."""
+
+    def reply(to: BaseHTTPRequestHandler) -> None:
+        says(answer(to.asked))(to)  # type: ignore[attr-defined]
+
+    return reply
+
+
 @dataclass
 class Server:
     """replies: one for each request in turn; the last one is repeated. requests: what came, decoded."""
@@ -74,7 +83,8 @@ class Server:
 def serving(*replies: Reply) -> Iterator[Server]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            told.requests.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            told.requests.append(self.asked)
             told.headers.append({name.lower(): value for name, value in self.headers.items()})
             reply = told.replies.pop(0) if len(told.replies) > 1 else told.replies[0]
             try:

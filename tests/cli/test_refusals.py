@@ -22,7 +22,7 @@ def closed_port() -> Iterator[int]:
 
 NEED_A_BROKER = [
     "feed", "worker", "learner", "learner --verify", "evaluate", "evaluate --versions first", "demonstrate",
-    "tail trajectories", "topics describe", "topics ensure",
+    "tail trajectories", "topics describe", "topics ensure", "appagent evaluate", "scores",
 ]  # fmt: skip
 
 
@@ -159,3 +159,13 @@ def test_a_base_model_is_never_written_over(cli: Cli, tmp_path: Path) -> None:
     assert refused.returncode == 1
     assert "model: holds a base model already" in refused.stderr
     assert (tmp_path / "model" / "model.safetensors").read_text() == "mine"
+
+
+def test_exploration_without_an_endpoint_or_a_file_for_notes_is_refused(cli: Cli, tmp_path: Path) -> None:
+    ended = cli("appagent", "explore", "-s", "devices.serials=[nobody]")
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr.startswith("appagent.notes: is not set")
+    ended = cli("appagent", "explore", "--notes", "n.json", "-s", "devices.serials=[nobody]")
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr.startswith("appagent.endpoint: is not set")
+    assert list(tmp_path.iterdir()) == [], "nothing was begun"

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from distrl.evaluate.failures import Attempt, Mode, by_suite_and_version, mode_of
 from distrl.evaluate.figures import failure_modes
-from distrl.types import Action, ActionKind, LogPosition, Outcome, Trajectory
+from distrl.types import PROMPTED, Action, ActionKind, LogPosition, Outcome, Trajectory
 
 from evaluate.world import TAP, screen, task, trajectory
 
@@ -60,6 +60,18 @@ def test_rows_count_judged_attempts_by_suite_and_version() -> None:
     assert rows[0].share(Mode.WRONG_GOAL) == 0.5
     assert rows[1].counts == {Mode.WRONG_GOAL: 0, Mode.STUCK: 1, Mode.NOT_RECOVERED: 0}
     assert [row.attempts for row in by_suite_and_version(attempts, together=1)] == [1, 1, 1, 1]
+    assert [row.who for row in rows] == ["0-1", "2-3", "2-3"]
+
+
+def test_agents_without_weights_have_rows_of_their_own() -> None:
+    made = [(0, ""), (PROMPTED, "ab12"), (PROMPTED, "ab12"), (PROMPTED, "cd34")]
+    attempts = [
+        Attempt(attempt([0, 0, 0, 0]), version, LogPosition("evaluations", 0, n), agent)
+        for n, (version, agent) in enumerate(made)
+    ]
+    rows = by_suite_and_version(attempts, together=10)
+    assert [(row.who, row.attempts) for row in rows] == [("0-9", 1), ("agent ab12", 2), ("agent cd34", 1)]
+    assert "agent ab12" in failure_modes(rows)
 
 
 def test_the_figure_names_suites_as_plain_text() -> None:

@@ -15,6 +15,7 @@ KEYS = {
     "success_before", "success_after", "success_curve", "trajectories", "updates", "versions_published",
     "reload_seconds_p50", "reload_seconds_p95", "policy_lag_mean", "policy_lag_max", "trajectories_per_minute",
     "setup_seconds", "train_seconds", "seed", "digests", "held_out_in_training",
+    "success_by_policy",
 }  # fmt: skip
 HOSTILE = '<img src=x onerror=alert(1)> $x^$ & "quoted"'
 

@@ -12,7 +12,7 @@ from distrl.errors import StoreError
 from distrl.learner.fold import Phase, fold, is_usable, phase_of
 from distrl.learner.state import LearnerState
 from distrl.telemetry.metrics import METRICS
-from distrl.types import Action, ActionKind, LoggedTrajectory, Outcome
+from distrl.types import PROMPTED, Action, ActionKind, LoggedTrajectory, Outcome, Step
 
 from learner.world import CODEC, Screens, base_of, config, logged, trajectory, update_of, windows
 
@@ -187,6 +187,11 @@ def test_ratio_is_one_at_the_weights_that_acted(base_directory: Path, screens: S
     assert state.buffer.columns["ratio"][:5] == pytest.approx(np.ones(5), abs=1e-4)
 
 
+def prompted(step: Step) -> Step:
+    """As an agent without weights of ours stamps it."""
+    return replace(step, version=PROMPTED, prompt_ids=(), action_ids=(), logprob=0.0)
+
+
 def test_interrupted_unknown_and_broken_trajectories_are_skipped_and_counted(
     settings: Config, screens: Screens
 ) -> None:
@@ -202,6 +207,7 @@ def test_interrupted_unknown_and_broken_trajectories_are_skipped_and_counted(
         replace(fine, steps=(replace(fine.steps[0], prompt_ids=(-1,)),)),
         replace(fine, steps=(replace(fine.steps[0], prompt_ids=(5,) * 10_000),)),
         replace(fine, steps=(replace(fine.steps[0], logprob=math.nan),)),
+        replace(fine, steps=tuple(map(prompted, fine.steps))),
         replace(fine, steps=(replace(fine.steps[0], screenshot=replace(torn, key="../../etc/passwd")),)),
         replace(fine, steps=(replace(fine.steps[0], screenshot=replace(torn, sha256="")),)),
         replace(fine, steps=fine.steps * (settings.replay.capacity // 2 + 1)),

@@ -3,6 +3,7 @@ from dataclasses import replace
 from distrl.telemetry.screen import render
 from distrl.telemetry.view import HEARTBEAT_STALE_MS, RunView
 from distrl.types import (
+    PROMPTED,
     Action,
     ActionKind,
     Evaluation,
@@ -49,6 +50,13 @@ def test_an_evaluation_counts_each_task_once_and_an_interruption_as_none() -> No
     for task_id, outcome in [("a", Outcome.SUCCESS), ("a", Outcome.FAILURE), ("b", Outcome.INTERRUPTED)]:
         view.feed(Evaluation(2, "c" * 64, f"2-{task_id}", trajectory(task_id, outcome)))
     assert view.snapshot(2_000).evaluations == ((2, Split.TRAIN, 1, 1.0),)
+
+
+def test_agents_without_weights_are_scored_apart() -> None:
+    view = RunView()
+    for sha256, outcome in (("a" * 64, Outcome.SUCCESS), ("b" * 64, Outcome.FAILURE)):
+        view.feed(Evaluation(PROMPTED, sha256, "e", trajectory("a", outcome)))
+    assert view.snapshot(2_000).evaluations == ((PROMPTED, Split.TRAIN, 1, 1.0), (PROMPTED, Split.TRAIN, 1, 0.0))
 
 
 def test_rate_forgets_what_is_older_than_a_minute() -> None:

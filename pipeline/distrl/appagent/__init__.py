@@ -7,6 +7,7 @@ tags.py        numbers drawn on a screenshot; pure
 prompt.py      what the model is told; pure
 answer.py      how its answers are read; pure
 notes.py       what exploration has found out, per app
+identity.py    what stands in records for it; pure
 agent.py       screen in, action out
 explore.py     the same, with a look at what each action did
 """

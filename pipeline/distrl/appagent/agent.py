@@ -7,7 +7,6 @@ interrupted, since silence of an endpoint is no action of the agent.
 
 from __future__ import annotations
 
-import json
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -25,8 +24,9 @@ from distrl.types import Action, ActionKind, Point
 
 SILENT: Final = 5
 """So many questions in a row without an answer, each asked again and again until its deadline, end a command."""
-UNITS: Final[Mapping[str, float]] = {"short": 0.1, "medium": 0.2, "long": 0.3}
-"""Lengths of a swipe, of the screen's width; upwards and downwards twice that (AppAgent's controller)."""
+UNITS: Final[Mapping[str, float]] = {"short": 0.15, "medium": 0.25, "long": 0.35}
+"""Lengths of a swipe, of the screen's width; upwards and downwards twice that. AppAgent's controller has 0.1, 0.2 and
+0.3; less than an eighth is a tap to the simulated phone."""
 _KEYS: Final = {"back": ActionKind.BACK, "home": ActionKind.HOME, "enter": ActionKind.ENTER}
 
 Dump = Callable[[], bytes | None]
@@ -50,17 +50,6 @@ class Agent:
         """Why it is no use to ask any further; None while it is."""
         return self._failure
 
-    def description(self) -> bytes:
-        """What decides, as JSON: the model by name, what it is told whatever the task, and the notes.
-
-        Its sha256 is what records name in place of that of weights. Where the model is served is not part of it.
-        """
-        told = {
-            "agent": "appagent", "model": self.settings.model, "mode": self.settings.mode,
-            "most_elements": self.settings.most_elements, "prompts_sha256": prompt.FINGERPRINT, "notes": self.notes,
-        }  # fmt: skip
-        return json.dumps(told, sort_keys=True, ensure_ascii=False).encode()
-
     def ask(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         """The message that answers. Raises ChatError where there is no answer; see `failure` for whether for good."""
         if self._failure is not None:
@@ -75,6 +64,10 @@ class Agent:
         with self._lock:
             self._silent = 0
         return message
+
+    def try_out(self) -> None:
+        """Ask something with a picture. Raises ChatError where that is not answered."""
+        self.ask(prompt.trial(self.settings.model, tags.blank()))
 
     def note(self, counter: str) -> None:
         with self._lock:

@@ -111,6 +111,11 @@ def reflect(
     return _body(model, REFLECT, about, before, after)
 
 
+def trial(model: str, picture: bytes) -> dict[str, Any]:
+    """Whether the model is there and looks at pictures; what it answers does not matter."""
+    return _body(model, "Answer with OK.", {}, picture)
+
+
 def _about(task: str, past: Past) -> dict[str, Any]:
     told: dict[str, Any] = {"task": task, "done_so_far": past.summary}
     return told | ({"your_last_answer_was_no_action": past.problem} if past.problem else {})

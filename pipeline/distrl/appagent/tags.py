@@ -27,6 +27,11 @@ def size_of(png: bytes) -> tuple[int, int]:
         return image.size
 
 
+def blank() -> bytes:
+    """A picture of nothing, PNG."""
+    return _saved(Image.new("RGB", (LEAST_WIDTH, LEAST_WIDTH), (127, 127, 127)))
+
+
 def tagged(png: bytes, boxes: Iterable[Box]) -> bytes:
     """The screenshot with the numbers 1, 2, … in the middle of `boxes`, as PNG bytes."""
     image, scale = _opened(png)

@@ -6,7 +6,7 @@ import signal
 import threading
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -16,6 +16,9 @@ from rich.text import Text
 from distrl import config as settings
 from distrl.config import Config
 from distrl.telemetry import logs
+
+if TYPE_CHECKING:
+    from distrl.chat.endpoint import Counted
 
 console = Console()
 
@@ -74,6 +77,17 @@ def table(*names: str) -> Table:
 def row(*cells: object) -> list[Text]:
     """Cells of a table as they stand: what a server or a file says is no markup."""
     return [Text(str(cell)) for cell in cells]
+
+
+def show_cost(counted: Counted) -> None:
+    """What answers of a model have cost."""
+    mean = counted.seconds / counted.requests if counted.requests else 0.0
+    console.print(
+        f"{counted.requests} requests ({counted.retries} repeated), {mean:.2f} s each, the slowest "
+        f"{counted.slowest_s:.2f} s; {counted.tokens_in} tokens read, {counted.tokens_out} written, "
+        f"cost {counted.cost:.4f}",
+        markup=False, highlight=False,
+    )  # fmt: skip
 
 
 def start_role(role: str, verbose: bool) -> threading.Event:

@@ -69,8 +69,9 @@ def failures(
 
 
 def _attempts(run: Run, topic: Topic, begin: str | None, end: str | None) -> Iterator[Attempt]:
-    """Evaluated attempts under their version; those of training under the version of their first step."""
+    """Evaluated attempts under their version or agent; those of training under the version of their first step."""
     from distrl.evaluate.failures import Attempt
+    from distrl.evaluate.policies import Acted
     from distrl.types import Evaluation
 
     if topic == "trajectories":
@@ -79,12 +80,15 @@ def _attempts(run: Run, topic: Topic, begin: str | None, end: str | None) -> Ite
             if steps:
                 yield Attempt(logged.trajectory, steps[0].version, logged.position)
         return
-    seen: set[tuple[int, str]] = set()
+    seen: set[tuple[Acted, str]] = set()
     for item in run.records("evaluations", begin, end):
         found = item.record
-        if isinstance(found, Evaluation) and (found.version, found.trajectory.task_id) not in seen:
-            seen.add((found.version, found.trajectory.task_id))
-            yield Attempt(found.trajectory, found.version, item.raw.position)
+        if isinstance(found, Evaluation):
+            acted = Acted(found.version, found.version_sha256)
+            if (acted, found.trajectory.task_id) not in seen:
+                seen.add((acted, found.trajectory.task_id))
+                agent = acted.label if acted.version < 0 else ""
+                yield Attempt(found.trajectory, found.version, item.raw.position, agent)
 
 
 def _rows_json(rows: Sequence[Modes]) -> list[dict[str, Any]]:
@@ -92,8 +96,9 @@ def _rows_json(rows: Sequence[Modes]) -> list[dict[str, Any]]:
 
     return [
         {
-            "suite": each.suite, "first_version": each.first, "last_version": each.last, "attempts": each.attempts,
-            "failures": each.failures, **{mode.name.lower(): each.counts[mode] for mode in Mode},
+            "suite": each.suite, "first_version": each.first, "last_version": each.last, "agent": each.agent,
+            "attempts": each.attempts, "failures": each.failures,
+            **{mode.name.lower(): each.counts[mode] for mode in Mode},
         }
         for each in rows
     ]  # fmt: skip
@@ -117,10 +122,9 @@ def _show(rows: Sequence[Modes], named: Sequence[dict[str, Any]]) -> None:
 
     shown = table("suite", "versions", "attempts", "failed", *(mode.value for mode in Mode))
     for each in rows:
-        versions = str(each.first) if each.first == each.last else f"{each.first}-{each.last}"
         failed = f"{each.failures / each.attempts:.0%}"
         shares = (f"{each.counts[mode]} ({each.share(mode):.0%})" for mode in Mode)
-        shown.add_row(*row(escaped(each.suite), versions, each.attempts, failed, *shares))
+        shown.add_row(*row(escaped(each.suite), escaped(each.who), each.attempts, failed, *shares))
     console.print(shown)
     if named:
         links = table("where", "version", "mode", "task", "instruction")

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from distrl.cli.common import Begin, ConfigFile, End, Sets, console, row, table, with_broker
+from distrl.cli.common import Begin, ConfigFile, End, Sets, console, row, show_cost, table, with_broker
 
 if TYPE_CHECKING:
     from distrl.chat.endpoint import Counted
@@ -69,7 +69,7 @@ def judge(
         _show_verdicts(found)
     else:
         _show_confusion(confusion)
-    _show_cost(endpoint.counted)
+    show_cost(endpoint.counted)
 
 
 def _told(found: Sequence[Judged], confusion: Confusion | None, counted: Counted) -> dict[str, Any]:
@@ -116,13 +116,3 @@ def _show_confusion(confusion: Confusion) -> None:
     }  # fmt: skip
     told = ", ".join(f"{name} {'-' if share is None else f'{share:.1%}'}" for name, share in shares.items())
     console.print(f"{confusion.judged} of {confusion.total} judged; {told}", markup=False, highlight=False)
-
-
-def _show_cost(counted: Counted) -> None:
-    mean = counted.seconds / counted.requests if counted.requests else 0.0
-    console.print(
-        f"{counted.requests} requests ({counted.retries} repeated), {mean:.2f} s each, the slowest "
-        f"{counted.slowest_s:.2f} s; {counted.tokens_in} tokens read, {counted.tokens_out} written, "
-        f"cost {counted.cost:.4f}",
-        markup=False, highlight=False,
-    )  # fmt: skip

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from distrl.cli import (
     ablate,
+    appagent,
     base_model,
     configuration,
     demo,
@@ -23,6 +24,7 @@ from distrl.cli import (
     replay,
     roles,
     schemas,
+    scores,
     stack,
     tail,
     tasks,
@@ -39,7 +41,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for room in (stack, roles, devices, demo, ablate, replay, lineage, failures, judge):
+for room in (stack, roles, devices, demo, ablate, replay, lineage, failures, judge, scores):
     room.register(app)
 app.add_typer(phones.app, name="phones")
 app.add_typer(topics.app, name="topics")
@@ -50,6 +52,7 @@ app.add_typer(dlq.app, name="dlq")
 app.add_typer(schemas.app, name="schemas")
 app.add_typer(base_model.app, name="base-model")
 app.add_typer(emulators.app, name="emulators")
+app.add_typer(appagent.app, name="appagent")
 
 
 def main() -> None:

@@ -78,7 +78,7 @@ def first_of_each(trajectories: Iterable[LoggedTrajectory]) -> list[LoggedTrajec
 
 
 def evaluated(evaluations: Iterable[Evaluation], split: Split) -> dict[int, list[Trajectory]]:
-    """Version -> its trajectories on `split`, the first of each task, versions ascending.
+    """Published version -> its trajectories on `split`, the first of each task, versions ascending.
 
     Versions are compared on one suite: that of the first evaluation of the lowest version.
     """
@@ -95,7 +95,7 @@ def of_other_suites(evaluations: Iterable[Evaluation], split: Split) -> int:
 
 def _by_suite(evaluations: Iterable[Evaluation], split: Split) -> tuple[list[Evaluation], list[Evaluation]]:
     """Those of the suite that is compared, and the others."""
-    found = [each for each in evaluations if each.trajectory.task.split is split]
+    found = [each for each in evaluations if each.trajectory.task.split is split and each.version >= 0]
     first = min(found, key=lambda each: each.version, default=None)
     suite = first.trajectory.task.suite if first is not None else ""
     kept = [each for each in found if each.trajectory.task.suite == suite]

@@ -32,11 +32,15 @@ class Mode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A judged trajectory, the version that it is counted for, and where its record stands."""
+    """A judged trajectory, the version that it is counted for, and where its record stands.
+
+    agent: what names the agent without weights that acted in place of a version, or "".
+    """
 
     trajectory: Trajectory
     version: int
     position: LogPosition
+    agent: str = ""
 
     @property
     def mode(self) -> Mode | None:
@@ -45,13 +49,23 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Modes:
-    """Attempts of one suite under versions `first` to `last`. counts: failures by mode, `attempts` at most in all."""
+    """Attempts of one suite under versions `first` to `last`, or by `agent`. counts: failures by mode, `attempts` at
+    most in all.
+    """
 
     suite: str
     first: int
     last: int
     attempts: int
     counts: Mapping[Mode, int]
+    agent: str = ""
+
+    @property
+    def who(self) -> str:
+        """Whose attempts, for people."""
+        if self.agent:
+            return f"agent {self.agent}"
+        return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
 
     @property
     def failures(self) -> int:
@@ -75,14 +89,17 @@ def mode_of(trajectory: Trajectory) -> Mode | None:
 
 
 def by_suite_and_version(attempts: Iterable[Attempt], together: int) -> list[Modes]:
-    """One row for each suite and `together` versions in a row (1 or more), ascending; judged attempts alone count."""
-    modes: dict[tuple[str, int], list[Mode | None]] = defaultdict(list)
+    """One row for each suite and `together` versions in a row (1 or more), ascending, then one for each agent; judged
+    attempts alone count.
+    """
+    modes: dict[tuple[str, str, int], list[Mode | None]] = defaultdict(list)
     for each in attempts:
         if each.trajectory.outcome in (Outcome.SUCCESS, Outcome.FAILURE) and each.trajectory.steps:
-            modes[each.trajectory.task.suite, each.version // together].append(each.mode)
+            first = each.version if each.agent else each.version // together * together
+            modes[each.trajectory.task.suite, each.agent, first].append(each.mode)
     return [
-        Modes(suite, group * together, (group + 1) * together - 1, len(found), _counted(found))
-        for (suite, group), found in sorted(modes.items())
+        Modes(suite, first, first if agent else first + together - 1, len(found), _counted(found), agent)
+        for (suite, agent, first), found in sorted(modes.items())
     ]
 
 

@@ -102,7 +102,7 @@ def failure_modes(rows: Sequence[Modes]) -> str:
     """The share of attempts that failed in each way, stacked, a bar for each suite and span of versions."""
 
     def draw(axes: Axes) -> None:
-        names = [_plain(f"{row.suite} v{row.first}" + (f"-{row.last}" if row.last > row.first else "")) for row in rows]
+        names = [_plain(f"{row.suite} {row.who}" if row.agent else f"{row.suite} v{row.who}") for row in rows]
         below = [0.0] * len(rows)
         for mode, colour in zip(Mode, (AFTER, BEFORE, MUTED), strict=True):
             shares = [row.share(mode) for row in rows]

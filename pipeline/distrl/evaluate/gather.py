@@ -5,22 +5,23 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
 import numpy as np
 
+from distrl.appagent import identity
 from distrl.broker.reader import LogReader, decoded
 from distrl.broker.times import offsets_at
 from distrl.broker.topics import topic_name
 from distrl.broker.versions import lineage
 from distrl.config import Config
-from distrl.errors import WireError
+from distrl.errors import StoreError, WireError
 from distrl.evaluate.curves import first_of_each
 from distrl.evaluate.report import RunData
 from distrl.store.checkpoints import latest_checkpoint
 from distrl.store.objects import ObjectStore, open_store
-from distrl.types import Evaluation, LoggedTrajectory, LogPosition, Record, Trajectory, Update, Version
+from distrl.types import PROMPTED, Evaluation, LoggedTrajectory, LogPosition, Record, Trajectory, Update, Version
 
 log = logging.getLogger(__name__)
 PARTS = ("critic", "policy_optimiser", "critic_optimiser", "buffer")
@@ -42,6 +43,7 @@ def gather(config: Config, times: Times) -> RunData:
     store = open_store(config.store)
     versions = lineage(config)
     trajectories = [LoggedTrajectory(at, record) for at, record in records(config, "trajectories", Trajectory)]
+    evaluations = [evaluation for _, evaluation in records(config, "evaluations", Evaluation)]
     return RunData(
         run=config.run,
         seed=config.learner.seed,
@@ -49,12 +51,27 @@ def gather(config: Config, times: Times) -> RunData:
         trajectories=first_of_each(trajectories),
         versions=versions,
         updates=[update for _, update in records(config, "updates", Update)],
-        evaluations=[evaluation for _, evaluation in records(config, "evaluations", Evaluation)],
+        evaluations=evaluations,
         setup_seconds=times.setup_seconds,
         train_seconds=times.train_seconds,
         digests=final_digests(store, config.run, versions),
         read=store.get,
+        agents=agent_names(store, evaluations),
     )
+
+
+def agent_names(store: ObjectStore, evaluations: Iterable[Evaluation]) -> dict[str, str]:
+    """sha256 -> what people call it, of the agents without weights that were evaluated, as far as the store knows."""
+    found = {}
+    for sha256 in {each.version_sha256 for each in evaluations if each.version == PROMPTED}:
+        key = f"{identity.FOLDER}/{sha256}.{identity.SUFFIX}"
+        try:
+            data = store.get_named(key) or b""
+            if hashlib.sha256(data).hexdigest() == sha256:
+                found[sha256] = identity.named(data)
+        except (StoreError, ValueError) as error:
+            log.warning("%s: the agent goes without its name: %s", key, error)
+    return found
 
 
 def records(

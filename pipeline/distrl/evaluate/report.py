@@ -8,12 +8,12 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from distrl.evaluate import curves, figures, strips
+from distrl.evaluate import curves, figures, policies, strips
 from distrl.tasks.survey import folded
 from distrl.types import Evaluation, LoggedTrajectory, ObjectRef, Split, Trajectory, Update, Version
 
@@ -26,7 +26,8 @@ class RunData:
     """What a report is made of.
 
     trajectories: the first record of each task id, in the order of the log. topic: their topic's full name.
-    digests: sha256 of the final adapter, buffer, … by name. read: the bytes of an object, verified.
+    digests: sha256 of the final adapter, buffer, … by name. read: the bytes of an object, verified. agents: names, by
+    sha256, of agents without weights that were evaluated.
     """
 
     run: str
@@ -40,6 +41,7 @@ class RunData:
     train_seconds: float
     digests: Mapping[str, str]
     read: Callable[[ObjectRef], bytes]
+    agents: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,8 @@ class Facts:
     """Everything computed once, for both files. before, after: held-out trajectories by version, first and last.
 
     in_training: how many of the tasks of `after` have an instruction that a training task of the run had. other_suites:
-    held-out evaluations that are not compared, since they are of another suite than the first version's.
+    held-out evaluations that are not compared, since they are of another suite than the first version's. by_policy:
+    held-out success of everybody, versions and agents, on the suite that is compared.
     """
 
     before: tuple[int, list[Trajectory]] | None
@@ -57,6 +60,7 @@ class Facts:
     reloads: Sequence[float]
     in_training: int
     other_suites: int
+    by_policy: policies.Scores
 
 
 def write_report(data: RunData, out: Path) -> Path:
@@ -82,6 +86,7 @@ def facts_of(data: RunData) -> Facts:
         reloads=curves.reload_seconds(data.trajectories, data.versions),
         in_training=sum(folded(each.task.instruction) in said for each in last),
         other_suites=curves.of_other_suites(data.evaluations, Split.TEST),
+        by_policy=policies.held_out(data.evaluations, last[0].task.suite if last else None),
     )
 
 
@@ -91,6 +96,7 @@ def summary(data: RunData, facts: Facts) -> dict[str, Any]:
         "success_before": _success(facts.before),
         "success_after": _success(facts.after),
         "held_out_in_training": facts.in_training,
+        "success_by_policy": policies.as_json(facts.by_policy, data.agents),
         "success_curve": [
             {
                 "version": point.version,
@@ -124,6 +130,7 @@ def html_page(data: RunData, facts: Facts) -> str:
         f"<header><h1>{title}</h1><p>{_headline(data, facts)}</p></header>",
         _tiles(data, facts),
         _section("Learning curve", _learning(data, facts)),
+        _section("Held-out success by policy", policies.as_html(facts.by_policy, data.agents)),
         _section("Held-out success by family", _families(facts)),
         _section("Freshness", _freshness(facts)),
         _section("One task, before and after", _strips(data, facts)),

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from distrl.broker.producer import RecordProducer
 from distrl.broker.versions import VersionFollower, lineage
@@ -20,27 +21,21 @@ from distrl.config import Config
 from distrl.errors import BrokerError, ConfigError
 from distrl.evaluate import curves
 from distrl.evaluate.gather import records
-from distrl.store.objects import ObjectStore, open_store
+from distrl.evaluate.play import Keep, known_of, on_phones, play_and_publish
+from distrl.evaluate.policies import Acted
+from distrl.store.objects import open_store
 from distrl.tasks.lists import suite_of
 from distrl.tasks.suite import EVALUATION_SEED
-from distrl.types import Evaluation, Heartbeat, LogPosition, Split, Task, Trajectory, Version
-from distrl.worker.crew import Crew, Deliver, deliver_whole_or_bare, play_all
-from distrl.worker.episode import Episode, Phone
-from distrl.worker.inbox import Inbox
-from distrl.worker.parts import TRUTH, Watched, judge_of, keeper, opinion_of, refuse_other_base, serving
-from distrl.worker.patience import Patience
-from distrl.worker.phones import Phones
+from distrl.types import Evaluation, Heartbeat, Split, Task, Version
+from distrl.worker.episode import Decider, Episode, Phone
+from distrl.worker.parts import Watched, refuse_other_base, serving
 from distrl.worker.reload import wait_first
 
 log = logging.getLogger(__name__)
 
-ATTEMPT = "greedy"
-"""Greedy decoding draws nothing, so every attempt at a task is the same attempt."""
 SKEW_MS = 600_000
 """How far the broker's clock may lag behind the learner's. Evaluations of a version are looked for from its
 publication on: to read all of them for each version would take longer with every one, for ever."""
-RETRIES = 3
-"""How often an episode that a phone interrupted is played again before it is recorded as interrupted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +72,17 @@ def evaluate_version(
     tasks: of `split`. Fewer records than tasks if stopped before. Raises PolicyError where the version belongs to
     another base model.
     """
-    known = _evaluated(config, version, split)
+    acted = Acted(version.version, version.adapter.sha256)
+    since = max(0, version.published_at - SKEW_MS)
+    known = known_of(config, acted, split, since)
     left = [task for task in tasks if task.task_id not in known]
     log.info("version %d, %s: %d tasks, %d of them evaluated before", version.version, split.value, len(tasks),
              len(tasks) - len(left))  # fmt: skip
     if left:
-        _play(config, open_store(config.store), version, left, stop)
-        known = _evaluated(config, version, split)  # not what was played here: another evaluator may have been first
+        store = open_store(config.store)
+        play = partial(greedy, config, version, store.get(version.adapter))
+        play_and_publish(config, store, acted, left, play, stop)
+        known = known_of(config, acted, split, since)  # not what was played here: another evaluator may have been first
     return [known[task.task_id] for task in tasks if task.task_id in known]
 
 
@@ -151,7 +150,7 @@ def _begun(config: Config, tasks: Sequence[Task]) -> Version | None:
     done: dict[int, set[str]] = {}
     last = None
     for _, evaluation in records(config, "evaluations", Evaluation):
-        if evaluation.trajectory.task_id in ids:
+        if evaluation.version >= 0 and evaluation.trajectory.task_id in ids:
             last = evaluation.version
             done.setdefault(last, set()).add(evaluation.trajectory.task_id)
     if last is None or done[last] == ids:
@@ -173,43 +172,13 @@ def named(wanted: str, versions: Sequence[Version]) -> list[Version]:
     return list(found.values())
 
 
-def _evaluated(config: Config, version: Version, split: Split) -> dict[str, Evaluation]:
-    """Task id -> the first record that `version` has for it."""
-    found: dict[str, Evaluation] = {}
-    for _, evaluation in records(config, "evaluations", Evaluation, max(0, version.published_at - SKEW_MS)):
-        same = (evaluation.version, evaluation.version_sha256) == (version.version, version.adapter.sha256)
-        if same and evaluation.trajectory.task.split is split:
-            found.setdefault(evaluation.trajectory.task_id, evaluation)
-    return found
-
-
-def _play(config: Config, store: ObjectStore, version: Version, tasks: Sequence[Task], stop: threading.Event) -> None:
-    """Play each task once and publish its record."""
-    give_up = threading.Event()
-    patience = Patience(give_up)
-    name = config.evaluate.name
-    episode = Episode(name, keeper(store, patience), TRUTH, opinion=opinion_of(judge_of(config, store)))
-    with RecordProducer(config, name) as producer:
-
-        def publish(played: Trajectory) -> Future[LogPosition]:
-            number = version.version
-            evaluation = Evaluation(number, version.adapter.sha256, f"{number}-{played.task_id}", played)
-            return producer.publish("evaluations", str(number), evaluation)
-
-        def keep(trajectory: Trajectory) -> None:
-            what = f"publishing the evaluation of {trajectory.task_id}"
-            deliver_whole_or_bare(patience, what, publish, trajectory)
-
-        greedy(config, version, store.get(version.adapter), tasks, episode, keep, stop=stop, give_up=give_up)
-
-
 def greedy(
     config: Config,
     version: Version,
     adapter: bytes,
     tasks: Sequence[Task],
     episode: Episode,
-    keep: Callable[[Trajectory], None],
+    keep: Keep,
     *,
     stop: threading.Event,
     give_up: threading.Event,
@@ -219,21 +188,16 @@ def greedy(
     Where screenshots and trajectories go is the caller's: this writes nothing. Ends early at `stop`. Raises
     PolicyError where the version belongs to another base model, DeviceError where there is no phone.
     """
-    with serving(config, temperature=None) as policy, Phones(config, stop) as phones:
+    with serving(config, temperature=None) as policy:
         refuse_other_base(version, policy.base_sha256)
         policy.batcher.swap(version, adapter)
 
-        def play(task: Task, phone: Phone) -> Trajectory:
+        @contextmanager
+        def acting(phone: Phone) -> Iterator[Decider]:
             with policy.batcher.episode():
-                return episode.run(task, ATTEMPT, phone, policy.batcher)
+                yield policy.batcher
 
-        def crew(inbox: Inbox, deliver: Deliver) -> Crew:
-            return Crew(phones.lease, play, deliver, inbox, give_up, episode.worker)
-
-        play_all(
-            tasks, crew, keep, slots=phones.count, retries=RETRIES, drain_s=config.worker.drain_timeout_s,
-            stop=stop, give_up=give_up,
-        )  # fmt: skip
+        on_phones(config, acting, tasks, episode, keep, stop=stop, give_up=give_up)
 
 
 def _beat_until(ended: threading.Event, config: Config, producer: RecordProducer, progress: Progress) -> None:

@@ -73,7 +73,8 @@ def gist_of(record: Record) -> str:
             )
         case Evaluation():
             inner = record.trajectory
-            return f"version {record.version}  {inner.outcome.value}  {inner.task_id}  {inner.task.instruction}"
+            who = f"version {record.version}" if record.version >= 0 else f"agent {record.version_sha256[:12]}"
+            return f"{who}  {inner.outcome.value}  {inner.task_id}  {inner.task.instruction}"
         case Task():
             return f"{record.split.value}  {record.family}  {record.instruction}"
         case Version():

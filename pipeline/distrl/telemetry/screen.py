@@ -127,5 +127,5 @@ def _evaluations(snapshot: Snapshot, most: int) -> Table:
     for name in ("version", "split", "episodes", "success"):
         table.add_column(name, justify="right")
     for version, split, episodes, success in snapshot.evaluations[-most:]:
-        table.add_row(str(version), split.value, str(episodes), f"{success:.1%}")
+        table.add_row(str(version) if version >= 0 else "agent", split.value, str(episodes), f"{success:.1%}")
     return table

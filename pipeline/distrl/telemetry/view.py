@@ -30,7 +30,7 @@ class Snapshot:
     processes: tuple[Heartbeat, ...]
     silent: frozenset[str]
     evaluations: tuple[tuple[int, Split, int, float], ...]
-    """(version, split, episodes, success), by version."""
+    """(version, split, episodes, success), by version; one below 0 is of an agent without weights."""
 
     def learner_metrics(self) -> Mapping[str, float]:
         return next((beat.metrics for beat in self.processes if beat.role == "learner"), {})
@@ -46,7 +46,7 @@ class RunView:
     _lags: deque[int] = field(default_factory=lambda: deque(maxlen=SUCCESS_WINDOW))
     _newest: Version | None = None
     _beats: dict[str, Heartbeat] = field(default_factory=dict)
-    _scores: dict[tuple[int, Split], dict[str, bool]] = field(default_factory=dict)
+    _scores: dict[tuple[int, str, Split], dict[str, bool]] = field(default_factory=dict)
     _seen: IdSet = field(default_factory=IdSet)
 
     def feed(self, record: Record) -> None:
@@ -61,7 +61,7 @@ class RunView:
                 if known is None or record.at >= known.at:
                     self._beats[record.process] = record
             case Evaluation():
-                self._evaluation(record.version, record.trajectory)
+                self._evaluation(record)
 
     def snapshot(self, now_ms: int) -> Snapshot:
         while self._finished and self._finished[0] < now_ms - RATE_WINDOW_MS:
@@ -79,14 +79,16 @@ class RunView:
             silent=frozenset(beat.process for beat in beats if beat.at < now_ms - HEARTBEAT_STALE_MS),
             evaluations=tuple(
                 (version, split, len(won), sum(won.values()) / len(won))
-                for (version, split), won in sorted(self._scores.items(), key=lambda item: (item[0][0], item[0][1]))
+                for (version, _, split), won in sorted(self._scores.items(), key=lambda item: item[0])
             ),
         )
 
-    def _evaluation(self, version: int, record: Trajectory) -> None:
+    def _evaluation(self, evaluation: Evaluation) -> None:
         """As the report counts: the first record of a task, and none that tells no outcome."""
+        record = evaluation.trajectory
         if record.outcome in (Outcome.SUCCESS, Outcome.FAILURE):
-            won = self._scores.setdefault((version, record.task.split), {})
+            agent = evaluation.version_sha256 if evaluation.version < 0 else ""
+            won = self._scores.setdefault((evaluation.version, agent, record.task.split), {})
             won.setdefault(record.task_id, record.outcome is Outcome.SUCCESS)
 
     def _trajectory(self, record: Trajectory) -> None:

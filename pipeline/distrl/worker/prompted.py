@@ -1,14 +1,19 @@
-"""A Decider that asks a model which has no weights here (appagent): how its steps are stamped."""
+"""Deciders that ask a model which has no weights here (appagent), and how their steps are stamped."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
+from distrl.appagent.agent import Agent, Attempt, Dump
+from distrl.appagent.notes import Notes, load
+from distrl.chat.endpoint import Endpoint
+from distrl.config import Config
 from distrl.policy.actions import to_text
 from distrl.types import PROMPTED, Action
-from distrl.worker.episode import Decision, Observation
+from distrl.worker.episode import Decision, Observation, Phone
 
 
 class Acting(Protocol):
@@ -18,8 +23,8 @@ class Acting(Protocol):
 
 
 class Prompted:
-    """sha256: of the description of the agent (docs/wire.md). There are no token ids of ours, and so no probability:
-    `logprob` is 0. No learner can take such a step for its own policy's, since it learns from token ids.
+    """A Decider. sha256: of the agent's description (docs/wire.md). There are no token ids of ours, and so no
+    probability: `logprob` is 0. No learner takes such a step for its own policy's, since it learns from token ids.
     """
 
     def __init__(self, acting: Acting, sha256: str, ticks: Callable[[], float] = time.perf_counter) -> None:
@@ -32,3 +37,26 @@ class Prompted:
         began = self._ticks()
         action = self._acting.act(observation.task.instruction, observation.png)
         return Decision(action, to_text(action), (), (), 0.0, PROMPTED, self._sha256, self._ticks() - began)
+
+
+def ready_endpoint(config: Config) -> Endpoint:
+    """The endpoint of `appagent`, once its model has answered a question with a picture.
+
+    Raises ChatError where none is set, it does not answer, or it takes no such question: before a phone is touched.
+    """
+    endpoint = Endpoint(config.appagent, "appagent")
+    Agent(config.appagent, endpoint, {}).try_out()
+    return endpoint
+
+
+def notes_of(config: Config) -> Notes:
+    """Those that `appagent.notes` names, if any. Raises ConfigError for a file that holds none."""
+    return {} if config.appagent.notes is None else load(config.appagent.notes)
+
+
+def attempt_on(agent: Agent, phone: Phone, sha256: str) -> Prompted:
+    return Prompted(Attempt(agent, dump_of(agent, phone)), sha256)
+
+
+def dump_of(agent: Agent, phone: Phone) -> Dump:
+    return partial(phone.hierarchy, agent.settings.dump_timeout_s)

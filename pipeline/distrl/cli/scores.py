@@ -1,0 +1,58 @@
+"""`distrl scores`: the success of everybody who was evaluated, versions and agents, side by side."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+from distrl.cli.common import ConfigFile, Sets, console, row, table, with_broker
+from distrl.types import Split
+
+
+def register(app: typer.Typer) -> None:
+    app.command("scores")(scores)
+
+
+def scores(
+    config: ConfigFile = None,
+    sets: Sets = None,
+    run: Annotated[str | None, typer.Option(help="Whose evaluations; `run` of the settings if not given.")] = None,
+    split: Annotated[Split | None, typer.Option(help="Which tasks alone; all if not given.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object, for programs, in place of a table.")
+    ] = False,
+) -> None:
+    """Success by policy: every evaluated version and agent, a row for each suite and split, with its 95 % interval."""
+    settings = with_broker(config, [*(sets or ()), *([] if run is None else [f"run={run}"])])
+    from distrl.evaluate import policies
+    from distrl.evaluate.gather import agent_names, records
+    from distrl.offline.lines import escaped
+    from distrl.store.objects import open_store
+    from distrl.types import Evaluation
+
+    found = [record for _, record in records(settings, "evaluations", Evaluation)]
+    agents = agent_names(open_store(settings.store), found)
+    places = {place: each for place, each in policies.by_policy(found).items() if split in (None, place[1])}
+    if as_json:
+        told = [
+            {"suite": suite, "split": of.value} | line
+            for (suite, of), each in places.items()
+            for line in policies.as_json(each, agents)
+        ]
+        json.dump({"run": settings.run, "scores": told}, sys.stdout, indent=1)
+        sys.stdout.write("\n")
+        return
+    shown = table("suite", "split", "policy", "success", "95 %", "tasks", "without an outcome")
+    for (suite, of), each in places.items():
+        for acted, score in each.items():
+            low, high = score.interval
+            success = f"{score.success:.1%}" if score.episodes else "-"
+            told_tasks = f"{score.successes} of {score.episodes}"
+            name = escaped(policies.name_of(acted, agents))
+            shown.add_row(
+                *row(escaped(suite), of.value, name, success, f"{low:.1%} to {high:.1%}", told_tasks, score.others)
+            )
+    console.print(shown)

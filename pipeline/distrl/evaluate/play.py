@@ -1,0 +1,111 @@
+"""Tasks played by whoever is evaluated, and each recorded: the same for a trained version and for a prompted agent."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from distrl.broker.producer import RecordProducer
+from distrl.config import Config
+from distrl.evaluate.gather import records
+from distrl.evaluate.policies import Acted
+from distrl.store.objects import ObjectStore
+from distrl.types import Evaluation, LogPosition, Split, Task, Trajectory
+from distrl.worker.crew import Crew, Deliver, deliver_whole_or_bare, play_all
+from distrl.worker.episode import Decider, Episode, Phone
+from distrl.worker.inbox import Inbox
+from distrl.worker.parts import TRUTH, judge_of, keeper, opinion_of
+from distrl.worker.patience import Patience
+from distrl.worker.phones import Phones
+
+log = logging.getLogger(__name__)
+
+ATTEMPT = "greedy"
+"""Greedy decoding draws nothing, so every attempt at a task is the same attempt."""
+RETRIES = 3
+"""How often an episode that a phone interrupted is played again before it is recorded as interrupted."""
+
+Keep = Callable[[Trajectory], None]
+Actor = Callable[[Phone], AbstractContextManager[Decider]]
+"""Who decides in one episode on a phone, for as long as the block."""
+
+
+class Player(Protocol):
+    """Plays each task once and hands every trajectory to `keep`. Ends early at `stop`; give_up is set for what waits
+    once nobody will wait any longer.
+    """
+
+    def __call__(
+        self, tasks: Sequence[Task], episode: Episode, keep: Keep, *, stop: threading.Event, give_up: threading.Event
+    ) -> None: ...
+
+
+def known_of(config: Config, acted: Acted, split: Split, since_ms: int) -> dict[str, Evaluation]:
+    """Task id -> the first record that there is for it, of those written since then (ms since the epoch)."""
+    found: dict[str, Evaluation] = {}
+    for _, evaluation in records(config, "evaluations", Evaluation, since_ms):
+        same = Acted(evaluation.version, evaluation.version_sha256) == acted
+        if same and evaluation.trajectory.task.split is split:
+            found.setdefault(evaluation.trajectory.task_id, evaluation)
+    return found
+
+
+def play_and_publish(
+    config: Config,
+    store: ObjectStore,
+    acted: Acted,
+    tasks: Sequence[Task],
+    play: Player,
+    stop: threading.Event,
+    wanted: Callable[[Trajectory], bool] = lambda trajectory: True,
+) -> None:
+    """Play each task once and publish the record of each that is `wanted`."""
+    give_up = threading.Event()
+    patience = Patience(give_up)
+    name = config.evaluate.name
+    episode = Episode(name, keeper(store, patience), TRUTH, opinion=opinion_of(judge_of(config, store)))
+    with RecordProducer(config, name) as producer:
+
+        def publish(played: Trajectory) -> Future[LogPosition]:
+            evaluation = Evaluation(acted.version, acted.sha256, f"{acted.label}-{played.task_id}", played)
+            return producer.publish("evaluations", str(acted.version), evaluation)
+
+        def keep(trajectory: Trajectory) -> None:
+            if wanted(trajectory):
+                what = f"publishing the evaluation of {trajectory.task_id}"
+                deliver_whole_or_bare(patience, what, publish, trajectory)
+
+        play(tasks, episode, keep, stop=stop, give_up=give_up)
+
+
+def on_phones(
+    config: Config,
+    actor: Actor,
+    tasks: Sequence[Task],
+    episode: Episode,
+    keep: Keep,
+    *,
+    stop: threading.Event,
+    give_up: threading.Event,
+) -> None:
+    """A Player once `config` and `actor` are given. Where screenshots and trajectories go is the caller's.
+
+    Raises DeviceError where there is no phone.
+    """
+    with Phones(config, stop) as phones:
+
+        def play(task: Task, phone: Phone) -> Trajectory:
+            with actor(phone) as decider:
+                return episode.run(task, ATTEMPT, phone, decider)
+
+        def crew(inbox: Inbox, deliver: Deliver) -> Crew:
+            return Crew(phones.lease, play, deliver, inbox, give_up, episode.worker)
+
+        play_all(
+            tasks, crew, keep, slots=phones.count, retries=RETRIES, drain_s=config.worker.drain_timeout_s,
+            stop=stop, give_up=give_up,
+        )  # fmt: skip

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -13,6 +15,7 @@ from appagent import model
 from chat.server import Server, body, serving, thinks
 from distrl import config as settings
 from distrl.appagent import prompt
+from distrl.appagent.notes import count, load
 from distrl.broker import topics
 from distrl.broker.journal import Journal
 from distrl.cli.main import app
@@ -60,7 +63,7 @@ def run_config(
         "adb": adb_server.model_dump(),
         "phones": {"count": PHONES, "evaluation_count": 0, "base_port": port, "latency_median_ms": 1.0,
                    "popup_probability": 0.0},
-        "devices": {"addresses": [f"127.0.0.1:{port + n}" for n in range(PHONES)]},
+        "devices": {"addresses": [f"127.0.0.1:{port + n}" for n in range(PHONES)], "settle_unchanged_s": 0.0},
         "appagent": {"endpoint": server.url, "model": "scripted", "requests_per_minute": 60_000,
                      "notes": str(tmp_path / "notes.json"), "rounds": 6, "timeout_s": 5.0},
     }  # fmt: skip
@@ -85,11 +88,14 @@ def evaluated(config: Config) -> AgentScore:
 def test_it_is_explored_evaluated_and_reported_beside_a_version(
     run_config: Config, server: Server, tmp_path: Path
 ) -> None:
+    write_settings(run_config, tmp_path / "run.yaml")
     explored = explore(run_config, exploration_tasks(run_config, 2, ()), threading.Event(), lambda *at: None)
-    assert explored.notes > 0
+    notes = count(load(tmp_path / "notes.json"))
+    assert explored.notes == notes > 0
+    assert (explored.tasks, explored.interrupted) == (2, 0)
     server.requests.clear()
     told = evaluated(run_config)
-    assert (told.name, told.left) == (f"AppAgent, scripted, elements, {explored.notes} notes", 0)
+    assert (told.name, told.left) == (f"AppAgent, scripted, elements, {notes} notes", 0)
     assert 0 < told.score.successes < told.score.episodes == TASKS, "it can do what asks for a switch"
     listed = [each for asked in server.requests[1:] for each in model.about(asked)["elements"]]
     assert any("notes" in each for each in listed), "what was found out is told"
@@ -101,12 +107,11 @@ def test_it_is_explored_evaluated_and_reported_beside_a_version(
     assert described["notes"] == json.loads((tmp_path / "notes.json").read_bytes())["apps"]
 
     asked = len(server.requests)
-    again = evaluated(run_config)
-    assert (again.score, again.sha256) == (told.score, told.sha256)
+    again = command("appagent", "evaluate", "--episodes", str(TASKS), folder=tmp_path)
+    assert f"{told.name} ({told.sha256[:12]}), test: {told.score.successes} of {TASKS} = " in again
     assert len(server.requests) == asked + 1, "each task is played once; the endpoint alone is tried"
 
     evaluate_versions(run_config, "last", Split.TEST, TASKS, threading.Event())
-    write_settings(run_config, tmp_path / "run.yaml")
     shown = CliRunner().invoke(app, ["scores", "--json", "-c", str(tmp_path / "run.yaml")], catch_exceptions=False)
     rows = json.loads(shown.stdout)["scores"]
     assert [(row["policy"], row["episodes"], row["split"]) for row in rows] == [
@@ -141,6 +146,14 @@ def test_an_endpoint_that_goes_away_ends_it_and_it_goes_on_where_it_was(run_conf
     assert (told.left, told.score.episodes) == (0, TASKS)
     after = [each for _, each in records(config, "evaluations", Evaluation)]
     assert len(after) == len({each.trajectory.task_id for each in after}) == TASKS
+
+
+def command(*words: str, folder: Path) -> str:
+    """What `distrl` prints, as a process of its own with the settings of run.yaml."""
+    line = [sys.executable, "-m", "distrl.cli.main", *words, "-c", "run.yaml"]
+    done = subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 class Times:

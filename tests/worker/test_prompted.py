@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from appagent import model
-from chat.server import Reply, Server, body, hangs_up, says, serving, thinks
+from chat.server import Server, body, hangs_up, says, serving, thinks
 from distrl.appagent import identity, prompt
 from distrl.appagent.agent import SILENT, Agent
 from distrl.appagent.notes import load, save, with_note
@@ -109,38 +109,34 @@ def test_its_steps_say_what_acted_and_no_more(play: Play) -> None:
     assert "DUAL_POINT" in done.steps[0].action_text
 
 
-@pytest.mark.parametrize(
-    ("bad", "invalid"),
-    [
-        (body(b"slow down", 429, {"Retry-After": "0"}), None),
-        (body(b"broken", 500), None),
-        (hangs_up, None),
-        (body(b"<html>a proxy</html>"), None),
-        (says("Sure, I would tap the settings icon."), "Sure, I would"),
-        (says(model.acts("tap(99)")), "tap(99,)"),
-        (says(model.acts("tap(0)")), "tap(0,)"),
-        (says(model.acts("long_press(1)")), "long_press(1)"),
-        (says(""), ""),
-        (says(json.dumps({"action": "\ud800"})), ""),
-    ],
-    ids=["429", "500", "hangs up", "html", "prose", "99", "0", "long press", "nothing", "half a character"],
-)
-def test_an_endpoint_that_misbehaves_ends_no_episode(play: Play, bad: Reply, invalid: str | None) -> None:
+def test_an_endpoint_that_stumbles_is_asked_again(play: Play) -> None:
     (task,) = toggles(Split.TEST, 1)
-    with serving(bad, ANSWER) as server:
-        done, agent = play(server, task)
-        after = server.requests[1]
+    stumbles = [body(b"slow down", 429, {"Retry-After": "0"}), body(b"broken", 500), hangs_up, body(b"<html>a proxy")]
+    with serving(*stumbles, ANSWER) as server:
+        done, agent = play(server, task, timeout_s=30.0)
+        assert len(server.requests) == len(stumbles) + len(done.steps)
     assert done.outcome is Outcome.SUCCESS
-    first = done.steps[0].action
-    if invalid is None:
-        assert first.kind is ActionKind.TAP
-        assert "invalid" not in agent.counters
-    else:
-        assert first.kind is ActionKind.INVALID
-        assert first.text.startswith(invalid)
-        assert agent.counters["invalid"] == 1
-        assert model.about(after)["your_last_answer_was_no_action"], "it is told why"
-        decode(encode(done), Trajectory)
+    assert agent.counters == {"decisions": len(done.steps)}
+
+
+def test_what_is_no_action_is_recorded_as_invalid_told_to_the_model_and_ends_no_episode(play: Play) -> None:
+    (task,) = toggles(Split.TEST, 1)
+    bad = [
+        (says("Sure, I would tap the settings icon."), "Sure, I would"), (says(model.acts("tap(99)")), "tap(99,)"),
+        (says(model.acts("tap(0)")), "tap(0,)"), (says(model.acts("long_press(1)")), "long_press(1)"), (says(""), ""),
+        (body(b"filtered", 400), "http"), (says(json.dumps({"action": "\ud800"})), ""),
+    ]  # fmt: skip
+    with serving(*(reply for reply, _ in bad), ANSWER) as server:
+        done, agent = play(server, task)
+        asked = [model.about(each) for each in server.requests]
+    assert done.outcome is Outcome.SUCCESS
+    assert agent.counters["invalid"] == len(bad)
+    for step, (_, text) in zip(done.steps, bad, strict=False):
+        assert step.action.kind is ActionKind.INVALID
+        assert step.action.text.startswith(text)
+    told = ["your_last_answer_was_no_action" in each for each in asked]
+    assert told == [False, *[True] * len(bad), *[False] * (len(asked) - len(bad) - 1)]
+    assert decode(encode(done), Trajectory) == done
 
 
 def test_a_model_that_says_nothing_interrupts_and_is_given_up_after_a_while(play: Play) -> None:
@@ -164,10 +160,14 @@ def test_a_model_that_says_nothing_interrupts_and_is_given_up_after_a_while(play
 
 def test_credentials_that_are_refused_are_told_before_a_phone_is_touched(configured: Callable[..., Config]) -> None:
     with serving(body(b"who are you", 401)) as server, pytest.raises(ChatError) as told:
-        ready_endpoint(configured(server.url))
+        ready_endpoint(configured(server.url), pictures=1)
     assert "appagent.api_key" in told.value.mend
     with pytest.raises(ChatError, match=r"appagent\.endpoint"):
-        ready_endpoint(Config())
+        ready_endpoint(Config(), pictures=1)
+    with serving(body(b"one picture at the most", 400)) as server, pytest.raises(ChatError, match="one picture"):
+        ready_endpoint(configured(server.url), pictures=2)
+    with serving(body(b"", 500)) as server, pytest.raises(ChatError, match="no answer"):
+        ready_endpoint(configured(server.url, timeout_s=0.2), pictures=1)
 
 
 async def never_rests(phone: Handset, call: Call) -> Result:

@@ -17,7 +17,7 @@ from distrl.appagent.answer import FINISH, Answer, Call, UnreadError
 from distrl.appagent.elements import Element, Screen, UnreadableError, screen_of
 from distrl.appagent.grid import Grid
 from distrl.appagent.notes import Notes
-from distrl.chat.endpoint import Endpoint, NoAnswerError
+from distrl.chat.endpoint import Endpoint, NoAnswerError, QuestionRefusedError
 from distrl.config import AppAgent
 from distrl.errors import ChatError
 from distrl.types import Action, ActionKind, Point
@@ -51,11 +51,15 @@ class Agent:
         return self._failure
 
     def ask(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The message that answers. Raises ChatError where there is no answer; see `failure` for whether for good."""
+        """The message that answers. Raises UnreadError where the endpoint does not take this question, ChatError where
+        there is no answer; see `failure` for whether for good.
+        """
         if self._failure is not None:
             raise self._failure
         try:
             message = self._endpoint.ask(body)
+        except QuestionRefusedError as error:
+            raise UnreadError("the endpoint does not take the question", error.what) from None
         except NoAnswerError as error:
             raise self._unanswered(error) from None
         except ChatError as error:
@@ -65,25 +69,25 @@ class Agent:
             self._silent = 0
         return message
 
-    def try_out(self) -> None:
-        """Ask something with a picture. Raises ChatError where that is not answered."""
-        self.ask(prompt.trial(self.settings.model, tags.blank()))
-
     def note(self, counter: str) -> None:
         with self._lock:
             self.counters[counter] += 1
 
     def _unanswered(self, error: NoAnswerError) -> ChatError:
-        told = ChatError(
-            "appagent.endpoint", f"no answer: {error}",
-            "see to the endpoint, raise appagent.timeout_s or lower appagent.requests_per_minute, then run it again",
-        )  # fmt: skip
+        told = unanswered(error)
         with self._lock:
             self.counters["unanswered"] += 1
             self._silent += 1
             if self._silent >= SILENT:
                 self._failure = told
         return told
+
+
+def unanswered(error: NoAnswerError) -> ChatError:
+    return ChatError(
+        "appagent.endpoint", f"no answer: {error}",
+        "see to the endpoint, raise appagent.timeout_s or lower appagent.requests_per_minute, then run it again",
+    )  # fmt: skip
 
 
 class Attempt:

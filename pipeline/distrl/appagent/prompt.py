@@ -111,9 +111,9 @@ def reflect(
     return _body(model, REFLECT, about, before, after)
 
 
-def trial(model: str, picture: bytes) -> dict[str, Any]:
-    """Whether the model is there and looks at pictures; what it answers does not matter."""
-    return _body(model, "Answer with OK.", {}, picture)
+def trial(model: str, *pictures: bytes) -> dict[str, Any]:
+    """Whether the model is there and looks at so many pictures; what it answers does not matter."""
+    return _body(model, "Answer with OK.", {}, *pictures)
 
 
 def _about(task: str, past: Past) -> dict[str, Any]:

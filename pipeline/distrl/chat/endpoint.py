@@ -24,6 +24,8 @@ FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 30.0
 SHOWN: Final = 200
 RETRIED: Final = frozenset({408, 409, 425, 429})
+OF_THE_QUESTION: Final = frozenset({400, 413, 422})
+"""Statuses that may be about what is in one question: too long, too large, or filtered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,10 @@ class Counted:
 
 class NoAnswerError(Exception):
     """The deadline of a question has passed."""
+
+
+class QuestionRefusedError(ChatError):
+    """The endpoint takes no such question. Where it has answered others, it is this one that it does not take."""
 
 
 class Endpoint:
@@ -129,8 +135,9 @@ class Endpoint:
         if 400 <= answer.status < 500 and answer.status not in RETRIED:
             said = answer.body[:SHOWN].decode("utf-8", "replace")
             section = self._section
-            raise ChatError(
-                f"{section}.endpoint", f"{self._url} answers {answer.status} to every question: {said!r}",
+            kind = QuestionRefusedError if answer.status in OF_THE_QUESTION else ChatError
+            raise kind(
+                f"{section}.endpoint", f"{self._url} refuses with {answer.status}: {said!r}",
                 f"set {section}.api_key, {section}.model and {section}.endpoint to what the endpoint knows",
             )  # fmt: skip
 

@@ -46,7 +46,7 @@ class AgentScore:
         return (
             f"{self.name} ({self.sha256[:12]}), {self.split.value}: {self.score.successes} of {self.score.episodes} = "
             f"{self.score.success:.1%} (95 %: {low:.1%} to {high:.1%})"
-            + (f"; {self.left} tasks were interrupted and are played by the same command again" if self.left else "")
+            + (f"; {self.left} tasks have no record yet, and the same command plays them" if self.left else "")
         )
 
 
@@ -60,7 +60,7 @@ def evaluate_agent(
     the endpoint has gone for good; what was played by then is recorded.
     """
     tasks, notes, store = evaluation_tasks(config, split, episodes), notes_of(config), open_store(config.store)
-    endpoint = ready_endpoint(config)
+    endpoint = ready_endpoint(config, pictures=1)
     agent = Agent(config.appagent, endpoint, notes)
     described = identity.description(config.appagent, notes)
     sha256 = store.put(identity.FOLDER, described, identity.SUFFIX).sha256

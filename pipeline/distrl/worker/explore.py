@@ -54,7 +54,7 @@ def explore(
     """
     path = _refuse_impossible(config)
     notes = notes_of(config) if path.exists() else {}
-    endpoint = ready_endpoint(config)
+    endpoint = ready_endpoint(config, pictures=2)
     save(path, notes)
     agent = Agent(config.appagent, endpoint, {})
     book = Notebook(notes, lambda found: save(path, found))

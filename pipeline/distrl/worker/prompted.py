@@ -7,9 +7,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-from distrl.appagent.agent import Agent, Attempt, Dump
+from distrl.appagent import prompt, tags
+from distrl.appagent.agent import Agent, Attempt, Dump, unanswered
 from distrl.appagent.notes import Notes, load
-from distrl.chat.endpoint import Endpoint
+from distrl.chat.endpoint import Endpoint, NoAnswerError
 from distrl.config import Config
 from distrl.policy.actions import to_text
 from distrl.types import PROMPTED, Action
@@ -39,13 +40,16 @@ class Prompted:
         return Decision(action, to_text(action), (), (), 0.0, PROMPTED, self._sha256, self._ticks() - began)
 
 
-def ready_endpoint(config: Config) -> Endpoint:
-    """The endpoint of `appagent`, once its model has answered a question with a picture.
+def ready_endpoint(config: Config, pictures: int) -> Endpoint:
+    """The endpoint of `appagent`, once its model has answered a question with so many pictures.
 
     Raises ChatError where none is set, it does not answer, or it takes no such question: before a phone is touched.
     """
     endpoint = Endpoint(config.appagent, "appagent")
-    Agent(config.appagent, endpoint, {}).try_out()
+    try:
+        endpoint.ask(prompt.trial(config.appagent.model, *[tags.blank()] * pictures))
+    except NoAnswerError as error:
+        raise unanswered(error) from None
     return endpoint
 
 

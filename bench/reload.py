@@ -37,8 +37,8 @@ from distrl.stack.local import LocalStack
 from distrl.store.objects import open_store
 from distrl.types import Split, Task, Version
 from distrl.worker.episode import SYSTEM_CLOCK, Observation
-from distrl.worker.parts import serving
 from distrl.worker.reload import Reloader
+from distrl.worker.serving import serving
 from rich.console import Console
 from rich.table import Table
 

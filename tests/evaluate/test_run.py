@@ -4,7 +4,8 @@ import pytest
 from distrl.config import Config
 from distrl.errors import ConfigError
 from distrl.evaluate.curves import Score
-from distrl.evaluate.run import VersionScore, evaluation_tasks, named
+from distrl.evaluate.play import evaluation_tasks
+from distrl.evaluate.run import VersionScore, named
 from distrl.types import Split
 
 from .world import version

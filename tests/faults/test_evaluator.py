@@ -7,7 +7,8 @@ import threading
 
 import pytest
 from distrl.evaluate.curves import score
-from distrl.evaluate.run import VersionScore, evaluation_tasks
+from distrl.evaluate.play import evaluation_tasks
+from distrl.evaluate.run import VersionScore
 from distrl.types import Split
 
 from faults.live import LiveRun

@@ -10,7 +10,7 @@ import pytest
 from distrl.config import Config, Feeder
 from distrl.device import session
 from distrl.errors import ConfigError
-from distrl.evaluate.run import evaluation_tasks
+from distrl.evaluate.play import evaluation_tasks
 from distrl.feeder.run import new_ledger
 from distrl.phone.machine import fresh
 from distrl.phone.words import ALL

@@ -111,7 +111,9 @@ def test_its_steps_say_what_acted_and_no_more(play: Play) -> None:
 
 def test_an_endpoint_that_stumbles_is_asked_again(play: Play) -> None:
     (task,) = toggles(Split.TEST, 1)
-    stumbles = [body(b"slow down", 429, {"Retry-After": "0"}), body(b"broken", 500), hangs_up, body(b"<html>a proxy")]
+    at_once = {"Retry-After": "0"}
+    said = [(b"slow down", 429), (b"broken", 500), (b"<html>a proxy", 200)]
+    stumbles = [hangs_up, *(body(words, status, at_once) for words, status in said)]
     with serving(*stumbles, ANSWER) as server:
         done, agent = play(server, task, timeout_s=30.0)
         assert len(server.requests) == len(stumbles) + len(done.steps)
@@ -265,7 +267,7 @@ def test_exploration_goes_back_and_leaves_alone_what_led_nowhere(
 def test_what_does_nothing_is_seen_without_asking_and_not_noted(
     configured: Callable[..., Config], tmp_path: Path
 ) -> None:
-    with serving(says(model.acts('swipe(1, "left", "short")'))) as server:
+    with serving(says(model.acts('swipe(1, "down", "short")'))) as server:
         config = configured(server.url, notes=tmp_path / "n.json", rounds=4)
         found = explore(config, exploration_tasks(config, 1, ["look around"]), Event(), lambda *at: None)
         assert prompt.REFLECT not in map(model.rules, server.requests)

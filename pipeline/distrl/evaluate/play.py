@@ -14,6 +14,8 @@ from distrl.config import Config
 from distrl.evaluate.gather import records
 from distrl.evaluate.policies import Acted
 from distrl.store.objects import ObjectStore
+from distrl.tasks.lists import suite_of
+from distrl.tasks.suite import EVALUATION_SEED
 from distrl.types import Evaluation, LogPosition, Split, Task, Trajectory
 from distrl.worker.crew import Crew, Deliver, deliver_whole_or_bare, play_all
 from distrl.worker.episode import Decider, Episode, Phone
@@ -42,6 +44,15 @@ class Player(Protocol):
     def __call__(
         self, tasks: Sequence[Task], episode: Episode, keep: Keep, *, stop: threading.Event, give_up: threading.Event
     ) -> None: ...
+
+
+def evaluation_tasks(config: Config, split: Split, episodes: int) -> list[Task]:
+    """The fixed tasks of a split, each with an id that no training task has.
+
+    Raises ConfigError for an unknown suite, a list that is wrong or has no task of the split.
+    """
+    suite = suite_of(config.feeder)
+    return [suite.task(index, EVALUATION_SEED, split) for index in range(episodes)]
 
 
 def known_of(config: Config, acted: Acted, split: Split, since_ms: int) -> dict[str, Evaluation]:

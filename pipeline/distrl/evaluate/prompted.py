@@ -18,9 +18,8 @@ from distrl.appagent.agent import Agent
 from distrl.chat.endpoint import Counted
 from distrl.config import Config
 from distrl.evaluate import curves
-from distrl.evaluate.play import known_of, on_phones, play_and_publish
+from distrl.evaluate.play import evaluation_tasks, known_of, on_phones, play_and_publish
 from distrl.evaluate.policies import Acted
-from distrl.evaluate.run import evaluation_tasks
 from distrl.store.objects import open_store
 from distrl.types import PROMPTED, Outcome, Split, Trajectory
 from distrl.worker.episode import Decider, Phone

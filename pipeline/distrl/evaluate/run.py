@@ -21,15 +21,14 @@ from distrl.config import Config
 from distrl.errors import BrokerError, ConfigError
 from distrl.evaluate import curves
 from distrl.evaluate.gather import records
-from distrl.evaluate.play import Keep, known_of, on_phones, play_and_publish
+from distrl.evaluate.play import Keep, evaluation_tasks, known_of, on_phones, play_and_publish
 from distrl.evaluate.policies import Acted
 from distrl.store.objects import open_store
-from distrl.tasks.lists import suite_of
-from distrl.tasks.suite import EVALUATION_SEED
 from distrl.types import Evaluation, Heartbeat, Split, Task, Version
 from distrl.worker.episode import Decider, Episode, Phone
-from distrl.worker.parts import Watched, refuse_other_base, serving
+from distrl.worker.parts import Watched
 from distrl.worker.reload import wait_first
+from distrl.worker.serving import refuse_other_base, serving
 
 log = logging.getLogger(__name__)
 
@@ -53,15 +52,6 @@ class VersionScore:
             f"version {self.version}, {self.split.value}: {self.score.successes} of {self.score.episodes} = "
             f"{self.score.success:.1%} (95 %: {low:.1%} to {high:.1%}){others}"
         )
-
-
-def evaluation_tasks(config: Config, split: Split, episodes: int) -> list[Task]:
-    """The fixed tasks of a split, each with an id that no training task has.
-
-    Raises ConfigError for an unknown suite, a list that is wrong or has no task of the split.
-    """
-    suite = suite_of(config.feeder)
-    return [suite.task(index, EVALUATION_SEED, split) for index in range(episodes)]
 
 
 def evaluate_version(

@@ -24,7 +24,8 @@ from typing import Final
 from distrl.config import Config
 from distrl.errors import ConfigError
 from distrl.evaluate import curves
-from distrl.evaluate.run import evaluation_tasks, greedy
+from distrl.evaluate.play import evaluation_tasks
+from distrl.evaluate.run import greedy
 from distrl.learner.state import LearnerState
 from distrl.offline import ablate_figure
 from distrl.offline.ablate_arms import BEFORE_A_RANGE, Arm, Plan

@@ -24,8 +24,8 @@ from distrl.store.objects import open_store
 from distrl.tasks.lists import suite_of
 from distrl.types import Action, ActionKind, Split, Task
 from distrl.worker.episode import Decider, Observation
-from distrl.worker.parts import refuse_other_base, serving
 from distrl.worker.reload import wait_first
+from distrl.worker.serving import refuse_other_base, serving
 
 ATTEMPT: Final = "dry-run"
 LOOK_S: Final = 0.5

@@ -1,29 +1,22 @@
-"""What worker, demonstrations and evaluator put together alike: the policy's thread, where screenshots go."""
+"""What worker, demonstrations and evaluators put together alike: where screenshots go, and who judges."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-
-import torch
+from collections.abc import Callable, Sequence
 
 from distrl.chat.endpoint import Endpoint
 from distrl.clock import SYSTEM_CLOCK, Clock
 from distrl.config import Config
-from distrl.errors import ChatError, PolicyError, StoreError
+from distrl.errors import ChatError, StoreError
 from distrl.judge.question import Question
 from distrl.judge.vlm import VlmJudge
-from distrl.policy.agent import Agent
 from distrl.store.objects import ObjectStore, utc_day
 from distrl.tasks.outcome import succeeded
-from distrl.types import ObjectRef, Outcome, Step, Task, Version
-from distrl.worker.batcher import Batcher
+from distrl.types import ObjectRef, Outcome, Step, Task
 from distrl.worker.episode import Judge, Opinion
 from distrl.worker.patience import Patience
-from distrl.worker.vocabulary import warn_lacking
 
 log = logging.getLogger(__name__)
 
@@ -31,40 +24,6 @@ SCREENSHOTS = "screenshots"
 """The kind of object that screenshots are in the store."""
 TRUTH: Judge = succeeded
 """Outcomes come from the phone's own state, where it offers one."""
-
-
-@dataclass(frozen=True)
-class Policy:
-    """The batching policy and the identity of its base model; no version is loaded yet."""
-
-    batcher: Batcher
-    base_sha256: str
-
-
-@contextmanager
-def serving(config: Config, temperature: float | None) -> Iterator[Policy]:
-    """The policy of `config`, decided by one thread that lives as long as the block. temperature None: greedy."""
-    torch.set_num_threads(config.worker.torch_threads)
-    agent = Agent.open(config.policy)
-    warn_lacking(config.feeder, agent.codec)
-    batcher = Batcher(agent, agent.codec, temperature=temperature, wait_s=config.worker.batch_wait_ms / 1000)
-    thread = threading.Thread(target=batcher.serve, name="policy", daemon=True)
-    thread.start()
-    try:
-        yield Policy(batcher, agent.base_sha256)
-    finally:
-        batcher.close()
-        thread.join()
-
-
-def refuse_other_base(version: Version, base_sha256: str) -> None:
-    """Raises PolicyError where `version` was trained on another base model than the one here."""
-    if version.base_model_sha256 != base_sha256:
-        raise PolicyError(
-            f"version {version.version}",
-            f"belongs to base model {version.base_model_sha256[:12]}, this one is {base_sha256[:12]}",
-            "set policy.base_model to the one the run was trained with",
-        )
 
 
 def keeper(store: ObjectStore, patience: Patience, clock: Clock = SYSTEM_CLOCK) -> Callable[[bytes], ObjectRef]:

@@ -18,10 +18,11 @@ from distrl.broker.versions import VersionFollower
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
 from distrl.store.objects import open_store
-from distrl.worker.parts import TRUTH, Watched, judge_of, keeper, opinion_of, serving
+from distrl.worker.parts import TRUTH, Watched, judge_of, keeper, opinion_of
 from distrl.worker.patience import Patience
 from distrl.worker.phones import Phones
 from distrl.worker.reload import Reloader, wait_first
+from distrl.worker.serving import serving
 from distrl.worker.work import Worker
 
 log = logging.getLogger(__name__)

@@ -69,7 +69,7 @@ class Agent:
             self._silent = 0
         return message
 
-    def note(self, counter: str) -> None:
+    def count(self, counter: str) -> None:
         with self._lock:
             self.counters[counter] += 1
 
@@ -114,13 +114,13 @@ class Attempt:
         except UnreadableError:
             screen = None
         if screen is None or not screen.elements:
-            self._agent.note("grid_instead")
+            self._agent.count("grid_instead")
             return None
         return screen
 
     def act_on(self, task: str, png: bytes, screen: Screen | None) -> tuple[Action, Call | None]:
         """The action and what the model said that it is; None for what is no action, and on the grid."""
-        self._agent.note("decisions")
+        self._agent.count("decisions")
         try:
             if screen is not None:
                 said = self._on_elements(task, png, screen)
@@ -130,7 +130,7 @@ class Attempt:
             said = self._on_grid(task, png, grid)
             return self._done(said, on_grid(said.call, grid)), None
         except UnreadError as error:
-            self._agent.note("invalid")
+            self._agent.count("invalid")
             self.past = prompt.Past(self.past.summary, str(error))
             return Action(ActionKind.INVALID, text=error.raw), None
 
@@ -146,7 +146,7 @@ class Attempt:
         return answer.read(self._agent.ask(asked), answer.ON_ELEMENTS)
 
     def _on_grid(self, task: str, png: bytes, grid: Grid) -> Answer:
-        self._agent.note("on_grid")
+        self._agent.count("on_grid")
         asked = prompt.on_grid(self._agent.settings.model, task, self.past, grid, tags.gridded(png, grid))
         return answer.read(self._agent.ask(asked), answer.ON_GRID)
 

@@ -90,7 +90,7 @@ class Exploring:
         try:
             found = Reflection(Verdict.INEFFECTIVE, "") if after == tried.png else self._reflected(task, tried, after)
         except UnreadError:
-            self._agent.note("invalid_reflections")
+            self._agent.count("invalid_reflections")
             return None
         if found.verdict is not Verdict.SUCCESS:
             self._useless.add(tried.element.name)
@@ -100,7 +100,7 @@ class Exploring:
         return found.verdict
 
     def _reflected(self, task: str, tried: _Tried, after: bytes) -> Reflection:
-        self._agent.note("reflections")
+        self._agent.count("reflections")
         known = self._notebook.known(tried.screen.package, tried.element.name, tried.gesture)
         before = tags.tagged(tried.png, (element.box for element in tried.screen.elements))
         asked = prompt.reflect(

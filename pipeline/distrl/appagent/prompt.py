@@ -48,7 +48,7 @@ ON_ELEMENTS: Final = (
 )
 ON_GRID: Final = (
     "You operate an Android phone to complete a task, one action at a time. The screenshot is divided into a grid of "
-    "numbered cells.\n"
+    "cells, each with its number in its upper left corner.\n"
     + _DATA
     + "The actions:\n"
     + 'tap(CELL, "PLACE"): tap a place in a cell, as tap(5, "center"). The places are '

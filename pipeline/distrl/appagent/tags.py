@@ -1,4 +1,4 @@
-"""Numbers drawn on a screenshot, in the middle of what they stand for. Pure."""
+"""Numbers drawn on a screenshot: in the middle of an element, in the corner of a cell. Pure."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ LEAST_WIDTH: Final = 512
 """A smaller screenshot is enlarged by a whole number, so that its tags can be read and still leave something of it."""
 TAG: Final = (20, 20, 30, 170)
 INK: Final = (255, 255, 255, 255)
-LINE: Final = (230, 30, 60, 200)
-LETTER: Final = 0.032
-"""Height of a number, of the picture's width."""
+LINE: Final = (210, 20, 50, 200)
+TAG_LETTER: Final = 0.045
+CELL_LETTER: Final = 0.028
+"""Heights of numbers, of the picture's width."""
 
 
 def size_of(png: bytes) -> tuple[int, int]:
@@ -52,7 +53,9 @@ def gridded(png: bytes, grid: Grid) -> bytes:
         pen.line((0, row * height, image.width, row * height), LINE)
     for cell in range(grid.cells):
         row, column = divmod(cell, grid.columns)
-        _tag(pen, image.width, cell + 1, (column + 0.5) * width, (row + 0.5) * height)
+        font = _font(round(image.width * CELL_LETTER))
+        corner = (column * width + 2, row * height + 2)
+        pen.text(corner, str(cell + 1), LINE, font, anchor="lt", stroke_width=1, stroke_fill=INK)
     return _saved(image)
 
 
@@ -65,7 +68,7 @@ def _opened(png: bytes) -> tuple[Image.Image, int]:
 
 
 def _tag(pen: ImageDraw.ImageDraw, width: int, number: int, x: float, y: float) -> None:
-    letter = round(width * LETTER)
+    letter = round(width * TAG_LETTER)
     across = letter * (0.3 + 0.35 * len(str(number)))
     pen.rounded_rectangle((x - across, y - 0.65 * letter, x + across, y + 0.65 * letter), letter // 3, TAG)
     pen.text((x, y), str(number), INK, _font(letter), anchor="mm")

@@ -47,7 +47,8 @@ class Observation:
 class Decision:
     """One action with exactly what was read and written, by which weights, and log μ(action) in nats.
 
-    seconds: time in the policy, the wait for a batch included.
+    What has no weights here stamps it as worker/prompted.py does. seconds: time in the policy, the wait for a batch
+    included.
     """
 
     action: Action

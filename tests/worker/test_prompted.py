@@ -126,7 +126,7 @@ def test_what_is_no_action_is_recorded_as_invalid_told_to_the_model_and_ends_no_
     bad = [
         (says("Sure, I would tap the settings icon."), "Sure, I would"), (says(model.acts("tap(99)")), "tap(99,)"),
         (says(model.acts("tap(0)")), "tap(0,)"), (says(model.acts("long_press(1)")), "long_press(1)"), (says(""), ""),
-        (body(b"filtered", 400), "http"), (says(json.dumps({"action": "\ud800"})), ""),
+        (body(b"filtered", 400), "the endpoint does not"), (says(json.dumps({"action": "\ud800"})), ""),
     ]  # fmt: skip
     with serving(*(reply for reply, _ in bad), ANSWER) as server:
         done, agent = play(server, task)
@@ -298,6 +298,7 @@ def test_exploration_tries_training_tasks(configured: Callable[..., Config]) -> 
     assert [task.split for task in chosen] == [Split.TRAIN] * 9
     assert {task.max_steps for task in chosen} == {8}
     (own,) = exploration_tasks(config, 9, ["open the mails"])
+    assert (own.split, own.max_steps) == (Split.TRAIN, 8)
     assert own.instruction == "open the mails"
     assert own.setup == "{}"
 
@@ -310,6 +311,6 @@ def test_what_decides_is_named_by_its_description() -> None:
     assert identity.description(served, notes) == named, "by whom it is served is not what it is"
     others = [(AppAgent(model="n"), notes), (AppAgent(model="m", mode="grid"), notes), (settings, {})]
     assert len({named, *(identity.description(*other) for other in others)}) == 4
-    for garbage in (b"", b"[]", b"{}", b'{"notes": 5}', b"\xff"):
+    for garbage in (b"", b"[]", b"{}", b'{"notes": 5}', b"\xff", b"[" * 100_000):
         with pytest.raises(ValueError, match=r"."):
             identity.named(garbage)

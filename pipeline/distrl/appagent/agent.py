@@ -7,6 +7,7 @@ interrupted, since silence of an endpoint is no action of the agent.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -22,8 +23,11 @@ from distrl.config import AppAgent
 from distrl.errors import ChatError
 from distrl.types import Action, ActionKind, Point
 
+log = logging.getLogger(__name__)
+
 SILENT: Final = 5
 """So many questions in a row without an answer, each asked again and again until its deadline, end a command."""
+NOT_TAKEN: Final = "the endpoint does not take the question"
 UNITS: Final[Mapping[str, float]] = {"short": 0.15, "medium": 0.25, "long": 0.35}
 """Lengths of a swipe, of the screen's width; upwards and downwards twice that. AppAgent's controller has 0.1, 0.2 and
 0.3; less than an eighth is a tap to the simulated phone."""
@@ -59,7 +63,8 @@ class Agent:
         try:
             message = self._endpoint.ask(body)
         except QuestionRefusedError as error:
-            raise UnreadError("the endpoint does not take the question", error.what) from None
+            log.warning("a question counts as answered with no action: %s", error.what)
+            raise UnreadError(NOT_TAKEN, NOT_TAKEN) from None  # a record need not tell where the endpoint is
         except NoAnswerError as error:
             raise self._unanswered(error) from None
         except ChatError as error:

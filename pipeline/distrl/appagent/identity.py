@@ -13,6 +13,8 @@ FOLDER: Final = "agents"
 """Of the object store."""
 SUFFIX: Final = "json"
 AGENT: Final = "appagent"
+FORM: Final = 1
+"""Raised when what it is shown, or what its answers do, changes, so that it counts as another agent."""
 LONGEST_NAME: Final = 80
 
 
@@ -21,18 +23,18 @@ def description(settings: AppAgent, notes: Notes) -> bytes:
     equal bytes. Where the model is served is not part of it, and no secret is.
     """
     told = {
-        "agent": AGENT, "model": settings.model, "mode": settings.mode, "most_elements": settings.most_elements,
-        "prompts_sha256": prompt.FINGERPRINT, "notes": notes,
+        "agent": AGENT, "form": FORM, "model": settings.model, "mode": settings.mode,
+        "most_elements": settings.most_elements, "prompts_sha256": prompt.FINGERPRINT, "notes": notes,
     }  # fmt: skip
     return json.dumps(told, sort_keys=True, ensure_ascii=False).encode()
 
 
 def named(data: bytes) -> str:
     """What people call the agent of a description. Raises ValueError for what is none."""
-    told = json.loads(data)
     try:
+        told = json.loads(data)
         known = sum(len(gestures) for app in told["notes"].values() for gestures in app.values())
         model, mode = str(told["model"])[:LONGEST_NAME], str(told["mode"])[:LONGEST_NAME]
-    except (TypeError, KeyError, AttributeError) as error:
+    except (TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ValueError(f"no description of an agent: {error!r}") from None
     return f"AppAgent, {model}, {mode}, {known} notes" if known else f"AppAgent, {model}, {mode}, no notes"

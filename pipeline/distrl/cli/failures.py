@@ -108,8 +108,8 @@ def _named(attempts: Sequence[Attempt]) -> list[dict[str, Any]]:
     return [
         {
             "task_id": each.trajectory.task_id, "suite": each.trajectory.task.suite, "version": each.version,
-            "mode": each.mode.value, "topic": each.position.topic, "partition": each.position.partition,
-            "offset": each.position.offset, "instruction": each.trajectory.task.instruction,
+            "agent": each.agent, "mode": each.mode.value, "topic": each.position.topic,
+            "partition": each.position.partition, "offset": each.position.offset, "instruction": each.trajectory.task.instruction,
         }
         for each in attempts
         if each.mode is not None
@@ -130,9 +130,8 @@ def _show(rows: Sequence[Modes], named: Sequence[dict[str, Any]]) -> None:
         links = table("where", "version", "mode", "task", "instruction")
         for one in named[-SHOWN:]:
             where = f"{one['topic']}[{one['partition']}] {one['offset']}"
-            links.add_row(
-                *row(where, one["version"], one["mode"], escaped(one["task_id"]), escaped(one["instruction"]))
-            )
+            who = escaped(one["agent"] or str(one["version"]))
+            links.add_row(*row(where, who, one["mode"], escaped(one["task_id"]), escaped(one["instruction"])))
         console.print(links)
         console.print(
             f"the last {min(SHOWN, len(named))} of {len(named)} failures; --json names all, and `distrl replay --topic "

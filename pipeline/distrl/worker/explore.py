@@ -66,6 +66,7 @@ def explore(
 
     advance(0, len(tasks))
     _on_phones(config, agent, book, tasks, keep, stop)
+    save(path, book.notes)  # a note that could not be written then may be now, or is told
     if agent.failure is not None:
         raise agent.failure
     return Explored(
@@ -79,13 +80,14 @@ def exploration_tasks(config: Config, tasks: int, instructions: Sequence[str]) -
 
     Held-out tasks are none of them: notes of those would tell an agent what it is measured on.
     """
-    suite, rounds = suite_of(config.feeder), config.appagent.rounds
-    first = suite.task(0, config.learner.seed, Split.TRAIN)
-    asked = [
-        replace(first, task_id=f"{NAME}-{at}", instruction=said, setup="{}", params={})
-        for at, said in enumerate(instructions)
-    ]
-    chosen = asked or [suite.task(index, config.learner.seed, Split.TRAIN) for index in range(tasks)]
+    rounds = config.appagent.rounds
+    if instructions:
+        return [
+            Task(f"{NAME}-{at}", NAME, NAME, Split.TRAIN, said, rounds, phone_seed=at)
+            for at, said in enumerate(instructions)
+        ]
+    suite = suite_of(config.feeder)
+    chosen = (suite.task(index, config.learner.seed, Split.TRAIN) for index in range(tasks))
     return [replace(task, max_steps=rounds) for task in chosen]
 
 

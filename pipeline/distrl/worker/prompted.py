@@ -54,8 +54,12 @@ def ready_endpoint(config: Config, pictures: int) -> Endpoint:
 
 
 def notes_of(config: Config) -> Notes:
-    """Those that `appagent.notes` names, if any. Raises ConfigError for a file that holds none."""
-    return {} if config.appagent.notes is None else load(config.appagent.notes)
+    """Those that `appagent.notes` names, if any; none on the grid, which has no elements that they could be of.
+
+    Raises ConfigError for a file that holds none.
+    """
+    asked = config.appagent
+    return {} if asked.notes is None or asked.mode == "grid" else load(asked.notes)
 
 
 def attempt_on(agent: Agent, phone: Phone, sha256: str) -> Prompted:

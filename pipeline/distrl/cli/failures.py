@@ -109,7 +109,8 @@ def _named(attempts: Sequence[Attempt]) -> list[dict[str, Any]]:
         {
             "task_id": each.trajectory.task_id, "suite": each.trajectory.task.suite, "version": each.version,
             "agent": each.agent, "mode": each.mode.value, "topic": each.position.topic,
-            "partition": each.position.partition, "offset": each.position.offset, "instruction": each.trajectory.task.instruction,
+            "partition": each.position.partition, "offset": each.position.offset,
+            "instruction": each.trajectory.task.instruction,
         }
         for each in attempts
         if each.mode is not None

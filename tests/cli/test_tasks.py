@@ -53,6 +53,19 @@ def test_check_tells_everything_that_should_be_known(mine: Path) -> None:
     assert f"{mine}:3: Open Notes" in table
 
 
+def test_check_without_a_file_tells_of_the_built_in_suites() -> None:
+    told = {each["suite"]: each for each in json.loads(here("check", "--json"))}
+    assert list(told) == ["home", "general", "webshop", "install", "googleapps"]
+    assert told["general"]["tasks"] == {"train": 600, "validation": 64, "test": 128}
+    assert told["home"]["tasks"] == dict.fromkeys(("train", "validation", "test"))
+    assert {each["in_training"][split] for each in told.values() for split in ("validation", "test")} == {0}
+    assert [name for name, each in told.items() if not each["unknown_words"]] == ["home"]
+    assert "capital" in told["general"]["unknown_words"]
+    table = here("check")
+    assert "endless" in table
+    assert "googleapps" in table
+
+
 def test_check_tells_every_row_that_is_wrong_and_exits_1(cli: Cli, mine: Path) -> None:
     mine.write_text(mine.read_text() + "[]\n" * 40)
     refused = cli("tasks", "check", mine.name, "none.csv")
@@ -71,6 +84,8 @@ def test_ls_prints_what_would_be_fed(mine: Path) -> None:
     assert len({task["task_id"] for task in tasks}) == 4
     held = here("ls", str(mine), "--split", "test", "--count", "2", "--json")
     assert [json.loads(line)["instruction"] for line in held.splitlines()] == ["Open Notes", "open \u00e9tsy"]
+    general = here("ls", "--suite", "general", "--split", "test", "--count", "128", "--json").splitlines()
+    assert len({json.loads(line)["instruction"] for line in general}) == 128
     assert "home-train-0-000000" in here("ls", "--suite", "home", "--count", "1", "-s", f"feeder.tasks={mine}")
 
 

@@ -1,4 +1,4 @@
-"""`distrl tasks`: what a list of tasks holds, before a run trusts it, and what any suite would feed."""
+"""`distrl tasks`: what a suite or a list of tasks holds, before a run trusts it, and what it would feed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from distrl.cli import oracle
 from distrl.cli.common import ConfigFile, Sets, console, load, row, table
 from distrl.errors import ConfigError
 from distrl.types import Split
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
     from distrl.tasks.lists import TaskList
     from distrl.tasks.row import Row
 
-app = typer.Typer(help="Check a list of tasks, or print what a suite feeds.", no_args_is_help=True)
+app = typer.Typer(help="Check a suite or a list of tasks, or print what it feeds.", no_args_is_help=True)
+
+app.command("oracle")(oracle.oracle)
 
 SHOWN = 10
 """Words, and rows of each kind, that are printed; --json tells all."""
@@ -29,7 +32,10 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON object, for progr
 
 @app.command("check")
 def check_lists(
-    files: Annotated[list[Path], typer.Argument(metavar="PATH", help="Files: .jsonl, .csv, .json or .txt.")],
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="PATH", help="Files: .jsonl, .csv, .json or .txt; the built-in suites if not given."),
+    ] = None,
     config: ConfigFile = None,
     sets: Sets = None,
     as_json: AsJson = False,
@@ -37,11 +43,15 @@ def check_lists(
     """Read lists of tasks as feeder.tasks would, and say what they hold. Exit 1 if any row is wrong; all are told.
 
     Counts rows by suite and split, duplicates, words that the policy of policy.base_model does not know, checks that
-    hold before anything is done, and what training shares with the held-out splits. Starts nothing.
+    hold before anything is done, and what training shares with the held-out splits. Starts nothing. Without a file it
+    says the same of the built-in suites.
     """
+    settings = load(config, sets)
+    if not files:
+        _show_suites(_suites(settings), as_json)
+        return
     from distrl.tasks.lists import read_lists
 
-    settings = load(config, sets)
     found = read_lists(files, settings.feeder.task_steps)
     told = _told(found, None if found.problems else _unknown(settings, found))
     if as_json:
@@ -92,6 +102,44 @@ def list_tasks(
     for task in tasks:
         shown.add_row(*row(escaped(task.task_id), escaped(task.family), task.max_steps, escaped(task.instruction)))
     console.print(shown)
+
+
+def _suites(settings: Config) -> list[dict[str, Any]]:
+    """What there is to know of each built-in suite. tasks: None of endless ones."""
+    from distrl.policy.base import load_base
+    from distrl.tasks.suite import suites
+    from distrl.tasks.survey import HELD_OUT, shared
+    from distrl.worker.vocabulary import lacking
+
+    codec = load_base(settings.policy.base_model).codec
+    return [
+        {
+            "suite": suite.name, "families": list(suite.families), "steps": suite.task(0, 0, Split.TRAIN).max_steps,
+            "tasks": {split.value: suite.size(split) for split in Split},
+            "in_training": {split.value: shared(suite, split) for split in HELD_OUT},
+            "unknown_words": list(lacking(suite.texts, codec)),
+        }
+        for suite in suites().values()
+    ]  # fmt: skip
+
+
+def _show_suites(told: list[dict[str, Any]], as_json: bool) -> None:
+    if as_json:
+        json.dump(told, sys.stdout, indent=1)
+        sys.stdout.write("\n")
+        return
+    shown = table("suite", *(split.value for split in Split), "steps", "in training too", "unknown words", "families")
+    for each in told:
+        sizes = ["endless" if size is None else size for size in each["tasks"].values()]
+        same = sum(each["in_training"].values())
+        shown.add_row(
+            *row(each["suite"], *sizes, each["steps"], same, len(each["unknown_words"]), " ".join(each["families"]))
+        )
+    console.print(shown)
+    _say(
+        "in training too: validation and test tasks whose instruction training has; unknown words: those that the "
+        "policy of policy.base_model reads as <unk>, none after `distrl base-model train --words all`"
+    )
 
 
 def _unknown(settings: Config, found: TaskList) -> Counter[str]:

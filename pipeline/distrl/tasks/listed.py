@@ -51,11 +51,13 @@ class ListedSuite:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        return tuple(
-            text
-            for split in Split
-            for text in (*(entry.instruction for entry in self.entries(split)), *self._typed(split))
-        )
+        return tuple(text for split in Split for text in (*self.said(split), *self._typed(split)))
+
+    def size(self, split: Split) -> int:
+        return len(self.entries(split))
+
+    def said(self, split: Split) -> tuple[str, ...]:
+        return tuple(entry.instruction for entry in self.entries(split))
 
     def _typed(self, split: Split) -> tuple[str, ...]:
         types = {family.name: family.types for family in self.kinds}

@@ -50,6 +50,13 @@ class BuiltIn(Suite, Protocol):
     def typed(self) -> tuple[str, ...]: ...
     @property
     def texts(self) -> tuple[str, ...]: ...
+    def size(self, split: Split) -> int | None:
+        """How many tasks a split has; None for endless ones."""
+        ...
+
+    def said(self, split: Split) -> tuple[str, ...]:
+        """The instructions of a split; of an endless one the first few thousand."""
+        ...
 
 
 SUITES: Final[Mapping[str, BuiltIn]] = MappingProxyType(

@@ -12,6 +12,7 @@ from typing import Any, Final
 from distrl.phone.machine import fresh
 from distrl.tasks.check import holds, parse_check
 from distrl.tasks.row import Row
+from distrl.tasks.suite import BuiltIn
 from distrl.types import Split
 
 HELD_OUT: Final = (Split.TEST, Split.VALIDATION)
@@ -88,6 +89,12 @@ def shares(rows: Sequence[Row]) -> tuple[Share, ...]:
         )
         for (suite, split), group in sorted(groups.items(), key=lambda item: (item[0][0], order.index(item[0][1])))
     )  # fmt: skip
+
+
+def shared(suite: BuiltIn, split: Split) -> int:
+    """Tasks of a held-out split of a built-in suite whose instruction training has."""
+    training = {folded(each) for each in suite.said(Split.TRAIN)}
+    return sum(folded(each) in training for each in suite.said(split))
 
 
 def unknown_words(rows: Iterable[Row], unknown: Callable[[str], Sequence[str]]) -> Counter[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from distrl.phone.gestures import event_of
@@ -41,3 +41,19 @@ def play(task: Task, popup_probability: float = 0.0, generation: int = 0, script
             break
         state = reduce(state, event)
     return Trial(bool(done(task, state)), steps, state)
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Of several tasks: how many were done, and the steps that those took in all."""
+
+    tasks: int
+    done: int
+    steps: int
+
+
+def score(tasks: Iterable[Task], popup_probability: float, generation: int) -> Score:
+    """Let the oracle play each task once on phones of a UI generation."""
+    trials = [play(task, popup_probability, generation) for task in tasks]
+    steps = [trial.steps for trial in trials if trial.done]
+    return Score(len(trials), len(steps), sum(steps))

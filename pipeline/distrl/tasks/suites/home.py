@@ -22,6 +22,8 @@ from distrl.tasks.hand import BACK, tap, write
 from distrl.types import Action, Split, Task
 
 MAX_STEPS: Final = 14
+FIRST: Final = 2_000
+"""Tasks of an endless split that stand for all of them where what it says is counted."""
 
 
 def _entity(rng: random.Random, kind: str, split: Split) -> str:
@@ -160,6 +162,12 @@ class HomeSuite:
     @property
     def texts(self) -> tuple[str, ...]:
         return words.ALL
+
+    def size(self, split: Split) -> None:
+        return None
+
+    def said(self, split: Split) -> tuple[str, ...]:
+        return tuple(self.task(index, 0, split).instruction for index in range(FIRST))
 
     def task(self, index: int, seed: int, split: Split) -> Task:
         family = self.kinds[index % len(self.kinds)]

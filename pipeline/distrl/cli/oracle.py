@@ -1,0 +1,131 @@
+"""`distrl tasks oracle`: what phones of each kind take from a script that makes no mistake."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
+
+import typer
+from rich.progress import Progress
+
+from distrl.cli.common import ConfigFile, Sets, console, load, row, start_role, table
+from distrl.config import PhoneProfile
+from distrl.errors import ConfigError
+from distrl.types import Outcome, Split
+
+if TYPE_CHECKING:
+    from distrl.config import Config
+    from distrl.tasks.suite import BuiltIn
+    from distrl.types import Task
+
+PROFILES: Final[tuple[PhoneProfile, ...]] = get_args(PhoneProfile)
+DEFAULT_COUNT = 128
+"""Tasks of an endless split."""
+
+
+def oracle(
+    config: ConfigFile = None,
+    sets: Sets = None,
+    suite: Annotated[
+        list[str] | None, typer.Option(help="May be given often; every built-in suite if not given.")
+    ] = None,
+    split: Annotated[Split, typer.Option(help="Which tasks.")] = Split.TEST,
+    count: Annotated[
+        int | None, typer.Option(min=1, max=100_000, help="How many of each suite; the whole split if not given.")
+    ] = None,
+    profile: Annotated[
+        list[str] | None,
+        typer.Option(help=f"Phones over adb, of this kind ({', '.join(PROFILES)}); may be given often."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for programs, in place of tables.")] = False,
+) -> None:
+    """Let the script that knows the phone's state play the suites, and say how many tasks it does.
+
+    Without --profile on phones of this process, of every UI generation: quiet ones, then with pop-ups as often as
+    phones.popup_probability says. With --profile on phones.count phones behind a real adb server, which fail as that
+    kind does: an episode may end well, without success, or interrupted (a run would feed its task again).
+    """
+    from distrl.tasks.suite import suite_named, suites
+
+    settings = load(config, sets)
+    profiles = [_profile(name) for name in profile or ()]
+    chosen = {name: _tasks(suite_named(name), split, count) for name in suite or suites()}
+    measured = _over_adb(settings, chosen, profiles) if profiles else _in_process(settings, chosen)
+    if as_json:
+        json.dump({"split": split.value, "measured": measured}, sys.stdout, indent=1)
+        sys.stdout.write("\n")
+    else:
+        console.print(_shown(measured))
+
+
+def _profile(name: str) -> PhoneProfile:
+    for profile in PROFILES:
+        if profile == name:
+            return profile
+    raise ConfigError("--profile", f"no kind of phone '{name}'", f"one of {', '.join(PROFILES)}")
+
+
+def _tasks(suite: BuiltIn, split: Split, count: int | None) -> list[Task]:
+    from distrl.tasks.suite import EVALUATION_SEED
+
+    wanted = count or suite.size(split) or DEFAULT_COUNT
+    return [suite.task(index, EVALUATION_SEED, split) for index in range(wanted)]
+
+
+def _in_process(settings: Config, chosen: dict[str, list[Task]]) -> list[dict[str, Any]]:
+    from distrl.phone.generations import NEWEST
+    from distrl.tasks.trial import score
+
+    popups = settings.phones.popup_probability
+    kinds = [(0, 0.0), *((generation, popups) for generation in range(NEWEST + 1))]
+    measured = []
+    with Progress(console=console, transient=True) as progress:
+        bar = progress.add_task("", total=len(chosen) * len(kinds))
+        for name, tasks in chosen.items():
+            for generation, probability in kinds:
+                progress.update(bar, description=f"{name}, generation {generation}")
+                found = score(tasks, probability, generation)
+                measured.append({
+                    "suite": name, "phones": f"generation {generation}", "popup_probability": probability,
+                    "tasks": found.tasks, "done": found.done, "mean_steps": _mean(found.steps, found.done),
+                })  # fmt: skip
+                progress.advance(bar)
+    return measured
+
+
+def _over_adb(settings: Config, chosen: dict[str, list[Task]], profiles: list[PhoneProfile]) -> list[dict[str, Any]]:
+    from distrl.worker.rehearse import rehearse
+
+    stop = start_role("oracle", verbose=False)
+    measured: list[dict[str, Any]] = []
+    with Progress(console=console, transient=True) as progress:
+        bar = progress.add_task("", total=len(profiles) * sum(map(len, chosen.values())))
+        for profile in profiles:
+            for name, tasks in chosen.items():
+                if stop.is_set():
+                    return measured
+                progress.update(bar, description=f"{name}, {profile} phones")
+                found = rehearse(settings, profile, tasks, stop, lambda: progress.advance(bar))
+                measured.append({
+                    "suite": name, "phones": profile, "popup_probability": settings.phones.popup_probability,
+                    "tasks": sum(found.outcomes.values()), "done": found.outcomes.get(Outcome.SUCCESS, 0),
+                    "mean_steps": _mean(found.steps, found.ended),
+                    "interrupted": found.outcomes.get(Outcome.INTERRUPTED, 0), "seconds": round(found.seconds, 1),
+                })  # fmt: skip
+    return measured
+
+
+def _mean(total: int, count: int) -> float | None:
+    return round(total / count, 2) if count else None
+
+
+def _shown(measured: list[dict[str, Any]]) -> Any:
+    shown = table("suite", "phones", "pop-ups", "tasks", "done", "steps", *(("interrupted", "seconds") if measured and
+                  "seconds" in measured[0] else ()))  # fmt: skip
+    for each in measured:
+        share = f"{each['done'] / each['tasks']:.1%}" if each["tasks"] else "–"
+        popups = f"{each['popup_probability']:.0%}" if each["popup_probability"] else "none"
+        more = (each["interrupted"], each["seconds"]) if "seconds" in each else ()
+        shown.add_row(*row(each["suite"], each["phones"], popups, each["tasks"], share, each["mean_steps"], *more))
+    return shown

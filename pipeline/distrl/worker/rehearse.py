@@ -1,0 +1,98 @@
+"""The oracle on phones behind a real adb server: what a kind of phone takes from a hand that makes no mistake.
+
+Phones are served by this process, on ports of their own; nothing is published and no screenshot is kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from distrl.config import Config, PhoneProfile
+from distrl.phone.serve import PhonesInThread
+from distrl.policy.screens import phone_codec
+from distrl.stack import ports
+from distrl.tasks.oracle import ImperfectScript
+from distrl.types import ObjectRef, Outcome, Task, Trajectory
+from distrl.worker.crew import Crew, Deliver, new_attempt_id, play_all
+from distrl.worker.demonstrate import Scripted
+from distrl.worker.episode import Episode, Phone
+from distrl.worker.inbox import Inbox
+from distrl.worker.parts import TRUTH
+from distrl.worker.phones import Phones
+from distrl.worker.vocabulary import words_of_all_suites
+
+NAME = "rehearse"
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """Each task was played once. steps: of the episodes that ended. seconds: from the first to the last."""
+
+    outcomes: Mapping[Outcome, int]
+    steps: int
+    seconds: float
+
+    @property
+    def ended(self) -> int:
+        return sum(count for outcome, count in self.outcomes.items() if outcome is not Outcome.INTERRUPTED)
+
+
+def rehearse(
+    config: Config, profile: PhoneProfile, tasks: Sequence[Task], stop: threading.Event, seen: Callable[[], None]
+) -> Rehearsal:
+    """Play the tasks on config.phones.count phones of a profile; `seen` is called after each. Ends early at `stop`.
+
+    An interrupted task is not played again here; a run would. Raises DeviceError where no phone can be leased.
+    """
+    with tempfile.TemporaryDirectory() as directory:
+        settings = _with_phones(config, profile, Path(directory))
+        with PhonesInThread(settings.phones), Phones(settings, stop) as phones:
+            return _play(settings, phones, tasks, stop, seen)
+
+
+def _play(
+    config: Config, phones: Phones, tasks: Sequence[Task], stop: threading.Event, seen: Callable[[], None]
+) -> Rehearsal:
+    codec, episode, give_up = phone_codec(words_of_all_suites()), Episode(NAME, _forget, TRUTH), threading.Event()
+    played: list[Trajectory] = []
+
+    def play(task: Task, phone: Phone) -> Trajectory:
+        perfect = ImperfectScript(0, random_share=0.0, stop_share=0.0)
+        return episode.run(task, new_attempt_id(), phone, Scripted(perfect, codec))
+
+    def keep(trajectory: Trajectory) -> None:
+        played.append(trajectory)
+        seen()
+
+    def crew(inbox: Inbox, deliver: Deliver) -> Crew:
+        return Crew(phones.lease, play, deliver, inbox, give_up, NAME)
+
+    began = time.monotonic()
+    play_all(
+        tasks, crew, keep, slots=phones.count, retries=0, drain_s=config.worker.drain_timeout_s, stop=stop,
+        give_up=give_up,
+    )  # fmt: skip
+    ended = [len(each.steps) for each in played if each.outcome is not Outcome.INTERRUPTED]
+    return Rehearsal(Counter(each.outcome for each in played), sum(ended), time.monotonic() - began)
+
+
+def _with_phones(config: Config, profile: PhoneProfile, directory: Path) -> Config:
+    """The settings with phones of one profile on free ports, and a directory of leases that nobody else uses."""
+    count = config.phones.count
+    first = ports.draw("phones.base_port", count=count)
+    phones = config.phones.model_copy(update={"profiles": (profile,), "base_port": first, "evaluation_count": 0})
+    addresses = tuple(f"{ports.HOST}:{port}" for port in range(first, first + count))
+    devices = config.devices.model_copy(update={"addresses": addresses, "serials": (), "directory": directory})
+    return config.model_copy(update={"phones": phones, "devices": devices})
+
+
+def _forget(png: bytes) -> ObjectRef:
+    digest = hashlib.sha256(png).hexdigest()
+    return ObjectRef(f"forgotten/{digest}", digest, len(png))

@@ -1,0 +1,39 @@
+"""`distrl tasks oracle` as a person meets it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from distrl.cli.main import app
+from distrl.cli.oracle import PROFILES
+from distrl.errors import DistrlError
+from distrl.phone.profiles import PROFILES as KINDS
+from typer.testing import CliRunner
+
+
+def here(*arguments: str, exit_code: int = 0) -> str:
+    ended = CliRunner().invoke(app, ["tasks", "oracle", *arguments], env={"COLUMNS": "120"})
+    assert (ended.exit_code, isinstance(ended.exception, DistrlError)) == (exit_code, bool(exit_code))
+    return ended.stdout
+
+
+def test_quiet_phones_then_popups_in_every_generation() -> None:
+    told = json.loads(here("--suite", "install", "--count", "8", "--json", "-s", "phones.popup_probability=0.2"))
+    assert told["split"] == "test"
+    rows = told["measured"]
+    assert [(row["phones"], row["popup_probability"]) for row in rows] == [
+        ("generation 0", 0.0), *((f"generation {n}", 0.2) for n in range(5)),
+    ]  # fmt: skip
+    assert all((row["suite"], row["tasks"], row["done"]) == ("install", 8, 8) for row in rows)
+    assert rows[0]["mean_steps"] < rows[1]["mean_steps"]
+    assert "100.0%" in here("--suite", "install", "--count", "2")
+
+
+@pytest.mark.parametrize(("flag", "name"), [("--suite", "hotel"), ("--profile", "wet")])
+def test_an_unknown_suite_or_kind_of_phone_is_refused(flag: str, name: str) -> None:
+    here(flag, name, exit_code=1)
+
+
+def test_every_kind_of_phone_can_be_asked_for() -> None:
+    assert set(PROFILES) == set(KINDS)

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from distrl.config import Config
+from distrl.feeder.run import new_ledger
 from distrl.phone.machine import fresh
-from distrl.phone.state import State
+from distrl.phone.state import ADVERT, State, Value, words_of
 from distrl.policy.vocabulary import Codec, plain_words
 from distrl.tasks.entities import SHARES
 from distrl.tasks.kept import KEPT, PASSING, TOGETHER
@@ -66,6 +68,37 @@ def test_the_oracle_closes_popups_and_mends_what_another_hand_did(name: str) -> 
             return next_action(task, now) if next(first, None) is None else script.act(task, now.to_json())[0]
 
         assert play(task, popup_probability=0.1, script=act).done, task
+
+
+def spoilt(state: State) -> Iterator[tuple[str, State]]:
+    """The same phone with one more thing done on it, each thing that stays once."""
+    for app, name in KEPT:
+        value = state.of(app)[name]
+        other: Value = (*value, "x") if isinstance(value, tuple) else not value if isinstance(value, bool) else "x"
+        yield f"{app}.{name}", state.remember(app, **{name: other})
+    yield "timer", state.remember("clock", left=30, minutes="1")
+    yield "player", state.remember("media", track="x", playing=True)
+
+
+@pytest.mark.parametrize("name", sorted(LISTED))
+def test_whatever_else_is_changed_spoils_a_task_and_so_does_what_lies_in_front(name: str) -> None:
+    suite = LISTED[name]
+    for index in range(len(suite.families)):
+        task = suite.task(index, 2, Split.TRAIN)
+        final = play(task).final
+        assert done(task, final)
+        for what, state in spoilt(final):
+            assert not done(task, state), (what, task)
+        for covered in (replace(final, dialog="sale"), replace(final, loading=1), replace(final, screen=ADVERT)):
+            assert not done(task, covered), task
+
+
+def test_what_was_typed_may_begin_with_a_capital() -> None:
+    task = next(t for t in tasks_of("general", Split.TEST) if t.family == "note")
+    final = play(task).final
+    assert done(
+        task, final.remember("notes", notes=tuple(each.title() for each in words_of(final.of("notes")["notes"])))
+    )
 
 
 @pytest.mark.parametrize("name", sorted(LISTED))
@@ -133,6 +166,19 @@ def test_a_held_out_list_keeps_its_order_and_begins_again(name: str, split: Spli
 
 
 @pytest.mark.parametrize("name", sorted(LISTED))
+@pytest.mark.parametrize("curriculum", [False, True])
+def test_a_feeder_feeds_it_family_by_family_and_each_task_once(name: str, curriculum: bool) -> None:
+    feeder = {"suite": name, "curriculum": curriculum}
+    ledger = new_ledger(Config.model_validate({"feeder": feeder}))
+    fed = []
+    for _ in range(5 * len(LISTED[name].families)):
+        fed.append(ledger._next())
+        ledger.see_task(fed[-1])
+    assert len({task.task_id for task in fed}) == len(fed)
+    assert set(Counter(task.family for task in fed).values()) == {5}
+
+
+@pytest.mark.parametrize("name", sorted(LISTED))
 def test_names_of_families_are_short_since_reports_have_narrow_columns(name: str) -> None:
     assert all(len(family) <= 9 for family in LISTED[name].families)
 
@@ -140,18 +186,13 @@ def test_names_of_families_are_short_since_reports_have_narrow_columns(name: str
 @pytest.mark.parametrize("name", sorted(LISTED))
 def test_a_policy_can_read_each_instruction_and_write_each_text_with_the_words_of_the_suite(name: str) -> None:
     suite = LISTED[name]
-    codec = Codec(sorted(words_of(suite)))
+    codec = Codec(sorted({word for text in suite.texts for word in plain_words(text)}))
     for split in Split:
         for task in tasks_of(name, split):
             assert len(plain_words(task.instruction)) <= READABLE_WORDS, task.instruction
             assert plain_words(task.instruction)
     for text in suite.typed:
         assert codec.decode_action(codec.encode_action(Action(ActionKind.TYPE, text=text))).text == text
-
-
-def words_of(suite: ListedSuite) -> set[str]:
-    texts = [entry.instruction for split in Split for entry in suite.entries(split)] + list(suite.typed)
-    return {word for text in texts for word in plain_words(text)}
 
 
 @pytest.mark.parametrize("name", sorted(LISTED))

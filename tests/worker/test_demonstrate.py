@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from distrl.config import Config
 from distrl.phone.words import ALL
+from distrl.policy.screens import phone_codec
 from distrl.policy.vocabulary import Codec
 from distrl.tasks.oracle import ImperfectScript
 from distrl.tasks.outcome import succeeded
@@ -14,6 +15,7 @@ from distrl.tasks.suite import suites
 from distrl.types import Action, ActionKind, Outcome, Point, Split, Task
 from distrl.worker.demonstrate import Scripted, demonstration_tasks, script_seed
 from distrl.worker.episode import Episode
+from distrl.worker.vocabulary import words_of_all_suites
 
 from .phone import MachinePhone
 from .world import CountingPhone, Shelf, task, twice
@@ -58,6 +60,25 @@ def test_demonstrations_are_numbered_the_same_again_and_no_training_task_is_amon
     fed = [suites()["home"].task(n, config.learner.seed, Split.TRAIN).phone_seed for n in range(200)]
     assert not {each.phone_seed for each in tasks} & set(fed)
     assert len({script_seed(each) for each in tasks}) == 14
+
+
+@pytest.mark.parametrize("suite", sorted(suites()))
+def test_demonstrations_are_of_the_suite_that_is_fed_and_each_action_has_tokens(suite: str) -> None:
+    config = Config.model_validate({"feeder": {"suite": suite}})
+    codec = phone_codec(words_of_all_suites())
+    for given in demonstration_tasks(config, 2 * len(suites()[suite].families)):
+        assert (given.suite, given.split) == (suite, Split.TRAIN)
+        decider = Scripted(ImperfectScript(script_seed(given), random_share=0.3), codec)
+        trajectory = Episode("demonstrate", Shelf().keep, succeeded).run(given, "a", PlainPhone(), decider)
+        assert trajectory.outcome in (Outcome.SUCCESS, Outcome.FAILURE), trajectory.note
+        assert all(codec.decode_action(step.action_ids) == step.action for step in trajectory.steps)
+
+
+class PlainPhone(MachinePhone):
+    """One that draws nothing: what a script sees is the state."""
+
+    def settle(self) -> bytes:
+        return b""
 
 
 @pytest.mark.parametrize("index", range(7))

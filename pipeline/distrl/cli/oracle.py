@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
 
 import typer
+from rich.console import Console
 from rich.progress import Progress
 
 from distrl.cli.common import ConfigFile, Sets, console, load, row, start_role, table
@@ -80,7 +81,7 @@ def _in_process(settings: Config, chosen: dict[str, list[Task]]) -> list[dict[st
     popups = settings.phones.popup_probability
     kinds = [(0, 0.0), *((generation, popups) for generation in range(NEWEST + 1))]
     measured = []
-    with Progress(console=console, transient=True) as progress:
+    with Progress(console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task("", total=len(chosen) * len(kinds))
         for name, tasks in chosen.items():
             for generation, probability in kinds:
@@ -99,7 +100,7 @@ def _over_adb(settings: Config, chosen: dict[str, list[Task]], profiles: list[Ph
 
     stop = start_role("oracle", verbose=False)
     measured: list[dict[str, Any]] = []
-    with Progress(console=console, transient=True) as progress:
+    with Progress(console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task("", total=len(profiles) * sum(map(len, chosen.values())))
         for profile in profiles:
             for name, tasks in chosen.items():

@@ -17,6 +17,9 @@ from distrl.types import Action, Split, Task
 
 Params = dict[str, str]
 Setup = dict[str, dict[str, Any]]
+Of = Mapping[str, str]
+"""The parameters of a task."""
+ARTICLES: Final = {"a", "an", "the"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,7 @@ class Family:
     phrases: tuple[str, ...]
     draw: Callable[[random.Random, Split], tuple[Params, Setup]]
     done: Callable[[State, Task], bool]
-    step: Callable[[State, Mapping[str, str]], Action]
+    step: Callable[[State, Of], Action]
     about: Mapping[str, Deck] = field(default_factory=dict)
     types: tuple[str, ...] = ()
     answers: Mapping[str, str] = field(default_factory=dict)
@@ -49,11 +52,11 @@ def no_setup(params: Params) -> Setup:
     return {}
 
 
-def anywhere(now: State, params: Mapping[str, str]) -> bool:
+def anywhere(now: State, params: Of) -> bool:
     return True
 
 
-def nothing(start: State, params: Mapping[str, str]) -> Kept:
+def nothing(start: State, params: Of) -> Kept:
     return {}
 
 
@@ -62,12 +65,12 @@ def family(
     app: str,
     phrases: tuple[str, ...],
     about: Mapping[str, Deck | tuple[str, ...]],
-    step: Callable[[State, Mapping[str, str]], Action],
+    step: Callable[[State, Of], Action],
     *,
     types: Mapping[str, str] = NONE,
     setup: Callable[[Params], Setup] = no_setup,
-    shows: Callable[[State, Mapping[str, str]], bool] = anywhere,
-    changes: Callable[[State, Mapping[str, str]], Kept] = nothing,
+    shows: Callable[[State, Of], bool] = anywhere,
+    changes: Callable[[State, Of], Kept] = nothing,
     answers: Mapping[str, str] = NONE,
 ) -> Family:
     """A family whose tasks are done when the phone `shows` what was asked for, and what it keeps is as it was at the
@@ -91,6 +94,11 @@ def family(
 
     decks = {key: source for key, source in about.items() if isinstance(source, Deck)}
     return Family(name, app, phrases, draw, done, step, decks, tuple(types), answers)
+
+
+def asks_for(query: str, text: str) -> bool:
+    """Whether a search has every word of `text`, whatever else it has: who types the whole question is right, too."""
+    return set(text.split()) - ARTICLES <= {word.strip(".,?!\"'") for word in query.lower().split()}
 
 
 @lru_cache(maxsize=64)

@@ -65,7 +65,7 @@ class ListedSuite:
 
     def entries(self, split: Split) -> tuple[Entry, ...]:
         """The whole list of a split, families in turn."""
-        rows = zip_longest(*self._by_family(split).values())
+        rows = zip_longest(*self._lists[split].values())
         return tuple(entry for row in rows for entry in row if entry is not None)
 
     def task(self, index: int, seed: int, split: Split) -> Task:
@@ -84,16 +84,13 @@ class ListedSuite:
 
     def _of_training(self, index: int, seed: int) -> Entry:
         family = self.families[index % len(self.kinds)]
-        listed = self._by_family(Split.TRAIN)[family]
+        listed = self._lists[Split.TRAIN][family]
         turn, place = divmod(index // len(self.kinds), len(listed))
         return chance(self.name, family, seed, turn).sample(listed, len(listed))[place]
 
     def _held_out(self, index: int, split: Split) -> Entry:
         entries = self.entries(split)
         return entries[index % len(entries)]
-
-    def _by_family(self, split: Split) -> Mapping[str, tuple[Entry, ...]]:
-        return self._lists[split]
 
     @cached_property
     def _lists(self) -> Mapping[Split, Mapping[str, tuple[Entry, ...]]]:

@@ -98,21 +98,14 @@ def star(now: State, place: str) -> Action:
 
 def call(now: State, person: str) -> Action:
     """Contacts: call a person."""
-    return _of_person(now, person, "call")
-
-
-def delete_contact(now: State, person: str) -> Action:
-    return _of_person(now, person, "delete")
-
-
-def _of_person(now: State, person: str, button: str) -> Action:
     data = now.of("contacts")
     if now.screen == "contacts/person" and data["person"] == person:
-        return tap(now, button)
+        return tap(now, "call")
     return tap_row(now, words_of(data["people"]), person) if now.screen == "contacts/list" else BACK
 
 
 def add_contact(now: State, person: str) -> Action:
+    """Contacts: a new one."""
     return tap(now, "new") if now.screen == "contacts/list" else write(now, person, "save")
 
 
@@ -177,6 +170,7 @@ def reply(now: State, subject: str, text: str) -> Action:
 
 
 def delete_mail(now: State, subject: str) -> Action:
+    """Mail: have the phone ask whether a letter is to be deleted."""
     here = now.screen == "mail/letter" and now.of("mail")["mail"] == subject
     return tap(now, "delete") if here else read_mail(now, subject)
 

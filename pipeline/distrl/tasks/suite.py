@@ -31,8 +31,8 @@ class Suite(Protocol):
     @property
     def families(self) -> tuple[str, ...]: ...
     def task(self, index: int, seed: int, split: Split) -> Task:
-        """Task number `index` of a split under a seed: always the same; of a suite with several families, it is of
-        families[index mod their number].
+        """Task number `index` of a split under a seed: always the same; in training, of a suite with several families,
+        it is of families[index mod their number].
         """
         ...
 
@@ -83,7 +83,7 @@ def family_of(task: Task) -> Family | None:
 
 
 def held_out_pairs() -> frozenset[Pair]:
-    """Every pair of words that is an entity of some suite's validation or test tasks."""
+    """Every pair of words that some suite's validation or test tasks are about."""
     decks = [deck for suite in SUITES.values() for kind in suite.kinds for deck in kind.about.values()]
     cards = {card for deck in decks for split in SHARES for card in deck.hands[split]}
     split_up = [tuple(card.lower().split()) for card in cards]

@@ -8,14 +8,13 @@ train on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from distrl.phone import words
 from distrl.phone.state import State, words_of
 from distrl.tasks import moves
 from distrl.tasks.deck import pairs, singles
-from distrl.tasks.family import Params, Setup, family
+from distrl.tasks.family import Of, Params, Setup, asks_for, family
 from distrl.tasks.kept import Kept
 from distrl.tasks.listed import ListedSuite
 from distrl.tasks.suites.world import (
@@ -32,10 +31,6 @@ from distrl.tasks.suites.world import (
     VIDEOS,
 )
 from distrl.types import Action, Split
-
-Of = Mapping[str, str]
-
-ARTICLES: Final = {"a", "an", "the"}
 
 COUNTRIES: Final = singles(
     "country",
@@ -78,12 +73,8 @@ SEEN: Final = {"maps/permission": "allow"}
 
 
 def looked_up(now: State, of: Of) -> bool:
-    """The results are shown of a search that has every word of `text`: whoever types the whole question is right."""
+    """The results of a search for `text` are shown."""
     return now.screen == "browser/results" and asks_for(str(now.of("browser")["query"]), of["text"])
-
-
-def asks_for(query: str, text: str) -> bool:
-    return set(text.split()) - ARTICLES <= {word.strip(".,?!\"'") for word in query.lower().split()}
 
 
 def look_up(now: State, of: Of) -> Action:

@@ -6,20 +6,17 @@ training list is ours, so that one can. No entity that is held out here is train
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from distrl.phone.apps import mail
 from distrl.phone.state import State, words_of
 from distrl.tasks import moves
-from distrl.tasks.family import family
+from distrl.tasks.family import Of, family
 from distrl.tasks.kept import Kept
 from distrl.tasks.listed import ListedSuite
 from distrl.tasks.suites.general import SEEN, VIDEO
 from distrl.tasks.suites.world import DATES, EVENTS, MAILS, PEOPLE, PLACES
 from distrl.types import Split
-
-Of = Mapping[str, str]
 
 ANSWERS: Final = ("thank you", "see you soon", "not today", "yes please", "call me later")
 

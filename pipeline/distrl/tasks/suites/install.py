@@ -6,18 +6,15 @@ training list is ours, so that one can.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from distrl.phone.state import State, words_of
 from distrl.tasks import moves
-from distrl.tasks.family import family
+from distrl.tasks.family import Of, family
 from distrl.tasks.kept import Kept
 from distrl.tasks.listed import ListedSuite
 from distrl.tasks.suites.world import STORE_APPS
 from distrl.types import Split
-
-Of = Mapping[str, str]
 
 
 def with_it(start: State, of: Of) -> Kept:

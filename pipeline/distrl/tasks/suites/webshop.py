@@ -7,21 +7,17 @@ Android in the Wild, so a held-out task of difficulty 1 is one in other words an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from distrl.phone.apps import sites
 from distrl.phone.lexicon import SHOP_SITES
 from distrl.phone.state import State, words_of
 from distrl.tasks import moves
-from distrl.tasks.family import family
+from distrl.tasks.family import Of, asks_for, family
 from distrl.tasks.kept import Kept
 from distrl.tasks.listed import ListedSuite
-from distrl.tasks.suites.general import asks_for
 from distrl.tasks.suites.world import WARES
 from distrl.types import Split
-
-Of = Mapping[str, str]
 
 TYPED: Final = {"address": "{site}", "text": "{ware}"}
 

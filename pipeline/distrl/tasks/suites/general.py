@@ -52,7 +52,7 @@ CITIES: Final = singles(
 TOPICS: Final = pairs(
     "topic",
     words.pairs(
-        ("electric", "ocean", "space", "winter", "local", "women"),
+        ("world", "local", "youth", "winter", "space", "ocean"),
         ("football", "travel", "fashion", "science", "music", "health"),
     ),
 )
@@ -221,12 +221,11 @@ CONTACT = family(
 )  # fmt: skip
 WATCH = family(
     "watch", "clock",
-    ("{open}{run} the stopwatch{where}.",),
-    {
-        "open": ("", "Please ", "Open the clock and "), "run": ("Run", "Start", "Turn on"),
-        "where": ("", " now", " in the clock", " for me"),
-    },
-    lambda now, of: moves.run_stopwatch(now), changes=lambda start, of: {("clock", "watching"): True},
+    ("Run the stopwatch{when}.", "Start the stopwatch{when}.", "Turn on the stopwatch{when}.",
+     "Let the stopwatch run{when}.", "Please run the stopwatch{when}.", "Please start the stopwatch{when}.",
+     "Open the clock and run the stopwatch{when}.", "Open the clock and start the stopwatch{when}."),
+    {"when": ("", " now", " right away", " for me")}, lambda now, of: moves.run_stopwatch(now),
+    changes=lambda start, of: {("clock", "watching"): True},
 )  # fmt: skip
 AGENDA = family(
     "agenda", "calendar",

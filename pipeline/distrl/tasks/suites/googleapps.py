@@ -37,7 +37,7 @@ STAR = family(
 )  # fmt: skip
 WAY = family(
     "way", "maps",
-    ("Start directions to the {place}: I {mode}.", "I want to {mode} to the {place}: start the directions.",
+    ("Start directions to {mode} to the {place}.", "I want to {mode} to the {place}: start the directions.",
      "Open maps and {mode} to the {place}."),
     {"place": PLACES, "mode": ("walk", "drive")}, lambda now, of: moves.set_off(now, of["text"], of["mode"]),
     types={"text": "{place}"}, changes=lambda start, of: {("maps", "going"): f"{of['mode']} {of['place']}"},

@@ -59,3 +59,28 @@ def test_a_policy_that_acts_is_warned_of_only_where_the_suite_is_named(caplog: p
         assert caplog.messages == []
         warn_lacking(config("general").feeder, small)
     assert "lacks" in caplog.text
+
+
+def test_nobody_is_refused_for_words_of_demonstrations_that_are_not_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who brings a list and a base model of its own has no word of the suites."""
+    (tmp_path / "own_train.txt").write_text("a\n")
+    (tmp_path / "own_test.txt").write_text("b\n")
+    (tmp_path / "own_val.txt").write_text("c\n")
+    given = Config.model_validate(
+        {
+            "feeder": {"suite": "general", "tasks": sorted(tmp_path.iterdir())},
+            "learner": {"demonstrations": 0, "warmup_updates": 0},
+        }
+    )
+    started: list[Config] = []
+
+    def start(config: Config) -> None:
+        started.append(config)
+        raise RuntimeError("the stack")
+
+    monkeypatch.setattr("distrl.demo.run.LocalStack", start)
+    with pytest.raises(RuntimeError, match="the stack"):
+        run_demo(given, 0.1, tmp_path, 0.0, Console())
+    assert started == [given]

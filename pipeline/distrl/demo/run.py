@@ -40,12 +40,13 @@ def run_demo(config: Config, minutes: float, out: Path, started: float, console:
 
     started: time.time() at which the set-up began. Returns the path of the report. Raises ConfigError, before anything
     starts, for a suite without tasks of every split, since each is needed, the held-out ones at the very end, and where
-    the base model lacks words of the suite.
+    the base model lacks words of the suite that is demonstrated or fed.
     """
     suite = suite_of(config.feeder)
     for split in Split:
         suite.task(0, 0, split)
-    refuse_lacking(config.feeder, load_base(config.policy.base_model).codec)
+    if config.learner.demonstrations or not config.feeder.tasks:
+        refuse_lacking(config.feeder, load_base(config.policy.base_model).codec)
     ledger_file = out / f"{config.run}.json"
     ledger = Ledger.load(ledger_file)
     stack = LocalStack(config)

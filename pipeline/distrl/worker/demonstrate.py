@@ -80,7 +80,8 @@ def run_demonstrations(config: Config, count: int, stop: threading.Event) -> Non
     before anything is played, where the base model lacks words of the suite.
     """
     tokens = load_base(config.policy.base_model).codec
-    refuse_lacking(config.feeder, tokens)
+    if count:
+        refuse_lacking(config.feeder, tokens)
     known = ids_in_topic(config)
     tasks = [task for task in demonstration_tasks(config, count) if task.task_id not in known]
     log.info("%d demonstrations wanted, %d are there", count, count - len(tasks))

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from distrl.config import Config
+from distrl.config import Config, Feeder
+from distrl.errors import ConfigError
 from distrl.feeder.run import new_ledger
 from distrl.phone.machine import fresh
 from distrl.phone.state import ADVERT, State, Value, words_of
@@ -18,7 +19,7 @@ from distrl.tasks.kept import KEPT, PASSING, TOGETHER
 from distrl.tasks.listed import ListedSuite
 from distrl.tasks.oracle import ImperfectScript, next_action
 from distrl.tasks.outcome import done
-from distrl.tasks.suite import held_out_pairs, suites
+from distrl.tasks.suite import held_out_pairs, suite_named, suites
 from distrl.tasks.survey import folded
 from distrl.tasks.trial import play, prepared
 from distrl.types import Action, ActionKind, Split, Task
@@ -37,6 +38,15 @@ READABLE_WORDS = 18
 
 def tasks_of(name: str, split: Split) -> list[Task]:
     return [LISTED[name].task(index, 0, split) for index in range(len(LISTED[name].entries(split)))]
+
+
+def test_the_setting_names_every_suite_and_a_wrong_name_is_refused_with_them() -> None:
+    said = str(Feeder.model_fields["suite"].description)
+    with pytest.raises(ConfigError, match="no suite 'hotel'") as refused:
+        suite_named("hotel")
+    for name in suites():
+        assert name in said
+        assert name in refused.value.mend
 
 
 @pytest.mark.parametrize("name", sorted(LISTED))

@@ -22,9 +22,9 @@ MEND: Final = (
 
 
 def lacking(texts: Iterable[str], codec: Codec) -> tuple[str, ...]:
-    """The words of `texts` that the base model has not, in order."""
-    known = frozenset(codec.words)
-    return tuple(sorted({word for text in texts for word in plain_words(text)} - known))
+    """The words of `texts` that the base model has not, in order, numbers last."""
+    missing = {word for text in texts for word in plain_words(text)} - frozenset(codec.words)
+    return tuple(sorted(missing, key=lambda word: (not word.isalpha(), word)))
 
 
 def refuse_lacking(feeder: Feeder, codec: Codec) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from distrl.config import Config, Feeder
@@ -218,3 +220,16 @@ def test_a_random_hand_types_texts_of_training_alone(name: str) -> None:
 def test_each_thing_that_an_app_remembers_is_either_kept_or_passing() -> None:
     remembered = [(app, name) for app, data in fresh(0, {}, 0.0).data.items() for name in data]
     assert sorted([*KEPT, *PASSING, *TOGETHER]) == sorted(remembered)
+
+
+def test_the_instructions_and_sizes_that_the_page_shows_are_those_of_the_suites() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "tasks.md").read_text()
+    shown = re.findall(r"^\| `(\w+)` (\w+) \| (.*) \|$", page, re.MULTILINE)
+    assert {name for name, _, _ in shown} == set(LISTED)
+    for name, family, instruction in shown:
+        assert (family, instruction) in {(e.family, e.instruction) for s in Split for e in LISTED[name].entries(s)}
+    sizes = dict(re.findall(r"^\| `(\w+)` \| (\d+ \| \d+ \| \d+ \| \d+) \|", page, re.MULTILINE))
+    assert sizes == {
+        name: f"{' | '.join(str(suite.size(split)) for split in Split)} | {suite.max_steps}"
+        for name, suite in LISTED.items()
+    }

@@ -56,6 +56,7 @@ from distrl.types import (
     Update,
     Watermark,
 )
+from distrl.wire.collector import uncollected
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -137,10 +138,11 @@ def ingest(config: Config) -> CircularBuffer:
     inbox, buffer = Inbox("none", name), CircularBuffer(config.replay.capacity)
     with LogReader(config, "trajectories") as reader:
         for batch in reader.to_end():
-            for raw in batch:
-                logged = LoggedTrajectory(raw.position, decoded(raw, Trajectory))
-                if inbox.push(logged):
-                    buffer.add(logged)
+            with uncollected():
+                for raw in batch:
+                    logged = LoggedTrajectory(raw.position, decoded(raw, Trajectory))
+                    if inbox.push(logged):
+                        buffer.add(logged)
             inbox.folded([Watermark(name, 0, batch[-1].position.offset + 1)])
     return buffer
 

@@ -35,6 +35,7 @@ from distrl.learner.scribe import Scribe, UnwrittenError
 from distrl.store.checkpoints import prune, tensor_files
 from distrl.store.objects import ObjectStore, open_store
 from distrl.types import Heartbeat, LoggedTrajectory, Trajectory, Update, Version, Watermark
+from distrl.wire.collector import uncollected
 
 LOG = logging.getLogger("distrl.learner")
 
@@ -214,8 +215,9 @@ class Loop:
         for reader in self._readers:
             batch = reader.read(POLL_S / len(self._readers))
             came += len(batch)
-            for raw in batch:
-                self._take(raw)
+            with uncollected():
+                for raw in batch:
+                    self._take(raw)
         return came
 
     def _waits_for_letters(self, watermarks: Sequence[Watermark]) -> bool:

@@ -16,6 +16,7 @@ from distrl.policy.base import load_base
 from distrl.store.checkpoints import latest_checkpoint, save_checkpoint
 from distrl.store.objects import ObjectStore
 from distrl.types import LoggedTrajectory, LogPosition, Trajectory, Update, Watermark
+from distrl.wire.collector import uncollected
 
 LOG = logging.getLogger("distrl.learner.recover")
 
@@ -72,11 +73,12 @@ def _read(config: Config, name: str, wanted: set[LogPosition]) -> list[LoggedTra
         start[place.partition] = min(place.offset, start.get(place.partition, place.offset))
     with LogReader(config, name, start) as reader:
         for batch in reader.to_end():
-            found += [
-                LoggedTrajectory(raw.position, decoded(raw, Trajectory, seen=True))  # it was folded once
-                for raw in batch
-                if raw.position in wanted
-            ]
+            with uncollected():
+                found += [
+                    LoggedTrajectory(raw.position, decoded(raw, Trajectory, seen=True))  # it was folded once
+                    for raw in batch
+                    if raw.position in wanted
+                ]
             if len(found) == len(wanted):
                 break
     return found

@@ -24,6 +24,7 @@ from distrl.learner.state import LearnerState
 from distrl.policy.base import load_base
 from distrl.store.objects import open_store
 from distrl.types import LoggedTrajectory, Update, Watermark
+from distrl.wire.collector import uncollected
 
 LOG = logging.getLogger("distrl.learner.verify")
 
@@ -81,7 +82,8 @@ def windows(
 
 def _take(reader: LogReader, inbox: Inbox, aside: Aside) -> int:
     batch = [] if reader.caught_up else reader.read(READ_S)
-    for raw in batch:
-        with suppress(WireError):  # put aside by the learner that met it
-            take(raw, inbox, aside)
+    with uncollected():
+        for raw in batch:
+            with suppress(WireError):  # put aside by the learner that met it
+                take(raw, inbox, aside)
     return len(batch)

@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
+from distrl import names
 from distrl.addresses import expanded
 
 PhoneProfile = Literal["plain", "steady", "heavy", "slow", "torn", "dozing", "freezing", "restarting"]
 """Kinds of simulated phones, which phone/profiles.py describes."""
-NAME_OR_NONE = r"^([A-Za-z0-9_][A-Za-z0-9._-]{0,99})?$"
-"""Of a virtual device or a snapshot, as avdmanager takes them; none begins like an option."""
+NAME_OR_NONE = rf"^({names.DEVICE.pattern})?$"
 LAST_CONSOLE_PORT = 5682
 """Emulators take two ports each from 5554 on, 64 at most (developer.android.com/studio/run/emulator-commandline)."""
 OWN_ARGUMENTS = frozenset(

@@ -12,6 +12,7 @@ import socket
 from pathlib import Path
 from types import TracebackType
 
+from distrl import names
 from distrl.device.errors import DeviceGarbage, DeviceGone, DeviceRefused, DeviceTimeout
 from distrl.device.wire import Deadline
 
@@ -20,8 +21,6 @@ MAX_ANSWER = 64 * 1024
 """No answer is larger; a console that goes on sending must not fill the memory of its worker."""
 MAX_TOKEN = 256
 WORDS_SHOWN = 200
-NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
-"""Of a snapshot: one word, so that no name can hold a second command."""
 _MEND = 'see docs/emulators.md, "When it says no"'
 _AUTH_MEND = (
     "set devices.emulators.token_file to the file of the user who started the emulator "
@@ -49,7 +48,7 @@ class Console:
 
     def __enter__(self) -> Console:
         try:
-            self._socket = socket.create_connection((HOST, self._port), timeout=self._deadline.remaining() or 1e-3)
+            self._socket = socket.create_connection((HOST, self._port), timeout=self._deadline.timeout())
         except TimeoutError as error:
             raise self._late("connecting to the console") from error
         except OSError as error:
@@ -97,7 +96,7 @@ class Console:
             return
 
     def _snapshot(self, name: str) -> str:
-        if not NAME.fullmatch(name):
+        if not names.DEVICE.fullmatch(name):
             raise DeviceRefused(
                 self._who, f"{name[:WORDS_SHOWN]!r} is no name of a snapshot",
                 "name it with letters, digits, '.', '_' and '-', not with '.' or '-' first",
@@ -119,7 +118,7 @@ class Console:
         """Send a line; the lines of the answer, without its OK. shown: what errors name instead, if it is a secret."""
         assert self._socket is not None, "entered"
         try:
-            self._socket.settimeout(self._deadline.remaining() or 1e-3)
+            self._socket.settimeout(self._deadline.timeout())
             self._socket.sendall(line.encode("ascii") + b"\r\n")
         except TimeoutError as error:
             raise self._late(f"sending `{shown or line}`") from error

@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterator
 
 from distrl import config
 from distrl.device.errors import DeviceGarbage, DeviceStray
-from distrl.device.packages import PACKAGE, allowed
+from distrl.device.packages import allowed
 from distrl.device.session import AdbSession
 from distrl.device.window import SYSTEM_UI
 from distrl.device.wire import Deadline
+from distrl.names import PACKAGE
 
 log = logging.getLogger(__name__)
 

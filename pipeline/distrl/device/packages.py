@@ -1,13 +1,8 @@
-"""Names of Android packages: what one is, and which ones a person allows."""
+"""Which packages a person allows."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from typing import Final
-
-PACKAGE: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)+")
-"""A task, a model or a phone names them, so each is looked at before it goes into a command."""
 
 
 def allowed(package: str, patterns: Iterable[str]) -> bool:

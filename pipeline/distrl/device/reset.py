@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from distrl.device.errors import DeviceGarbage, DeviceRefused, owed
-from distrl.device.packages import PACKAGE, allowed
+from distrl.device.packages import allowed
 from distrl.device.session import AdbSession
+from distrl.names import PACKAGE
 from distrl.types import Task
 
 _NOT_FOUND = 127

@@ -20,12 +20,12 @@ from collections.abc import Callable, Sequence
 from distrl import config
 from distrl.device.errors import DeviceBlack, DeviceGarbage, DeviceRefused, DeviceTimeout
 from distrl.device.keyboard import KeyboardService, UntypableError, typing_line
-from distrl.device.packages import PACKAGE
 from distrl.device.screenshot import BlackImageError, BrokenImageError, Screenshot, verified
 from distrl.device.server import AdbServer
 from distrl.device.window import focused_window, package_in_front
 from distrl.device.wire import Connection, Deadline, Finished
 from distrl.errors import DeviceError
+from distrl.names import PACKAGE
 from distrl.types import Action, ActionKind, Point
 
 SCREENCAP = "screencap -p"

@@ -6,6 +6,7 @@ cannot stretch it. A request is four hexadecimal digits of length and a text; th
 
 from __future__ import annotations
 
+import math
 import socket
 import struct
 import time
@@ -19,6 +20,7 @@ MAX_REQUEST = 0xFFFF
 MAX_ANSWER = 64 * 1024 * 1024
 """No screenshot is larger; a phone that goes on sending must not fill the memory of its worker."""
 _CHUNK = 256 * 1024
+LEAST_TIMEOUT_S = 1e-3
 _PACKET = struct.Struct("<BI")
 _STDOUT, _STDERR, _EXIT = 1, 2, 3
 
@@ -33,6 +35,10 @@ class Deadline:
     def remaining(self) -> float:
         """Seconds left, 0 at least."""
         return max(0.0, self._at - time.monotonic())
+
+    def timeout(self, most: float = math.inf) -> float:
+        """Seconds left, `most` at most, as a socket takes them: never 0, which would mean not to wait at all."""
+        return max(LEAST_TIMEOUT_S, min(self.remaining(), most))
 
 
 class Finished(NamedTuple):
@@ -52,7 +58,7 @@ class Connection:
         self._deadline = deadline
         self._buffer = bytearray()
         try:
-            self._socket = socket.create_connection((adb.host, adb.port), timeout=deadline.remaining() or 1e-3)
+            self._socket = socket.create_connection((adb.host, adb.port), timeout=deadline.timeout())
         except TimeoutError as error:
             raise self._late("connecting to the adb server") from error
         except OSError as error:
@@ -74,7 +80,7 @@ class Connection:
         if len(data) > MAX_REQUEST:
             raise DeviceGarbage(self._who, f"a request of {len(data)} bytes; adb takes {MAX_REQUEST}")
         try:
-            self._socket.settimeout(self._deadline.remaining() or 1e-3)
+            self._socket.settimeout(self._deadline.timeout())
             self._socket.sendall(f"{len(data):04x}".encode() + data)
         except TimeoutError as error:
             raise self._late("sending a request") from error

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from distrl.names import PACKAGE
 from distrl.phone.machine import fresh
 from distrl.tasks.check import parse_check
 from distrl.tasks.outcome import CHECK
@@ -44,7 +45,6 @@ LISTED: Final = "-list"
 """Ends the name of a list's suite that is a built-in one's, as those of AitW are: neither is taken for the other."""
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 PARAMETER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
-PACKAGE: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)+")
 _PLACE: Final = re.compile(r"\{([^{}]*)\}")
 
 

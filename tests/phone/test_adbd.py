@@ -8,7 +8,7 @@ import struct
 import pytest
 from distrl.phone.faults import Fault
 from distrl.phone.machine import PhoneMachine
-from distrl.phone.transport import CLSE, CNXN, MAX_PAYLOAD, OKAY, OPEN, VERSION, WRTE
+from distrl.phone.transport import CLSE, CNXN, MAX_PAYLOAD, MOST_STREAMS, OKAY, OPEN, VERSION, WRTE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from phone.host import HOST_ID, Host, with_host
@@ -63,6 +63,23 @@ def test_one_write_is_in_flight_and_none_is_larger_than_the_host_takes() -> None
             await asyncio.wait_for(host.reader.read(1), 0.1)
         host.send(OKAY, HOST_ID, first.arg0)
         assert (await host.receive()).command == WRTE
+
+    with_host(play)
+
+
+def test_a_connection_opens_so_many_streams_and_no_more() -> None:
+    async def play(host: Host) -> None:
+        await host.greet()
+        for number in range(1, MOST_STREAMS + 1):
+            host.send(OPEN, number, 0, b"exec:echo hi\0")  # what it writes is not acknowledged: it stays open
+            opened = await host.receive()
+            assert (opened.command, (await host.receive()).command) == (OKAY, WRTE)
+        host.send(OPEN, 9_999, 0, b"exec:echo hi\0")
+        refused = await host.receive()
+        assert (refused.command, refused.arg0, refused.arg1) == (CLSE, 0, 9_999)
+        host.send(CLSE, MOST_STREAMS, opened.arg0)
+        assert (await host.receive()).command == CLSE
+        assert (await host.ask(b"exec:echo hi"))[0] == [b"hi\n"]
 
     with_host(play)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import threading
+from typing import Any
 
 import pytest
 from distrl.phone.commands.base import MOST_OUTPUT
@@ -91,6 +93,29 @@ def test_a_digest_is_the_files() -> None:
             assert said == f"{hashlib.new(name, b'abc').hexdigest()}  /sdcard/f\n"
 
     with_shell(play)
+
+
+def test_a_file_that_a_line_names_many_times_is_digested_once_and_away_from_the_other_phones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[int] = []
+    new = hashlib.new
+
+    def noting(*arguments: Any, **named: Any) -> Any:
+        made.append(threading.get_ident())
+        return new(*arguments, **named)
+
+    monkeypatch.setattr(hashlib, "new", noting)
+
+    async def play(shell: Shell) -> None:
+        shell.phone.files.write("/sdcard/f", b"abc")
+        result = await shell.run("md5sum" + " /sdcard/f" * 2_000 + " /sdcard/missing")
+        assert result.stdout == f"{new('md5', b'abc').hexdigest()}  /sdcard/f\n".encode() * 2_000
+        assert (result.code, b"/sdcard/missing: No such file" in result.stderr) == (1, True)
+
+    with_shell(play)
+    assert len(made) == 1
+    assert made[0] != threading.get_ident()
 
 
 def test_what_a_line_prints_is_bounded() -> None:

@@ -22,6 +22,8 @@ VERSION = 0x01000001
 """From this version on, payloads carry no checksum; adb servers have spoken it since 2017."""
 VERSION_CHECKSUM = 0x01000000
 MAX_PAYLOAD = 1024 * 1024
+MOST_STREAMS = 256
+"""Open at once on one connection: each has a task and may hold a payload. An adb server opens one for a command."""
 OLDEST_MAX_PAYLOAD = 4096
 """What a host may be sent before its CNXN has said more."""
 
@@ -191,7 +193,7 @@ class Transport:
         if frame.command == CNXN:
             await self._connect(frame)
         elif frame.command == OPEN:
-            self._open(frame)
+            await self._open(frame)
         elif frame.command == OKAY:
             if stream := self._streams.get(frame.arg1):
                 stream.acknowledge()
@@ -207,7 +209,10 @@ class Transport:
         await self.send(Frame(CNXN, VERSION, MAX_PAYLOAD, self._banner))
         self._version = min(frame.arg0, VERSION)
 
-    def _open(self, frame: Frame) -> None:
+    async def _open(self, frame: Frame) -> None:
+        if len(self._streams) >= MOST_STREAMS:
+            await self.send(Frame(CLSE, 0, frame.arg0, b""))
+            return
         stream = Stream(self, self._next_id, frame.arg0)
         self._next_id = self._next_id % 0xFFFFFFFF + 1
         self._streams[stream.local] = stream

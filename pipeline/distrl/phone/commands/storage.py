@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import posixpath
 import stat
@@ -186,11 +187,24 @@ def _described(given: str, entry: Entry, form: str) -> str:
 
 
 async def digest(algorithm: str, phone: Handset, call: Call) -> Result:
+    """Each file is read once, however often a line names it, and in a thread: other phones share this one."""
     _, paths = options(call, "b")
+    found: dict[str, str | FileError] = {}
 
-    def one(given: str, path: str) -> bytes:
-        made = hashlib.new(algorithm, phone.files.read(path), usedforsecurity=False).hexdigest()
-        return _bytes(f"{made}\n" if call.args[:1] == ("-b",) else f"{made}  {given}\n")
+    def made(data: bytes) -> str:
+        return hashlib.new(algorithm, data, usedforsecurity=False).hexdigest()
+
+    for given in dict.fromkeys(paths):
+        try:
+            found[given] = await asyncio.to_thread(made, phone.files.read(plain(given, call.directory)))
+        except FileError as error:
+            found[given] = error
+
+    def one(given: str, _: str) -> bytes:
+        said = found[given]
+        if isinstance(said, FileError):
+            raise said
+        return _bytes(f"{said}\n" if call.args[:1] == ("-b",) else f"{said}  {given}\n")
 
     return each(f"{algorithm}sum", call, paths, one)
 

@@ -10,13 +10,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 
 import pytest
 from distrl import config
 from distrl.device.about import look
 from distrl.device.emulator import Emulator, fleet
-from distrl.device.errors import DeviceGone, DeviceTimeout, DeviceUnready
+from distrl.device.errors import AdbServerGone, DeviceGone, DeviceTimeout, DeviceUnready
 from distrl.device.launch import command_line
 from distrl.device.leases import Leases
 from distrl.device.pool import DevicePool
@@ -462,3 +462,82 @@ def test_what_a_killed_worker_leaves_running_is_ended_by_the_next(adb: AdbServer
     assert len(standin.running()) == 1
     assert orphan not in standin.running()
     pool.close()
+
+
+@contextmanager
+def frozen(server: AdbServer) -> Iterator[None]:
+    """An adb server that holds its port and answers nobody."""
+    assert server.pid is not None
+    os.kill(server.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+
+
+@pytest.fixture
+def own_adb() -> Iterator[AdbServer]:
+    """An adb server that a test may freeze and kill."""
+    with AdbServer(config.Adb(port=free_ports(1))) as own:
+        yield own
+
+
+def test_a_silent_adb_server_costs_one_deadline_and_no_emulator(own_adb: AdbServer, standin: Standin) -> None:
+    devices = standin.devices(operation_timeout_s=1.0)
+    (one,) = fleet(own_adb, devices, Leases(devices.directory, own_adb.adb), threading.Event())
+    try:
+        one.bring()
+        pid = one.pid
+        with frozen(own_adb):
+            began = time.monotonic()
+            with pytest.raises(AdbServerGone, match="nothing is known of emulator-"):
+                one.bring()
+            assert time.monotonic() - began < 1.5
+            assert (one.pid, one.starts) == (pid, 1)
+        one.bring()
+        assert (one.pid, one.starts) == (pid, 1)
+    finally:
+        one.close()
+
+
+def test_an_adb_server_that_hiccups_while_an_emulator_boots_is_waited_out(own_adb: AdbServer, standin: Standin) -> None:
+    standin.faults(boot_s=1.5)
+    devices = standin.devices()
+    (one,) = fleet(own_adb, devices, Leases(devices.directory, own_adb.adb), threading.Event())
+    brought = threading.Thread(target=one.bring)
+    try:
+        brought.start()
+        until(lambda: one.starts == 1)
+        assert own_adb.pid is not None
+        os.kill(own_adb.pid, signal.SIGKILL)
+        until(lambda: not answers(own_adb))
+        own_adb.start()
+        brought.join(60)
+        assert not brought.is_alive()
+        assert one.starts == 1
+        assert AdbSession(own_adb, one.serial, devices).output("getprop sys.boot_completed").strip() == b"1"
+    finally:
+        one.close()
+        brought.join(60)
+
+
+def test_a_pool_restarts_no_emulator_for_a_silent_adb_server(own_adb: AdbServer, standin: Standin) -> None:
+    devices, clock = standin.devices(operation_timeout_s=1.0), Clock()
+    pool = DevicePool(own_adb, devices, clock)
+    try:
+        (serial,) = pool.discover()
+        session = some(pool.lease(5.0))
+        with frozen(own_adb):
+            with pytest.raises(DeviceTimeout) as silent:
+                session.output("echo")
+            pool.release(session, silent.value)
+            clock.now += 100.0
+            assert pool.lease() is None, "its second failure in a row, and not its own"
+        clock.now += 100.0
+        again = some(pool.lease(20.0))
+        assert again.serial == serial
+        (health,) = pool.health()
+        assert health.counters["restarts"] == 0
+        pool.release(again)
+    finally:
+        pool.close()

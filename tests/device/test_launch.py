@@ -61,6 +61,37 @@ def test_what_the_program_has_started_ends_with_it(
     assert ended(other)
 
 
+ORPHAN = "import subprocess, sys; print(subprocess.Popen(sys.argv[1:]).pid, flush=True)"
+GONE = [sys.executable, "-c", ORPHAN, "sleep", "600"]
+"""A program that starts another one, tells its pid and ends, as a launcher does whose emulator goes on without it."""
+
+
+def test_what_outlives_the_program_that_started_it_is_ended_all_the_same(tmp_path: Path) -> None:
+    one = program(tmp_path)
+    one.start(GONE, {})
+    other = until_told(one.log)
+    until_ended(one)
+    assert psutil.pid_exists(other)
+    one.stop()
+    assert ended(other)
+
+
+def test_what_a_killed_worker_has_left_is_ended_also_where_its_leader_is_gone(tmp_path: Path) -> None:
+    one = program(tmp_path)
+    one.start(GONE, {})
+    other = until_told(one.log)
+    until_ended(one)  # which reaps it: the pid file names nobody
+    program(tmp_path).stop_left()
+    assert ended(other)
+
+
+def until_ended(one: Program) -> None:
+    end = time.monotonic() + 20
+    while one.status is None:
+        assert time.monotonic() < end, "it still runs"
+        time.sleep(0.01)
+
+
 @pytest.mark.parametrize("leads", [True, False])
 def test_what_a_killed_worker_has_left_ends_and_the_group_only_where_it_leads_one(tmp_path: Path, leads: bool) -> None:
     with (tmp_path / "log").open("wb") as log:

@@ -7,6 +7,8 @@ import fcntl
 import gc
 import logging
 import os
+import socketserver
+import struct
 import subprocess
 import sys
 import threading
@@ -17,7 +19,7 @@ from pathlib import Path
 import pytest
 from distrl import config
 from distrl.device.about import look
-from distrl.device.leases import Hold, Leases
+from distrl.device.leases import Hold, Leases, key_of
 from distrl.device.pool import DevicePool
 from distrl.device.server import AdbServer
 from distrl.errors import DeviceError
@@ -60,6 +62,88 @@ def test_a_phone_that_is_held_is_refused_with_its_holder_and_free_once_let_go(tm
     hold.release()
     assert others.holder(SERIAL) == ""
     assert isinstance(others.take(SERIAL), Hold)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("127.0.0.1:5601", "localhost:5601", "LOCALHOST:5601", "[::1]:5601", "127.0.0.1:05601", "emulator-5600"),
+        ("phone.lab:5555", "Phone.Lab:5555"),
+        ("[fe80::1]:5555", "[FE80::1]:5555"),
+    ],
+)
+def test_a_phone_is_one_however_its_address_is_spelled(tmp_path: Path, names: tuple[str, ...]) -> None:
+    leases = Leases(tmp_path, config.Adb())
+    for name in names:
+        hold = leases.take(name)
+        assert isinstance(hold, Hold), name
+        for other in names:
+            assert leases.holder(other) == leases.take(other) == f"process {os.getpid()}", (name, other)
+        hold.release()
+
+
+def test_names_that_are_no_address_are_taken_as_they_are() -> None:
+    names = ["R58M12", "usb:1-2", "usb:1-2.4", "emulator-x", "127.0.0.1:5601", "127.0.0.1:5602", "10.0.0.1:5601", "a:b"]
+    assert len({key_of(name) for name in names}) == len(names)
+
+
+def test_a_phone_on_usb_is_one_by_its_serial_and_by_its_place(tmp_path: Path) -> None:
+    """Two workers name it differently; the second leaves it alone until the first lets go."""
+    known = {"usb:1-2": "R58", "usb:1-3": "TWIN", "usb:1-4": "TWIN"}
+    with usb_phones(known) as adb:
+        assert [*adb.aliases("R58"), *adb.aliases("usb:1-2")] == ["usb:1-2", "R58"]
+        assert [*adb.aliases("usb:1-3"), *adb.aliases("TWIN"), *adb.aliases("missing")] == []
+        by_serial = pool_by_name(adb, tmp_path, "R58")
+        by_place = pool_by_name(adb, tmp_path, "usb:1-2")
+        assert by_serial.lease() is not None
+        assert by_place.lease() is None
+        by_serial.close()
+        assert by_place.lease() is None, "it is leased still"
+        twins = [pool_by_name(adb, tmp_path, name) for name in ("usb:1-3", "usb:1-4")]
+        assert all(twin.lease() is not None for twin in twins)
+
+
+def pool_by_name(adb: AdbServer, directory: Path, name: str) -> DevicePool:
+    return DevicePool(adb, config.Devices(serials=(name,), directory=directory, operation_timeout_s=2.0), Clock())
+
+
+@contextmanager
+def usb_phones(known: dict[str, str]) -> Iterator[AdbServer]:
+    """An adb server that knows phones on USB (place to serial): the part of its protocol that is asked here."""
+
+    def named(name: str) -> list[str]:
+        return [place for place, serial in known.items() if name in (place, serial)]
+
+    def answer(request: str) -> bytes:
+        if request == "host:version":
+            return b"OKAY00040029"
+        name, _, what = request.removeprefix("host-serial:").rpartition(":")
+        if request.startswith("host:transport:"):
+            name, what = request.removeprefix("host:transport:"), ""
+        places = named(name)
+        if len(places) != 1:
+            words = b"more than one device" if places else b"device not found"
+            return b"FAIL" + f"{len(words):04x}".encode() + words
+        said = {"get-devpath": places[0], "get-serialno": known[places[0]]}.get(what, "").encode()
+        return b"OKAY" + (f"{len(said):04x}".encode() + said if what else b"")
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            while size := self.request.recv(4):
+                asked = self.request.recv(int(size, 16)).decode()
+                if asked.startswith(("shell", "exec")):
+                    self.request.sendall(b"OKAY" + struct.pack("<BI", 1, 2) + b"1\n" + struct.pack("<BIB", 3, 1, 0))
+                    return
+                self.request.sendall(answer(asked))
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield AdbServer(config.Adb(port=server.server_address[1]))
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def test_phones_of_two_adb_servers_are_two_phones(tmp_path: Path) -> None:

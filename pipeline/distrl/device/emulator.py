@@ -17,10 +17,10 @@ from contextlib import suppress
 
 from distrl import config
 from distrl.device.console import Console
-from distrl.device.errors import DeviceGone, DeviceRefused, DeviceTimeout, DeviceUnready
+from distrl.device.errors import AdbServerGone, DeviceGone, DeviceRefused, DeviceTimeout, DeviceUnready
 from distrl.device.launch import GUIDE, Program, check_free, command_line, program
 from distrl.device.leases import Leases
-from distrl.device.server import AdbServer
+from distrl.device.server import SERVER_S, AdbServer
 from distrl.device.session import AdbSession
 from distrl.device.wire import Deadline
 from distrl.errors import DeviceError
@@ -33,8 +33,14 @@ POLL_S = 0.2
 OFFLINE_S = 3.0
 """How long adb may call it offline before its connection is made anew: one to an emulator that has ended stays so."""
 WORDS_SHOWN = 300
+FORGET_S = 2.0
+"""For the adb server to drop a connection: a silent one must not delay the end of a worker either."""
 ASK_S = 2.0
-"""For the console to take a `kill` or a `ping`: a hung emulator must not delay the end of its worker."""
+"""For the console to take a `kill`: a hung emulator must not delay the end of its worker."""
+FAIR_S = 0.5
+"""An adb server that has had less time to answer is not called silent."""
+PING_S = 0.3
+"""For the console to answer once a deadline is over, which is told all the same."""
 
 
 class Emulator:
@@ -86,7 +92,7 @@ class Emulator:
                     Deadline(self._devices.operation_timeout_s), "devices.operation_timeout_s", self._stop
                 )
                 return
-            except (DeviceGone, DeviceTimeout) as error:
+            except (DeviceGone, DeviceTimeout) as error:  # AdbServerGone is neither: it says nothing of the emulator
                 log.warning("%s is started anew: %s", self.serial, error.what)
         self.stop()
         try:
@@ -118,7 +124,7 @@ class Emulator:
                     ) from error  # fmt: skip
         except DeviceRefused as error:
             raise DeviceUnready(self.serial, error.what, error.mend) from error
-        self._forget()  # its connection leads to what is no more
+        self._forget(deadline)  # its connection leads to what is no more
         self._until_booted(deadline, "devices.emulators.snapshot_timeout_s", self._closing)
 
     def save(self) -> None:
@@ -166,21 +172,35 @@ class Emulator:
     def _until_booted(self, deadline: Deadline, setting: str, give_up: threading.Event) -> None:
         """Wait until adb has it and Android has started.
 
-        Raises DeviceTimeout, which names `setting`; DeviceGone if the emulator ends meanwhile or `give_up` is set.
+        An adb server that is away or silent for a while is waited out. Raises DeviceTimeout, which names `setting`;
+        DeviceGone if the emulator ends meanwhile or `give_up` is set; AdbServerGone if it is the adb server that does
+        not answer in the end.
         """
         online_at = time.monotonic()
+        state, away = "unknown", None
         while True:
             self._check_running(give_up)
-            state = self._server.devices().get(self.serial, "unknown")
-            if state == ONLINE:
-                if self._booted(deadline):
-                    return
-                online_at = time.monotonic()
-            else:
-                if time.monotonic() - online_at > OFFLINE_S:
-                    self._forget()
+            fair = deadline.remaining() > min(FAIR_S, deadline.seconds / 2)
+            try:
+                state = self._server.devices(deadline.timeout(SERVER_S)).get(self.serial, "unknown")
+                if state == ONLINE:
+                    if self._booted(deadline):
+                        return
                     online_at = time.monotonic()
-                self._server.emulator(self._port + 1)
+                else:
+                    if time.monotonic() - online_at > OFFLINE_S:
+                        self._forget(deadline)
+                        online_at = time.monotonic()
+                    self._server.emulator(self._port + 1, deadline.timeout(SERVER_S))
+                away = None
+            except DeviceError as error:
+                away = error if fair or isinstance(error, AdbServerGone) else away
+            if deadline.remaining() <= 0 and away is not None:
+                raise AdbServerGone(
+                    "adb.port",
+                    f"the adb server at {self._server.where} does not answer, so nothing is known of {self.serial}: "
+                    f"{away.what}", "see to the adb server, which `distrl doctor` asks too",
+                )  # fmt: skip
             if deadline.remaining() <= 0:
                 raise DeviceTimeout(
                     self.serial,
@@ -192,19 +212,19 @@ class Emulator:
             self._closing.wait(min(POLL_S, deadline.remaining()))
 
     def _booted(self, deadline: Deadline) -> bool:
-        within = Deadline(min(deadline.remaining() or 1e-3, self._devices.operation_timeout_s))
+        within = Deadline(deadline.timeout(self._devices.operation_timeout_s))
         try:
             return self._session.run(BOOTED, within).stdout.strip() == b"1"
         except DeviceTimeout:  # its connection may lead to what it was before a snapshot was loaded
-            self._forget()
+            self._forget(deadline)
             return False
         except DeviceError:
             return False
 
-    def _forget(self) -> None:
+    def _forget(self, within: Deadline | None = None) -> None:
         """Have adb drop what it knows under this name; it goes on to list what has ended, and never tries it again."""
         with suppress(DeviceError):
-            self._server.disconnect(self.serial)
+            self._server.disconnect(self.serial, (within or Deadline(FORGET_S)).timeout(FORGET_S))
 
     def _check_running(self, give_up: threading.Event) -> None:
         if self._closing.is_set() or give_up.is_set() or (self.pid is None and self._program.status is None):
@@ -220,7 +240,7 @@ class Emulator:
 
     def _console_answers(self) -> bool:
         try:
-            with self._console(Deadline(ASK_S)) as console:
+            with self._console(Deadline(PING_S)) as console:
                 console.ping()
         except DeviceError:
             return False

@@ -98,6 +98,7 @@ class Program:
             except subprocess.TimeoutExpired:
                 _signal(child.pid, signal.SIGKILL)
                 child.wait()
+        _end_group(child.pid)
         with suppress(OSError):  # one that stays names a process that has ended, which is noticed
             self._pid_file.unlink()
 
@@ -107,7 +108,11 @@ class Program:
         """
         try:
             kept = json.loads(self._pid_file.read_text())
-            process = psutil.Process(int(kept["pid"]))
+            pid = int(kept["pid"])
+            if not psutil.pid_exists(pid):
+                _end_group(pid)
+                return
+            process = psutil.Process(pid)
             if abs(process.create_time() - float(kept["started"])) > SAME_START_S or process.pid == os.getpid():
                 return
             log.warning("%s: ending process %d, which a worker that is gone has left", self._name, process.pid)
@@ -118,6 +123,7 @@ class Program:
                 if process.is_running():
                     _signal(process.pid, signal.SIGKILL)
                 process.wait(STOP_S)
+            _end_group(pid)
         except (OSError, ValueError, KeyError, TypeError, psutil.Error):
             return  # none was left, or it has ended; a port that is in use all the same is told
 
@@ -167,6 +173,33 @@ def _signal(pid: int, number: signal.Signals) -> None:
             os.killpg(pid, number)
         else:
             os.kill(pid, number)
+
+
+def _end_group(leader: int) -> None:
+    """End what is left of the session that a process began which has ended: it may have died and left the others.
+
+    No other process gets the number of a session that still has members. One that had none left may be anybody's by
+    now: whoever has it leads it then, and it is left alone.
+    """
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        left = _session_of(leader)
+        if not left or psutil.pid_exists(leader):
+            return
+        log.warning("ending %s, which process %d has left behind", [each.pid for each in left], leader)
+        for each in left:
+            with suppress(psutil.Error):
+                each.send_signal(number)
+        psutil.wait_procs(left, STOP_S)
+
+
+def _session_of(leader: int) -> list[psutil.Process]:
+    """The processes of a session that run."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            if os.getsid(process.pid) == leader and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
 
 
 def check_free(ports: Sequence[int]) -> None:

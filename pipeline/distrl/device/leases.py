@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import re
 import time
 import weakref
 from contextlib import suppress
@@ -21,6 +22,8 @@ from distrl.errors import DeviceError
 log = logging.getLogger(__name__)
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+_ADDRESS = re.compile(r"\[?(?P<host>[^\]]+)\]?:(?P<port>[0-9]{1,5})")
+_EMULATOR = re.compile(r"emulator-(?P<console>[0-9]{1,5})")
 SUFFIX = ".lock"
 WORDS_SHOWN = 100
 """How much of a lock file is shown: anybody who may write to the directory may have written it."""
@@ -55,13 +58,16 @@ class Leases:
         """A file about a phone of this adb server, beside its lock file."""
         return self._directory / quote(f"{self._server}-{serial}{suffix}", safe=":.")
 
+    def _lock(self, serial: str) -> Path:
+        return self.file(key_of(serial), SUFFIX)
+
     def take(self, serial: str) -> Hold | str:
         """The phone, for this process until it is released; or, at once, who has it ("process 123").
 
         One that is only looked at is tried again for LOOKS * LOOK_S. Raises DeviceError where the directory cannot be
         written, or its files cannot be locked.
         """
-        file = self.file(serial, SUFFIX)
+        file = self._lock(serial)
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
             while True:
@@ -89,7 +95,7 @@ class Leases:
         Asking shares the lock for a moment, which a worker that wants the phone waits for.
         """
         try:
-            descriptor = os.open(self.file(serial, SUFFIX), os.O_RDONLY | os.O_NOFOLLOW)
+            descriptor = os.open(self._lock(serial), os.O_RDONLY | os.O_NOFOLLOW)
         except OSError:
             return ""
         try:
@@ -108,6 +114,17 @@ class Leases:
             if not self._told:
                 log.warning("%s is held, and does not say by whom: it cannot be written (%s)", file, error.strerror)
             self._told = True
+
+
+def key_of(serial: str) -> str:
+    """One name for one phone, however it is spelled: by its address on this machine where it has one."""
+    if emulator := _EMULATOR.fullmatch(serial):
+        return f"127.0.0.1:{int(emulator['console']) + 1}"  # its console's port is even, its adb's the next
+    address = _ADDRESS.fullmatch(serial)
+    if address is None:
+        return serial
+    host = address["host"].lower()
+    return f"{'127.0.0.1' if host in LOOPBACK else host}:{int(address['port'])}"
 
 
 def _words(descriptor: int) -> str:

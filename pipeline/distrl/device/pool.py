@@ -44,13 +44,19 @@ AT_ONCE = 16
 
 @dataclass
 class _Phone:
+    """excused: how many of its failures in a row were those of the adb server, which an emulator is not restarted for.
+    aliases: what it is called besides, and held under too.
+    """
+
     serial: str
     over_tcp: bool = False
     emulator: Emulator | None = None
     hold: Hold | None = None
     held_by: str = ""
     held_until: float = 0.0
+    aliases: dict[str, Hold] = field(default_factory=dict)
     fault: DeviceError | None = None
+    excused: int = 0
     health: Health = field(default_factory=Health)
     leased: bool = False
     session: AdbSession | None = None
@@ -172,7 +178,9 @@ class DevicePool:
             phone.counters["interrupted"] += 1
             log.warning("%s: %s", phone.serial, failure.what)
         if well:
-            phone.health = phone.health.succeeded()
+            phone.health, phone.excused = phone.health.succeeded(), 0
+        if isinstance(failure, AdbServerGone):
+            phone.excused += 1
         self._put_back(phone, failed)
 
     @contextmanager
@@ -226,6 +234,7 @@ class DevicePool:
         with self._changed:
             now = self._clock()
             phone.health = phone.health.failed(now) if failed else phone.health.succeeded()
+            phone.excused = phone.excused if failed else 0
             phone.leased = False
             if phone.health.due > now:
                 phone.counters["quarantines"] += 1
@@ -247,11 +256,13 @@ class DevicePool:
     def _mended(self, phone: _Phone) -> bool:
         timeout_s = self._devices.operation_timeout_s
         try:
-            self._server.start()  # one that was killed would be away for every phone, and for ever
+            self._server_answers()
             if not self._unstuck(phone):
                 if phone.emulator is not None:
-                    phone.emulator.bring(anew=phone.health.failures > 1)
-                elif phone.over_tcp:
+                    phone.emulator.bring(anew=phone.health.failures - phone.excused > 1)
+                elif not phone.over_tcp:
+                    self._take_aliases(phone)
+                else:
                     if phone.session is not None:
                         self._server.disconnect(phone.serial, timeout_s)
                         phone.counters["reconnects"] += 1
@@ -260,6 +271,7 @@ class DevicePool:
         except DeviceError as error:
             log.warning("%s does not answer: %s", phone.serial, error.what)
             phone.fault = error
+            phone.excused += isinstance(error, AdbServerGone)
             return False
         phone.health, phone.fault = phone.health.mended(), None
         return True
@@ -270,6 +282,31 @@ class DevicePool:
             return False
         return unstick(phone.session)
 
+    def _server_answers(self) -> None:
+        """Start the adb server where none runs: one that was killed would be away for every phone, and for ever.
+
+        Raises AdbServerGone where it does not answer: that is no phone's failure.
+        """
+        try:
+            self._server.start()
+        except AdbServerGone:
+            raise
+        except DeviceError as error:
+            raise AdbServerGone(error.where, error.what, error.mend) from error
+
+    def _take_aliases(self, phone: _Phone) -> None:
+        """Hold it under its other name as well: of a phone on USB, its serial or its place.
+
+        Raises DeviceGone where somebody has it under that name.
+        """
+        for name in self._server.aliases(phone.serial):
+            if name in phone.aliases:
+                continue
+            found = self._leases.take(name)
+            if isinstance(found, str):
+                raise DeviceGone(phone.serial, f"{found} has it, as {name}", "name each phone once, in one process")
+            phone.aliases[name] = found
+
     def _session(self, phone: _Phone) -> AdbSession:
         if phone.session is None:
             phone.session = AdbSession(self._server, phone.serial, self._devices)
@@ -278,8 +315,10 @@ class DevicePool:
 
 def _let_go(phone: _Phone) -> None:
     if phone.hold is not None:
-        phone.hold.release()
+        for hold in (phone.hold, *phone.aliases.values()):
+            hold.release()
         phone.hold = None
+        phone.aliases.clear()
 
 
 def _state(phone: _Phone) -> str:

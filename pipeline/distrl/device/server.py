@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -33,6 +33,7 @@ POLL_S = 0.02
 SERVER_S = 5.0
 """Deadline of a question that the adb server answers by itself."""
 LOG_TAIL = 500
+USB = "usb:"
 ALONE = {
     "ADB_EMU": "0",
     "ADB_LOCAL_TRANSPORT_MAX_PORT": "5554",
@@ -137,14 +138,28 @@ class AdbServer:
             raise DeviceError("adb.port", f"what listens at {self.where} is no adb server: it said {answer[:40]!r}",
                               "set adb.port to a free port") from error  # fmt: skip
 
-    def devices(self) -> Mapping[str, str]:
+    def devices(self, timeout_s: float = SERVER_S) -> Mapping[str, str]:
         """Serial to state ("device", "offline", "unauthorized", …) of all phones that the server knows."""
-        lines = (line.split("\t") for line in self.ask("host:devices").splitlines())
+        lines = (line.split("\t") for line in self.ask("host:devices", timeout_s).splitlines())
         return {parts[0]: parts[1] for parts in lines if len(parts) == 2}
 
     def state(self, name: str) -> str:
         """The state of the one phone that goes by `name`: a serial, or a place such as usb:1-2. Raises DeviceGone."""
         return self.ask(f"host-serial:{name}:get-state", who=name)
+
+    def aliases(self, name: str, timeout_s: float = SERVER_S) -> Sequence[str]:
+        """What else the one phone that goes by `name` goes by: a place such as usb:1-2 where that is its serial, and
+        its serial where that is its place, unless several phones have that serial. Empty for one that is not there.
+        """
+        try:
+            if not name.startswith(USB):
+                place = self.ask(f"host-serial:{name}:get-devpath", timeout_s, name)
+                return [place] if place.startswith(USB) else []
+            serial = self.ask(f"host-serial:{name}:get-serialno", timeout_s, name)
+            same = self.ask(f"host-serial:{serial}:get-devpath", timeout_s, serial) == name
+        except DeviceGone:
+            return []
+        return [serial] if same else []
 
     def connect(self, address: str, timeout_s: float = SERVER_S) -> None:
         """Connect the server to a phone at host:port. Raises DeviceGone if it cannot (DeviceUnauthorized if the phone

@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 
 from distrl.device.errors import DeviceGone
-from distrl.device.packages import PACKAGE
 from distrl.device.session import AdbSession
 from distrl.device.window import SYSTEM_UI
 from distrl.errors import DeviceError
+from distrl.names import PACKAGE
 
 log = logging.getLogger(__name__)
 

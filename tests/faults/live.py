@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import psutil
 from babbling import CODEC, save_babbling
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from distrl import config as settings
 from distrl.broker import topics
@@ -60,6 +60,7 @@ from distrl.types import (
     Version,
 )
 from distrl.worker.patience import Patience
+from groups import committed
 from PIL import Image
 
 from faults.roles import KILLED, Launcher, Role
@@ -391,9 +392,7 @@ class LiveRun:
 
     def committed(self) -> int:
         """How many records of the tasks topic the workers' group has committed."""
-        group = f"distrl.{self.config.run}.{self.config.worker.group}"
-        asked = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group]
-        return sum(max(0, place.offset) for place in asked.result(PATIENCE_S).topic_partitions)
+        return sum(committed(self.config).values())
 
     def loaded(self, worker: Role) -> int | None:
         """The version that a worker says to have loaded."""

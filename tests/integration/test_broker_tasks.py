@@ -10,9 +10,7 @@ import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions
 from distrl.broker import topics
-from distrl.broker.connect import admin
 from distrl.broker.consumer import HELD_TASKS, LoggedTask, TaskConsumer
 from distrl.broker.deadletters import DeadLetters
 from distrl.broker.producer import RecordProducer
@@ -20,6 +18,7 @@ from distrl.broker.reader import LogReader
 from distrl.config import Config, load
 from distrl.errors import BrokerError, WireError
 from distrl.types import LogPosition, Split, Task
+from groups import committed
 
 pytestmark = pytest.mark.integration
 
@@ -60,14 +59,6 @@ def poll_until(consumer: TaskConsumer, done: Callable[[list[LoggedTask]], bool])
         if found is not None:
             got.append(found)
     return got
-
-
-def committed(config: Config) -> dict[int, int]:
-    """What the group has committed, asked of the broker. A partition without a commit is left out."""
-    group = f"distrl.{config.run}.{config.worker.group}"
-    client = admin(config.kafka)  # held: the answer never comes once its client is gone
-    answer = client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(PATIENCE_S)
-    return {place.partition: place.offset for place in answer.topic_partitions if place.offset >= 0}
 
 
 def one_partition(broker: str) -> Config:

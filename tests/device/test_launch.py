@@ -85,6 +85,22 @@ def test_what_a_killed_worker_has_left_is_ended_also_where_its_leader_is_gone(tm
     assert ended(other)
 
 
+def test_a_session_of_somebody_else_under_the_same_number_is_left_alone(tmp_path: Path) -> None:
+    """As after a restart of the machine, where a daemon's launcher had the number that the pid file names."""
+    with (tmp_path / "log").open("wb") as log:
+        subprocess.run(GONE, stdout=log, check=True, start_new_session=True)
+    other = until_told(tmp_path / "log")
+    try:
+        session = os.getsid(other)
+        assert session != os.getsid(0)
+        assert not psutil.pid_exists(session)
+        (tmp_path / "pid").write_text(json.dumps({"pid": session, "started": time.time()}))
+        program(tmp_path).stop_left()
+        assert psutil.pid_exists(other)
+    finally:
+        os.kill(other, signal.SIGKILL)
+
+
 def until_ended(one: Program) -> None:
     end = time.monotonic() + 20
     while one.status is None:

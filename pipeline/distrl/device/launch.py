@@ -1,7 +1,8 @@
 """The emulator program as a process: its command line, its log, its pid file.
 
 Only what was started here is ever ended, with the programs that it has started itself: its process group. What a
-killed worker has left running is known by the pid file.
+killed worker has left running is known by the pid file, and by a variable in its environment where its first process
+is gone.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ SAME_START_S = 2.0
 """The system's clock may be set meanwhile; a pid that came round again differs by more."""
 LAST_BYTES = 1000
 GUIDE = "docs/emulators.md"
+MARK = "STARTED_BY_DISTRL"
+"""In the environment of all that was started here: the pid file's path. A number may be anybody's after a while, and
+after a restart of the machine."""
 
 
 class Program:
@@ -64,8 +68,8 @@ class Program:
                 self.log.replace(self.log.with_suffix(".log.old"))
             with self.log.open("wb") as said:
                 self._child = subprocess.Popen(
-                    list(line), env={**os.environ, **more}, stdin=subprocess.DEVNULL, stdout=said,
-                    stderr=subprocess.STDOUT, start_new_session=True,
+                    list(line), env={**os.environ, **more, MARK: str(self._pid_file)}, stdin=subprocess.DEVNULL,
+                    stdout=said, stderr=subprocess.STDOUT, start_new_session=True,
                 )  # fmt: skip
         except OSError as error:
             raise DeviceUnready(
@@ -98,7 +102,7 @@ class Program:
             except subprocess.TimeoutExpired:
                 _signal(child.pid, signal.SIGKILL)
                 child.wait()
-        _end_group(child.pid)
+        self._end_group(child.pid)
         with suppress(OSError):  # one that stays names a process that has ended, which is noticed
             self._pid_file.unlink()
 
@@ -110,7 +114,7 @@ class Program:
             kept = json.loads(self._pid_file.read_text())
             pid = int(kept["pid"])
             if not psutil.pid_exists(pid):
-                _end_group(pid)
+                self._end_group(pid)
                 return
             process = psutil.Process(pid)
             if abs(process.create_time() - float(kept["started"])) > SAME_START_S or process.pid == os.getpid():
@@ -123,9 +127,29 @@ class Program:
                 if process.is_running():
                     _signal(process.pid, signal.SIGKILL)
                 process.wait(STOP_S)
-            _end_group(pid)
+            self._end_group(pid)
         except (OSError, ValueError, KeyError, TypeError, psutil.Error):
             return  # none was left, or it has ended; a port that is in use all the same is told
+
+    def _end_group(self, leader: int) -> None:
+        """End what is left of the session that our process began, and has left behind by ending first."""
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            left = [each for each in psutil.process_iter() if self._is_of(each, leader)]
+            if not left:
+                return
+            log.warning("%s: ending %s, which its first process has left", self._name, [each.pid for each in left])
+            for process in left:
+                with suppress(psutil.Error):
+                    process.send_signal(number)
+            psutil.wait_procs(left, STOP_S)
+
+    def _is_of(self, process: psutil.Process, leader: int) -> bool:
+        try:
+            if os.getsid(process.pid) != leader or process.status() == psutil.STATUS_ZOMBIE:
+                return False
+            return process.environ().get(MARK) == str(self._pid_file)
+        except (psutil.Error, OSError):
+            return False
 
     def last_words(self) -> str:
         """What its log ends with, as the end of a sentence about an error; "" where it said nothing."""
@@ -173,33 +197,6 @@ def _signal(pid: int, number: signal.Signals) -> None:
             os.killpg(pid, number)
         else:
             os.kill(pid, number)
-
-
-def _end_group(leader: int) -> None:
-    """End what is left of the session that a process began which has ended: it may have died and left the others.
-
-    No other process gets the number of a session that still has members. One that had none left may be anybody's by
-    now: whoever has it leads it then, and it is left alone.
-    """
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        left = _session_of(leader)
-        if not left or psutil.pid_exists(leader):
-            return
-        log.warning("ending %s, which process %d has left behind", [each.pid for each in left], leader)
-        for each in left:
-            with suppress(psutil.Error):
-                each.send_signal(number)
-        psutil.wait_procs(left, STOP_S)
-
-
-def _session_of(leader: int) -> list[psutil.Process]:
-    """The processes of a session that run."""
-    found = []
-    for process in psutil.process_iter():
-        with suppress(psutil.Error, OSError):
-            if os.getsid(process.pid) == leader and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
-    return found
 
 
 def check_free(ports: Sequence[int]) -> None:

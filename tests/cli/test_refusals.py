@@ -108,7 +108,6 @@ def test_doctor_survives_a_spoilt_stack_folder(cli: Cli, tmp_path: Path) -> None
         ("phones play --port 65536", "'--port'"),
         ("tail trajectories --last -1", "'--last'"),
         ("base-model train", "'--out'"),
-        ("tasks check", "Missing argument"),
         ("tasks ls mine.jsonl --suite home", "it is one or the other"),
         ("tasks ls --count 0", "'--count'"),
         ("wroker", "No such command 'wroker'"),

@@ -145,7 +145,8 @@ class RecordProducer:
         except BufferError:
             raise BrokerError(
                 "kafka.bootstrap",
-                f"{self.waiting} records wait for {self._config.kafka.bootstrap} to acknowledge them, and no more fit",
+                f"{self.waiting - 1} records wait for {self._config.kafka.bootstrap} to acknowledge them, and no more "
+                "fit",
                 "start the broker; what waits is sent as soon as it answers",
             ) from None
         except KafkaException as error:

@@ -86,7 +86,7 @@ def _cells(each: About, health: DeviceHealth | None) -> Sequence[str]:
 
 def _counters(settings: Config) -> Mapping[str, DeviceHealth]:
     """What the newest heartbeats say of each phone."""
-    from distrl.device.pool import HELD
+    from distrl.device.pooled import HELD
     from distrl.errors import BrokerError
     from distrl.telemetry.feed import snapshot_of
 

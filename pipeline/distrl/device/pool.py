@@ -17,13 +17,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 from distrl import config
 from distrl.device.emulator import Emulator, fleet
 from distrl.device.errors import AdbServerGone, DeviceGone, DeviceRefused
-from distrl.device.health import COUNTERS, Health
-from distrl.device.leases import Hold, Leases
+from distrl.device.leases import Leases
+from distrl.device.pooled import PooledPhone
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
 from distrl.device.unstick import probe, unstick
@@ -32,7 +31,6 @@ from distrl.types import DeviceHealth
 
 log = logging.getLogger(__name__)
 
-IDLE, LEASED, QUARANTINED, HELD = "idle", "leased", "quarantined", "held"
 LONGEST_WAIT_S = 1.0
 """How long a lease waits before it looks at the injected clock again."""
 HELD_S = 1.0
@@ -40,27 +38,6 @@ HELD_S = 1.0
 
 AT_ONCE = 16
 """Phones that are connected or started at the same time: one that never answers takes its whole deadline."""
-
-
-@dataclass
-class _Phone:
-    """excused: how many of its failures in a row were those of the adb server, which an emulator is not restarted for.
-    aliases: what it is called besides, and held under too.
-    """
-
-    serial: str
-    over_tcp: bool = False
-    emulator: Emulator | None = None
-    hold: Hold | None = None
-    held_by: str = ""
-    held_until: float = 0.0
-    aliases: dict[str, Hold] = field(default_factory=dict)
-    fault: DeviceError | None = None
-    excused: int = 0
-    health: Health = field(default_factory=Health)
-    leased: bool = False
-    session: AdbSession | None = None
-    counters: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTERS, 0))
 
 
 class DevicePool:
@@ -90,10 +67,10 @@ class DevicePool:
         self._stop = stop or threading.Event()
         self._mending = threading.Semaphore(AT_ONCE)
         self._closed = False
-        self._phones = {serial: _Phone(serial) for serial in devices.serials}
-        self._phones |= {address: _Phone(address, over_tcp=True) for address in devices.addresses}
+        self._phones = {serial: PooledPhone(serial) for serial in devices.serials}
+        self._phones |= {address: PooledPhone(address, over_tcp=True) for address in devices.addresses}
         emulators = fleet(server, devices, self._leases, self._stop)
-        self._phones |= {each.serial: _Phone(each.serial, emulator=each) for each in emulators}
+        self._phones |= {each.serial: PooledPhone(each.serial, emulator=each) for each in emulators}
 
     @property
     def count(self) -> int:
@@ -134,7 +111,7 @@ class DevicePool:
         with self._changed:
             for phone in self._phones.values():
                 if not phone.leased:
-                    _let_go(phone)
+                    phone.let_go()
 
     def snapshot_of(self, session: AdbSession) -> Callable[[], None] | None:
         """What puts a leased phone back to its snapshot; None where it has none."""
@@ -160,7 +137,7 @@ class DevicePool:
             if phone.health.connected or self._mend(phone):
                 phone.counters["leases"] += 1
                 return self._session(phone)
-            self._put_back(phone, failed=True)
+            self._put_back(phone, True, phone.fault)
             if time.monotonic() > deadline:
                 return None
 
@@ -179,9 +156,7 @@ class DevicePool:
             log.warning("%s: %s", phone.serial, failure.what)
         if well:
             phone.health, phone.excused = phone.health.succeeded(), 0
-        if isinstance(failure, AdbServerGone):
-            phone.excused += 1
-        self._put_back(phone, failed)
+        self._put_back(phone, failed, failure)
 
     @contextmanager
     def leased(self, timeout_s: float = 0.0) -> Iterator[AdbSession | None]:
@@ -200,9 +175,9 @@ class DevicePool:
     def health(self) -> tuple[DeviceHealth, ...]:
         """State and counters of every phone, in the order in which they are named."""
         with self._changed:
-            return tuple(DeviceHealth(phone.serial, _state(phone), _counted(phone)) for phone in self._phones.values())
+            return tuple(DeviceHealth(phone.serial, phone.state, phone.counted()) for phone in self._phones.values())
 
-    def _claim(self) -> _Phone | None:
+    def _claim(self) -> PooledPhone | None:
         """The healthy phone that was lent least, else one whose quarantine is over; marked as leased."""
         with self._changed:
             now = self._clock()
@@ -215,7 +190,7 @@ class DevicePool:
                 phone.leased = True
             return phone
 
-    def _take(self, phone: _Phone, now: float) -> bool:
+    def _take(self, phone: PooledPhone, now: float) -> bool:
         """Whether the phone is this process's; takes it if it is nobody's."""
         if phone.hold is not None:
             return True
@@ -230,20 +205,20 @@ class DevicePool:
         phone.hold, phone.held_by = found, ""
         return True
 
-    def _put_back(self, phone: _Phone, failed: bool) -> None:
+    def _put_back(self, phone: PooledPhone, failed: bool, fault: DeviceError | None) -> None:
         with self._changed:
             now = self._clock()
             phone.health = phone.health.failed(now) if failed else phone.health.succeeded()
-            phone.excused = phone.excused if failed else 0
+            phone.excused = phone.excused + isinstance(fault, AdbServerGone) if failed else 0
             phone.leased = False
             if phone.health.due > now:
                 phone.counters["quarantines"] += 1
                 log.warning("%s is put aside for %.0f s", phone.serial, phone.health.due - now)
             if self._closed:
-                _let_go(phone)
+                phone.let_go()
             self._changed.notify_all()
 
-    def _mend(self, phone: _Phone) -> bool:
+    def _mend(self, phone: PooledPhone) -> bool:
         """Climb the ladder, and see whether the phone's shell answers; False once stopped.
 
         A first failure with which the connection stood is taken for the app's. After that, or where it does not help,
@@ -253,7 +228,7 @@ class DevicePool:
         with self._mending:
             return not self._stop.is_set() and self._mended(phone)
 
-    def _mended(self, phone: _Phone) -> bool:
+    def _mended(self, phone: PooledPhone) -> bool:
         timeout_s = self._devices.operation_timeout_s
         try:
             self._server_answers()
@@ -271,12 +246,11 @@ class DevicePool:
         except DeviceError as error:
             log.warning("%s does not answer: %s", phone.serial, error.what)
             phone.fault = error
-            phone.excused += isinstance(error, AdbServerGone)
             return False
         phone.health, phone.fault = phone.health.mended(), None
         return True
 
-    def _unstuck(self, phone: _Phone) -> bool:
+    def _unstuck(self, phone: PooledPhone) -> bool:
         fault, again = phone.fault, phone.health.failures > 1
         if phone.session is None or fault is None or again or isinstance(fault, DeviceGone | AdbServerGone):
             return False
@@ -294,7 +268,7 @@ class DevicePool:
         except DeviceError as error:
             raise AdbServerGone(error.where, error.what, error.mend) from error
 
-    def _take_aliases(self, phone: _Phone) -> None:
+    def _take_aliases(self, phone: PooledPhone) -> None:
         """Hold it under its other name as well: of a phone on USB, its serial or its place.
 
         Raises DeviceGone where somebody has it under that name.
@@ -307,33 +281,7 @@ class DevicePool:
                 raise DeviceGone(phone.serial, f"{found} has it, as {name}", "name each phone once, in one process")
             phone.aliases[name] = found
 
-    def _session(self, phone: _Phone) -> AdbSession:
+    def _session(self, phone: PooledPhone) -> AdbSession:
         if phone.session is None:
             phone.session = AdbSession(self._server, phone.serial, self._devices)
         return phone.session
-
-
-def _let_go(phone: _Phone) -> None:
-    if phone.hold is not None:
-        for hold in (phone.hold, *phone.aliases.values()):
-            hold.release()
-        phone.hold = None
-        phone.aliases.clear()
-
-
-def _state(phone: _Phone) -> str:
-    if phone.leased:
-        return LEASED
-    if phone.held_by:
-        return HELD
-    return IDLE if phone.health.connected else QUARANTINED
-
-
-def _counted(phone: _Phone) -> dict[str, int]:
-    session = phone.session
-    return phone.counters | {
-        "retries": session.retries if session else 0,
-        "strays": session.strays if session else 0,
-        "unsticks": session.unsticks if session else 0,
-        "restarts": max(0, phone.emulator.starts - 1) if phone.emulator else 0,
-    }

@@ -6,6 +6,7 @@ them: those on the session's servers, so that each is started once, and else a f
 
 from __future__ import annotations
 
+import os
 import signal
 
 import hypothesis
@@ -20,6 +21,10 @@ ROOMS_OF_SERVERS = ("faults", "integration")
 # A shell starts background jobs with SIGINT ignored, and what they start inherits that: a test that interrupts a
 # process of its own would wait for it in vain.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Tables are as wide as a test says, or else as they are without a terminal, whatever terminal pytest was started in.
+for variable in ("COLUMNS", "LINES"):
+    os.environ.pop(variable, None)
 
 # How long an example takes says how loaded the machine is, and nothing about a property.
 hypothesis.settings.register_profile("loaded", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])

@@ -433,8 +433,9 @@ class LiveRun:
 
         def done() -> bool:
             wanted = len(self.updates()) if updates is None else updates
-            beats = self.beats("learner", since=self.roles["learner"])
-            folded = beats[-1].metrics.get("update", wanted) if beats else None  # none told: nothing was left to fold
+            beats = [beat for beat in self.beats("learner", since=self.roles["learner"]) if "pending" in beat.metrics]
+            # The first heartbeat says no more than its name. A later one without an update: nothing was left to redo.
+            folded = beats[-1].metrics.get("update", wanted) if beats else None
             return folded == wanted and len(self.versions()) == wanted - WARMUP + 1
 
         self.until(f"{updates or 'all'} updates", done)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import re
 from collections import Counter
@@ -33,6 +34,13 @@ SIZES = {
     "install": (160, 128, 20),
     "googleapps": (160, 128, 20),
 }
+DIGESTS = {
+    "general": "5b2528ffec8b396e",
+    "webshop": "c9e539f01c0bf5b0",
+    "install": "e80d23002303e565",
+    "googleapps": "b09cdfa88051839c",
+}
+"""Of every entry: results on a suite can be compared for as long as it stays what it is."""
 PARTS = list(itertools.product(sorted(LISTED), Split))
 READABLE_WORDS = 18
 """Of an instruction, beside the longest two earlier actions: the prompt cuts the rest off."""
@@ -57,6 +65,12 @@ def test_sizes_and_steps_are_the_papers(name: str) -> None:
     train, test, steps = SIZES[name]
     assert (len(suite.entries(Split.TRAIN)), len(suite.entries(Split.TEST))) == (train, test)
     assert {task.max_steps for task in tasks_of(name, Split.TEST)} == {steps}
+
+
+@pytest.mark.parametrize("name", sorted(LISTED))
+def test_the_lists_are_those_that_results_were_measured_on(name: str) -> None:
+    entries = "\n".join(str(entry) for split in Split for entry in LISTED[name].entries(split))
+    assert hashlib.sha256(entries.encode()).hexdigest()[:16] == DIGESTS[name]
 
 
 @pytest.mark.parametrize(("name", "split"), PARTS)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from distrl.tasks.entities import SHARES, dealt
+from distrl.tasks.entities import dealt, hands_of
 from distrl.types import Split
 
 ATTEMPTS: Final = 10_000
@@ -54,9 +54,4 @@ def of_home(kind: str) -> Deck:
 
 
 def _deal(name: str, cards: Sequence[str], attempt: int) -> dict[Split, tuple[str, ...]]:
-    pack = random.Random(f"deck {name} {attempt}").sample(list(cards), len(cards))
-    hands: dict[Split, tuple[str, ...]] = {}
-    for split, share in SHARES.items():
-        size = max(2, round(share * len(cards)))
-        hands[split], pack = tuple(pack[:size]), pack[size:]
-    return {Split.TRAIN: tuple(pack), **hands}
+    return hands_of(random.Random(f"deck {name} {attempt}").sample(list(cards), len(cards)))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from functools import cache
 from itertools import count
-from typing import Final
+from typing import Final, TypeVar
 
 from distrl.phone import words
 from distrl.types import Split
 
 Pair = tuple[str, str]
+T = TypeVar("T")
 
 SHARES: Final = {Split.TEST: 0.25, Split.VALIDATION: 0.15}
 """The rest is for training."""
@@ -32,11 +34,18 @@ def dealt(kind: str) -> dict[Split, tuple[Pair, ...]]:
 def _deal(kind: str, attempt: int) -> dict[Split, tuple[Pair, ...]]:
     pack = list(ENTITIES[kind])
     random.Random(f"deal {kind} {attempt}").shuffle(pack)
-    hands: dict[Split, tuple[Pair, ...]] = {}
+    return hands_of(pack)
+
+
+def hands_of(pack: Sequence[T]) -> dict[Split, tuple[T, ...]]:
+    """A shuffled pack by split, each held-out one's share from the top, at least two cards."""
+    hands: dict[Split, tuple[T, ...]] = {}
+    dealt_out = 0
     for split, share in SHARES.items():
-        size = max(2, round(share * len(ENTITIES[kind])))
-        hands[split], pack = tuple(pack[:size]), pack[size:]
-    return {Split.TRAIN: tuple(pack), **hands}
+        size = max(2, round(share * len(pack)))
+        hands[split] = tuple(pack[dealt_out : dealt_out + size])
+        dealt_out += size
+    return {Split.TRAIN: tuple(pack[dealt_out:]), **hands}
 
 
 def _teaches_every_word(kind: str, hands: dict[Split, tuple[Pair, ...]]) -> bool:

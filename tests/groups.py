@@ -6,12 +6,20 @@ Not by the admin client: its request takes the whole process down where the brok
 
 from __future__ import annotations
 
-from confluent_kafka import Consumer, TopicPartition
+import time
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from distrl.broker.connect import settings
 from distrl.broker.topics import topic_name
 from distrl.config import Config
 
 PATIENCE_S = 90.0
+LOOKING = {
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+}
+"""What a broker that was away answers for a moment."""
 
 
 def workers_group(config: Config) -> str:
@@ -22,8 +30,17 @@ def committed(config: Config) -> dict[int, int]:
     """Partition of the tasks topic -> the workers' next offset. A partition without a commit is left out."""
     topic = topic_name(config.run, "tasks")
     asker = Consumer({**settings(config.kafka, "a test"), "group.id": workers_group(config)})
+    deadline = time.monotonic() + PATIENCE_S
     try:
-        places = [TopicPartition(topic, partition) for partition in range(config.kafka.task_partitions)]
-        return {each.partition: each.offset for each in asker.committed(places, PATIENCE_S) if each.offset >= 0}
+        while True:
+            places = [TopicPartition(topic, partition) for partition in range(config.kafka.task_partitions)]
+            try:
+                found = asker.committed(places, PATIENCE_S)
+            except KafkaException as error:
+                if error.args[0].code() not in LOOKING or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
+                continue
+            return {each.partition: each.offset for each in found if each.offset >= 0}
     finally:
         asker.close()

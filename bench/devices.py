@@ -48,9 +48,10 @@ from distrl.worker.batcher import Batcher
 from distrl.worker.crew import Crew, Deliver, play_all
 from distrl.worker.episode import Episode, Phone
 from distrl.worker.inbox import Inbox
-from distrl.worker.parts import TRUTH, keeper, serving
+from distrl.worker.parts import TRUTH, keeper
 from distrl.worker.patience import Patience
 from distrl.worker.phones import Phones
+from distrl.worker.serving import serving
 from rich.console import Console
 from rich.table import Table
 

@@ -26,8 +26,9 @@ def cache() -> Path:
 def fetch_servers(say: Say) -> None:
     """Have Kafka's jars and a MinIO, if there is a way to have one, side by side. Safe in several processes at once."""
     with ThreadPoolExecutor(2) as pool:
-        pool.submit(_kafka, say)
+        fetched = pool.submit(_kafka, say)
         say(f"objects: {pool.submit(_objects, say).result()}")
+        fetched.result()
 
 
 def _kafka(say: Say) -> None:

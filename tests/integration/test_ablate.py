@@ -33,12 +33,10 @@ from distrl.policy.agent import Agent
 from distrl.policy.base import save_base
 from distrl.policy.model import AutoUIModel, Shape
 from distrl.policy.vocabulary import Codec
-from distrl.stack.part import Site
-from distrl.stack.phones import start_phones
-from distrl.stack.processes import stop_all
 from distrl.store.objects import open_store
 from distrl.types import Split, Version
 from learner.world import Screens, trajectory
+from served import phones_served
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(280)]
 
@@ -313,13 +311,9 @@ def phones(
     """The run's settings with two simulated phones."""
     first = min(free_ports(1)[0], 60_000)
     served = settings.Phones(count=2, evaluation_count=0, base_port=first, latency_median_ms=2.0)
-    site = Site(tmp_path / "site", tmp_path / "cache", threading.Event(), lambda text: None)
-    site.directory.mkdir()
-    part = start_phones(site, served)
-    addresses = tuple(f"127.0.0.1:{first + number}" for number in range(2))
-    yield run.model_copy(update={"adb": adb_server, "phones": served, "devices": settings.Devices(addresses=addresses)})
-    assert part.child is not None
-    stop_all([part.child], 10.0)
+    devices = settings.Devices(addresses=tuple(f"127.0.0.1:{first + number}" for number in range(2)))
+    with phones_served(served, tmp_path):
+        yield run.model_copy(update={"adb": adb_server, "phones": served, "devices": devices})
 
 
 def test_success_on_phones_of_each_arm_and_nothing_of_it_in_the_run(phones: Config, tmp_path: Path) -> None:

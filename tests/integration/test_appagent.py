@@ -16,8 +16,6 @@ from chat.server import Server, body, serving, thinks
 from distrl import config as settings
 from distrl.appagent import prompt
 from distrl.appagent.notes import count, load
-from distrl.broker import topics
-from distrl.broker.journal import Journal
 from distrl.cli.main import app
 from distrl.config import Config
 from distrl.demo.roles import write_settings
@@ -26,13 +24,10 @@ from distrl.evaluate.gather import gather, records
 from distrl.evaluate.prompted import AgentScore, evaluate_agent
 from distrl.evaluate.report import write_report
 from distrl.evaluate.run import evaluate_versions
-from distrl.policy.agent import Agent
-from distrl.stack.part import Site
-from distrl.stack.phones import start_phones
-from distrl.stack.processes import stop_all
 from distrl.store.objects import open_store
-from distrl.types import PROMPTED, Evaluation, Split, Version
+from distrl.types import PROMPTED, Evaluation, Split
 from distrl.worker.explore import exploration_tasks, explore
+from served import phones_served, publish_untrained
 from typer.testing import CliRunner
 
 pytestmark = pytest.mark.integration
@@ -68,17 +63,9 @@ def run_config(
                      "notes": str(tmp_path / "notes.json"), "rounds": 6, "timeout_s": 5.0},
     }  # fmt: skip
     config = Config.model_validate(tree).model_copy(update={"store": s3})
-    topics.ensure(config)
-    agent = Agent.open(config.policy)
-    ref = open_store(config.store).put("adapters", agent.adapter(), "safetensors")
-    with Journal(config) as journal:
-        journal.publish_version(Version(0, None, 0, agent.base_sha256, ref, config.learning_fingerprint(), 0))
-    site = Site(tmp_path / "site", tmp_path / "cache", threading.Event(), lambda text: None)
-    site.directory.mkdir()
-    part = start_phones(site, config.phones)
-    yield config
-    assert part.child is not None
-    stop_all([part.child], 10.0)
+    publish_untrained(config)
+    with phones_served(config.phones, tmp_path):
+        yield config
 
 
 def evaluated(config: Config) -> AgentScore:

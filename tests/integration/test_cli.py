@@ -32,8 +32,6 @@ from distrl.judge.validity import to_be_judged
 from distrl.learner.fold import is_usable
 from distrl.policy.agent import Agent
 from distrl.policy.base import load_base
-from distrl.stack.part import Site
-from distrl.stack.phones import start_phones
 from distrl.stack.processes import find_all, stop_all
 from distrl.store.objects import open_store
 from distrl.tasks.oracle import oracle
@@ -41,6 +39,7 @@ from distrl.types import Action, ActionKind, Heartbeat, ObjectRef, Outcome, Spli
 from distrl.wire.codec import decode, encode
 from distrl.worker.record import offered_tasks
 from distrl.worker.run import run_worker
+from served import phones_served
 
 pytestmark = pytest.mark.integration
 
@@ -136,12 +135,8 @@ def one_phone(
     """Settings of a simulated phone behind the session's adb server."""
     port = min(free_ports(1)[0], 60_000)
     phones = settings.Phones.model_validate({"count": 1, "evaluation_count": 0, "base_port": port})
-    site = Site(tmp_path / "site", tmp_path / "cache", threading.Event(), lambda text: None)
-    site.directory.mkdir()
-    part = start_phones(site, phones)
-    yield {"adb": adb_server, "devices": settings.Devices(addresses=(f"127.0.0.1:{port}",))}
-    assert part.child is not None
-    stop_all([part.child], 10.0)
+    with phones_served(phones, tmp_path):
+        yield {"adb": adb_server, "devices": settings.Devices(addresses=(f"127.0.0.1:{port}",))}
 
 
 def test_a_dry_run_shows_actions_and_touches_neither_the_phone_nor_the_run(

@@ -22,12 +22,11 @@ from distrl.phone import words
 from distrl.policy.base import save_base
 from distrl.policy.model import AutoUIModel, Shape
 from distrl.policy.vocabulary import Codec
-from distrl.stack.part import Site
-from distrl.stack.phones import start_phones
-from distrl.stack.processes import find, stop_all
+from distrl.stack.processes import find
 from distrl.store.objects import open_store
 from distrl.telemetry.feed import snapshot_of
 from distrl.types import Outcome
+from served import phones_served
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(280)]
 
@@ -55,7 +54,6 @@ def run_config(
     tmp_path: Path,
 ) -> Iterator[Config]:
     """A small run on the session's servers, with phones of its own."""
-    import threading
 
     first = free_ports(1)[0]
     tree = {
@@ -77,13 +75,10 @@ def run_config(
         },
         "feeder": {"outstanding": 12, "max_lag": 3},
     }
-    site = Site(tmp_path / "site", tmp_path / "cache", threading.Event(), lambda text: None)
-    site.directory.mkdir()
-    phones = start_phones(site, settings.Phones.model_validate(tree["phones"]))
     addresses = tuple(f"127.0.0.1:{min(first, 60_000) + i}" for i in range(PHONES))
-    yield Config.model_validate({**tree, "devices": {"addresses": addresses}})
-    assert phones.child is not None
-    stop_all([phones.child], 10.0)
+    config = Config.model_validate({**tree, "devices": {"addresses": addresses}})
+    with phones_served(config.phones, tmp_path):
+        yield config
 
 
 def wait_for(what: str, condition: Callable[[], bool], roles: Roles) -> None:

@@ -12,19 +12,13 @@ from pathlib import Path
 
 import pytest
 from distrl import config as settings
-from distrl.broker import topics
-from distrl.broker.journal import Journal
 from distrl.config import Config
 from distrl.evaluate.gather import records
 from distrl.evaluate.run import evaluate_versions
 from distrl.feeder.run import run_feeder
-from distrl.policy.agent import Agent
-from distrl.stack.part import Site
-from distrl.stack.phones import start_phones
-from distrl.stack.processes import stop_all
-from distrl.store.objects import open_store
-from distrl.types import Evaluation, Outcome, Split, Trajectory, Version
+from distrl.types import Evaluation, Outcome, Split, Trajectory
 from distrl.worker.run import run_worker
+from served import phones_served, publish_untrained
 
 pytestmark = pytest.mark.integration
 
@@ -66,17 +60,9 @@ def run_config(
         "feeder": {"tasks": str(file), "outstanding": 4},
     }  # fmt: skip
     config = Config.model_validate(tree).model_copy(update={"store": s3})
-    topics.ensure(config)
-    agent = Agent.open(config.policy)
-    ref = open_store(config.store).put("adapters", agent.adapter(), "safetensors")
-    with Journal(config) as journal:
-        journal.publish_version(Version(0, None, 0, agent.base_sha256, ref, config.learning_fingerprint(), 0))
-    site = Site(tmp_path / "site", tmp_path / "cache", threading.Event(), lambda text: None)
-    site.directory.mkdir()
-    part = start_phones(site, config.phones)
-    yield config
-    assert part.child is not None
-    stop_all([part.child], 10.0)
+    publish_untrained(config)
+    with phones_served(config.phones, tmp_path):
+        yield config
 
 
 def test_a_users_list_is_fed_played_evaluated_and_judged_by_its_own_checks(

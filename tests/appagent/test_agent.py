@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 
 import pytest
-from distrl.appagent.agent import on_elements, on_grid
+from distrl.appagent.agent import on_elements, on_grid, unanswered
 from distrl.appagent.answer import DIRECTIONS, DISTANCES, Call, UnreadError
 from distrl.appagent.elements import Element
 from distrl.appagent.grid import PLACES, Grid
 from distrl.appagent.tags import LEAST_WIDTH, gridded, size_of, tagged
+from distrl.chat.endpoint import NoAnswerError, NoTurnError
 from distrl.policy.actions import TAP_DISTANCE, parse, to_text
 from distrl.types import Action, ActionKind, Point
 from hypothesis import given
@@ -110,3 +111,8 @@ def test_the_grid_is_drawn() -> None:
     grid = Grid.over((128, 256))
     drawn = Image.open(io.BytesIO(gridded(png((128, 256)), grid))).convert("RGB")
     assert drawn.getpixel((LEAST_WIDTH // grid.columns, 5)) != (90, 120, 90)
+
+
+def test_a_question_that_finds_no_turn_asks_for_a_higher_rate_and_one_that_finds_no_answer_for_a_lower() -> None:
+    assert "raise appagent.requests_per_minute" in unanswered(NoTurnError("its turn")).mend
+    assert "lower appagent.requests_per_minute" in unanswered(NoAnswerError("429")).mend

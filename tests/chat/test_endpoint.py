@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from distrl.chat.endpoint import Endpoint, NoAnswerError, retry_after
+from distrl.chat.endpoint import Endpoint, NoAnswerError, NoTurnError, retry_after
 from distrl.config import Judge
 from distrl.errors import ChatError
 
@@ -145,6 +145,22 @@ def test_requests_keep_their_pace() -> None:
         for _ in range(4):
             asked.ask(BODY)
     assert clock.now - 100.0 == pytest.approx(6.0), "the first at once, the others two seconds apart"
+
+
+def test_who_finds_no_turn_in_time_takes_none_from_those_who_come_later() -> None:
+    clock, waited = Clock(), list[float]()
+    with serving(verdict("success")) as server:
+        settings = Judge(endpoint=server.url, model="m", requests_per_minute=60, timeout_s=5)
+        asked = Endpoint(settings, "judge", clock, waited.append)  # askers beside each other: no time passes
+        for _ in range(5):
+            asked.ask(BODY)
+        for _ in range(20):
+            with pytest.raises(NoTurnError, match="60 requests a minute"):
+                asked.ask(BODY)
+        assert len(server.requests) == 5
+        clock.now += 5.0
+        asked.ask(BODY)
+    assert waited == [1.0, 2.0, 3.0, 4.0], "the last one at once"
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from distrl.appagent.answer import FINISH, Answer, Call, UnreadError
 from distrl.appagent.elements import Element, Screen, UnreadableError, screen_of
 from distrl.appagent.grid import Grid
 from distrl.appagent.notes import Notes
-from distrl.chat.endpoint import Endpoint, NoAnswerError, QuestionRefusedError
+from distrl.chat.endpoint import Endpoint, NoAnswerError, NoTurnError, QuestionRefusedError
 from distrl.config import AppAgent
 from distrl.errors import ChatError
 from distrl.types import Action, ActionKind, Point
@@ -89,10 +89,11 @@ class Agent:
 
 
 def unanswered(error: NoAnswerError) -> ChatError:
-    return ChatError(
-        "appagent.endpoint", f"no answer: {error}",
-        "see to the endpoint, raise appagent.timeout_s or lower appagent.requests_per_minute, then run it again",
-    )  # fmt: skip
+    if isinstance(error, NoTurnError):
+        mend = "raise appagent.requests_per_minute, if the endpoint allows more, or use fewer phones, then run it again"
+    else:
+        mend = "see to the endpoint, raise appagent.timeout_s or lower appagent.requests_per_minute, then run it again"
+    return ChatError("appagent.endpoint", f"no answer: {error}", mend)
 
 
 class Attempt:

@@ -43,7 +43,11 @@ class Counted:
 
 
 class NoAnswerError(Exception):
-    """The deadline of a question has passed."""
+    """The deadline of a question has passed, or would before it could be asked."""
+
+
+class NoTurnError(NoAnswerError):
+    """The pace leaves the question no turn before its deadline: more is asked than requests_per_minute allow."""
 
 
 class QuestionRefusedError(ChatError):
@@ -84,7 +88,7 @@ class Endpoint:
         deadline = self._clock() + self._settings.timeout_s
         attempt = 0
         while True:
-            self._wait(self._turn(), deadline, "its turn")
+            self._sleep_for(self._turn(deadline))
             answer, why = self._post(body, deadline)
             if answer is not None:
                 message = self._message(answer)
@@ -141,11 +145,18 @@ class Endpoint:
                 f"set {section}.api_key, {section}.model and {section}.endpoint to what the endpoint knows",
             )  # fmt: skip
 
-    def _turn(self) -> float:
-        """Seconds until a request may begin, so that they begin evenly, requests_per_minute at the most."""
+    def _turn(self, deadline: float) -> float:
+        """Seconds until a request may begin, so that they begin evenly, requests_per_minute at the most.
+
+        Raises NoTurnError where that is too late; nothing is reserved then, or those who give up would push the turns
+        of the others ever further away.
+        """
         with self._lock:
             now = self._clock()
             start = max(now, self._next_start)
+            if start >= deadline:
+                pace = f"{self._settings.requests_per_minute:g} requests a minute"
+                raise NoTurnError(f"its turn does not come within its deadline, at {pace}")
             self._next_start = start + 60.0 / self._settings.requests_per_minute
             return start - now
 
@@ -159,6 +170,9 @@ class Endpoint:
         """Pause, unless the deadline would pass: then there is no sense in it."""
         if self._clock() + seconds >= deadline:
             raise NoAnswerError(f"not within {self._settings.timeout_s:g} s; the last reason was {why}")
+        self._sleep_for(seconds)
+
+    def _sleep_for(self, seconds: float) -> None:
         if seconds > 0:
             self._sleep(seconds)
 

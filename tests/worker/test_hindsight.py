@@ -83,6 +83,14 @@ def test_a_judge_that_says_nothing_leaves_the_trajectory_as_it_was(store: Object
         assert asked(trajectory, judge(server, store), store) == trajectory
 
 
+@pytest.mark.parametrize("status", [400, 413, 422])
+def test_a_question_that_the_endpoint_does_not_take_costs_its_action_alone(store: ObjectStore, status: int) -> None:
+    with serving(validity(True), body(b"filtered", status), validity(False)) as server:
+        found = asked(played(store, tap(0.1), tap(0.2), tap(0.3)), judge(server, store), store)
+    assert valid(found) == [True, None, False]
+    assert len(server.requests) == 3
+
+
 def test_a_screen_that_cannot_be_had_or_is_none_costs_its_action_alone(store: ObjectStore) -> None:
     trajectory = played(store, tap(0.1), tap(0.2), tap(0.3), tap(0.4))
 

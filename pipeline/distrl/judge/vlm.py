@@ -84,8 +84,8 @@ class VlmJudge:
     def valid(self, question: ActionQuestion) -> Validity:
         """Whether an action can be done on its screen.
 
-        Raises NoAnswerError where nobody answers in time, ChatError where the endpoint refuses every question, and
-        ValueError where a screen is no picture.
+        Raises NoAnswerError where nobody answers in time, QuestionRefusedError where the endpoint does not take this
+        question, ChatError where it refuses every one, and ValueError where a screen is no picture.
         """
         return self._answered(VALIDITY, validity.request(question, self._model))
 

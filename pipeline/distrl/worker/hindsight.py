@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Final, Protocol
 
-from distrl.chat.endpoint import Counted, NoAnswerError
+from distrl.chat.endpoint import Counted, NoAnswerError, QuestionRefusedError
 from distrl.errors import ChatError, StoreError
 from distrl.judge.validity import ActionQuestion, Validity, to_be_judged
 from distrl.types import ObjectRef, Trajectory
@@ -141,7 +141,8 @@ def judged(
     """`trajectory` with what `judge` says of its first `most` actions that can be asked about.
 
     It raises nothing of the judge or the store: an action that nobody judged is None, like one that was never asked
-    about. After a question that nobody answers in time, the others of this trajectory are not asked.
+    about. After a question that nobody answers in time, and where the endpoint refuses all, the others of this
+    trajectory are not asked; where it takes one question not, the others are.
     """
     screen = cache(image)
     steps = list(trajectory.steps)
@@ -152,7 +153,7 @@ def judged(
         try:
             question = ActionQuestion(step.action, screen(step.screenshot), screen(after))
             said = judge.valid(question)
-        except (StoreError, ValueError) as error:
+        except (StoreError, ValueError, QuestionRefusedError) as error:
             log.warning("%s: action %d is not judged: %s", trajectory.task_id, index, error)
             continue
         except (NoAnswerError, ChatError) as error:

@@ -90,6 +90,14 @@ def test_a_pause_beyond_the_deadline_is_not_waited_for() -> None:
     assert len(server.requests) == 1
 
 
+def test_who_asks_may_have_less_time_than_the_endpoint_is_given() -> None:
+    clock = Clock()
+    with serving(body(b"", 429, {"Retry-After": "7"})) as server, pytest.raises(NoAnswerError, match="within 5 s"):
+        endpoint(server.url, clock, timeout_s=30).ask(BODY, within_s=5.0)
+    assert sum(clock.slept) < 5.0
+    assert len(server.requests) == 1
+
+
 def test_an_endpoint_that_stays_broken_is_given_up_at_the_deadline() -> None:
     clock = Clock()
     with serving(body(b"", 500)) as server, pytest.raises(NoAnswerError, match="500"):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 from chat.server import Reply, Server, body, says, serving, validity
 from distrl.chat.endpoint import Endpoint
+from distrl.clock import SYSTEM_CLOCK, Clock
 from distrl.config import Judge, Store
 from distrl.errors import StoreError
 from distrl.judge.vlm import VlmJudge
@@ -21,6 +23,7 @@ from judge.test_validity import screen
 
 from .world import TAP, task
 
+TIMEOUT_S = 60.0
 HOME = Action(ActionKind.HOME)
 
 
@@ -50,7 +53,7 @@ def valid(trajectory: Trajectory) -> list[bool | None]:
 
 
 def asked(trajectory: Trajectory, by: VlmJudge, store: ObjectStore, most: int = 20) -> Trajectory:
-    return judged(trajectory, by, store.get, most, lambda: False)
+    return judged(trajectory, by, store.get, most, lambda: 60.0)
 
 
 def test_each_action_gets_what_the_judge_says_of_it_and_who_says_so(store: ObjectStore) -> None:
@@ -100,7 +103,7 @@ def test_a_screen_that_cannot_be_had_or_is_none_costs_its_action_alone(store: Ob
         return b"\x89PNG" if ref == trajectory.steps[2].screenshot else store.get(ref)
 
     with serving(validity(True)) as server:
-        found = judged(trajectory, judge(server, store), image, 20, lambda: False)
+        found = judged(trajectory, judge(server, store), image, 20, lambda: 60.0)
     assert valid(found) == [None, True, None, True]
 
 
@@ -136,7 +139,7 @@ def received(of: Task) -> Received:
     return Received(LogPosition("tasks", 0, 0), of)
 
 
-Begin = Callable[[VlmJudge, Delivered], Hindsight]
+Begin = Callable[..., Hindsight]
 
 
 @pytest.fixture
@@ -144,8 +147,8 @@ def begin(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Begin
     monkeypatch.setattr(hindsight_module, "LOOK_S", 0.01)
     begun: list[Hindsight] = []
 
-    def start(by: VlmJudge, deliver: Delivered) -> Hindsight:
-        made = Hindsight(by, store.get, deliver, 20)
+    def start(by: VlmJudge, deliver: Delivered, clock: Clock = SYSTEM_CLOCK) -> Hindsight:
+        made = Hindsight(by, store.get, deliver, 20, TIMEOUT_S, clock)
         begun.append(made)
         made.start()
         return made
@@ -212,6 +215,38 @@ def test_what_is_held_at_a_stop_is_delivered_with_what_was_said_until_then(
         assert valid(delivered.found["t-0"]) == [False, None]
         assert valid(delivered.found["t-1"]) == [None, None]
         assert len(server.requests) == 1
+
+
+def test_a_trajectory_is_delivered_at_its_deadline_however_long_it_waited_and_was_asked_about(
+    store: ObjectStore, begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hindsight_module, "THREADS", 1)
+    at, both, delivered = [0.0], threading.Event(), Delivered()
+
+    def after_25_s(to: BaseHTTPRequestHandler) -> None:
+        both.wait(30)
+        at[0] += 25.0
+        validity(True)(to)
+
+    with serving(after_25_s) as server:
+        hindsight = begin(judge(server, store, timeout_s=TIMEOUT_S), delivered, Clock(lambda: at[0], lambda: at[0]))
+        for name, places in (("slow", range(1, 6)), ("behind it", range(6, 8))):
+            trajectory = played(store, *[tap(n / 10) for n in places], name=name)
+            hindsight.hand_over(received(trajectory.task), trajectory)
+        both.set()
+        delivered.wait("slow", "behind it")
+    assert valid(delivered.found["slow"]) == [True, True, True, None, None], "none is asked once 60 s are over"
+    assert valid(delivered.found["behind it"]) == [None, None]
+    assert len(server.requests) == 3
+
+
+def test_a_question_has_the_time_that_its_trajectory_has_left(store: ObjectStore) -> None:
+    left = iter([60.0, 60.0, 10.0, 0.5, 0.5])
+    busy = body(b"", 429, {"Retry-After": "1"})
+    with serving(validity(True), busy) as server:
+        found = judged(played(store, tap(0.1), tap(0.2), tap(0.3)), judge(server, store), store.get, 20, left.__next__)
+    assert valid(found) == [True, None, None]
+    assert len(server.requests) == 2
 
 
 def test_what_nothing_is_learned_from_waits_for_nobody(store: ObjectStore, begin: Begin) -> None:

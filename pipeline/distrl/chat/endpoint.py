@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import email.utils
 import json
+import math
 import random
 import threading
 import time
@@ -83,9 +84,13 @@ class Endpoint:
         with self._lock:
             return self._counted
 
-    def ask(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The message of the answer. Raises NoAnswerError after timeout_s, ChatError for what stays wrong."""
-        deadline = self._clock() + self._settings.timeout_s
+    def ask(self, body: Mapping[str, Any], within_s: float = math.inf) -> Mapping[str, Any]:
+        """The message of the answer. within_s: where it is less than timeout_s, the time for this one.
+
+        Raises NoAnswerError after that, ChatError for what stays wrong.
+        """
+        within_s = min(within_s, self._settings.timeout_s)
+        deadline = self._clock() + within_s
         attempt = 0
         while True:
             self._sleep_for(self._turn(deadline))
@@ -97,7 +102,10 @@ class Endpoint:
                 why = f"{answer.status}: {answer.body[:SHOWN]!r}"
                 self._refuse_for_good(answer)
             self._count(retries=1)
-            self._wait(self._pause(answer, attempt), deadline, why)
+            pause = self._pause(answer, attempt)
+            if self._clock() + pause >= deadline:
+                raise NoAnswerError(f"not within {within_s:.3g} s; the last reason was {why}")
+            self._sleep_for(pause)
             attempt += 1
 
     def _post(self, body: Mapping[str, Any], deadline: float) -> tuple[Answer | None, str]:
@@ -165,12 +173,6 @@ class Endpoint:
         if asked is not None:
             return asked
         return self._rule.uniform(0.0, min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**attempt))
-
-    def _wait(self, seconds: float, deadline: float, why: str) -> None:
-        """Pause, unless the deadline would pass: then there is no sense in it."""
-        if self._clock() + seconds >= deadline:
-            raise NoAnswerError(f"not within {self._settings.timeout_s:g} s; the last reason was {why}")
-        self._sleep_for(seconds)
 
     def _sleep_for(self, seconds: float) -> None:
         if seconds > 0:

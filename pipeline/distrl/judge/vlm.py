@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
@@ -81,20 +82,20 @@ class VlmJudge:
             log.warning("no verdict: %s", error)
             return Verdict(Outcome.UNKNOWN, f"no answer: {error}")
 
-    def valid(self, question: ActionQuestion) -> Validity:
-        """Whether an action can be done on its screen.
+    def valid(self, question: ActionQuestion, within_s: float = math.inf) -> Validity:
+        """Whether an action can be done on its screen. within_s: for an answer, where it is less than judge.timeout_s.
 
         Raises NoAnswerError where nobody answers in time, QuestionRefusedError where the endpoint does not take this
         question, ChatError where it refuses every one, and ValueError where a screen is no picture.
         """
-        return self._answered(VALIDITY, validity.request(question, self._model))
+        return self._answered(VALIDITY, validity.request(question, self._model), within_s)
 
-    def _answered(self, form: Form[V], body: Mapping[str, Any]) -> V:
+    def _answered(self, form: Form[V], body: Mapping[str, Any], within_s: float = math.inf) -> V:
         key = f"{FOLDER}/{name_of(body)}.json"
         known = self._known(form, key)
         if known is not None:
             return known
-        verdict = form.read(self._endpoint.ask(body))
+        verdict = form.read(self._endpoint.ask(body, within_s))
         self._keep(key, form.to_json(verdict))
         return verdict
 

@@ -1,8 +1,10 @@
 """What a judge says of each action of a finished episode, asked for while its phone already plays the next one.
 
 Life cycle. `start` begins the threads. A slot hands a trajectory over and goes on; a thread asks about it and delivers
-it. At `stop` nothing further is asked, and what is held is delivered with what was said until then; `running` is false
-once all is delivered. A trajectory that is lost before leaves its task uncommitted, to be delivered again.
+it, at its deadline with what was said until then: tasks are committed in the order of the log, so what is held keeps
+all after it uncommitted. At `stop` nothing further is asked, and what is held is delivered with what was said until
+then; `running` is false once all is delivered. A trajectory that is lost before leaves its task uncommitted, to be
+delivered again.
 """
 
 from __future__ import annotations
@@ -12,11 +14,12 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final, Protocol
 
 from distrl.chat.endpoint import Counted, NoAnswerError, QuestionRefusedError
+from distrl.clock import SYSTEM_CLOCK, Clock
 from distrl.errors import ChatError, StoreError
 from distrl.judge.validity import ActionQuestion, Validity, to_be_judged
 from distrl.types import ObjectRef, Trajectory
@@ -44,18 +47,39 @@ class ValidityJudge(Protocol):
     def source(self) -> str: ...
     @property
     def counted(self) -> Counted: ...
-    def valid(self, question: ActionQuestion) -> Validity: ...
+    def valid(self, question: ActionQuestion, within_s: float) -> Validity: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """deadline: in ticks, until when its actions are asked about."""
+
+    received: Received
+    trajectory: Trajectory
+    deadline: float
 
 
 class Hindsight:
-    """deliver: publishes a trajectory and returns once it is safe. most: actions asked about in one trajectory."""
+    """deliver: publishes a trajectory and returns once it is safe. most: actions asked about in one trajectory.
+    timeout_s: from its being handed over until it is delivered, whatever was said of it until then.
+    """
 
-    def __init__(self, judge: ValidityJudge, image: Image, deliver: Deliver, most: int) -> None:
+    def __init__(
+        self,
+        judge: ValidityJudge,
+        image: Image,
+        deliver: Deliver,
+        most: int,
+        timeout_s: float,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
         self._judge = judge
         self._image = image
         self._deliver = deliver
         self._most = most
-        self._waiting: queue.Queue[tuple[Received, Trajectory]] = queue.Queue(MOST_WAITING)
+        self._timeout_s = timeout_s
+        self._clock = clock
+        self._waiting: queue.Queue[Held] = queue.Queue(MOST_WAITING)
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         self._failure: Exception | None = None
@@ -90,7 +114,7 @@ class Hindsight:
         """Take a trajectory from a slot, or deliver it as it is where too many wait."""
         if to_be_judged(trajectory):
             try:
-                self._waiting.put_nowait((received, trajectory))
+                self._waiting.put_nowait(Held(received, trajectory, self._clock.ticks() + self._timeout_s))
             except queue.Full:
                 self._count(actions_unjudged=len(to_be_judged(trajectory)))
             else:
@@ -106,21 +130,24 @@ class Hindsight:
         try:
             while True:
                 try:
-                    received, trajectory = self._waiting.get(timeout=LOOK_S)
+                    held = self._waiting.get(timeout=LOOK_S)
                 except queue.Empty:
                     if self._stop.is_set():
                         return
                     continue
-                self._deliver(received, self._judged(trajectory))
+                self._deliver(held.received, self._judged(held))
         except AbandonedError as error:
             log.warning("an episode is abandoned: %s", error.what)
         except Exception as error:
             log.exception("a thread of the judge has ended")
             self._failure = error
 
-    def _judged(self, trajectory: Trajectory) -> Trajectory:
-        said = judged(trajectory, self._judge, self._image, self._most, self._stop.is_set)
-        asked = {index for index, _, _ in to_be_judged(trajectory)}
+    def _judged(self, held: Held) -> Trajectory:
+        def left_s() -> float:
+            return 0.0 if self._stop.is_set() else held.deadline - self._clock.ticks()
+
+        said = judged(held.trajectory, self._judge, self._image, self._most, left_s)
+        asked = {index for index, _, _ in to_be_judged(held.trajectory)}
         told = [said.steps[index].valid for index in asked]
         self._count(
             actions_judged=len(told) - told.count(None),
@@ -136,9 +163,11 @@ class Hindsight:
 
 
 def judged(
-    trajectory: Trajectory, judge: ValidityJudge, image: Image, most: int, stopped: Callable[[], bool]
+    trajectory: Trajectory, judge: ValidityJudge, image: Image, most: int, left_s: Callable[[], float]
 ) -> Trajectory:
     """`trajectory` with what `judge` says of its first `most` actions that can be asked about.
+
+    left_s: seconds that are left for it, asked again before each action.
 
     It raises nothing of the judge or the store: an action that nobody judged is None, like one that was never asked
     about. After a question that nobody answers in time, and where the endpoint refuses all, the others of this
@@ -148,11 +177,11 @@ def judged(
     steps = list(trajectory.steps)
     asked = False
     for index, step, after in to_be_judged(trajectory)[:most]:
-        if stopped():
+        if left_s() <= 0:
             break
         try:
             question = ActionQuestion(step.action, screen(step.screenshot), screen(after))
-            said = judge.valid(question)
+            said = judge.valid(question, left_s())
         except (StoreError, ValueError, QuestionRefusedError) as error:
             log.warning("%s: action %d is not judged: %s", trajectory.task_id, index, error)
             continue

@@ -89,7 +89,9 @@ class Worker:
         self._judge = actions_judge
         self._hindsight = None
         if actions_judge is not None and image is not None and config.judge.validity == "vlm":
-            self._hindsight = Hindsight(actions_judge, image, self._deliver, config.judge.validity_actions)
+            self._hindsight = Hindsight(
+                actions_judge, image, self._deliver, config.judge.validity_actions, config.judge.timeout_s, clock
+            )
         deliver = self._deliver if self._hindsight is None else self._hindsight.hand_over
         self._crew = Crew(fleet.lease, self._play, deliver, self._inbox, give_up, self._name, clock)
         self._next_beat = clock.ticks()

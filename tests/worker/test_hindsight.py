@@ -17,8 +17,10 @@ from distrl.judge.vlm import VlmJudge
 from distrl.store.objects import ObjectStore, open_store
 from distrl.types import Action, ActionKind, LogPosition, ObjectRef, Outcome, Point, Step, Task, Trajectory
 from distrl.worker import hindsight as hindsight_module
-from distrl.worker.hindsight import Hindsight, judged
+from distrl.worker.hindsight import Hindsight, judged, most_held
 from distrl.worker.inbox import Received
+from hypothesis import given
+from hypothesis import strategies as st
 from judge.test_validity import screen
 
 from .world import TAP, task
@@ -147,8 +149,8 @@ def begin(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Begin
     monkeypatch.setattr(hindsight_module, "LOOK_S", 0.01)
     begun: list[Hindsight] = []
 
-    def start(by: VlmJudge, deliver: Delivered, clock: Clock = SYSTEM_CLOCK) -> Hindsight:
-        made = Hindsight(by, store.get, deliver, 20, TIMEOUT_S, clock)
+    def start(by: VlmJudge, deliver: Delivered, room: int = 9, clock: Clock = SYSTEM_CLOCK) -> Hindsight:
+        made = Hindsight(by, store.get, deliver, 20, TIMEOUT_S, room, clock)
         begun.append(made)
         made.start()
         return made
@@ -178,14 +180,21 @@ def test_a_slot_hands_over_at_once_and_the_judge_s_word_is_in_what_is_delivered(
         }  # fmt: skip
 
 
-def test_where_too_many_wait_the_next_is_delivered_unjudged_and_counted(
+@given(st.integers(1, 600), st.integers(1, 2000))
+def test_as_many_tasks_are_there_for_free_phones_as_are_held(slots: int, outstanding: int) -> None:
+    held = most_held(slots, outstanding)
+    assert 0 <= held <= 2 * slots
+    assert held == 0 or slots + 2 * held <= outstanding
+    assert held == 2 * slots or slots + 2 * (held + 1) > outstanding, "no verdict is given away"
+
+
+def test_what_finds_no_room_is_delivered_unjudged_and_counted_and_room_comes_back(
     store: ObjectStore, begin: Begin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hindsight_module, "THREADS", 1)
-    monkeypatch.setattr(hindsight_module, "MOST_WAITING", 2)
     held, delivered = Held(validity(True)), Delivered()
     with serving(held) as server:
-        hindsight = begin(judge(server, store), delivered)
+        hindsight = begin(judge(server, store), delivered, room=3)
         one, *more = (played(store, tap(n / 10), name=f"t-{n}") for n in range(5))
         hindsight.hand_over(received(one.task), one)
         assert held.asked.acquire(timeout=30)
@@ -196,6 +205,10 @@ def test_where_too_many_wait_the_next_is_delivered_unjudged_and_counted(
         delivered.wait("t-0", "t-1", "t-2")
         assert [valid(delivered.found[f"t-{n}"]) for n in range(5)] == [[True], [True], [True], [None], [None]]
         assert hindsight.metrics()["actions_unjudged"] == 2
+        again = played(store, tap(0.1), name="again")
+        hindsight.hand_over(received(again.task), again)
+        delivered.wait("again")
+        assert valid(delivered.found["again"]) == [True]
 
 
 def test_what_is_held_at_a_stop_is_delivered_with_what_was_said_until_then(
@@ -229,7 +242,9 @@ def test_a_trajectory_is_delivered_at_its_deadline_however_long_it_waited_and_wa
         validity(True)(to)
 
     with serving(after_25_s) as server:
-        hindsight = begin(judge(server, store, timeout_s=TIMEOUT_S), delivered, Clock(lambda: at[0], lambda: at[0]))
+        hindsight = begin(
+            judge(server, store, timeout_s=TIMEOUT_S), delivered, clock=Clock(lambda: at[0], lambda: at[0])
+        )
         for name, places in (("slow", range(1, 6)), ("behind it", range(6, 8))):
             trajectory = played(store, *[tap(n / 10) for n in places], name=name)
             hindsight.hand_over(received(trajectory.task), trajectory)

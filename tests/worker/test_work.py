@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -32,9 +33,11 @@ from .world import CountingPhone, OneByOne, Shelf, task, version
 
 @dataclass
 class TaskLog:
-    """The tasks topic: `poll` hands out in order unless paused; notes when it was paused and what was committed."""
+    """The tasks topic: `poll` hands out what is fed, in order unless paused. As by a feeder, so many are fed that no
+    more than `outstanding` are uncommitted."""
 
     tasks: list[Task]
+    outstanding: int = 24
     committed: list[int] = field(default_factory=list)
     paused: bool = False
     handed_out: int = 0
@@ -42,7 +45,8 @@ class TaskLog:
     all_committed: threading.Event = field(default_factory=threading.Event)
 
     def poll(self, timeout_s: float) -> LoggedTask | None:
-        if self.paused or self.handed_out == len(self.tasks):
+        fed = min(len(self.tasks), len(self.committed) + self.outstanding)
+        if self.paused or self.handed_out >= fed:
             return None
         self.handed_out += 1
         offset = self.handed_out - 1
@@ -132,17 +136,18 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
         loaded: int = 0,
         judge: VlmJudge | None = None,
         shelf: Shelf | None = None,
+        outstanding: int = 24,
     ) -> Running:
         batcher = Batcher(Weights(), Words(), temperature=1.0, wait_s=0.0)
         threading.Thread(target=batcher.serve, daemon=True).start()
         batcher.swap(version(loaded), b"weights")
         give_up, stop = threading.Event(), threading.Event()
         settings = Config.model_validate(
-            {"worker": {"heartbeat_s": 0.001, "drain_timeout_s": drain_s}}
+            {"worker": {"heartbeat_s": 0.001, "drain_timeout_s": drain_s}, "feeder": {"outstanding": outstanding}}
             | ({"judge": {"endpoint": "http://unused", "model": "m", "validity": "vlm"}} if judge else {})
         )
         shelf = shelf or Shelf()
-        log, publishing, fleet = TaskLog(tasks), broker or Broker(), OneByOne(phones)
+        log, publishing, fleet = TaskLog(tasks, outstanding), broker or Broker(), OneByOne(phones)
         reloader = Reloader(NoVersions(), lambda ref: b"", "base", batcher, SYSTEM_CLOCK)
         worker = Worker(
             settings, batcher, reloader, fleet, shelf.keep, lambda task, truth: True, publishing.publish,
@@ -338,6 +343,24 @@ def test_a_task_is_committed_once_what_the_judge_says_of_its_actions_is_publishe
     metrics = running.broker.beats[-1].metrics
     assert metrics["judge_requests"] == 2
     assert set(metrics) <= set(METRICS)
+
+
+@pytest.mark.parametrize(("count", "outstanding", "held"), [(2, 6, 2), (2, 3, 0), (1, 24, 2), (8, 24, 8)])
+def test_no_phone_waits_for_a_judge_that_does_not_answer(start: Start, count: int, outstanding: int, held: int) -> None:
+    shelf, over = Shelf(), threading.Event()
+    with serving(lambda to: over.wait(30) and validity(True)(to)) as server:
+        settings = Judge(endpoint=server.url, model="m", requests_per_minute=60_000)
+        judge = VlmJudge(Endpoint(settings, "judge"), "m", shelf)
+        tasks = [task(f"t-{n}", max_steps=2) for n in range(40)]
+        fleet = [PicturePhone(f"phone-{n}") for n in range(count)]
+        running = start(tasks, fleet, judge=judge, shelf=shelf, outstanding=outstanding)
+        until = time.monotonic() + 30
+        while len(running.log.committed) < 40 - held and time.monotonic() < until:
+            running.stop.wait(0.01)
+        assert len(running.log.committed) == 40 - held
+        over.set()
+        assert running.log.all_committed.wait(30)
+        running.end()
 
 
 def test_a_trajectory_that_the_broker_refuses_for_good_ends_the_worker_and_commits_nothing(start: Start) -> None:

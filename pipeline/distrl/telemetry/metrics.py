@@ -27,7 +27,7 @@ METRICS: Final[dict[str, str]] = {
     "judge_slowest_seconds": "the longest request to the judge; see judge.timeout_s",
     "judge_tokens": "tokens that the judge read and wrote since the process started",
     "judge_cost": "what they cost, by judge.price_in and judge.price_out",
-    "judge_queue": "episodes whose actions wait for the judge; at 32 more are published unjudged",
+    "judge_queue": "episodes that wait for the judge of their actions; those that find no room are published unjudged",
     "actions_judged": "actions that the judge called valid or invalid since the process started",
     "actions_invalid": "of those, called invalid",
     "actions_unjudged": "actions that it was to judge and nobody did; see judge.validity_actions",

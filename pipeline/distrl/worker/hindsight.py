@@ -32,8 +32,6 @@ log = logging.getLogger(__name__)
 THREADS: Final = 4
 """Questions of one process that are under way at once. The outcome's question, which a phone waits for, shares the
 pace of judge.requests_per_minute with them and so stands behind this many at the most."""
-MOST_WAITING: Final = 32
-"""Episodes that wait for a thread. What comes on top is delivered unjudged: a slow judge costs verdicts, no phones."""
 LOOK_S: Final = 0.2
 """Longest wait of an idle thread before it looks whether it is to stop."""
 
@@ -50,6 +48,16 @@ class ValidityJudge(Protocol):
     def valid(self, question: ActionQuestion, within_s: float) -> Validity: ...
 
 
+def most_held(slots: int, outstanding: int) -> int:
+    """How many episodes of a worker with so many slots may be with the judge; what comes on top is delivered unjudged.
+
+    Their tasks are not finished, and the feeder feeds no more than `outstanding` (feeder.outstanding) unfinished ones.
+    Held is half of what is outstanding beside those that are played; the other half is there for phones that get free.
+    Other workers share it: none holds more than two for each of its slots.
+    """
+    return max(0, min(2 * slots, (outstanding - slots) // 2))
+
+
 @dataclass(frozen=True, slots=True)
 class Held:
     """deadline: in ticks, until when its actions are asked about."""
@@ -61,7 +69,8 @@ class Held:
 
 class Hindsight:
     """deliver: publishes a trajectory and returns once it is safe. most: actions asked about in one trajectory.
-    timeout_s: from its being handed over until it is delivered, whatever was said of it until then.
+    timeout_s: from its being handed over until it is delivered, whatever was said of it until then. room: for so many
+    at once, see most_held.
     """
 
     def __init__(
@@ -71,6 +80,7 @@ class Hindsight:
         deliver: Deliver,
         most: int,
         timeout_s: float,
+        room: int,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._judge = judge
@@ -78,8 +88,9 @@ class Hindsight:
         self._deliver = deliver
         self._most = most
         self._timeout_s = timeout_s
+        self._room = room
         self._clock = clock
-        self._waiting: queue.Queue[Held] = queue.Queue(MOST_WAITING)
+        self._waiting: queue.Queue[Held] = queue.Queue()
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         self._failure: Exception | None = None
@@ -111,15 +122,19 @@ class Hindsight:
             raise self._failure
 
     def hand_over(self, received: Received, trajectory: Trajectory) -> None:
-        """Take a trajectory from a slot, or deliver it as it is where too many wait."""
-        if to_be_judged(trajectory):
-            try:
-                self._waiting.put_nowait(Held(received, trajectory, self._clock.ticks() + self._timeout_s))
-            except queue.Full:
-                self._count(actions_unjudged=len(to_be_judged(trajectory)))
-            else:
-                return
+        """Take a trajectory from a slot, or deliver it as it is where there is no room for more."""
+        actions = len(to_be_judged(trajectory))
+        if actions and self._takes():
+            self._waiting.put(Held(received, trajectory, self._clock.ticks() + self._timeout_s))
+            return
+        self._count(actions_unjudged=actions)
         self._deliver(received, trajectory)
+
+    def _takes(self) -> bool:
+        with self._lock:
+            taken = self._room > 0
+            self._room -= taken
+            return taken
 
     def metrics(self) -> Mapping[str, float]:
         with self._lock:
@@ -136,6 +151,8 @@ class Hindsight:
                         return
                     continue
                 self._deliver(held.received, self._judged(held))
+                with self._lock:
+                    self._room += 1
         except AbandonedError as error:
             log.warning("an episode is abandoned: %s", error.what)
         except Exception as error:

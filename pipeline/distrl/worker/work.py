@@ -20,7 +20,7 @@ from distrl.types import DeviceHealth, Heartbeat, LogPosition, ObjectRef, Record
 from distrl.worker.batcher import Batcher
 from distrl.worker.crew import Crew, Lease, deliver_whole_or_bare, new_attempt_id
 from distrl.worker.episode import Episode, Judge, Opinion, Phone
-from distrl.worker.hindsight import Hindsight, ValidityJudge
+from distrl.worker.hindsight import Hindsight, ValidityJudge, most_held
 from distrl.worker.inbox import Inbox, Received
 from distrl.worker.patience import AbandonedError, Patience
 from distrl.worker.reload import Reloader
@@ -90,8 +90,9 @@ class Worker:
         self._hindsight = None
         if actions_judge is not None and image is not None and config.judge.validity == "vlm":
             self._hindsight = Hindsight(
-                actions_judge, image, self._deliver, config.judge.validity_actions, config.judge.timeout_s, clock
-            )
+                actions_judge, image, self._deliver, config.judge.validity_actions, config.judge.timeout_s,
+                most_held(fleet.count, config.feeder.outstanding), clock,
+            )  # fmt: skip
         deliver = self._deliver if self._hindsight is None else self._hindsight.hand_over
         self._crew = Crew(fleet.lease, self._play, deliver, self._inbox, give_up, self._name, clock)
         self._next_beat = clock.ticks()

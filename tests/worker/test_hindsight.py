@@ -157,6 +157,7 @@ def begin(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Begin
 
     yield start
     for each in begun:
+        each.ask_no_more()
         each.stop()
         each.join(30)
         assert not each.running
@@ -222,11 +223,17 @@ def test_what_is_held_at_a_stop_is_delivered_with_what_was_said_until_then(
             trajectory = played(store, tap(0.1), tap(0.2), name=name)
             hindsight.hand_over(received(trajectory.task), trajectory)
         assert held.asked.acquire(timeout=30)
-        hindsight.stop()
+        hindsight.ask_no_more()
+        delivered.wait("t-1")
+        late = played(store, tap(0.3), name="late")
+        hindsight.hand_over(received(late.task), late)
+        delivered.wait("late")
+        assert "t-0" not in delivered.found, "its question is under way"
         held.let_go.set()
-        delivered.wait("t-0", "t-1")
+        delivered.wait("t-0")
         assert valid(delivered.found["t-0"]) == [False, None]
         assert valid(delivered.found["t-1"]) == [None, None]
+        assert valid(delivered.found["late"]) == [None]
         assert len(server.requests) == 1
 
 

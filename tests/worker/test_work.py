@@ -363,6 +363,38 @@ def test_no_phone_waits_for_a_judge_that_does_not_answer(start: Start, count: in
         running.end()
 
 
+def test_a_stop_keeps_what_waits_for_a_judge_that_does_not_answer(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hindsight, "THREADS", 1)
+    shelf, over, hold = Shelf(), threading.Event(), threading.Event()
+    hold.set()
+    phone = PicturePhone(hold=hold)
+    with serving(lambda to: over.wait(60) and validity(True)(to)) as server:
+        settings = Judge(endpoint=server.url, model="m", requests_per_minute=60_000)
+        judge = VlmJudge(Endpoint(settings, "judge"), "m", shelf)
+        tasks = [task(name, max_steps=2) for name in ("asked", "waits", "played")]
+        running = start(tasks[:2], [phone], judge=judge, shelf=shelf)
+        while not (server.requests and running.broker.beats[-1].metrics["judge_queue"] == 1):
+            running.stop.wait(0.01)
+        hold.clear()
+        phone.seen.clear()
+        running.log.tasks.append(tasks[2])
+        assert phone.seen.wait(30)
+        running.stop.set()
+        hold.set()
+        until = time.monotonic() + 30
+        while len(running.log.committed) < 2 and time.monotonic() < until:
+            over.wait(0.01)
+        assert sorted(running.log.committed) == [1, 2], "without the judge's having said a word"
+        over.set()
+        running.end()
+    said = {each.task_id: [step.valid for step in each.steps] for each in running.broker.trajectories}
+    assert said == {"asked": [True, None], "waits": [None, None], "played": [None, None]}
+    assert sorted(running.log.committed) == [0, 1, 2]
+    assert len(server.requests) == 1
+
+
 def test_a_trajectory_that_the_broker_refuses_for_good_ends_the_worker_and_commits_nothing(start: Start) -> None:
     refused = BrokerError("distrl.run.trajectories", "not allowed to write", "give the worker its rights")
     running = start([task(f"t-{n}") for n in range(3)], [CountingPhone(), CountingPhone()], Broker(fails_with=refused))

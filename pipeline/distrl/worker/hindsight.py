@@ -2,9 +2,9 @@
 
 Life cycle. `start` begins the threads. A slot hands a trajectory over and goes on; a thread asks about it and delivers
 it, at its deadline with what was said until then: tasks are committed in the order of the log, so what is held keeps
-all after it uncommitted. At `stop` nothing further is asked, and what is held is delivered with what was said until
-then; `running` is false once all is delivered. A trajectory that is lost before leaves its task uncommitted, to be
-delivered again.
+all after it uncommitted. After `ask_no_more` nothing further is asked, and another thread delivers what waits, since
+all others may be in a question that nobody answers. After `stop` the threads end once nothing waits; `running` is false
+once all is delivered. A trajectory that is lost before leaves its task uncommitted, to be delivered again.
 """
 
 from __future__ import annotations
@@ -91,6 +91,7 @@ class Hindsight:
         self._room = room
         self._clock = clock
         self._waiting: queue.Queue[Held] = queue.Queue()
+        self._asked_enough = threading.Event()
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         self._failure: Exception | None = None
@@ -103,13 +104,21 @@ class Hindsight:
 
     def start(self) -> None:
         for number in range(THREADS):
-            thread = threading.Thread(target=self._work, name=f"hindsight-{number}", daemon=True)
-            self._threads.append(thread)
-            thread.start()
+            self._begin(f"hindsight-{number}")
+
+    def ask_no_more(self) -> None:
+        """Deliver what waits, and what is handed over from now on, as it is."""
+        self._asked_enough.set()
+        self._begin("hindsight-rest")
 
     def stop(self) -> None:
-        """To be called once no slot hands anything over any more: ask nothing further, deliver what is held."""
+        """To be called after `ask_no_more`, once no slot hands anything over any more."""
         self._stop.set()
+
+    def _begin(self, name: str) -> None:
+        thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
 
     def join(self, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
@@ -161,7 +170,7 @@ class Hindsight:
 
     def _judged(self, held: Held) -> Trajectory:
         def left_s() -> float:
-            return 0.0 if self._stop.is_set() else held.deadline - self._clock.ticks()
+            return 0.0 if self._asked_enough.is_set() else held.deadline - self._clock.ticks()
 
         said = judged(held.trajectory, self._judge, self._image, self._most, left_s)
         asked = {index for index, _, _ in to_be_judged(held.trajectory)}

@@ -139,6 +139,8 @@ class Worker:
     def _drain(self, tasks: Tasks) -> None:
         """Let running episodes end, committing each, for as long as a stop may take."""
         self._crew.stop()
+        if self._hindsight is not None:
+            self._hindsight.ask_no_more()
         deadline = self._clock.ticks() + self._config.worker.drain_timeout_s
         while self._clock.ticks() < deadline and not self._drained():
             self._keep_up(tasks)

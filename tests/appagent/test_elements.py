@@ -113,6 +113,8 @@ def test_texts_are_cut_and_in_one_line() -> None:
         b"", b"ERROR: could not get idle state.", b"<hierarchy/>", b"<hierarchy><node></hierarchy>", b"\xff\xfe",
         b'<!DOCTYPE x [<!ENTITY a "aaaa">]><hierarchy><node text="&a;"/></hierarchy>', b"<a>" * 5,
         b"<hierarchy>" + b"<node>" * 1_000_000,
+        b'<?xml version="1.0" encoding="foo"?><hierarchy><node/></hierarchy>',
+        b'<?xml version="1.0" encoding="gbk"?><hierarchy><node text="\xc4\xe3"/></hierarchy>',
     ],
     ids=str,
 )  # fmt: skip

@@ -118,7 +118,7 @@ def _parsed(xml: bytes) -> Sequence[_Node]:
     parser.StartDoctypeDeclHandler = refuse
     try:
         parser.Parse(xml, True)
-    except expat.ExpatError as error:
+    except (expat.ExpatError, LookupError, ValueError) as error:  # the last two: an encoding that nobody knows or reads
         raise UnreadableError(str(error)) from None
     if not nodes:
         raise UnreadableError("no node")

@@ -19,6 +19,7 @@ from distrl.device.session import AdbSession
 from distrl.errors import BrokerError, StoreError
 from distrl.learner.fold import is_usable
 from distrl.phone.faults import Fault
+from distrl.phone.machine import Open
 from distrl.phone.serve import SimulatedPhone
 from distrl.phone.words import ALL
 from distrl.policy.vocabulary import Codec
@@ -274,6 +275,38 @@ def test_a_broker_that_is_away_loses_no_demonstration_and_gets_it_once(
     assert person.post("done", well=True)[1]["outcome"] == "success"
     assert len(topic.taken) == 1
     assert person.state()["recording"] is None
+
+
+def test_what_the_fence_drops_is_told_and_no_part_of_a_demonstration(
+    session: AdbSession, timeouts: Devices, topic: Topic, shelf: AwayShelf, phone: SimulatedPhone
+) -> None:
+    fenced = timeouts.model_copy(update={"allowed_packages": ("com.sim.settings",)})
+    apply = phone.machine.apply
+    kept: list[bytes] = []
+
+    def keep(png: bytes) -> ObjectRef:
+        kept.append(png)
+        if len(kept) == 2:  # a person looks at the second screen: meanwhile another app comes to the front
+            apply(Open("clock"))
+        return shelf.keep(png)
+
+    recorder = Recorder(
+        SessionPhone(session, Fence(session, fenced)), CODEC, Episode("play", keep, TRUTH, is_expert=True),
+        [], topic.publish,
+    )  # fmt: skip
+    with PlayServer(session, recorder=recorder) as played:
+        person = Person(played)
+        person.post("record", instruction="go home")
+        assert person.act(kind="home") == 204
+        status, said = person.post("act", kind="tap", touch=[0.5, 0.5])
+        assert (status, "another app came to the front" in said) == (409, True)
+        assert person.state()["recording"]["steps"] == 1
+        assert person.act(kind="back") == 204
+        person.post("done", well=True)
+    (made,) = topic.taken
+    assert [step.action.kind.value for step in made.steps] == ["home", "back", "complete"]
+    assert {step.held_back.value for step in made.steps} == {"no"}
+    assert "com.sim.clock (HOME), its action was not sent" in made.note
 
 
 def test_where_a_screen_cannot_be_kept_its_action_is_not_done(

@@ -28,7 +28,19 @@ from distrl.policy.base import load_base
 from distrl.store.objects import open_store, utc_day
 from distrl.tasks.lists import suite_of
 from distrl.tasks.row import MAX_INSTRUCTION, plain_text
-from distrl.types import SCRIPTED, Action, ActionKind, LogPosition, ObjectRef, Outcome, Split, Step, Task, Trajectory
+from distrl.types import (
+    SCRIPTED,
+    Action,
+    ActionKind,
+    HeldBack,
+    LogPosition,
+    ObjectRef,
+    Outcome,
+    Split,
+    Step,
+    Task,
+    Trajectory,
+)
 from distrl.worker.crew import new_attempt_id
 from distrl.worker.demonstrate import Tokens
 from distrl.worker.episode import Decision, Episode, Observation, Phone, Playing
@@ -107,14 +119,18 @@ class Recorder:
     def act(self, action: Action) -> None:
         """Do the next action of the demonstration, as the tokens say it.
 
-        Raises PolicyError or NotRecordedError for what they cannot say, StoreError where the screen cannot be kept;
-        then nothing was done.
+        Raises PolicyError or NotRecordedError for what they cannot say, NotRecordedError where the fence dropped it,
+        StoreError where the screen cannot be kept; then nothing was done.
         """
         playing = self._under_way()
         if playing.over:
             raise NotRecordedError("record", f"no further action: {_why_over(playing)}", "press done, or discard it")
         playing.step(Told(self._sayable(action), self._tokens))
         self._refuse_failed(playing)
+        if playing.steps[-1].held_back is HeldBack.UNSENT:
+            playing.steps.pop()
+            raise NotRecordedError("record", "another app came to the front and was left; nothing was done",
+                                   "look at the screen, and do it again")  # fmt: skip
 
     def finish(self, *, well: bool) -> Mapping[str, Any]:
         """Publish the demonstration. well: the person's word, which counts where the phone's state does not tell.

@@ -146,7 +146,7 @@ def test_a_task_of_the_suite_is_recorded_as_the_script_s_would_be_and_the_learne
 def test_a_tap_is_done_and_recorded_in_the_middle_of_its_cell_and_a_drag_as_one_of_four(
     person: Person, topic: Topic
 ) -> None:
-    person.post("record", instruction="look around")
+    person.post("record", instruction="look at the page")
     assert person.act(kind="tap", touch=[0.01, 0.99]) == 204
     assert person.act(kind="swipe", touch=[0.3, 0.9], lift=[0.35, 0.4]) == 204
     person.post("done", well=False)
@@ -171,7 +171,7 @@ def test_a_tap_is_done_and_recorded_in_the_middle_of_its_cell_and_a_drag_as_one_
 def test_what_the_tokens_cannot_say_is_refused_and_neither_done_nor_recorded(
     person: Person, phone: SimulatedPhone, text: str, why: str
 ) -> None:
-    person.post("record", instruction="write something")
+    person.post("record", instruction="write a note")
     before = phone.machine.state()
     status, said = person.post("act", kind="type", text=text)
     assert (status, why in said) == (409, True), said
@@ -204,12 +204,12 @@ def test_what_is_done_before_and_after_a_demonstration_is_in_none(
     person: Person, phone: SimulatedPhone, topic: Topic
 ) -> None:
     assert person.act(kind="type", text="Anything") == 204
-    person.post("record", instruction="go home")
+    person.post("record", instruction="close the page")
     person.act(kind="home")
     person.post("discard")
     assert (topic.taken, person.state()["recording"]) == ([], None)
     person.act(kind="back")
-    person.post("record", instruction="go home")
+    person.post("record", instruction="close the page")
     person.act(kind="home")
     person.post("done", well=True)
     assert [len(each.steps) for each in topic.taken] == [2]
@@ -232,11 +232,19 @@ def test_what_is_no_task_is_refused(person: Person) -> None:
         assert person.state()["recording"] is None
 
 
+def test_an_instruction_that_the_base_model_cannot_read_is_refused(person: Person, topic: Topic) -> None:
+    status, said = person.post("record", instruction="Book a taxi in Norway")
+    assert (status, person.state()["recording"]) == (409, None)
+    assert "the base model lacks 2 words of the instruction: norway, taxi" in said
+    assert "base-model train --words all" in said
+    assert person.post("record", instruction="Look at the clock!")[0] == 200
+
+
 def test_what_makes_no_sense_now_is_refused(person: Person) -> None:
     for what in ("done", "discard"):
         status, said = person.post(what, well=True)
         assert (status, what == "discard" or "press record first" in said) == (200 if what == "discard" else 409, True)
-    person.post("record", instruction="go home")
+    person.post("record", instruction="close the page")
     assert "under way" in person.post("record", task=0)[1]
     assert "nothing was done yet" in person.post("done", well=False)[1]
     assert person.ask("POST", f"{person.path}record", b"[]", JSON)[0] == 400
@@ -247,7 +255,7 @@ def test_once_the_steps_are_used_up_no_further_action_is_done(
     person: Person, phone: SimulatedPhone, topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(record_module, "FREE_STEPS", 2)
-    person.post("record", instruction="wander")
+    person.post("record", instruction="go on")
     for _ in range(2):
         assert person.act(kind="home") == 204
     assert person.state()["recording"]["over"]
@@ -261,7 +269,7 @@ def test_a_broker_that_is_away_loses_no_demonstration_and_gets_it_once(
     person: Person, topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(record_module, "ACKNOWLEDGE_S", 0.05)
-    person.post("record", instruction="go home")
+    person.post("record", instruction="close the page")
     person.act(kind="home")
     topic.fails = BrokerError("kafka", "not allowed", "give the right")
     assert person.post("done", well=True)[0] == 503
@@ -296,7 +304,7 @@ def test_what_the_fence_drops_is_told_and_no_part_of_a_demonstration(
     )  # fmt: skip
     with PlayServer(session, recorder=recorder) as played:
         person = Person(played)
-        person.post("record", instruction="go home")
+        person.post("record", instruction="close the page")
         assert person.act(kind="home") == 204
         status, said = person.post("act", kind="tap", touch=[0.5, 0.5])
         assert (status, "another app came to the front" in said) == (409, True)
@@ -326,7 +334,7 @@ def test_where_a_screen_cannot_be_kept_its_action_is_not_done(
 
 
 def test_what_a_phone_interrupts_is_no_demonstration(person: Person, phone: SimulatedPhone, topic: Topic) -> None:
-    person.post("record", instruction="go home")
+    person.post("record", instruction="close the page")
     phone.faults.set(Fault.SILENT)
     status, said = person.post("act", kind="home")
     assert (status, "the phone failed" in said) == (409, True)
@@ -335,7 +343,7 @@ def test_what_a_phone_interrupts_is_no_demonstration(person: Person, phone: Simu
     phone.faults.clear()
     assert person.post("discard")[0] == 200
     assert topic.taken == []
-    assert person.post("record", instruction="go home")[0] == 200
+    assert person.post("record", instruction="close the page")[0] == 200
 
 
 def test_a_page_without_a_recorder_says_how_one_is_had(session: AdbSession) -> None:

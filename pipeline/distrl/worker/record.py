@@ -25,6 +25,7 @@ from distrl.device.session import AdbSession
 from distrl.errors import BrokerError, DistrlError
 from distrl.policy.actions import to_text
 from distrl.policy.base import load_base
+from distrl.policy.vocabulary import Codec
 from distrl.store.objects import open_store, utc_day
 from distrl.tasks.lists import suite_of
 from distrl.tasks.row import MAX_INSTRUCTION, plain_text
@@ -46,6 +47,7 @@ from distrl.worker.demonstrate import Tokens
 from distrl.worker.episode import Decision, Episode, Observation, Phone, Playing
 from distrl.worker.parts import SCREENSHOTS, TRUTH
 from distrl.worker.phones import SessionPhone
+from distrl.worker.vocabulary import refuse_unread
 
 NAME: Final = "play"
 PERSON: Final = "person"
@@ -81,7 +83,7 @@ class Told:
 class Recorder:
     """tasks: what is offered, in order. publish: to the demonstrations topic. episode: with is_expert."""
 
-    def __init__(self, phone: Phone, tokens: Tokens, episode: Episode, tasks: Sequence[Task], publish: Publish) -> None:
+    def __init__(self, phone: Phone, tokens: Codec, episode: Episode, tasks: Sequence[Task], publish: Publish) -> None:
         self._phone = phone
         self._tokens = tokens
         self._episode = episode
@@ -106,10 +108,15 @@ class Recorder:
         return {"tasks": [task.instruction for task in self._tasks], "recording": now}
 
     def begin(self, asked: Mapping[str, Any]) -> None:
-        """Put the phone where a task begins: {"task": its number} or {"instruction": "what to do"}."""
+        """Put the phone where a task begins: {"task": its number} or {"instruction": "what to do"}.
+
+        Raises ConfigError for an instruction that the base model cannot read; NotRecordedError for what is no task, and
+        where the phone cannot be put there.
+        """
         if self.recording:
             raise NotRecordedError("record", "a demonstration is under way", "finish or discard it first")
         task = self._task(asked)
+        refuse_unread(task.instruction, self._tokens)
         playing = Playing(self._episode, task, new_attempt_id(), self._phone)
         if playing.failed:
             raise NotRecordedError("record", f"the phone cannot be put where the task begins: {playing.failed}",

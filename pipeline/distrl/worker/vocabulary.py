@@ -30,7 +30,13 @@ def lacking(texts: Iterable[str], codec: Codec) -> tuple[str, ...]:
 def refuse_lacking(feeder: Feeder, codec: Codec) -> None:
     """Raises ConfigError where the base model of `codec` lacks words of feeder.suite, which demonstrations are of."""
     if missing := lacking(suite_named(feeder.suite).texts, codec):
-        raise ConfigError("policy.base_model", _told(feeder.suite, missing), MEND)
+        raise ConfigError("policy.base_model", _told(f"suite {feeder.suite}", missing), MEND)
+
+
+def refuse_unread(instruction: str, codec: Codec) -> None:
+    """Raises ConfigError where the base model of `codec` would read <unk> in an instruction of a person."""
+    if missing := lacking([instruction], codec):
+        raise ConfigError("policy.base_model", _told("the instruction", missing), MEND)
 
 
 def warn_lacking(feeder: Feeder, codec: Codec) -> None:
@@ -39,7 +45,7 @@ def warn_lacking(feeder: Feeder, codec: Codec) -> None:
     """
     named = "suite" in feeder.model_fields_set and not feeder.tasks
     if named and (missing := lacking(suite_named(feeder.suite).texts, codec)):
-        log.warning("%s; %s", _told(feeder.suite, missing), MEND)
+        log.warning("%s; %s", _told(f"suite {feeder.suite}", missing), MEND)
 
 
 def words_of_all_suites() -> tuple[str, ...]:
@@ -48,6 +54,6 @@ def words_of_all_suites() -> tuple[str, ...]:
     return lacking(texts, Codec(words.ALL))
 
 
-def _told(suite: str, missing: tuple[str, ...]) -> str:
+def _told(whose: str, missing: tuple[str, ...]) -> str:
     more = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
-    return f"the base model lacks {len(missing)} words of suite {suite}: {', '.join(missing[:SHOWN])}{more}"
+    return f"the base model lacks {len(missing)} words of {whose}: {', '.join(missing[:SHOWN])}{more}"

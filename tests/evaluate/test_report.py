@@ -79,6 +79,13 @@ def test_evaluations_of_another_suite_are_not_compared_and_told(tmp_path: Path) 
     assert "1 evaluations of other suites are left out." in page.read_text()
 
 
+def test_success_without_a_known_outcome_is_not_zero(tmp_path: Path) -> None:
+    held = [evaluation(number, trajectory(task("h-0"), Outcome.UNKNOWN)) for number in (0, 2)]
+    page = write_report(data(evaluations=held), tmp_path).read_text()
+    assert "Held-out success went from <b>-</b> (version 0) to <b>-</b> (version 2)" in page
+    assert "<div><b>- <small>-</small></b><span>success after</span></div>" in page
+
+
 class Page(HTMLParser):
     """Notes every tag, and every attribute that could load or run something."""
 

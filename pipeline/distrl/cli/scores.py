@@ -48,11 +48,7 @@ def scores(
     shown = table("suite", "split", "policy", "success", "95 %", "tasks", "without an outcome")
     for (suite, of), each in places.items():
         for acted, score in each.items():
-            low, high = score.interval
-            success = f"{score.success:.1%}" if score.episodes else "-"
             told_tasks = f"{score.successes} of {score.episodes}"
             name = escaped(policies.name_of(acted, agents))
-            shown.add_row(
-                *row(escaped(suite), of.value, name, success, f"{low:.1%} to {high:.1%}", told_tasks, score.others)
-            )
+            shown.add_row(*row(escaped(suite), of.value, name, *score.told(), told_tasks, score.others))
     console.print(shown)

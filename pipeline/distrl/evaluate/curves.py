@@ -38,6 +38,19 @@ class Score:
     def interval(self) -> tuple[float, float]:
         return wilson(self.successes, self.episodes)
 
+    def told(self, decimals: int = 1) -> tuple[str, str]:
+        """Success and its interval in per cent, for people; "-" for each where no outcome is known."""
+        if not self.episodes:
+            return "-", "-"
+        low, high = self.interval
+        return f"{self.success:.{decimals}%}", f"{low:.{decimals}%} to {high:.{decimals}%}"
+
+    def __str__(self) -> str:
+        """For people, what is without an outcome included."""
+        success, interval = self.told()
+        known = f"{self.successes} of {self.episodes} = {success} (95 %: {interval})" if self.episodes else success
+        return known + (f", {self.others} without an outcome" if self.others or not self.episodes else "")
+
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:

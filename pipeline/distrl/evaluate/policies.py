@@ -76,9 +76,8 @@ def as_json(scores: Scores, agents: Mapping[str, str]) -> list[dict[str, Any]]:
 
 def as_html(scores: Scores, agents: Mapping[str, str]) -> str:
     rows = "".join(
-        f"<tr><td>{escape(name_of(acted, agents))}</td><td>{each.success:.1%}</td>"
-        f"<td>{each.interval[0]:.1%} – {each.interval[1]:.1%}</td><td>{each.successes} of {each.episodes}</td>"
-        f"<td>{each.others}</td></tr>"
+        f"<tr><td>{escape(name_of(acted, agents))}</td>{''.join(f'<td>{told}</td>' for told in each.told())}"
+        f"<td>{each.successes} of {each.episodes}</td><td>{each.others}</td></tr>"
         for acted, each in scores.items()
     )
     heads = "".join(f"<th>{name}</th>" for name in ("policy", "success", "95 %", "tasks", "without an outcome"))

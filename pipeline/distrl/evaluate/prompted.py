@@ -41,11 +41,8 @@ class AgentScore:
     spent: Counted
 
     def __str__(self) -> str:
-        low, high = self.score.interval
-        return (
-            f"{self.name} ({self.sha256[:12]}), {self.split.value}: {self.score.successes} of {self.score.episodes} = "
-            f"{self.score.success:.1%} (95 %: {low:.1%} to {high:.1%})"
-            + (f"; {self.left} tasks have no record yet, and the same command plays them" if self.left else "")
+        return f"{self.name} ({self.sha256[:12]}), {self.split.value}: {self.score}" + (
+            f"; {self.left} tasks have no record yet, and the same command plays them" if self.left else ""
         )
 
 

@@ -153,10 +153,10 @@ def _headline(data: RunData, facts: Facts) -> str:
         return (
             f"{len(data.trajectories)} trajectories, {len(data.versions)} versions; nothing held out was compared yet."
         )
-    first, last = curves.score(facts.before[1]), curves.score(facts.after[1])
+    (first, _), (last, _) = (curves.score(side[1]).told(0) for side in (facts.before, facts.after))
     return (
-        f"Held-out success went from <b>{first.success:.0%}</b> (version {facts.before[0]}) to "
-        f"<b>{last.success:.0%}</b> (version {facts.after[0]}) with {len(data.trajectories)} trajectories, "
+        f"Held-out success went from <b>{first}</b> (version {facts.before[0]}) to "
+        f"<b>{last}</b> (version {facts.after[0]}) with {len(data.trajectories)} trajectories, "
         "greedy decoding, outcomes from the phones’ own state."
     )
 
@@ -179,9 +179,8 @@ def _tiles(data: RunData, facts: Facts) -> str:
 def _share(side: tuple[int, list[Trajectory]] | None) -> str:
     if side is None:
         return "–"
-    scored = curves.score(side[1])
-    low, high = scored.interval
-    return f"{scored.success:.0%} <small>{low:.0%} – {high:.0%}</small>"
+    success, interval = curves.score(side[1]).told(0)
+    return f"{success} <small>{interval}</small>"
 
 
 def _learning(data: RunData, facts: Facts) -> str:

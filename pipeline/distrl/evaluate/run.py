@@ -46,12 +46,7 @@ class VersionScore:
     score: curves.Score
 
     def __str__(self) -> str:
-        low, high = self.score.interval
-        others = f", {self.score.others} without an outcome" if self.score.others else ""
-        return (
-            f"version {self.version}, {self.split.value}: {self.score.successes} of {self.score.episodes} = "
-            f"{self.score.success:.1%} (95 %: {low:.1%} to {high:.1%}){others}"
-        )
+        return f"version {self.version}, {self.split.value}: {self.score}"
 
 
 def evaluate_version(

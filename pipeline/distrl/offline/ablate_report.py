@@ -284,10 +284,7 @@ def _effective(estimate: Estimate | None) -> str:
 def _success(evaluated: Evaluated | None) -> str:
     if evaluated is None:
         return "–"
-    score = evaluated.score
-    low, high = score.interval
-    others = f", {score.others} without an outcome" if score.others else ""
-    return f"{score.success:.1%} ({low:.1%} to {high:.1%}), {score.successes} of {score.episodes}{others}"
+    return str(evaluated.score)
 
 
 def _short(value: float) -> str:

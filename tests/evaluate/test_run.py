@@ -11,10 +11,10 @@ from distrl.evaluate.curves import Score
 from distrl.evaluate.play import evaluation_tasks
 from distrl.evaluate.policies import Acted
 from distrl.evaluate.prompted import AgentScore
-from distrl.evaluate.run import VersionScore, named
-from distrl.types import Split
+from distrl.evaluate.run import VersionScore, cut_off, named
+from distrl.types import PROMPTED, Evaluation, Split
 
-from .world import version
+from .world import evaluation, task, trajectory, version
 
 LINEAGE = [version(0, 4), version(1, 5), version(12, 16)]
 
@@ -47,6 +47,42 @@ def test_a_version_that_is_not_there_is_refused_with_what_there_is(wanted: str) 
 def test_a_run_without_versions_says_so() -> None:
     with pytest.raises(ConfigError, match="published no version"):
         named("last", [])
+
+
+VALIDATION = [task(f"v-{n}", split=Split.VALIDATION) for n in range(4)]
+
+
+def played(number: int, *tasks: int, by: str = "evaluator") -> list[Evaluation]:
+    return [evaluation(number, trajectory(VALIDATION[n], worker=by)) for n in tasks]
+
+
+@pytest.mark.parametrize(
+    ("others", "expected"),
+    [
+        ([], 7),
+        (played(0, 0, 1, 2, 3, by="evaluator-by-hand"), 7),
+        (played(9, 0, 1, 2, 3, by="evaluator-by-hand"), 7),
+        (played(9, 0, 1, by="evaluator-by-hand"), 7),
+        (played(0, 0, by="evaluator-by-hand"), 7),
+        ([evaluation(9, trajectory(task("t-0")))], 7),
+        ([evaluation(PROMPTED, trajectory(VALIDATION[0]))], 7),
+        (played(9, 0, 1), 9),
+        (played(7, 2), 7),
+        (played(7, 2, by="evaluator-by-hand"), 7),
+        (played(7, 2, 3, by="evaluator-by-hand"), None),
+        (played(7, 3, 2), None),
+    ],
+)
+def test_a_version_that_was_cut_off_is_found_whatever_a_person_evaluated_since(
+    others: list[Evaluation], expected: int | None
+) -> None:
+    before = [*played(6, 0, 1, 2, 3), *played(3, 0, by="evaluator-by-hand"), *played(7, 0, 1)]
+    assert cut_off([*before, *others], VALIDATION) == expected
+
+
+def test_where_only_a_person_evaluated_nothing_was_cut_off() -> None:
+    assert cut_off(played(0, 0, 1, by="evaluator-by-hand"), VALIDATION) is None
+    assert cut_off([], VALIDATION) is None
 
 
 def test_a_score_reads_as_a_sentence() -> None:

@@ -8,7 +8,7 @@ import threading
 import pytest
 from distrl.evaluate.curves import score
 from distrl.evaluate.play import evaluation_tasks
-from distrl.evaluate.run import VersionScore
+from distrl.evaluate.run import BY_HAND, VersionScore
 from distrl.types import Split
 
 from faults.live import LiveRun
@@ -51,6 +51,7 @@ def test_an_evaluation_that_is_killed_goes_on_where_it_was(run: LiveRun, point: 
     counted = run.counted_evaluations()
     assert set(counted) == wanted(run, Split.TEST, 0, 1)
     assert len(run.evaluations()) == len(counted), "what was evaluated is not evaluated again"
+    assert {each.worker for each in counted.values()} == {f"{run.config.evaluate.name}{BY_HAND}"}
     assert run.missing_objects() == []
     said = again.said().splitlines()
     for number in (0, 1):
@@ -70,6 +71,7 @@ def test_a_version_whose_evaluation_was_cut_off_is_finished_before_newer_ones(ru
     run.until("the newest version", lambda: set(run.counted_evaluations()) >= wanted(run, Split.VALIDATION, 2))
     run.stop()
     assert set(run.counted_evaluations()) == wanted(run, Split.VALIDATION, 0, 2), "of version 1 nothing was begun"
+    assert not any(each.worker.endswith(BY_HAND) for each in run.counted_evaluations().values())
     assert run.missing_objects() == []
 
 

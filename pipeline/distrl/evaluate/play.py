@@ -73,12 +73,13 @@ def play_and_publish(
     play: Player,
     stop: threading.Event,
     wanted: Callable[[Trajectory], bool] = lambda trajectory: True,
+    suffix: str = "",
 ) -> None:
-    """Play each task once and publish the record of each that is `wanted`."""
+    """Play each task once and publish the record of each that is `wanted`. suffix: of the name in the trajectories."""
     give_up = threading.Event()
     patience = Patience(give_up)
     name = config.evaluate.name
-    episode = Episode(name, keeper(store, patience), TRUTH, opinion=opinion_of(judge_of(config, store)))
+    episode = Episode(name + suffix, keeper(store, patience), TRUTH, opinion=opinion_of(judge_of(config, store)))
     with RecordProducer(config, name) as producer:
 
         def publish(played: Trajectory) -> Future[LogPosition]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -37,6 +38,10 @@ SKEW_MS = 600_000
 publication on: to read all of them for each version would take longer with every one, for ever."""
 
 
+BY_HAND = "-by-hand"
+"""Ends the name of the evaluator in what a person had played (`evaluate --versions`): of as many tasks as they like."""
+
+
 @dataclass(frozen=True, slots=True)
 class VersionScore:
     """What a person is told of one evaluated version."""
@@ -50,12 +55,12 @@ class VersionScore:
 
 
 def evaluate_version(
-    config: Config, version: Version, split: Split, tasks: Sequence[Task], stop: threading.Event
+    config: Config, version: Version, split: Split, tasks: Sequence[Task], stop: threading.Event, suffix: str = ""
 ) -> list[Evaluation]:
     """Play the tasks that `version` has no record for, publish each, and return all records of it, in task order.
 
-    tasks: of `split`. Fewer records than tasks if stopped before. Raises PolicyError where the version belongs to
-    another base model.
+    tasks: of `split`. suffix: of the evaluator's name in what is played. Fewer records than tasks if stopped before.
+    Raises PolicyError where the version belongs to another base model.
     """
     acted = Acted(version.version, version.adapter.sha256)
     since = max(0, version.published_at - SKEW_MS)
@@ -66,7 +71,7 @@ def evaluate_version(
     if left:
         store = open_store(config.store)
         play = partial(greedy, config, version, store.get(version.adapter))
-        play_and_publish(config, store, acted, left, play, stop)
+        play_and_publish(config, store, acted, left, play, stop, suffix=suffix)
         known = known_of(config, acted, split, since)  # not what was played here: another evaluator may have been first
     return [known[task.task_id] for task in tasks if task.task_id in known]
 
@@ -78,7 +83,7 @@ def evaluate_versions(
     tasks = evaluation_tasks(config, split, episodes)
     scores = []
     for version in named(wanted, lineage(config)):
-        found = evaluate_version(config, version, split, tasks, stop)
+        found = evaluate_version(config, version, split, tasks, stop, BY_HAND)
         scores.append(VersionScore(version.version, split, curves.score(item.trajectory for item in found)))
         if stop.is_set():
             break
@@ -127,20 +132,26 @@ def _follow(config: Config, version: Version, tasks: Sequence[Task], progress: P
 
 
 def _begun(config: Config, tasks: Sequence[Task]) -> Version | None:
-    """The version that was evaluated last, where some of `tasks` have no record of it; None where none was, or all do.
+    """The version that an evaluator before this one did not finish; None where there is none."""
+    found = cut_off((evaluation for _, evaluation in records(config, "evaluations", Evaluation)), tasks)
+    return next((version for version in lineage(config) if version.version == found), None)
 
-    Those before it are whole: versions are evaluated one after the other.
+
+def cut_off(evaluations: Iterable[Evaluation], tasks: Sequence[Task]) -> int | None:
+    """The newest version that has a record of some of `tasks` and none of others, whoever's record came last.
+
+    What a person had played completes a version and begins none: they may have wanted fewer tasks.
     """
     ids = {task.task_id for task in tasks}
-    done: dict[int, set[str]] = {}
-    last = None
-    for _, evaluation in records(config, "evaluations", Evaluation):
-        if evaluation.version >= 0 and evaluation.trajectory.task_id in ids:
-            last = evaluation.version
-            done.setdefault(last, set()).add(evaluation.trajectory.task_id)
-    if last is None or done[last] == ids:
-        return None
-    return next((version for version in lineage(config) if version.version == last), None)
+    done: dict[int, set[str]] = defaultdict(set)
+    begun: set[int] = set()
+    for evaluation in evaluations:
+        played = evaluation.trajectory
+        if evaluation.version >= 0 and played.task_id in ids:
+            done[evaluation.version].add(played.task_id)
+            if not played.worker.endswith(BY_HAND):
+                begun.add(evaluation.version)
+    return max((version for version in begun if done[version] != ids), default=None)
 
 
 def named(wanted: str, versions: Sequence[Version]) -> list[Version]:

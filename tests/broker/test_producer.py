@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, Message
 from distrl.broker.producer import RecordProducer, RecordTooLargeError, refuse_too_large
 from distrl.config import Config, load
 from distrl.errors import BrokerError
@@ -31,6 +34,43 @@ def test_a_record_waits_while_the_broker_is_away_and_fails_when_given_up(away: C
         with pytest.raises(BrokerError, match=r"distrl\.r\.heartbeats: cannot publish a record"):
             future.result(0)
     assert producer.close(0.05) == 0
+
+
+class RefusingLate:
+    """A client that hears of the broker's refusal after the last wait for it, which no real broker can be timed to."""
+
+    def __init__(self) -> None:
+        self.served: Callable[[KafkaError, Message | None], None] | None = None
+        self.purged = False
+
+    def produce(self, topic: str, *, on_delivery: Callable[[KafkaError, Message | None], None], **record: Any) -> None:
+        self.served = on_delivery
+
+    def poll(self, timeout_s: float) -> int:
+        time.sleep(timeout_s)
+        return 0
+
+    def purge(self) -> None:
+        self.purged = True
+
+    def flush(self, timeout_s: float) -> int:
+        if self.purged and self.served is not None:
+            served, self.served = self.served, None
+            served(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), None)
+        return 0
+
+
+def test_a_record_whose_refusal_is_served_while_closing_fails_too(
+    away: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = RecordProducer._made
+    monkeypatch.setattr(RecordProducer, "_made", lambda self, more: made(self, more) if more else RefusingLate())
+    producer = RecordProducer(away, "a-test")
+    future = producer.publish("heartbeats", "worker-0", BEAT)
+    assert producer.close(0.05) == 1
+    with pytest.raises(BrokerError, match=r"distrl\.r\.heartbeats: cannot publish a record"):
+        future.result(0)
+    assert producer.waiting == 0
 
 
 def test_a_too_large_record_is_refused_before_it_is_queued(away: Config) -> None:

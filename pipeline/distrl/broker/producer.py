@@ -182,13 +182,12 @@ class RecordProducer:
         if self._closing.is_set():
             return 0
         left = self.flush(timeout_s)
-        if left:
-            for producer in (self._producer, self._lonely):
-                if producer is not None:
-                    producer.purge()
-                    producer.flush(1.0)  # serves the callbacks of what was purged
         self._closing.set()
-        self._thread.join()
+        self._thread.join()  # from here on this thread alone serves callbacks, one after the other
+        if left:
+            _give_up(self._producer)  # may serve a refusal, and so leave a record to the lonely one
+            if self._lonely is not None:
+                _give_up(self._lonely)
         return left
 
     def _count(self, change: int) -> None:
@@ -202,6 +201,11 @@ class RecordProducer:
             else:
                 self._producer.poll(POLL_S / 2)
                 self._lonely.poll(POLL_S / 2)
+
+
+def _give_up(producer: Producer) -> None:
+    producer.purge()
+    producer.flush(1.0)  # serves the callbacks of what was purged
 
 
 def refuse_too_large(topic: str, key: bytes | None, value: bytes | None, most: int) -> None:

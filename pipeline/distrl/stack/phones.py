@@ -43,17 +43,19 @@ def settings(phones: Phones) -> dict[str, object]:
 
 
 def fill(config: Config, part: Part, share: Share = "all") -> Config:
-    """`config` with the addresses of the phones: those that train first, then those of the evaluator.
+    """`config` with the addresses of the phones: those that train first, then those of the evaluator. What it says of
+    the phones is what they were started with.
 
     What a gesture does to a simulated phone is done when its command returns, so nothing is waited for after it.
     """
     first, _, last = part.where.rpartition(":")[2].partition("-")
     addresses = tuple(f"{HOST}:{port}" for port in range(int(first), int(last) + 1))
-    counts = {name: int(part.settings[name]) for name in ("count", "evaluation_count")}
-    training = counts["count"]
+    known = {name: value for name, value in part.settings.items() if name in Phones.model_fields}
+    started = Phones.model_validate(known | {"base_port": int(first)})
+    training = started.count
     chosen = {"all": addresses, "training": addresses[:training], "evaluation": addresses[training:]}[share]
     update = {
         "devices": config.devices.model_copy(update={"addresses": chosen, "settle_unchanged_s": 0.0}),
-        "phones": config.phones.model_copy(update={"base_port": int(first), **counts}),
+        "phones": started,
     }
     return config.model_copy(update=update)

@@ -7,18 +7,20 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from distrl.config import Config
 from distrl.evaluate.curves import Score
 from distrl.offline import ablate_kept
+from distrl.offline.ablate import Evaluation, played_on
 from distrl.offline.ablate_arms import Arm, changed
 from distrl.offline.ablate_fold import Folded, Identity
 from distrl.offline.ablate_kept import KeptArms
 from distrl.offline.ablate_log import RunLog, Span
 from distrl.offline.ablate_report import Evaluated, Result
 from distrl.offline.estimates import Estimate
-from distrl.types import Outcome
+from distrl.types import Outcome, Split
 from learner.world import Screens, config, save_tiny_base, update_of, windows
 
 WEIGHTS = b"the weights of an adapter"
@@ -47,7 +49,7 @@ def result_of(arm: Arm) -> Result:
     updates = [(0, {"policy_loss": 0.1 + 0.2, "ratio": math.inf}), (1, {"policy_loss": 5e-324, "ratio": -0.0})]
     estimates = {"range": {"weighted": Estimate(1 / 3, -0.0, math.inf, 29.999999999999996, 7)}}
     folded = Folded(arm, updates, 12, {"critic": "c" * 64}, WEIGHTS, "b" * 64, estimates, False, 1.5)
-    return Result(folded, Evaluated("test", 8, Score(7, 3, 1)), Identity({0: True, 3: False}, None))
+    return Result(folded, Evaluated("test", 7, Score(7, 3)), Identity({0: True, 3: False}, None))
 
 
 @pytest.fixture
@@ -93,6 +95,45 @@ def test_other_settings_are_another_arm(
 ) -> None:
     other = Arm("baseline", (), changed(settings, (setting,)))
     assert KeptArms(tmp_path, log, None).find(other, tmp_path / ADAPTER) is None
+
+
+PLAYED = {
+    "another look": {"phones": {"generation": 2}},
+    "more pop-ups": {"phones": {"popup_probability": 0.5}},
+    "other kinds": {"phones": {"profiles": ["torn"]}},
+    "slower ones": {"phones": {"latency_median_ms": 500.0}},
+    "fewer ones": {"phones": {"evaluation_count": 1}},
+    "less patience": {"devices": {"settle_unchanged_s": 0.0}},
+    "a phone elsewhere": {"devices": {"addresses": ["10.0.0.1:5555"]}},
+    "a real one": {"devices": {"serials": ["R58M"]}},
+    "emulators": {"devices": {"emulators": {"avd": "pixel", "count": 1}}},
+    "other tasks": {"feeder": {"suite": "general"}},
+}
+
+
+def test_success_is_found_again_on_the_same_phones_wherever_they_are_reached(
+    settings: Config, log: RunLog, baseline: Arm, tmp_path: Path
+) -> None:
+    def kept(changes: dict[str, Any]) -> KeptArms:
+        read = Config.model_validate(settings.model_dump(mode="json", exclude_defaults=True) | changes)
+        return KeptArms(tmp_path, log, played_on(read, Evaluation(7, Split.TEST)))
+
+    first = {"devices": {"addresses": ["127.0.0.1:26000"], "directory": "here"}, "phones": {"base_port": 26000}}
+    later = {"devices": {"addresses": ["127.0.0.1:27000"], "directory": "there"}, "phones": {"base_port": 27000}}
+    kept(first).keep(result_of(baseline))
+    assert kept(later).find(baseline, tmp_path / ADAPTER) == result_of(baseline)
+    for name, changes in PLAYED.items():
+        assert kept(changes).find(baseline, tmp_path / ADAPTER) is None, name
+
+
+def test_success_that_counts_episodes_without_an_outcome_is_played_again(
+    log: RunLog, baseline: Arm, tmp_path: Path
+) -> None:
+    kept = KeptArms(tmp_path, log, ["a task"])
+    kept.keep(replace(result_of(baseline), evaluated=Evaluated("test", 8, Score(7, 3, 1))))
+    assert kept.find(baseline, tmp_path / ADAPTER) is None
+    kept.keep(result_of(baseline))
+    assert kept.find(baseline, tmp_path / ADAPTER) is not None
 
 
 def test_other_code_another_run_or_another_evaluation_is_another_arm(

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from distrl.config import Config
+from distrl.device.leases import LOOPBACK
 from distrl.errors import ConfigError
 from distrl.evaluate import curves
 from distrl.evaluate.play import evaluation_tasks
@@ -86,7 +87,7 @@ def ablate(config: Config, request: Request, tell: Tell = lambda done, total, te
     folding = _Folding(ablation, request.evaluation, store, tell)
     folder = request.out / (request.name or default_name(config, request, log))
     arms = [(arm, adapter_path(number, arm)) for number, arm in enumerate(request.plan.arms)]
-    kept = KeptArms(folder, log, _played_on(config, request.evaluation))
+    kept = KeptArms(folder, log, played_on(config, request.evaluation))
     found = {arm.name: result for arm, file in arms if (result := kept.find(arm, folder / file)) is not None}
     clear(folder, {path for arm, file in arms if arm.name in found for path in (kept.file(arm), folder / file)})
     ablation.kept = len(found)
@@ -150,12 +151,24 @@ def default_name(config: Config, request: Request, log: RunLog) -> str:
     return f"{config.run}-{digest[:8]}"
 
 
-def _played_on(config: Config, evaluation: Evaluation | None) -> object:
-    """What an arm's success follows from, beside the arm; None where none is asked."""
+def played_on(config: Config, evaluation: Evaluation | None) -> object:
+    """What an arm's success follows from, beside the arm (JSON-able); None where none is asked.
+
+    Where a phone is reached is left out, unless nothing else tells it from others: simulated ones get other ports each
+    time that they are started, and are what `phones` says.
+    """
     if evaluation is None:
         return None
     tasks = evaluation_tasks(config, evaluation.split, evaluation.tasks)
-    return [[task.task_id, task.suite, task.instruction, task.max_steps, task.phone_seed] for task in tasks]
+    devices = config.devices
+    return {
+        "tasks": [[task.task_id, task.suite, task.instruction, task.max_steps, task.phone_seed] for task in tasks],
+        "phones": config.phones.model_dump(mode="json", exclude={"base_port"}),
+        "devices": devices.model_dump(mode="json", exclude={"addresses", "directory", "emulators"}),
+        "emulators": devices.emulators.model_dump(mode="json", exclude={"first_port", "token_file"}),
+        "elsewhere": sorted(each for each in devices.addresses if each.rpartition(":")[0] not in LOOPBACK),
+        "threads": config.worker.torch_threads,
+    }
 
 
 def clear(folder: Path, kept: Collection[Path]) -> None:

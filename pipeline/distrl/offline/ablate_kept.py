@@ -61,7 +61,14 @@ class KeptArms:
         return self._folder / f"{hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()}.json"
 
     def keep(self, result: Result) -> None:
-        """Keep an arm whose adapter is written. Raises ConfigError where the folder cannot be written."""
+        """Keep an arm whose adapter is written. Raises ConfigError where the folder cannot be written.
+
+        One with episodes that nobody could judge, as where a phone was lost, is not: playing again may judge them.
+        """
+        if result.evaluated is not None and result.evaluated.score.others:
+            log.info("%s: %s episodes without an outcome, so it is not kept",
+                     result.folded.arm.name, result.evaluated.score.others)  # fmt: skip
+            return
         body = json.dumps(_to_json(result)).encode()
         write(self.file(result.folded.arm), hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
 

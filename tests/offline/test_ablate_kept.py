@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import math
+import platform
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import PIL
 import pytest
+import torch
 from distrl.config import Config
 from distrl.evaluate.curves import Score
 from distrl.offline import ablate_kept
@@ -95,6 +99,38 @@ def test_other_settings_are_another_arm(
 ) -> None:
     other = Arm("baseline", (), changed(settings, (setting,)))
     assert KeptArms(tmp_path, log, None).find(other, tmp_path / ADAPTER) is None
+
+
+MACHINES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+    "fewer instructions": lambda patch: patch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "DEFAULT"),
+    "another kind": lambda patch: patch.setattr(platform, "machine", lambda: "riscv64"),
+    "another torch": lambda patch: patch.setattr(torch, "__version__", "0.1"),
+    "another NumPy": lambda patch: patch.setattr(np, "__version__", "0.1"),
+    "another Pillow": lambda patch: patch.setattr(PIL, "__version__", "0.1"),
+}
+
+
+@pytest.mark.parametrize("change", MACHINES)
+def test_another_machine_is_another_arm(
+    log: RunLog, baseline: Arm, tmp_path: Path, change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    MACHINES[change](monkeypatch)
+    assert KeptArms(tmp_path, log, None).find(baseline, tmp_path / ADAPTER) is None
+
+
+def test_another_model_of_the_same_processor_is_another_arm(
+    log: RunLog, baseline: Arm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = tmp_path / "cpuinfo"
+    monkeypatch.setattr(ablate_kept, "CPUINFO", told)
+    assert "" in ablate_kept.machine(), "a system that does not say is no error"
+    told.write_text("processor\t: 0\nmodel name\t: Old 1\nflags\t: fpu\n\nprocessor\t: 1\nmodel name\t: Old 1\n")
+    assert "Old 1" in ablate_kept.machine()
+    kept = KeptArms(tmp_path, log, None)
+    kept.keep(result_of(baseline))
+    assert kept.find(baseline, tmp_path / ADAPTER) is not None
+    told.write_text(told.read_text().replace("Old", "New"))
+    assert KeptArms(tmp_path, log, None).find(baseline, tmp_path / ADAPTER) is None
 
 
 PLAYED = {

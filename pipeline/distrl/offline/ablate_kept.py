@@ -1,8 +1,9 @@
 """Arms that an ablation has finished, kept beside its report, so that one that was interrupted goes on where it was.
 
 An arm is kept under the sha256 of all that its result follows from: settings, the records of the range, the state that
-it begins with, the base model, this code and the packages that do its sums. What is found under that name is therefore
-the result, bit for bit; anything else is folded anew. The adapter is written first, and what names it last.
+it begins with, the base model, this code, and the processor and the packages that do its sums. What is found under that
+name is therefore the result, bit for bit; anything else is folded anew. The adapter is written first, and what names it
+last.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import PIL
 import torch
 
 import distrl
@@ -35,6 +37,7 @@ log = logging.getLogger(__name__)
 
 FORMAT: Final = 1
 FOLDER: Final = "arms"
+CPUINFO: Final = Path("/proc/cpuinfo")
 
 
 class KeptArms:
@@ -44,7 +47,7 @@ class KeptArms:
         self._folder = folder / FOLDER
         self._common = {
             "format": FORMAT, "range": range_digest(range_), "code": code_digest(), "asked": asked,
-            "machine": [platform.machine(), torch.__version__, np.__version__],
+            "machine": machine(),
         }  # fmt: skip
 
     def file(self, arm: Arm) -> Path:
@@ -109,6 +112,24 @@ def _branch(branch: Branch) -> Iterator[bytes]:
         yield np.ascontiguousarray(value).tobytes()
     for logged in branch.held:
         yield encode(logged.trajectory)
+
+
+def machine() -> list[str]:
+    """What decides on this machine how a sum is rounded and a screenshot decoded: processor and packages.
+
+    The number of threads does too, and is a setting.
+    """
+    processor = [platform.machine(), _processor(), torch.backends.cpu.get_cpu_capability()]
+    return [*processor, torch.__version__, np.__version__, PIL.__version__]
+
+
+def _processor() -> str:
+    """The model of the processor as Linux names it; empty where it names none."""
+    try:
+        lines = CPUINFO.read_text(errors="replace").splitlines()
+    except OSError:
+        return ""
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
 
 
 @cache

@@ -127,6 +127,19 @@ def test_what_was_typed_may_begin_with_a_capital() -> None:
     )
 
 
+def test_a_contact_may_be_saved_with_a_capital_wherever_it_stands_in_the_list() -> None:
+    def act(task: Task, now: State) -> Action:
+        action = next_action(task, replace(now, typed=now.typed.lower()))
+        return replace(action, text=action.text.capitalize()) if action.kind is ActionKind.TYPE else action
+
+    tasks = [task for task in tasks_of("general", Split.TRAIN) if task.family == "contact"]
+    assert len(tasks) == 30
+    for task in tasks:
+        trial = play(task, script=act)
+        assert trial.done, task.instruction
+        assert task.params["text"].capitalize() in words_of(trial.final.of("contacts")["people"])
+
+
 @pytest.mark.parametrize("name", sorted(LISTED))
 def test_no_entity_of_one_split_is_drawn_or_said_in_another(name: str) -> None:
     suite = LISTED[name]

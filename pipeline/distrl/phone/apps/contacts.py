@@ -91,8 +91,9 @@ def tap(state: State, target: str) -> State:
 def submit(state: State) -> State:
     if not state.typed:
         return state
-    people = tuple(sorted({*words_of(state.of("contacts")["people"]), state.typed}))
-    return state.remember("contacts", people=people).focus().leave().leave().say("saved")
+    people = {*words_of(state.of("contacts")["people"]), state.typed}
+    ordered = tuple(sorted(people, key=lambda name: (name.lower(), name)))  # a keyboard may begin it with a capital
+    return state.remember("contacts", people=ordered).focus().leave().leave().say("saved")
 
 
 def swipe(state: State, direction: str) -> State:

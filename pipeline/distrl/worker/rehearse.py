@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from distrl.config import Config, PhoneProfile
+from distrl.config import Config, Emulators, PhoneProfile
+from distrl.errors import ConfigError
 from distrl.phone.serve import PhonesInThread
 from distrl.policy.screens import phone_codec
 from distrl.stack import ports
@@ -49,7 +50,8 @@ def rehearse(
 ) -> Rehearsal:
     """Play the tasks on config.phones.count phones of a profile; `seen` is called after each. Ends early at `stop`.
 
-    An interrupted task is not played again here; a run would. Raises DeviceError where no phone can be leased.
+    An interrupted task is not played again here; a run would. Raises ConfigError where there is to be no phone, before
+    anything starts, and DeviceError where none can be leased.
     """
     with tempfile.TemporaryDirectory() as directory:
         settings = _with_phones(config, profile, Path(directory))
@@ -84,12 +86,18 @@ def _play(
 
 
 def _with_phones(config: Config, profile: PhoneProfile, directory: Path) -> Config:
-    """The settings with phones of one profile on free ports, and a directory of leases that nobody else uses."""
+    """The settings with phones of one profile on free ports and no others, every app of which may be acted in, and a
+    directory of leases that nobody else uses: it would not show that a phone of the configuration is another's.
+    """
     count = config.phones.count
+    if not count:
+        raise ConfigError("phones.count", "0 phones can play no task", "set phones.count to 1 or more")
     first = ports.draw("phones.base_port", count=count)
     phones = config.phones.model_copy(update={"profiles": (profile,), "base_port": first, "evaluation_count": 0})
     addresses = tuple(f"{ports.HOST}:{port}" for port in range(first, first + count))
-    devices = config.devices.model_copy(update={"addresses": addresses, "serials": (), "directory": directory})
+    devices = config.devices.model_copy(update={
+        "addresses": addresses, "serials": (), "emulators": Emulators(), "allowed_packages": (), "directory": directory,
+    })  # fmt: skip
     return config.model_copy(update={"phones": phones, "devices": devices})
 
 

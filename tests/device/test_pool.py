@@ -245,6 +245,18 @@ def test_a_stop_is_heeded_by_every_phone_that_is_not_connected_yet(
     pool.close()
 
 
+def test_a_stop_while_the_adb_server_is_asked_leaves_the_phone_alone(
+    adb: AdbServer, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop, tried = threading.Event(), list[str]()
+    monkeypatch.setattr(adb, "start", stop.set)
+    monkeypatch.setattr(adb, "connect", lambda serial, timeout_s: tried.append(serial))
+    pool = DevicePool(adb, config.Devices(addresses=("127.0.0.1:1000",)), clock, stop)
+    assert pool.lease() is None
+    assert (stop.is_set(), tried) == (True, [])
+    pool.close()
+
+
 def test_no_more_phones_than_that_are_mended_at_once_whoever_leases_them(
     adb: AdbServer, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import socket
+import socketserver
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -78,6 +80,30 @@ def test_two_that_start_at_once_share_one() -> None:
         server.stop()
     with pytest.raises(DeviceError, match="no adb server answers"):
         servers[0].version()
+
+
+def test_those_that_ask_a_slow_server_wait_beside_each_other() -> None:
+    """It answers once all of them have asked: one that waited for another's answer would wait for ever."""
+    askers = 4
+    asked = threading.Barrier(askers)
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with suppress(threading.BrokenBarrierError):
+                if self.request.recv(64):  # a look whether somebody listens asks nothing
+                    asked.wait(4.0)
+                    self.request.sendall(b"OKAY00040029")
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as slow:
+        serving = threading.Thread(target=slow.serve_forever, args=(0.01,))
+        serving.start()
+        try:
+            server = AdbServer(config.Adb(port=slow.server_address[1]))
+            with ThreadPoolExecutor(askers) as threads:
+                assert list(threads.map(lambda _: server.start(), range(askers))) == [False] * askers
+        finally:
+            slow.shutdown()
+            serving.join()
 
 
 def test_our_own_does_not_look_for_emulators(tmp_path: Path) -> None:

@@ -232,6 +232,8 @@ class DevicePool:
         timeout_s = self._devices.operation_timeout_s
         try:
             self._server_answers()
+            if self._stop.is_set():
+                return False
             if not self._unstuck(phone):
                 if phone.emulator is not None:
                     phone.emulator.bring(anew=phone.health.failures - phone.excused > 1)

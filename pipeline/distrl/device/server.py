@@ -86,18 +86,19 @@ class AdbServer:
 
         May be called again, from any thread, when the one that ran was killed.
         """
-        with self._starting:
-            return self._start()
+        if not self._listens():
+            if not self.local:
+                raise DeviceError(
+                    "adb.host", f"no adb server answers at {self.where}, and none can be started on another machine",
+                    "start it there with `adb -a -P PORT server nodaemon`, or set adb.host to 127.0.0.1",
+                )  # fmt: skip
+            with self._starting:
+                if not self._listens():  # no other thread has started one meanwhile
+                    return self._start()
+        self.version()  # outside the lock: threads that ask a silent server wait beside each other
+        return False
 
     def _start(self) -> bool:
-        if self._listens():
-            self.version()
-            return False
-        if not self.local:
-            raise DeviceError(
-                "adb.host", f"no adb server answers at {self.where}, and none can be started on another machine",
-                "start it there with `adb -a -P PORT server nodaemon`, or set adb.host to 127.0.0.1",
-            )  # fmt: skip
         if self._log is not None:
             self._log.parent.mkdir(parents=True, exist_ok=True)
         with self._log.open("a+b") if self._log is not None else tempfile.TemporaryFile() as said:

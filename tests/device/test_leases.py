@@ -20,8 +20,9 @@ import pytest
 from distrl import config
 from distrl.device.about import look
 from distrl.device.leases import Hold, Leases, key_of
-from distrl.device.pool import DevicePool
+from distrl.device.pool import HELD_S, DevicePool
 from distrl.device.server import AdbServer
+from distrl.device.session import AdbSession
 from distrl.errors import DeviceError
 from distrl.phone.serve import SimulatedPhone
 
@@ -103,8 +104,53 @@ def test_a_phone_on_usb_is_one_by_its_serial_and_by_its_place(tmp_path: Path) ->
         assert all(twin.lease() is not None for twin in twins)
 
 
-def pool_by_name(adb: AdbServer, directory: Path, name: str) -> DevicePool:
-    return DevicePool(adb, config.Devices(serials=(name,), directory=directory, operation_timeout_s=2.0), Clock())
+PLACE = "usb:1-2"
+
+
+@pytest.mark.parametrize("serial", ["R58", "zte"])
+@pytest.mark.parametrize("place_first", [False, True])
+def test_of_two_that_hold_a_phone_by_one_name_each_exactly_one_gives_way(
+    tmp_path: Path, serial: str, place_first: bool
+) -> None:
+    """Both took their own names while it was not plugged in, when nobody knew that they are one phone's."""
+    known, clock = dict[str, str](), Clock()
+    with usb_phones(known) as adb:
+        pools = {name: pool_by_name(adb, tmp_path, name, clock=clock) for name in (serial, PLACE)}
+        order = [PLACE, serial] if place_first else [serial, PLACE]
+        assert [pools[name].lease() for name in order] == [None, None]
+        known[PLACE] = serial
+        leased = dict[str, AdbSession]()
+        for _ in range(2):
+            clock.now += HELD_S
+            leased |= {name: session for name in order if (session := pools[name].lease()) is not None}
+        first, second = (pools[name] for name in sorted(pools))
+        assert list(leased) == [min(pools)]
+        (health,) = second.health()
+        assert (health.state, health.counters["quarantines"]) == ("held", 0)
+        clock.now += HELD_S
+        assert second.lease() is None
+        first.close()
+        first.release(leased[min(pools)])
+        clock.now += HELD_S
+        assert some(second.lease()).serial == max(pools)
+        second.close()
+
+
+def test_a_phone_that_one_worker_names_twice_is_lent_once(tmp_path: Path) -> None:
+    with usb_phones({PLACE: "R58"}) as adb:
+        clock = Clock()
+        pool = pool_by_name(adb, tmp_path, "R58", PLACE, clock=clock)
+        for _ in range(2):
+            pool.discover()
+            clock.now += HELD_S
+        assert some(pool.lease()).serial == "R58"
+        assert pool.lease() is None
+        pool.close()
+
+
+def pool_by_name(adb: AdbServer, directory: Path, *names: str, clock: Clock | None = None) -> DevicePool:
+    devices = config.Devices(serials=names, directory=directory, operation_timeout_s=2.0)
+    return DevicePool(adb, devices, clock or Clock())
 
 
 @contextmanager

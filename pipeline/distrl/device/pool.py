@@ -5,8 +5,8 @@ thread that wants to lease it, outside the lock, so that one dead phone never de
 a broken screenshot is taken again (session.py), the app in front is left and stopped (unstick.py), the phone is
 connected anew, an emulator is started again (its snapshot is loaded before each task), and then comes quarantine.
 
-A phone that the pool has once taken belongs to this process until `close`. One that another process has is "held": it
-is left alone, and looked at again from time to time.
+A phone that the pool has once taken belongs to this process until `close`, unless another turns out to have it under
+its other name. One that another process has is "held": it is left alone, and looked at again from time to time.
 """
 
 from __future__ import annotations
@@ -208,12 +208,13 @@ class DevicePool:
     def _put_back(self, phone: PooledPhone, failed: bool, fault: DeviceError | None) -> None:
         with self._changed:
             now = self._clock()
-            phone.health = phone.health.failed(now) if failed else phone.health.succeeded()
-            phone.excused = phone.excused + isinstance(fault, AdbServerGone) if failed else 0
             phone.leased = False
-            if phone.health.due > now:
-                phone.counters["quarantines"] += 1
-                log.warning("%s is put aside for %.0f s", phone.serial, phone.health.due - now)
+            if phone.hold is not None:  # one that was left to another process has not failed
+                phone.health = phone.health.failed(now) if failed else phone.health.succeeded()
+                phone.excused = phone.excused + isinstance(fault, AdbServerGone) if failed else 0
+                if phone.health.due > now:
+                    phone.counters["quarantines"] += 1
+                    log.warning("%s is put aside for %.0f s", phone.serial, phone.health.due - now)
             if self._closed:
                 phone.let_go()
             self._changed.notify_all()
@@ -273,13 +274,18 @@ class DevicePool:
     def _take_aliases(self, phone: PooledPhone) -> None:
         """Hold it under its other name as well: of a phone on USB, its serial or its place.
 
-        Raises DeviceGone where somebody has it under that name.
+        Raises DeviceGone where somebody has it under that name. Whoever has it so may be waiting for our name in turn:
+        of the two, the one whose own name is the larger lets the phone go, and looks at it again as at any held one.
         """
         for name in self._server.aliases(phone.serial):
             if name in phone.aliases:
                 continue
             found = self._leases.take(name)
             if isinstance(found, str):
+                if phone.serial > name:
+                    with self._changed:
+                        phone.let_go()
+                        phone.held_by, phone.held_until = found, self._clock() + HELD_S
                 raise DeviceGone(phone.serial, f"{found} has it, as {name}", "name each phone once, in one process")
             phone.aliases[name] = found
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from chat.server import serving
 from confluent_kafka import KafkaError, Producer
 from distrl.broker.connect import settings
 from distrl.broker.topics import topic_name
 from distrl.types import Outcome
 
-from faults.live import LiveRun, Servers
+from faults.live import PATIENCE_S, LiveRun, Servers
 from faults.proxy import Proxy
 from faults.roles import KILLED
 
@@ -48,6 +50,28 @@ def test_a_worker_killed(run: LiveRun, point: str, nth: int, records: int, dupli
     run.until("every task to be committed", lambda: run.committed() == len(fed))
     run.stop()
     assert run.duplicates() == duplicates
+    assert run.missing_objects() == []
+
+
+def test_a_worker_killed_while_a_judge_is_asked_about_actions_has_committed_no_episode_that_is_held(
+    new_run: Callable[..., LiveRun],
+) -> None:
+    over = threading.Event()
+    with serving(lambda to: over.wait(PATIENCE_S)) as judge:
+        asked = {"endpoint": judge.url, "model": "m", "validity": "vlm", "requests_per_minute": 60_000}
+        run = new_run({"judge": asked, "kafka": {"task_partitions": 1}})
+        run.publish_version(0)
+        killed = run.worker(0, of=ONE_PHONE)
+        fed = run.feed(4)
+        held = 2  # most_held of one phone; the judge answers none of the questions, and the other episodes go by
+        run.until("all but what is held to be recorded", lambda: len(run.counted()) == len(fed) - held)
+        killed.kill()
+        over.set()
+    assert judge.requests
+    counted = run.counted()
+    done = [task in counted for task in run.tasks()]
+    assert run.committed() <= done.index(False), "none from the first that is held on, though later ones are recorded"
+    assert run.duplicates() == 0
     assert run.missing_objects() == []
 
 

@@ -297,6 +297,8 @@ def test_exploration_tries_training_tasks(configured: Callable[..., Config]) -> 
     chosen = exploration_tasks(config, 9, ())
     assert [task.split for task in chosen] == [Split.TRAIN] * 9
     assert {task.max_steps for task in chosen} == {8}
+    with pytest.raises(ConfigError, match=r"--instruction: .* held out"):
+        exploration_tasks(config, 9, ["open the mails", SUITE.task(0, 1, Split.TEST).instruction])
     (own,) = exploration_tasks(config, 9, ["open the mails"])
     assert (own.split, own.max_steps) == (Split.TRAIN, 8)
     assert own.instruction == "open the mails"

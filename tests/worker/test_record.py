@@ -24,9 +24,11 @@ from distrl.phone.serve import SimulatedPhone
 from distrl.phone.words import ALL
 from distrl.policy.vocabulary import Codec
 from distrl.tasks.oracle import oracle
+from distrl.tasks.suite import HomeSuite
 from distrl.types import SCRIPTED, Action, ActionKind, LogPosition, ObjectRef, Outcome, Point, Split, Trajectory
 from distrl.worker import record as record_module
 from distrl.worker.episode import GROUND_TRUTH, Episode
+from distrl.worker.heldout import held_out
 from distrl.worker.parts import TRUTH
 from distrl.worker.phones import SessionPhone
 from distrl.worker.record import FREE, PERSON, Recorder, offered_tasks
@@ -108,7 +110,7 @@ def session(adb: AdbServer, phone: SimulatedPhone, timeouts: Devices) -> AdbSess
 def person(session: AdbSession, timeouts: Devices, topic: Topic, shelf: AwayShelf) -> Iterator[Person]:
     recorder = Recorder(
         SessionPhone(session, Fence(session, timeouts)), CODEC, Episode("play", shelf.keep, TRUTH, is_expert=True),
-        offered_tasks(Config()), topic.publish,
+        offered_tasks(Config()), held_out(Config().feeder), topic.publish,
     )  # fmt: skip
     with PlayServer(session, recorder=recorder) as played:
         yield Person(played)
@@ -240,6 +242,13 @@ def test_an_instruction_that_the_base_model_cannot_read_is_refused(person: Perso
     assert person.post("record", instruction="Look at the clock!")[0] == 200
 
 
+@pytest.mark.parametrize("split", [Split.VALIDATION, Split.TEST])
+def test_a_held_out_task_is_demonstrated_by_nobody(person: Person, split: Split) -> None:
+    task = HomeSuite().task(0, 5, split)
+    status, said = person.post("record", instruction=task.instruction.upper())
+    assert (status, "which is held out" in said, person.state()["recording"]) == (409, True, None)
+
+
 def test_what_makes_no_sense_now_is_refused(person: Person) -> None:
     for what in ("done", "discard"):
         status, said = person.post(what, well=True)
@@ -300,7 +309,7 @@ def test_what_the_fence_drops_is_told_and_no_part_of_a_demonstration(
 
     recorder = Recorder(
         SessionPhone(session, Fence(session, fenced)), CODEC, Episode("play", keep, TRUTH, is_expert=True),
-        [], topic.publish,
+        [], held_out(Config().feeder), topic.publish,
     )  # fmt: skip
     with PlayServer(session, recorder=recorder) as played:
         person = Person(played)

@@ -86,6 +86,9 @@ class ListSuite:
             setup=row.setup,
         )
 
+    def said(self, split: Split) -> tuple[str, ...]:
+        return tuple(row.instruction for row in self._rows[split])
+
     def _shuffled(self, seed: int, turn: int) -> tuple[Row, ...]:
         """The training rows in the order of a round. The last order is kept: tasks are asked for one after another."""
         kept, order = self._order

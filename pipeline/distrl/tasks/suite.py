@@ -36,6 +36,10 @@ class Suite(Protocol):
         """
         ...
 
+    def said(self, split: Split) -> tuple[str, ...]:
+        """The instructions of a split; of an endless one the first few thousand."""
+        ...
+
 
 class BuiltIn(Suite, Protocol):
     """A suite whose tasks a script can do and the phone's state can tell.
@@ -52,10 +56,6 @@ class BuiltIn(Suite, Protocol):
     def texts(self) -> tuple[str, ...]: ...
     def size(self, split: Split) -> int | None:
         """How many tasks a split has; None for endless ones."""
-        ...
-
-    def said(self, split: Split) -> tuple[str, ...]:
-        """The instructions of a split; of an endless one the first few thousand."""
         ...
 
 

@@ -20,6 +20,7 @@ from distrl.tasks.lists import suite_of
 from distrl.types import Outcome, Split, Task, Trajectory
 from distrl.worker.crew import Crew, Deliver, play_all
 from distrl.worker.episode import Episode, Phone
+from distrl.worker.heldout import held_out
 from distrl.worker.inbox import Inbox
 from distrl.worker.parts import SCREENSHOTS
 from distrl.worker.phones import Phones
@@ -78,10 +79,14 @@ def explore(
 def exploration_tasks(config: Config, tasks: int, instructions: Sequence[str]) -> list[Task]:
     """The first training tasks that would be fed, or what a person asks instead; of `appagent.rounds` steps each.
 
-    Held-out tasks are none of them: notes of those would tell an agent what it is measured on.
+    Held-out tasks are none of them: notes of those would tell an agent what it is measured on. Raises ConfigError for
+    an instruction that is one (heldout.py).
     """
     rounds = config.appagent.rounds
     if instructions:
+        refused = held_out(config.feeder)
+        for said in instructions:
+            refused.refuse(said, "--instruction")
         return [
             Task(f"{NAME}-{at}", NAME, NAME, Split.TRAIN, said, rounds, phone_seed=at)
             for at, said in enumerate(instructions)

@@ -45,6 +45,7 @@ from distrl.types import (
 from distrl.worker.crew import new_attempt_id
 from distrl.worker.demonstrate import Tokens
 from distrl.worker.episode import Decision, Episode, Observation, Phone, Playing
+from distrl.worker.heldout import HeldOut, held_out
 from distrl.worker.parts import SCREENSHOTS, TRUTH
 from distrl.worker.phones import SessionPhone
 from distrl.worker.vocabulary import refuse_unread
@@ -81,13 +82,18 @@ class Told:
 
 
 class Recorder:
-    """tasks: what is offered, in order. publish: to the demonstrations topic. episode: with is_expert."""
+    """tasks: what is offered, in order. refused: what is not taken as a task of a person's own. publish: to the
+    demonstrations topic. episode: with is_expert.
+    """
 
-    def __init__(self, phone: Phone, tokens: Codec, episode: Episode, tasks: Sequence[Task], publish: Publish) -> None:
+    def __init__(
+        self, phone: Phone, tokens: Codec, episode: Episode, tasks: Sequence[Task], refused: HeldOut, publish: Publish
+    ) -> None:
         self._phone = phone
         self._tokens = tokens
         self._episode = episode
         self._tasks = tuple(tasks)
+        self._refused = refused
         self._publish = publish
         self._playing: Playing | None = None
         self._unpublished: Trajectory | None = None
@@ -110,8 +116,8 @@ class Recorder:
     def begin(self, asked: Mapping[str, Any]) -> None:
         """Put the phone where a task begins: {"task": its number} or {"instruction": "what to do"}.
 
-        Raises ConfigError for an instruction that the base model cannot read; NotRecordedError for what is no task, and
-        where the phone cannot be put there.
+        Raises ConfigError for an instruction that the base model cannot read, and for one of a person's own that is
+        held out; NotRecordedError for what is no task, and where the phone cannot be put there.
         """
         if self.recording:
             raise NotRecordedError("record", "a demonstration is under way", "finish or discard it first")
@@ -169,6 +175,7 @@ class Recorder:
                 instruction = plain_text(asked.get("instruction"), "instruction", MAX_INSTRUCTION)
             except ValueError as error:
                 raise NotRecordedError("record", str(error), "say in one line what is to be done") from None
+            self._refused.refuse(instruction, "record")
             name = f"played-{uuid.uuid4().hex}"
             return Task(name, FREE, FREE, Split.TRAIN, instruction, FREE_STEPS, _seed(name))
         if type(number) is not int or not 0 <= number < len(self._tasks):
@@ -231,7 +238,7 @@ def recorder_of(config: Config, session: AdbSession, publish: Publish) -> Record
 
     return Recorder(
         SessionPhone(session, Fence(session, config.devices)), load_base(config.policy.base_model).codec,
-        Episode(NAME, keep, TRUTH, is_expert=True), offered_tasks(config), publish,
+        Episode(NAME, keep, TRUTH, is_expert=True), offered_tasks(config), held_out(config.feeder), publish,
     )  # fmt: skip
 
 

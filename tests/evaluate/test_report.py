@@ -72,6 +72,12 @@ def test_held_out_tasks_that_training_had_are_counted_and_told(tmp_path: Path) -
     assert "1 of 2 held-out tasks have an instruction that training had." in page.read_text()
 
 
+def test_a_held_out_task_that_was_demonstrated_is_counted_too(tmp_path: Path) -> None:
+    held = [evaluation(2, trajectory(task(f"h-{n}", instruction=said))) for n, said in enumerate(("Go home", "go on"))]
+    write_report(data(trajectories=(), demonstrated={"go  home"}, evaluations=held), tmp_path)
+    assert json.loads((tmp_path / "report.json").read_text())["held_out_in_training"] == 1
+
+
 def test_evaluations_of_another_suite_are_not_compared_and_told(tmp_path: Path) -> None:
     home, own = trajectory(task("h-0"), Outcome.FAILURE), trajectory(replace(task("o-0"), suite="own"))
     page = write_report(data(evaluations=[evaluation(0, home), evaluation(2, home), evaluation(2, own)]), tmp_path)

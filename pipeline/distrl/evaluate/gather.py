@@ -57,6 +57,7 @@ def gather(config: Config, times: Times) -> RunData:
         digests=final_digests(store, config.run, versions),
         read=store.get,
         agents=agent_names(store, evaluations),
+        demonstrated=frozenset(each.task.instruction for _, each in records(config, "demonstrations", Trajectory)),
     )
 
 

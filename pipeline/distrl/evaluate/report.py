@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -27,7 +27,7 @@ class RunData:
 
     trajectories: the first record of each task id, in the order of the log. topic: their topic's full name.
     digests: sha256 of the final adapter, buffer, … by name. read: the bytes of an object, verified. agents: names, by
-    sha256, of agents without weights that were evaluated.
+    sha256, of agents without weights that were evaluated. demonstrated: instructions of the demonstrations.
     """
 
     run: str
@@ -42,15 +42,16 @@ class RunData:
     digests: Mapping[str, str]
     read: Callable[[ObjectRef], bytes]
     agents: Mapping[str, str] = field(default_factory=dict)
+    demonstrated: Collection[str] = ()
 
 
 @dataclass(frozen=True)
 class Facts:
     """Everything computed once, for both files. before, after: held-out trajectories by version, first and last.
 
-    in_training: how many of the tasks of `after` have an instruction that a training task of the run had. other_suites:
-    held-out evaluations that are not compared, since they are of another suite than the first version's. by_policy:
-    held-out success of everybody, versions and agents, on the suite that is compared.
+    in_training: how many of the tasks of `after` have an instruction that a training task or a demonstration of the run
+    had. other_suites: held-out evaluations that are not compared, since they are of another suite than the first
+    version's. by_policy: held-out success of everybody, versions and agents, on the suite that is compared.
     """
 
     before: tuple[int, list[Trajectory]] | None
@@ -76,7 +77,8 @@ def write_report(data: RunData, out: Path) -> Path:
 def facts_of(data: RunData) -> Facts:
     held_out = curves.evaluated(data.evaluations, Split.TEST)
     numbers = list(held_out)
-    said = {folded(each.trajectory.task.instruction) for each in data.trajectories}
+    fed = {each.trajectory.task.instruction for each in data.trajectories}
+    said = {folded(each) for each in (*fed, *data.demonstrated)}
     last = held_out[numbers[-1]] if numbers else []
     return Facts(
         before=(numbers[0], held_out[numbers[0]]) if numbers else None,

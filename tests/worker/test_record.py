@@ -16,7 +16,7 @@ from distrl.device.fence import Fence
 from distrl.device.play import PlayServer
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
-from distrl.errors import BrokerError, StoreError
+from distrl.errors import BrokerError, ConfigError, StoreError
 from distrl.learner.fold import is_usable
 from distrl.phone.faults import Fault
 from distrl.phone.machine import Open
@@ -31,7 +31,7 @@ from distrl.worker.episode import GROUND_TRUTH, Episode
 from distrl.worker.heldout import held_out
 from distrl.worker.parts import TRUTH
 from distrl.worker.phones import SessionPhone
-from distrl.worker.record import FREE, PERSON, Recorder, offered_tasks
+from distrl.worker.record import FREE, PERSON, Recorder, offered_tasks, recorder_of
 
 from .world import Shelf
 
@@ -362,6 +362,16 @@ def test_a_page_without_a_recorder_says_how_one_is_had(session: AdbSession) -> N
         status, said = person.post("record", task=0)
         assert (status, "--record" in said) == (400, True)
         assert person.act(kind="home") == 204
+
+
+def test_an_emulator_that_a_worker_would_put_back_to_its_snapshot_is_refused(
+    adb: AdbServer, timeouts: Devices, topic: Topic, tmp_path: Path
+) -> None:
+    emulators = {"avd": "small", "count": 2, "snapshot": "ready"}
+    config = Config.model_validate({"devices": {"emulators": emulators}, "store": {"url": f"file://{tmp_path}"}})
+    with pytest.raises(ConfigError, match="emulator-5556 would not begin at its snapshot"):
+        recorder_of(config, AdbSession(adb, "emulator-5556", timeouts), topic.publish)
+    assert not recorder_of(config, AdbSession(adb, "emulator-5558", timeouts), topic.publish).recording
 
 
 def test_a_short_list_is_offered_once(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
 from distrl.device.fence import Fence
 from distrl.device.session import AdbSession
-from distrl.errors import BrokerError, DistrlError
+from distrl.errors import BrokerError, ConfigError, DistrlError
 from distrl.policy.actions import to_text
 from distrl.policy.base import load_base
 from distrl.policy.vocabulary import Codec
@@ -230,7 +230,17 @@ class Recorder:
 
 
 def recorder_of(config: Config, session: AdbSession, publish: Publish) -> Recorder:
-    """The recorder of the phone behind `session`, for the run of `config`. Raises PolicyError without a base model."""
+    """The recorder of the phone behind `session`, for the run of `config`.
+
+    Raises PolicyError without a base model; ConfigError for an emulator whose tasks begin at a snapshot: only who has
+    started it can put it back there.
+    """
+    emulators = config.devices.emulators
+    if emulators.snapshot and session.serial in emulators.serials:
+        raise ConfigError(
+            "devices.emulators.snapshot", f"a demonstration on {session.serial} would not begin at its snapshot",
+            "record on another phone, or with the snapshot set to nothing here and for the workers",
+        )  # fmt: skip
     store = open_store(config.store)
 
     def keep(png: bytes) -> ObjectRef:

@@ -93,6 +93,34 @@ def test_another_range_is_another_arm(log: RunLog, baseline: Arm, tmp_path: Path
     assert KeptArms(tmp_path, CHANGES[change](log), None).find(baseline, tmp_path / ADAPTER) is None
 
 
+def test_what_the_run_publishes_after_the_range_leaves_every_arm_kept(
+    log: RunLog, baseline: Arm, tmp_path: Path
+) -> None:
+    later = replace(log, versions=log.versions | {4: "ef", 5: "01"})
+    assert KeptArms(tmp_path, later, None).find(baseline, tmp_path / ADAPTER) == result_of(baseline)
+
+
+def test_an_arm_that_is_not_held_against_the_run_stays_kept_whatever_the_run_has_published(
+    settings: Config, log: RunLog, baseline: Arm, tmp_path: Path
+) -> None:
+    sets = (("replay.w1", "0"),)
+    arm = Arm("replay.w1=0", sets, changed(settings, sets))
+    done = replace(result_of(arm), identity=None)
+    KeptArms(tmp_path, log, None).keep(done)
+    assert KeptArms(tmp_path, replace(log, versions={}), None, checkpoint=True).find(arm, tmp_path / ADAPTER) == done
+
+
+def test_a_baseline_is_folded_again_once_there_is_a_checkpoint_to_hold_it_against(
+    log: RunLog, baseline: Arm, tmp_path: Path
+) -> None:
+    before, after = (KeptArms(tmp_path, log, None, checkpoint=there) for there in (False, True))
+    assert after.find(baseline, tmp_path / ADAPTER) is None
+    compared = replace(result_of(baseline), identity=Identity({0: True, 3: False}, checkpoint=True))
+    after.keep(compared)
+    for kept in (before, after):  # the learner deletes old checkpoints, and what was found stays so
+        assert kept.find(baseline, tmp_path / ADAPTER) == compared
+
+
 @pytest.mark.parametrize("setting", [("replay.w1", "0"), ("learner.seed", "5")])
 def test_other_settings_are_another_arm(
     settings: Config, log: RunLog, baseline: Arm, tmp_path: Path, setting: tuple[str, str]

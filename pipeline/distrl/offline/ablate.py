@@ -30,7 +30,7 @@ from distrl.evaluate.run import greedy
 from distrl.learner.state import LearnerState
 from distrl.offline import ablate_figure
 from distrl.offline.ablate_arms import BEFORE_A_RANGE, Arm, Plan
-from distrl.offline.ablate_fold import Folded, Identity, Shared, fold_arm
+from distrl.offline.ablate_fold import Folded, Identity, Shared, checkpoint_of, fold_arm
 from distrl.offline.ablate_kept import FOLDER, KeptArms
 from distrl.offline.ablate_log import RunLog, cut, read_log
 from distrl.offline.ablate_report import Ablation, Evaluated, Result, to_json, to_markdown
@@ -87,7 +87,8 @@ def ablate(config: Config, request: Request, tell: Tell = lambda done, total, te
     folding = _Folding(ablation, request.evaluation, store, tell)
     folder = request.out / (request.name or default_name(config, request, log))
     arms = [(arm, adapter_path(number, arm)) for number, arm in enumerate(request.plan.arms)]
-    kept = KeptArms(folder, log, played_on(config, request.evaluation))
+    ends_in_checkpoint = checkpoint_of(store, config.run, log.span.to) is not None
+    kept = KeptArms(folder, log, played_on(config, request.evaluation), checkpoint=ends_in_checkpoint)
     found = {arm.name: result for arm, file in arms if (result := kept.find(arm, folder / file)) is not None}
     clear(folder, {path for arm, file in arms if arm.name in found for path in (kept.file(arm), folder / file)})
     ablation.kept = len(found)

@@ -10,7 +10,7 @@ import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ from distrl.offline.ablate_arms import Arm
 from distrl.offline.ablate_log import Branch, RunLog, cut
 from distrl.offline.estimates import Array, Episodes, Estimate
 from distrl.policy.base import load_base
-from distrl.store.checkpoints import latest_checkpoint
+from distrl.store.checkpoints import Tensors, latest_checkpoint
 from distrl.store.objects import ObjectStore
 from distrl.types import LoggedTrajectory, Outcome
 
@@ -85,8 +85,8 @@ class Identity:
 
     def compare_checkpoint(self, state: LearnerState, store: ObjectStore, run: str) -> None:
         """Compare every array and the buffers' bounds with those of the run's checkpoint of the same update."""
-        found = latest_checkpoint(store, run, state.u)
-        if found is None or found[0]["u"] != state.u:
+        found = checkpoint_of(store, run, state.u)
+        if found is None:
             return
         meta, tensors = found
         same_meta = all(meta[name] == value for name, value in state.meta().items())
@@ -94,6 +94,12 @@ class Identity:
             name in tensors and value.dtype == tensors[name].dtype and value.tobytes() == tensors[name].tobytes()
             for name, value in state.tensors().items()
         )
+
+
+def checkpoint_of(store: ObjectStore, run: str, u: int) -> tuple[dict[str, Any], Tensors] | None:
+    """Meta and tensors of the run's checkpoint after `u` updates; None where it has none that is whole."""
+    found = latest_checkpoint(store, run, u)
+    return found if found is not None and found[0]["u"] == u else None
 
 
 @dataclass

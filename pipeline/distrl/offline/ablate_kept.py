@@ -41,10 +41,16 @@ CPUINFO: Final = Path("/proc/cpuinfo")
 
 
 class KeptArms:
-    """The kept arms of one report's folder. asked: what else a result follows from (JSON-able), as the evaluation."""
+    """The kept arms of one report's folder.
 
-    def __init__(self, folder: Path, range_: RunLog, asked: object) -> None:
+    asked: what else a result follows from (JSON-able), as the evaluation. checkpoint: whether the run has one of the
+    range's last update, which the baseline can be held against.
+    """
+
+    def __init__(self, folder: Path, range_: RunLog, asked: object, *, checkpoint: bool = False) -> None:
         self._folder = folder / FOLDER
+        self._checkpoint = checkpoint
+        self._versions = _versions(range_)
         self._common = {
             "format": FORMAT, "range": range_digest(range_), "code": code_digest(), "asked": asked,
             "machine": machine(),
@@ -57,6 +63,7 @@ class KeptArms:
             **self._common,
             "run": config.run,
             "sets": arm.sets,
+            "versions": None if arm.sets else self._versions,
             "settings": config.learning_fingerprint(),
             "threads": config.learner.torch_threads,
             "base": _base_sha256(config.policy.base_model),
@@ -76,7 +83,11 @@ class KeptArms:
         write(self.file(result.folded.arm), hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
 
     def find(self, arm: Arm, adapter: Path) -> Result | None:
-        """What is kept of the arm, with its adapter from that file; None where either is missing or damaged."""
+        """What is kept of the arm, with its adapter from that file; None where either is missing or damaged.
+
+        None too of a baseline for which the run had no checkpoint, where it has one now. What was compared with one
+        stays true when the learner has deleted it.
+        """
         file = self.file(arm)
         try:
             sha256, _, body = file.read_bytes().partition(b"\n")
@@ -86,7 +97,7 @@ class KeptArms:
         if hashlib.sha256(body).hexdigest().encode() == sha256:
             result = _from_json(arm, weights, json.loads(body))
             if result is not None:
-                return result
+                return None if self._checkpoint and _lacks_checkpoint(result) else result
         log.warning("%s is damaged, or its adapter is: the arm %s is folded anew", file, arm.name)
         return None
 
@@ -94,7 +105,7 @@ class KeptArms:
 def range_digest(range_: RunLog) -> str:
     """sha256 over all that every arm reads: the state that it begins with, the updates and the records of each."""
     total = hashlib.sha256()
-    total.update(repr((range_.span, sorted(range_.versions.items()))).encode())
+    total.update(repr(range_.span).encode())
     for part in [] if range_.begin is None else _branch(range_.begin):
         total.update(part)
     for update, window in range_.windows:
@@ -103,6 +114,16 @@ def range_digest(range_: RunLog) -> str:
         total.update(repr(logged.position).encode())
         total.update(encode(logged.trajectory))
     return total.hexdigest()
+
+
+def _versions(range_: RunLog) -> list[tuple[int, str]]:
+    """The published versions that the baseline is held against: what the run makes of later updates is no matter."""
+    span = range_.span
+    return sorted((update, sha256) for update, sha256 in range_.versions.items() if span.first <= update < span.to)
+
+
+def _lacks_checkpoint(result: Result) -> bool:
+    return result.identity is not None and result.identity.checkpoint is None
 
 
 def _branch(branch: Branch) -> Iterator[bytes]:

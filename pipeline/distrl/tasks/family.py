@@ -19,7 +19,8 @@ Params = dict[str, str]
 Setup = dict[str, dict[str, Any]]
 Of = Mapping[str, str]
 """The parameters of a task."""
-ARTICLES: Final = {"a", "an", "the"}
+SMALL_WORDS: Final = {"a", "an", "the", "of"}
+"""Not needed in a search: who looks up "peru currency" asks for the currency of Peru."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,12 @@ def family(
 
 def asks_for(query: str, text: str) -> bool:
     """Whether a search has every word of `text`, whatever else it has: who types the whole question is right, too."""
-    return set(text.split()) - ARTICLES <= {word.strip(".,?!\"'") for word in query.lower().split()}
+    return set(text.split()) - SMALL_WORDS <= set(words_in(query))
+
+
+def words_in(query: str) -> list[str]:
+    """The words of a search, in lower case and without what stands around them."""
+    return [word.strip(".,?!\"'") for word in query.lower().split()]
 
 
 @lru_cache(maxsize=64)

@@ -8,13 +8,14 @@ train on.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Final
 
 from distrl.phone import words
 from distrl.phone.state import State, words_of
 from distrl.tasks import moves
 from distrl.tasks.deck import pairs, singles
-from distrl.tasks.family import Of, Params, Setup, asks_for, family
+from distrl.tasks.family import Of, Params, Setup, asks_for, family, words_in
 from distrl.tasks.kept import Kept
 from distrl.tasks.listed import ListedSuite
 from distrl.tasks.suites.world import (
@@ -81,6 +82,17 @@ def look_up(now: State, of: Of) -> Action:
     return moves.search(now, of["text"])
 
 
+def flights_found(now: State, of: Of) -> bool:
+    """Flights of that direction: as "from" and "to" say it, otherwise the start is named first."""
+    if not looked_up(now, of):
+        return False
+    said, start, end = words_in(str(now.of("browser")["query"])), of["start"].lower(), of["end"].lower()
+    ways = set(pairwise(said))
+    if ways & {("from", end), ("to", start)}:
+        return False
+    return bool(ways & {("from", start), ("to", end)}) or said.index(start) < said.index(end)
+
+
 def first_opened(now: State, of: Of) -> bool:
     data = now.of("browser")
     return now.screen == "browser/page" and data["result"] == "1" and asks_for(str(data["query"]), of["text"])
@@ -116,7 +128,8 @@ WEATHER = family(
 FLIGHTS = family(
     "flights", "browser",
     ("Search for flights from {start} to {end}.", "Find flights from {start} to {end}."),
-    {"start": CITIES, "end": CITIES}, look_up, types={"text": "flights {start} {end}"}, shows=looked_up,
+    {"start": CITIES, "end": CITIES}, look_up, types={"text": "flights {start} {end}"},
+    shows=flights_found,
 )  # fmt: skip
 NEWS = family(
     "news", "browser",

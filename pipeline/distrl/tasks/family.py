@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
@@ -61,6 +61,10 @@ def nothing(start: State, params: Of) -> Kept:
     return {}
 
 
+def no_other(start: State, params: Of) -> Iterable[Kept]:
+    return ()
+
+
 def family(
     name: str,
     app: str,
@@ -72,10 +76,11 @@ def family(
     setup: Callable[[Params], Setup] = no_setup,
     shows: Callable[[State, Of], bool] = anywhere,
     changes: Callable[[State, Of], Kept] = nothing,
+    or_changes: Callable[[State, Of], Iterable[Kept]] = no_other,
     answers: Mapping[str, str] = NONE,
 ) -> Family:
     """A family whose tasks are done when the phone `shows` what was asked for, and what it keeps is as it was at the
-    start but for `changes`.
+    start but for `changes`, or for one of `or_changes`, which are as good.
 
     about: where each parameter is drawn from, a deck's hand of the split or a list that all splits share; no two of a
     task are the same. types: the parameters that are typed, as templates of the others; lower case, as a policy types.
@@ -90,8 +95,11 @@ def family(
         return params, setup(params)
 
     def done(now: State, task: Task) -> bool:
-        start = begun(task.phone_seed, task.setup)
-        return shows(now, task.params) and kept(now) == {**kept(start), **changes(start, task.params)}
+        start, of = begun(task.phone_seed, task.setup), task.params
+        if not shows(now, of):
+            return False
+        before, found = kept(start), kept(now)
+        return any(found == {**before, **each} for each in (changes(start, of), *or_changes(start, of)))
 
     decks = {key: source for key, source in about.items() if isinstance(source, Deck)}
     return Family(name, app, phrases, draw, done, step, decks, tuple(types), answers)

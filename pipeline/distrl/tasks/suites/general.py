@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Final
 
 from distrl.phone import words
+from distrl.phone.apps.contacts import number_of
 from distrl.phone.state import State, words_of
 from distrl.tasks import moves
 from distrl.tasks.deck import pairs, singles
@@ -109,6 +110,10 @@ def switched(start: State, of: Of) -> Kept:
 
 def sent(start: State, of: Of) -> Kept:
     return {("messages", "sent"): (*words_of(start.of("messages")["sent"]), f"{of['contact']}: {of['text']}")}
+
+
+def called(start: State, whom: str) -> Kept:
+    return {("phone", "recent"): (whom, *words_of(start.of("phone")["recent"]))}
 
 
 ASK = family(
@@ -210,7 +215,8 @@ CALL = family(
     ("Call {person}.", "Give {person} a call.", "I want to talk to {person} on the phone."),
     {"person": PEOPLE}, lambda now, of: moves.call(now, of["person"]),
     setup=lambda of: {"contacts": {"contact": of["person"]}}, answers={"phone/permission": "allow"},
-    changes=lambda start, of: {("phone", "recent"): (of["person"], *words_of(start.of("phone")["recent"]))},
+    changes=lambda start, of: called(start, of["person"]),
+    or_changes=lambda start, of: (called(start, number_of(of["person"])),),
 )  # fmt: skip
 EVENT = family(
     "event", "calendar",

@@ -12,9 +12,9 @@ Kept = Mapping[tuple[str, str], Value]
 
 KEPT: Final[tuple[tuple[str, str], ...]] = (
     ("settings", "on"), ("browser", "cart"), ("shop", "cart"), ("clock", "alarms"), ("clock", "watching"),
-    ("messages", "sent"), ("notes", "notes"), ("mail", "inbox"), ("mail", "sent"), ("maps", "going"),
-    ("maps", "starred"), ("contacts", "people"), ("phone", "recent"), ("calendar", "events"), ("store", "installed"),
-    ("store", "old"), ("store", "pending"),
+    ("messages", "sent"), ("notes", "notes"), ("mail", "inbox"), ("mail", "sent"), ("mail", "answered"),
+    ("maps", "going"), ("maps", "starred"), ("contacts", "people"), ("phone", "recent"), ("calendar", "events"),
+    ("store", "installed"), ("store", "old"), ("store", "pending"),
 )  # fmt: skip
 PASSING: Final[tuple[tuple[str, str], ...]] = (
     ("launcher", "order"), ("settings", "shown"), ("settings", "page"), ("browser", "query"), ("browser", "result"),

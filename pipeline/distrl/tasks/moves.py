@@ -5,7 +5,7 @@ Each function is asked again after every action while its app is open, and mends
 
 from __future__ import annotations
 
-from distrl.phone.apps import calendar, mail, maps, sites, store
+from distrl.phone.apps import calendar, maps, sites, store
 from distrl.phone.lexicon import MONTHS
 from distrl.phone.state import State, words_of
 from distrl.tasks.hand import BACK, WAIT, swipe, tap, tap_row, write
@@ -164,7 +164,7 @@ def reply(now: State, subject: str, text: str) -> Action:
     data = now.of("mail")
     if now.screen == "mail/letter" and data["mail"] == subject:
         return tap(now, "reply")
-    if now.screen == "mail/write" and data["mail"] == subject and data["to"] == mail.sender(now, subject):
+    if now.screen == "mail/write" and now.back[-1] == "mail/letter" and data["mail"] == subject:
         return write(now, text, "send")
     return read_mail(now, subject)
 

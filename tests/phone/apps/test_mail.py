@@ -19,6 +19,7 @@ def test_a_reply_goes_to_the_sender_and_leads_back_to_the_letter() -> None:
     who = sender(state, "bank form")
     state = write(touch(state, "reply"), "red lamp", "send")
     assert (state.screen, state.toast, state.of("mail")["sent"]) == ("mail/letter", "sent", (f"{who}: red lamp",))
+    assert state.of("mail")["answered"] == ("bank form",)
 
 
 def test_a_new_letter_goes_to_somebody_of_the_contacts() -> None:
@@ -27,6 +28,7 @@ def test_a_new_letter_goes_to_somebody_of_the_contacts() -> None:
     state = brought(state, f"row {people[-1]}")
     state = write(touch(state, f"row {people[-1]}"), "team news")
     assert (state.screen, state.of("mail")["sent"]) == ("mail/inbox", (f"{people[-1]}: team news",))
+    assert state.of("mail")["answered"] == ("",)
     assert touch(touch(opened("mail"), "new", f"row {people[0]}", "field"), "send").screen == "mail/write"
 
 

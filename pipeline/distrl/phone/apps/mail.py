@@ -38,7 +38,7 @@ def fresh(rng: random.Random, setup: Setup) -> AppData:
     return {
         "inbox": tuple(subjects), "senders": tuple(f"{s}: {who}" for s, who in zip(subjects, senders, strict=True)),
         "read": tuple(s for s in subjects if s != asked and rng.random() < 0.4),
-        "mail": "", "to": "", "sent": (), "first": 0,
+        "mail": "", "to": "", "sent": (), "answered": (), "first": 0,
     }  # fmt: skip
 
 
@@ -99,13 +99,18 @@ def tap(state: State, target: str) -> State:
 
 
 def submit(state: State) -> State:
-    """Sent, and back to where the letter was begun: the inbox or the one that it answers."""
+    """Sent, and back to where the letter was begun: the inbox or the one that it answers.
+
+    answered: of each that was sent, the subject of the one that it answers, "" of a new letter.
+    """
     if not state.typed:
         return state
     data = state.of("mail")
     sent = (*words_of(data["sent"]), f"{data['to']}: {state.typed}")
     before = state.remember("mail", sent=sent, first=0).focus().leave().leave()
-    return (before.leave() if before.screen == "mail/to" else before).say("sent")
+    new = before.screen == "mail/to"
+    answered = (*words_of(data["answered"]), "" if new else str(data["mail"]))
+    return (before.leave() if new else before).remember("mail", answered=answered).say("sent")
 
 
 def swipe(state: State, direction: str) -> State:

@@ -6,6 +6,7 @@ training list is ours, so that one can. No entity that is held out here is train
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from distrl.phone.apps import mail
@@ -25,8 +26,20 @@ def received(of: Of) -> dict[str, dict[str, str]]:
     return {"mail": {"mail": of["mail"]}}
 
 
-def mailed(start: State, whom: str, text: str) -> Kept:
-    return {("mail", "sent"): (*words_of(start.of("mail")["sent"]), f"{whom}: {text}")}
+def mailed(start: State, whom: str, text: str, answered: str = "") -> Kept:
+    """answered: the subject of the letter that it answers, "" if it is a new one."""
+    data = start.of("mail")
+    return {
+        ("mail", "sent"): (*words_of(data["sent"]), f"{whom}: {text}"),
+        ("mail", "answered"): (*words_of(data["answered"]), answered),
+    }
+
+
+def mailed_in_answer(start: State, whom: str, text: str) -> Iterator[Kept]:
+    """The same text as a reply to any letter from them, which is a mail to them as well."""
+    for subject in words_of(start.of("mail")["inbox"]):
+        if mail.sender(start, subject) == whom:
+            yield mailed(start, whom, text, subject)
 
 
 STAR = family(
@@ -54,7 +67,7 @@ REPLY = family(
     ('Reply "{text}" to the mail about "{mail}".', 'Answer the mail "{mail}" with "{text}".'),
     {"mail": MAILS, "text": ANSWERS}, lambda now, of: moves.reply(now, of["mail"], of["text"]),
     types={"text": "{text}"}, setup=received,
-    changes=lambda start, of: mailed(start, mail.sender(start, of["mail"]), of["text"]),
+    changes=lambda start, of: mailed(start, mail.sender(start, of["mail"]), of["text"], of["mail"]),
 )  # fmt: skip
 COMPOSE = family(
     "compose", "mail",
@@ -62,6 +75,7 @@ COMPOSE = family(
     {"person": PEOPLE, "text": ANSWERS}, lambda now, of: moves.mail_to(now, of["person"], of["text"]),
     types={"text": "{text}"}, setup=lambda of: {"contacts": {"contact": of["person"]}},
     changes=lambda start, of: mailed(start, of["person"], of["text"]),
+    or_changes=lambda start, of: mailed_in_answer(start, of["person"], of["text"]),
 )  # fmt: skip
 TRASH = family(
     "trash", "mail",

@@ -57,9 +57,11 @@ def keep(objects: Objects, png: bytes) -> ObjectRef:
     return ObjectRef(f"screenshots/{name}.png", name, len(png))
 
 
-def episodes(tasks: Sequence[Task], choose: Choose, objects: Objects, popups: float, expert: bool) -> list[Trajectory]:
-    """Play the tasks side by side, one decision a round."""
-    phones = [PhoneMachine(task.phone_seed, popups) for task in tasks]
+def episodes(
+    tasks: Sequence[Task], choose: Choose, objects: Objects, popups: float, expert: bool, generation: int = 0
+) -> list[Trajectory]:
+    """Play the tasks side by side, one decision a round, on phones of that generation of the UI."""
+    phones = [PhoneMachine(task.phone_seed, popups, generation) for task in tasks]
     for phone, task in zip(phones, tasks, strict=True):
         phone.reset(task.phone_seed, json.loads(task.setup))
     steps: list[list[Step]] = [[] for _ in tasks]

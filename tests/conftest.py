@@ -11,6 +11,7 @@ import signal
 
 import hypothesis
 import pytest
+from distrl.stack import ports
 from fetching import Say, fetch_servers
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
@@ -29,6 +30,12 @@ for variable in ("COLUMNS", "LINES"):
 # How long an example takes says how loaded the machine is, and nothing about a property.
 hypothesis.settings.register_profile("loaded", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("loaded")
+
+# Between the choice of a port and its use another process may take it: each has a range of its own.
+if (worker := os.environ.get("PYTEST_XDIST_WORKER", "")).removeprefix("gw").isdigit():
+    share = (ports.HIGHEST - ports.LOWEST) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+    ports.LOWEST += share * (int(worker.removeprefix("gw")) % int(os.environ["PYTEST_XDIST_WORKER_COUNT"]))
+    ports.HIGHEST = ports.LOWEST + share
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import get_args
 
 import pytest
+from distrl.broker import topics
 from distrl.broker.topics import TOPICS, Difference, _mismatch, compare, declared_settings, partitions, topic_name
 from distrl.config import Config, load
 from distrl.errors import BrokerError
@@ -35,6 +36,15 @@ def test_a_topic_as_declared_has_no_difference_and_each_other_setting_is_one(nam
         assert compare(CONFIG, topic, count, other) == (Difference(f"distrl.r.{name}", setting, "other", value),)
         del other[setting]
         assert [d.found for d in compare(CONFIG, topic, count, other)] == ["unset"]
+
+
+def test_a_broker_that_tells_the_old_number_for_a_moment_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    old = Difference("distrl.r.tasks", "partitions", "2", "3")
+    shrinks = Difference("distrl.r.trajectories", "partitions", "2", "1")
+    told = [[old, shrinks], [old, shrinks], [shrinks]]
+    monkeypatch.setattr(topics, "_differences", lambda client, config: told.pop(0))
+    assert topics._left(None, CONFIG) == [shrinks]
+    assert told == [], "a difference that stays is not waited for"
 
 
 def test_what_the_fold_needs_is_kept_for_ever_and_in_one_order() -> None:

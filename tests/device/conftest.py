@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -16,23 +14,14 @@ from distrl import config
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
 from distrl.phone.serve import PhonesInThread, SimulatedPhone
+from distrl.stack import ports
 
 from .standin import Standin
 
 
 def free_ports(count: int) -> int:
-    """The first of `count` free ports in a row, below the range that connections of this machine take theirs from."""
-    for _ in range(200):
-        first = random.randrange(20001, 32000)
-        with ExitStack() as held:
-            try:
-                for port in range(first, first + count):
-                    probe = held.enter_context(socket.socket())
-                    probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        return first
-    raise AssertionError("no free ports")
+    """The first of `count` free ports in a row."""
+    return ports.draw("the tests", count=count)
 
 
 @pytest.fixture(scope="session")

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import random
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from urllib.request import urlopen
 
 import pytest
@@ -15,6 +12,7 @@ from distrl import config
 from distrl.device import reset as resetting
 from distrl.device.pool import DevicePool
 from distrl.device.server import AdbServer
+from distrl.stack import ports
 from distrl.types import Action, ActionKind, Point, Split, Task
 
 pytestmark = pytest.mark.integration
@@ -27,21 +25,9 @@ def command(port: int) -> list[str]:
     return [sys.executable, "-m", "distrl.cli.main", "phones", "--count", str(PHONES), *flags]
 
 
-def free_ports() -> int:
-    while True:
-        first = random.randrange(20001, 32000)
-        with ExitStack() as held:
-            try:
-                for port in range(first, first + PHONES):
-                    held.enter_context(socket.create_server(("127.0.0.1", port)))
-            except OSError:
-                continue
-            return first
-
-
 @pytest.fixture(scope="module")
 def base_port() -> Iterator[int]:
-    port = free_ports()
+    port = ports.draw("the tests", count=PHONES)
     process = subprocess.Popen(command(port), stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None

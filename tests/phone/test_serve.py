@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 import socket
 import subprocess
@@ -14,22 +13,15 @@ from distrl.config import Phones
 from distrl.errors import ConfigError
 from distrl.phone.faults import Fault
 from distrl.phone.serve import PhonesInThread
+from distrl.stack import ports
 
 SERVE = "from distrl import config; from distrl.phone.serve import run_phones; import sys; " \
         "run_phones(config.load(None, sys.argv[1:]))"  # fmt: skip
 
 
 def free_port() -> int:
-    """A port below the range that connections of this machine take theirs from, with the next one free too."""
-    while True:
-        port = random.randrange(20001, 32000)
-        with ExitStack() as held:
-            try:
-                for each in (port, port + 1):
-                    held.enter_context(socket.create_server(("127.0.0.1", each)))
-            except OSError:
-                continue
-            return port
+    """A port with the next one free too."""
+    return ports.draw("the tests", count=2)
 
 
 def refuses(port: int) -> bool:

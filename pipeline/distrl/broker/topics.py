@@ -5,6 +5,7 @@ A topic that exists with other settings is reported with each difference, never 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the package
     ResourceType,
 )
 
-from distrl.broker.connect import BATCH_OVERHEAD_BYTES, admin, check, explain, patiently
+from distrl.broker.connect import BATCH_OVERHEAD_BYTES, RETRY_PAUSE_S, admin, check, explain, patiently
 from distrl.config import Config
 from distrl.errors import BrokerError
 from distrl.types import Evaluation, Heartbeat, Task, Trajectory, Update, Version
@@ -71,6 +72,11 @@ class Difference:
     setting: str
     found: str
     declared: str
+
+    @property
+    def shrinks(self) -> bool:
+        """It would take partitions away, which Kafka cannot."""
+        return self.setting == "partitions" and int(self.found) > int(self.declared)
 
     def __str__(self) -> str:
         return f"{self.topic}: {self.setting} is {self.found}, declared is {self.declared}"
@@ -176,7 +182,7 @@ def ensure(config: Config, create: bool = True, alter: bool = False) -> list[Top
     if differences and alter:
         _alter(client, config, differences)
         altered = {difference.topic for difference in differences}
-        differences = _differences(client, config)
+        differences = _left(client, config)
     else:
         altered = set()
     if differences:
@@ -288,6 +294,18 @@ def _differences(client: AdminClient, config: Config) -> list[Difference]:
     ]
 
 
+def _left(client: AdminClient, config: Config) -> list[Difference]:
+    """What differs after an alteration. A broker may tell the old number of partitions for a moment after it has
+    acknowledged a new one, so what can be changed is looked at until it is, or connect_timeout_s is over.
+    """
+    deadline = time.monotonic() + config.kafka.connect_timeout_s
+    while True:
+        found = _differences(client, config)
+        if all(difference.shrinks for difference in found) or time.monotonic() > deadline:
+            return found
+        time.sleep(RETRY_PAUSE_S)
+
+
 def _found_settings(client: AdminClient, config: Config, existing: Mapping[str, int]) -> dict[str, dict[str, str]]:
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in existing]
     if not resources:
@@ -307,9 +325,9 @@ def _alter(client: AdminClient, config: Config, differences: list[Difference]) -
     timeout_s = config.kafka.connect_timeout_s
     for difference in differences:
         name, value = difference.topic, difference.declared
+        if difference.shrinks:
+            continue  # reported by the comparison that follows
         if difference.setting == "partitions":
-            if int(value) < int(difference.found):
-                continue  # Kafka cannot; reported by the comparison that follows
             grown = client.create_partitions([NewPartitions(name, int(value))], request_timeout=timeout_s)
             _result(grown[name], config, name, "add partitions")
         else:
@@ -320,7 +338,7 @@ def _alter(client: AdminClient, config: Config, differences: list[Difference]) -
 
 
 def _mismatch(config: Config, differences: list[Difference]) -> BrokerError:
-    shrinking = [d for d in differences if d.setting == "partitions" and int(d.found) > int(d.declared)]
+    shrinking = [difference for difference in differences if difference.shrinks]
     mends = []
     if len(shrinking) < len(differences):
         mends.append("run `distrl topics ensure --alter` to change the topics to what is declared")

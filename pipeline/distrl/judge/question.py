@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -67,19 +67,26 @@ def name_of(body: Mapping[str, Any]) -> str:
 
 def verdict_of(message: Mapping[str, Any]) -> Verdict:
     """What a chat message says, if it says one of two things in the form that was asked for; else UNKNOWN."""
+    status, reason = answered(message, "status", lambda told: isinstance(told, str) and told in _OUTCOMES)
+    return Verdict(Outcome.UNKNOWN if status is None else _OUTCOMES[status], reason)
+
+
+def answered(message: Mapping[str, Any], name: str, accepts: Callable[[Any], bool]) -> tuple[Any, str]:
+    """(`name`, reason) of an answer that holds these two alone, `name` one that is accepted and reason a text; else
+    (None, why there is no answer).
+    """
     if message.get("refusal"):
-        return Verdict(Outcome.UNKNOWN, f"refused: {short(message['refusal'])}")
+        return None, f"refused: {short(message['refusal'])}"
     content = message.get("content")
     try:
         answer = json.loads(content) if isinstance(content, str) else None
     except (ValueError, RecursionError):
         answer = None
-    if not isinstance(answer, dict) or set(answer) != {"reason", "status"}:
-        return Verdict(Outcome.UNKNOWN, f"not in the form that was asked for: {short(content)}")
-    status, reason = answer["status"], answer["reason"]
-    if not isinstance(reason, str) or not isinstance(status, str) or status not in _OUTCOMES:
-        return Verdict(Outcome.UNKNOWN, f"not in the form that was asked for: {short(content)}")
-    return Verdict(_OUTCOMES[status], reason[:LONGEST_REASON])
+    if isinstance(answer, dict) and set(answer) == {"reason", name}:
+        told, reason = answer[name], answer["reason"]
+        if accepts(told) and isinstance(reason, str):
+            return told, reason[:LONGEST_REASON]
+    return None, f"not in the form that was asked for: {short(content)}"
 
 
 def short(said: object) -> str:

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from distrl.chat import message as say
 from distrl.judge.marks import marked
-from distrl.judge.question import LONGEST_REASON, short
+from distrl.judge.question import answered
 from distrl.types import Action, ActionKind, HeldBack, ObjectRef, Outcome, Step, Trajectory
 
 ASKED: Final = frozenset({ActionKind.TAP, ActionKind.SWIPE, ActionKind.TYPE, ActionKind.ENTER})
@@ -95,15 +95,4 @@ def told(action: Action) -> dict[str, Any]:
 
 def validity_of(message: Mapping[str, Any]) -> Validity:
     """What a chat message says, if it says it in the form that was asked for; else None."""
-    if message.get("refusal"):
-        return Validity(None, f"refused: {short(message['refusal'])}")
-    content = message.get("content")
-    try:
-        answer = json.loads(content) if isinstance(content, str) else None
-    except (ValueError, RecursionError):
-        answer = None
-    if isinstance(answer, dict) and set(answer) == {"reason", "valid"}:
-        valid, reason = answer["valid"], answer["reason"]
-        if isinstance(valid, bool) and isinstance(reason, str):
-            return Validity(valid, reason[:LONGEST_REASON])
-    return Validity(None, f"not in the form that was asked for: {short(content)}")
+    return Validity(*answered(message, "valid", lambda told: isinstance(told, bool)))

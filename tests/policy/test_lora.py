@@ -89,7 +89,7 @@ def test_truncated_or_unnamed_or_half_an_adapter_is_refused(agent: Agent) -> Non
         agent.load(save_tensors(load_tensors(data)))
 
 
-@pytest.mark.parametrize("change", ["missing", "shape", "dtype", "nan"])
+@pytest.mark.parametrize("change", ["missing", "shape", "dtype", "nan", "inf", "-inf"])
 def test_tensors_that_do_not_fit_are_refused_and_nothing_is_taken(agent: Agent, change: str) -> None:
     before = agent.adapter()
     length = int.from_bytes(before[:8], "little")
@@ -103,7 +103,7 @@ def test_tensors_that_do_not_fit_are_refused_and_nothing_is_taken(agent: Agent, 
     elif change == "dtype":
         tensors[last] = tensors[last].double()
     else:
-        tensors[last][0, 0] = float("nan")
+        tensors[last][0, 0] = float(change)
     with pytest.raises(PolicyError, match="adapter"):
         load_adapter(agent.model, save_tensors(tensors, metadata))
     assert agent.adapter() == before

@@ -79,7 +79,7 @@ class S3Store:
     def get(self, ref: ObjectRef) -> bytes:
         if ref.size < 0:
             raise corrupt(ref, "cannot have a negative size", str(self))
-        data = self._download(checked_key(ref.key), ref.size + 1)
+        data = self._download(checked_key(ref.key), ref.size)
         if data is None:
             self._known.forget(ref.key)
             raise missing(ref.key, str(self))
@@ -115,12 +115,14 @@ class S3Store:
         with self._explained(f"object {key}"):
             self._client.put_object(self._bucket, key, BytesIO(data), len(data))
 
-    def _download(self, key: str, limit: int | None = None) -> bytes | None:
-        """The first `limit` bytes of an object (all of them for None), or None where there is none."""
+    def _download(self, key: str, size: int | None = None) -> bytes | None:
+        """An object's bytes, or None where there is none. size: of one that has more, no more than a byte more."""
         with self._explained(f"object {key}", absent_ok=True):
             response = self._client.get_object(self._bucket, key)
+            # A bounded read copies what comes twice, so it is left to objects that say no length, or another one.
+            most = None if size is None or response.length_remaining == size else size + 1
             try:
-                data: bytes = response.read(limit)
+                data: bytes = response.read(most)
             finally:
                 # A body read to its end has given its connection back by now; any other must not be used again.
                 response.close()

@@ -2,7 +2,8 @@
 
 They are published like every trajectory, to the demonstrations topic, with the script's own log-probabilities. Ids are
 demo-0, demo-1, … and each is always the same task with the same draws, so that a run of this role that was stopped
-goes on with the ids that are not in the topic yet.
+goes on with the ids that are not in the topic yet. They are published in the order of their ids, whichever phone is
+quicker: the warm-up draws by place, so that a seed has the same version 0 each time.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from distrl.types import SCRIPTED, Action, Outcome, Split, Task, Trajectory
 from distrl.worker.crew import Crew, Deliver, deliver_whole_or_bare, new_attempt_id, play_all
 from distrl.worker.episode import Decision, Episode, Observation, Phone
 from distrl.worker.inbox import Inbox
+from distrl.worker.inorder import InOrder
 from distrl.worker.parts import TRUTH, keeper
 from distrl.worker.patience import Patience
 from distrl.worker.phones import Phones
@@ -93,19 +95,25 @@ def run_demonstrations(config: Config, count: int, stop: threading.Event) -> Non
     failed: list[str] = []
     with RecordProducer(config, NAME) as producer, Phones(config, stop) as phones:
 
-        def play(task: Task, phone: Phone) -> Trajectory:
-            return episode.run(task, new_attempt_id(), phone, Scripted(ImperfectScript(script_seed(task)), tokens))
-
-        def keep(trajectory: Trajectory) -> None:
-            if trajectory.outcome is Outcome.INTERRUPTED:
-                failed.append(f"{trajectory.task_id} on {trajectory.device}: {trajectory.note}")
-                return
+        def publish(trajectory: Trajectory) -> None:
             deliver_whole_or_bare(
                 patience,
                 f"publishing {trajectory.task_id}",
                 lambda record: producer.publish("demonstrations", record.task_id, record),
                 trajectory,
             )
+
+        published = InOrder((task.task_id for task in tasks), publish)
+
+        def play(task: Task, phone: Phone) -> Trajectory:
+            return episode.run(task, new_attempt_id(), phone, Scripted(ImperfectScript(script_seed(task)), tokens))
+
+        def keep(trajectory: Trajectory) -> None:
+            if trajectory.outcome is Outcome.INTERRUPTED:
+                failed.append(f"{trajectory.task_id} on {trajectory.device}: {trajectory.note}")
+                published.leave_out(trajectory.task_id)
+            else:
+                published.put(trajectory.task_id, trajectory)
 
         def crew(inbox: Inbox, deliver: Deliver) -> Crew:
             return Crew(phones.lease, play, deliver, inbox, give_up, NAME)

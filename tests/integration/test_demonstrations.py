@@ -1,0 +1,59 @@
+"""What a warm-up is made from is the same in every run of a seed, in the same order, whichever phone is quicker."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from distrl import config as settings
+from distrl.broker import topics
+from distrl.broker.reader import LogReader, decoded
+from distrl.config import Config
+from distrl.types import Trajectory
+from distrl.worker.demonstrate import run_demonstrations
+from served import phones_served
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+
+PHONES = 4
+COUNT = 12
+
+
+def demonstrations(config: Config) -> list[tuple[object, ...]]:
+    """What the warm-up reads of each demonstration, in the order of the log."""
+    found = []
+    with LogReader(config, "demonstrations") as reader:
+        for raw in (raw for batch in reader.to_end() for raw in batch):
+            made = decoded(raw, Trajectory)
+            steps = [(step.screenshot.sha256, step.prompt_ids, step.action_ids, step.logprob) for step in made.steps]
+            found.append((made.task_id, made.outcome, steps))
+    return found
+
+
+def test_two_runs_have_the_same_demonstrations_in_the_same_order_though_one_was_stopped_in_between(
+    broker: str, adb_server: settings.Adb, free_ports: Callable[[int], list[int]], tmp_path: Path
+) -> None:
+    first = min(free_ports(1)[0], 60_000)
+    tree = {
+        "kafka": {"bootstrap": broker},
+        "store": {"url": f"file://{tmp_path}/objects"},
+        "adb": adb_server.model_dump(),
+        # The slowest of a handful of gestures takes many times as long as the quickest, so phones overtake each other.
+        "phones": {
+            "count": PHONES, "evaluation_count": 0, "base_port": first,
+            "latency_median_ms": 5.0, "latency_sigma": 2.0,
+        },
+        "devices": {"addresses": tuple(f"127.0.0.1:{first + at}" for at in range(PHONES))},
+    }  # fmt: skip
+    one, other = (Config.model_validate({**tree, "run": f"shown-{uuid.uuid4().hex[:8]}"}) for _ in range(2))
+    with phones_served(one.phones, tmp_path):
+        for config, counts in ((one, (COUNT,)), (other, (5, COUNT))):
+            topics.ensure(config)
+            for count in counts:
+                run_demonstrations(config, count, threading.Event())
+    made = demonstrations(one)
+    assert [task_id for task_id, _, _ in made] == [f"demo-{number}" for number in range(COUNT)]
+    assert demonstrations(other) == made

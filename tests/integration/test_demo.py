@@ -17,7 +17,7 @@ from distrl.config import Config, load
 from distrl.demo import run as demo
 from distrl.demo.ledger import Ledger
 from distrl.demo.roles import running
-from distrl.errors import BrokerError, StackError
+from distrl.errors import BrokerError, ConfigError, StackError
 from distrl.stack.processes import find_all, stop_all
 from distrl.telemetry.feed import RunFeed, snapshot_of
 from distrl.types import (
@@ -142,6 +142,14 @@ def test_a_run_whose_time_is_spent_starts_nobody_and_says_how_to_go_on(config: C
         assert find_all(folder) == []
     assert "this run has trained for 60 s already: MINUTES= gives it more" in out.getvalue()
     assert not file.exists()
+
+
+def test_a_demo_that_was_too_short_for_a_version_asks_for_more_minutes_and_starts_no_evaluation(
+    config: Config, folder: Path
+) -> None:
+    with pytest.raises(ConfigError, match="MINUTES: the time was over"), running(config, folder) as roles:
+        demo._evaluate(config, roles, Console(file=io.StringIO()))
+    assert not (folder / "evaluation.log").exists()
 
 
 def test_a_role_that_dies_ends_the_demo_with_its_last_words_and_the_time_is_kept(config: Config, folder: Path) -> None:

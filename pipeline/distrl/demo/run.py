@@ -15,9 +15,11 @@ from rich.console import Console
 from rich.live import Live
 
 from distrl.broker import topics
+from distrl.broker.versions import lineage
 from distrl.config import Config
 from distrl.demo.ledger import Ledger
 from distrl.demo.roles import Roles, running, worker_shares
+from distrl.errors import ConfigError
 from distrl.evaluate.gather import gather
 from distrl.evaluate.report import write_report
 from distrl.policy.base import load_base
@@ -129,7 +131,13 @@ def _follow(feed: RunFeed, roles: Roles, seconds: float) -> None:
 
 
 def _evaluate(settings: Config, roles: Roles, console: Console) -> None:
-    """Held-out success of the first and the last version, on every phone there is."""
+    """Held-out success of the first and the last version, on every phone there is. Raises ConfigError without one."""
+    if not lineage(settings):
+        raise ConfigError(
+            "MINUTES",
+            "the time was over before the warm-up was, so there is no version to evaluate",
+            "run the same command with more, as MINUTES=12: it goes on where it was, and counts what was spent",
+        )
     arguments = ("--versions", "first,last", "--split", Split.TEST.value)
     with console.status(f"evaluating version 0 and the last one, {settings.evaluate.episodes} held-out tasks each"):
         roles.start("evaluation", "evaluate", *arguments)

@@ -26,6 +26,7 @@ from distrl.demo.roles import write_settings
 from distrl.errors import ConfigError, DistrlError
 from distrl.learner.loop import run_learner
 from distrl.learner.verify import refold
+from distrl.offline import ablate as ablating
 from distrl.offline.ablate import Evaluation, Request, ablate
 from distrl.offline.ablate_arms import plan
 from distrl.phone import words
@@ -118,6 +119,11 @@ def report_of(folder: Path) -> dict[str, Any]:
     return report
 
 
+def written(folder: Path) -> dict[Path, int]:
+    """What is kept of arms, with the time that each file was written at."""
+    return {file: file.stat().st_mtime_ns for file in (*folder.glob("arms/*"), *folder.glob("adapters/*"))}
+
+
 def ends(config: Config) -> dict[str, Any]:
     """First and last offset of every topic of the run."""
     client = admin(config.kafka)
@@ -183,7 +189,7 @@ KILLED_AFTER_TWO = """
 import os, signal, sys
 from distrl.offline.ablate_kept import KeptArms
 
-keep, done = KeptArms.keep, []
+keep, done = KeptArms.keep_fold, []
 
 def keep_then_die(self, result):
     keep(self, result)
@@ -191,7 +197,7 @@ def keep_then_die(self, result):
     if len(done) == 2:
         os.kill(os.getpid(), signal.SIGKILL)
 
-KeptArms.keep = keep_then_die
+KeptArms.keep_fold = keep_then_die
 from distrl.cli.main import main
 main()
 """
@@ -204,13 +210,13 @@ def test_a_sweep_that_is_killed_goes_on_with_the_arms_that_are_not_done(run: Con
     assert killed.returncode == -signal.SIGKILL
     (folder,) = (tmp_path / "killed").glob("out/ablations/*")
     assert json.loads((folder / "report.json").read_text())["complete"] is False
-    done = {file: file.stat().st_mtime_ns for file in (*folder.glob("arms/*"), *folder.glob("adapters/*"))}
+    done = written(folder)
     assert len(done) == 4
 
     again = distrl(run, tmp_path / "killed", *arms)
     assert again.returncode == 0, again.stderr
-    assert "arms kept from an interrupted run of this command: 2" in again.stdout
-    assert {file: file.stat().st_mtime_ns for file in done} == done, "what was done is not done again"
+    assert "arms kept from an earlier run of this command: 2\n" in again.stdout
+    assert written(folder).items() >= done.items(), "what was done is not done again"
 
     peace, beside = ablate(
         run, Request(plan(run, grids=["replay.w1=0,1,2"]), hold_out=2, out=tmp_path / "peace" / "out" / "ablations")
@@ -327,3 +333,61 @@ def test_success_on_phones_of_each_arm_and_nothing_of_it_in_the_run(phones: Conf
         assert (played["split"], played["tasks"], played["episodes"]) == ("validation", 3, 3)
         low, high = played["wilson_interval"]
         assert low <= played["success"] <= high
+
+
+KILLED_WHILE_PLAYING = """
+import os, signal
+from distrl.offline import ablate
+
+ablate.greedy = lambda *arguments, **named: os.kill(os.getpid(), signal.SIGKILL)
+from distrl.cli.main import main
+main()
+"""
+
+
+def test_a_kill_while_an_arm_is_played_costs_the_playing_alone(phones: Config, tmp_path: Path) -> None:
+    asked = ("--set", "replay.w1=0", "--evaluate", "2")
+    (tmp_path / "killed").mkdir()
+    killed = distrl(phones, tmp_path / "killed", *asked, program=("-c", KILLED_WHILE_PLAYING))
+    assert killed.returncode == -signal.SIGKILL
+    (folder,) = (tmp_path / "killed").glob("out/ablations/*")
+    baseline = written(folder)
+    assert len(baseline) == 2, "its adapter, and what it came to"
+
+    again = distrl(phones, tmp_path / "killed", *asked)
+    assert again.returncode == 0, again.stderr
+    assert "arms kept from an earlier run of this command: 1, 0 of them played" in again.stdout
+    assert written(folder).items() >= baseline.items(), "what was folded is not folded again"
+
+    peace, _ = ablate(phones, Request(plan(phones, sets=["replay.w1=0"]), out=tmp_path / "peace"))
+    arms = report_of(tmp_path / "killed")["arms"]
+    assert [arm["digests"] for arm in arms] == [folded.digests for folded in peace.arms]
+    assert [arm["evaluation"]["episodes"] for arm in arms] == [2, 2]
+
+
+def test_arms_whose_episodes_nobody_judged_are_played_again_and_not_folded_again(
+    phones: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sweep(tasks: int | None) -> tuple[int, int, list[tuple[int, int]]]:
+        """(arms found folded, of them found played, (episodes judged, others) of each arm)."""
+        played = None if tasks is None else Evaluation(tasks, Split.TEST)
+        done, _ = ablate(phones, Request(plan(phones, sets=["replay.w1=0"]), evaluation=played, out=tmp_path))
+        assert [folded.adapter for folded in done.arms] == [folded.adapter for folded in unplayed.arms]
+        scores = [each.score for each in done.evaluations.values()]
+        return done.kept, done.kept_played, [(score.episodes, score.others) for score in scores]
+
+    unplayed, folder = ablate(phones, Request(plan(phones, sets=["replay.w1=0"]), out=tmp_path))
+    arms = written(folder)
+    assert (unplayed.kept, len(arms)) == (0, 4)
+    with monkeypatch.context() as patch:
+        patch.setattr(ablating, "TRUTH", lambda task, truth: None)
+        assert sweep(2) == (2, 0, [(0, 2), (0, 2)])
+    assert written(folder) == arms, "success that nobody could judge is not kept"
+
+    assert sweep(2) == (2, 0, [(2, 0), (2, 0)])
+    played = written(folder)
+    assert sweep(2) == (2, 2, [(2, 0), (2, 0)])
+    assert sweep(1) == (2, 0, [(1, 0), (1, 0)])
+    assert sweep(None) == (2, 0, [])
+    assert sweep(2) == (2, 2, [(2, 0), (2, 0)]), "playing fewer, or none, takes nothing away"
+    assert written(folder).items() >= played.items() > arms.items()

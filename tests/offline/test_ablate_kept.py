@@ -17,7 +17,7 @@ import torch
 from distrl.config import Config
 from distrl.evaluate.curves import Score
 from distrl.offline import ablate_kept
-from distrl.offline.ablate import Evaluation, played_on
+from distrl.offline.ablate import Evaluation, clear, played_on
 from distrl.offline.ablate_arms import Arm, changed
 from distrl.offline.ablate_fold import Folded, Identity
 from distrl.offline.ablate_kept import KeptArms
@@ -53,7 +53,10 @@ def result_of(arm: Arm) -> Result:
     updates = [(0, {"policy_loss": 0.1 + 0.2, "ratio": math.inf}), (1, {"policy_loss": 5e-324, "ratio": -0.0})]
     estimates = {"range": {"weighted": Estimate(1 / 3, -0.0, math.inf, 29.999999999999996, 7)}}
     folded = Folded(arm, updates, 12, {"critic": "c" * 64}, WEIGHTS, "b" * 64, estimates, False, 1.5)
-    return Result(folded, Evaluated("test", 7, Score(7, 3)), Identity({0: True, 3: False}, None))
+    return Result(folded, identity=Identity({0: True, 3: False}, None))
+
+
+SUCCESS = Evaluated("test", 7, Score(7, 3))
 
 
 @pytest.fixture
@@ -62,7 +65,7 @@ def baseline(settings: Config, log: RunLog, tmp_path: Path) -> Arm:
     (tmp_path / ablate_kept.FOLDER).mkdir()
     (tmp_path / ADAPTER).write_bytes(WEIGHTS)
     arm = Arm("baseline", (), settings)
-    KeptArms(tmp_path, log, None).keep(result_of(arm))
+    KeptArms(tmp_path, log, None).keep_fold(result_of(arm))
     return arm
 
 
@@ -106,7 +109,7 @@ def test_an_arm_that_is_not_held_against_the_run_stays_kept_whatever_the_run_has
     sets = (("replay.w1", "0"),)
     arm = Arm("replay.w1=0", sets, changed(settings, sets))
     done = replace(result_of(arm), identity=None)
-    KeptArms(tmp_path, log, None).keep(done)
+    KeptArms(tmp_path, log, None).keep_fold(done)
     assert KeptArms(tmp_path, replace(log, versions={}), None, checkpoint=True).find(arm, tmp_path / ADAPTER) == done
 
 
@@ -116,7 +119,7 @@ def test_a_baseline_is_folded_again_once_there_is_a_checkpoint_to_hold_it_agains
     before, after = (KeptArms(tmp_path, log, None, checkpoint=there) for there in (False, True))
     assert after.find(baseline, tmp_path / ADAPTER) is None
     compared = replace(result_of(baseline), identity=Identity({0: True, 3: False}, checkpoint=True))
-    after.keep(compared)
+    after.keep_fold(compared)
     for kept in (before, after):  # the learner deletes old checkpoints, and what was found stays so
         assert kept.find(baseline, tmp_path / ADAPTER) == compared
 
@@ -155,7 +158,7 @@ def test_another_model_of_the_same_processor_is_another_arm(
     told.write_text("processor\t: 0\nmodel name\t: Old 1\nflags\t: fpu\n\nprocessor\t: 1\nmodel name\t: Old 1\n")
     assert "Old 1" in ablate_kept.machine()
     kept = KeptArms(tmp_path, log, None)
-    kept.keep(result_of(baseline))
+    kept.keep_fold(result_of(baseline))
     assert kept.find(baseline, tmp_path / ADAPTER) is not None
     told.write_text(told.read_text().replace("Old", "New"))
     assert KeptArms(tmp_path, log, None).find(baseline, tmp_path / ADAPTER) is None
@@ -184,26 +187,64 @@ def test_success_is_found_again_on_the_same_phones_wherever_they_are_reached(
 
     first = {"devices": {"addresses": ["127.0.0.1:26000"], "directory": "here"}, "phones": {"base_port": 26000}}
     later = {"devices": {"addresses": ["127.0.0.1:27000"], "directory": "there"}, "phones": {"base_port": 27000}}
-    kept(first).keep(result_of(baseline))
-    assert kept(later).find(baseline, tmp_path / ADAPTER) == result_of(baseline)
+    folded = result_of(baseline)
+    kept(first).keep_success(folded.folded, SUCCESS)
+    assert kept(later).find(baseline, tmp_path / ADAPTER) == replace(folded, evaluated=SUCCESS)
     for name, changes in PLAYED.items():
-        assert kept(changes).find(baseline, tmp_path / ADAPTER) is None, name
+        assert kept(changes).find(baseline, tmp_path / ADAPTER) == folded, f"{name}: played again, not folded again"
 
 
-def test_success_that_counts_episodes_without_an_outcome_is_played_again(
+def test_success_that_counts_episodes_without_an_outcome_is_not_kept_and_the_fold_is(
     log: RunLog, baseline: Arm, tmp_path: Path
 ) -> None:
-    kept = KeptArms(tmp_path, log, ["a task"])
-    kept.keep(replace(result_of(baseline), evaluated=Evaluated("test", 8, Score(7, 3, 1))))
-    assert kept.find(baseline, tmp_path / ADAPTER) is None
-    kept.keep(result_of(baseline))
-    assert kept.find(baseline, tmp_path / ADAPTER) is not None
+    kept, folded = KeptArms(tmp_path, log, ["a task"]), result_of(baseline)
+    kept.keep_success(folded.folded, Evaluated("test", 8, Score(7, 3, 1)))
+    assert kept.find(baseline, tmp_path / ADAPTER) == folded
+    kept.keep_success(folded.folded, SUCCESS)
+    assert kept.find(baseline, tmp_path / ADAPTER) == replace(folded, evaluated=SUCCESS)
 
 
-def test_other_code_another_run_or_another_evaluation_is_another_arm(
+def test_success_is_of_what_was_asked_and_of_the_adapter_that_was_played(
+    log: RunLog, baseline: Arm, tmp_path: Path
+) -> None:
+    folded = result_of(baseline)
+    asked, unasked = KeptArms(tmp_path, log, ["a task"]), KeptArms(tmp_path, log, None)
+    asked.keep_success(folded.folded, SUCCESS)
+    assert unasked.find(baseline, tmp_path / ADAPTER) == folded
+    other = replace(folded, folded=replace(folded.folded, adapter=b"other weights"))
+    asked.keep_fold(other)
+    (tmp_path / ADAPTER).write_bytes(b"other weights")
+    assert asked.find(baseline, tmp_path / ADAPTER) == other
+
+
+@pytest.mark.parametrize("cut_at", [0, 40, 64, 65, 70, -1])
+def test_success_that_is_damaged_is_played_again(log: RunLog, baseline: Arm, tmp_path: Path, cut_at: int) -> None:
+    kept, folded = KeptArms(tmp_path, log, ["a task"]), result_of(baseline)
+    kept.keep_success(folded.folded, SUCCESS)
+    file = kept.success_file(folded.folded)
+    file.write_bytes(file.read_bytes()[:cut_at])
+    assert kept.find(baseline, tmp_path / ADAPTER) == folded
+
+
+def test_clearing_leaves_all_that_is_kept_of_an_arm_and_nothing_of_another(
+    settings: Config, log: RunLog, baseline: Arm, tmp_path: Path
+) -> None:
+    sets = (("replay.w1", "0"),)
+    other = result_of(Arm("replay.w1=0", sets, changed(settings, sets)))
+    kept = [KeptArms(tmp_path, log, asked) for asked in (["a task"], ["another"])]
+    for each in kept:
+        for result in (result_of(baseline), other):
+            each.keep_fold(result)
+            each.keep_success(result.folded, SUCCESS)
+    assert len(list(tmp_path.glob("arms/*"))) == 6
+    clear(tmp_path, kept[0].files(baseline))
+    left = {kept[0].file(baseline), *(each.success_file(result_of(baseline).folded) for each in kept)}
+    assert {*tmp_path.glob("arms/*")} == left
+
+
+def test_other_code_or_another_run_is_another_arm(
     settings: Config, log: RunLog, baseline: Arm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert KeptArms(tmp_path, log, ["a task"]).find(baseline, tmp_path / ADAPTER) is None
     renamed = replace(baseline, config=settings.model_copy(update={"run": "another"}))
     assert KeptArms(tmp_path, log, None).find(renamed, tmp_path / ADAPTER) is None
     monkeypatch.setattr(ablate_kept, "code_digest", lambda: hashlib.sha256(b"newer").hexdigest())

@@ -108,5 +108,6 @@ def _show(ablation: Ablation, folder: Path) -> None:
     console.print(shown)
     console.print(said(ablation), style="green" if ablation.identity.holds else "yellow", markup=False, highlight=False)
     if ablation.kept:
-        console.print(f"arms kept from an interrupted run of this command: {ablation.kept}", highlight=False)
+        played = f", {ablation.kept_played} of them played" if ablation.evaluations else ""
+        console.print(f"arms kept from an earlier run of this command: {ablation.kept}{played}", highlight=False)
     console.print(f"report: {folder / 'report.json'}", markup=False, highlight=False, soft_wrap=True)

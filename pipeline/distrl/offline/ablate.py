@@ -4,8 +4,9 @@
 
 It reads topics and objects and writes files alone: it joins no group, publishes no record and stores no object. Arms
 are folded one after the other, so the number of arms costs time and no memory; the records of the range and the tokens
-of their screenshots stay for all of them. After each arm the report is written anew, marked incomplete until the last,
-and the arm is kept: the same command after an interruption folds only those that are not.
+of their screenshots stay for all of them. An arm is kept once it is folded, and its success once it is played: the same
+command after an interruption does only what is not done. After each arm the report is written anew, marked incomplete
+until the last.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import resource
 import threading
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -84,20 +85,25 @@ def ablate(config: Config, request: Request, tell: Tell = lambda done, total, te
     log = read_log(config, store, request.first, request.to, request.hold_out)
     ablation = Ablation(config, request.plan, log, measured={"reading": time.perf_counter() - began})
     _refuse_too_long(request.plan, log)
-    folding = _Folding(ablation, request.evaluation, store, tell)
+    sweep = _Sweep(ablation, request.evaluation, store, tell)
     folder = request.out / (request.name or default_name(config, request, log))
     arms = [(arm, adapter_path(number, arm)) for number, arm in enumerate(request.plan.arms)]
     ends_in_checkpoint = checkpoint_of(store, config.run, log.span.to) is not None
     kept = KeptArms(folder, log, played_on(config, request.evaluation), checkpoint=ends_in_checkpoint)
     found = {arm.name: result for arm, file in arms if (result := kept.find(arm, folder / file)) is not None}
-    clear(folder, {path for arm, file in arms if arm.name in found for path in (kept.file(arm), folder / file)})
+    clear(folder, {path for arm, file in arms if arm.name in found for path in (*kept.files(arm), folder / file)})
     ablation.kept = len(found)
+    ablation.kept_played = sum(result.evaluated is not None for result in found.values())
     for number, (arm, file) in enumerate(arms):
         result = found.get(arm.name)
         if result is None:
-            result = folding.fold(number)
+            result = sweep.fold(number)
             write(folder / file, result.folded.adapter)
-            kept.keep(result)
+            kept.keep_fold(result)
+        if result.evaluated is None and (evaluated := sweep.play(number, result.folded)) is not None:
+            kept.keep_success(result.folded, evaluated)
+            result = replace(result, evaluated=evaluated)
+        ablation.measured["peak_memory_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         ablation.join(result, file)
         write(folder / "report.json", to_json(ablation).encode())
         write(folder / "table.md", to_markdown(ablation).encode())
@@ -105,20 +111,20 @@ def ablate(config: Config, request: Request, tell: Tell = lambda done, total, te
     return ablation, folder
 
 
-class _Folding:
-    """Folds the arms of an ablation, one at a time, each with what those before it have left for it."""
+class _Sweep:
+    """Folds and plays the arms of an ablation, one at a time, each with what those before it have left for it."""
 
     def __init__(self, ablation: Ablation, evaluation: Evaluation | None, store: ObjectStore, tell: Tell) -> None:
         self._ablation, self._evaluation, self._store, self._tell = ablation, evaluation, store, tell
         log, arms = ablation.log, ablation.plan.arms
+        self._names = [f"{arm.name} ({number + 1} of {len(arms)})" for number, arm in enumerate(arms)]
         self._updates = [len(cut(log, arm.config)) if arm.cuts_anew else len(log.windows) for arm in arms]
         self._shared = Shared()
 
     def fold(self, number: int) -> Result:
-        """Fold arm `number` and play its policy."""
+        """Fold arm `number`, and hold the baseline against the run."""
         ablation, log = self._ablation, self._ablation.log
-        arm, of = ablation.plan.arms[number], len(ablation.plan.arms)
-        text = f"{arm.name} ({number + 1} of {of})"
+        arm, text = ablation.plan.arms[number], self._names[number]
         before, total = sum(self._updates[:number]), sum(self._updates)
         identity = None if arm.sets else Identity()
         self._tell(before, total, text)
@@ -132,21 +138,26 @@ class _Folding:
         if identity is not None:
             identity.compare_checkpoint(state, self._store, ablation.config.run)
         self._tell(before + self._updates[number], total, text)
-        evaluated = None
-        if self._evaluation is not None and not folded.diverged:
-            self._tell(before + self._updates[number], total, f"{text}: playing {self._evaluation.tasks} tasks")
-            evaluated = _evaluated(folded, self._evaluation)
-        ablation.measured["peak_memory_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        return Result(folded, evaluated, identity)
+        return Result(folded, identity=identity)
+
+    def play(self, number: int, folded: Folded) -> Evaluated | None:
+        """Play the policy of arm `number`; None where nothing is to be played, or the arm has diverged."""
+        if self._evaluation is None or folded.diverged:
+            return None
+        done, total = sum(self._updates[: number + 1]), sum(self._updates)
+        self._tell(done, total, f"{self._names[number]}: playing {self._evaluation.tasks} tasks")
+        return _evaluated(folded, self._evaluation)
 
 
 def default_name(config: Config, request: Request, log: RunLog) -> str:
-    """A folder name that follows from what is asked: the same command gives the same one."""
-    span, evaluation = log.span, request.evaluation
+    """A folder name that follows from range and arms: the same command gives the same one.
+
+    What is played is no matter, so that arms that were folded without it, or for fewer tasks, are found.
+    """
+    span = log.span
     asked = {
         "range": [span.first, span.to, span.hold_out],
         "arms": [[arm.name, arm.config.learning_fingerprint()] for arm in request.plan.arms],
-        "evaluation": None if evaluation is None else [evaluation.tasks, evaluation.split.value],
     }
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
     return f"{config.run}-{digest[:8]}"

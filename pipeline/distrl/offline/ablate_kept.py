@@ -1,9 +1,12 @@
-"""Arms that an ablation has finished, kept beside its report, so that one that was interrupted goes on where it was.
+"""What an ablation has done, kept beside its report, so that one that was interrupted goes on where it was.
 
-An arm is kept under the sha256 of all that its result follows from: settings, the records of the range, the state that
+An arm's fold is kept under the sha256 of all that it follows from: settings, the records of the range, the state that
 it begins with, the base model, this code, and the processor and the packages that do its sums. What is found under that
-name is therefore the result, bit for bit; anything else is folded anew. The adapter is written first, and what names it
+name is therefore the fold, bit for bit; anything else is folded anew. The adapter is written first, and what names it
 last.
+
+Its success on phones is a file of its own beside the fold, under what it follows from in addition: what was played, and
+where. So whatever becomes of the playing, or is asked of it next, no arm is folded again for it.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import json
 import logging
 import platform
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -35,7 +38,7 @@ from distrl.wire.codec import encode
 
 log = logging.getLogger(__name__)
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 FOLDER: Final = "arms"
 CPUINFO: Final = Path("/proc/cpuinfo")
 
@@ -43,21 +46,21 @@ CPUINFO: Final = Path("/proc/cpuinfo")
 class KeptArms:
     """The kept arms of one report's folder.
 
-    asked: what else a result follows from (JSON-able), as the evaluation. checkpoint: whether the run has one of the
-    range's last update, which the baseline can be held against.
+    asked: what an arm's success follows from beside the arm (JSON-able), None where nothing is played. checkpoint:
+    whether the run has one of the range's last update, which the baseline can be held against.
     """
 
     def __init__(self, folder: Path, range_: RunLog, asked: object, *, checkpoint: bool = False) -> None:
         self._folder = folder / FOLDER
+        self._asked = asked
         self._checkpoint = checkpoint
         self._versions = _versions(range_)
         self._common = {
-            "format": FORMAT, "range": range_digest(range_), "code": code_digest(), "asked": asked,
-            "machine": machine(),
+            "format": FORMAT, "range": range_digest(range_), "code": code_digest(), "machine": machine(),
         }  # fmt: skip
 
     def file(self, arm: Arm) -> Path:
-        """Where the arm is kept, or would be."""
+        """Where the arm's fold is kept, or would be."""
         config = arm.config
         parts = {
             **self._common,
@@ -68,38 +71,63 @@ class KeptArms:
             "threads": config.learner.torch_threads,
             "base": _base_sha256(config.policy.base_model),
         }
-        return self._folder / f"{hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()}.json"
+        return self._folder / f"{_sha256(parts)}.json"
 
-    def keep(self, result: Result) -> None:
-        """Keep an arm whose adapter is written. Raises ConfigError where the folder cannot be written.
+    def success_file(self, folded: Folded) -> Path:
+        """Where the success of a folded arm is kept, or would be."""
+        return self.file(folded.arm).with_suffix(f".{_sha256([folded.adapter_sha256, self._asked])}.json")
 
-        One with episodes that nobody could judge, as where a phone was lost, is not: playing again may judge them.
+    def files(self, arm: Arm) -> list[Path]:
+        """All that is kept of the arm: its fold, and its success in whatever was asked before."""
+        file = self.file(arm)
+        return [file, *self._folder.glob(f"{file.stem}.*.json")]
+
+    def keep_fold(self, result: Result) -> None:
+        """Keep an arm's fold once its adapter is written. Raises ConfigError where the folder cannot be written."""
+        _write(self.file(result.folded.arm), _to_json(result))
+
+    def keep_success(self, folded: Folded, evaluated: Evaluated) -> None:
+        """Keep what a folded arm was played for. Raises ConfigError where the folder cannot be written.
+
+        Success with episodes that nobody could judge, as where a phone was lost, is not: playing again may judge them.
         """
-        if result.evaluated is not None and result.evaluated.score.others:
-            log.info("%s: %s episodes without an outcome, so it is not kept",
-                     result.folded.arm.name, result.evaluated.score.others)  # fmt: skip
+        if evaluated.score.others:
+            log.info("%s: %s episodes without an outcome, so its success is not kept",
+                     folded.arm.name, evaluated.score.others)  # fmt: skip
             return
-        body = json.dumps(_to_json(result)).encode()
-        write(self.file(result.folded.arm), hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
+        _write(self.success_file(folded), asdict(evaluated))
 
     def find(self, arm: Arm, adapter: Path) -> Result | None:
         """What is kept of the arm, with its adapter from that file; None where either is missing or damaged.
 
         None too of a baseline for which the run had no checkpoint, where it has one now. What was compared with one
-        stays true when the learner has deleted it.
+        stays true when the learner has deleted it. Without success where that is missing or damaged, or none is asked.
         """
         file = self.file(arm)
         try:
-            sha256, _, body = file.read_bytes().partition(b"\n")
-            weights = adapter.read_bytes()
+            kept, weights = file.read_bytes(), adapter.read_bytes()
         except OSError:
             return None
-        if hashlib.sha256(body).hexdigest().encode() == sha256:
-            result = _from_json(arm, weights, json.loads(body))
-            if result is not None:
-                return None if self._checkpoint and _lacks_checkpoint(result) else result
-        log.warning("%s is damaged, or its adapter is: the arm %s is folded anew", file, arm.name)
-        return None
+        body = _read(kept)
+        result = None if body is None else _from_json(arm, weights, body)
+        if result is None:
+            log.warning("%s is damaged, or its adapter is: the arm %s is folded anew", file, arm.name)
+            return None
+        if self._checkpoint and _lacks_checkpoint(result):
+            return None
+        return replace(result, evaluated=None if self._asked is None else self._success(result.folded))
+
+    def _success(self, folded: Folded) -> Evaluated | None:
+        file = self.success_file(folded)
+        try:
+            kept = file.read_bytes()
+        except OSError:
+            return None
+        body = _read(kept)
+        if body is None:
+            log.warning("%s is damaged: the arm %s is played again", file, folded.arm.name)
+            return None
+        return Evaluated(**body | {"score": Score(**body["score"])})
 
 
 def range_digest(range_: RunLog) -> str:
@@ -169,9 +197,27 @@ def _base_sha256(directory: Path) -> str:
     return load_base(directory).sha256
 
 
+def _sha256(parts: object) -> str:
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _write(file: Path, kept: dict[str, Any]) -> None:
+    body = json.dumps(kept).encode()
+    write(file, hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
+
+
+def _read(kept: bytes) -> dict[str, Any] | None:
+    """What `_write` wrote; None where it is damaged."""
+    sha256, _, body = kept.partition(b"\n")
+    if hashlib.sha256(body).hexdigest().encode() != sha256:
+        return None
+    found: dict[str, Any] = json.loads(body)
+    return found
+
+
 def _to_json(result: Result) -> dict[str, Any]:
-    """Floats are written so that they are read back to the last bit."""
-    folded, evaluated, identity = result.folded, result.evaluated, result.identity
+    """Fold and identity. Floats are written so that they are read back to the last bit."""
+    folded, identity = result.folded, result.identity
     return {
         "adapter": folded.adapter_sha256,
         "updates": [[u, dict(metrics)] for u, metrics in folded.updates],
@@ -181,7 +227,6 @@ def _to_json(result: Result) -> dict[str, Any]:
         "estimates": {on: {name: asdict(each) for name, each in of.items()} for on, of in folded.estimates.items()},
         "diverged": folded.diverged,
         "seconds": folded.seconds,
-        "evaluated": None if evaluated is None else asdict(evaluated),
         "identity": None if identity is None else [list(identity.versions.items()), identity.checkpoint],
     }
 
@@ -201,9 +246,5 @@ def _from_json(arm: Arm, weights: bytes, found: dict[str, Any]) -> Result | None
         found["diverged"],
         found["seconds"],
     )
-    evaluated, identity = found["evaluated"], found["identity"]
-    return Result(
-        folded,
-        None if evaluated is None else Evaluated(**evaluated | {"score": Score(**evaluated["score"])}),
-        None if identity is None else Identity(dict(identity[0]), identity[1]),
-    )
+    identity = found["identity"]
+    return Result(folded, identity=None if identity is None else Identity(dict(identity[0]), identity[1]))

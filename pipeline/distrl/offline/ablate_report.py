@@ -60,7 +60,8 @@ class Result:
 
 @dataclass
 class Ablation:
-    """What is known so far; arms join as they are done. kept: how many an interrupted ablation had done before."""
+    """What is known so far; arms join as they are done. kept: how many were folded before, by an ablation that was
+    interrupted or that played other tasks. kept_played: how many of those had been played, too."""
 
     config: Config
     plan: Plan
@@ -71,6 +72,7 @@ class Ablation:
     files: dict[str, str] = field(default_factory=dict)
     measured: dict[str, float] = field(default_factory=dict)
     kept: int = 0
+    kept_played: int = 0
 
     def join(self, result: Result, file: str) -> None:
         """An arm that is done. file: its adapter, within the report's folder."""

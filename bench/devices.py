@@ -45,9 +45,8 @@ from distrl.store.objects import open_store
 from distrl.tasks.lists import suite_of
 from distrl.types import Action, ActionKind, ObjectRef, Outcome, Point, Split, Step, Task, Trajectory, Version
 from distrl.worker.batcher import Batcher
-from distrl.worker.crew import Crew, Deliver, play_all
+from distrl.worker.crew import play_all
 from distrl.worker.episode import Episode, Phone
-from distrl.worker.inbox import Inbox
 from distrl.worker.parts import TRUTH, keeper
 from distrl.worker.patience import Patience
 from distrl.worker.phones import Phones
@@ -258,13 +257,10 @@ def fleet(config: Config, shipped: bool, seconds: float) -> Fleet:
             with batcher.episode():
                 return episode.run(task, "bench", phone, batcher)
 
-        def crew(inbox: Inbox, deliver: Deliver) -> Crew:
-            return Crew(phones.lease, play, deliver, inbox, give_up, "bench")
-
         timer = threading.Thread(target=until_measured)
         timer.start()
         play_all(
-            tasks, crew, played.append, slots=count, retries=0, drain_s=30.0, stop=stop, give_up=give_up
+            tasks, phones, play, played.append, worker="bench", retries=0, drain_s=30.0, stop=stop, give_up=give_up
         )  # fmt: skip
         stop.set()
         timer.join()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from distrl.errors import BrokerError
 from distrl.types import LogPosition, Outcome, Task, Trajectory
-from distrl.worker.crew import Crew, Deliver, Play, play_all, without_steps
+from distrl.worker.crew import Crew, Play, play_all, without_steps
 from distrl.worker.episode import Episode, Phone
 from distrl.worker.inbox import Inbox, Received
 from distrl.worker.patience import AbandonedError
@@ -22,14 +22,9 @@ def all_of(
     tasks: list[Task], fleet: OneByOne, play: Play = playing, retries: int = 2, stop: threading.Event | None = None
 ) -> tuple[list[Trajectory], bool]:
     kept: list[Trajectory] = []
-    give_up = threading.Event()
-
-    def crew(inbox: Inbox, deliver: Deliver) -> Crew:
-        return Crew(fleet.lease, play, deliver, inbox, give_up, "w")
-
     done = play_all(
-        tasks, crew, kept.append, slots=fleet.count, retries=retries, drain_s=10, stop=stop or threading.Event(),
-        give_up=give_up,
+        tasks, fleet, play, kept.append, worker="w", retries=retries, drain_s=10, stop=stop or threading.Event(),
+        give_up=threading.Event(),
     )  # fmt: skip
     return kept, done
 
@@ -118,15 +113,12 @@ def test_an_error_after_giving_up_is_an_abandoned_episode_and_no_trajectory() ->
 
 
 def test_a_trajectory_that_cannot_be_kept_ends_the_whole_and_says_so() -> None:
-    def crew(inbox: Inbox, deliver: Deliver) -> Crew:
-        return Crew(OneByOne([CountingPhone()]).lease, playing, deliver, inbox, threading.Event(), "w")
-
     def keep(trajectory: Trajectory) -> None:
         raise BrokerError("topic", "no right to write", "give the role its rights")
 
-    stop, give_up = threading.Event(), threading.Event()
+    stop, give_up, fleet = threading.Event(), threading.Event(), OneByOne([CountingPhone()])
     with pytest.raises(BrokerError, match="no right"):
-        play_all([task()], crew, keep, slots=1, retries=0, drain_s=10, stop=stop, give_up=give_up)
+        play_all([task()], fleet, playing, keep, worker="w", retries=0, drain_s=10, stop=stop, give_up=give_up)
 
 
 def test_without_steps_keeps_whose_attempt_it_was() -> None:

@@ -17,9 +17,8 @@ from distrl.store.objects import ObjectStore
 from distrl.tasks.lists import suite_of
 from distrl.tasks.suite import EVALUATION_SEED
 from distrl.types import Evaluation, LogPosition, Split, Task, Trajectory
-from distrl.worker.crew import Crew, Deliver, deliver_whole_or_bare, play_all
+from distrl.worker.crew import deliver_whole_or_bare, play_all
 from distrl.worker.episode import Decider, Episode, Phone
-from distrl.worker.inbox import Inbox
 from distrl.worker.parts import TRUTH, judge_of, keeper, opinion_of
 from distrl.worker.patience import Patience
 from distrl.worker.phones import Phones
@@ -114,10 +113,7 @@ def on_phones(
             with actor(phone) as decider:
                 return episode.run(task, ATTEMPT, phone, decider)
 
-        def crew(inbox: Inbox, deliver: Deliver) -> Crew:
-            return Crew(phones.lease, play, deliver, inbox, give_up, episode.worker)
-
         play_all(
-            tasks, crew, keep, slots=phones.count, retries=RETRIES, drain_s=config.worker.drain_timeout_s,
+            tasks, phones, play, keep, worker=episode.worker, retries=RETRIES, drain_s=config.worker.drain_timeout_s,
             stop=stop, give_up=give_up,
         )  # fmt: skip

@@ -37,6 +37,15 @@ class Lease(Protocol):
     def __call__(self, timeout_s: float) -> AbstractContextManager[Phone | None]: ...
 
 
+class Fleet(Protocol):
+    """The phones of a crew. count: how many there are, healthy or not."""
+
+    @property
+    def count(self) -> int: ...
+    @property
+    def lease(self) -> Lease: ...
+
+
 Play = Callable[[Task, Phone], Trajectory]
 Deliver = Callable[[Received, Trajectory], None]
 
@@ -133,16 +142,18 @@ def new_attempt_id() -> str:
 
 def play_all(
     tasks: Sequence[Task],
-    make_crew: Callable[[Inbox, Deliver], Crew],
+    fleet: Fleet,
+    play: Play,
     keep: Callable[[Trajectory], None],
     *,
-    slots: int,
+    worker: str,
     retries: int,
     drain_s: float,
     stop: threading.Event,
     give_up: threading.Event,
 ) -> bool:
-    """Play every task once and `keep` each trajectory; an interrupted one is played again up to `retries` times.
+    """Play every task once on the fleet and `keep` each trajectory; an interrupted one is played again up to `retries`
+    times. worker: who acted, in the trajectory of an episode that ended in an unforeseen error.
 
     Returns whether all were played; False if stopped before, after the running episodes had drain_s to end. Raises
     what `keep` raises.
@@ -170,10 +181,10 @@ def play_all(
 
     if not tasks:
         return True
-    crew = make_crew(inbox, deliver)
+    crew = Crew(fleet.lease, play, deliver, inbox, give_up, worker)
     for index, task in enumerate(tasks):
         inbox.put(Received(LogPosition("", 0, index), task))
-    crew.start(min(slots, len(tasks)))
+    crew.start(min(fleet.count, len(tasks)))
     try:
         while not done.wait(LEASE_WAIT_S) and not stop.is_set():
             crew.check()

@@ -25,9 +25,8 @@ from distrl.store.objects import open_store
 from distrl.tasks.oracle import ImperfectScript
 from distrl.tasks.suite import suite_named
 from distrl.types import SCRIPTED, Action, Outcome, Split, Task, Trajectory
-from distrl.worker.crew import Crew, Deliver, deliver_whole_or_bare, new_attempt_id, play_all
+from distrl.worker.crew import deliver_whole_or_bare, new_attempt_id, play_all
 from distrl.worker.episode import Decision, Episode, Observation, Phone
-from distrl.worker.inbox import Inbox
 from distrl.worker.inorder import InOrder
 from distrl.worker.parts import TRUTH, keeper
 from distrl.worker.patience import Patience
@@ -115,12 +114,9 @@ def run_demonstrations(config: Config, count: int, stop: threading.Event) -> Non
             else:
                 published.put(trajectory.task_id, trajectory)
 
-        def crew(inbox: Inbox, deliver: Deliver) -> Crew:
-            return Crew(phones.lease, play, deliver, inbox, give_up, NAME)
-
         play_all(
-            tasks, crew, keep, slots=phones.count, retries=RETRIES, drain_s=config.worker.drain_timeout_s,
-            stop=stop, give_up=give_up,
+            tasks, phones, play, keep, worker=NAME, retries=RETRIES, drain_s=config.worker.drain_timeout_s, stop=stop,
+            give_up=give_up,
         )  # fmt: skip
     if failed:
         raise DeviceError(

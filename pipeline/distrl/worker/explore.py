@@ -18,10 +18,9 @@ from distrl.errors import ConfigError
 from distrl.store.objects import reference
 from distrl.tasks.lists import suite_of
 from distrl.types import Outcome, Split, Task, Trajectory
-from distrl.worker.crew import Crew, Deliver, play_all
+from distrl.worker.crew import play_all
 from distrl.worker.episode import Episode, Phone
 from distrl.worker.heldout import held_out
-from distrl.worker.inbox import Inbox
 from distrl.worker.parts import SCREENSHOTS
 from distrl.worker.phones import Phones
 from distrl.worker.prompted import Prompted, dump_of, notes_of, ready_endpoint
@@ -121,10 +120,7 @@ def _on_phones(
                 if agent.failure is not None:
                     stop.set()
 
-        def crew(inbox: Inbox, deliver: Deliver) -> Crew:
-            return Crew(phones.lease, play, deliver, inbox, give_up, NAME)
-
         play_all(
-            tasks, crew, keep, slots=phones.count, retries=RETRIES, drain_s=config.worker.drain_timeout_s,
-            stop=stop, give_up=give_up,
+            tasks, phones, play, keep, worker=NAME, retries=RETRIES, drain_s=config.worker.drain_timeout_s, stop=stop,
+            give_up=give_up,
         )  # fmt: skip

@@ -21,10 +21,9 @@ from distrl.policy.screens import phone_codec
 from distrl.stack import ports
 from distrl.tasks.oracle import ImperfectScript
 from distrl.types import ObjectRef, Outcome, Task, Trajectory
-from distrl.worker.crew import Crew, Deliver, new_attempt_id, play_all
+from distrl.worker.crew import new_attempt_id, play_all
 from distrl.worker.demonstrate import Scripted
 from distrl.worker.episode import Episode, Phone
-from distrl.worker.inbox import Inbox
 from distrl.worker.parts import TRUTH
 from distrl.worker.phones import Phones
 from distrl.worker.vocabulary import words_of_all_suites
@@ -62,7 +61,7 @@ def rehearse(
 def _play(
     config: Config, phones: Phones, tasks: Sequence[Task], stop: threading.Event, seen: Callable[[], None]
 ) -> Rehearsal:
-    codec, episode, give_up = phone_codec(words_of_all_suites()), Episode(NAME, _forget, TRUTH), threading.Event()
+    codec, episode = phone_codec(words_of_all_suites()), Episode(NAME, _forget, TRUTH)
     played: list[Trajectory] = []
 
     def play(task: Task, phone: Phone) -> Trajectory:
@@ -73,13 +72,10 @@ def _play(
         played.append(trajectory)
         seen()
 
-    def crew(inbox: Inbox, deliver: Deliver) -> Crew:
-        return Crew(phones.lease, play, deliver, inbox, give_up, NAME)
-
     began = time.monotonic()
     play_all(
-        tasks, crew, keep, slots=phones.count, retries=0, drain_s=config.worker.drain_timeout_s, stop=stop,
-        give_up=give_up,
+        tasks, phones, play, keep, worker=NAME, retries=0, drain_s=config.worker.drain_timeout_s, stop=stop,
+        give_up=threading.Event(),
     )  # fmt: skip
     ended = [len(each.steps) for each in played if each.outcome is not Outcome.INTERRUPTED]
     return Rehearsal(Counter(each.outcome for each in played), sum(ended), time.monotonic() - began)

@@ -17,8 +17,9 @@ from distrl.clock import SYSTEM_CLOCK, Clock
 from distrl.config import Config
 from distrl.errors import BrokerError
 from distrl.types import DeviceHealth, Heartbeat, LogPosition, ObjectRef, Record, Task, Trajectory
+from distrl.worker import crew
 from distrl.worker.batcher import Batcher
-from distrl.worker.crew import Crew, Lease, deliver_whole_or_bare, new_attempt_id
+from distrl.worker.crew import Crew, deliver_whole_or_bare, new_attempt_id
 from distrl.worker.episode import Episode, Judge, Opinion, Phone
 from distrl.worker.hindsight import Hindsight, ValidityJudge, most_held
 from distrl.worker.inbox import Inbox, Received
@@ -45,13 +46,9 @@ class Tasks(Protocol):
     def commit(self, position: LogPosition) -> None: ...
 
 
-class Fleet(Protocol):
+class Fleet(crew.Fleet, Protocol):
     """The phones of this worker."""
 
-    @property
-    def count(self) -> int: ...
-    @property
-    def lease(self) -> Lease: ...
     def health(self) -> tuple[DeviceHealth, ...]: ...
 
 

@@ -29,7 +29,7 @@ from pathlib import Path
 
 import torch
 from confluent_kafka import Consumer, TopicPartition
-from distrl.broker import topics
+from distrl.broker import topic_admin
 from distrl.broker.connect import settings as client_settings
 from distrl.broker.journal import Journal
 from distrl.broker.producer import RecordProducer
@@ -244,7 +244,7 @@ def main() -> None:
         with console.status("starting Kafka"):
             config = stack.up(reuse=True)
         after.callback(stack.down)
-        topics.ensure(config)
+        topic_admin.ensure(config)
         publish(config, given.trajectories)
         with console.status("measuring"):
             found = list(rows(config, given.rounds))

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from distrl.broker import topics
+from distrl.broker import topic_admin
 from distrl.broker.topics import topic_name
 from distrl.broker.versions import VersionFollower, lineage
 from distrl.config import Config, load
@@ -109,7 +109,7 @@ def measure(roles: Roles, versions: VersionFollower, store: ObjectStore, mode: M
 
 def run(config: Config, modes: Sequence[Mode], seconds: float, logs: Path) -> None:
     """Warm up, then measure the modes in turns: each one's first turn in order, its second in reverse."""
-    topics.ensure(config)
+    topic_admin.ensure(config)
     with running(config, logs) as roles, VersionFollower(config) as versions:
         roles.start("learner", "learner")
         roles.start("demonstrate", "demonstrate")

@@ -25,7 +25,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-from distrl.broker import topics
+from distrl.broker import topic_admin
 from distrl.broker.journal import Journal
 from distrl.broker.versions import VersionFollower
 from distrl.config import Config, load
@@ -111,7 +111,7 @@ def adapters(config: Config, count: int) -> tuple[str, list[bytes]]:
 
 
 def measure(config: Config, versions: int) -> Row:
-    topics.ensure(config)
+    topic_admin.ensure(config)
     store = open_store(config.store)
     base, weights = adapters(config, 2 * versions + 1)
     acted, loaded, copied = [], [], []

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from distrl.broker import topics
+from distrl.broker import topic_admin
 from distrl.broker.journal import Journal
 from distrl.config import Config, Phones
 from distrl.policy.agent import Agent
@@ -35,7 +35,7 @@ def phones_served(phones: Phones, directory: Path) -> Iterator[None]:
 
 def publish_untrained(config: Config) -> None:
     """The run's topics, and the base model with an adapter that changes nothing as version 0."""
-    topics.ensure(config)
+    topic_admin.ensure(config)
     agent = Agent.open(config.policy)
     ref = open_store(config.store).put("adapters", agent.adapter(), "safetensors")
     with Journal(config) as journal:

@@ -3,8 +3,7 @@ from __future__ import annotations
 from typing import get_args
 
 import pytest
-from distrl.broker import topics
-from distrl.broker.topics import TOPICS, Difference, _mismatch, compare, declared_settings, partitions, topic_name
+from distrl.broker.topics import TOPICS, Difference, compare, declared_settings, partitions, topic_name
 from distrl.config import Config, load
 from distrl.errors import BrokerError
 from distrl.types import Record
@@ -38,15 +37,6 @@ def test_a_topic_as_declared_has_no_difference_and_each_other_setting_is_one(nam
         assert [d.found for d in compare(CONFIG, topic, count, other)] == ["unset"]
 
 
-def test_a_broker_that_tells_the_old_number_for_a_moment_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    old = Difference("distrl.r.tasks", "partitions", "2", "3")
-    shrinks = Difference("distrl.r.trajectories", "partitions", "2", "1")
-    told = [[old, shrinks], [old, shrinks], [shrinks]]
-    monkeypatch.setattr(topics, "_differences", lambda client, config: told.pop(0))
-    assert topics._left(None, CONFIG) == [shrinks]
-    assert told == [], "a difference that stays is not waited for"
-
-
 def test_what_the_fold_needs_is_kept_for_ever_and_in_one_order() -> None:
     for name in ("tasks", "trajectories", "demonstrations", "versions", "updates", "evaluations"):
         assert TOPICS[name].retention_ms == -1
@@ -63,17 +53,3 @@ def test_a_topic_that_forgets_rolls_its_segments_sooner() -> None:
 def test_on_a_cluster_an_acknowledgement_means_two_copies() -> None:
     cluster = load(sets=["kafka.replication_factor=3"], environ={})
     assert declared_settings(cluster, TOPICS["trajectories"])["min.insync.replicas"] == "2"
-
-
-def test_the_mismatch_lists_every_difference_and_what_mends_it() -> None:
-    error = _mismatch(
-        CONFIG,
-        [
-            Difference("distrl.r.tasks", "partitions", "32", "16"),
-            Difference("distrl.r.updates", "cleanup.policy", "compact", "delete"),
-        ],
-    )
-    assert "distrl.r.tasks: partitions is 32, declared is 16" in str(error)
-    assert "distrl.r.updates: cleanup.policy is compact, declared is delete" in str(error)
-    assert "distrl topics ensure --alter" in error.mend
-    assert "set kafka.task_partitions to 32" in error.mend

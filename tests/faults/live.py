@@ -23,7 +23,7 @@ from babbling import CODEC, save_babbling
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from distrl import config as settings
-from distrl.broker import topics
+from distrl.broker import topic_admin
 from distrl.broker.connect import admin
 from distrl.broker.journal import Journal
 from distrl.broker.producer import RecordProducer
@@ -206,7 +206,7 @@ class LiveRun:
         self._settings = directory / "settings.yaml"
         directory.mkdir(parents=True, exist_ok=True)
         write_settings(self.config, self._settings)
-        topics.ensure(self.config)
+        topic_admin.ensure(self.config)
         self._producer = RecordProducer(self.config, "the test")
         self._admin = admin(self.config.kafka)
         self._recorded = {"demonstrations": 0, "trajectories": 0}
@@ -346,7 +346,7 @@ class LiveRun:
             future.result(PATIENCE_S)
         for key in list(self.store.list(f"runs/{self.config.run}/")):
             self.store.delete(key)
-        topics.ensure(self.config)
+        topic_admin.ensure(self.config)
 
     def _publish(self, topic: str, records: dict[str, Any]) -> None:
         for future in [self._producer.publish(topic, key, record) for key, record in records.items()]:

@@ -17,10 +17,11 @@ import pytest
 import torch
 from confluent_kafka import TopicPartition
 from distrl import config as settings
-from distrl.broker import topics
+from distrl.broker import topic_admin
 from distrl.broker.connect import admin
 from distrl.broker.producer import RecordProducer
-from distrl.broker.topics import TOPICS, offsets, topic_name
+from distrl.broker.topic_admin import offsets
+from distrl.broker.topics import TOPICS, topic_name
 from distrl.config import Config
 from distrl.demo.roles import write_settings
 from distrl.errors import ConfigError, DistrlError
@@ -73,7 +74,7 @@ def run(broker: str, s3: settings.Store, base_model: Path) -> Config:
             },
         }
     )  # fmt: skip
-    topics.ensure(config)
+    topic_admin.ensure(config)
     publish(config, range(6), "demonstrations")
     publish(config, range(1000, 1000 + 4 * (UPDATES - 3)), "trajectories")
     learn(config, UPDATES)
@@ -295,7 +296,7 @@ def test_a_log_whose_beginning_is_gone_is_refused_with_the_command_that_works(
 ) -> None:
     config = run.model_copy(update={"run": f"gone-{uuid.uuid4().hex[:8]}"})
     config = config.model_copy(update={"replay": config.replay.model_copy(update={"capacity": 24})})
-    topics.ensure(config)
+    topic_admin.ensure(config)
     publish(config, range(6), "demonstrations")
     publish(config, range(1000, 1000 + 4 * (UPDATES - 3)), "trajectories")
     learn(config, UPDATES)

@@ -18,7 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     NewTopic,
     ResourceType,
 )
-from distrl.broker import topics
+from distrl.broker import topic_admin
 from distrl.broker.connect import admin, check, settings
 from distrl.broker.deadletters import DeadLetters
 from distrl.broker.fenced import FencedError
@@ -26,7 +26,7 @@ from distrl.broker.journal import Journal, journalled
 from distrl.broker.producer import RecordProducer, RecordTooLargeError
 from distrl.broker.reader import LogReader, RawRecord, decoded
 from distrl.broker.tail import tail
-from distrl.broker.topics import topic_name
+from distrl.broker.topics import TOPICS, topic_name
 from distrl.broker.versions import VersionFollower, lineage
 from distrl.config import Config, load
 from distrl.errors import BrokerError, WireError
@@ -48,7 +48,7 @@ def fresh(broker: str, *sets: str) -> Config:
 @pytest.fixture
 def config(broker: str) -> Config:
     made = fresh(broker)
-    topics.ensure(made)
+    topic_admin.ensure(made)
     return made
 
 
@@ -91,12 +91,12 @@ def test_the_broker_answers(broker: str) -> None:
 def test_topics_are_made_once_and_found_as_declared_afterwards(broker: str) -> None:
     config = fresh(broker)
     with pytest.raises(BrokerError, match=rf"distrl\.{config.run}\.tasks, .*not at the broker"):
-        topics.ensure(config, create=False)
-    assert {row.differences for row in topics.describe(config)} == {"missing"}
-    assert {report.action for report in topics.ensure(config)} == {"created"}
-    assert {report.action for report in topics.ensure(config, create=False)} == {"kept"}
-    rows = topics.describe(config)
-    assert [row.name for row in rows] == list(topics.TOPICS)
+        topic_admin.ensure(config, create=False)
+    assert {row.differences for row in topic_admin.describe(config)} == {"missing"}
+    assert {report.action for report in topic_admin.ensure(config)} == {"created"}
+    assert {report.action for report in topic_admin.ensure(config, create=False)} == {"kept"}
+    rows = topic_admin.describe(config)
+    assert [row.name for row in rows] == list(TOPICS)
     assert [row.partitions for row in rows] == [3, 1, 1, 1, 1, 1, 1, 1]
     assert {row.differences for row in rows} == {""}
 
@@ -107,7 +107,7 @@ def test_two_processes_may_ensure_the_topics_at_once(broker: str) -> None:
 
     def ensure() -> None:
         try:
-            topics.ensure(config)
+            topic_admin.ensure(config)
         except BrokerError as error:
             failures.append(error)
 
@@ -128,17 +128,17 @@ def test_a_topic_with_other_settings_is_reported_and_altered_when_asked(config: 
     more_tasks = config.model_copy(update={"kafka": config.kafka.model_copy(update={"task_partitions": 5})})
 
     with pytest.raises(BrokerError) as told:
-        topics.ensure(more_tasks)
+        topic_admin.ensure(more_tasks)
     assert f"{name}: retention.ms is 60000, declared is -1" in str(told.value)
     assert f"distrl.{config.run}.tasks: partitions is 3, declared is 5" in str(told.value)
     assert "distrl topics ensure --alter" in told.value.mend
-    assert [row.name for row in topics.describe(more_tasks) if row.differences] == ["tasks", "trajectories"]
+    assert [row.name for row in topic_admin.describe(more_tasks) if row.differences] == ["tasks", "trajectories"]
 
-    altered = topics.ensure(more_tasks, alter=True)
+    altered = topic_admin.ensure(more_tasks, alter=True)
     assert {report.topic for report in altered if report.action == "altered"} == {name, f"distrl.{config.run}.tasks"}
-    assert topics.ensure(more_tasks)[0].partitions == 5
+    assert topic_admin.ensure(more_tasks)[0].partitions == 5
     with pytest.raises(BrokerError, match=r"set kafka\.task_partitions to 5; Kafka cannot take partitions away"):
-        topics.ensure(config, alter=True)
+        topic_admin.ensure(config, alter=True)
 
 
 # Writing and reading

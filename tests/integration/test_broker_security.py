@@ -18,12 +18,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourcePatternType,
     ResourceType,
 )
-from distrl.broker import topics
+from distrl.broker import topic_admin
 from distrl.broker.connect import admin, check
 from distrl.broker.consumer import TaskConsumer
 from distrl.broker.journal import Journal, journalled
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader
+from distrl.broker.topics import topic_name
 from distrl.broker.versions import VersionFollower
 from distrl.config import Config, Stack, load
 from distrl.errors import BrokerError
@@ -113,7 +114,7 @@ def as_user(where: str, user: str, password: str = PASSWORD, *more: str) -> Conf
 
 def test_right_credentials_do_everything(secured: str) -> None:
     config = as_user(secured, "admin")
-    topics.ensure(config)
+    topic_admin.ensure(config)
     with RecordProducer(config, "a-test") as producer:
         beat = Heartbeat("worker-0", "worker", 0, None, None)
         assert producer.publish("heartbeats", "worker-0", beat).result(30).offset == 0
@@ -126,7 +127,7 @@ def test_wrong_credentials_are_told_at_once_and_named(secured: str, user: str, p
     config = as_user(secured, user, password, "kafka.connect_timeout_s=60")
     started = time.monotonic()
     with pytest.raises(BrokerError, match="refuses the credentials") as told:
-        topics.ensure(config)
+        topic_admin.ensure(config)
     assert time.monotonic() - started < 30
     assert told.value.where == "kafka.sasl_username, kafka.sasl_password"
     assert f"user '{user}'" in told.value.what
@@ -172,7 +173,7 @@ def test_a_user_without_rights_is_told_what_he_may_not_do(secured: str) -> None:
     config = as_user(secured, "stranger")
     check(config)
     with pytest.raises(BrokerError, match="user 'stranger' may not create the topic") as told:
-        topics.ensure(config)
+        topic_admin.ensure(config)
     assert "ACL" in told.value.mend
     with pytest.raises(BrokerError, match="user 'stranger' may not open the journal"):
         Journal(config).open()
@@ -188,7 +189,7 @@ def test_a_worker_refused_in_the_middle_stops_instead_of_waiting(secured: str) -
 
 def test_a_reader_needs_no_right_but_to_read_the_topic(secured: str) -> None:
     owner = as_user(secured, "admin")
-    topics.ensure(owner)
+    topic_admin.ensure(owner)
     with Journal(owner) as journal:
         journal.publish_version(VERSION)
     viewer = as_user(secured, "viewer", PASSWORD, f"run={owner.run}")
@@ -205,7 +206,7 @@ def allow_reading(owner: Config, user: str) -> None:
     rules = [
         AclBinding(
             ResourceType.TOPIC,
-            topics.topic_name(owner.run, "versions"),
+            topic_name(owner.run, "versions"),
             ResourcePatternType.LITERAL,
             f"User:{user}",
             "*",

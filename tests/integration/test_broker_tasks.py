@@ -10,11 +10,12 @@ import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
-from distrl.broker import topics
+from distrl.broker import topic_admin
 from distrl.broker.consumer import HELD_TASKS, LoggedTask, TaskConsumer
 from distrl.broker.deadletters import DeadLetters
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader
+from distrl.broker.topics import topic_name
 from distrl.config import Config, load
 from distrl.errors import BrokerError, WireError
 from distrl.types import LogPosition, Split, Task
@@ -30,7 +31,7 @@ PATIENCE_S = 30.0
 def config(broker: str) -> Config:
     sets = [f"run=tasks-{uuid.uuid4().hex[:12]}", f"kafka.bootstrap={broker}", "kafka.task_partitions=4"]
     made = load(sets=sets, environ={})
-    topics.ensure(made)
+    topic_admin.ensure(made)
     return made
 
 
@@ -64,7 +65,7 @@ def poll_until(consumer: TaskConsumer, done: Callable[[list[LoggedTask]], bool])
 def one_partition(broker: str) -> Config:
     sets = [f"run=tasks-{uuid.uuid4().hex[:12]}", f"kafka.bootstrap={broker}", "kafka.task_partitions=1"]
     made = load(sets=sets, environ={})
-    topics.ensure(made)
+    topic_admin.ensure(made)
     return made
 
 
@@ -186,7 +187,7 @@ def test_a_task_in_flight_whose_partition_moves_is_dropped_quietly(config: Confi
 def test_an_unreadable_task_is_put_aside_and_the_next_one_comes(broker: str) -> None:
     config = one_partition(broker)
     with RecordProducer(config, "test-feeder") as producer:
-        name = topics.topic_name(config.run, "tasks")
+        name = topic_name(config.run, "tasks")
         bad = producer.publish_bytes(name, b"bad", b"no record").result(PATIENCE_S)
         feed(producer, range(1))
         with TaskConsumer(config) as strict, pytest.raises(WireError, match=r"tasks\[0\] offset 0"):

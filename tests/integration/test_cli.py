@@ -17,12 +17,13 @@ import pytest
 import yaml
 from chat.server import serving, validity
 from distrl import config as settings
-from distrl.broker import topics
+from distrl.broker import topic_admin
 from distrl.broker.connect import admin
 from distrl.broker.journal import Journal
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader
 from distrl.broker.tail import tail
+from distrl.broker.topics import TOPICS, topic_name
 from distrl.config import Config, load
 from distrl.demo.roles import write_settings
 from distrl.device.reset import truth
@@ -76,7 +77,7 @@ def distrl(folder: Path, *arguments: str, config: Config | None = None) -> subpr
 def test_topics_are_missing_then_made_then_as_declared_and_then_told_to_differ(config: Config, tmp_path: Path) -> None:
     before = distrl(tmp_path, "topics", "describe", config=config)
     assert before.returncode == 0
-    assert before.stdout.count("missing") == len(topics.TOPICS)
+    assert before.stdout.count("missing") == len(TOPICS)
 
     made = distrl(tmp_path, "topics", "ensure", config=config)
     assert made.returncode == 0
@@ -103,8 +104,8 @@ def test_a_run_without_topics_is_told_how_they_are_made(config: Config, tmp_path
 
 
 def test_tail_tells_of_an_unknown_schema_and_a_truncated_record_and_goes_on(config: Config, tmp_path: Path) -> None:
-    topics.ensure(config)
-    name = topics.topic_name(config.run, "trajectories")
+    topic_admin.ensure(config)
+    name = topic_name(config.run, "trajectories")
     whole = encode(trajectory(1))
     with RecordProducer(config, "a-test") as producer:
         for bad in (b"\xc3\x01" + bytes(8) + whole[10:], whole[:-3]):
@@ -144,7 +145,7 @@ def test_a_dry_run_shows_actions_and_touches_neither_the_phone_nor_the_run(
 ) -> None:
     made = config.model_copy(update={"store": s3, **one_phone})
     made = made.model_copy(update={"devices": made.devices.model_copy(update={"allowed_packages": ("com.sim.clock",)})})
-    topics.ensure(made)
+    topic_admin.ensure(made)
     with RecordProducer(made, "a-test") as producer:
         producer.publish("tasks", "task-1", trajectory(1).task).result(PATIENCE_S)
     base = load_base(None)
@@ -185,7 +186,7 @@ def test_a_demonstration_by_hand_is_in_the_topic_and_the_learner_can_use_it(
     config: Config, s3: settings.Store, one_phone: dict[str, object], tmp_path: Path
 ) -> None:
     made = config.model_copy(update={"store": s3, **one_phone})
-    topics.ensure(made)
+    topic_admin.ensure(made)
     write_settings(made, tmp_path / "run.yaml")
     session = AdbSession(AdbServer(made.adb), made.devices.addresses[0], made.devices)
     line = [sys.executable, "-m", "distrl.cli.main", "phones", "play", "--record", "--config", "run.yaml"]
@@ -228,7 +229,7 @@ def test_a_worker_records_what_the_judge_says_of_each_action(
         judge = settings.Judge(endpoint=server.url, model="m", requests_per_minute=60_000, validity="vlm")
         worker = settings.Worker(heartbeat_s=0.2)
         made = config.model_copy(update={"store": s3, "judge": judge, "worker": worker, **one_phone})
-        topics.ensure(made)
+        topic_admin.ensure(made)
         base = load_base(None)
         adapter = open_store(s3).put("adapters", Agent(base, made.policy).adapter(), "safetensors")
         with Journal(made) as journal:
@@ -259,7 +260,7 @@ def test_weights_that_are_missing_or_have_another_hash_are_refused_by_name(
     config: Config, s3: settings.Store, one_phone: dict[str, object], tmp_path: Path
 ) -> None:
     made = config.model_copy(update={"store": s3, **one_phone})
-    topics.ensure(made)
+    topic_admin.ensure(made)
     stored = open_store(s3).put("adapters", uuid.uuid4().bytes, "safetensors")
     other = ObjectRef(stored.key, "0" * 64, stored.size)
     missing = ObjectRef(f"adapters/{'1' * 64}.safetensors", "1" * 64, 3)

@@ -18,7 +18,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka import Producer
 from distrl.broker import retry as retrying
-from distrl.broker import topics
+from distrl.broker import topic_admin
 from distrl.broker.connect import admin, settings
 from distrl.broker.consumer import LoggedTask, TaskConsumer
 from distrl.broker.deadletters import BadRecordsError, DeadLetters
@@ -55,7 +55,7 @@ DLQ = "trajectories.dlq"
 def config(broker: str) -> Config:
     sets = [f"run=dlq-{uuid.uuid4().hex[:12]}", f"kafka.bootstrap={broker}", "kafka.task_partitions=1"]
     made = load(sets=[*sets, "kafka.dead_letter_limit=4", "kafka.dead_letter_window=20"], environ={})
-    topics.ensure(made)
+    topic_admin.ensure(made)
     return made
 
 
@@ -157,7 +157,7 @@ def test_a_worker_stands_still_while_its_dead_letter_cannot_be_written(
             watched = time.monotonic() + LOOK_S
             assert poll_until(consumer, lambda _: time.monotonic() > watched) == []
             assert consumer.partitions == {0}
-            topics.ensure(config)
+            topic_admin.ensure(config)
             (good,) = poll_until(consumer, lambda got: len(got) == 1)
             assert not bad.waiting
     assert good.task == task(1)
@@ -241,7 +241,7 @@ def test_no_update_is_journalled_past_a_bad_record_before_its_dead_letter_is_ack
         watched = time.monotonic() + LOOK_S
         until(lambda: time.monotonic() > watched, "")
         assert len(journalled(learning)) == 1
-        topics.ensure(learning)
+        topic_admin.ensure(learning)
         learner.until_folded(2)
     assert [raw.value for raw in in_the_log(learning)] == [b"no record"]
     assert len(journalled(learning)) == 2

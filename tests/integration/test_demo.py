@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from distrl.broker import topics
+from distrl.broker import topic_admin
 from distrl.broker.journal import Journal
 from distrl.broker.producer import RecordProducer
+from distrl.broker.topics import topic_name
 from distrl.config import Config, load
 from distrl.demo import run as demo
 from distrl.demo.ledger import Ledger
@@ -50,7 +51,7 @@ def config(broker: str, tmp_path: Path) -> Config:
             "store.url=s3://127.0.0.1:1/distrl", "store.access_key=a", "store.secret_key=b",
             "store.timeout_s=1"]  # fmt: skip
     made = load(sets=sets, environ={})
-    topics.ensure(made)
+    topic_admin.ensure(made)
     return made
 
 
@@ -76,7 +77,7 @@ def test_the_feed_starts_with_all_there_is_and_follows(config: Config) -> None:
             producer.publish(topic, key, record).result(PATIENCE_S)
 
         publish("trajectories", "task-0", trajectory(0))
-        garbage = topics.topic_name(config.run, "trajectories")
+        garbage = topic_name(config.run, "trajectories")
         producer.publish_bytes(garbage, b"bad", b"no record").result(PATIENCE_S)
         publish("heartbeats", "w", Heartbeat("w", "worker", int(time.time() * 1000), 3, "c" * 64, {"episodes": 1.0}))
         publish("evaluations", "3", Evaluation(3, "c" * 64, "3-x", trajectory(9)))

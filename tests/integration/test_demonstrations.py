@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from distrl import config as settings
-from distrl.broker import topics
+from distrl.broker import topic_admin
 from distrl.broker.reader import LogReader, decoded
 from distrl.config import Config
 from distrl.types import Trajectory
@@ -51,7 +51,7 @@ def test_two_runs_have_the_same_demonstrations_in_the_same_order_though_one_was_
     one, other = (Config.model_validate({**tree, "run": f"shown-{uuid.uuid4().hex[:8]}"}) for _ in range(2))
     with phones_served(one.phones, tmp_path):
         for config, counts in ((one, (COUNT,)), (other, (5, COUNT))):
-            topics.ensure(config)
+            topic_admin.ensure(config)
             for count in counts:
                 run_demonstrations(config, count, threading.Event())
     made = demonstrations(one)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from distrl import config as settings
-from distrl.broker import topics
+from distrl.broker import topic_admin
 from distrl.config import Config
 from distrl.demo.roles import Roles, running
 from distrl.evaluate.gather import gather
@@ -95,7 +95,7 @@ def newest(config: Config) -> int:
 
 
 def test_a_run_whose_learner_is_killed_ends_like_one_that_was_not(run_config: Config, tmp_path: Path) -> None:
-    topics.ensure(run_config)
+    topic_admin.ensure(run_config)
     logs = tmp_path / "logs"
     with running(run_config, logs) as roles:
         roles.start("learner", "learner")

@@ -6,7 +6,7 @@ import time
 import uuid
 
 import pytest
-from distrl.broker import topics
+from distrl.broker import topic_admin
 from distrl.broker.producer import RecordProducer
 from distrl.config import Config, load
 from distrl.evaluate.gather import records
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.integration
 @pytest.fixture
 def config(broker: str) -> Config:
     made = load(sets=[f"run=gather-{uuid.uuid4().hex[:12]}", f"kafka.bootstrap={broker}"], environ={})
-    topics.ensure(made)
+    topic_admin.ensure(made)
     return made
 
 

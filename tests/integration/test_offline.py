@@ -25,11 +25,11 @@ from chat.server import body, serving, verdict
 from click.testing import Result
 from confluent_kafka import Consumer, TopicPartition
 from distrl import config as settings
-from distrl.broker import topics
+from distrl.broker import topic_admin
 from distrl.broker.connect import admin
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader, RawRecord
-from distrl.broker.topics import topic_name
+from distrl.broker.topics import TOPICS, topic_name
 from distrl.cli.main import app
 from distrl.config import Config
 from distrl.demo.roles import write_settings
@@ -72,7 +72,7 @@ def run(broker: str, s3: settings.Store, tmp_path_factory: pytest.TempPathFactor
             },
         }
     )  # fmt: skip
-    topics.ensure(config)
+    topic_admin.ensure(config)
     publish(config)
     stop = threading.Event()
 
@@ -206,7 +206,7 @@ def test_the_parquet_file_has_a_typed_row_for_each_step(run: Config, folder: Pat
     assert manifest(folder / "steps.parquet")["rows"] == len(expected)
 
 
-@pytest.mark.parametrize("topic", [name for name in topics.TOPICS if name != "trajectories"])
+@pytest.mark.parametrize("topic", [name for name in TOPICS if name != "trajectories"])
 def test_every_other_topic_exports_too(run: Config, folder: Path, topic: str) -> None:
     done("replay", "--topic", topic, "--avro", "a", "--parquet", "p")
     log = raw_records(run, topic)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from distrl.broker import topics
+from distrl.broker import topic_admin
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader
 from distrl.config import Config, load
@@ -44,7 +44,7 @@ def config(tmp_path: Path, free_ports: Callable[[int], list[int]]) -> Iterator[C
 
 
 def publish(config: Config) -> None:
-    topics.ensure(config)
+    topic_admin.ensure(config)
     with RecordProducer(config, "test") as producer:
         producer.publish("tasks", TASK.task_id, TASK).result(30.0)
 

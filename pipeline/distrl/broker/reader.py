@@ -17,7 +17,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from distrl.broker.connect import HOPELESS, admin, explain, settings
 from distrl.broker.producer import Headers, position_of
-from distrl.broker.topics import TOPICS, offsets, topic_name
+from distrl.broker.topic_admin import offsets
+from distrl.broker.topics import TOPICS, topic_name
 from distrl.config import Config
 from distrl.errors import BrokerError, WireError
 from distrl.types import LogPosition, Record

@@ -21,13 +21,13 @@ def up(config: ConfigFile = None, sets: Sets = None) -> None:
     They outlive this command, with data and logs in stack.directory, and the run's topics are made. Other commands
     that are given the same stack.directory find them there.
     """
-    from distrl.broker import topics
+    from distrl.broker import topic_admin
     from distrl.stack.local import LocalStack
 
     logs.configure("up")
     ended_as_interrupted()
     settings = LocalStack(load(config, sets)).up()
-    topics.ensure(settings)
+    topic_admin.ensure(settings)
     console.print(f"Kafka {settings.kafka.bootstrap}  objects {settings.store.url}  adb port {settings.adb.port}")
     console.print(f"{len(settings.devices.named)} phones; `distrl status` looks, `distrl down` stops")
 

@@ -21,19 +21,19 @@ def ensure_topics(
     ] = False,
 ) -> None:
     """Create the run's topics where missing; refuse, and list each difference, where one has other settings."""
-    from distrl.broker import topics
+    from distrl.broker import topic_admin
 
-    for line in topics.ensure(connected(config, sets), alter=alter):
+    for line in topic_admin.ensure(connected(config, sets), alter=alter):
         console.print(str(line), markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command("describe")
 def describe_topics(config: ConfigFile = None, sets: Sets = None) -> None:
     """Print each topic of the run: partitions, records, clean-up, retention, and what differs from the declaration."""
-    from distrl.broker import topics
+    from distrl.broker import topic_admin
 
     shown = table("topic", "partitions", "records", "cleanup", "retention", "differences")
-    for topic in topics.describe(connected(config, sets)):
+    for topic in topic_admin.describe(connected(config, sets)):
         cells = row(topic.name, topic.partitions, topic.records, topic.cleanup, topic.retention, topic.differences)
         shown.add_row(*cells)
     console.print(shown)

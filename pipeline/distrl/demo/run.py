@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.live import Live
 
-from distrl.broker import topics
+from distrl.broker import topic_admin
 from distrl.broker.versions import lineage
 from distrl.config import Config
 from distrl.demo.ledger import Ledger
@@ -55,7 +55,7 @@ def run_demo(config: Config, minutes: float, out: Path, started: float, console:
     with console.status("starting Kafka, the object store, adb and the phones"):
         settings = stack.up(reuse=True)
     try:
-        topics.ensure(settings)
+        topic_admin.ensure(settings)
         if ledger.train_seconds == 0.0:
             ledger = replace(ledger, setup_seconds=time.time() - started)
             ledger.save(ledger_file)

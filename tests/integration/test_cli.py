@@ -103,6 +103,21 @@ def test_a_run_without_topics_is_told_how_they_are_made(config: Config, tmp_path
     assert "Traceback" not in refused.stderr
 
 
+EVIL = "open \x1b]0;title\x07\x1b[2J\x9b31m\u202e:skull:"
+
+
+def test_what_a_task_says_is_shown_and_moves_no_cursor(config: Config, tmp_path: Path) -> None:
+    """By `distrl tail`; a record's words are those of a model, or of whoever wrote the list of tasks."""
+    topics.ensure(config)
+    told = trajectory(1, EVIL)
+    with RecordProducer(config, "a-test") as producer:
+        evil = replace(told, task=replace(told.task, task_id="task-1\x1b[8m"))
+        producer.publish("trajectories", "task-1", evil).result(PATIENCE_S)
+    (line,) = distrl(tmp_path, "tail", "trajectories", "--no-follow", config=config).stdout.splitlines()
+    assert line.endswith(r"open \x1b]0;title\x07\x1b[2J\x9b31m\u202e:skull:")
+    assert r"task-1\x1b[8m" in line
+
+
 def test_tail_tells_of_an_unknown_schema_and_a_truncated_record_and_goes_on(config: Config, tmp_path: Path) -> None:
     topic_admin.ensure(config)
     name = topic_name(config.run, "trajectories")

@@ -20,7 +20,8 @@ from distrl.telemetry import logs
 if TYPE_CHECKING:
     from distrl.chat.endpoint import Counted
 
-console = Console()
+console = Console(emoji=False)
+"""What a record says is shown as it stands: rich would draw a picture for `:house:` in it."""
 
 ConfigFile = Annotated[
     Path | None,

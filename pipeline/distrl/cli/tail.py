@@ -32,16 +32,9 @@ def tail_trajectories(
     app that is not allowed was in front, and how many led to one and were undone.
     """
     from distrl.broker.tail import tail as records
-    from distrl.offline.lines import remarks_of
+    from distrl.offline.lines import gist_of, printable
 
     settings = with_broker(config, sets)
     for position, trajectory in records(settings, "trajectories", Trajectory, last, follow, start_role("tail", False)):
-        versions = sorted({step.version for step in trajectory.steps})
-        console.print(
-            f"{position.offset:>7}  {trajectory.task_id:<16} {trajectory.outcome.value:<11} "
-            f"{len(trajectory.steps):>2} steps{remarks_of(trajectory.steps)}  versions {versions}  "
-            f"{trajectory.task.instruction}",
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
-        )
+        told = f"{position.offset:>7}  {printable(trajectory.task_id):<16} {printable(gist_of(trajectory))}"
+        console.print(told, markup=False, highlight=False, soft_wrap=True)

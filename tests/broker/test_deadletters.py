@@ -20,7 +20,7 @@ from distrl.broker.deadletters import (
     error_headers,
     origin_of,
 )
-from distrl.broker.letters import Letter, own_headers
+from distrl.broker.letters import Letter, folded, own_headers
 from distrl.broker.producer import HEADER_ROOM_BYTES, Headers, RecordProducer, RecordTooLargeError
 from distrl.broker.reader import RawRecord
 from distrl.broker.retry import retried_from, retry_headers
@@ -231,6 +231,22 @@ def test_a_record_that_was_a_letter_before_gets_its_own_headers_back() -> None:
     twice = [*error_headers(at(3), BAD), *error_headers(at(9), BAD)]
     assert own_headers(twice) == tuple(error_headers(at(3), BAD))
     assert origin_of(twice) == at(9)
+
+
+def test_of_two_letters_of_a_record_the_whole_one_counts_with_its_own_headers() -> None:
+    """A topic may be given more room, or less, between the crash and the second letter."""
+    own: Headers = (("trace", b"x" * 300),)
+    said = error_headers(at(3), BAD)
+    whole = RawRecord(LogPosition("dlq", 0, 0), b"key", b"v" * 900, 0, (*own, *said))
+    key, value, headers = cut(RawRecord(at(3), b"key", b"v" * 900, 0, own), said, 512)
+    short = RawRecord(LogPosition("dlq", 0, 1), key, value, 0, tuple(headers))
+    assert own_headers(short.headers) == ()
+    for order in ((whole, short), (short, whole), (short, whole, short)):
+        (found,) = folded(order)
+        assert (found.raw, found.headers, found.copies, found.cut) == (whole, own, len(order), "")
+    (found,) = folded([short, replace(short, position=LogPosition("dlq", 0, 7))])
+    assert (found.offset, found.copies) == (1, 2)
+    assert "it was too large" in found.cut
 
 
 @pytest.mark.parametrize("partition", [b"", b"-1", b"x", b"9" * 5000, b"99999999999", "٣x".encode(), None])

@@ -6,8 +6,8 @@ two letters that name one origin: they are one Letter here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from distrl.broker.deadletters import CUT_BYTES, CUT_LOST, CUT_SHA256, PREFIX, TOPIC, error_headers, origin_of
 from distrl.broker.producer import Headers
@@ -25,8 +25,9 @@ _OURS = frozenset([*_CUT, *(name for name, _ in error_headers(LogPosition("", 0,
 class Letter:
     """One record that was put aside.
 
-    raw: its first letter, as the dead-letter topic holds it. origin: where the record stood; None where its headers
-    name no place. headers: the record's own. copies: the letters that hold it, 1 but after a crash.
+    raw: its first letter that is not cut, else its first, as the dead-letter topic holds it. origin: where the record
+    stood; None where its headers name no place. headers: the record's own. copies: the letters that hold it, 1 but
+    after a crash.
     """
 
     raw: RawRecord
@@ -62,17 +63,21 @@ class Letter:
 
 def letters(config: Config) -> list[Letter]:
     """Every letter that the broker keeps, folded by origin, in the order of the log."""
-    found: dict[object, Letter] = {}
     with LogReader(config, TOPIC) as reader:
-        for batch in reader.to_end():
-            for raw in batch:
-                origin = origin_of(raw.headers)
-                name = origin or raw.position
-                first = found.get(name)
-                found[name] = Letter(
-                    first.raw if first else raw, origin, own_headers(raw.headers), first.copies + 1 if first else 1
-                )
-    return list(found.values())
+        return folded(raw for batch in reader.to_end() for raw in batch)
+
+
+def folded(found: Iterable[RawRecord]) -> list[Letter]:
+    """One letter for each origin, in the order of the log: the first that is whole, else the first. Pure."""
+    by_origin: dict[object, Letter] = {}
+    for raw in found:
+        origin = origin_of(raw.headers)
+        name, letter = origin or raw.position, Letter(raw, origin, own_headers(raw.headers))
+        if (before := by_origin.get(name)) is not None:
+            kept = letter if before.cut and not letter.cut else before
+            letter = replace(kept, copies=before.copies + 1)
+        by_origin[name] = letter
+    return list(by_origin.values())
 
 
 def own_headers(headers: Headers) -> Headers:

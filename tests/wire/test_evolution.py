@@ -186,6 +186,38 @@ def test_the_command_says_what_breaks_whom_and_ends_with_1(folder: Path, schema:
     assert "to mend it: " in found.output
 
 
+LEVEL = {"type": "record", "name": "Level", "fields": [field("l", "long")]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "default"),
+    [
+        ("Colour", "blue"), (["null", "Colour"], "blue"), ({"type": "array", "items": "Colour"}, ["red", "blue"]),
+        ({"type": "map", "values": "long"}, {"a": "x"}), (LEVEL, {}), (LEVEL, {"l": "x"}), ("int", 2**31),
+        ({"type": "array", "items": {"type": "map", "values": "boolean"}}, [{"a": 1}]),
+    ],
+)  # fmt: skip
+def test_a_default_that_its_type_cannot_hold_is_told(folder: Path, kind: Any, default: Any) -> None:
+    """Each is taken by the parser, and would be what an older record is read with."""
+    write(folder, 2, thing(A, C, field("d", kind, default=default)))
+    found = run("check", folder)
+    assert f"thing/v2: the default of distrl.Thing.d is {default!r}, which its type cannot hold" in found.output
+    assert isinstance(found.exception, WireError)
+
+
+@pytest.mark.parametrize(
+    ("kind", "default"),
+    [
+        ("Colour", "red"), (["null", "Colour"], None), ({"type": "array", "items": "Colour"}, ["red"]), ("double", 1),
+        ({"type": "map", "values": "float"}, {"a": 1.5}), (LEVEL, {"l": -(2**63)}), ("int", 2**31 - 1),
+        ("boolean", False), ({"type": "fixed", "name": "Hash", "size": 2}, "ab"),
+    ],
+)  # fmt: skip
+def test_a_default_that_its_type_holds_may_land(folder: Path, kind: Any, default: Any) -> None:
+    write(folder, 2, thing(A, C, field("d", kind, default=default)))
+    assert run("lock", folder).exit_code == 0
+
+
 def test_a_landed_file_that_is_edited_or_gone_is_told_and_never_locked_anew(folder: Path) -> None:
     write(folder, 1, thing(A, C) | {"doc": "a comment changes no byte on the wire, and yet is an edit"})
     for command in ("check", "lock"):

@@ -6,12 +6,18 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from distrl.errors import WireError
 from distrl.wire.evolution import defined, misfits
 from distrl.wire.lock import Lock, entry_of, read_lock
 from distrl.wire.schemas import Schema, read_schema
+
+DEFAULTS: Final[Mapping[str, tuple[type, ...]]] = {
+    "null": (type(None),), "boolean": (bool,), "float": (int, float), "double": (int, float), "string": (str,),
+    "bytes": (str,),
+}  # fmt: skip
+"""What a default of a primitive type is in JSON, but for whole numbers, which have bounds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +46,9 @@ def check(folder: Path) -> Verdict:
     """Look at every `<record>/v<N>.avsc` under `folder` and at its lock file. Raises WireError for a lock that is none.
 
     A record keeps its name and namespace; any version reads any other (FULL_TRANSITIVE); an enum has a default, so that
-    a symbol of the future is read as it; no item of an array takes zero bytes, so that a length cannot claim more of
-    them than the payload has bytes; a landed file is as it landed.
+    a symbol of the future is read as it; a field's default is of its type, to the innermost, since older records are
+    read with it; no item of an array takes zero bytes, so that a length cannot claim more of them than the payload has
+    bytes; a landed file is as it landed.
     """
     landed = read_lock(folder)
     problems: list[Problem] = []
@@ -63,13 +70,22 @@ def check(folder: Path) -> Verdict:
 
 
 def _in_itself(schema: Schema) -> Iterator[Problem]:
-    for name, found in defined(schema.parsed).items():
+    types = defined(schema.parsed)
+    for name, found in types.items():
         if found["type"] == "enum" and "default" not in found:
             yield Problem(
                 str(schema), f"enum {name} has no default: a reader could not read a symbol that is added later",
                 'give it a "default", the harmless one of its symbols',
             )  # fmt: skip
-    for path in _empty_items(schema.parsed, schema.parsed["name"], defined(schema.parsed)):
+        for field in found.get("fields", ()):
+            if "default" in field and not _holds(field["type"], field["default"], types):
+                yield Problem(
+                    str(schema),
+                    f"the default of {name}.{field['name']} is {field['default']!r}, which its type cannot hold: "
+                    "an older record would be read with it",
+                    "give the field a default of its own type",
+                )
+    for path in _empty_items(schema.parsed, schema.parsed["name"], types):
         yield Problem(
             str(schema), f"{path} holds items of no bytes: a length of a few bytes could claim billions of them",
             "count them in a long instead",
@@ -87,6 +103,32 @@ def _empty_items(schema: Any, path: str, types: Mapping[str, Mapping[str, Any]])
             yield from _empty_items(field["type"], f"{path}.{field['name']}", types)
         yield from _empty_items(schema.get("items"), f"{path}[]", types)
         yield from _empty_items(schema.get("values"), f"{path}{{}}", types)
+
+
+def _holds(schema: Any, value: Any, types: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether a type can hold a default, given as JSON. fastavro looks at the outermost type of most of them alone."""
+    if isinstance(schema, list):
+        return any(_holds(part, value, types) for part in schema)
+    found = types.get(schema, {"type": schema}) if isinstance(schema, str) else schema
+    match found["type"]:
+        case "array":
+            return isinstance(value, list) and all(_holds(found["items"], each, types) for each in value)
+        case "map":
+            return isinstance(value, dict) and all(_holds(found["values"], each, types) for each in value.values())
+        case "record":  # whole: what it leaves out is not filled in by its own fields' defaults
+            return isinstance(value, dict) and all(
+                field["name"] in value and _holds(field["type"], value[field["name"]], types)
+                for field in found["fields"]
+            )
+        case "enum":
+            return value in found["symbols"]
+        case "fixed":
+            return isinstance(value, str) and len(value) == found["size"]
+        case "int" | "long" as kind:
+            bound = 2 ** (31 if kind == "int" else 63)
+            return type(value) is int and -bound <= value < bound
+        case primitive:
+            return type(value) in DEFAULTS[primitive]
 
 
 def _is_empty(schema: Any, types: Mapping[str, Mapping[str, Any]], within: frozenset[str] = frozenset()) -> bool:

@@ -2,7 +2,8 @@
 
     python -m tests.wire.mutants COUNT SEED
 
-Prints a JSON object: how many were read, refused, and the longest decoding. Ends with a traceback where anything but a
+Prints a JSON object: how many were read (`older`: as a version that is not the newest), refused, and the longest
+decoding. Ends with a traceback where anything but a
 record or a WireError comes out, and that includes a MemoryError.
 """
 
@@ -19,13 +20,23 @@ import numpy as np
 from distrl.errors import WireError
 from distrl.types import Record
 from distrl.wire.codec import HEADER_BYTES, decode, encode
+from distrl.wire.convert import FROM_RECORD
+from distrl.wire.schemas import catalogue
 
 from tests.wire.records import EXAMPLES, KINDS
+from tests.wire.write_fixtures import fixture
 
 ROOM_BYTES = 64 * 1024 * 1024
 """What decoding may take beyond what the process has: far more than a mutant has bytes, far less than it may claim."""
 
-GOOD = [(type(record), encode(record)) for record in EXAMPLES]
+KIND_OF = {FROM_RECORD[kind][0]: kind for kind in KINDS}
+NEWEST = {schema.header for schema in catalogue().newest.values()}
+OLDER = [schema for schema in catalogue().by_fingerprint.values() if schema.header not in NEWEST]
+GOOD = [
+    *((type(record), encode(record)) for record in EXAMPLES),
+    *((KIND_OF[schema.record], fixture(schema).read_bytes()) for schema in OLDER),
+]
+"""What is mutated: records of every version that has landed."""
 Mutate = Callable[[np.random.Generator, bytes], bytes]
 
 
@@ -104,7 +115,7 @@ def limit_memory() -> None:
 def main(count: int, seed: int) -> dict[str, float]:
     rng = np.random.default_rng(seed)
     limit_memory()
-    read, slowest = 0, 0.0
+    read, older, slowest = 0, 0, 0.0
     for _ in range(count):
         kind, payload = mutant(rng)
         began = time.perf_counter()
@@ -114,9 +125,12 @@ def main(count: int, seed: int) -> dict[str, float]:
             continue
         finally:
             slowest = max(slowest, time.perf_counter() - began)
-        assert len(encode(record)) == len(payload), "what is read says all that is there"
+        if payload[:HEADER_BYTES] in NEWEST:
+            assert len(encode(record)) == len(payload), "what is read says all that is there"
+        else:
+            older += 1
         read += 1
-    return {"read": read, "refused": count - read, "slowest_s": slowest}
+    return {"read": read, "older": older, "refused": count - read, "slowest_s": slowest}
 
 
 if __name__ == "__main__":

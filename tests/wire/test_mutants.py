@@ -22,4 +22,5 @@ def test_every_mutant_is_read_or_refused_within_bounded_memory() -> None:
     found = json.loads(ended.stdout)
     assert found["read"] + found["refused"] == COUNT
     assert found["read"] > COUNT / 100, "some mutants are records, else nothing but the first check was tried"
+    assert found["older"] > COUNT / 1000, "mutants of older versions are tried too, by the way that they are read"
     assert found["slowest_s"] < 5.0

@@ -242,6 +242,9 @@ def test_times_select_what_was_made_then(run: Config, folder: Path) -> None:
     early = [json.loads(line)["offset"] for line in done("replay", "--to", at, "--print").stdout.splitlines()]
     assert (early, late) == (list(range(first)), list(range(first, len(log))))
     assert len(done("replay", "--from", "-1h").stdout.splitlines()) == len(log)
+    for before in ("1969-12-31T23:59:59.999Z", "1969-12-31T23:59:59.998Z", "1900-01-01"):
+        assert len(done("replay", "--from", before).stdout.splitlines()) == len(log)
+        assert done("replay", "--to", before).stdout == ""
     assert done("replay", "--from", (datetime.now(UTC) + timedelta(hours=1)).isoformat()).stdout == ""
 
 

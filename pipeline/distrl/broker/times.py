@@ -15,8 +15,10 @@ from distrl.config import Config
 def offsets_at(config: Config, topic: str, partitions: Iterable[int], at_ms: int) -> dict[int, int | None]:
     """Partition -> offset of its first record of `at_ms` (ms since the epoch) or later; None where there is none.
 
-    A record's time is when it came, by the broker's clock.
+    A record's time is when it came, by the broker's clock. No record is from before the epoch, and the broker takes
+    numbers below 0 for something else (-1: the end of the log).
     """
+    at_ms = max(0, at_ms)
     name, kafka = topic_name(config.run, topic), config.kafka
     level = IsolationLevel.READ_COMMITTED if TOPICS[topic].transactional else IsolationLevel.READ_UNCOMMITTED
     wanted = {TopicPartition(name, partition): OffsetSpec.for_timestamp(at_ms) for partition in partitions}

@@ -133,6 +133,8 @@ CUT = Log({0: (100, [1_000 + i for i in range(50)])})
         (Asked("r", begin=900), r"--from 900: ", "--from 100 --to 150"),
         (Asked("r", begin=120, end=110), r"holds nothing", "--from 110 --to 120"),
         (Asked("r", begin=120, end=120), r"holds nothing", "--from 120"),
+        (Asked("r", begin=120, end=at(1_010)), r"--from 120 --to 1970.*holds nothing", "--from 120"),
+        (Asked("r", begin=at(1_020), end=110), r"--to 110: holds nothing", "--from 1970-01-01T00:00:01.020000Z"),
         (Asked("r", begin=at(999)), r"retention has deleted", "--from 1970-01-01T00:00:01Z"),
         (Asked("r", end=at(900)), r"retention has deleted", "--from 1970-01-01T00:00:01Z"),
     ],

@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Final, Protocol
+from typing import Final, NoReturn, Protocol
 
 from distrl.broker.topics import topic_name
 from distrl.errors import ConfigError
@@ -172,6 +172,8 @@ def _resolve(asked: Asked, kept: Kept) -> Span:
     _refuse_offsets_outside(asked, chosen)
     begins = _begins(asked, chosen, kept)
     ends = _ends(asked, chosen, kept)
+    if chosen and all(ends[p] < begins[p] for p in chosen):
+        _refuse_ends_first(asked)
     ranges = [Range(p, begins[p], max(begins[p], ends[p])) for p in sorted(chosen)]
     if not any(map(len, ranges)):
         _refuse_all_deleted(asked, chosen, kept)
@@ -223,6 +225,16 @@ def _refuse_backwards(asked: Asked, begin: Bound, end: Bound, chosen: Mapping[in
             f"--from {written(begin)} --to {written(end)}", "holds nothing: --to is where it ends before",
             turned, *([] if both_times else _within(turned, chosen)),
         )  # fmt: skip
+
+
+def _refuse_ends_first(asked: Asked) -> NoReturn:
+    """Of an offset and a time, only the log tells which comes first."""
+    assert asked.begin is not None, "what begins with all that is kept ends after it"
+    assert asked.end is not None, "what ends with the log begins before it"
+    raise _RefusedError(
+        f"--from {written(asked.begin)} --to {written(asked.end)}", "holds nothing: --to is where it ends before",
+        replace(asked, end=None),
+    )  # fmt: skip
 
 
 def _refuse_offsets_outside(asked: Asked, chosen: Mapping[int, tuple[int, int]]) -> None:

@@ -249,3 +249,6 @@ def test_what_is_gone_before_any_update_could_draw_it_was_learned_from_by_none()
     assert [each.resident for each in followed.trajectories] == [None, (2, 2), (2, 2)]
     (found,) = of_trajectory(records[:1], [version(0, 2, None)], followed)
     assert list(found.in_weights_of) == []
+    behind = of_version(0, [version(0, 2, None)], followed)
+    assert behind is not None
+    assert (names(behind.used), names(behind.gone)) == (["task-1", "task-2"], ["task-0"])

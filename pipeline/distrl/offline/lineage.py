@@ -122,6 +122,16 @@ class VersionLineage:
     updates: Sequence[Admission]
     trajectories: Sequence[Learned]
 
+    @property
+    def used(self) -> Sequence[Learned]:
+        """What was learned from, or could be."""
+        return [each for each in self.trajectories if each.learned is not None]
+
+    @property
+    def gone(self) -> Sequence[Learned]:
+        """What was usable, and had left the buffer, or was still ahead of its use, whenever an update drew."""
+        return [each for each in self.trajectories if each.left_out is None and each.learned is None]
+
 
 @dataclass(frozen=True, slots=True)
 class Attempt:

@@ -136,6 +136,6 @@ def _show(rows: Sequence[Modes], named: Sequence[dict[str, Any]]) -> None:
         console.print(links)
         console.print(
             f"the last {min(SHOWN, len(named))} of {len(named)} failures; --json names all, and `distrl replay --topic "
-            "TOPIC --from OFFSET --print` shows one",
+            "TOPIC --from OFFSET --to OFFSET+1 --print` shows one",
             markup=False, highlight=False,
         )  # fmt: skip

@@ -22,7 +22,8 @@ def closed_port() -> Iterator[int]:
 
 NEED_A_BROKER = [
     "feed", "worker", "learner", "learner --verify", "evaluate", "evaluate --versions first", "demonstrate",
-    "tail trajectories", "topics describe", "topics ensure", "appagent evaluate", "scores",
+    "tail trajectories", "topics describe", "topics ensure", "appagent evaluate", "scores", "replay", "lineage 0",
+    "dlq ls", "failures",
 ]  # fmt: skip
 
 
@@ -107,6 +108,8 @@ def test_doctor_survives_a_spoilt_stack_folder(cli: Cli, tmp_path: Path) -> None
         ("phones --count 1 play", "behind `phones play`"),
         ("phones play --port 65536", "'--port'"),
         ("tail trajectories --last -1", "'--last'"),
+        ("replay --avro a --parquet ./b/../a", "name two files"),
+        ("replay --avro a --parquet a.manifest.json", "neither of them the other's manifest"),
         ("base-model train", "'--out'"),
         ("tasks ls mine.jsonl --suite home", "it is one or the other"),
         ("tasks ls --count 0", "'--count'"),
@@ -149,6 +152,14 @@ def test_phones_whose_port_is_in_use_say_which_port_and_which_setting(cli: Cli) 
     assert f"{port}" in refused.stderr
     assert "phones.base_port" in refused.stderr
     assert "Traceback" not in refused.stderr
+
+
+@pytest.mark.parametrize("place", [".", "/", "/dev/stdout"])
+def test_records_are_exported_to_files_alone(cli: Cli, tmp_path: Path, place: str) -> None:
+    refused = cli("replay", "--avro", place, "--force")
+    assert refused.returncode == 1
+    assert "is no file" in refused.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_base_model_is_never_written_over(cli: Cli, tmp_path: Path) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
+import os
+import resource
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +16,7 @@ from avro.datafile import DataFileReader
 from avro.io import DatumReader
 from distrl.broker.reader import RawRecord
 from distrl.broker.topics import TOPICS
-from distrl.errors import ConfigError
+from distrl.errors import ConfigError, StoreError
 from distrl.offline.export import Export
 from distrl.offline.lines import gist_of, json_line, ranges, summary_line
 from distrl.offline.replay import Item, item_of
@@ -151,6 +154,30 @@ def test_what_is_given_up_leaves_nothing_and_a_folder_is_never_written_over(tmp_
     (tmp_path / "b.avro.manifest.json").write_text("{}")
     with pytest.raises(ConfigError, match="exists already"):
         Export(span(Trajectory, 1), tmp_path / "b.avro", "avro")
+
+
+def test_where_only_the_manifest_finds_no_room_nothing_is_left_and_the_older_file_stays(tmp_path: Path) -> None:
+    """A limit on the size of files stands for a full disk: the manifest names each record that nobody can read."""
+    before = written(tmp_path, "avro", [item(TRAJECTORY)], Trajectory)
+    broken = [item_of(RawRecord(LogPosition("t", 0, n), None, b"no record", 5), Trajectory) for n in range(400)]
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, hard))
+    try:
+        with pytest.raises(StoreError, match="nothing is left of it"):
+            written(tmp_path, "avro", broken, Trajectory)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["a.avro", "a.avro.manifest.json"]
+    assert json.loads((tmp_path / "a.avro.manifest.json").read_text()) == before
+    assert hashlib.sha256((tmp_path / "a.avro").read_bytes()).hexdigest() == before["sha256"]
+
+
+def test_a_pipe_or_a_device_is_never_replaced_by_a_file(tmp_path: Path) -> None:
+    """As /dev/stdout with --force."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ConfigError, match="is no file"):
+        Export(span(Trajectory, 1), tmp_path / "pipe", "avro", force=True)
+    assert [(each.name, each.is_fifo()) for each in tmp_path.iterdir()] == [("pipe", True)]
 
 
 @settings(deadline=None)

@@ -49,7 +49,9 @@ def replay(
         Path | None, typer.Option(help="Write a Parquet file, a row per step, and FILE.manifest.json.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Write over files that exist.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be read, and read nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be read, and about how much; write nothing.")
+    ] = False,
 ) -> None:
     """Read a range of a run's log: list it, print it, or export it. Joins no group and writes nothing to the broker.
 
@@ -57,16 +59,16 @@ def replay(
     """
     from distrl.broker.connect import check
     from distrl.broker.topics import topic_name
-    from distrl.offline.export import Export, refuse_existing
+    from distrl.offline.export import Export, manifest_of, refuse_existing
     from distrl.offline.replay import about_bytes, read, span_of
     from distrl.offline.span import Asked, bound_of
 
     settings = connected(config, [*(sets or ()), *([] if run is None else [f"run={run}"])])
     topic_name(settings.run, topic)  # refuses what is no topic, before anything is asked
     wanted = [(form, file) for form, file in (("avro", avro), ("parquet", parquet)) if file is not None]
-    _refuse_same_file(wanted)
-    for _, file in wanted:
-        refuse_existing([file, file.with_name(f"{file.name}.manifest.json")], force)
+    files = [each for _, file in wanted for each in (file, manifest_of(file))]
+    _refuse_same_file(files)
+    refuse_existing(files, force)
     now = datetime.now(UTC)
     rest = _rest(config, sets, as_json, wanted, force, dry_run)
     bounds = [None if text is None else bound_of(text, now) for text in (begin, end)]
@@ -121,9 +123,9 @@ def _tell(span: Span, size: int, files: list[str]) -> None:
     _say(f"at most {len(span)} records, about {size} bytes; would go to {', '.join(files) or 'standard output'}")
 
 
-def _refuse_same_file(wanted: list[tuple[str, Path]]) -> None:
-    if len({file.absolute() for _, file in wanted}) < len(wanted):
-        raise typer.BadParameter("name two files", param_hint="--avro, --parquet")
+def _refuse_same_file(files: list[Path]) -> None:
+    if len({file.resolve() for file in files}) < len(files):
+        raise typer.BadParameter("name two files, neither of them the other's manifest", param_hint="--avro, --parquet")
 
 
 def _rest(
@@ -150,4 +152,4 @@ def _say(text: str) -> None:
 
 def _note(text: str, style: str = "") -> None:
     """To standard error: standard output holds records alone."""
-    Console(stderr=True, highlight=False).print(text, style=style, markup=False, soft_wrap=True)
+    Console(stderr=True, highlight=False, emoji=False).print(text, style=style, markup=False, soft_wrap=True)

@@ -93,9 +93,11 @@ class Export:
 
     def __init__(self, span: Span, file: Path, form: str, force: bool = False) -> None:
         self._span, self._form = span, form
-        self.file, self.manifest = file, file.with_name(f"{file.name}.manifest.json")
+        self.file, self.manifest = file, manifest_of(file)
         refuse_existing([file, self.manifest], force)
-        self._partial = file.with_name(f".{file.name}.{os.getpid()}.partial")
+        self._partial, self._partial_manifest = (
+            each.with_name(f".{each.name}.{os.getpid()}.partial") for each in (file, self.manifest)
+        )
         self._digest = Digest()
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -112,7 +114,8 @@ class Export:
     ) -> None:
         with suppress(OSError):
             self._out.close()
-        self._partial.unlink(missing_ok=True)
+        for each in (self._partial, self._partial_manifest):
+            each.unlink(missing_ok=True)
 
     def put(self, item: Item) -> None:
         """Take the span's next record; one that cannot be decoded goes into the manifest alone."""
@@ -124,17 +127,18 @@ class Export:
             raise self._not_written(error) from None
 
     def finish(self) -> dict[str, Any]:
-        """Close the file, rename it, write the manifest and return it. Raises StoreError where the disk refuses."""
+        """Close the file, write the manifest, rename both and return it. Raises StoreError where the disk refuses."""
         try:
             self._writer.close()
-            self._out.flush()
-            os.fsync(self._out.fileno())
+            _sync(self._out)
             self._out.close()
             made = self._manifest()
+            with self._partial_manifest.open("wb") as out:
+                out.write(json.dumps(made, indent=2, sort_keys=True).encode() + b"\n")
+                _sync(out)
             self.manifest.unlink(missing_ok=True)  # an older one must never stand beside the new file
             self._partial.replace(self.file)
-            self._partial.write_text(json.dumps(made, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-            self._partial.replace(self.manifest)
+            self._partial_manifest.replace(self.manifest)
         except OSError as error:
             raise self._not_written(error) from None
         return made
@@ -167,10 +171,22 @@ class Export:
         )  # fmt: skip
 
 
+def manifest_of(file: Path) -> Path:
+    """Where the manifest of an exported file stands."""
+    return file.parent / f"{file.name}.manifest.json"
+
+
+def _sync(out: BinaryIO) -> None:
+    out.flush()
+    os.fsync(out.fileno())
+
+
 def refuse_existing(files: Sequence[Path], force: bool) -> None:
-    """Raises ConfigError for a file that is there, unless `force`; for a folder always."""
+    """Raises ConfigError for a file that is there, unless `force`; for a folder, a device or a pipe always."""
     for file in files:
-        if file.is_dir() or (file.exists() and not force):
+        if file.exists() and not file.is_file():
+            raise ConfigError(str(file), "exists already and is no file", "name a file elsewhere")
+        if file.exists() and not force:
             raise ConfigError(str(file), "exists already", "name another file, or give --force to write over it")
 
 

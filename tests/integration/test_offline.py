@@ -382,6 +382,11 @@ def test_a_trajectory_names_who_acted_and_who_learned(run: Config, folder: Path)
     ]
     assert first["in_weights_of_versions"] == [v.version for v in versions if v.update >= 4]
     assert second["learned_by_versions"] == second["in_weights_of_versions"] == []
+    early = json.loads(done("lineage", "task-1000", "--json").stdout)["records"][0]
+    assert early["learned"]["resident"]["first"] == 3
+    unchanged = [v.update for v in versions if v.adapter.sha256 == versions[0].adapter.sha256]
+    assert unchanged == [2, 3], "update 3 trains the critics alone, and publishes the weights that there were"
+    assert early["in_weights_of_versions"] == [v.version for v in versions if v.update >= 4]
     demo = json.loads(done("lineage", "demo-0", "--json").stdout)["records"][0]
     assert demo["learned"]["cloned"] == {"first": 0, "last": 2}
     assert sum(map(sum, demo["learned"]["cloned_draws"].values())) > 0

@@ -209,6 +209,20 @@ def test_a_version_is_the_updates_until_it_and_what_they_took_in() -> None:
     assert told["trajectories"][0]["resident"] == {"first": 2, "last": 2}, "the third record overwrites its first step"
 
 
+def test_while_the_critics_learn_alone_nothing_new_is_in_the_weights_of_a_version() -> None:
+    followed, windows = small_trace()
+    before, after = (of_version(number, VERSIONS, followed) for number in (1, 2))
+    assert before is not None
+    assert after is not None
+    assert (names(before.used), names(before.critics_alone)) == (["demo-1"], ["task-2"])
+    assert (names(after.used), names(after.critics_alone)) == (["demo-1", "task-2", "task-3"], [])
+    demo, task = of_trajectory([windows[0][0], windows[2][0]], VERSIONS, followed)
+    assert (list(demo.in_weights_of), list(task.in_weights_of)) == ([0, 1, 2, 3], [2, 3])
+    only_critics = Trace(followed.updates[:3], followed.trajectories[:2])
+    (early,) = of_trajectory(windows[2], VERSIONS[:2], only_critics)
+    assert (list(early.learned_by), list(early.in_weights_of)) == ([1], [])
+
+
 def test_parents_that_name_each_other_in_a_circle_end() -> None:
     followed, _ = small_trace()
     found = of_version(1, [version(0, 1, 1), version(1, 2, 0)], followed)
@@ -222,7 +236,7 @@ def test_a_trajectory_names_the_versions_that_acted_and_those_that_learned_from_
     assert found.learned is not None
     assert (found.learned.resident, found.folded) == ((2, 3), True)
     assert list(found.learned_by) == [1, 2]
-    assert list(found.in_weights_of) == [1, 2, 3], "what was learned stays in the weights"
+    assert list(found.in_weights_of) == [2, 3], "of update 2 the critics alone learned; what was learned stays"
     told = attempt_json(found)
     assert [each["step"] for each in told["acted"]] == list(range(8))
     assert (told["duplicate"], told["folded"]) == (False, True)
@@ -251,4 +265,5 @@ def test_what_is_gone_before_any_update_could_draw_it_was_learned_from_by_none()
     assert list(found.in_weights_of) == []
     behind = of_version(0, [version(0, 2, None)], followed)
     assert behind is not None
-    assert (names(behind.used), names(behind.gone)) == (["task-1", "task-2"], ["task-0"])
+    assert (names(behind.critics_alone), names(behind.gone)) == (["task-1", "task-2"], ["task-0"])
+    assert behind.used == []

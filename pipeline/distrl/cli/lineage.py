@@ -78,13 +78,14 @@ def _show_version(run: str, found: VersionLineage, everything: bool) -> None:
 
     version = found.version
     parents = ranges(sorted(each.version for each in found.parents)) or "none"
-    used, gone = found.used, len(found.gone)
+    used, critics, gone = found.used, len(found.critics_alone), len(found.gone)
     _say(f"version {version.version} of run {run}, after update {version.update}, {said_time(version.published_at)}")
     _say(f"  weights {version.adapter.sha256}")
     _say(f"  config  {version.config_fingerprint}")
     _say(f"  parents {parents}")
     _say(f"  learned from {len(used)} trajectories, {sum(each.is_expert for each in used)} of them demonstrations; "
-         f"{len(found.trajectories) - len(used) - gone} left out"
+         f"{len(found.trajectories) - len(used) - critics - gone} left out"
+         + (f", {critics} by the critics alone" if critics else "")
          + (f", {gone} in no buffer that an update drew from" if gone else ""))  # fmt: skip
     shown = table("update", "phase", "took in", "left out", "from the log", "could draw")
     for each in _ends(found.updates, everything, shown, 6):

@@ -86,9 +86,15 @@ class Learned:
         spans = [span for span in (self.cloned, self.resident) if span is not None]
         return (min(first for first, _ in spans), max(last for _, last in spans)) if spans else None
 
-    def learned_by(self, u: int) -> bool:
-        """Whether an update up to `u` learned from it, or could."""
-        return self.learned is not None and self.learned[0] <= u
+    def in_weights(self, u: int, a_ride: int | None) -> bool:
+        """Whether the policy after update `u` has learned from it, or could.
+
+        a_ride: the first update of A-RIDE, None where there was none yet: before it, only the critics learn from what
+        is in the buffer, and the policy learns from them afterwards.
+        """
+        if self.cloned is not None and self.cloned[0] <= u:
+            return True
+        return self.resident is not None and a_ride is not None and max(self.resident[0], a_ride) <= u
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +130,16 @@ class VersionLineage:
 
     @property
     def used(self) -> Sequence[Learned]:
-        """What was learned from, or could be."""
-        return [each for each in self.trajectories if each.learned is not None]
+        """What its weights have learned from, or could."""
+        first = first_of_a_ride(self.updates)
+        return [each for each in self.trajectories if each.in_weights(self.version.update, first)]
+
+    @property
+    def critics_alone(self) -> Sequence[Learned]:
+        """What only the critics have learned from until then, or could."""
+        first = first_of_a_ride(self.updates)
+        learned = [each for each in self.trajectories if each.learned is not None]
+        return [each for each in learned if not each.in_weights(self.version.update, first)]
 
     @property
     def gone(self) -> Sequence[Learned]:
@@ -138,7 +152,7 @@ class Attempt:
     """One record of a task id. learned: None where it is a later record of its id, or not folded yet (`folded`).
 
     learned_by: numbers of the versions made by an update that learned from it, or could. in_weights_of: of all versions
-    that come from such an update.
+    whose weights come from such an update; while the critics learn alone, a version has the weights of the one before.
     """
 
     logged: LoggedTrajectory
@@ -219,16 +233,22 @@ def of_trajectory(records: Sequence[LoggedTrajectory], versions: Sequence[Versio
     """What became of the records of one task id, in the order given."""
     at = {each.position: each for each in followed.trajectories}
     ends = {(mark.topic, mark.partition): mark.offset for mark in _last(followed)}
+    first = first_of_a_ride(followed.updates)
     found = []
     for logged in records:
         place = logged.position
         learned = at.get(place)
         span = None if learned is None else learned.learned
         by = [v.version for v in versions if span is not None and span[0] <= v.update <= span[1]]
-        weights = [v.version for v in versions if learned is not None and learned.learned_by(v.update)]
+        weights = [v.version for v in versions if learned is not None and learned.in_weights(v.update, first)]
         folded = place.offset < ends.get((place.topic, place.partition), 0)
         found.append(Attempt(logged, folded, learned, by, weights))
     return found
+
+
+def first_of_a_ride(updates: Iterable[Admission]) -> int | None:
+    """The first update that trains the policy on the replay buffer; None where there is none yet."""
+    return next((each.update.u for each in updates if each.phase == "a-ride"), None)
 
 
 def _last(followed: Trace) -> tuple[Watermark, ...]:

@@ -1,5 +1,6 @@
 from dataclasses import replace
 
+import pytest
 from distrl.telemetry.screen import render
 from distrl.telemetry.view import HEARTBEAT_STALE_MS, RunView
 from distrl.types import (
@@ -43,6 +44,19 @@ def test_counts_a_task_once_and_measures_lag_against_the_newest_version() -> Non
     assert snapshot.success == 1.0, "the first record of a task wins, an interruption is no failure"
     assert snapshot.newest is not None
     assert (snapshot.newest.version, snapshot.lag_max, snapshot.lag_mean) == (5, 2, 1.0)
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_lag_is_against_the_newest_version_when_the_trajectory_ended_however_topics_are_read(backwards: bool) -> None:
+    """One trajectory under each of five versions, a moment after it was published: none was ever behind, but one."""
+    versions = [replace(version(n), published_at=100 * n) for n in range(5)]
+    acted = [trajectory(f"t{n}", Outcome.SUCCESS, version=n, finished_at=100 * n + 9) for n in range(5)]
+    acted.append(trajectory("slow", Outcome.SUCCESS, version=1, finished_at=350))
+    view = RunView()
+    for record in (*acted, *versions) if backwards else (*versions, *acted):
+        view.feed(record)
+    snapshot = view.snapshot(2_000)
+    assert (snapshot.lag_max, snapshot.lag_mean) == (2, 2 / 6)
 
 
 def test_an_evaluation_counts_each_task_once_and_an_interruption_as_none() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right, insort
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from distrl.broker.identity import IdSet
 from distrl.types import Evaluation, Heartbeat, Outcome, Record, Split, Trajectory, Version
@@ -18,7 +20,11 @@ HEARTBEAT_STALE_MS = 15_000
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything the live view and `distrl status` print. Rates are per minute, success is in [0, 1]."""
+    """Everything the live view and `distrl status` print. Rates are per minute, success is in [0, 1].
+
+    lag_mean, lag_max: versions between the oldest that acted in a trajectory and the newest that was published when it
+    ended, over the last SUCCESS_WINDOW.
+    """
 
     trajectories: int
     per_minute: float
@@ -43,7 +49,10 @@ class RunView:
     _finished: deque[int] = field(default_factory=deque)
     _recent: deque[bool] = field(default_factory=lambda: deque(maxlen=SUCCESS_WINDOW))
     _outcomes: Counter[str] = field(default_factory=Counter)
-    _lags: deque[int] = field(default_factory=lambda: deque(maxlen=SUCCESS_WINDOW))
+    _acted: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=SUCCESS_WINDOW))
+    """(when it ended, the oldest version that acted in it) of the last trajectories."""
+    _published: list[tuple[int, int]] = field(default_factory=list)
+    """(when, number) of every version, by time."""
     _newest: Version | None = None
     _beats: dict[str, Heartbeat] = field(default_factory=dict)
     _scores: dict[tuple[int, str, Split], dict[str, bool]] = field(default_factory=dict)
@@ -54,6 +63,7 @@ class RunView:
             case Trajectory():
                 self._trajectory(record)
             case Version():
+                insort(self._published, (record.published_at, record.version))
                 if self._newest is None or record.version > self._newest.version:
                     self._newest = record
             case Heartbeat():
@@ -66,6 +76,7 @@ class RunView:
     def snapshot(self, now_ms: int) -> Snapshot:
         while self._finished and self._finished[0] < now_ms - RATE_WINDOW_MS:
             self._finished.popleft()
+        lags = self._lags()
         beats = tuple(sorted(self._beats.values(), key=lambda beat: (beat.role, beat.process)))
         return Snapshot(
             trajectories=len(self._seen),
@@ -73,8 +84,8 @@ class RunView:
             success=sum(self._recent) / len(self._recent) if self._recent else None,
             outcomes=dict(self._outcomes),
             newest=self._newest,
-            lag_mean=sum(self._lags) / len(self._lags) if self._lags else 0.0,
-            lag_max=max(self._lags, default=0),
+            lag_mean=sum(lags) / len(lags) if lags else 0.0,
+            lag_max=max(lags, default=0),
             processes=beats,
             silent=frozenset(beat.process for beat in beats if beat.at < now_ms - HEARTBEAT_STALE_MS),
             evaluations=tuple(
@@ -98,5 +109,11 @@ class RunView:
         self._outcomes[record.outcome.value] += 1
         if record.outcome in (Outcome.SUCCESS, Outcome.FAILURE):
             self._recent.append(record.outcome is Outcome.SUCCESS)
-        if record.steps and self._newest is not None and not record.is_expert:
-            self._lags.append(max(0, self._newest.version - min(step.version for step in record.steps)))
+        if record.steps and not record.is_expert:
+            self._acted.append((record.finished_at, min(step.version for step in record.steps)))
+
+    def _lags(self) -> list[int]:
+        """By the records' own times: topics are read one after the other, and then every version is known too soon."""
+        times = [at for at, _ in self._published]
+        newest = list(accumulate((number for _, number in self._published), max, initial=0))
+        return [max(0, newest[bisect_right(times, ended)] - oldest) for ended, oldest in self._acted]

@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from shutil import copytree, rmtree
@@ -477,6 +478,21 @@ def test_a_record_too_large_for_its_letter_is_put_aside_cut_and_not_published_ag
     assert "dead letters 0: were not published again" in str(refused.exception)
     assert len(read(config, "tasks")) == 2
     assert "cannot be read now either: it was too large and is cut" in run(config, "show", "0").output
+
+
+def test_a_record_larger_than_is_let_out_by_now_keeps_no_other_from_being_published_again(
+    config: Config, producer: RecordProducer
+) -> None:
+    long = task(1)
+    places = send(producer, config, "tasks", b"no record", b"no record")
+    for place, value in zip(places, (encode(replace(long, instruction="x" * 2000)), encode(task(2))), strict=True):
+        put_aside(config, producer, RawRecord(place, b"k", value, 0))
+    small = config.model_copy(update={"kafka": config.kafka.model_copy(update={"max_record_bytes": 1024})})
+    first, second = retry(letters(config), small)
+    assert (first.at, "kafka.max_record_bytes" in first.refused) == (None, True)
+    assert second.at is not None
+    assert [(raw.value or b"")[:2] for raw in read(config, "tasks")] == [b"no", b"no", b"\xc3\x01"]
+    assert [each.before for each in retry(letters(config), config)] == [False, True], "with more room it goes too"
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from functools import cache
 
 from distrl.broker.fenced import FencedError, FencedProducer, this_process
 from distrl.broker.letters import Letter, kind_of, short_name
-from distrl.broker.producer import Headers
+from distrl.broker.producer import Headers, RecordTooLargeError
 from distrl.broker.reader import LogReader, RawRecord
 from distrl.config import Config
 from distrl.errors import BrokerError
@@ -66,7 +66,9 @@ def retry(found: Sequence[Letter], config: Config, dry_run: bool = False) -> lis
             if refusals[letter.offset]
             else Retried(letter, before[letter.origin], before=True)
             if letter.origin in before
-            else Retried(letter, None if dry_run else _publish(letter, producer))
+            else Retried(letter)
+            if dry_run
+            else _published(letter, producer)
             for letter in found
         ]
 
@@ -115,11 +117,16 @@ def _since_origins(found: Sequence[Letter], config: Config) -> Iterator[RawRecor
                 yield from batch
 
 
-def _publish(letter: Letter, producer: FencedProducer) -> LogPosition:
+def _published(letter: Letter, producer: FencedProducer) -> Retried:
+    """Refused where it is larger than this side lets out by now; those after it are published all the same."""
     origin = letter.origin
     assert origin is not None, "a letter without an origin was refused before"
     headers = [*letter.headers, *retry_headers(origin)]
-    return producer.write(origin.topic, letter.raw.key, letter.raw.value, headers, origin.partition)
+    try:
+        at = producer.write(origin.topic, letter.raw.key, letter.raw.value, headers, origin.partition)
+    except RecordTooLargeError as error:
+        return Retried(letter, refused=f"{error.what}; {error.mend}")
+    return Retried(letter, at)
 
 
 def _fenced(wanted: Sequence[Letter], config: Config) -> FencedError:

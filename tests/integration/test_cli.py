@@ -108,7 +108,7 @@ EVIL = "open \x1b]0;title\x07\x1b[2J\x9b31m\u202e:skull:"
 
 def test_what_a_task_says_is_shown_and_moves_no_cursor(config: Config, tmp_path: Path) -> None:
     """By `distrl tail`; a record's words are those of a model, or of whoever wrote the list of tasks."""
-    topics.ensure(config)
+    topic_admin.ensure(config)
     told = trajectory(1, EVIL)
     with RecordProducer(config, "a-test") as producer:
         evil = replace(told, task=replace(told.task, task_id="task-1\x1b[8m"))

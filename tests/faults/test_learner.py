@@ -174,6 +174,25 @@ def test_records_deleted_before_they_were_learned_are_refused_with_the_command_t
     assert len(run.updates()) == WARMUP + 1, "nothing was journalled"
 
 
+@pytest.mark.parametrize("topic", ["demonstrations", "trajectories"])
+def test_a_learner_without_a_checkpoint_refuses_a_log_whose_beginning_was_deleted(
+    new_run: Callable[..., LiveRun], topic: str
+) -> None:
+    """It folds from the first record on; to take the first one kept for it would be another run."""
+    run = new_run({"learner": {"checkpoint_every": 1000}})
+    run.record(demonstrations=6, trajectories=PER_UPDATE)
+    run.learner()
+    run.until_learned(WARMUP + 1)
+    run.roles["learner"].kill()
+    run.delete_before(topic, 2)
+    learner = run.learner()
+    assert learner.wait() == 1
+    said = " ".join(learner.said().split())
+    assert "record 0 is wanted, the broker keeps 2 and later" in said
+    assert f"distrl learner --set run={run.config.run}-2" in said
+    assert (len(run.updates()), len(run.versions())) == (WARMUP + 1, 2), "nothing was journalled or published"
+
+
 def test_a_record_that_names_a_missing_object_is_waited_for_and_then_learned(run: LiveRun) -> None:
     run.record(demonstrations=6, trajectories=PER_UPDATE)
     learner = run.learner()

@@ -20,7 +20,6 @@ from distrl.broker.fenced import FencedError
 from distrl.broker.journal import journalled
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader, RawRecord
-from distrl.broker.topics import topic_name
 from distrl.broker.versions import lineage
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
@@ -29,7 +28,7 @@ from distrl.learner import presence
 from distrl.learner.aside import Aside
 from distrl.learner.fold import fold, is_usable
 from distrl.learner.publish import Publisher
-from distrl.learner.reading import inbox_after, log_too_short, take
+from distrl.learner.reading import inbox_after, log_too_short, starts, take
 from distrl.learner.recover import TOPICS, Recovered, checkpoint, recover, unfolded
 from distrl.learner.scribe import Scribe, UnwrittenError
 from distrl.store.checkpoints import prune, tensor_files
@@ -106,8 +105,7 @@ class Loop:
     def follow(self, open_readers: ExitStack) -> None:
         """Open the log where the state's watermarks stand; `open_readers` closes it."""
         for name in TOPICS:
-            topic = topic_name(self._config.run, name)
-            start = {mark.partition: mark.offset for mark in self._state.watermarks if mark.topic == topic}
+            start = starts(self._config, name, self._state.watermarks)
             self._readers.append(open_readers.enter_context(LogReader(self._config, name, start)))
 
     def redo(self, updates: Sequence[Update]) -> None:

@@ -12,13 +12,12 @@ from contextlib import ExitStack, suppress
 from distrl.broker.identity import IdSet
 from distrl.broker.journal import journalled
 from distrl.broker.reader import LogReader
-from distrl.broker.topics import topic_name
 from distrl.config import Config
 from distrl.errors import WireError
 from distrl.learner.aside import Aside
 from distrl.learner.fold import fold
 from distrl.learner.inbox import Inbox
-from distrl.learner.reading import inbox_after, log_too_short, take
+from distrl.learner.reading import inbox_after, log_too_short, starts, take
 from distrl.learner.recover import TOPICS, Recovered, recover, unfolded
 from distrl.learner.state import LearnerState
 from distrl.policy.base import load_base
@@ -58,19 +57,9 @@ def windows(
     inbox: at `begin`, the watermarks before the first update; when a window is handed out it holds what was read past
     it. Raises BrokerError where the log no longer holds a record that an update folds, or ends before them.
     """
-    folded = {(mark.topic, mark.partition): mark.offset for mark in begin}
-    # What no update before has folded begins at 0: a reader that took the first record kept would pass over a gap.
-    starts = {
-        (mark.topic, mark.partition): folded.get((mark.topic, mark.partition), 0)
-        for update in updates
-        for mark in update.watermarks
-    } | folded
     aside = Aside(updates)
     with ExitStack() as stack:
-        readers = []
-        for name in TOPICS:
-            here = {place: offset for (topic, place), offset in starts.items() if topic == topic_name(config.run, name)}
-            readers.append(stack.enter_context(LogReader(config, name, here)))
+        readers = [stack.enter_context(LogReader(config, name, starts(config, name, begin))) for name in TOPICS]
         for update in updates:
             while not inbox.reaches(update.watermarks):
                 if sum(_take(reader, inbox, aside) for reader in readers) == 0 and all(r.caught_up for r in readers):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import zlib
 
 import numpy as np
 import pytest
@@ -128,7 +129,15 @@ def test_a_screen_of_another_size_is_resized(agent: Agent) -> None:
     assert agent.image_features(png(1, 270, 600)).shape == agent.image_features(png(1)).shape
 
 
-@pytest.mark.parametrize("data", [b"", b"no image", png(0)[:60], b"GIF89a" + b"\0" * 20])
+def with_chunk(kind: bytes, data: bytes) -> bytes:
+    """A PNG with one more chunk behind its pixels."""
+    chunk = len(data).to_bytes(4, "big") + kind + data + zlib.crc32(kind + data).to_bytes(4, "big")
+    return png(0)[:-12] + chunk + png(0)[-12:]
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"no image", png(0)[:60], b"GIF89a" + b"\0" * 20, with_chunk(b"iCCP", b""), with_chunk(b"IHDR", b"")]
+)
 def test_a_screenshot_that_is_none_is_refused(agent: Agent, data: bytes) -> None:
     with pytest.raises(PolicyError, match="screenshot"):
         agent.decide([data], prompts_of(agent, 1), 1.0, [0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from distrl.feeder.ledger import next_retry
@@ -15,6 +15,8 @@ from faults.roles import Role
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(280)]
 
 PER_UPDATE = 3
+HANGS_S = 30.0
+"""Some requests to a store that hangs, tries included; far less than one for each record."""
 STALLED = "keeping a screenshot failed and is tried again in 0.25 s"
 """What a phone's thread says when the store first fails it."""
 
@@ -89,6 +91,26 @@ def test_a_learner_whose_store_is_away_pauses_and_reads_on(run: LiveRun, s3: str
     assert len(run.versions()) == 2, "no version without its weights"
     run.servers.start(s3)
     run.until_learned(WARMUP + 4)
+    run.end_learning()
+
+
+def test_a_learner_whose_store_hangs_reads_on_and_can_be_stopped(new_run: Callable[..., LiveRun], s3: str) -> None:
+    """SIGSTOP: each request lasts until its deadline, and as many as there are records would take minutes."""
+    run = new_run({"store": {"timeout_s": 1.0}})
+    run.record(demonstrations=6, trajectories=PER_UPDATE)
+    run.store_screens()
+    learner = run.learner()
+    run.until_learned(WARMUP + 1)
+    run.servers.signal(s3, signal.SIGSTOP)
+    try:
+        run.record(trajectories=60)
+        run.until("the learner to say so", lambda: "waiting for the store" in learner.said())
+        run.until("it to read all", lambda: run.beats("learner", learner)[-1].metrics["pending"] >= 60, HANGS_S)
+        run.stop("learner")
+    finally:
+        run.servers.signal(s3, signal.SIGCONT)
+    run.learner()
+    run.until_learned(WARMUP + 21)
     run.end_learning()
 
 

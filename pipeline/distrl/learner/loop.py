@@ -44,6 +44,10 @@ POLL_S = 0.1
 PAUSES_S = (0.5, 1.0, 2.0, 5.0)
 """Pauses between attempts while the store or the broker does not answer; the last one is repeated."""
 
+FETCH_AGAIN_S = 10.0
+"""How long nothing is fetched ahead once the store has failed. A try that nobody answers lasts several times
+store.timeout_s, and there is one for each record that is read: a stop would wait for all of them."""
+
 HEARTBEAT_S = 2.0
 
 SUCCESSOR_S = 5.0
@@ -101,6 +105,7 @@ class Loop:
         self._listed: frozenset[str] = frozenset()
         self._prunable: frozenset[str] = frozenset()
         self._next_beat = 0.0
+        self._next_fetch = 0.0
 
     def follow(self, open_readers: ExitStack) -> None:
         """Open the log where the state's watermarks stand; `open_readers` closes it."""
@@ -197,6 +202,7 @@ class Loop:
                 action()
             except StoreError as error:
                 LOG.error("waiting for the store: %s", error)
+                self._next_fetch = time.monotonic() + FETCH_AGAIN_S
             except UnwrittenError as error:
                 LOG.error("waiting for the broker: %s", error)
             else:
@@ -234,10 +240,13 @@ class Loop:
 
     def _warm(self, trajectory: Trajectory) -> None:
         """Fetch screenshots while there is time; the fold asks again for those that could not be had."""
+        if time.monotonic() < self._next_fetch:
+            return
         try:
             self._state.features.load((step.screenshot for step in trajectory.steps), self._store.get)
         except StoreError as error:
             LOG.warning("not fetched yet: %s", error)
+            self._next_fetch = time.monotonic() + FETCH_AGAIN_S
 
     def _beat(self) -> None:
         """Tell people how it goes, now and then; nobody computes with it."""

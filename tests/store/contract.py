@@ -93,14 +93,17 @@ class StoreContract:
             store.get(replace(ref, size=size))
         assert store.get(ref) == PNG
 
+    @pytest.mark.parametrize("times", [1, 200])
+    @pytest.mark.parametrize("spoilt", [lambda data: data[:-1], lambda data: data[::-1]])
     def test_a_spoilt_object_that_was_noticed_is_mended_by_putting_it_again(
-        self, store: ObjectStore, spoil: Spoil
+        self, store: ObjectStore, spoil: Spoil, times: int, spoilt: Callable[[bytes], bytes]
     ) -> None:
-        ref = store.put("blobs", PNG, "bin")
-        spoil(ref.key, PNG[:-1])
+        data = PNG * times
+        ref = store.put("blobs", data, "bin")
+        spoil(ref.key, spoilt(data))
         with pytest.raises(CorruptObjectError):
             store.get(ref)
-        assert store.get(store.put("blobs", PNG, "bin")) == PNG
+        assert store.get(store.put("blobs", data, "bin")) == data
 
     @pytest.mark.parametrize("key", BAD_KEYS)
     def test_a_key_that_could_leave_the_store_is_refused_everywhere(self, store: ObjectStore, key: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 from distrl import config
 from distrl.errors import StoreError
 from distrl.store.objects import ObjectStore, open_store
-from distrl.store.s3 import _Known
+from distrl.store.s3 import _Keys
 from distrl.types import ObjectRef
 from pydantic import SecretStr
 
@@ -103,7 +103,7 @@ def test_half_a_pair_of_credentials_is_refused_at_once(lacking: str) -> None:
 
 
 def test_only_the_latest_keys_are_remembered() -> None:
-    known = _Known(2)
+    known = _Keys(2)
     known.add("a")
     known.add("b")
     assert known.has("a")

@@ -28,7 +28,8 @@ KNOWN_KEYS = 8192
 """How many keys this process remembers to have stored: a screen that comes again is not uploaded again."""
 
 ASK_FIRST_BYTES = 256 * 1024
-"""A larger object is asked for before it is uploaded; for a smaller one the question costs as much as the upload."""
+"""A larger object is asked for before it is uploaded; for a smaller one the question costs as much as the upload. The
+answer is its size, which a spoilt one may have too: one that was seen to be spoilt is uploaded unasked."""
 
 _CREDENTIALS = {
     "AccessDenied", "AccountProblem", "InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch",
@@ -44,7 +45,8 @@ class S3Store:
         self._client = client
         self._address = address
         self._bucket = bucket
-        self._known = _Known(KNOWN_KEYS)
+        self._known = _Keys(KNOWN_KEYS)
+        self._spoilt = _Keys(KNOWN_KEYS)
 
     @classmethod
     def from_config(cls, settings: config.Store) -> S3Store:
@@ -71,8 +73,10 @@ class S3Store:
     def put(self, kind: str, data: bytes, suffix: str, day: str | None = None) -> ObjectRef:
         ref = reference(kind, data, suffix, day)
         if not self._known.has(ref.key):
-            if len(data) < ASK_FIRST_BYTES or self._size(ref.key) != len(data):
+            unasked = len(data) < ASK_FIRST_BYTES or self._spoilt.has(ref.key)
+            if unasked or self._size(ref.key) != len(data):
                 self._upload(ref.key, data)
+            self._spoilt.forget(ref.key)
             self._known.add(ref.key)
         return ref
 
@@ -87,6 +91,7 @@ class S3Store:
             return verified(ref, data, str(self))
         except StoreError:
             self._known.forget(ref.key)
+            self._spoilt.add(ref.key)
             raise
 
     def put_named(self, key: str, data: bytes) -> None:
@@ -199,8 +204,8 @@ def _connections(timeout_s: float) -> urllib3.PoolManager:
     )
 
 
-class _Known:
-    """The keys most lately stored, at most `capacity`. Safe to use from several threads."""
+class _Keys:
+    """The keys most lately added, at most `capacity`. Safe to use from several threads."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity

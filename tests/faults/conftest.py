@@ -25,6 +25,15 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
 
 
 @pytest.fixture
+def s3(servers: Servers) -> Iterator[str]:
+    """The name of a store that can be killed."""
+    if not servers.store_can_be_killed():
+        pytest.skip("the store here is a directory or in Docker, which a signal does not take away")
+    yield "s3"
+    servers.start("s3")
+
+
+@pytest.fixture
 def new_run(servers: Servers, tmp_path: Path) -> Iterator[Callable[..., LiveRun]]:
     """Makes runs of their own on whole servers; settings by section."""
     servers.start("kafka", "s3", "adb", "phones")

@@ -327,6 +327,10 @@ class LiveRun:
             journal.publish_version(version)
         return version
 
+    def store_adapter(self, number: int) -> None:
+        """The weights of version `number`: to publish it does not need the store from now on."""
+        self.store.put("adapters", self.servers.adapter(self.config, number)[0], "safetensors")
+
     def alter(self, topic: str, changes: dict[str, str]) -> None:
         """Settings of a topic that somebody else has changed."""
         entries = [ConfigEntry(k, v, incremental_operation=AlterConfigOpType.SET) for k, v in changes.items()]

@@ -75,6 +75,29 @@ def test_a_version_whose_evaluation_was_cut_off_is_finished_before_newer_ones(ru
     assert run.missing_objects() == []
 
 
+def test_an_evaluator_waits_out_a_store_that_is_away(run: LiveRun, s3: str) -> None:
+    run.publish_version(0)
+    evaluator = follower(run)
+    run.until("version 0", lambda: set(run.counted_evaluations()) >= wanted(run, Split.VALIDATION, 0))
+    run.store_adapter(1)
+    run.servers.kill(s3)
+    run.publish_version(1)
+    run.until("it to say so", lambda: "version 1 is evaluated later" in evaluator.said())
+    run.servers.start(s3)
+    run.until("version 1", lambda: set(run.counted_evaluations()) >= wanted(run, Split.VALIDATION, 1))
+    run.stop()
+    assert len(run.evaluations()) == len(run.counted_evaluations())
+
+
+def test_a_version_whose_weights_are_spoilt_is_passed_over(run: LiveRun) -> None:
+    run.publish_version(0, spoilt=True)
+    evaluator = follower(run)
+    run.until("it to say so", lambda: "version 0 is not evaluated" in evaluator.said())
+    run.publish_version(1)
+    run.until("version 1", lambda: set(run.counted_evaluations()) == wanted(run, Split.VALIDATION, 1))
+    run.stop()
+
+
 @pytest.mark.faults_long
 def test_an_evaluator_killed_at_10_random_instants_leaves_no_version_half_evaluated(
     run: LiveRun, rule: random.Random

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from distrl.feeder.ledger import next_retry
 from distrl.types import Outcome
 
-from faults.live import PHONES, WARMUP, LiveRun, Servers
+from faults.live import PHONES, WARMUP, LiveRun
 from faults.roles import Role
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(280)]
@@ -19,15 +19,6 @@ HANGS_S = 30.0
 """Some requests to a store that hangs, tries included; far less than one for each record."""
 STALLED = "keeping a screenshot failed and is tried again in 0.25 s"
 """What a phone's thread says when the store first fails it."""
-
-
-@pytest.fixture
-def s3(servers: Servers) -> Iterator[str]:
-    """The name of a store that can be killed."""
-    if not servers.store_can_be_killed():
-        pytest.skip("the store here is a directory or in Docker, which a signal does not take away")
-    yield "s3"
-    servers.start("s3")
 
 
 def start_all(run: LiveRun) -> None:

@@ -15,16 +15,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
+from distrl.broker.connect import RefusedError
 from distrl.broker.producer import RecordProducer
 from distrl.broker.versions import VersionFollower, lineage
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
-from distrl.errors import BrokerError, ConfigError
+from distrl.errors import BrokerError, ConfigError, StoreError
 from distrl.evaluate import curves
 from distrl.evaluate.gather import records
 from distrl.evaluate.play import Keep, evaluation_tasks, known_of, on_phones, play_and_publish
 from distrl.evaluate.policies import Acted
-from distrl.store.objects import open_store
+from distrl.store.objects import CorruptObjectError, MissingObjectError, open_store
 from distrl.types import Evaluation, Heartbeat, Split, Task, Version
 from distrl.worker.episode import Decider, Episode, Phone
 from distrl.worker.parts import Watched
@@ -94,7 +95,8 @@ def run_evaluator(config: Config, stop: threading.Event) -> None:
     """Evaluate the newest version on the validation tasks, again and again, until `stop`.
 
     A version that an evaluator before this one was killed or stopped in is finished first: half of its tasks, the
-    short ones rather than the long, would be another measure than the whole of them.
+    short ones rather than the long, would be another measure than the whole of them. A broker or a store that is away
+    is waited out.
     """
     tasks = evaluation_tasks(config, Split.VALIDATION, config.evaluate.validation_episodes)
     progress = Progress()
@@ -104,13 +106,14 @@ def run_evaluator(config: Config, stop: threading.Event) -> None:
         beating = Watched(lambda ended: _beat_until(ended, config, producer, progress), "heartbeats")
         try:
             begun = _begun(config, tasks)
-            if begun is not None:
-                _follow(config, begun, tasks, progress, stop)
             while not stop.is_set():
                 beating.check()
-                version = versions.latest()
+                version = begun or versions.latest()
                 if version is not None and version != progress.version:
-                    _follow(config, version, tasks, progress, stop)
+                    done = _follow(config, version, tasks, progress, stop)
+                    if begun is not None and done:
+                        begun = None
+                        continue
                 stop.wait(config.evaluate.every_s)
         finally:
             beating.stop()
@@ -124,11 +127,22 @@ class Progress:
     evaluated: int = 0
 
 
-def _follow(config: Config, version: Version, tasks: Sequence[Task], progress: Progress, stop: threading.Event) -> None:
-    found = evaluate_version(config, version, Split.VALIDATION, tasks, stop)
+def _follow(config: Config, version: Version, tasks: Sequence[Task], progress: Progress, stop: threading.Event) -> bool:
+    """Whether `version` is dealt with; False where that is worth another try."""
+    try:
+        found = evaluate_version(config, version, Split.VALIDATION, tasks, stop)
+    except (MissingObjectError, CorruptObjectError) as error:
+        log.error("version %d is not evaluated: %s", version.version, error)
+        found = []
+    except (StoreError, BrokerError) as error:
+        if isinstance(error, RefusedError):
+            raise
+        log.error("version %d is evaluated later: %s", version.version, error)
+        return False
     progress.version, progress.evaluated = version, progress.evaluated + len(found)
     score = curves.score(item.trajectory for item in found)
     log.info("%s", VersionScore(version.version, Split.VALIDATION, score))
+    return True
 
 
 def _begun(config: Config, tasks: Sequence[Task]) -> Version | None:

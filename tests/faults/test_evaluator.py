@@ -17,6 +17,7 @@ from faults.roles import KILLED, Role
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(280)]
 
 EPISODES = 6
+YEAR_MS = 365 * 86_400_000
 
 
 def wanted(run: LiveRun, split: Split, *versions: int) -> set[tuple[int, str]]:
@@ -96,6 +97,16 @@ def test_a_version_whose_weights_are_spoilt_is_passed_over(run: LiveRun) -> None
     run.publish_version(1)
     run.until("version 1", lambda: set(run.counted_evaluations()) == wanted(run, Split.VALIDATION, 1))
     run.stop()
+
+
+def test_a_learners_clock_that_is_ahead_has_no_version_evaluated_twice(run: LiveRun) -> None:
+    run.publish_version(0, ahead_ms=YEAR_MS)
+    for _ in range(2):
+        role = run.start("evaluation", "evaluate", "--versions", "0", "--episodes", str(EPISODES))
+        assert role.wait() == 0
+        told = VersionScore(0, Split.TEST, score(run.counted_evaluations().values()))
+        assert str(told) in role.said().splitlines()
+    assert len(run.evaluations()) == EPISODES
 
 
 @pytest.mark.faults_long

@@ -43,6 +43,18 @@ def lineage(config: Config) -> list[Version]:
     return [by_number[number] for number in sorted(by_number)]
 
 
+def written_at(config: Config, number: int) -> int | None:
+    """When version `number` came into the log (ms since the epoch, by the broker's clock); None where it is not there.
+
+    Its own `published_at` is by the learner's clock, which may be anywhere.
+    """
+    with LogReader(config, "versions") as reader:
+        for raw in (raw for batch in reader.to_end() for raw in batch):
+            if any(version.version == number for version in _readable([raw])):
+                return raw.timestamp
+    return None
+
+
 class VersionFollower:
     """The newest version, kept up to date by a thread of its own.
 

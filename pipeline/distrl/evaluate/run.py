@@ -17,7 +17,7 @@ from functools import partial
 
 from distrl.broker.connect import RefusedError
 from distrl.broker.producer import RecordProducer
-from distrl.broker.versions import VersionFollower, lineage
+from distrl.broker.versions import VersionFollower, lineage, written_at
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
 from distrl.errors import BrokerError, ConfigError, StoreError
@@ -35,9 +35,8 @@ from distrl.worker.serving import refuse_other_base, serving
 log = logging.getLogger(__name__)
 
 SKEW_MS = 600_000
-"""How far the broker's clock may lag behind the learner's. Evaluations of a version are looked for from its
-publication on: to read all of them for each version would take longer with every one, for ever."""
-
+"""How far the brokers' clocks may be apart, or one of them go back. Evaluations of a version are looked for from when
+it came into the log: to read all of them for each version would take longer with every one, for ever."""
 
 BY_HAND = "-by-hand"
 """Ends the name of the evaluator in what a person had played (`evaluate --versions`): of as many tasks as they like."""
@@ -64,7 +63,7 @@ def evaluate_version(
     Raises PolicyError where the version belongs to another base model.
     """
     acted = Acted(version.version, version.adapter.sha256)
-    since = max(0, version.published_at - SKEW_MS)
+    since = max(0, (written_at(config, version.version) or 0) - SKEW_MS)
     known = known_of(config, acted, split, since)
     left = [task for task in tasks if task.task_id not in known]
     log.info("version %d, %s: %d tasks, %d of them evaluated before", version.version, split.value, len(tasks),

@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 
 import pytest
+from distrl.broker.connect import BeyondUseError
 from distrl.broker.deadletters import (
     CUT_BYTES,
     CUT_LOST,
@@ -44,17 +45,20 @@ def bad(offset: int, headers: Headers = ()) -> RawRecord:
 
 
 class Topic:
-    """A dead-letter topic that answers when it is told to. down: it refuses everything at once."""
+    """A dead-letter topic that answers when it is told to. down: it refuses everything at once; over: for ever."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[bytes | None, bytes | None, Headers]] = []
         self.futures: list[Future[LogPosition]] = []
         self.down = False
+        self.over = False
 
     def __call__(
         self, topic: str, key: bytes | None, value: bytes | None, headers: Headers = ()
     ) -> Future[LogPosition]:
         assert topic == "distrl.r.trajectories.dlq"
+        if self.over:
+            raise BeyondUseError(topic, "cannot publish a record, now or later", "start it again")
         if self.down:
             raise BrokerError("kafka.bootstrap", "no more records fit", "start the broker")
         self.sent.append((key, value, headers))
@@ -117,6 +121,14 @@ def test_a_letter_that_cannot_be_written_is_tried_until_it_is_and_nothing_is_ski
 
 
 TOO_LARGE = RecordTooLargeError(TASKS, "too large", "raise kafka.max_record_bytes")
+
+
+def test_where_no_letter_can_be_written_any_more_the_role_ends(topic: Topic) -> None:
+    letters = DeadLetters(config(), topic)
+    letters.put(bad(17), BAD)
+    topic.over = True
+    with pytest.raises(BeyondUseError):
+        letters.put(bad(18), BAD)
 
 
 def test_a_letter_that_the_broker_finds_too_large_is_cut_until_it_fits(topic: Topic) -> None:

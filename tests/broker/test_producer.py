@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import ctypes
 import socket
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+import confluent_kafka
 import pytest
 from confluent_kafka import KafkaError, Message
+from distrl.broker.connect import BeyondUseError
 from distrl.broker.producer import RecordProducer, RecordTooLargeError, refuse_too_large
 from distrl.config import Config, load
 from distrl.errors import BrokerError
@@ -71,6 +75,22 @@ def test_a_record_whose_refusal_is_served_while_closing_fails_too(
     with pytest.raises(BrokerError, match=r"distrl\.r\.heartbeats: cannot publish a record"):
         future.result(0)
     assert producer.waiting == 0
+
+
+def test_a_client_that_can_do_nothing_more_says_so(away: Config) -> None:
+    """As after a sequence number that the broker did not expect, which librdkafka can be told to have met."""
+    (file,) = (Path(confluent_kafka.__file__).parents[1] / "confluent_kafka.libs").glob("librdkafka*")
+    fail = ctypes.CDLL(str(file)).rd_kafka_test_fatal_error
+    fail.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p)
+    with RecordProducer(away, "a-test") as producer:
+        waiting = producer.publish("heartbeats", "worker-0", BEAT)
+        handle = ctypes.c_void_p.from_address(id(producer._producer) + object.__basicsize__)
+        assert fail(handle, KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, b"records are lost") == 0
+        with pytest.raises(BeyondUseError, match=r"records are lost[^$]*start this process again"):
+            waiting.result(10)
+        with pytest.raises(BeyondUseError, match="start this process again"):
+            producer.publish("heartbeats", "worker-0", BEAT)
+        assert producer.waiting == 0
 
 
 def test_a_too_large_record_is_refused_before_it_is_queued(away: Config) -> None:

@@ -43,7 +43,7 @@ def test_other_errors_and_the_named_exception_pass() -> None:
         subject.until_done("it", failing(1, ValueError("bug")), StoreError)
     large = RecordTooLargeError("topic", "too large", "shrink it")
     with pytest.raises(RecordTooLargeError):
-        subject.until_done("it", failing(1, large), BrokerError, but=RecordTooLargeError)
+        subject.until_done("it", failing(1, large), BrokerError, but=(RecordTooLargeError,))
 
 
 def test_a_stop_that_runs_out_of_time_ends_the_wait() -> None:

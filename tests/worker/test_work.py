@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler
 
 import pytest
 from chat.server import serving, validity
+from distrl.broker.connect import BeyondUseError
 from distrl.broker.consumer import LoggedTask
 from distrl.broker.producer import RecordTooLargeError
 from distrl.chat.endpoint import Endpoint
@@ -401,4 +402,14 @@ def test_a_trajectory_that_the_broker_refuses_for_good_ends_the_worker_and_commi
     running.thread.join(30)
     assert not running.thread.is_alive()
     assert running.failures == [refused]
+    assert running.log.committed == []
+
+
+def test_a_producer_that_can_do_nothing_more_ends_the_worker_and_commits_nothing(start: Start) -> None:
+    """To try again would be for ever."""
+    over = BeyondUseError("distrl.run.trajectories", "cannot publish a record, now or later", "start it again")
+    running = start([task(f"t-{n}") for n in range(3)], [CountingPhone()], Broker(refuses=lambda record: over))
+    running.thread.join(30)
+    assert not running.thread.is_alive()
+    assert running.failures == [over]
     assert running.log.committed == []

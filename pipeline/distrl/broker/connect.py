@@ -68,6 +68,10 @@ class RefusedError(BrokerError):
     """The broker's answer is no: waiting does not help."""
 
 
+class BeyondUseError(RefusedError):
+    """The client has met what it cannot go on after: an idempotent producer whose records the broker has lost, say."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """What answered: its id, and how many brokers it has."""
@@ -154,9 +158,11 @@ def patiently(kafka: Kafka, attempt: Callable[[], T]) -> T:
 def explain(error: KafkaError, where: str, doing: str, kafka: Kafka) -> BrokerError:
     """What a person is told of `error`, met at `where` (a topic or a setting) while `doing` (an infinitive).
 
-    A RefusedError for what is HOPELESS.
+    A RefusedError for what is HOPELESS, a BeyondUseError where this client is.
     """
     code, text = error.code(), error.str()
+    if error.fatal() or code == KafkaError._FATAL:
+        return BeyondUseError(where, f"cannot {doing}, now or later: {text}", "start this process again")
     if code in CREDENTIALS:
         return RefusedError(
             "kafka.sasl_username, kafka.sasl_password",

@@ -20,6 +20,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Protocol
 
+from distrl.broker.connect import BeyondUseError
 from distrl.broker.producer import Headers, RecordProducer, RecordTooLargeError
 from distrl.broker.reader import LogReader, RawRecord
 from distrl.broker.topics import topic_name
@@ -181,6 +182,8 @@ class DeadLetters:
         except RecordTooLargeError as failure:
             self._shorten(letter, failure)
             self._send(letter)
+        except BeyondUseError:
+            raise
         except BrokerError as failure:
             self._later(letter, failure)
 

@@ -4,6 +4,8 @@ Life cycle: the constructor starts one thread, which serves acknowledgements unt
 queues the record and returns a future that the thread completes. A record stays queued while the broker is away, for
 as long as the process lives; `waiting` says how many do, and a caller that sees it grow stops starting new work.
 
+A client that has met what it cannot go on after sends nothing more: its records fail, and `publish` raises.
+
 The broker takes or refuses a batch as a whole. Where it refuses one as too large, each record of it is sent again, in a
 batch of its own: the one that is too large fails, and its neighbours do not.
 """
@@ -12,7 +14,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from types import TracebackType
@@ -35,6 +37,9 @@ LINGER_MS = 5
 
 POLL_S = 0.1
 """Longest sleep of the acknowledgement thread; it wakes at once when one arrives."""
+
+PURGE_S = 1.0
+"""Longest wait for the callbacks of records that were given up; they are there at once."""
 
 BY_KEY = -1
 """The partition that the key's hash gives (librdkafka's PARTITION_UA)."""
@@ -83,6 +88,7 @@ class RecordProducer:
         self._lock = threading.Lock()
         self._waiting = 0  # counted here: librdkafka's own length counts its pending error events too
         self._closing = threading.Event()
+        self._over: BrokerError | None = None
         self._thread = threading.Thread(target=self._serve, name=f"acknowledgements of {client_id}", daemon=True)
         self._thread.start()
 
@@ -104,7 +110,7 @@ class RecordProducer:
         """Queue `record` for `topic` (a key of TOPICS). The future holds its position once it is acknowledged.
 
         Callbacks of the future run in the acknowledgement thread, so they must be short.
-        Raises RecordTooLargeError, and BrokerError when the local queue is full or the producer is beyond use.
+        Raises RecordTooLargeError, BeyondUseError, and BrokerError when the local queue is full.
         """
         return self.publish_bytes(topic_name(self._config.run, topic), key.encode(), encode(record))
 
@@ -135,7 +141,7 @@ class RecordProducer:
             if error is None:
                 queued.future.set_result(position_of(message))
             else:
-                queued.future.set_exception(_refused(error, queued.topic, self._config.kafka))
+                queued.future.set_exception(self._over or _refused(error, queued.topic, self._config.kafka))
 
         try:
             producer.produce(
@@ -172,9 +178,9 @@ class RecordProducer:
     def flush(self, timeout_s: float) -> int:
         """Wait until everything is acknowledged, at most `timeout_s`. Returns how many records still wait."""
         deadline = time.monotonic() + timeout_s
-        self._producer.flush(timeout_s)  # may leave records to the lonely one
+        self._wait(self._producer, self._producer.flush, timeout_s)  # may leave records to the lonely one
         if self._lonely is not None:
-            self._lonely.flush(max(0.0, deadline - time.monotonic()))
+            self._wait(self._lonely, self._lonely.flush, max(0.0, deadline - time.monotonic()))
         return self.waiting
 
     def close(self, timeout_s: float) -> int:
@@ -185,9 +191,9 @@ class RecordProducer:
         self._closing.set()
         self._thread.join()  # from here on this thread alone serves callbacks, one after the other
         if left:
-            _give_up(self._producer)  # may serve a refusal, and so leave a record to the lonely one
+            self._give_up(self._producer)  # may serve a refusal, and so leave a record to the lonely one
             if self._lonely is not None:
-                _give_up(self._lonely)
+                self._give_up(self._lonely)
         return left
 
     def _count(self, change: int) -> None:
@@ -197,15 +203,23 @@ class RecordProducer:
     def _serve(self) -> None:
         while not self._closing.is_set():
             if self._lonely is None:
-                self._producer.poll(POLL_S)
+                self._wait(self._producer, self._producer.poll, POLL_S)
             else:
-                self._producer.poll(POLL_S / 2)
-                self._lonely.poll(POLL_S / 2)
+                self._wait(self._producer, self._producer.poll, POLL_S / 2)
+                self._wait(self._lonely, self._lonely.poll, POLL_S / 2)
 
+    def _wait(self, producer: Producer, serve: Callable[[float], int], timeout_s: float) -> None:
+        """Serve callbacks. The client raises here what it cannot go on after, and would keep its records for ever."""
+        try:
+            serve(timeout_s)
+        except KafkaException as error:
+            self._over = explain(error.args[0], f"run {self._config.run}", "publish any record", self._config.kafka)
+            producer.purge()
+            self._wait(producer, producer.flush, PURGE_S)
 
-def _give_up(producer: Producer) -> None:
-    producer.purge()
-    producer.flush(1.0)  # serves the callbacks of what was purged
+    def _give_up(self, producer: Producer) -> None:
+        producer.purge()
+        self._wait(producer, producer.flush, PURGE_S)  # serves the callbacks of what was purged
 
 
 def refuse_too_large(topic: str, key: bytes | None, value: bytes | None, most: int) -> None:

@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Protocol
 
+from distrl.broker.connect import BeyondUseError
 from distrl.broker.producer import RecordTooLargeError
 from distrl.clock import SYSTEM_CLOCK, Clock
 from distrl.errors import BrokerError, DistrlError
@@ -201,11 +202,13 @@ def deliver_whole_or_bare(
     """Publish `trajectory` and wait for the acknowledgement, however long the broker is away. Returns what was taken.
 
     One that is larger than the broker takes is published as interrupted and without its steps: its task must not be
-    played for ever. Raises AbandonedError, and what ended the acknowledgement.
+    played for ever. Raises AbandonedError, BeyondUseError, and what ended the acknowledgement.
     """
 
     def deliver(record: Trajectory) -> Trajectory:
-        queued = patience.until_done(what, lambda: publish(record), BrokerError, but=RecordTooLargeError)
+        queued = patience.until_done(
+            what, lambda: publish(record), BrokerError, but=(RecordTooLargeError, BeyondUseError)
+        )
         patience.acknowledged(what, queued)
         return record
 

@@ -42,7 +42,7 @@ class Patience:
         self.stalled_now = 0
 
     def until_done(
-        self, what: str, call: Callable[[], R], again: type[DistrlError], but: type[DistrlError] | None = None
+        self, what: str, call: Callable[[], R], again: type[DistrlError], but: tuple[type[DistrlError], ...] = ()
     ) -> R:
         """The result of `call`, tried again as long as it raises `again`; `but` and whatever else it raises passes."""
         wait_s = FIRST_WAIT_S
@@ -52,7 +52,7 @@ class Patience:
                 try:
                     return call()
                 except again as error:
-                    if but is not None and isinstance(error, but):
+                    if isinstance(error, but):
                         raise
                     log.warning("%s failed and is tried again in %.2f s: %s", what, wait_s, error.what)
                 if not stalled:

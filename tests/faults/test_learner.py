@@ -117,9 +117,12 @@ def test_a_learner_killed_between_two_writes_ends_like_one_left_in_peace(
     assert run.end_learning() == undisturbed
 
 
-def test_of_two_learners_the_older_is_fenced_and_publishes_nothing_more(run: LiveRun) -> None:
+def test_of_two_learners_the_older_is_fenced_and_publishes_nothing_more(run: LiveRun, tmp_path: Path) -> None:
+    """Who has taken over is told though the older one's clock is wrong."""
     run.record(demonstrations=6, trajectories=PER_UPDATE)
-    older = run.learner()
+    clock = tmp_path / "ahead"
+    clock.write_text("7200")
+    older = run.start("learner", "learner", clock=clock)
     run.until_learned(WARMUP + 1)
     newer = run.start("newer", "learner")
     wait_restored(run, newer)  # which comes after it has opened the journal
@@ -227,6 +230,25 @@ def test_garbage_and_unknown_schemas_are_put_aside_and_the_rest_is_learned(run: 
     assert {raw.key: raw.value for raw in run.raw("trajectories.dlq")} == bad
     assert run.beats("learner", learner)[-1].metrics["dead_letters"] == len(bad)
     run.end_learning()
+
+
+def test_a_second_record_of_a_task_is_counted_and_skipped_and_verify_prints_what_was_learned(run: LiveRun) -> None:
+    run.record(demonstrations=6, trajectories=PER_UPDATE)
+    other = trajectory(run.store, 1000, expert=False)
+    first = run.trajectories()[0].trajectory
+    run.publish("trajectories", first.task_id, replace(other, task=first.task))
+    run.record(trajectories=PER_UPDATE)
+    learner = run.learner()
+    run.until_learned(WARMUP + 2)
+    assert run.beats("learner", learner)[-1].metrics["duplicates"] == 1
+    lived = run.end_learning()
+    for arguments in (["--verify"], ["--verify", "--from-start"]):
+        verify = run.start("verify", "learner", *arguments)
+        assert verify.wait() == 0
+        said = verify.said().splitlines()
+        expected = [f"updates {WARMUP + 2}", *(f"{name} {digest}" for name, digest in lived.digests.items())]
+        assert [line for line in said if line in expected] == expected
+    assert len(run.updates()) == WARMUP + 2
 
 
 def test_a_learner_killed_after_a_dead_letter_writes_it_once(run: LiveRun) -> None:

@@ -12,9 +12,7 @@ from typing import Final
 from distrl.broker.fenced import FencedError, this_process
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader
-from distrl.broker.times import offsets_at
 from distrl.broker.topics import topic_name
-from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
 from distrl.errors import BrokerError
 from distrl.types import Heartbeat
@@ -23,9 +21,9 @@ from distrl.wire.codec import encode
 HEADER: Final = "distrl.process"
 ROLE: Final = "learner"
 POLL_S: Final = 0.2
-LOOKED_BACK_MS: Final = 10 * 60 * 1000
-"""How old a heartbeat may be that names the successor: it speaks as soon as it has the journal, and this learner may
-have folded for minutes before it tried to write."""
+LOOKED_BACK: Final = 30_000
+"""Heartbeats among which the successor's name is looked for, some ten minutes of a hundred processes: it speaks as soon
+as it has the journal, and this learner may have folded for minutes before it tried to write."""
 
 
 def send(producer: RecordProducer, config: Config, beat: Heartbeat) -> None:
@@ -48,11 +46,12 @@ def naming(error: FencedError, config: Config, patience_s: float) -> FencedError
 
 
 def successor(config: Config) -> str | None:
-    """The learner that spoke last, if another process than this one has spoken lately."""
-    (since,) = offsets_at(config, "heartbeats", [0], SYSTEM_CLOCK.now_ms() - LOOKED_BACK_MS).values()
-    if since is None:
-        return None
-    with LogReader(config, "heartbeats", {0: since}) as reader:
+    """The learner that spoke last, if another process than this one has spoken since this one began to."""
+    with LogReader(config, "heartbeats") as whole:
+        start = {p: max(first, whole.ends[p] - LOOKED_BACK) for p, first in whole.next_offsets.items()}
+    with LogReader(config, "heartbeats", start) as reader:
         said = (dict(raw.headers).get(HEADER) for batch in reader.to_end() for raw in batch if raw.key == ROLE.encode())
         names = [who.decode("utf-8", "replace") for who in said if who is not None]
-    return next((who for who in reversed(names) if who != this_process()), None)
+    me = this_process()
+    since = names.index(me) if me in names else 0
+    return next((who for who in reversed(names[since:]) if who != me), None)

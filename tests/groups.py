@@ -1,7 +1,7 @@
-"""What a consumer group has committed, asked by one that is no member of it.
+"""What a consumer group has committed, and who is in it, asked by one that is no member of it.
 
-Not by the admin client: its request takes the whole process down where the broker has no coordinator for the group yet
-(librdkafka issue 5040), as it has not for a moment after it was away.
+The former not by the admin client: its request takes the whole process down where the broker has no coordinator for the
+group yet (librdkafka issue 5040), as it has not for a moment after it was away.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from distrl.broker.connect import settings
+from distrl.broker.connect import admin, settings
 from distrl.broker.topics import topic_name
 from distrl.config import Config
 
@@ -44,3 +44,9 @@ def committed(config: Config) -> dict[int, int]:
             return {each.partition: each.offset for each in found if each.offset >= 0}
     finally:
         asker.close()
+
+
+def members(config: Config) -> int:
+    """How many workers are in the group. It must be there: a worker has joined it, and its broker has not been away."""
+    client, group = admin(config.kafka), workers_group(config)
+    return len(client.describe_consumer_groups([group])[group].result(PATIENCE_S).members)

@@ -13,8 +13,9 @@ from confluent_kafka import KafkaError, Producer
 from distrl.broker.connect import settings
 from distrl.broker.topics import topic_name
 from distrl.types import Outcome
+from groups import members
 
-from faults.live import PATIENCE_S, LiveRun, Servers
+from faults.live import PATIENCE_S, PHONES, LiveRun, Servers
 from faults.proxy import Proxy
 from faults.roles import KILLED
 
@@ -104,6 +105,30 @@ def test_a_broker_that_is_away_stops_new_episodes_and_the_worker_goes_on_unaided
     run.until("every task to be counted", lambda: set(run.counted()) == set(run.tasks()))
     run.stop()
     assert run.duplicates() == 0
+    assert run.missing_objects() == []
+
+
+@pytest.mark.faults_long
+def test_a_broker_that_is_away_until_the_group_has_put_the_worker_out_costs_repetitions_alone(
+    run: LiveRun, proxy: Proxy
+) -> None:
+    run.publish_version(0)
+    worker = run.worker(sets=[f"kafka.bootstrap=127.0.0.1:{proxy.port}"])
+    run.start("feeder", "feed")
+    run.until("some records", lambda: len(run.trajectories()) >= 4)
+    proxy.cut()
+    run.until("each phone to hold one record", lambda: worker.said().count("is not acknowledged yet") >= PHONES)
+    before = len(run.trajectories())
+    run.until("the worker to be put out", lambda: members(run.config) == 0)
+    assert worker.said().count("is not acknowledged yet") == PHONES, "nothing was begun in all that time"
+    assert len(run.trajectories()) == before
+    uncommitted = before + PHONES - run.committed()
+    proxy.mend()
+    run.until("the run to go on", lambda: len(run.trajectories()) >= before + 12)
+    run.stop("feeder")
+    run.until("every task to be counted", lambda: set(run.counted()) == set(run.tasks()))
+    run.stop()
+    assert run.duplicates() <= uncommitted, "played and not committed, so that its task was handed out again"
     assert run.missing_objects() == []
 
 

@@ -93,6 +93,17 @@ def test_a_wide_terminal_shows_every_phone_and_the_weights() -> None:
     assert "112.4" in text
 
 
+def test_each_worker_is_shown_with_what_it_has_loaded_and_how_far_behind_that_is() -> None:
+    view = RunView()
+    view.feed(Version(51, 50, 62, "c" * 64, REF, "f", 900))
+    for name, version, sha256 in (("worker-0", 51, "a" * 64), ("worker-1", 47, "b" * 64), ("worker-2", None, None)):
+        view.feed(Heartbeat(name, "worker", NOW_MS, version, sha256, {}))
+    shown = lines(view.snapshot(NOW_MS), 200, 50)
+    told = [re.sub(r"[│|]", "", line).split()[:4] for line in shown if "worker-" in line]
+    assert told[:2] == [["worker-0", "51", "aaaaaaaa", "0"], ["worker-1", "47", "bbbbbbbb", "4"]]
+    assert told[2][:1] == ["worker-2"], "it has loaded nothing yet"
+
+
 def test_many_phones_are_counted_instead_of_crowding_out_the_rest() -> None:
     text = "\n".join(lines(a_run(phones=64), 132, 24))
     assert "64 busy" in text

@@ -8,7 +8,9 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from distrl.broker import topic_admin
@@ -17,6 +19,7 @@ from distrl.broker.reader import LogReader
 from distrl.config import Config, load
 from distrl.device.server import AdbServer
 from distrl.errors import DeviceError, StackError
+from distrl.stack import local
 from distrl.stack.doctor import examine
 from distrl.stack.local import LocalStack, connect
 from distrl.stack.processes import find_all, stop_all
@@ -117,6 +120,25 @@ def test_an_up_that_is_interrupted_leaves_no_process(config: Config, tmp_path: P
     up.send_signal(number)
     assert up.wait(60.0) == 130
     assert find_all(tmp_path / "stack") == []
+    with pytest.raises(DeviceError):
+        AdbServer(config.adb).version()
+
+
+def test_an_up_that_is_interrupted_between_two_parts_stops_the_one_that_runs_already(
+    config: Config, broker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class InterruptedOnceItRuns(ThreadPoolExecutor):
+        def submit(self, *call: Any, **more: Any) -> Any:
+            super().submit(*call, **more).result(60.0)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(local, "ThreadPoolExecutor", InterruptedOnceItRuns)
+    others = [f"kafka.bootstrap={broker}", f"store.url=file://{tmp_path}/objects", "phones.count=0",
+              "phones.evaluation_count=0", f"adb.port={config.adb.port}",
+              f"stack.directory={config.stack.directory}"]  # fmt: skip
+    with pytest.raises(KeyboardInterrupt):
+        LocalStack(load(sets=others, environ={})).up()
+    assert find_all(config.stack.directory) == []
     with pytest.raises(DeviceError):
         AdbServer(config.adb).version()
 

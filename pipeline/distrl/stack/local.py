@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -110,37 +110,39 @@ class LocalStack:
         """Start the named parts together. All or none."""
         site = Site(self._directory, self._cache, threading.Event(), self._say)
         starters = _starters(self._config, site, wanted)
-        with ThreadPoolExecutor(max_workers=max(1, len(starters)), thread_name_prefix="up") as pool:
-            futures: dict[str, Future[Part]] = {}
-            try:
-                for name, start in starters.items():
-                    futures[name] = pool.submit(self._start_one, start)
-                wait(futures.values(), return_when=FIRST_EXCEPTION)
-                return {name: future.result() for name, future in futures.items()}
-            except BaseException:
-                site.cancelled.set()
-                self._settle(futures)
-                self._stop_started(futures)
-                raise
+        started: list[Part] = []  # what a Ctrl-C at any moment finds, while parts that are begun go on to be added
+        pool = ThreadPoolExecutor(max_workers=max(1, len(starters)), thread_name_prefix="up")
+        try:
+            futures = {name: pool.submit(self._start_one, start, started) for name, start in starters.items()}
+            for first in wait(futures.values(), return_when=FIRST_EXCEPTION).done:
+                first.result()
+            return {name: future.result() for name, future in futures.items()}
+        except BaseException:
+            site.cancelled.set()
+            self._settle(pool)
+            self._stop_started(started)
+            raise
+        finally:
+            pool.shutdown(wait=False)
 
-    def _settle(self, futures: Mapping[str, Future[Part]]) -> None:
+    def _settle(self, pool: ThreadPoolExecutor) -> None:
         """Until no part is being started any more. A second Ctrl-C waits too, or what starts late would be left."""
         while True:
             try:
-                wait(futures.values())
+                pool.shutdown(cancel_futures=True)
                 return
             except KeyboardInterrupt:
                 self._say("stopping what was begun; a download in progress has to end first")
 
-    def _start_one(self, start: Callable[[], Part]) -> Part:
+    def _start_one(self, start: Callable[[], Part], started: list[Part]) -> Part:
         part = start()
+        started.append(part)
         self._record.put(part)
         return part
 
-    def _stop_started(self, futures: Mapping[str, Future[Part]]) -> None:
-        done = [future.result() for future in futures.values() if future.exception() is None]
-        stop_all([part.child for part in done if part.child is not None], STOP_S)
-        for part in done:
+    def _stop_started(self, started: Sequence[Part]) -> None:
+        stop_all([part.child for part in started if part.child is not None], STOP_S)
+        for part in started:
             self._record.remove(part.name)
 
 

@@ -221,10 +221,11 @@ def _wait_gone(children: Sequence[Child], timeout_s: float) -> list[Child]:
     deadline = time.monotonic() + timeout_s
     left = list(children)
     while True:
+        there = [child for child in left if child.lives()]
         for child in left:
-            if not child.lives():
+            if child not in there:
                 child.forget()
-        left = [child for child in left if child.lives()]
+        left = there
         if not left or time.monotonic() > deadline:
             return left
         time.sleep(POLL_S)

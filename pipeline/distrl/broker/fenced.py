@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -120,7 +121,8 @@ class FencedProducer:
 
     def close(self) -> None:
         """Nothing is open between two calls, so there is nothing to wait for."""
-        self._producer.flush(0)
+        with suppress(KafkaException):  # a client that was fenced may raise here what `write` has said already
+            self._producer.flush(0)
 
     def _explained(self, error: KafkaError, where: str, doing: str) -> BrokerError:
         if error.code() in FENCED:

@@ -7,13 +7,17 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from distrl.broker.consumer import CLOSE_S, LoggedTask, TaskConsumer
 from distrl.broker.fenced import FencedError
 from distrl.broker.journal import Journal, journalled
+from distrl.broker.reader import LogReader
 from distrl.broker.versions import lineage
 from distrl.config import Config
+from distrl.learner.presence import naming
 from distrl.learner.scribe import Scribe, UnwrittenError
 from distrl.types import ObjectRef, Update, Version, Watermark
 
@@ -109,6 +113,40 @@ def test_a_learner_waits_out_a_broker_that_hangs_for_longer_than_any_transaction
     run.until_learned(60)
     assert learner.code is None
     run.end_learning()
+
+
+class StandsStill:
+    """A client whose process does nothing between writing and committing until the broker has put an end to that."""
+
+    def __init__(self, client: Producer, config: Config) -> None:
+        self._client, self._config = client, config
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def commit_transaction(self, timeout_s: float) -> None:
+        self._client.flush(PATIENCE_S)
+        deadline = time.monotonic() + PATIENCE_S
+        while self._ends() < 2:  # the record, and the mark that ends its transaction
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        self._client.commit_transaction(timeout_s)
+
+    def _ends(self) -> int:
+        with LogReader(self._config, "updates") as reader:
+            return reader.ends[0]
+
+
+@pytest.mark.faults_long
+def test_a_learner_that_stood_still_in_a_write_is_told_that_this_may_be_why(run: LiveRun) -> None:
+    with Journal(run.config) as journal:
+        journal._producer = StandsStill(journal._producer, run.config)  # type: ignore[assignment]
+        with pytest.raises(FencedError) as refused:
+            journal.append(update(0))
+    told = naming(refused.value, run.config, 0.0)
+    assert "or nobody, and this one stood still for longer than 15 s" in told.what
+    assert "start this one again" in told.mend
+    assert journalled(run.config) == []
 
 
 @pytest.mark.faults_long

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from distrl.broker.fenced import FencedError, this_process
+from distrl.broker.fenced import TRANSACTION_TIMEOUT_S, FencedError, this_process
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader
 from distrl.broker.topics import topic_name
@@ -41,8 +41,14 @@ def naming(error: FencedError, config: Config, patience_s: float) -> FencedError
             time.sleep(POLL_S)
     except BrokerError as unreadable:
         return FencedError(error.where, f"{error.what} (who it is cannot be read: {unreadable.what})", error.mend)
-    who = found or "a process that has not said its name yet"
-    return FencedError(error.where, f"{error.what}. It is {who}", error.mend)
+    if found is not None:
+        return FencedError(error.where, f"{error.what}. It is {found}", error.mend)
+    nobody = f"this one stood still for longer than {TRANSACTION_TIMEOUT_S:g} s in the midst of a write"
+    return FencedError(
+        error.where,
+        f"{error.what}. It is a process that has not said its name yet; or nobody, and {nobody}",
+        f"{error.mend}; where there is no other, start this one again",
+    )
 
 
 def successor(config: Config) -> str | None:

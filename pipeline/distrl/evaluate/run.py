@@ -104,13 +104,13 @@ def run_evaluator(config: Config, stop: threading.Event) -> None:
             return
         beating = Watched(lambda ended: _beat_until(ended, config, producer, progress), "heartbeats")
         try:
-            begun = _begun(config, tasks)
+            begun, dealt_with = _begun(config, tasks), None
             while not stop.is_set():
                 beating.check()
                 version = begun or versions.latest()
-                if version is not None and version != progress.version:
-                    done = _follow(config, version, tasks, progress, stop)
-                    if begun is not None and done:
+                if version is not None and version != dealt_with and _follow(config, version, tasks, progress, stop):
+                    dealt_with = version
+                    if begun is not None:
                         begun = None
                         continue
                 stop.wait(config.evaluate.every_s)
@@ -120,19 +120,22 @@ def run_evaluator(config: Config, stop: threading.Event) -> None:
 
 @dataclass
 class Progress:
-    """What the heartbeats tell: the version evaluated last, and how many records all of them have."""
+    """What the heartbeats tell: the version evaluated last, and how many records all of them have.
+
+    A version that was passed over is none of them.
+    """
 
     version: Version | None = None
     evaluated: int = 0
 
 
 def _follow(config: Config, version: Version, tasks: Sequence[Task], progress: Progress, stop: threading.Event) -> bool:
-    """Whether `version` is dealt with; False where that is worth another try."""
+    """Whether `version` is dealt with, evaluated or passed over; False where that is worth another try."""
     try:
         found = evaluate_version(config, version, Split.VALIDATION, tasks, stop)
     except (MissingObjectError, CorruptObjectError) as error:
-        log.error("version %d is not evaluated: %s", version.version, error)
-        found = []
+        log.error("version %d is passed over, and not evaluated: %s", version.version, error)
+        return True
     except (StoreError, BrokerError) as error:
         if isinstance(error, RefusedError):
             raise

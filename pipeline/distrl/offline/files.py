@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import os
+import secrets
+from contextlib import suppress
 from pathlib import Path
 
 from distrl.errors import ConfigError
 
 
 def write(path: Path, data: bytes) -> None:
-    """Write the file in place of what was there. Raises ConfigError where it cannot be."""
-    fresh = path.with_name(f".{path.name}.new")
+    """Write the file in place of what was there; of several that do so at once, one wins whole.
+
+    Raises ConfigError where it cannot be; nothing is left of it then. (A kill in between may leave a `.new` beside it.)
+    """
+    # Two commands that share a folder may run on two machines, where even their process ids may be equal.
+    fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
     try:
-        fresh.write_bytes(data)
-        os.replace(fresh, path)
+        try:
+            fresh.write_bytes(data)
+            os.replace(fresh, path)
+        except BaseException:
+            with suppress(OSError):
+                fresh.unlink(missing_ok=True)
+            raise
     except OSError as error:
         raise unwritable(path, error) from None
 

@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import distrl
 import pytest
 from distrl.config import Config, load
 from distrl.errors import ConfigError
@@ -131,3 +132,10 @@ def test_any_flag_gives_a_config_or_an_explained_refusal(path: str, value: str) 
     except ConfigError as error:
         outcome = error
     assert isinstance(outcome, Config) or (outcome.where and outcome.mend)
+
+
+def test_a_notebook_names_a_run_as_the_setting_does() -> None:
+    for config in (Config(), None):
+        with pytest.raises(ConfigError, match="1 to 63 of a-z, 0-9 and '-'") as told:
+            distrl.open_run("Not_A_Run", config)
+        assert told.value.where == "run"

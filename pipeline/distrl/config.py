@@ -71,6 +71,7 @@ __all__ = [
     "Store",
     "Worker",
     "load",
+    "with_run",
 ]
 
 ENV_PREFIX = "DISTRL_"
@@ -159,6 +160,15 @@ def load(file: Path | None = None, sets: Sequence[str] = (), environ: Mapping[st
         return Config.model_validate(tree)
     except ValidationError as error:
         raise _explain(error) from None
+
+
+def with_run(config: Config, run: str) -> Config:
+    """`config` for another run. Raises ConfigError where `run` is no name of one."""
+    try:
+        Config.model_validate({"run": run})
+    except ValidationError as error:
+        raise _explain(error) from None
+    return config.model_copy(update={"run": run})
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -144,7 +144,7 @@ def open_run(run: str | None = None, config: Config | Path | str | None = None, 
     if isinstance(config, Config):
         if sets:
             raise TypeError("settings are either a Config or keywords")
-        found = config if run is None else config.model_copy(update={"run": run})
+        found = config if run is None else settings.with_run(config, run)
     else:
         found = settings.load(None if config is None else Path(config), given)
     found = connect(found)

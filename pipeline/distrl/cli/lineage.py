@@ -188,7 +188,7 @@ def _short(topic: str) -> str:
 
 
 def _ids(ids: Iterable[str]) -> str:
-    """Ids as ranges where they are numbered, at most SHOWN_RANGES of them."""
+    """Ids as ranges where they are numbered (`demo-0 to demo-5`), at most SHOWN_RANGES of them."""
     from distrl.broker.identity import IdSet
     from distrl.offline.lines import escaped
 
@@ -196,8 +196,8 @@ def _ids(ids: Iterable[str]) -> str:
     for prefix, widths in IdSet(ids).ranges().items():
         for width, found in widths.items():
             for first, last in found:
-                digits = f"{first:0{int(width)}d}" if int(width) else ""
-                said.append(escaped(f"{prefix}{digits}") + (f"-{last:0{int(width)}d}" if last > first else ""))
+                ends = [f"{end:0{width}d}" if int(width) else "" for end in dict.fromkeys((first, last))]
+                said.append(" to ".join(escaped(f"{prefix}{digits}") for digits in ends))
     more = len(said) - SHOWN_RANGES
     return ", ".join(said[:SHOWN_RANGES]) + (f", … {more} more" if more > 0 else "")
 

@@ -449,6 +449,24 @@ def test_a_judge_is_compared_with_the_truth_and_paid_for_once(run: Config, folde
     assert isinstance(call("judge").exception, ChatError), "no judge is configured"
 
 
+@pytest.mark.parametrize("command", ["failures --topic trajectories --together 9", "judge --against-truth --most 2"])
+def test_a_refused_range_names_the_same_command_with_one_that_works(folder: Path, command: str) -> None:
+    with serving(verdict("success")) as server:
+        settings = ("--set", f"judge.endpoint={server.url}", "--set", "judge.model=m", "--set", "judge.api_key=hidden")
+        refused = call(*command.split(), *settings, "--json", "--from", "999")
+        assert isinstance(refused.exception, ConfigError)
+        assert re.search(r"^--from 999: .* ends at ", str(refused.exception))
+        words = shlex.split(refused.exception.mend)
+        assert words[:2] == ["distrl", command.split()[0]]
+        assert "hidden" not in refused.exception.mend
+        works = CliRunner().invoke(app, [*words[1:], "--set", "judge.api_key=hidden"])
+        assert works.exit_code == 0, works.output
+        asked_whole = done(*command.split(), *settings, "--json", "--from", "0")
+        assert json.loads(works.stdout).keys() == json.loads(asked_whole.stdout).keys()
+        told, whole = (json.loads(each.stdout) for each in (works, asked_whole))
+        assert told.get("rows", told.get("verdicts")) == whole.get("rows", whole.get("verdicts"))
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

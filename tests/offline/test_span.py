@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -13,6 +13,7 @@ from distrl.offline.span import Asked, Bound, Range, as_bound, bound_of, millise
 from hypothesis import given
 from hypothesis import strategies as st
 
+LINE = ("distrl", "replay", "--run", "r", "--topic", "trajectories")
 NOW = datetime(2025, 6, 1, 12, tzinfo=UTC)
 
 
@@ -117,7 +118,7 @@ def test_a_named_partition_is_read_alone() -> None:
     log = Log({0: (0, [1]), 1: (0, [1, 2])})
     assert resolve(Asked("r", partitions=(1,)), log).ranges == (Range(1, 0, 2),)
     with pytest.raises(ConfigError, match=r"--partition 7: .* has 2, counted from 0"):
-        resolve(Asked("r", partitions=(1, 7)), log)
+        resolve(Asked("r", partitions=(1, 7), line=LINE), log)
 
 
 CUT = Log({0: (100, [1_000 + i for i in range(50)])})
@@ -141,15 +142,42 @@ CUT = Log({0: (100, [1_000 + i for i in range(50)])})
 )
 def test_a_range_outside_of_what_is_kept_names_the_command_that_works(asked: Asked, said: str, works: str) -> None:
     with pytest.raises(ConfigError, match=said) as refused:
-        resolve(asked, CUT)
+        resolve(replace(asked, line=LINE), CUT)
     assert refused.value.mend == f"distrl replay --run r --topic trajectories {works}"
     assert len(resolve(asked_again(refused.value.mend), CUT)) > 0
 
 
-def test_the_command_keeps_the_rest_of_the_line_as_it_was_given() -> None:
+def test_the_command_that_works_is_the_one_that_was_given() -> None:
+    for line in (("distrl", "judge", "--run", "r", "--most", "3"), ("distrl", "replay", "--avro", "a file.avro")):
+        with pytest.raises(ConfigError) as refused:
+            resolve(Asked("r", begin=7, line=line), CUT)
+        assert refused.value.mend == shlex.join([*line, "--from", "100"])
+
+
+@pytest.mark.parametrize(
+    ("asked", "said", "mend"),
+    [
+        (Asked("r", begin=7), r"^begin=7: ", "ask for begin=100"),
+        (Asked("r", begin=120, end=110), r"^begin=120 end=110: .* end is where", "ask for begin=110, end=120"),
+        (Asked("r", end=at(900)), r"^end=1970-01-01T00:00:00.900000Z: ", "ask for begin='1970-01-01T00:00:01Z'"),
+        (Asked("r", partitions=(7,)), r"^partitions=\[7\]: ", "ask without bounds: for all that is kept"),
+    ],
+)
+def test_a_program_is_told_the_arguments_that_work(asked: Asked, said: str, mend: str) -> None:
+    with pytest.raises(ConfigError, match=said) as refused:
+        resolve(asked, CUT)
+    assert refused.value.mend == mend
+
+
+def test_a_partition_alone_is_named_where_there_are_several() -> None:
+    apart = {0: (100, [1_000]), 1: (0, [1_000, 2_000])}
     with pytest.raises(ConfigError) as refused:
-        resolve(Asked("r", "tasks", 7, rest=("--avro", "a file.avro", "--force")), CUT)
-    assert refused.value.mend == "distrl replay --run r --topic tasks --from 100 --avro 'a file.avro' --force"
+        resolve(Asked("r", "tasks", begin=7), Log(apart))
+    assert refused.value.mend == "ask for begin=0, end=2, partitions=[1]"
+    for name in apart:
+        with pytest.raises(ConfigError) as refused:
+            resolve(Asked("r", begin=900), Log({name: apart[name]}))
+        assert "partitions" not in refused.value.mend
 
 
 def test_a_time_before_the_first_record_is_no_retention_where_nothing_was_deleted() -> None:
@@ -166,12 +194,12 @@ bounds = st.none() | st.integers(0, 14) | st.integers(0, 14).map(at)
 def test_a_range_is_within_what_is_kept_or_refused_with_a_command_that_is_not(
     log: Log, begin: Bound | None, end: Bound | None
 ) -> None:
-    asked = Asked("r", begin=begin, end=end)
+    asked = Asked("r", begin=begin, end=end, line=LINE)
     try:
         span = resolve(asked, log)
     except ConfigError as refused:
         again = asked_again(refused.mend)
-        assert again != asked
+        assert again != replace(asked, line=())
         resolve(again, log)  # raises nothing
     else:
         for each in span.ranges:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -68,6 +69,27 @@ def with_broker(config_file: Path | None, sets: list[str] | None, share: Share =
     settings = connected(config_file, sets, share)
     check(settings)
     return settings
+
+
+def command_line(
+    command: str, config_file: Path | None, sets: Sequence[str] | None, options: Mapping[str, object]
+) -> list[str]:
+    """`distrl COMMAND` with its settings and `options` as they were given, so that a mended one can be named whole.
+
+    options: True is a flag; None and False are left out. So is a secret, wherever it stands.
+    """
+    words = ["distrl", command, *([] if config_file is None else ["--config", str(config_file)])]
+    words += [word for each in sets or () if not _secret(each) for word in ("--set", each)]
+    for name, value in options.items():
+        words += [name] if value is True else [] if value is None or value is False else [name, str(value)]
+    return words
+
+
+def _secret(setting: str) -> bool:
+    path = setting.partition("=")[0].strip().split(".")
+    section = Config.model_fields.get(path[0])
+    found = getattr(section.annotation, "model_fields", {}).get(path[-1]) if section is not None else None
+    return found is not None and "SecretStr" in str(found.annotation)
 
 
 def table(*names: str) -> Table:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from distrl.cli.common import Begin, ConfigFile, End, Sets, console, row, table, with_broker
+from distrl.cli.common import Begin, ConfigFile, End, Sets, command_line, console, row, table, with_broker
 
 if TYPE_CHECKING:
     from distrl.evaluate.failures import Attempt, Modes
@@ -52,7 +52,11 @@ def failures(
     settings = with_broker(config, [*(sets or ()), *([] if run is None else [f"run={run}"])])
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
-    attempts = list(_attempts(Run(settings), topic, begin, end))
+    given = {
+        "--run": settings.run, "--topic": topic, "--together": together if together > 1 else None, "--out": out,
+        "--json": as_json,
+    }  # fmt: skip
+    attempts = list(_attempts(Run(settings, command_line("failures", config, sets, given)), topic, begin, end))
     rows = by_suite_and_version(attempts, together)
     named = _named(attempts)
     told = {"run": settings.run, "topic": topic, "rows": _rows_json(rows), "failures": named}

@@ -13,8 +13,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from distrl.cli.common import Begin, ConfigFile, End, Sets, connected, console, row, table
-from distrl.config import Config
+from distrl.cli.common import Begin, ConfigFile, End, Sets, command_line, connected, console, row, table
 
 if TYPE_CHECKING:
     from distrl.offline.replay import Item
@@ -70,9 +69,13 @@ def replay(
     _refuse_same_file(files)
     refuse_existing(files, force)
     now = datetime.now(UTC)
-    rest = _rest(config, sets, as_json, wanted, force, dry_run)
+    given = {
+        "--run": settings.run, "--topic": topic, "--avro": avro, "--parquet": parquet, "--print": as_json,
+        "--force": force, "--dry-run": dry_run,
+    }  # fmt: skip
+    words = command_line("replay", config, sets, given)
     bounds = [None if text is None else bound_of(text, now) for text in (begin, end)]
-    asked = Asked(settings.run, topic, bounds[0], bounds[1], tuple(partitions or ()), rest)
+    asked = Asked(settings.run, topic, bounds[0], bounds[1], tuple(partitions or ()), words)
     check(settings)
     span = span_of(settings, asked)
     if dry_run:
@@ -126,24 +129,6 @@ def _tell(span: Span, size: int, files: list[str]) -> None:
 def _refuse_same_file(files: list[Path]) -> None:
     if len({file.resolve() for file in files}) < len(files):
         raise typer.BadParameter("name two files, neither of them the other's manifest", param_hint="--avro, --parquet")
-
-
-def _rest(
-    config: Path | None, sets: list[str] | None, as_json: bool, wanted: list[tuple[str, Path]], force: bool, dry: bool
-) -> list[str]:
-    """The further words of this command line, so that a mended one can be given whole. A secret is left out."""
-    words = [] if config is None else ["--config", str(config)]
-    words += [word for each in sets or () if not _secret(each) for word in ("--set", each)]
-    words += [word for form, file in wanted for word in (f"--{form}", str(file))]
-    flags = (("--print", as_json), ("--force", force), ("--dry-run", dry))
-    return [*words, *(flag for flag, given in flags if given)]
-
-
-def _secret(setting: str) -> bool:
-    path = setting.partition("=")[0].strip().split(".")
-    section = Config.model_fields.get(path[0])
-    found = getattr(section.annotation, "model_fields", {}).get(path[-1]) if section is not None else None
-    return found is not None and "SecretStr" in str(found.annotation)
 
 
 def _say(text: str) -> None:

@@ -6,7 +6,7 @@ Bounds are as `distrl replay` takes them: an offset, a time (text or datetime), 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -64,10 +64,14 @@ class Steps:
 
 
 class Run:
-    """One run's log. Every call reads what the broker holds then; records that cannot be decoded are passed over."""
+    """One run's log. Every call reads what the broker holds then; records that cannot be decoded are passed over.
 
-    def __init__(self, config: Config) -> None:
+    line: of a command that reads it, the words without a range, as `Asked` has them.
+    """
+
+    def __init__(self, config: Config, line: Sequence[str] = ()) -> None:
         self.config = config
+        self._line = tuple(line)
 
     def __repr__(self) -> str:
         return f"Run({self.config.run!r} at {self.config.kafka.bootstrap})"
@@ -104,10 +108,15 @@ class Run:
         """Evaluated tasks."""
         return [item.record for item in self.records("evaluations", begin, end) if isinstance(item.record, Evaluation)]
 
-    def records(self, topic: str, begin: Bound = None, end: Bound = None) -> Iterator[Item]:
-        """Records of any topic, with key, time and bytes, also those that cannot be decoded."""
+    def records(
+        self, topic: str, begin: Bound = None, end: Bound = None, *, partitions: Sequence[int] = ()
+    ) -> Iterator[Item]:
+        """Records of any topic, with key, time and bytes, also those that cannot be decoded. partitions: all if empty.
+
+        Raises ConfigError for bounds that are none, or that the broker does not keep.
+        """
         now = datetime.now(UTC)
-        asked = Asked(self.config.run, topic, as_bound(begin, now), as_bound(end, now))
+        asked = Asked(self.config.run, topic, as_bound(begin, now), as_bound(end, now), tuple(partitions), self._line)
         yield from read(self.config, span_of(self.config, asked))
 
     def steps(self, trajectories: Iterable[LoggedTrajectory] | None = None) -> Steps:

@@ -10,15 +10,17 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Final, NoReturn, Protocol
+from typing import Final, Literal, NoReturn, Protocol
 
 from distrl.broker.topics import topic_name
 from distrl.errors import ConfigError
 
 Bound = int | datetime
+End = Literal["begin", "end"]
 
+_FLAGS: Final[Mapping[End, str]] = {"begin": "--from", "end": "--to"}
 _AGO: Final = re.compile(r"-([0-9]+(?:\.[0-9]+)?)([smhdw])")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -29,22 +31,43 @@ _FORMS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a person wants. partitions: all if empty. rest: further arguments of the command line, for messages."""
+    """What a person wants. partitions: all if empty.
+
+    line: the words of their command line without the range, so that a mended one can be named whole; none where a
+    program asks, which gives `begin`, `end` and `partitions`.
+    """
 
     run: str
     topic: str = "trajectories"
     begin: Bound | None = None
     end: Bound | None = None
     partitions: Sequence[int] = ()
-    rest: Sequence[str] = field(default=())
+    line: Sequence[str] = ()
 
-    def command(self) -> str:
-        """The command line that asks for this."""
-        words = ["distrl", "replay", "--run", self.run, "--topic", self.topic]
-        words += [word for partition in self.partitions for word in ("--partition", str(partition))]
-        words += [] if self.begin is None else ["--from", written(self.begin)]
-        words += [] if self.end is None else ["--to", written(self.end)]
-        return shlex.join([*words, *self.rest])
+    def mend(self) -> str:
+        """What asks for this: the whole command line, or the arguments that a program gives."""
+        given = [("--partition", str(each)) for each in self.partitions] if self.line else []
+        given += [(self.name_of(end), written(bound)) for end, bound in self.bounds()]
+        if self.line:
+            return shlex.join([*self.line, *(word for pair in given for word in pair)])
+        said = [f"{name}={value if value.isdigit() else repr(value)}" for name, value in given]
+        said += [f"partitions={list(self.partitions)}"] if self.partitions else []
+        return f"ask for {', '.join(said)}" if said else "ask without bounds: for all that is kept"
+
+    def where(self, *ends: End) -> str:
+        """These ends of the range (both, if none is named) as they were given."""
+        between = " " if self.line else "="
+        given = [(end, bound) for end, bound in self.bounds() if not ends or end in ends]
+        return " ".join(f"{self.name_of(end)}{between}{written(bound)}" for end, bound in given)
+
+    def name_of(self, end: End) -> str:
+        """What whoever asks calls this end of the range."""
+        return _FLAGS[end] if self.line else end
+
+    def bounds(self) -> list[tuple[End, Bound]]:
+        """The ends that are given."""
+        ends: tuple[tuple[End, Bound | None], ...] = (("begin", self.begin), ("end", self.end))
+        return [(end, bound) for end, bound in ends if bound is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,15 +162,16 @@ class _RefusedError(Exception):
 
 
 def resolve(asked: Asked, kept: Kept) -> Span:
-    """The offsets that are meant. Raises ConfigError, whose mend is the whole command that would work, for a range that
-    the broker does not keep, that ends before it begins, or that names a partition that is none.
+    """The offsets that are meant. Raises ConfigError, whose mend is the whole command that would work (for a program,
+    the arguments), for a range that the broker does not keep, that ends before it begins, or that names a partition
+    that is none.
     """
     try:
         return _resolve(asked, kept)
     except _RefusedError as refused:
         working = (each for each in refused.instead if _works(each, kept))
         everything = replace(asked, begin=None, end=None, partitions=())
-        raise ConfigError(refused.where, refused.what, next(working, everything).command()) from None
+        raise ConfigError(refused.where, refused.what, next(working, everything).mend()) from None
 
 
 def _works(asked: Asked, kept: Kept) -> bool:
@@ -163,7 +187,7 @@ def _resolve(asked: Asked, kept: Kept) -> Span:
     unknown = sorted(set(asked.partitions) - chosen.keys())
     if unknown:
         raise _RefusedError(
-            f"--partition {unknown[0]}",
+            f"--partition {unknown[0]}" if asked.line else f"partitions={list(asked.partitions)}",
             f"{topic_name(asked.run, asked.topic)} has {len(kept.offsets)}, counted from 0",
             replace(asked, partitions=tuple(sorted(chosen))),
         )
@@ -191,7 +215,7 @@ def _begins(asked: Asked, chosen: Mapping[int, tuple[int, int]], kept: Kept) -> 
     oldest = max((kept.oldest(p) for p in cut), default=at_ms)
     if oldest > at_ms:
         raise _RefusedError(
-            f"--from {written(asked.begin)}",
+            asked.where("begin"),
             f"retention has deleted records of {topic_name(asked.run, asked.topic)} up to about {_at(oldest)}",
             replace(asked, begin=_at(oldest)),
             replace(asked, begin=_at(oldest), end=None),
@@ -222,24 +246,22 @@ def _refuse_backwards(asked: Asked, begin: Bound, end: Bound, chosen: Mapping[in
     if (both_offsets or both_times) and not begin < end:  # type: ignore[operator]  # of one kind by now
         turned = replace(asked, begin=end, end=begin) if begin != end else replace(asked, end=None)
         raise _RefusedError(
-            f"--from {written(begin)} --to {written(end)}", "holds nothing: --to is where it ends before",
+            asked.where(), f"holds nothing: {asked.name_of('end')} is where it ends before",
             turned, *([] if both_times else _within(turned, chosen)),
         )  # fmt: skip
 
 
 def _refuse_ends_first(asked: Asked) -> NoReturn:
     """Of an offset and a time, only the log tells which comes first."""
-    assert asked.begin is not None, "what begins with all that is kept ends after it"
-    assert asked.end is not None, "what ends with the log begins before it"
     raise _RefusedError(
-        f"--from {written(asked.begin)} --to {written(asked.end)}", "holds nothing: --to is where it ends before",
+        asked.where(), f"holds nothing: {asked.name_of('end')} is where it ends before",
         replace(asked, end=None),
     )  # fmt: skip
 
 
 def _refuse_offsets_outside(asked: Asked, chosen: Mapping[int, tuple[int, int]]) -> None:
     name = topic_name(asked.run, asked.topic)
-    for flag, bound in (("--from", asked.begin), ("--to", asked.end)):
+    for which, bound in asked.bounds():
         if not isinstance(bound, int):
             continue
         for p, (first, end) in sorted(chosen.items()):
@@ -249,7 +271,7 @@ def _refuse_offsets_outside(asked: Asked, chosen: Mapping[int, tuple[int, int]])
                 what = f"{name}[{p}] ends at {end}"
             else:
                 continue
-            raise _RefusedError(f"{flag} {bound}", what, *_within(asked, chosen))
+            raise _RefusedError(asked.where(which), what, *_within(asked, chosen))
 
 
 def _within(asked: Asked, chosen: Mapping[int, tuple[int, int]]) -> list[Asked]:
@@ -263,6 +285,8 @@ def _within(asked: Asked, chosen: Mapping[int, tuple[int, int]]) -> list[Asked]:
     near = [replace(asked, begin=begin, end=end)] if _holds(begin, end, low, high) else []
     if low < high:
         near.append(replace(asked, begin=low, end=high))
+    if len(chosen) == 1:  # nobody is told to name a partition where there is one: not every command can
+        return near
     fullest = max(chosen, key=lambda p: (chosen[p][1] - chosen[p][0], -p))
     first, last = chosen[fullest]
     return [*near, replace(asked, begin=first, end=last, partitions=(fullest,))]
@@ -279,7 +303,7 @@ def _refuse_all_deleted(asked: Asked, chosen: Mapping[int, tuple[int, int]], kep
     if asked.begin is None and isinstance(asked.end, datetime) and cut:
         oldest = min(kept.oldest(p) for p in cut)
         raise _RefusedError(
-            f"--to {written(asked.end)}",
+            asked.where("end"),
             f"retention has deleted the records of {topic_name(asked.run, asked.topic)} before about {_at(oldest)}",
             replace(asked, begin=_at(oldest), end=None),
         )

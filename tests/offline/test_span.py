@@ -147,6 +147,32 @@ def test_a_range_outside_of_what_is_kept_names_the_command_that_works(asked: Ask
     assert len(resolve(asked_again(refused.value.mend), CUT)) > 0
 
 
+EMPTIED = Log({0: (100, [])})
+
+
+@pytest.mark.parametrize(
+    "asked", [Asked("r", begin=at(20)), Asked("r", end=at(20)), Asked("r", begin=at(20), end=at(30)),
+              Asked("r", begin=at(20), end=100), Asked("r", begin=100, end=at(20))],
+)  # fmt: skip
+def test_of_a_topic_that_retention_has_emptied_it_is_said_from_where_it_keeps_records(asked: Asked) -> None:
+    with pytest.raises(ConfigError, match=r"nothing is kept in this range: .*\[0\] keeps 100 and later") as refused:
+        resolve(replace(asked, line=LINE), EMPTIED)
+    assert refused.value.where == replace(asked, line=LINE).where()
+    assert asked_again(refused.value.mend) == Asked("r", begin=100)
+    assert len(resolve(Asked("r", begin=100), EMPTIED)) == len(resolve(Asked("r"), EMPTIED)) == 0
+
+
+def test_a_range_is_empty_where_nothing_was_and_not_where_another_partition_was_emptied() -> None:
+    """Whether what was deleted lay in the range, the log does not say; what is kept of it is shown."""
+    apart = Log({0: (100, []), 1: (0, [10, 20]), 2: (30, [])})
+    assert resolve(Asked("r", begin=at(15)), apart).ranges == (Range(0, 100, 100), Range(1, 1, 2), Range(2, 30, 30))
+    with pytest.raises(ConfigError, match=r"\[0\] keeps 100 and later, .*\[2\] keeps 30 and later; ") as refused:
+        resolve(Asked("r", begin=at(21)), apart)
+    assert refused.value.mend == "ask without bounds: for all that is kept"
+    assert len(resolve(Asked("r", begin=at(21), partitions=(1,)), apart)) == 0
+    assert len(resolve(Asked("r", begin=at(21)), Log({0: (0, [])}))) == 0
+
+
 def test_the_command_that_works_is_the_one_that_was_given() -> None:
     for line in (("distrl", "judge", "--run", "r", "--most", "3"), ("distrl", "replay", "--avro", "a file.avro")):
         with pytest.raises(ConfigError) as refused:

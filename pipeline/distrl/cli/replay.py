@@ -83,8 +83,9 @@ def replay(
         return
     with ExitStack() as stack:
         exports = [stack.enter_context(Export(span, file, form, force)) for form, file in wanted]
-        unreadable = 0
+        found = unreadable = 0
         for item in _shown(read(settings, span), span, lines=as_json or not exports):
+            found += 1
             unreadable += item.error is not None
             for export in exports:
                 export.put(item)
@@ -94,6 +95,8 @@ def replay(
             made = export.finish()
             _note(f"{export.file}: {made['records']} records, {made['rows']} rows, {made['bytes']} bytes, "
                   f"sha256 {made['sha256']}; {export.manifest.name} beside it")  # fmt: skip
+    if not found:
+        _note("no record in the range")
     if unreadable:
         _note(f"{unreadable} records could not be decoded", style="yellow")
 

@@ -298,14 +298,25 @@ def _holds(begin: Bound | None, end: Bound | None, low: int, high: int) -> bool:
 
 
 def _refuse_all_deleted(asked: Asked, chosen: Mapping[int, tuple[int, int]], kept: Kept) -> None:
-    """A range that ends before what is kept begins is empty because of retention, not because nothing was there."""
+    """A range of times that is empty because of retention, or may be, and not because nothing was there."""
+    if not any(isinstance(bound, datetime) for _, bound in asked.bounds()):
+        return
+    name = topic_name(asked.run, asked.topic)
     cut = [p for p, (first, end) in chosen.items() if 0 < first < end]
     if asked.begin is None and isinstance(asked.end, datetime) and cut:
         oldest = min(kept.oldest(p) for p in cut)
         raise _RefusedError(
             asked.where("end"),
-            f"retention has deleted the records of {topic_name(asked.run, asked.topic)} before about {_at(oldest)}",
+            f"retention has deleted the records of {name} before about {_at(oldest)}",
             replace(asked, begin=_at(oldest), end=None),
+        )
+    emptied = {p: end for p, (first, end) in sorted(chosen.items()) if 0 < first == end}
+    if emptied:  # when those records were made, nobody can tell any more
+        kept_from = ", ".join(f"{name}[{p}] keeps {end} and later" for p, end in emptied.items())
+        raise _RefusedError(
+            asked.where(),
+            f"nothing is kept in this range: {kept_from}; retention has deleted the rest",
+            *(replace(asked, begin=end, end=None) for end in emptied.values()),
         )
 
 

@@ -24,6 +24,7 @@ from distrl.broker.consumer import TaskConsumer
 from distrl.broker.journal import Journal, journalled
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader
+from distrl.broker.runs import check_run
 from distrl.broker.topics import topic_name
 from distrl.broker.versions import VersionFollower
 from distrl.config import Config, Stack, load
@@ -175,6 +176,8 @@ def test_a_user_without_rights_is_told_what_he_may_not_do(secured: str) -> None:
     with pytest.raises(BrokerError, match="user 'stranger' may not create the topic") as told:
         topic_admin.ensure(config)
     assert "ACL" in told.value.mend
+    with pytest.raises(BrokerError, match="user 'stranger' may not see the topic"):
+        check_run(config)
     with pytest.raises(BrokerError, match="user 'stranger' may not open the journal"):
         Journal(config).open()
 

@@ -33,7 +33,7 @@ from distrl.broker.topics import TOPICS, topic_name
 from distrl.cli.main import app
 from distrl.config import Config
 from distrl.demo.roles import write_settings
-from distrl.errors import ChatError, ConfigError, DistrlError, StoreError
+from distrl.errors import BrokerError, ChatError, ConfigError, DistrlError, StoreError
 from distrl.learner.loop import run_learner
 from distrl.offline.runs import Run
 from distrl.store.checkpoints import checkpoints, latest_checkpoint
@@ -496,7 +496,26 @@ def test_what_is_not_there_or_not_of_this_run_is_refused(folder: Path, arguments
     assert re.search(said, str(refused.exception))
 
 
+@pytest.mark.parametrize("command", ["replay", "failures", "judge", "lineage 0", "scores", "ablate", "dlq ls"])
+def test_a_run_that_is_not_there_is_refused_with_those_that_are(run: Config, folder: Path, command: str) -> None:
+    """And not with the command that would make its topics."""
+    name, *rest = command.split()
+    typo = f"{run.run}x"
+    words = ["--set", f"run={typo}"] if name == "dlq" else ["--run", typo]
+    refused = CliRunner().invoke(app, [name, *rest, "--config", "run.yaml", *words])
+    assert isinstance(refused.exception, BrokerError)
+    assert re.fullmatch(rf"run: the broker at \S+ has no run {typo}\n  to mend it: name a run that it has: {run.run}.*",
+                        str(refused.exception))  # fmt: skip
+    assert not any(typo in each for each in admin(run.kafka).list_topics(timeout=30).topics)
+
+
 # From Python
+
+
+def test_a_notebook_is_told_the_runs_that_there_are(run: Config) -> None:
+    with pytest.raises(BrokerError, match=f"name a run that it has: {run.run}"):
+        distrl.open_run(f"{run.run}x", run)
+    assert distrl.open_run(run.run, run).versions() != []
 
 
 def test_a_run_is_read_as_records_arrays_screens_and_samples(run: Config) -> None:

@@ -76,10 +76,10 @@ def ablate(
     settings = connected(config, given, "evaluation" if evaluate is not None else "all")
     arms_of_it = plan(settings, sets or (), arms or (), grids or (), sweeps or ())  # refuses before anything is read
 
-    from distrl.broker.connect import check
+    from distrl.broker.runs import check_run
     from distrl.offline.ablate import Evaluation, Request
 
-    check(settings)
+    check_run(settings)
     played = None if evaluate is None else Evaluation(evaluate, split)
     _show(*_folded(settings, Request(arms_of_it, first, to, hold_out, played, out, name)))
 

@@ -71,6 +71,18 @@ def with_broker(config_file: Path | None, sets: list[str] | None, share: Share =
     return settings
 
 
+def run_settings(config_file: Path | None, sets: list[str] | None, run: str | None = None) -> Config:
+    """As `connected`, for a command that reads `run` (that of the settings if None), once the broker shows that run.
+
+    Raises BrokerError as `with_broker` does, and with the runs that there are where this is none of them.
+    """
+    from distrl.broker.runs import check_run
+
+    settings = connected(config_file, [*(sets or ()), *([] if run is None else [f"run={run}"])])
+    check_run(settings)
+    return settings
+
+
 def command_line(
     command: str, config_file: Path | None, sets: Sequence[str] | None, options: Mapping[str, object]
 ) -> list[str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from distrl.cli.common import ConfigFile, Sets, console, row, table, with_broker
+from distrl.cli.common import ConfigFile, Sets, console, row, run_settings, table
 from distrl.errors import BrokerError, WireError
 from distrl.types import LogPosition
 
@@ -44,7 +44,7 @@ def list_letters(
     """
     from distrl.broker.letters import letters
 
-    found = letters(with_broker(config, sets))
+    found = letters(run_settings(config, sets))
     if as_json:
         console.print(json.dumps([_as_json(letter) for letter in found]), markup=False, highlight=False, soft_wrap=True)
         return
@@ -64,7 +64,7 @@ def show_letter(
     """Print one dead letter: its headers, its key, the head of its bytes, and what this code reads in it now."""
     from distrl.broker.letters import chosen, letters, reading
 
-    settings = with_broker(config, sets)
+    settings = run_settings(config, sets)
     (letter,) = chosen(letters(settings), [offset])
     _say(f"{_origin(letter)}, put aside {_when(letter)}, {letter.size} bytes, letters: {letter.copies}")
     for name, value in letter.raw.headers:
@@ -100,7 +100,7 @@ def retry_letters(
 
     if bool(offsets) == everything:
         raise typer.BadParameter("name either OFFSETs or --all", param_hint="OFFSET, --all")
-    settings = with_broker(config, sets)
+    settings = run_settings(config, sets)
     found = letters(settings)
     done = retry(found if everything else chosen(found, offsets or ()), settings, dry_run)
     for each in done:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from distrl.cli.common import Begin, ConfigFile, End, Sets, command_line, console, row, table, with_broker
+from distrl.cli.common import Begin, ConfigFile, End, Sets, command_line, console, row, run_settings, table
 
 if TYPE_CHECKING:
     from distrl.evaluate.failures import Attempt, Modes
@@ -49,7 +49,7 @@ def failures(
     from distrl.evaluate.figures import failure_modes
     from distrl.offline.runs import Run
 
-    settings = with_broker(config, [*(sets or ()), *([] if run is None else [f"run={run}"])])
+    settings = run_settings(config, sets, run)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
     given = {

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from distrl.cli.common import Begin, ConfigFile, End, Sets, command_line, console, row, show_cost, table, with_broker
+from distrl.cli.common import Begin, ConfigFile, End, Sets, command_line, console, row, run_settings, show_cost, table
 
 if TYPE_CHECKING:
     from distrl.chat.endpoint import Counted
@@ -48,7 +48,7 @@ def judge(
     from distrl.offline.runs import Run
     from distrl.worker.episode import GROUND_TRUTH
 
-    settings = with_broker(config, [*(sets or ()), *([] if run is None else [f"run={run}"])])
+    settings = run_settings(config, sets, run)
     given = {"--run": settings.run, "--most": most, "--against-truth": against_truth, "--json": as_json}
     endpoint, whole = Endpoint(settings.judge, "judge"), Run(settings, command_line("judge", config, sets, given))
     asked = (

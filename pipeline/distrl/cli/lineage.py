@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from distrl.cli.common import ConfigFile, Sets, console, row, table, with_broker
+from distrl.cli.common import ConfigFile, Sets, console, row, run_settings, table
 
 if TYPE_CHECKING:
     from distrl.offline.lineage import Admission, Attempt, Learned, Span, VersionLineage
@@ -54,7 +54,7 @@ def lineage(
     from distrl.offline.lineage_json import attempt_json, version_json
     from distrl.offline.lineage_log import behind_trajectory, behind_version
 
-    settings = with_broker(config, [*(sets or ()), *([] if run is None else [f"run={run}"])])
+    settings = run_settings(config, sets, run)
     if subject.isascii() and subject.isdigit() and not task:
         found = behind_version(settings, int(subject), check_screens)
         if as_json:

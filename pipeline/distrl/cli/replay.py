@@ -56,7 +56,7 @@ def replay(
 
     An offset counts on each partition. The same range gives the same files, byte for byte.
     """
-    from distrl.broker.connect import check
+    from distrl.broker.runs import check_run
     from distrl.broker.topics import topic_name
     from distrl.offline.export import Export, manifest_of, refuse_existing
     from distrl.offline.replay import about_bytes, read, span_of
@@ -76,7 +76,7 @@ def replay(
     words = command_line("replay", config, sets, given)
     bounds = [None if text is None else bound_of(text, now) for text in (begin, end)]
     asked = Asked(settings.run, topic, bounds[0], bounds[1], tuple(partitions or ()), words)
-    check(settings)
+    check_run(settings)
     span = span_of(settings, asked)
     if dry_run:
         _tell(span, about_bytes(settings, span), [str(file) for _, file in wanted])

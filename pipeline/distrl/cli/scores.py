@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from distrl.cli.common import ConfigFile, Sets, console, row, table, with_broker
+from distrl.cli.common import ConfigFile, Sets, console, row, run_settings, table
 from distrl.types import Split
 
 
@@ -26,7 +26,7 @@ def scores(
     ] = False,
 ) -> None:
     """Success by policy: every evaluated version and agent, a row for each suite and split, with its 95 % interval."""
-    settings = with_broker(config, [*(sets or ()), *([] if run is None else [f"run={run}"])])
+    settings = run_settings(config, sets, run)
     from distrl.evaluate import policies
     from distrl.evaluate.gather import agent_names, records
     from distrl.offline.lines import escaped

@@ -143,9 +143,9 @@ def open_run(run: str | None = None, config: Config | Path | str | None = None, 
     """The run `run`. config: settings, or the YAML file of them; else those of DISTRL_* variables and the local stack.
 
     sets: further settings by path, with '__' for '.', like kafka__bootstrap="127.0.0.1:29092".
-    Raises ConfigError for settings that are none, BrokerError where the broker does not answer.
+    Raises ConfigError for settings that are none, BrokerError where the broker does not answer or has no such run.
     """
-    from distrl.broker.connect import check
+    from distrl.broker.runs import check_run
     from distrl.stack.local import connect
 
     given = [f"{name.replace('__', '.')}={value}" for name, value in sets.items()]
@@ -157,7 +157,7 @@ def open_run(run: str | None = None, config: Config | Path | str | None = None, 
     else:
         found = settings.load(None if config is None else Path(config), given)
     found = connect(found)
-    check(found)
+    check_run(found)
     return Run(found)
 
 

@@ -1,0 +1,55 @@
+"""Which runs a broker has, as the names of their topics tell: for whatever reads a run and makes none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import SequenceMatcher
+
+from confluent_kafka import KafkaException
+
+from distrl.broker.connect import UNKNOWN_TOPIC, RefusedError, admin, check, explain
+from distrl.broker.topics import TOPICS, topic_name
+from distrl.config import RUN_NAME, Config
+
+SHOWN_RUNS = 8
+"""Runs that a message names: those whose names are nearest."""
+
+
+def check_run(config: Config) -> None:
+    """Reach the broker, and find the run there. Raises as `check`, and RefusedError where the broker has no such run.
+
+    For what reads: topics that are made for a mistyped name hold nothing, and stay.
+    """
+    check(config)
+    kafka, name = config.kafka, topic_name(config.run, "trajectories")
+    client = admin(kafka)
+    try:
+        names = client.list_topics(timeout=kafka.connect_timeout_s).topics.keys()
+        if any(topic_name(config.run, each) in names for each in TOPICS):
+            return
+        hidden = client.list_topics(name, timeout=kafka.connect_timeout_s).topics[name].error
+    except KafkaException as error:
+        raise explain(error.args[0], "kafka.bootstrap", "list the topics", kafka) from None
+    if hidden is not None and hidden.code() not in UNKNOWN_TOPIC:
+        raise explain(hidden, name, "see the topic", kafka)
+    raise RefusedError("run", f"the broker at {kafka.bootstrap} has no run {config.run}", mend(config.run, names))
+
+
+def runs_of(names: Iterable[str]) -> list[str]:
+    """The runs whose trajectories are among these names of topics, ascending. Pure."""
+    parts = (each.split(".") for each in names)
+    return sorted(each[1] for each in parts if len(each) == 3 and _is_run(*each))
+
+
+def _is_run(first: str, run: str, last: str) -> bool:
+    return (first, last) == ("distrl", "trajectories") and RUN_NAME.fullmatch(run) is not None
+
+
+def mend(wanted: str, names: Iterable[str]) -> str:
+    """What a person is told who has named a run that is not there. names: of the broker's topics. Pure."""
+    runs = runs_of(names)
+    if not runs:
+        return "set kafka.bootstrap to the broker of that run; this one has no run at all"
+    near = sorted(runs, key=lambda run: -SequenceMatcher(None, wanted, run).ratio())
+    more = len(near) - SHOWN_RUNS
+    return f"name a run that it has: {', '.join(near[:SHOWN_RUNS])}" + (f", … {more} more" if more > 0 else "")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError
-from distrl.broker.connect import check, explain, settings
+from distrl.broker.connect import BeyondUseError, check, explain, settings
 from distrl.config import Config, load
 from distrl.errors import BrokerError
 
@@ -43,6 +43,19 @@ def test_credentials_reach_the_client_and_no_message() -> None:
 )
 def test_each_trouble_names_where_to_mend_it(code: int, where: str) -> None:
     assert explain(KafkaError(code), "a topic", "read it", Config().kafka).where == where
+
+
+def test_what_ends_a_client_for_want_of_a_right_names_the_right() -> None:
+    """As a transactional id without an ACL does: to start the process again, as after other fatal errors, is vain."""
+    code = KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    for error in (KafkaError(code), KafkaError(code, fatal=True)):
+        told = explain(error, "a journal", "open it", Config().kafka)
+        assert "may not open it" in told.what
+        assert "ACL" in told.mend
+        assert isinstance(told, BeyondUseError) == error.fatal()
+    other = explain(KafkaError(KafkaError.UNKNOWN_PRODUCER_ID, fatal=True), "a topic", "write", Config().kafka)
+    assert isinstance(other, BeyondUseError)
+    assert "start this process again" in other.mend
 
 
 def test_a_certificate_file_that_is_none_is_told_before_connecting(tmp_path: Path) -> None:

@@ -161,26 +161,28 @@ def explain(error: KafkaError, where: str, doing: str, kafka: Kafka) -> BrokerEr
     A RefusedError for what is HOPELESS, a BeyondUseError where this client is.
     """
     code, text = error.code(), error.str()
-    if error.fatal() or code == KafkaError._FATAL:
-        return BeyondUseError(where, f"cannot {doing}, now or later: {text}", "start this process again")
+    fatal = error.fatal() or code == KafkaError._FATAL
+    refused = BeyondUseError if fatal else RefusedError
     if code in CREDENTIALS:
-        return RefusedError(
+        return refused(
             "kafka.sasl_username, kafka.sasl_password",
             f"the broker at {kafka.bootstrap} refuses the credentials ({kafka.security_protocol}, "
             f"{kafka.sasl_mechanism}, user {kafka.sasl_username!r}): {text}",
             "set the right user and password, and the kafka.security_protocol and kafka.sasl_mechanism of its listener",
         )
+    if code in FORBIDDEN:
+        return refused(
+            where,
+            f"user {kafka.sasl_username!r} may not {doing}: {text}",
+            "grant the right with an ACL, or set kafka.sasl_username to a user who has it",
+        )
+    if fatal:
+        return refused(where, f"cannot {doing}, now or later: {text}", "start this process again")
     if _is_tls(error):
         return BrokerError(
             "kafka.ssl_ca, kafka.security_protocol",
             f"TLS with the broker at {kafka.bootstrap} fails ({kafka.security_protocol}): {text}",
             "set kafka.ssl_ca to the brokers' CA, and kafka.security_protocol to that of the listener at this port",
-        )
-    if code in FORBIDDEN:
-        return RefusedError(
-            where,
-            f"user {kafka.sasl_username!r} may not {doing}: {text}",
-            "grant the right with an ACL, or set kafka.sasl_username to a user who has it",
         )
     if code in UNKNOWN_TOPIC:
         return RefusedError(where, f"cannot {doing}: no such topic at {kafka.bootstrap}", "run `distrl topics ensure`")

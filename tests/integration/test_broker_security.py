@@ -50,12 +50,16 @@ listener.name.sasl.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.securi
 required username="admin" password="{password}";
 authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
 super.users=User:admin;User:ANONYMOUS
+auto.create.topics.enable=true
 """
 
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A broker with SCRAM and ACLs: `admin` may do everything, the others nothing; all have PASSWORD."""
+    """A broker with SCRAM and ACLs: `admin` may do everything, the others nothing; all have PASSWORD.
+
+    It makes topics that are asked for, as brokers do by default; the session's does not.
+    """
     home = tmp_path_factory.mktemp("secured")
     port = choose(28_110, False, "a test")
     controller_port = choose(28_111, False, "a test", taken=(port,))
@@ -180,6 +184,15 @@ def test_a_user_without_rights_is_told_what_he_may_not_do(secured: str) -> None:
         check_run(config)
     with pytest.raises(BrokerError, match="user 'stranger' may not open the journal"):
         Journal(config).open()
+
+
+def test_a_run_that_is_not_there_is_looked_for_and_not_made(secured: str) -> None:
+    config = as_user(secured, "admin")
+    with pytest.raises(BrokerError, match=f"has no run {config.run}"):
+        check_run(config)
+    with pytest.raises(BrokerError, match="cannot read the log: no such topic"):
+        LogReader(config, "trajectories")
+    assert not [name for name in admin(config.kafka).list_topics(timeout=30).topics if config.run in name]
 
 
 def test_a_worker_refused_in_the_middle_stops_instead_of_waiting(secured: str) -> None:

@@ -68,6 +68,10 @@ class RefusedError(BrokerError):
     """The broker's answer is no: waiting does not help."""
 
 
+class UnknownTopicError(RefusedError):
+    """The broker has no such topic."""
+
+
 class BeyondUseError(RefusedError):
     """The client has met what it cannot go on after: an idempotent producer whose records the broker has lost, say."""
 
@@ -158,7 +162,7 @@ def patiently(kafka: Kafka, attempt: Callable[[], T]) -> T:
 def explain(error: KafkaError, where: str, doing: str, kafka: Kafka) -> BrokerError:
     """What a person is told of `error`, met at `where` (a topic or a setting) while `doing` (an infinitive).
 
-    A RefusedError for what is HOPELESS, a BeyondUseError where this client is.
+    A RefusedError for what is HOPELESS (UnknownTopicError for a topic), a BeyondUseError where this client is.
     """
     code, text = error.code(), error.str()
     fatal = error.fatal() or code == KafkaError._FATAL
@@ -185,7 +189,9 @@ def explain(error: KafkaError, where: str, doing: str, kafka: Kafka) -> BrokerEr
             "set kafka.ssl_ca to the brokers' CA, and kafka.security_protocol to that of the listener at this port",
         )
     if code in UNKNOWN_TOPIC:
-        return RefusedError(where, f"cannot {doing}: no such topic at {kafka.bootstrap}", "run `distrl topics ensure`")
+        return UnknownTopicError(
+            where, f"cannot {doing}: no such topic at {kafka.bootstrap}", "run `distrl topics ensure`"
+        )
     if code in UNREACHABLE:
         return _unreachable(kafka, f"cannot {doing} ({where})", error)
     return BrokerError(where, f"cannot {doing}: {text} ({error.name()})", "see the broker's log for the reason")

@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from distrl.broker.connect import HOPELESS, admin, explain, settings
 from distrl.broker.producer import Headers, position_of
-from distrl.broker.topic_admin import offsets
+from distrl.broker.topic_admin import offsets, partition_count
 from distrl.broker.topics import TOPICS, topic_name
 from distrl.config import Config
 from distrl.errors import BrokerError, WireError
@@ -207,15 +207,9 @@ class LogReader:
             self._on_error(error)
 
     def _kept(self) -> dict[int, tuple[int, int]]:
-        kafka = self._config.kafka
-        client = admin(kafka)
-        try:
-            found = client.list_topics(self.topic, timeout=kafka.connect_timeout_s).topics[self.topic]
-        except KafkaException as error:
-            raise explain(error.args[0], self.topic, "find the topic", kafka) from None
-        if found.error is not None:
-            raise explain(found.error, self.topic, "read the log", kafka)
-        return offsets(client, self._config, self.topic, len(found.partitions), self._committed_only)
+        client = admin(self._config.kafka)
+        count = partition_count(client, self._config, self.topic, "read the log")
+        return offsets(client, self._config, self.topic, count, self._committed_only)
 
     def _refuse_outside(self, partition: int, offset: int, kept: Mapping[int, tuple[int, int]]) -> None:
         where = f"{self.topic}[{partition}]"

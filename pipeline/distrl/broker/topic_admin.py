@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the package re-exports them without saying so
     AdminClient,
     AlterConfigOpType,
@@ -134,6 +134,19 @@ def describe(config: Config) -> list[TopicRow]:
             )
         )
     return rows
+
+
+def partition_count(client: AdminClient, config: Config, topic: str, doing: str) -> int:
+    """How many partitions the topic of this full name has. Raises as `explain` says; doing: what it is asked for.
+
+    It is described: a question for the metadata of one topic makes it, where a broker makes topics by itself.
+    """
+    timeout_s = config.kafka.connect_timeout_s
+    (answer,) = client.describe_topics(TopicCollection([topic]), request_timeout=timeout_s).values()
+    try:
+        return len(answer.result().partitions)
+    except KafkaException as error:
+        raise explain(error.args[0], topic, doing, config.kafka) from None
 
 
 def offsets(

@@ -21,7 +21,7 @@ from distrl.broker.deadletters import (
     error_headers,
     origin_of,
 )
-from distrl.broker.letters import Letter, folded, own_headers
+from distrl.broker.letters import Entry, folded, own_headers
 from distrl.broker.producer import HEADER_ROOM_BYTES, Headers, RecordProducer, RecordTooLargeError
 from distrl.broker.reader import RawRecord
 from distrl.broker.retry import retried_from, retry_headers
@@ -254,9 +254,10 @@ def test_of_two_letters_of_a_record_the_whole_one_counts_with_its_own_headers() 
     short = RawRecord(LogPosition("dlq", 0, 1), key, value, 0, tuple(headers))
     assert own_headers(short.headers) == ()
     for order in ((whole, short), (short, whole), (short, whole, short)):
-        (found,) = folded(order)
-        assert (found.raw, found.headers, found.copies, found.cut) == (whole, own, len(order), "")
-    (found,) = folded([short, replace(short, position=LogPosition("dlq", 0, 7))])
+        (found,) = folded(map(Entry.of, order))
+        assert (found.position, found.origin, found.copies, found.cut) == (whole.position, at(3), len(order), "")
+        assert (found.size, own_headers(whole.headers)) == (903, own)
+    (found,) = folded(map(Entry.of, [short, replace(short, position=LogPosition("dlq", 0, 7))]))
     assert (found.offset, found.copies) == (1, 2)
     assert "it was too large" in found.cut
 
@@ -298,7 +299,8 @@ def test_bytes_of_strangers_are_escaped_for_the_terminal() -> None:
 
 
 def test_a_letter_tells_its_size_and_what_was_said() -> None:
-    letter = Letter(bad(17, error_headers(at(17), BAD)), at(17), ())
-    assert (letter.offset, letter.size) == (17, 5)
-    assert letter.said("exception.message").startswith("distrl.r.tasks[0] offset 17")
-    assert letter.said("nonsense") == ""
+    entry = Entry.of(bad(17, error_headers(at(17), BAD)))
+    assert (entry.offset, entry.size, entry.reason) == (17, 5, "distrl.errors.WireError")
+    assert entry.error.startswith("distrl.r.tasks[0] offset 17")
+    nothing = Entry.of(bad(17))
+    assert (nothing.origin, nothing.error, nothing.reason, nothing.cut) == (None, "", "", "")

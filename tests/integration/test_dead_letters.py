@@ -6,6 +6,7 @@ import ctypes
 import json
 import threading
 import time
+import tracemalloc
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +26,7 @@ from distrl.broker.consumer import LoggedTask, TaskConsumer
 from distrl.broker.deadletters import BadRecordsError, DeadLetters
 from distrl.broker.fenced import FencedError
 from distrl.broker.journal import journalled
-from distrl.broker.letters import Letter, letters, own_headers
+from distrl.broker.letters import Letter, entries, letters, own_headers
 from distrl.broker.producer import Headers, RecordProducer
 from distrl.broker.reader import LogReader, RawRecord
 from distrl.broker.retry import retry, retry_headers
@@ -296,7 +297,7 @@ def test_what_was_put_aside_is_not_folded_by_a_newer_reader_who_can_read_it(
     before = refold(learning, from_start=True).digests()
     monkeypatch.setattr(codec, "catalogue", lambda: newer)
     assert refold(learning, from_start=True).digests() == before == refold(learning).digests()
-    (done,) = retry(letters(learning), learning)
+    (done,) = retry(all_letters(learning), learning)
     assert done.at == LogPosition(name, 0, 5)
     rmtree(Path(learning.store.url.removeprefix("file://")) / "runs")
     with Learner(learning) as learner:
@@ -314,6 +315,10 @@ def put_aside(config: Config, producer: RecordProducer, raw: RawRecord, known: t
     bad.put(raw, WireError("a place", "is \x1b[2Jgarbage", "mend it"))
     assert producer.flush(PATIENCE_S) == 0
     assert bad.settled() == [raw.position]
+
+
+def all_letters(config: Config) -> list[Letter]:
+    return letters(config, entries(config))
 
 
 def read(config: Config, topic: str) -> list[RawRecord]:
@@ -337,11 +342,11 @@ def aside(config: Config, producer: RecordProducer) -> list[Letter]:
     places = send(producer, config, "tasks", encode(task(1)), encode(task(2)), headers=OWN)
     for place, number in ((places[0], 1), (places[1], 2), (places[0], 1)):
         put_aside(config, producer, RawRecord(place, b"k", encode(task(number)), 0, OWN))
-    return letters(config)
+    return all_letters(config)
 
 
 def test_a_record_that_was_put_aside_twice_is_one_letter(config: Config, aside: list[Letter]) -> None:
-    assert [(letter.offset, letter.copies) for letter in aside] == [(0, 2), (1, 1)]
+    assert [(letter.offset, letter.entry.copies) for letter in aside] == [(0, 2), (1, 1)]
     assert len(in_the_log(config)) == 3
     (first, second) = json.loads(run(config, "ls", "--json").output)
     assert (first["offset"], first["topic"], first["origin_offset"], first["letters"]) == (
@@ -352,6 +357,27 @@ def test_a_record_that_was_put_aside_twice_is_one_letter(config: Config, aside: 
     assert f"{topic_name(config.run, 'tasks')}[0]@1" in table
     assert "is \\x1b[2Jgarbage" in table
     assert "\x1b" not in table
+
+
+@pytest.mark.parametrize("arguments", [("ls",), ("ls", "--json"), ("show", "3")])
+def test_what_lists_letters_or_shows_one_holds_the_bytes_of_one_at_a_time(
+    config: Config, producer: RecordProducer, arguments: tuple[str, ...]
+) -> None:
+    count, size = 40, 500_000
+    (place, *_) = send(producer, config, "tasks", b"no record")
+    for number in range(count):
+        origin = LogPosition(place.topic, 0, number)
+        put_aside(with_limit(config, 0), producer, RawRecord(origin, b"k", b"x" * size, 0))
+    run(config, *arguments)  # what is loaded once is no matter
+    tracemalloc.start()
+    try:
+        told = run(config, *arguments)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert told.exit_code == 0
+    assert told.output.count(str(size + 1)) == (1 if arguments[0] == "show" else count)
+    assert peak < 8 * size, f"{peak} bytes for {count} letters of {size}"
 
 
 def test_show_tells_headers_bytes_and_what_is_read_now_and_nothing_to_the_terminal(
@@ -390,7 +416,7 @@ def test_retry_publishes_key_bytes_and_headers_again_and_never_twice(
     assert [(raw.key, raw.value) for raw in records] == [(b"k", encode(task(n))) for n in (1, 2, 1, 2)]
     assert [raw.headers[:2] for raw in records[2:]] == [OWN, OWN]
     put_aside(config, producer, RawRecord(records[2].position, b"k", encode(task(1)), 0, records[2].headers))
-    (fresh,) = [letter for letter in letters(config) if letter.origin == records[2].position]
+    (fresh,) = [letter for letter in all_letters(config) if letter.origin == records[2].position]
     assert own_headers(fresh.raw.headers) == tuple(records[2].headers)
     (third,) = retry([fresh], config)
     assert (third.before, third.at) == (False, LogPosition(topic_name(config.run, "tasks"), 0, 6))
@@ -424,7 +450,7 @@ def test_many_retries_at_once_publish_each_record_once(config: Config, producer:
     places = send(producer, config, "tasks", *(encode(task(number)) for number in range(12)))
     for place, number in zip(places, range(12), strict=True):
         put_aside(config, producer, RawRecord(place, b"k", encode(task(number)), 0))
-    found = letters(config)
+    found = all_letters(config)
 
     def one(_: int) -> bool:
         try:
@@ -468,12 +494,12 @@ def test_a_record_too_large_for_its_letter_is_put_aside_cut_and_not_published_ag
     with TaskConsumer(config, DeadLetters.of(config, producer)) as consumer:
         (got,) = poll_until(consumer, lambda got: len(got) == 1)
     assert got.task == task(1)
-    (letter,) = letters(config)
+    (letter,) = all_letters(config)
     assert (letter.origin, letter.headers, letter.raw.key) == (LogPosition(name, 0, 0), OWN, b"k")
     assert whole.startswith(letter.raw.value or b"?")
-    assert config.kafka.max_record_bytes // 2 < letter.size < config.kafka.max_record_bytes
+    assert config.kafka.max_record_bytes // 2 < letter.entry.size < config.kafka.max_record_bytes
     refused = run(config, "retry", "0")
-    assert f"is cut to {letter.size} of {len(whole) + 1} bytes" in refused.output
+    assert f"is cut to {letter.entry.size} of {len(whole) + 1} bytes" in refused.output
     assert sha256(whole).hexdigest() in refused.output
     assert "dead letters 0: were not published again" in str(refused.exception)
     assert len(read(config, "tasks")) == 2
@@ -488,11 +514,11 @@ def test_a_record_larger_than_is_let_out_by_now_keeps_no_other_from_being_publis
     for place, value in zip(places, (encode(replace(long, instruction="x" * 2000)), encode(task(2))), strict=True):
         put_aside(config, producer, RawRecord(place, b"k", value, 0))
     small = config.model_copy(update={"kafka": config.kafka.model_copy(update={"max_record_bytes": 1024})})
-    first, second = retry(letters(config), small)
+    first, second = retry(all_letters(config), small)
     assert (first.at, "kafka.max_record_bytes" in first.refused) == (None, True)
     assert second.at is not None
     assert [(raw.value or b"")[:2] for raw in read(config, "tasks")] == [b"no", b"no", b"\xc3\x01"]
-    assert [each.before for each in retry(letters(config), config)] == [False, True], "with more room it goes too"
+    assert [each.before for each in retry(all_letters(config), config)] == [False, True], "with more room it goes too"
 
 
 @pytest.mark.parametrize(
@@ -521,8 +547,8 @@ def test_a_letter_whose_headers_say_nothing_is_listed_and_not_published(
     config: Config, producer: RecordProducer
 ) -> None:
     send(producer, config, DLQ, b"anything")
-    (letter,) = letters(config)
-    assert (letter.origin, letter.copies) == (None, 1)
+    (letter,) = all_letters(config)
+    assert (letter.origin, letter.entry.copies) == (None, 1)
     assert "do not say where it came from" in run(config, "retry", "0").output
     assert " ? " in run(config, "ls").output
     assert "name no topic that can be read again" in run(config, "show", "0").output

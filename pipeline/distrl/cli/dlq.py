@@ -17,7 +17,7 @@ from distrl.errors import BrokerError, WireError
 from distrl.types import LogPosition
 
 if TYPE_CHECKING:
-    from distrl.broker.letters import Letter
+    from distrl.broker.letters import Entry
     from distrl.broker.retry import Retried
 
 app = typer.Typer(
@@ -42,16 +42,16 @@ def list_letters(
 
     A record that was put aside twice, as its role crashed in between, is one line.
     """
-    from distrl.broker.letters import letters
+    from distrl.broker.letters import entries
 
-    found = letters(run_settings(config, sets))
+    found = entries(run_settings(config, sets))
     if as_json:
-        console.print(json.dumps([_as_json(letter) for letter in found]), markup=False, highlight=False, soft_wrap=True)
+        console.print(json.dumps([_as_json(entry) for entry in found]), markup=False, highlight=False, soft_wrap=True)
         return
     shown = table("offset", "when", "from", "error", "bytes", "letters")
-    for letter in found:
-        error = escaped(letter.said("exception.message").partition("\n")[0])
-        shown.add_row(*row(letter.offset, _when(letter), _origin(letter), error, letter.size, letter.copies))
+    for entry in found:
+        error = escaped(entry.error.partition("\n")[0])
+        shown.add_row(*row(entry.offset, _when(entry), _place(entry.origin), error, entry.size, entry.copies))
     console.print(shown)
 
 
@@ -62,11 +62,12 @@ def show_letter(
     sets: Sets = None,
 ) -> None:
     """Print one dead letter: its headers, its key, the head of its bytes, and what this code reads in it now."""
-    from distrl.broker.letters import chosen, letters, reading
+    from distrl.broker.letters import chosen, entries, letters, reading
 
     settings = run_settings(config, sets)
-    (letter,) = chosen(letters(settings), [offset])
-    _say(f"{_origin(letter)}, put aside {_when(letter)}, {letter.size} bytes, letters: {letter.copies}")
+    (entry,) = chosen(entries(settings), [offset])
+    (letter,) = letters(settings, [entry])
+    _say(f"{_place(entry.origin)}, put aside {_when(entry)}, {entry.size} bytes, letters: {entry.copies}")
     for name, value in letter.raw.headers:
         _say(f"  {escaped(name)}: {'null' if value is None else escaped(value.decode(errors='backslashreplace'))}")
     _say(f"key: {'null' if letter.raw.key is None else escaped(letter.raw.key.decode(errors='backslashreplace'))}")
@@ -95,16 +96,16 @@ def retry_letters(
     For once their reader is mended. Only to tasks, trajectories and demonstrations of this run. One retry at a time:
     another that is begun beside it takes over.
     """
-    from distrl.broker.letters import chosen, letters
+    from distrl.broker.letters import chosen, entries, letters
     from distrl.broker.retry import retry
 
     if bool(offsets) == everything:
         raise typer.BadParameter("name either OFFSETs or --all", param_hint="OFFSET, --all")
     settings = run_settings(config, sets)
-    found = letters(settings)
-    done = retry(found if everything else chosen(found, offsets or ()), settings, dry_run)
+    found = entries(settings)
+    done = retry(letters(settings, found if everything else chosen(found, offsets or ())), settings, dry_run)
     for each in done:
-        _say(f"{each.letter.offset} from {_origin(each.letter)}: {_outcome(each, dry_run)}")
+        _say(f"{each.letter.offset} from {_place(each.letter.origin)}: {_outcome(each, dry_run)}")
     refused = [str(each.letter.offset) for each in done if each.refused]
     if refused:
         raise BrokerError(
@@ -135,30 +136,26 @@ def _outcome(done: Retried, dry_run: bool) -> str:
     return "would be published again" if dry_run else f"published at {_place(done.at)}"
 
 
-def _as_json(letter: Letter) -> dict[str, object]:
-    origin = letter.origin
+def _as_json(entry: Entry) -> dict[str, object]:
+    origin = entry.origin
     return {
-        "offset": letter.offset,
-        "at": letter.raw.timestamp,
+        "offset": entry.offset,
+        "at": entry.timestamp,
         "topic": origin.topic if origin else None,
         "partition": origin.partition if origin else None,
         "origin_offset": origin.offset if origin else None,
-        "class": letter.said("exception.class.name"),
-        "error": letter.said("exception.message"),
-        "bytes": letter.size,
-        "letters": letter.copies,
+        "class": entry.reason,
+        "error": entry.error,
+        "bytes": entry.size,
+        "letters": entry.copies,
     }
 
 
-def _when(letter: Letter) -> str:
+def _when(entry: Entry) -> str:
     try:
-        return datetime.fromtimestamp(letter.raw.timestamp / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+        return datetime.fromtimestamp(entry.timestamp / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     except (ValueError, OverflowError, OSError):
         return "?"  # a time of its producer's, who may have sent any
-
-
-def _origin(letter: Letter) -> str:
-    return _place(letter.origin)
 
 
 def _place(position: LogPosition | None) -> str:

@@ -437,6 +437,11 @@ def test_failures_are_counted_by_version_and_named_with_their_place(run: Config,
     assert (folder / "shown" / "failures.svg").read_text().startswith("<svg")
     assert json.loads((folder / "shown" / "failures.json").read_text())["failures"] == told["failures"]
     assert "1" in done("failures").output, "the one evaluated attempt"
+    (folder / "taken").write_text("mine")
+    for where in ("taken", "taken/inside"):
+        refused = call("failures", "--out", where)
+        assert isinstance(refused.exception, ConfigError)
+        assert "--out" in refused.exception.mend
 
 
 def test_a_judge_is_compared_with_the_truth_and_paid_for_once(run: Config, folder: Path) -> None:

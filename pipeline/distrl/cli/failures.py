@@ -47,11 +47,12 @@ def failures(
     """
     from distrl.evaluate.failures import by_suite_and_version
     from distrl.evaluate.figures import failure_modes
+    from distrl.offline.files import make_folder, write
     from distrl.offline.runs import Run
 
     settings = run_settings(config, sets, run)
     if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
+        make_folder(out)
     given = {
         "--run": settings.run, "--topic": topic, "--together": together if together > 1 else None, "--out": out,
         "--json": as_json,
@@ -61,8 +62,8 @@ def failures(
     named = _named(attempts)
     told = {"run": settings.run, "topic": topic, "rows": _rows_json(rows), "failures": named}
     if out is not None:
-        (out / "failures.svg").write_text(failure_modes(rows))
-        (out / "failures.json").write_text(json.dumps(told, indent=1))
+        write(out / "failures.svg", failure_modes(rows).encode())
+        write(out / "failures.json", json.dumps(told, indent=1).encode())
     if as_json:
         json.dump(told, sys.stdout, indent=1)
         sys.stdout.write("\n")

@@ -29,5 +29,13 @@ def write(path: Path, data: bytes) -> None:
         raise unwritable(path, error) from None
 
 
+def make_folder(folder: Path) -> None:
+    """Make the folder where it is missing. Raises ConfigError where it cannot be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritable(folder, error) from None
+
+
 def unwritable(path: Path, error: OSError) -> ConfigError:
     return ConfigError(str(path), f"cannot be written ({error.strerror})", "name a writable directory with --out")

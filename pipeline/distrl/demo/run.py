@@ -24,6 +24,7 @@ from distrl.evaluate.gather import gather
 from distrl.evaluate.report import write_report
 from distrl.policy.base import load_base
 from distrl.stack.local import LocalStack
+from distrl.stack.locks import held
 from distrl.tasks.lists import suite_of
 from distrl.telemetry.feed import RunFeed
 from distrl.telemetry.screen import render
@@ -32,6 +33,7 @@ from distrl.worker.vocabulary import refuse_lacking
 
 log = logging.getLogger(__name__)
 
+LOCK = "demo.lock"
 VIEW_PERIOD_S = 1.0
 PLAIN_PERIOD_S = 15.0
 """Where the output is no terminal, one line in this time instead of a picture that redraws itself."""
@@ -42,13 +44,19 @@ def run_demo(config: Config, minutes: float, out: Path, started: float, console:
 
     started: time.time() at which the set-up began. Returns the path of the report. Raises ConfigError, before anything
     starts, for a suite without tasks of every split, since each is needed, the held-out ones at the very end, and where
-    the base model lacks words of the suite that is demonstrated or fed.
+    the base model lacks words of the suite that is demonstrated or fed; StackError where another demo uses `out` or the
+    stack: each would stop the other's roles and servers.
     """
     suite = suite_of(config.feeder)
     for split in Split:
         suite.task(0, 0, split)
     if config.learner.demonstrations or not config.feeder.tasks:
         refuse_lacking(config.feeder, load_base(config.policy.base_model).codec)
+    with held(out / LOCK, "a demo"), held(config.stack.directory.expanduser() / LOCK, "a demo"):
+        return _run(config, minutes, out, started, console)
+
+
+def _run(config: Config, minutes: float, out: Path, started: float, console: Console) -> Path:
     ledger_file = out / f"{config.run}.json"
     ledger = Ledger.load(ledger_file)
     stack = LocalStack(config)

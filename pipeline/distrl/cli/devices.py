@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from distrl.device.about import About
     from distrl.types import DeviceHealth
 
+COLUMNS = ("serial", "adb", "phone", "in front", "held by", "worker", "counted", "trouble")
+"""phone: model, Android, screen. counted: the counters that are not 0."""
+
 
 def register(app: typer.Typer) -> None:
     app.command("devices")(devices)
@@ -68,20 +71,38 @@ def _told(settings: Config) -> list[dict[str, object]]:
 def _shown(settings: Config) -> Table:
     from distrl.device.about import look
     from distrl.device.server import AdbServer
-    from distrl.offline.lines import escaped
 
     found, counted = look(AdbServer(settings.adb), settings.devices), _counters(settings)
-    shown = table("serial", "adb", "screen", "android", "model", "in front", "held by", "worker", *COUNTERS, "")
-    for each in found:
-        shown.add_row(*row(*(escaped(cell) for cell in _cells(each, counted.get(each.serial)))))
+    return phones_table([(each, counted.get(each.serial)) for each in found])
+
+
+def phones_table(phones: Sequence[tuple[About, DeviceHealth | None]]) -> Table:
+    """A row a phone. A column in which no phone has anything is left out, so that the others have room."""
+    from distrl.offline.lines import escaped
+
+    cells = [_cells(*phone) for phone in phones]
+    kept = [name for name in COLUMNS if name in COLUMNS[:2] or any(each[name] for each in cells)]
+    shown = table(*kept)
+    for each in cells:
+        shown.add_row(*row(*(escaped(each[name]) for name in kept)))
     return shown
 
 
-def _cells(each: About, health: DeviceHealth | None) -> Sequence[str]:
-    counters = ["" if health is None else str(health.counters.get(name, "")) for name in COUNTERS]
-    worker = "" if health is None else health.state
-    told = [each.serial, each.state, each.size, each.android, each.model, each.focus, each.holder]
-    return [*told, worker, *counters, each.fault]
+def _cells(each: About, health: DeviceHealth | None) -> Mapping[str, str]:
+    app, slash, activity = each.focus.partition("/")
+    short = activity.removeprefix(app)  # as adb shortens it: com.sim.clock/.Main
+    counters = {} if health is None else health.counters
+    return dict(
+        zip(
+            COLUMNS,
+            (
+                each.serial, each.state, " ".join(filter(None, (each.model, each.android, each.size))),
+                f"{app}{slash}{short}", each.holder, "" if health is None else health.state,
+                ", ".join(f"{name} {counters[name]}" for name in COUNTERS if counters.get(name)), each.fault,
+            ),
+            strict=True,
+        )
+    )  # fmt: skip
 
 
 def _counters(settings: Config) -> Mapping[str, DeviceHealth]:

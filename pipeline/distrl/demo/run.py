@@ -52,6 +52,7 @@ def run_demo(config: Config, minutes: float, out: Path, started: float, console:
         suite.task(0, 0, split)
     if config.learner.demonstrations or not config.feeder.tasks:
         refuse_lacking(config.feeder, load_base(config.policy.base_model).codec)
+    Ledger.load(out / f"{config.run}.json")  # a spoilt one is refused before anything is made
     with held(out / LOCK, "a demo"), held(config.stack.directory.expanduser() / LOCK, "a demo"):
         return _run(config, minutes, out, started, console)
 

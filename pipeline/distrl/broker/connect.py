@@ -190,7 +190,10 @@ def explain(error: KafkaError, where: str, doing: str, kafka: Kafka) -> BrokerEr
         )
     if code in UNKNOWN_TOPIC:
         return UnknownTopicError(
-            where, f"cannot {doing}: no such topic at {kafka.bootstrap}", "run `distrl topics ensure`"
+            where,
+            f"cannot {doing}: no such topic at {kafka.bootstrap}",
+            "name the run that you mean (`run`; that of `make demo SEED=3` is demo-3), or run `distrl topics ensure` "
+            "to make the topics of a new one",
         )
     if code in UNREACHABLE:
         return _unreachable(kafka, f"cannot {doing} ({where})", error)

@@ -42,7 +42,7 @@ def behind_version(config: Config, number: int, check_screens: bool = False) -> 
         known = f"0 to {run.versions[-1].version}" if run.versions else "none"
         raise ConfigError(
             f"version {number}", f"is none of run {config.run}, which has {known}",
-            "name one of those, or another run with --run",
+            "name one of those, or another run with --run" if run.versions else "name another run with --run",
         )  # fmt: skip
     followed = follow(config, run.updates[: wanted.update + 1], check_screens)
     found = of_version(number, run.versions, followed)

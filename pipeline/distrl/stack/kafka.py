@@ -28,7 +28,7 @@ READY_S = 90.0
 """3 s on two idle cores; a machine that is busy with its own set-up needs a multiple."""
 FORMAT_S = 60.0
 STOP_S = 30.0
-MEND = "read the log beside it; `distrl down` and `distrl up` start afresh; or set kafka.bootstrap to another broker"
+MEND = "read that log; `distrl down` and `distrl up` start afresh; or set kafka.bootstrap to another broker"
 
 
 def start_kafka(site: Site, settings: Mapping[str, Any], port: int, controller_port: int) -> Part:

@@ -196,9 +196,9 @@ def wait_ready(
     while not ready():
         spent = time.monotonic() - began
         if not child.lives():
-            raise StackError(child.name, f"ended while starting; its last lines:\n{child.last_lines()}", mend)
+            raise StackError(child.name, f"ended while starting; the end of {child.log}:\n{child.last_lines()}", mend)
         if spent > timeout_s:
-            what = f"is not ready after {spent:.0f} s; its last lines:\n{child.last_lines()}"
+            what = f"is not ready after {spent:.0f} s; the end of {child.log}:\n{child.last_lines()}"
             raise StackError(child.name, what, mend)
         if cancelled.wait(POLL_S):
             raise CancelledError(child.name, "was not waited for any longer", "mend what failed first")

@@ -68,7 +68,7 @@ def failures(
         json.dump(told, sys.stdout, indent=1)
         sys.stdout.write("\n")
         return
-    _show(rows, named)
+    _show(rows, named, topic)
     if out is not None:
         console.print(f"{out / 'failures.svg'} and {out / 'failures.json'} written", markup=False, highlight=False)
 
@@ -122,7 +122,7 @@ def _named(attempts: Sequence[Attempt]) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _show(rows: Sequence[Modes], named: Sequence[dict[str, Any]]) -> None:
+def _show(rows: Sequence[Modes], named: Sequence[dict[str, Any]], topic: Topic) -> None:
     from distrl.evaluate.failures import Mode
     from distrl.offline.lines import escaped
 
@@ -135,12 +135,12 @@ def _show(rows: Sequence[Modes], named: Sequence[dict[str, Any]]) -> None:
     if named:
         links = table("where", "version", "mode", "task", "instruction")
         for one in named[-SHOWN:]:
-            where = f"{one['topic']}[{one['partition']}] {one['offset']}"
+            where = f"{one['partition']}:{one['offset']}"
             who = escaped(one["agent"] or str(one["version"]))
             links.add_row(*row(where, who, one["mode"], escaped(one["task_id"]), escaped(one["instruction"])))
         console.print(links)
         console.print(
-            f"the last {min(SHOWN, len(named))} of {len(named)} failures; --json names all, and `distrl replay --topic "
-            "TOPIC --from OFFSET --to OFFSET+1 --print` shows one",
+            f"the last {min(SHOWN, len(named))} of {len(named)} failures, each with its partition:offset; --json names "
+            f"all, and `distrl replay --topic {topic} --from OFFSET --to OFFSET+1 --print` shows one",
             markup=False, highlight=False,
         )  # fmt: skip

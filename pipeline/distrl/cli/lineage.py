@@ -146,7 +146,7 @@ def _show_attempt(found: Attempt, everything: bool) -> None:
             learned.add(_text(f"could be drawn by updates {_updates(found.learned.resident)}"))
         learned.add(_text(f"made by those updates: versions {ranges(list(found.learned_by)) or 'none'}"))
         learned.add(_text(f"in the weights of: versions {ranges(list(found.in_weights_of)) or 'none'}"))
-    console.print(tree, soft_wrap=True)
+    console.print(tree)
 
 
 def _fate(found: Attempt) -> str:

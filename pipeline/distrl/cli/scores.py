@@ -45,10 +45,13 @@ def scores(
         json.dump({"run": settings.run, "scores": told}, sys.stdout, indent=1)
         sys.stdout.write("\n")
         return
-    shown = table("suite", "split", "policy", "success", "95 %", "tasks", "without an outcome")
+    unknown = any(score.others for each in places.values() for score in each.values())
+    shown = table("suite", "split", "policy", "success", "95 %", "tasks", *(["no outcome"] if unknown else []))
     for (suite, of), each in places.items():
         for acted, score in each.items():
             told_tasks = f"{score.successes} of {score.episodes}"
             name = escaped(policies.name_of(acted, agents))
-            shown.add_row(*row(escaped(suite), of.value, name, *score.told(), told_tasks, score.others))
+            shown.add_row(
+                *row(escaped(suite), of.value, name, *score.told(), told_tasks, *([score.others] if unknown else []))
+            )
     console.print(shown)

@@ -29,10 +29,13 @@ def ensure_topics(
 
 @app.command("describe")
 def describe_topics(config: ConfigFile = None, sets: Sets = None) -> None:
-    """Print each topic of the run: partitions, records, clean-up, retention, and what differs from the declaration."""
+    """Print each topic of the run: partitions, records, clean-up, retention, and what differs from the declaration.
+
+    Records are counted by offsets, of which a transaction takes one too, and clean-up leaves gaps.
+    """
     from distrl.broker import topic_admin
 
-    shown = table("topic", "partitions", "records", "cleanup", "retention", "differences")
+    shown = table("topic", "partitions", "records,\nat most", "cleanup", "retention", "differences")
     for topic in topic_admin.describe(connected(config, sets)):
         cells = row(topic.name, topic.partitions, topic.records, topic.cleanup, topic.retention, topic.differences)
         shown.add_row(*cells)

@@ -12,6 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from distrl.broker.versions import lineage
+from distrl.evaluate.gather import final_digests
 from distrl.store.checkpoints import latest_checkpoint
 from distrl.wire.codec import encode
 
@@ -248,6 +250,9 @@ def test_a_second_record_of_a_task_is_counted_and_skipped_and_verify_prints_what
         said = verify.said().splitlines()
         expected = [f"updates {WARMUP + 2}", *(f"{name} {digest}" for name, digest in lived.digests.items())]
         assert [line for line in said if line in expected] == expected
+        published = max(lived.adapters) if arguments == ["--verify"] else f"0-{max(lived.adapters)}"
+        assert f"bit for bit the weights of version {published}" in said
+    assert final_digests(run.store, run.config.run, lineage(run.config)) == lived.digests
     assert len(run.updates()) == WARMUP + 2
 
 

@@ -67,7 +67,13 @@ def test_what_is_not_judged_is_learned_from_like_what_is_valid_and_what_is_inval
         run(fresh(settings), judged(records, each), screens, settings).digests() for each in (None, True, False)
     )
     assert nobody == valid == run(fresh(settings), records, screens, settings).digests()
-    assert [name for name in nobody if nobody[name] != invalid[name]] == ["adapter", "critic", "optimiser", "buffer"]
+    assert [name for name in nobody if nobody[name] != invalid[name]] == [
+        "adapter",
+        "critic",
+        "policy_optimiser",
+        "critic_optimiser",
+        "buffer",
+    ]
 
 
 @pytest.mark.parametrize("valid", [None, True, False])

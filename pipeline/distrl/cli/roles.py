@@ -67,7 +67,12 @@ def learner(
     sets: Sets = None,
     verbose: Verbose = False,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Fold what is journalled, print the digests, train and publish nothing.")
+        bool,
+        typer.Option(
+            "--verify",
+            help="Fold what is journalled, hold the weights against the published versions, and print the digests; "
+            "publish nothing.",
+        ),
     ] = False,
     from_start: Annotated[
         bool, typer.Option("--from-start", help="With --verify: fold the whole log, without a checkpoint.")
@@ -78,13 +83,18 @@ def learner(
         raise typer.BadParameter("it needs --verify", param_hint="--from-start")
     settings = with_broker(config, sets)
     from distrl.learner.loop import run_learner
-    from distrl.learner.verify import refold
+    from distrl.learner.verify import verify as verified
+    from distrl.offline.lines import ranges
 
     stop = start_role("learner", verbose)
     if not verify:
         run_learner(settings, stop)
         return
-    state = refold(settings, from_start=from_start)
+    state, same = verified(settings, from_start=from_start)
+    if same:
+        console.print(f"bit for bit the weights of version {ranges(same)}", highlight=False, soft_wrap=True)
+    else:
+        console.print("no version was published that these weights could be held against", highlight=False)
     console.print(f"updates {state.u}", highlight=False)
     for name, digest in state.digests().items():
         console.print(f"{name} {digest}", highlight=False, soft_wrap=True)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol, TypeVar
-
-import numpy as np
 
 from distrl.appagent import identity
 from distrl.broker.reader import LogReader, decoded
@@ -24,8 +21,6 @@ from distrl.store.objects import ObjectStore, open_store
 from distrl.types import PROMPTED, Evaluation, LoggedTrajectory, LogPosition, Record, Trajectory, Update, Version
 
 log = logging.getLogger(__name__)
-PARTS = ("critic", "policy_optimiser", "critic_optimiser", "buffer")
-"""Of a checkpoint, as its arrays are named."""
 R = TypeVar("R", bound=Record)
 
 
@@ -98,21 +93,11 @@ def records(
 
 
 def final_digests(store: ObjectStore, run: str, versions: Sequence[Version]) -> dict[str, str]:
-    """sha256 by name, of what a run has learned: equal runs have equal digests.
+    """sha256 by name, of what a run has learned, as `distrl learner --verify` makes them.
 
-    adapter: the file of the last version. critic, optimisers, buffer: of the last checkpoint, over its arrays by name
-    (and the bounds of the buffer's entries); left out where there is none.
+    adapter: the file of the last version. critic, optimisers, buffer: of the state that the last checkpoint is of; left
+    out where there is none.
     """
-    digests = {"adapter": versions[-1].adapter.sha256} if versions else {}
     found = latest_checkpoint(store, run)
-    if found is None:
-        return digests
-    meta, tensors = found
-    for part in PARTS:
-        total = hashlib.sha256(json.dumps(meta.get(part), sort_keys=True).encode())
-        for name, value in sorted(tensors.items()):
-            if name.startswith(f"{part}/"):
-                total.update(f"{name} {value.dtype.str} {value.shape}\n".encode())
-                total.update(np.ascontiguousarray(value).tobytes())
-        digests[part] = total.hexdigest()
-    return digests
+    kept: dict[str, str] = {} if found is None else found[0].get("digests", {})
+    return {**kept, **({"adapter": versions[-1].adapter.sha256} if versions else {})}

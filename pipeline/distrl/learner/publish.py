@@ -53,7 +53,7 @@ class Publisher:
         update, weights = state.u - 1, state.agent.adapter()
         known = self._of_update.get(update)
         if known is not None:
-            _refuse_other_weights(known, weights)
+            refuse_other_weights(known, weights)
             return
         self._publish(version := self._version(update, weights, state.agent.base_sha256))
         self._remember(version)
@@ -80,7 +80,8 @@ class Publisher:
             self.newest = version
 
 
-def _refuse_other_weights(known: Version, weights: bytes) -> None:
+def refuse_other_weights(known: Version, weights: bytes) -> None:
+    """Raises BrokerError where `weights`, folded again, are not those that `known` was published with."""
     found = hashlib.sha256(weights).hexdigest()
     if found != known.adapter.sha256:
         raise BrokerError(

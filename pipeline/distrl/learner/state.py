@@ -77,11 +77,15 @@ class LearnerState:
         self.policy_optimiser = AdamW(self.policy_parameters().values())
 
     def digests(self) -> dict[str, str]:
-        """sha256 (hex) of each part, over its tensors sorted by name: equal states have equal digests."""
+        """sha256 (hex) of each part: equal states have equal digests.
+
+        adapter: of the file that a version ships, so it is the version's. critic, optimisers: over their arrays sorted
+        by name. buffer: over what it and the demonstrations hold.
+        """
         return {
-            "adapter": _digest(_arrays(self.policy_parameters())),
+            "adapter": hashlib.sha256(self.agent.adapter()).hexdigest(),
             "critic": _digest(_arrays(self.critic_parameters())),
-            "optimiser": _digest(self._moments()),
+            **{each[0]: _digest(_moments(*each)) for each in self._optimisers()},
             "buffer": hashlib.sha256(f"{self.buffer.digest()}{self.demonstrations.digest()}".encode()).hexdigest(),
         }
 
@@ -90,7 +94,7 @@ class LearnerState:
         return {
             **{f"adapter/{name}": value for name, value in _arrays(self.policy_parameters()).items()},
             **{f"critic/{name}": value for name, value in _arrays(self.critic_parameters()).items()},
-            **self._moments(),
+            **{name: value for each in self._optimisers() for name, value in _moments(*each).items()},
             **{f"buffer/{name}": column.copy() for name, column in self.buffer.columns.items()},
         }
 
@@ -102,6 +106,7 @@ class LearnerState:
             "watermarks": [[mark.topic, mark.partition, mark.offset] for mark in self.watermarks],
             "buffer": self.buffer.bounds(),
             "demonstrations": self.demonstrations.bounds(),
+            "digests": self.digests(),  # for people: who only reads a checkpoint cannot make them without the log
         }
 
     @classmethod
@@ -145,14 +150,6 @@ class LearnerState:
             ("critic_optimiser", self.critic_optimiser, self.critic_parameters()),
         ]
 
-    def _moments(self) -> Arrays:
-        return {
-            f"{kind}/{name}/{moment}": value.detach().numpy().copy()
-            for kind, optimiser, parameters in self._optimisers()
-            for name, parameter in parameters.items()
-            for moment, value in optimiser.state.get(parameter, {}).items()
-        }
-
 
 def screens(trajectories: Iterable[LoggedTrajectory]) -> Iterator[ObjectRef]:
     """The screenshots that their steps saw, in order, repeated ones too."""
@@ -165,6 +162,14 @@ def needed(meta: Mapping[str, Any]) -> set[LogPosition]:
         LogPosition(topic, partition, offset)
         for buffer in ("buffer", "demonstrations")
         for topic, partition, offset, _ in meta[buffer]["entries"]
+    }
+
+
+def _moments(kind: str, optimiser: Optimizer, parameters: Mapping[str, nn.Parameter]) -> Arrays:
+    return {
+        f"{kind}/{name}/{moment}": value.detach().numpy().copy()
+        for name, parameter in parameters.items()
+        for moment, value in optimiser.state.get(parameter, {}).items()
     }
 
 

@@ -6,23 +6,25 @@ Reads topics and objects and writes nothing, so it may run beside a live learner
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 
 from distrl.broker.identity import IdSet
 from distrl.broker.journal import journalled
 from distrl.broker.reader import LogReader
+from distrl.broker.versions import lineage
 from distrl.config import Config
 from distrl.errors import WireError
 from distrl.learner.aside import Aside
 from distrl.learner.fold import fold
 from distrl.learner.inbox import Inbox
+from distrl.learner.publish import refuse_other_weights
 from distrl.learner.reading import inbox_after, log_too_short, starts, take
 from distrl.learner.recover import TOPICS, Recovered, recover, unfolded
 from distrl.learner.state import LearnerState
 from distrl.policy.base import load_base
 from distrl.store.objects import open_store
-from distrl.types import LoggedTrajectory, Update, Watermark
+from distrl.types import LoggedTrajectory, Update, Version, Watermark
 from distrl.wire.collector import uncollected
 
 LOG = logging.getLogger("distrl.learner.verify")
@@ -31,10 +33,33 @@ READ_S = 1.0
 """Longest wait for the next batch of a log that has not ended; it wakes when one comes."""
 
 
-def refold(config: Config, *, from_start: bool = False) -> LearnerState:
+def verify(config: Config, *, from_start: bool = False) -> tuple[LearnerState, list[int]]:
+    """What `refold` gives, and the versions that it was held against: their weights are the folded ones, bit for bit.
+
+    Those are of the update that it begins after, and of every one that it folds. Raises BrokerError where one has other
+    weights, and what `refold` raises.
+    """
+    made: dict[int, Version] = {}
+    for version in lineage(config):
+        made.setdefault(version.update, version)
+    same: list[int] = []
+
+    def compare(state: LearnerState) -> None:
+        version = made.get(state.u - 1)
+        if version is not None:
+            refuse_other_weights(version, state.agent.adapter())
+            same.append(version.version)
+
+    return refold(config, from_start=from_start, on_state=compare), same
+
+
+def refold(
+    config: Config, *, from_start: bool = False, on_state: Callable[[LearnerState], None] = lambda state: None
+) -> LearnerState:
     """The state after every journalled update: from the newest checkpoint on, or from nothing.
 
-    Raises what recovery raises, and BrokerError where the log ends before the journal's watermarks.
+    on_state: told of the state that it begins with, and after each update. Raises what that and recovery raise, and
+    BrokerError where the log ends before the journal's watermarks.
     """
     store = open_store(config.store)
     begun = Recovered(LearnerState.create(load_base(config.policy.base_model), config), IdSet()) if from_start else None
@@ -43,8 +68,10 @@ def refold(config: Config, *, from_start: bool = False) -> LearnerState:
     updates = unfolded(journalled(config), state, config)
     LOG.info("folding %d updates after the first %d", len(updates), state.u)
     inbox = inbox_after(config, begun)
+    on_state(state)
     for update, window in windows(config, updates, inbox, state.watermarks):
         fold(state, window, update, store.get, config)
+        on_state(state)
         state.forget_screens(but=inbox.pending)
     return state
 

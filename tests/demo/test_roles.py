@@ -168,6 +168,18 @@ def test_a_role_that_was_killed_is_told(config: Config, folder: Path) -> None:
             roles.check()
 
 
+def test_a_server_that_has_ended_is_told_before_the_roles_that_miss_it(config: Config, folder: Path) -> None:
+    def servers() -> None:
+        raise StackError("kafka", "has ended", "start it")
+
+    with running(config, folder, servers) as roles:
+        roles.start("fleet", PHONES, sets=["phones.count=many"])
+        until(lambda: not find_all(folder))
+        for look in (roles.check, lambda: roles.finished("fleet")):
+            with pytest.raises(StackError, match="kafka: has ended"):
+                look()
+
+
 def test_a_role_that_ends_by_itself_is_done(config: Config, folder: Path) -> None:
     with running(config, folder) as roles:
         roles.start("tidying", "down")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,10 +22,14 @@ KILLED_S = 5.0
 
 
 class Roles:
-    """Starts roles and knows which still live. Driven by the demo's main thread; `stop` may be called twice."""
+    """Starts roles and knows which still live. Driven by the demo's main thread; `stop` may be called twice.
 
-    def __init__(self, config: Config, directory: Path) -> None:
+    servers: raises StackError where a server that the roles need has ended.
+    """
+
+    def __init__(self, config: Config, directory: Path, servers: Callable[[], None] = lambda: None) -> None:
         self._directory = directory
+        self._servers = servers
         self._children: dict[str, Child] = {}
         directory.mkdir(parents=True, exist_ok=True)
         self._settings = directory / "settings.yaml"
@@ -55,16 +59,13 @@ class Roles:
         stop_all([self._children.pop(name)], timeout_s=STOP_TIMEOUT_S)
 
     def finished(self, name: str) -> bool:
-        """Whether a role that ends by itself is done. Raises StackError if it failed."""
-        code = self._children[name].returncode()
-        if code is None:
-            return False
-        if code != 0:
-            raise self._failure(name, code)
-        return True
+        """Whether a role that ends by itself is done. Raises as `check` does."""
+        self.check()
+        return self._children[name].returncode() is not None
 
     def check(self) -> None:
-        """Raise StackError if a role has died: the demo hides no crash."""
+        """Raise StackError if a server or a role has died: the demo hides no crash."""
+        self._servers()
         for name, child in self._children.items():
             code = child.returncode()
             if code not in (None, 0):
@@ -101,14 +102,14 @@ def worker_shares(addresses: Sequence[str], workers: int = WORKERS) -> list[tupl
 
 
 @contextmanager
-def running(config: Config, directory: Path) -> Iterator[Roles]:
+def running(config: Config, directory: Path, servers: Callable[[], None] = lambda: None) -> Iterator[Roles]:
     """Roles that are all stopped when the block is left, however it is left.
 
     Roles that a demo which was itself killed has left behind are stopped first: the log has all they did. Ctrl-C while
     they are being stopped kills them, which loses nothing.
     """
     stop_all(find_all(directory), timeout_s=STOP_TIMEOUT_S)
-    roles = Roles(config, directory)
+    roles = Roles(config, directory, servers)
     try:
         yield roles
     finally:

@@ -68,7 +68,7 @@ def _run(config: Config, minutes: float, out: Path, started: float, console: Con
         if ledger.train_seconds == 0.0:
             ledger = replace(ledger, setup_seconds=time.time() - started)
             ledger.save(ledger_file)
-        with running(settings, out / "logs") as roles:
+        with running(settings, out / "logs", stack.check) as roles:
             _train(settings, roles, minutes, ledger, ledger_file, console)
             _evaluate(settings, roles, console)
         report = write_report(gather(settings, Ledger.load(ledger_file)), out)

@@ -51,6 +51,7 @@ class LocalStack:
         self._directory = config.stack.directory.expanduser().absolute()
         self._cache = config.stack.cache.expanduser().absolute()
         self._record = Record(self._directory)
+        self._parts: Mapping[str, Part] = {}
 
     def up(self, reuse: bool = False) -> Config:
         """Start what is neither configured nor up. Returns the configuration with every endpoint filled in.
@@ -72,8 +73,18 @@ class LocalStack:
                 )  # fmt: skip
             missing = {name: wanted[name] for name in NAMES if name in wanted and name not in good}
             stop_all([child for child in find_all(self._directory) if child.name in missing], STOP_S)
-            started = self._start(missing)
-            return _filled(self._config, {**good, **started}, self._directory)
+            self._parts = {**good, **self._start(missing)}
+            return _filled(self._config, self._parts, self._directory)
+
+    def check(self) -> None:
+        """Raise StackError where a part has ended since `up`: killed, or taken down by another command."""
+        for part in self._parts.values():
+            if part.child is not None and not part.child.lives():
+                raise StackError(
+                    part.name,
+                    f"has ended, which was up at {part.where}; the end of {part.child.log}:\n{part.child.last_lines()}",
+                    "run the same command again: it starts what is gone, and goes on where it was",
+                )
 
     def down(self) -> list[str]:
         """Stop every process of the stack. Returns the names of those that ran; data and logs stay."""

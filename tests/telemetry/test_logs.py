@@ -83,3 +83,19 @@ def test_a_line_goes_above_the_live_view_and_not_into_it(capsys: pytest.CaptureF
     told = capsys.readouterr().err
     assert "in between" not in told
     assert "afterwards" in told
+
+
+def test_a_broker_that_is_away_is_told_of_now_and_then_and_whatever_else_each_time() -> None:
+    seldom = logs.Seldom()
+
+    def told(at: float, name: str, level: int, message: str, *args: object) -> bool:
+        record = logging.LogRecord(name, level, "", 0, message, args, None)
+        record.created = at
+        return seldom.filter(record)
+
+    away = ("distrl.broker.reader", logging.WARNING, "reading %s: %s")
+    assert [at for at in range(0, 40, 2) if told(at, *away, "tasks", f"refused after {at} ms")] == [0, 10, 20, 30]
+    assert told(33, *away, "versions", "refused"), "another topic"
+    assert told(3, *away, "versions", "refused"), "the clock was set back"
+    assert all(told(33, "distrl.broker.reader", logging.ERROR, "lost %s", each) for each in (1, 1))
+    assert all(told(33, "distrl.worker", logging.WARNING, "no phone") for _ in range(2))

@@ -31,21 +31,21 @@ def test_an_unknown_setting_is_refused_with_its_path_and_the_allowed_names() -> 
 @pytest.mark.parametrize(
     ("item", "where", "said"),
     [
-        ("feeder.max_lag=-1", "feeder.max_lag", "ge=0"),
+        ("feeder.max_lag=-1", "feeder.max_lag", "a whole number of at least 0; the default is 4"),
         ("kafka.security_protocol=TLS", "kafka.security_protocol", "SASL_SSL"),
         ("run=Not A Run", "run", "1 to 63"),
         ("store.url=ftp://x", "store.url", "s3"),
         ("phones.base_port=5555", "phones.base_port", "20000"),
-        ("learner.batch_size=many", "learner.batch_size", "int"),
+        ("learner.batch_size=many", "learner.batch_size", "a whole number of at least 1"),
         ("judge.endpoint=https://h/v1", "config", "needs judge.model"),
         ("appagent.endpoint=https://h/v1", "config", "needs appagent.model"),
         ("appagent.endpoint=h/v1", "appagent.endpoint", "https?"),
         ("appagent.mode=pixels", "appagent.mode", "elements"),
-        ("appagent.rounds=0", "appagent.rounds", "ge=1"),
+        ("appagent.rounds=0", "appagent.rounds", "a whole number from 1 to 200"),
         ("devices.emulators.avd=-wipe-data", "devices.emulators.avd", "pattern"),
         ("devices.emulators.avd=a b", "devices.emulators.avd", "pattern"),
         ("devices.emulators.snapshot=-x", "devices.emulators.snapshot", "pattern"),
-        ("devices.emulators.first_port=5555", "devices.emulators.first_port", "multiple"),
+        ("devices.emulators.first_port=5555", "devices.emulators.first_port", "in steps of 2; the default is 5554"),
         ("devices.emulators.first_port=5684", "devices.emulators.first_port", "5682"),
         ("devices.emulators.count=65", "devices.emulators.count", "64"),
         ("devices.emulators.count=1", "devices.emulators", "needs devices.emulators.avd"),
@@ -53,12 +53,35 @@ def test_an_unknown_setting_is_refused_with_its_path_and_the_allowed_names() -> 
         ("devices.emulators.arguments=['@other']", "devices.emulators", "cannot hold @other"),
         ("judge.validity=vlm", "config", "needs judge.endpoint"),
         ("judge.validity=truth", "judge.validity", "'none' or 'vlm'"),
+        ("aride.advantage=gae", "aride.advantage", "mend it: one of paper, retrace, td; the default is 'retrace'"),
+        ("store.timeout_s=-1", "store.timeout_s", "(it is -1)\n  to mend it: a number above 0; the default is 10.0"),
+        ("aride.retrace=maybe", "aride.retrace", "mend it: yes or no; the default is yes"),
+        ("stack.directory=[a]", "stack.directory", "mend it: a path: where the local servers keep"),
+        ("kafka.ssl_ca=[a]", "kafka.ssl_ca", "mend it: a path or null: PEM file"),
+        ("run=null", "run", "(it is null)\n  to mend it: text; the default is 'demo'"),
+        ("devices.serials=5", "devices.serials", "should be a list (it is 5)\n  to mend it: a list, each entry text"),
+        ("phones.profiles=[odd]", "phones.profiles.0", "mend it: a list, each entry one of plain, steady, heavy"),
+        ("kafka=5", "kafka", "should be a section, with settings of its own (it is 5)"),
     ],
 )
 def test_an_impossible_value_is_refused_with_what_is_allowed(item: str, where: str, said: str) -> None:
     error = refused(sets=[item])
     assert error.where == where
     assert said in str(error)
+    for python in ("<class", "typing.", "Value error", "tuple", "dictionary", "None", "Path("):
+        assert python not in str(error)
+
+
+def test_each_of_several_wrong_settings_is_told_with_what_mends_it() -> None:
+    error = refused(sets=["feeder.max_lag=-1", "run=Not A Run", "policy.lora_rnk=2", "aride.gamma=2"])
+    told = str(error).splitlines()
+    assert [line.partition(":")[0] for line in told[::2]] == ["run", "feeder.max_lag", "policy.lora_rnk", "aride.gamma"]
+    assert [line.removeprefix("  to mend it: ") for line in told[1::2]] == [
+        "text; the default is 'demo'",
+        "a whole number of at least 0; the default is 4",
+        "one of: base_model, lora_alpha, lora_rank, lora_targets",
+        "a number from 0 to 1; the default is 0.97",
+    ]
 
 
 def test_emulators_are_named_by_their_console_ports_up_to_the_last_that_there_is() -> None:

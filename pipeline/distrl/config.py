@@ -11,6 +11,7 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -22,7 +23,9 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
+from pydantic_core import ErrorDetails
 
+from distrl.allowed import allowed, written
 from distrl.errors import ConfigError
 from distrl.sections import (
     Adb,
@@ -206,24 +209,37 @@ def _value(path: Sequence[str], value: str) -> Any:
 
 
 def _explain(error: ValidationError) -> ConfigError:
-    lines = []
-    for problem in error.errors():
-        path = ".".join(str(part) for part in problem["loc"]) or "config"
-        if problem["type"] == "extra_forbidden":
-            lines.append((path, "no such setting", f"one of: {', '.join(_siblings(problem['loc']))}"))
-        else:
-            lines.append(
-                (path, f"{problem['msg']}{_shown(problem['loc'], problem['input'])}", _allowed(problem["loc"]))
-            )
-    where, what, mend = lines[0]
-    rest = "".join(f"\n{path}: {text}" for path, text, _ in lines[1:])
-    return ConfigError(where, what + rest, mend)
+    """Every wrong setting, each with what mends it."""
+    found = [_refusal(problem) for problem in error.errors()]
+    what = found[0].what
+    for before, after in pairwise(found):
+        what += f"\n  to mend it: {before.mend}\n{after.where}: {after.what}"
+    return ConfigError(found[0].where, what, found[-1].mend)
+
+
+def _refusal(problem: ErrorDetails) -> ConfigError:
+    loc = problem["loc"]
+    path = ".".join(str(part) for part in loc) or "config"
+    if problem["type"] == "extra_forbidden":
+        return ConfigError(path, "no such setting", f"one of: {', '.join(_siblings(loc))}")
+    return ConfigError(path, f"{_wrong(problem)}{_shown(loc, problem['input'])}", _allowed(loc))
+
+
+def _wrong(problem: ErrorDetails) -> str:
+    """What is wrong, without the names that pydantic has for things."""
+    if problem["type"] == "value_error":
+        return str(problem["ctx"]["error"])
+    return {
+        "tuple_type": "Input should be a list",
+        "path_type": "Input should be a path",
+        "model_type": "Input should be a section, with settings of its own",
+    }.get(problem["type"], problem["msg"])
 
 
 def _shown(loc: Sequence[int | str], value: Any) -> str:
     """The value at fault, unless it is a secret or a section that may hold one."""
     hidden = SecretStr in _kinds([str(part) for part in loc]) or isinstance(value, dict | BaseModel)
-    return "" if hidden else f" (it is {value!r})"
+    return "" if hidden else f" (it is {written(value)})"
 
 
 def _kinds(path: Sequence[str]) -> set[Any]:
@@ -249,10 +265,8 @@ def _siblings(loc: Sequence[int | str]) -> list[str]:
 
 
 def _allowed(loc: Sequence[int | str]) -> str:
-    found = _section(loc[:-1]).model_fields.get(str(loc[-1])) if loc else None
-    if found is None:
+    setting = loc[:-1] if loc and isinstance(loc[-1], int) else loc  # an entry of a list is mended as the list is
+    found = _section(setting[:-1]).model_fields.get(str(setting[-1])) if setting else None
+    if found is None or (isinstance(found.annotation, type) and issubclass(found.annotation, Section)):
         return "see `distrl config show`"
-    if isinstance(found.annotation, type) and issubclass(found.annotation, Section):
-        return "see `distrl config show`"
-    bounds = ", ".join(str(rule) for rule in found.metadata if not isinstance(rule, AfterValidator))
-    return f"a value of type {found.annotation}{' with ' + bounds if bounds else ''}; the default is {found.default!r}"
+    return allowed(found)

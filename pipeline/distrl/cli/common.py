@@ -15,6 +15,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from distrl import config as settings
+from distrl.cli.fitted import FittedTable
 from distrl.config import Config
 from distrl.telemetry import logs
 
@@ -105,8 +106,10 @@ def _secret(setting: str) -> bool:
 
 
 def table(*names: str) -> Table:
-    """A table whose long words, such as paths, go on in the next line instead of being cut off."""
-    return Table(*(Column(name, overflow="fold") for name in names))
+    """A table whose long words, such as paths, go on in the next line instead of being cut off; those of its header
+    stay whole where the terminal allows it.
+    """
+    return FittedTable(*(Column(name, overflow="fold") for name in names))
 
 
 def row(*cells: object) -> list[Text]:

@@ -128,14 +128,14 @@ def _show_suites(told: list[dict[str, Any]], as_json: bool) -> None:
         json.dump(told, sys.stdout, indent=1)
         sys.stdout.write("\n")
         return
-    shown = table("suite", *(split.value for split in Split), "steps", "in training too", "unknown words", "families")
+    shown = table("suite", *(split.value for split in Split), "steps", "in training too", "unknown words")
     for each in told:
         sizes = ["endless" if size is None else size for size in each["tasks"].values()]
         same = sum(each["in_training"].values())
-        shown.add_row(
-            *row(each["suite"], *sizes, each["steps"], same, len(each["unknown_words"]), " ".join(each["families"]))
-        )
+        shown.add_row(*row(each["suite"], *sizes, each["steps"], same, len(each["unknown_words"])))
     console.print(shown)
+    for each in told:
+        _say(f"families of {each['suite']}: {' '.join(each['families'])}")
     _say(
         "in training too: validation and test tasks whose instruction training has; unknown words: those that the "
         "policy of policy.base_model reads as <unk>, none after `distrl base-model train --words all`"

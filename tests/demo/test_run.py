@@ -1,16 +1,21 @@
-"""Two demos at once: each would stop the other's roles and servers."""
+"""Two demos at once, each of which would stop the other's roles and servers; and what a demo says."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from distrl.cli.main import app
 from distrl.config import Config
-from distrl.demo.run import LOCK, run_demo
+from distrl.demo.run import LOCK, _progress, run_demo
+from distrl.demo.told import held_out_success
 from distrl.errors import StackError
 from distrl.stack.local import LocalStack
 from distrl.stack.locks import held
+from distrl.telemetry.view import RunView
+from distrl.types import ObjectRef, Version
 from rich.console import Console
+from typer.testing import CliRunner
 
 
 @pytest.mark.parametrize("shared", ["out", "stack"])
@@ -25,3 +30,38 @@ def test_a_second_demo_in_a_folder_or_on_a_stack_is_refused_and_touches_nothing(
     ):
         run_demo(config, 0.1, tmp_path / "out", 0.0, Console())
     assert not list(tmp_path.glob("out/*.json"))
+
+
+def test_before_there_is_a_version_the_demo_says_that_it_warms_up() -> None:
+    view = RunView()
+    assert _progress(view.snapshot(0)) == "it warms up on demonstrations; no version yet"
+    view.feed(Version(0, -1, 9, "base", ObjectRef("adapters/0", "c" * 64, 1), "config", 0))
+    assert _progress(view.snapshot(0)) == "0 trajectories, 0 a minute, success –, version 0"
+
+
+def test_ctrl_c_is_answered_with_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LocalStack, "up", interrupted)
+    monkeypatch.setattr("distrl.cli.demo.ended_as_interrupted", lambda: None)  # this process keeps its signals
+    given = ["demo", "--out", str(tmp_path / "out"), "--set", f"stack.directory={tmp_path / 'stack'}"]
+    ended = CliRunner().invoke(app, given)
+    assert ended.exit_code == 130
+    assert "stopped cleanly" in ended.stderr
+    assert "the same command goes on" in ended.stderr
+    assert ended.stdout == ""
+
+
+def test_the_end_says_how_far_the_first_and_the_last_version_came() -> None:
+    def scored(version: int, success: float | None, episodes: int = 128, others: int = 0) -> dict[str, object]:
+        return {"policy": f"version {version}", "version": version, "success": success, "episodes": episodes,
+                "others": others}  # fmt: skip
+
+    agent = scored(-1, 0.5) | {"policy": "an agent"}
+    rows = [scored(0, 0.25), scored(7, 0.5), scored(40, 0.75, 120, 8), agent]
+    assert held_out_success({"success_by_policy": rows}) == (
+        "held-out success: version 0 25.0% of 128 tasks, version 40 75.0% of 120 tasks (8 more without an outcome)"
+    )
+    assert held_out_success({"success_by_policy": [scored(0, None, 0), agent]}).endswith(": version 0 - of 0 tasks")
+    assert "no version was evaluated" in held_out_success({"success_by_policy": [agent]})

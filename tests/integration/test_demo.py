@@ -113,6 +113,8 @@ def test_a_run_without_topics_has_no_feed(config: Config) -> None:
 
 
 def test_where_there_is_no_terminal_a_line_comes_now_and_then(config: Config, folder: Path) -> None:
+    with Journal(config) as journal:
+        journal.publish_version(VERSION)
     with RecordProducer(config, "a-test") as producer:
         producer.publish("trajectories", "task-0", trajectory(0)).result(PATIENCE_S)
     out = io.StringIO()
@@ -121,7 +123,7 @@ def test_where_there_is_no_terminal_a_line_comes_now_and_then(config: Config, fo
         demo._watch(config, roles, Console(file=out, width=200), lambda: next(looks), lambda: 0.2)
     lines = out.getvalue().splitlines()
     assert len(lines) == 2
-    assert all("1 trajectories, 1 a minute, success 100%, version –" in line for line in lines)
+    assert all("1 trajectories, 1 a minute, success 100%, version 3" in line for line in lines)
     assert "\x1b" not in out.getvalue()
 
 

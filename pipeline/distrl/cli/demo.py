@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from distrl.cli.common import ConfigFile, Sets, console, ended_as_interrupted, load
 from distrl.telemetry import logs
@@ -44,11 +46,21 @@ def demo(
     stack.directory is used, and stopped at the end.
     """
     from distrl.demo.run import run_demo
+    from distrl.demo.told import held_out_success
 
     logs.configure("demo")
     ended_as_interrupted()
     run = [f"run=demo-{seed}", f"learner.seed={seed}", f"phones.seed={seed}", f"phones.count={phones}"]
-    report = run_demo(
-        load(config, [*run, *(sets or [])]), minutes, out, time.time() if started is None else started, console
-    )
+    settings, began = load(config, [*run, *(sets or [])]), time.time() if started is None else started
+    try:
+        report = run_demo(settings, minutes, out, began, console)
+    except KeyboardInterrupt as interrupt:
+        # A second one while the first was obeyed: processes were killed, and servers may be left for the next start.
+        how = "stopped at once" if isinstance(interrupt.__context__, KeyboardInterrupt) else "stopped cleanly"
+        Console(stderr=True, highlight=False).print(
+            f"{how}: nothing that was learned is lost, and the same command goes on where the run was", soft_wrap=True
+        )
+        raise
+    told = json.loads(report.with_name("report.json").read_text(encoding="utf-8"))
+    console.print(held_out_success(told), soft_wrap=True, highlight=False, markup=False)
     console.print(f"report: {report}", soft_wrap=True, highlight=False, markup=False)

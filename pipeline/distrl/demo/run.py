@@ -28,6 +28,7 @@ from distrl.stack.locks import held
 from distrl.tasks.lists import suite_of
 from distrl.telemetry.feed import RunFeed
 from distrl.telemetry.screen import render
+from distrl.telemetry.view import Snapshot
 from distrl.types import Split
 from distrl.worker.vocabulary import refuse_lacking
 
@@ -116,11 +117,7 @@ def _watch(
             while go_on():
                 _follow(feed, roles, min(PLAIN_PERIOD_S, left()))
                 shot = feed.snapshot()
-                success = "–" if shot.success is None else f"{shot.success:.0%}"
-                console.print(
-                    f"{left():4.0f} s left: {shot.trajectories} trajectories, {shot.per_minute:.0f} a minute, "
-                    f"success {success}, version {shot.newest.version if shot.newest else '–'}"
-                )
+                console.print(f"{left():4.0f} s left: {_progress(shot)}")
             return
         with Live(console=console, auto_refresh=False) as live:
             while go_on():
@@ -129,6 +126,17 @@ def _watch(
                 width, rows = console.size  # now: a terminal may be resized
                 view = render(feed.snapshot(), f"DistRL run {settings.run}", footer, width, rows)
                 live.update(view, refresh=True)
+
+
+def _progress(shot: Snapshot) -> str:
+    """The line of a demo without a terminal. Nobody acts before there is a version, so there is no success either."""
+    if shot.newest is None:
+        return "it warms up on demonstrations; no version yet"
+    success = "–" if shot.success is None else f"{shot.success:.0%}"
+    return (
+        f"{shot.trajectories} trajectories, {shot.per_minute:.0f} a minute, success {success}, "
+        f"version {shot.newest.version}"
+    )
 
 
 def _follow(feed: RunFeed, roles: Roles, seconds: float) -> None:

@@ -32,6 +32,14 @@ def test_an_unknown_setting_is_refused_with_its_path_and_the_allowed_names() -> 
     ("item", "where", "said"),
     [
         ("feeder.max_lag=-1", "feeder.max_lag", "a whole number of at least 0; the default is 4"),
+        ("kafka.bootstrap=localhost", "kafka.bootstrap", "'localhost' names no port; write HOST:PORT, several with"),
+        ("kafka.bootstrap=a:1,b", "kafka.bootstrap", "'b' names no port"),
+        ("kafka.bootstrap=a:1,", "kafka.bootstrap", "'' names no port"),
+        ("kafka.bootstrap=a:0", "kafka.bootstrap", "'a:0' names no port from 1 to 65535"),
+        ("kafka.bootstrap=a:x", "kafka.bootstrap", "'a:x' names no port"),
+        ("kafka.bootstrap=:9092", "kafka.bootstrap", "':9092' names no host"),
+        ("kafka.bootstrap=::1:9092", "kafka.bootstrap", "IPv6 in brackets"),
+        ("kafka.bootstrap=kafka://a:9092", "kafka.bootstrap", "names no host"),
         ("kafka.security_protocol=TLS", "kafka.security_protocol", "SASL_SSL"),
         ("run=Not A Run", "run", "1 to 63"),
         ("store.url=ftp://x", "store.url", "s3"),
@@ -82,6 +90,13 @@ def test_each_of_several_wrong_settings_is_told_with_what_mends_it() -> None:
         "one of: base_model, lora_alpha, lora_rank, lora_targets",
         "a number from 0 to 1; the default is 0.97",
     ]
+
+
+@pytest.mark.parametrize(
+    "where", ["kafka:9092", "k-1.example.org:9092, k_2:9093", "[::1]:9092,[::2]:9092", "10.0.0.1:1"]
+)
+def test_brokers_are_named_by_host_and_port(where: str) -> None:
+    assert load(sets=[f"kafka.bootstrap={where}"], environ={}).kafka.bootstrap == where
 
 
 def test_emulators_are_named_by_their_console_ports_up_to_the_last_that_there_is() -> None:

@@ -17,6 +17,7 @@ _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f
 _NUMBER = re.compile(r"[0-9]{1,5}")
 _QUAD = r"\d{1,3}(?:\.\d{1,3}){3}"
 _HOSTS = re.compile(rf"({_QUAD})-(.+)|(.+)-({_QUAD})", re.ASCII)
+_BROKERS = "write HOST:PORT, several with commas between them, IPv6 in brackets"
 _SHAPE = "write host:port, 10.0.0.1-10.0.0.20:5555 or 127.0.0.1:5555-5562"
 
 
@@ -35,6 +36,19 @@ def expanded(written: Iterable[str]) -> tuple[str, ...]:
             raise ValueError(f"with {item!r} they are more than {MOST} addresses; name fewer")
         found |= dict.fromkeys(f"{_dotted(each)}:{number}" for each in hosts for number in ports)
     return tuple(found)
+
+
+def brokers(written: str) -> str:
+    """`written`, one host:port or several with commas between them, without ranges. Raises ValueError for others."""
+    for item in written.split(","):
+        host, colon, port = item.strip().rpartition(":")
+        if not colon:
+            raise ValueError(f"{item.strip()!r} names no port; {_BROKERS}")
+        if not _HOST.fullmatch(host):
+            raise ValueError(f"{item.strip()!r} names no host; {_BROKERS}")
+        if not (_NUMBER.fullmatch(port) and 1 <= int(port) <= HIGHEST_PORT):
+            raise ValueError(f"{item.strip()!r} names no port from 1 to {HIGHEST_PORT}; {_BROKERS}")
+    return written
 
 
 def _hosts(item: str, written: str) -> range | tuple[str]:

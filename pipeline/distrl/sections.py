@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
 from distrl import names
-from distrl.addresses import expanded
+from distrl.addresses import brokers, expanded
 
 PhoneProfile = Literal["plain", "steady", "heavy", "slow", "torn", "dozing", "freezing", "restarting"]
 """Kinds of simulated phones, which phone/profiles.py describes."""
@@ -37,7 +37,9 @@ def _packages(values: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class Kafka(Section):
-    bootstrap: str = Field("127.0.0.1:29092", description="host:port[,host:port…] of the brokers")
+    bootstrap: Annotated[str, AfterValidator(brokers)] = Field(
+        "127.0.0.1:29092", description="host:port[,host:port…] of the brokers"
+    )
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "SCRAM-SHA-512"
     sasl_username: str | None = None

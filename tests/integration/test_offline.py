@@ -227,7 +227,9 @@ def test_what_is_printed_is_one_escaped_object_a_line(run: Config, folder: Path)
     assert [each["offset"] for each in objects] == [raw.position.offset for raw in raw_records(run, "trajectories")]
     assert [each["record"]["task"]["instruction"] for each in objects if "record" in each].count(EVIL) == 1
     assert ["error" in each for each in objects].count(True) == 1
-    listed = done("replay").stdout
+    whole = done("replay")
+    assert whole.stderr == "1 records could not be decoded\n"
+    listed = whole.stdout
     assert len(listed.splitlines()) == len(objects)
     assert not set(map(ord, listed)) & ({*range(32), 127, 0x202E} - {10})
     assert "cannot be decoded" in listed
@@ -245,7 +247,8 @@ def test_times_select_what_was_made_then(run: Config, folder: Path) -> None:
     for before in ("1969-12-31T23:59:59.999Z", "1969-12-31T23:59:59.998Z", "1900-01-01"):
         assert len(done("replay", "--from", before).stdout.splitlines()) == len(log)
         assert done("replay", "--to", before).stdout == ""
-    assert done("replay", "--from", (datetime.now(UTC) + timedelta(hours=1)).isoformat()).stdout == ""
+    empty = done("replay", "--from", (datetime.now(UTC) + timedelta(hours=1)).isoformat())
+    assert (empty.stdout, empty.stderr) == ("", "no record in the range\n")
 
 
 def test_a_dry_run_says_the_range_and_writes_nothing(run: Config, folder: Path) -> None:

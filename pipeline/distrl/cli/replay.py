@@ -102,9 +102,13 @@ def replay(
 
 
 def _shown(items: Iterator[Item], span: Span, lines: bool) -> Iterator[Item]:
-    """`items`, with a bar on standard error; without one where lines go to the same terminal."""
-    hidden = lines and sys.stdout.isatty()
-    with Progress(*COLUMNS, console=Console(stderr=True), disable=hidden, transient=True) as progress:
+    """`items`, with a bar on standard error; without one where lines go to the same terminal.
+
+    Nor where standard error is no terminal that can redraw it: rich would end each list with an empty line there.
+    """
+    told = Console(stderr=True)
+    hidden = not told.is_interactive or (lines and sys.stdout.isatty())
+    with Progress(*COLUMNS, console=told, disable=hidden, transient=True) as progress:
         bar = progress.add_task(span.name, total=len(span))
         done, here = {each.partition: 0 for each in span.ranges}, {each.partition: each for each in span.ranges}
         for item in items:

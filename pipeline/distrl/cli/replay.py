@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from distrl.cli.common import Begin, ConfigFile, End, Sets, command_line, connected, console, row, table
 
 if TYPE_CHECKING:
+    from distrl.config import Config
     from distrl.offline.replay import Item
     from distrl.offline.span import Span
 
@@ -58,8 +59,8 @@ def replay(
     """
     from distrl.broker.runs import check_run
     from distrl.broker.topics import topic_name
-    from distrl.offline.export import Export, manifest_of, refuse_existing
-    from distrl.offline.replay import about_bytes, read, span_of
+    from distrl.offline.export import manifest_of, refuse_existing
+    from distrl.offline.replay import about_bytes, span_of
     from distrl.offline.span import Asked, bound_of
 
     settings = connected(config, [*(sets or ()), *([] if run is None else [f"run={run}"])])
@@ -81,6 +82,14 @@ def replay(
     if dry_run:
         _tell(span, about_bytes(settings, span), [str(file) for _, file in wanted])
         return
+    _read_out(settings, span, wanted, force, as_json)
+
+
+def _read_out(settings: Config, span: Span, wanted: list[tuple[str, Path]], force: bool, as_json: bool) -> None:
+    """Every record of the span into the wanted files, or else to standard output."""
+    from distrl.offline.export import Export
+    from distrl.offline.replay import read
+
     with ExitStack() as stack:
         exports = [stack.enter_context(Export(span, file, form, force)) for form, file in wanted]
         found = unreadable = 0

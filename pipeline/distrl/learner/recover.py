@@ -49,8 +49,15 @@ def recover(config: Config, store: ObjectStore, at_most: int | None = None) -> R
 
 
 def checkpoint(config: Config, store: ObjectStore, state: LearnerState, seen: IdSet) -> None:
-    """Save what `recover` reads. Raises StoreError; the checkpoint before is then still the newest."""
-    meta = state.meta() | {"config_fingerprint": config.learning_fingerprint(), "seen": seen.ranges()}
+    """Save what `recover` reads, and the digests for people: without the log, a checkpoint's reader cannot make them.
+
+    Raises StoreError; the checkpoint before is then still the newest.
+    """
+    meta = state.meta() | {
+        "config_fingerprint": config.learning_fingerprint(),
+        "seen": seen.ranges(),
+        "digests": state.digests(),
+    }
     save_checkpoint(store, config.run, state.u, state.tensors(), meta)
 
 

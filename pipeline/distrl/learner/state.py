@@ -106,7 +106,6 @@ class LearnerState:
             "watermarks": [[mark.topic, mark.partition, mark.offset] for mark in self.watermarks],
             "buffer": self.buffer.bounds(),
             "demonstrations": self.demonstrations.bounds(),
-            "digests": self.digests(),  # for people: who only reads a checkpoint cannot make them without the log
         }
 
     @classmethod

@@ -3,7 +3,7 @@
 The run's versions are taken from its log and store, so its stack has to be up. They play the held-out tasks on phones
 in this process, greedily, in each generation; the tasks and the phones' seeds are the same in all.
 
-    python bench/drift.py --config out/demo/logs/settings.yaml --versions first,last --episodes 128
+    python bench/drift.py --config out/demo/latest/settings.yaml --versions first,last --episodes 128
 """
 
 from __future__ import annotations

@@ -20,6 +20,8 @@ import numpy as np
 import torch
 from distrl.config import Config, load
 from distrl.learner.fold import fold
+from distrl.learner.gradients import score
+from distrl.learner.improve import ANNOTATED_TOGETHER
 from distrl.learner.state import LearnerState
 from distrl.phone.gestures import event_of
 from distrl.phone.machine import PhoneMachine
@@ -45,7 +47,7 @@ from distrl.types import (
 )
 
 Objects = dict[str, bytes]
-SHOWN = ("policy_loss", "value_loss", "entropy", "ratio", "clipped", "value_accuracy", "sample_size", "buffer")
+SHOWN = ("policy_loss", "value_loss", "entropy", "ratio", "clipped", "value_accuracy", "critic_sample_share", "buffer")
 Choose = Callable[
     [list[Task], list[PhoneMachine], list[list[Step]]], list[tuple[tuple[int, ...], tuple[int, ...], Action, float]]
 ]
@@ -78,7 +80,7 @@ def episodes(
         ]
     return [
         Trajectory(
-            task, "a", "bench", "bench", tuple(taken), None,
+            task, "a", "bench", "bench", tuple(taken), keep(objects, phone.png()),
             Outcome.SUCCESS if succeeded(task, phone.state()) else Outcome.FAILURE, "ground-truth", "", expert, 0, 0,
         )
         for task, phone, taken in zip(tasks, phones, steps, strict=True)
@@ -126,6 +128,21 @@ def evaluate(
         families[trajectory.task.family].append(trajectory.outcome is Outcome.SUCCESS)
     text = " ".join(f"{name}={np.mean(won):.2f}" for name, won in sorted(families.items()))
     return float(np.mean([won for each in families.values() for won in each])), text
+
+
+def calibration(state: LearnerState, config: Config) -> str:
+    """V(s_0) of the buffer's trajectories beside what it estimates, the mean of γ^H · success."""
+    entries = state.buffer.entries
+    truth = [
+        config.aride.gamma ** (len(entry) - 1) * (entry.logged.trajectory.outcome is Outcome.SUCCESS)
+        for entry in entries
+    ]
+    found: list[float] = []
+    with torch.no_grad():
+        for begin in range(0, len(entries), ANNOTATED_TOGETHER):
+            scored = score(state, [entry.steps[0] for entry in entries[begin : begin + ANNOTATED_TOGETHER]])
+            found += state.critics.values(scored.states, scored.mask).sigmoid().tolist()
+    return f"V(s0)={np.mean(found):.3f} true={np.mean(truth):.3f}" if entries else ""
 
 
 class Run:
@@ -181,7 +198,7 @@ def main() -> None:
             shown = " ".join(f"{name}={metrics[name]:.3f}" for name in SHOWN if name in metrics)
             print(
                 f"u={update} n={run.ends['trajectories']} validation={score:.3f} "
-                f"train={np.mean(recent[-160:] or [0]):.2f} {families} {shown} "
+                f"train={np.mean(recent[-160:] or [0]):.2f} {families} {shown} {calibration(run.state, config)} "
                 f"act={spent['act']:.0f}s fold={spent['fold']:.0f}s",
                 flush=True,
             )

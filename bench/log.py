@@ -5,6 +5,8 @@
     rebuild   a buffer of 10,000 transitions refilled from the log by its bounds, against `torch.load` of the same
               buffer pickled
     journal   an update appended to the journal, against the time of that update's gradient steps
+    flush     trajectories acknowledged one by one and 50 at a time by a topic that is flushed at every acknowledgement,
+              as those of a single replica are, against one that is not
 
 Starts a broker in a temporary directory (a configured one is used instead). Rounds alternate between the two sides and
 the medians are compared, so that what drifts falls on both alike.
@@ -29,13 +31,15 @@ from pathlib import Path
 
 import torch
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from distrl.broker import topic_admin
+from distrl.broker.connect import admin
 from distrl.broker.connect import settings as client_settings
 from distrl.broker.journal import Journal
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader, decoded
 from distrl.broker.topics import topic_name
-from distrl.config import Config, load
+from distrl.config import Config, load, with_run
 from distrl.errors import DistrlError
 from distrl.learner.inbox import Inbox
 from distrl.learner.recover import read_back
@@ -220,10 +224,39 @@ def gradient_seconds(config: Config) -> float:
     return statistics.median(taken)
 
 
+def acknowledged(config: Config, made: list[Trajectory], at_once: int) -> None:
+    """Publish `made`, waiting after each `at_once` for the broker to have them."""
+    with RecordProducer(config, "bench") as producer:
+        for begin in range(0, len(made), at_once):
+            for future in [producer.publish("trajectories", t.task_id, t) for t in made[begin : begin + at_once]]:
+                future.result(60)
+
+
+def compare_flush(config: Config, rounds: int) -> Iterator[Row]:
+    """Both topics are made for this; the one that is not flushed has the setting taken away."""
+    flushed, plain = (with_run(config, f"{config.run}-{name}") for name in ("flushed", "plain"))
+    for each in (flushed, plain):
+        topic_admin.ensure(each)
+    name, rule = topic_name(plain.run, "trajectories"), random.Random(2)
+    away = ConfigEntry("flush.messages", None, incremental_operation=AlterConfigOpType.DELETE)
+    resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[away])
+    client = admin(config.kafka)
+    client.incremental_alter_configs([resource])[resource].result(60)
+    made = [trajectory(number, rule) for number in range(200)]
+    for at_once in (1, 50):
+        ours, peer = alternated(
+            rounds, lambda n=at_once: acknowledged(flushed, made, n), lambda n=at_once: acknowledged(plain, made, n)
+        )
+        each_ms = [1000 * seconds / len(made) for seconds in (ours, peer)]
+        note = f"{each_ms[0]:.2f} ms a record flushed, {each_ms[1]:.2f} ms not"
+        yield Row(f"flush, {at_once} at a time", len(made) / ours, len(made) / peer, "records/s", peer / ours, note)
+
+
 def rows(config: Config, rounds: int) -> Iterator[Row]:
     yield compare_ingest(config, rounds)
     yield compare_rebuild(config, rounds)
     yield compare_journal(config, rounds, gradient_seconds(config))
+    yield from compare_flush(config, rounds)
 
 
 def main() -> None:

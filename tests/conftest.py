@@ -27,6 +27,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 for variable in ("COLUMNS", "LINES"):
     os.environ.pop(variable, None)
 
+# The role of the machine that the tests run on is no test's business.
+os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
+
 # How long an example takes says how loaded the machine is, and nothing about a property.
 hypothesis.settings.register_profile("loaded", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("loaded")
@@ -60,7 +63,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    asked = any({"servers", "prepared"} & set(getattr(item, "fixturenames", ())) for item in session.items)
+    asked = any({"servers", "cluster", "prepared"} & set(getattr(item, "fixturenames", ())) for item in session.items)
     if asked and not session.config.option.collectonly:
         fetch_servers(_say(session))
 

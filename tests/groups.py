@@ -1,25 +1,36 @@
-"""What a consumer group has committed, and who is in it, asked by one that is no member of it.
+"""A member of the workers' group; what the group has committed, and who is in it, asked by one that is no member.
 
-The former not by the admin client: its request takes the whole process down where the broker has no coordinator for the
+The commits not by the admin client: its request takes the process down where the broker has no coordinator for the
 group yet (librdkafka issue 5040), as it has not for a moment after it was away.
 """
 
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from distrl.broker.connect import admin, settings
+from distrl.broker.consumer import TaskConsumer
 from distrl.broker.topics import topic_name
 from distrl.config import Config
 
 PATIENCE_S = 90.0
+PHONES = 8
+"""Of a member: for so many it takes tasks."""
 LOOKING = {
     KafkaError.NOT_COORDINATOR,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
 }
 """What a broker that was away answers for a moment."""
+
+
+def member(config: Config, *more: Any, **settings: Any) -> TaskConsumer:
+    """A worker's consumer whose phones answer: in the group, or on its way there."""
+    made = TaskConsumer(config, *more, **settings)
+    made.take_for(PHONES)
+    return made
 
 
 def workers_group(config: Config) -> str:

@@ -1,7 +1,9 @@
+import shutil
 from pathlib import Path
 
 import distrl
 import pytest
+from distrl.base_identity import SHIPPED
 from distrl.config import Config, load
 from distrl.errors import ConfigError
 from hypothesis import given
@@ -68,7 +70,7 @@ def test_an_unknown_setting_is_refused_with_its_path_and_the_allowed_names() -> 
         ("kafka.ssl_ca=[a]", "kafka.ssl_ca", "mend it: a path or null: PEM file"),
         ("run=null", "run", "(it is null)\n  to mend it: text; the default is 'demo'"),
         ("devices.serials=5", "devices.serials", "should be a list (it is 5)\n  to mend it: a list, each entry text"),
-        ("phones.profiles=[odd]", "phones.profiles.0", "mend it: a list, each entry one of plain, steady, heavy"),
+        ("phones.profiles=[odd]", "phones.profiles.0", "mend it: a list, each entry one of plain, moving, steady"),
         ("kafka=5", "kafka", "should be a section, with settings of its own (it is 5)"),
     ],
 )
@@ -129,9 +131,30 @@ def test_a_path_through_a_value_is_refused() -> None:
     assert "is a setting" in str(refused(sets=["run=a", "run.b=c"]))
 
 
+def test_the_fingerprint_names_the_base_model_by_what_it_is_and_not_by_where_it_lies(tmp_path: Path) -> None:
+    plain = load(environ={})
+    moved = tmp_path / "moved"
+    shutil.copytree(SHIPPED, moved)
+    elsewhere = load(sets=[f"policy.base_model={moved}"], environ={})
+    assert elsewhere.learning_fingerprint() == plain.learning_fingerprint()
+    described = moved / "config.json"
+    described.write_text(described.read_text() + "\n")
+    assert elsewhere.learning_fingerprint() != plain.learning_fingerprint(), "another model at the same place"
+    (moved / "model.safetensors").unlink()
+    with pytest.raises(ConfigError, match=r"policy\.base_model") as refused:
+        elsewhere.learning_fingerprint()
+    assert "model.safetensors cannot be read" in refused.value.what
+
+
+def test_a_window_that_cannot_refill_the_buffer_is_refused_at_the_start() -> None:
+    with pytest.raises(ConfigError, match=r"learner\.rebuild_window \(900 records\) must be at least replay\.capacity"):
+        load(sets=["learner.rebuild_window=900", "replay.capacity=1000"], environ={})
+
+
 def test_the_fingerprint_follows_what_the_fold_reads_and_nothing_else() -> None:
     plain = load(environ={})
     assert load(sets=["aride.gamma=0.5"], environ={}).learning_fingerprint() != plain.learning_fingerprint()
+    assert load(sets=["aride.truncation=bootstrap"], environ={}).learning_fingerprint() != plain.learning_fingerprint()
     assert load(sets=["worker.temperature=2"], environ={}).learning_fingerprint() == plain.learning_fingerprint()
 
 
@@ -177,3 +200,82 @@ def test_a_notebook_names_a_run_as_the_setting_does() -> None:
         with pytest.raises(ConfigError, match="1 to 63 of a-z, 0-9 and '-'") as told:
             distrl.open_run("Not_A_Run", config)
         assert told.value.where == "run"
+
+
+# kafka.client
+
+
+def test_settings_of_librdkafka_come_from_a_file_variables_and_flags(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("kafka: {client: {ssl.key.location: /file, linger.ms: 7, socket.keepalive.enable: true}}")
+    environ = {"DISTRL_KAFKA__CLIENT__SSL__KEY__LOCATION": "/variable", "DISTRL_KAFKA__CLIENT__CLIENT__RACK": "0012"}
+    client = load(file, ["kafka.client.linger.ms=9"], environ).kafka.client
+    assert client == {
+        "ssl.key.location": "/variable", "linger.ms": "9", "socket.keepalive.enable": "true", "client.rack": "0012",
+    }  # fmt: skip
+    whole = {"DISTRL_KAFKA__CLIENT": '{"client.rack": "b"}'}
+    assert load(file, (), whole).kafka.client == {"client.rack": "b"}
+    assert load(file, ["kafka.client={client.rack: c}"], whole).kafka.client == {"client.rack": "c"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["bootstrap.servers", "enable.idempotence", "acks", "transactional.id", "group.id", "enable.auto.commit",
+     "isolation.level", "message.timeout.ms", "delivery.timeout.ms", "security.protocol", "error_cb", "on_delivery"],
+)  # fmt: skip
+def test_what_a_guarantee_rests_on_cannot_be_set_and_the_reason_is_told(name: str) -> None:
+    error = refused(sets=[f"kafka.client.{name}=1"])
+    assert error.where == f"kafka.client.{name}"
+    assert error.what.startswith("cannot be set: ")
+    assert error.mend == "leave it out of kafka.client"
+
+
+@pytest.mark.parametrize(
+    ("item", "where", "said"),
+    [
+        ("kafka.client=5", "kafka.client", "should be a mapping"),
+        ("kafka.client=[a]", "kafka.client", "should be a mapping"),
+        ("kafka.client={ssl: {key.location: x}}", "kafka.client.ssl", "write its whole name with dots"),
+        ("kafka.client={linger.ms: [1]}", "kafka.client.linger.ms", "should be text, a number, true or false"),
+        ("kafka.client={sasl.password: 20251}", "kafka.client.sasl.password", "put it in quotes"),
+    ],
+)
+def test_settings_of_librdkafka_are_text(item: str, where: str, said: str) -> None:
+    error = refused(sets=[item])
+    assert error.where == where
+    assert said in str(error)
+    assert "20251" not in str(error)
+
+
+def test_a_file_that_its_reader_mistakes_shows_no_secret_of_kafka_client() -> None:
+    for text in ('{"ssl.key.password": "hunter2"', "ssl.key.password=hunter2"):
+        assert "hunter2" not in str(refused(environ={"DISTRL_KAFKA__CLIENT": text}))
+    assert "hunter2" not in str(refused(sets=["kafka.client={sasl.password: hunter2, acks: 0}"]))
+
+
+SECRETS = ("ssl.key.password", "ssl.key.pem", "ssl.keystore.password", "sasl.password", "sasl.oauthbearer.config",
+           "sasl.oauthbearer.client.secret", "sasl.oauthbearer.assertion.private.key.passphrase")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SECRETS)
+@pytest.mark.parametrize("value", ["hunter2", "0012", "a #b", "null"])
+def test_secrets_of_librdkafka_are_taken_as_they_stand_and_not_printed(name: str, value: str) -> None:
+    variable = "DISTRL_KAFKA__CLIENT__" + name.upper().replace(".", "__")
+    for config in (load(environ={variable: value}), load(sets=[f"kafka.client.{name}={value}"], environ={})):
+        secret = config.secrets()[f"kafka.client.{name}"]
+        assert secret.get_secret_value() == value
+        assert value not in repr(config.kafka.client)
+        assert name not in config.tree(with_secrets=False)["kafka"]["client"]
+        assert config.tree(with_secrets=True)["kafka"]["client"] == {name: value}
+
+
+def test_a_log_in_without_a_user_needs_none() -> None:
+    oidc = "kafka.client={sasl.oauthbearer.method: oidc, sasl.mechanism: OAUTHBEARER}"
+    for sets in (["kafka.client.sasl.mechanism=GSSAPI"], ["kafka.sasl_mechanism=GSSAPI"], [oidc],
+                 ["kafka.client={sasl.username: u, sasl.password: p}"]):  # fmt: skip
+        load(sets=["kafka.security_protocol=SASL_SSL", *sets], environ={})
+    error = refused(sets=["kafka.security_protocol=SASL_SSL", "kafka.sasl_mechanism=OAUTHBEARER"])
+    assert "sasl.oauthbearer.method" in error.what
+    assert "kafka.sasl_username" in str(
+        refused(sets=["kafka.security_protocol=SASL_SSL", "kafka.client.client.rack=a"])
+    )

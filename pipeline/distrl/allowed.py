@@ -17,7 +17,7 @@ def allowed(field: FieldInfo) -> str:
     """What `field` takes and its default: "a number above 0; the default is 10.0"."""
     kind, bounds, pattern = _kind(field.annotation), _bounds(field), _rule(field, "pattern")
     about = ""
-    if field.description and kind.startswith(("text", "a path", "a list")):
+    if field.description and kind.startswith(("text", "a path", "a list", "a mapping")):
         about = f": {field.description}"  # what the other kinds take is said by their words and bounds alone
     elif pattern is not None:
         about = f" that matches {pattern}"
@@ -41,6 +41,8 @@ def _kind(annotation: Any) -> str:
         return f"one of {', '.join(map(str, arguments))}"
     if origin is tuple:
         return f"a list, each entry {_kind(arguments[0])}"
+    if origin is dict:
+        return "a mapping"
     if origin in (Union, UnionType):
         return f"{_kind(next(each for each in arguments if each is not type(None)))} or null"
     return WORDS.get(annotation, "text")

@@ -26,7 +26,9 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from distrl.allowed import allowed, written
+from distrl.base_identity import identity_of
 from distrl.errors import ConfigError
+from distrl.librdkafka import PropertyError, is_secret
 from distrl.sections import (
     Adb,
     AppAgent,
@@ -80,6 +82,8 @@ __all__ = [
 ENV_PREFIX = "DISTRL_"
 NOT_LEARNED_FROM = ("checkpoint_every", "keep_checkpoints", "rebuild_window")
 """Settings of the learner that its results do not depend on: they may change in the middle of a run."""
+CLIENT = ("kafka", "client")
+"""The one setting that is a mapping: its names are librdkafka's."""
 RUN_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 
@@ -111,6 +115,11 @@ class Config(Section):
     def _agree(self) -> Config:
         if self.learner.rebuild_window < self.learner.trajectories_per_update:
             raise ValueError("learner.rebuild_window must be at least learner.trajectories_per_update")
+        if self.learner.rebuild_window < self.replay.capacity:
+            raise ValueError(
+                f"learner.rebuild_window ({self.learner.rebuild_window} records) must be at least replay.capacity "
+                f"({self.replay.capacity} transitions): a trajectory may have one step, and a restart reads all back"
+            )
         if self.feeder.curriculum and self.feeder.tasks:
             raise ValueError("feeder.curriculum weighs the families of a suite; feeder.tasks is fed in rounds")
         if self.devices.settle_unchanged_s >= self.devices.settle_timeout_s:
@@ -120,29 +129,57 @@ class Config(Section):
                 raise ValueError(f"{name}.endpoint needs {name}.model, the name of a model that it serves")
         if self.judge.validity != "none" and not self.judge.endpoint:
             raise ValueError("judge.validity needs judge.endpoint, the base URL of a chat endpoint")
-        if self.kafka.security_protocol.startswith("SASL") and not (
-            self.kafka.sasl_username and self.kafka.sasl_password
-        ):
-            raise ValueError("kafka.security_protocol with SASL needs kafka.sasl_username and kafka.sasl_password")
         return self
 
     def secrets(self) -> dict[str, SecretStr]:
-        """Every secret that is set, by its path. Each is a setting of a section."""
-        return {
-            f"{name}.{key}": value
-            for name, section in self
-            if isinstance(section, Section)
-            for key, value in section
-            if isinstance(value, SecretStr)
-        }
+        """Every secret that is set, by its path. Each is a setting of a section, or of librdkafka in kafka.client."""
+        sections = [(name, section) for name, section in self if isinstance(section, Section)]
+        found = {f"{name}.{key}": value for name, section in sections for key, value in section}
+        found |= {f"kafka.client.{name}": value for name, value in self.kafka.client.items()}
+        return {path: value for path, value in found.items() if isinstance(value, SecretStr)}
 
-    def learning_fingerprint(self) -> str:
-        """sha256 (hex) of the settings that the fold reads: two runs with equal ones fold a log alike."""
-        parts = {
+    def tree(self, *, with_secrets: bool) -> dict[str, Any]:
+        """Every setting, as a file of YAML holds it. Secrets are in the clear, or not there at all."""
+        tree = self.model_dump(mode="json")
+        for path, secret in self.secrets().items():
+            *sections, name = _split(path.split("."))
+            node = tree
+            for section in sections:
+                node = node[section]
+            if with_secrets:
+                node[name] = secret.get_secret_value()
+            else:
+                del node[name]  # a mask would be taken for the secret where the file is used
+        return tree
+
+    def learning_settings(self) -> dict[str, Any]:
+        """The settings that the fold reads, by section and name, JSON-able.
+
+        policy.base_model_sha256 is what its base model is; where it lies (policy.base_model) is for people alone.
+        Raises ConfigError where it cannot be read.
+        """
+        found = {
             name: getattr(self, name).model_dump(mode="json", exclude={*NOT_LEARNED_FROM})
             for name in ("policy", "replay", "aride", "learner")
         }
-        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+        try:
+            found["policy"]["base_model_sha256"] = identity_of(self.policy.base_model)
+        except OSError as error:
+            raise ConfigError(
+                "policy.base_model",
+                f"{error.filename} cannot be read ({error.strerror})",
+                "name the directory of a whole base model, or unset it to use the shipped one",
+            ) from None
+        return found
+
+    def learning_fingerprint(self) -> str:
+        """sha256 (hex) of the settings that the fold reads: two runs with equal ones fold a log alike.
+
+        Raises as `learning_settings`.
+        """
+        found = self.learning_settings()
+        del found["policy"]["base_model"]  # moved, it is the same one; another one in its place is not
+        return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
 
 
 def load(file: Path | None = None, sets: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> Config:
@@ -153,12 +190,12 @@ def load(file: Path | None = None, sets: Sequence[str] = (), environ: Mapping[st
     tree: dict[str, Any] = _read(file) if file is not None else {}
     for name, value in sorted((os.environ if environ is None else environ).items()):
         if name.startswith(ENV_PREFIX):
-            _put(tree, name.removeprefix(ENV_PREFIX).lower().split("__"), value, where=name)
+            _put(tree, _split(name.removeprefix(ENV_PREFIX).lower().split("__")), value, where=name)
     for item in sets:
         path, equals, value = item.partition("=")
         if not equals:
             raise ConfigError(f"--set {item}", "has no '='", "write it as --set path.to.setting=value")
-        _put(tree, path.strip().split("."), value, where=f"--set {path}")
+        _put(tree, _split(path.strip().split(".")), value, where=f"--set {path}")
     try:
         return Config.model_validate(tree)
     except ValidationError as error:
@@ -186,6 +223,11 @@ def _read(file: Path) -> dict[str, Any]:
     if not isinstance(tree, dict):
         raise ConfigError(str(file), "holds no mapping of settings", "see `distrl config show` for the shape")
     return tree
+
+
+def _split(parts: list[str]) -> list[str]:
+    """The names on the way to a setting. What follows kafka.client is one name, dots and all."""
+    return [*CLIENT, ".".join(parts[2:])] if tuple(parts[:2]) == CLIENT and len(parts) > 2 else parts
 
 
 def _put(tree: dict[str, Any], path: list[str], value: str, where: str) -> None:
@@ -220,6 +262,9 @@ def _explain(error: ValidationError) -> ConfigError:
 def _refusal(problem: ErrorDetails) -> ConfigError:
     loc = problem["loc"]
     path = ".".join(str(part) for part in loc) or "config"
+    fault = problem.get("ctx", {}).get("error")
+    if isinstance(fault, PropertyError):
+        return ConfigError(f"{path}.{fault.name}" if fault.name else path, str(fault), fault.fix)
     if problem["type"] == "extra_forbidden":
         return ConfigError(path, "no such setting", f"one of: {', '.join(_siblings(loc))}")
     return ConfigError(path, f"{_wrong(problem)}{_shown(loc, problem['input'])}", _allowed(loc))
@@ -238,12 +283,14 @@ def _wrong(problem: ErrorDetails) -> str:
 
 def _shown(loc: Sequence[int | str], value: Any) -> str:
     """The value at fault, unless it is a secret or a section that may hold one."""
-    hidden = SecretStr in _kinds([str(part) for part in loc]) or isinstance(value, dict | BaseModel)
+    hidden = SecretStr in _kinds([str(part) for part in loc]) or isinstance(value, Mapping | BaseModel)
     return "" if hidden else f" (it is {written(value)})"
 
 
 def _kinds(path: Sequence[str]) -> set[Any]:
     """The types that the setting at `path` takes, None aside; empty where there is no such setting."""
+    if tuple(path[:2]) == CLIENT and len(path) == 3:
+        return {SecretStr} if is_secret(path[2]) else {str}
     found = _section(path[:-1]).model_fields.get(path[-1]) if path else None
     if found is None:
         return set()

@@ -6,12 +6,22 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    field_validator,
+    model_validator,
+)
 
 from distrl import names
 from distrl.addresses import brokers, expanded
+from distrl.librdkafka import NO_PASSWORD_MECHANISMS, Value, client_settings
 
-PhoneProfile = Literal["plain", "steady", "heavy", "slow", "torn", "dozing", "freezing", "restarting"]
+PhoneProfile = Literal["plain", "moving", "steady", "heavy", "slow", "torn", "dozing", "freezing", "restarting"]
 """Kinds of simulated phones, which phone/profiles.py describes."""
 NAME_OR_NONE = rf"^({names.DEVICE.pattern})?$"
 LAST_CONSOLE_PORT = 5682
@@ -41,7 +51,7 @@ class Kafka(Section):
         "127.0.0.1:29092", description="host:port[,host:port…] of the brokers"
     )
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
-    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "SCRAM-SHA-512"
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"] = "SCRAM-SHA-512"
     sasl_username: str | None = None
     sasl_password: SecretStr | None = None
     ssl_ca: Path | None = Field(None, description="PEM file with the certificate authority of the brokers")
@@ -53,6 +63,36 @@ class Kafka(Section):
         10, ge=0, description="so many unreadable records in a window end the role that reads them; 0 is no limit"
     )
     dead_letter_window: int = Field(100, ge=1, description="records of a partition that are such a window")
+    client: Annotated[dict[str, Value], BeforeValidator(client_settings)] = Field(
+        default={}, description="further settings of librdkafka, given to every client (docs/operations.md)"
+    )
+
+    @property
+    def mechanism(self) -> str:
+        """The SASL mechanism in force; kafka.client wins."""
+        named = self.client.get("sasl.mechanism") or self.client.get("sasl.mechanisms") or self.sasl_mechanism
+        return str(named)
+
+    @property
+    def user(self) -> str | None:
+        """Who the brokers are told to ask the rights of; None where a certificate or a token says it."""
+        named = self.client.get("sasl.username")
+        return self.sasl_username if named is None else str(named)
+
+    @model_validator(mode="after")
+    def _can_log_in(self) -> Kafka:
+        if not self.security_protocol.startswith("SASL"):
+            return self
+        password = self.sasl_password or self.client.get("sasl.password")
+        if self.mechanism not in NO_PASSWORD_MECHANISMS and not (self.user and password):
+            raise ValueError("kafka.security_protocol with SASL needs kafka.sasl_username and kafka.sasl_password")
+        if self.mechanism == "OAUTHBEARER" and not any(name.startswith("sasl.oauthbearer.") for name in self.client):
+            raise ValueError(
+                "OAUTHBEARER needs kafka.client, such as {sasl.oauthbearer.method: oidc, "
+                "sasl.oauthbearer.token.endpoint.url: URL, sasl.oauthbearer.client.id: NAME, "
+                "sasl.oauthbearer.client.secret: SECRET}"
+            )
+        return self
 
 
 class Store(Section):
@@ -61,10 +101,24 @@ class Store(Section):
         pattern=r"^(s3://[^/]+/[a-z0-9.-]{3,63}|s3s://[^/]+/[a-z0-9.-]{3,63}|file://.+)$",
         description="s3://HOST:PORT/BUCKET (http), s3s://HOST/BUCKET (https) or file://DIRECTORY",
     )
-    access_key: str | None = None
+    access_key: str | None = Field(
+        None,
+        description="unset: that of AWS_* or MINIO_* variables, ~/.aws/credentials, or the machine's role",
+    )
     secret_key: SecretStr | None = None
+    anonymous: bool = Field(False, description="without a key, sign no request: for a bucket that is open to all")
+    ca: Path | None = Field(None, description="PEM file with the certificate authority of an s3s:// endpoint")
+    addressing: Literal["auto", "path", "virtual"] = Field(
+        "auto", description="HOST/BUCKET (path) or BUCKET.HOST (virtual); auto: virtual at AWS, else path"
+    )
     region: str = "us-east-1"
     timeout_s: float = Field(10.0, gt=0, description="deadline of one request")
+
+    @model_validator(mode="after")
+    def _one_identity(self) -> Store:
+        if self.anonymous and self.access_key is not None:
+            raise ValueError("store.anonymous signs no request, and store.access_key is set")
+        return self
 
 
 class Adb(Section):
@@ -122,6 +176,11 @@ class Devices(Section):
         Path("~/.cache/distrl/devices"),
         description="where the processes of this machine say which phones they hold; the same for all of them",
     )
+    lease_ttl_s: float = Field(
+        30.0,
+        ge=1,
+        description="how long a phone stays leased, to other hosts, once its holder renews the lease no more",
+    )
     operation_timeout_s: float = Field(5.0, gt=0, description="total deadline of one operation on a phone")
     settle_timeout_s: float = Field(3.0, gt=0, description="longest wait for two equal frames after an action")
     settle_poll_s: float = Field(0.02, gt=0, description="pause between two frames while settling")
@@ -163,6 +222,12 @@ class Phones(Section):
     )
 
 
+LEAST_OUTSTANDING = 24
+"""Outstanding tasks where few phones are reported, or none yet: three for each of eight phones."""
+OUTSTANDING_PER_PHONE = 3
+"""One that is played, one that lies with its worker, so that the phone goes on at once, and one on its way."""
+
+
 class Feeder(Section):
     suite: str = Field(
         "home",
@@ -174,10 +239,18 @@ class Feeder(Section):
     )
     task_steps: int = Field(20, ge=1, le=200, description="steps allowed to a task of feeder.tasks that names none")
     max_lag: int = Field(4, ge=0, description="versions a trajectory may be behind when learned; 0 is synchronous")
-    outstanding: int = Field(24, ge=1, description="most tasks fed and not finished")
+    outstanding: int | None = Field(
+        None,
+        ge=1,
+        description="most tasks fed and not finished; unset: three for each phone that workers report, at least 24",
+    )
     poll_s: float = Field(0.2, gt=0)
     max_retries: int = Field(3, ge=0, description="how often the task of an interrupted episode is fed again")
     curriculum: bool = Field(False, description="feed the families that succeed less more often")
+
+    def outstanding_for(self, phones: int) -> int:
+        """Most tasks fed and not finished where workers report so many phones that answer."""
+        return max(LEAST_OUTSTANDING, OUTSTANDING_PER_PHONE * phones) if self.outstanding is None else self.outstanding
 
     @field_validator("tasks", mode="before")
     @classmethod
@@ -219,6 +292,9 @@ class Aride(Section):
     gamma: float = Field(0.97, ge=0, le=1)
     retrace_lambda: float = Field(0.95, ge=0, le=1)
     retrace: bool = True
+    truncation: Literal["terminal", "bootstrap"] = Field(
+        "terminal", description="value after the last allowed step of a failure: 0, or V of the last screen"
+    )
     entropy: float = Field(0.002, ge=0, description="β of equation 1")
     invalid_penalty: float = Field(0.1, ge=0, description="λ of equation 1")
     repetition_penalty: float = Field(0.05, ge=0, description="reward per further repetition; it accumulates (A.2.2)")

@@ -48,13 +48,15 @@ class Outcome(StrEnum):
 
 
 class HeldBack(StrEnum):
-    """What keeping the phone within `devices.allowed_packages` did to an action."""
+    """What kept an action from being done: `devices.allowed_packages`, or a phone that cannot do it."""
 
     NO = "no"
     UNSENT = "unsent"
-    """Another app had come to the front, and the action was dropped: it was meant for a screen that was no more."""
+    """An app that is not allowed had come to the front, and the action was dropped: it was meant for another screen."""
     UNDONE = "undone"
     """It was sent, an app that is not allowed was in front afterwards, and was left again."""
+    REFUSED = "refused"
+    """The phone cannot do it, as with text that it cannot type. Nothing was sent; the learner takes it for invalid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,7 @@ class Step:
     logprob: log μ(action | screen, prompt), summed over the action's tokens, under `version`.
     valid: whether a judge called the action one that can be done on that screen; None where nobody was asked, or could
     tell. The learner takes it for P_invalid (DistRL, equation 1); no penalty is in a record.
+    restless: the screen never rested; `screenshot` is its last whole frame at the deadline for settling.
     """
 
     screenshot: ObjectRef
@@ -130,6 +133,7 @@ class Step:
     publish_ms: float = 0.0
     valid: bool | None = None
     held_back: HeldBack = HeldBack.NO
+    restless: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +141,7 @@ class Trajectory:
     """One attempt at one task, in order. A trajectory is its task id: the first record in the log wins.
 
     validity_source: who says whether the steps' actions were valid; empty where nobody was asked.
+    final_restless: as a step's `restless`, of `final_screenshot`.
     """
 
     task: Task
@@ -152,6 +157,7 @@ class Trajectory:
     started_at: int
     finished_at: int
     validity_source: str = ""
+    final_restless: bool = False
 
     @property
     def task_id(self) -> str:
@@ -160,7 +166,10 @@ class Trajectory:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A published policy: immutable weights named by sha256, and where they come from."""
+    """A published policy: immutable weights named by sha256, and where they come from.
+
+    supersedes: versions whose updates became void, ascending. Their numbers keep their meaning and are not used again.
+    """
 
     version: int
     parent: int | None
@@ -169,6 +178,7 @@ class Version:
     adapter: ObjectRef
     config_fingerprint: str
     published_at: int
+    supersedes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,11 +200,28 @@ class PutAside:
 
 
 @dataclass(frozen=True, slots=True)
+class Skipped:
+    """A record that nobody folds because a person said so. sha256: of its value, as offsets may be used again."""
+
+    topic: str
+    partition: int
+    offset: int
+    sha256: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Update:
     """A line of the learner's journal: update `u` folds the log up to `watermarks` under this config.
 
     put_aside: what lies before these watermarks, not before those of an earlier update, and is folded by nobody, also
     not by a later reader who can read it: the same log gives the same weights whatever code reads it.
+    window_sha256: over the records between the watermarks before and these (`Inbox.window_sha256`); empty: unknown.
+    log_id: ids of the folded topics at the broker; empty: unknown. version: the highest version number given out so
+    far, -1 for none.
+    void: why the lines before this one, from update `u` on, no longer count; empty for an update. A line with a reason
+    folds nothing, and its watermarks are those of update u - 1 (docs/adr/0010).
+    skipped: what a person asked to leave out; it counts for the whole journal, whatever becomes void later.
     """
 
     u: int
@@ -202,6 +229,11 @@ class Update:
     config_fingerprint: str
     journalled_at: int
     put_aside: tuple[PutAside, ...] = ()
+    window_sha256: str = ""
+    log_id: str = ""
+    version: int = -1
+    void: str = ""
+    skipped: tuple[Skipped, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +255,8 @@ class DeviceHealth:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """What a process says of itself, for people to look at; nothing is ever computed from it."""
+    """What a process says of itself, for people to look at. No result is computed from it: weights, outcomes and scores
+    are the same without it. The feeder paces itself by the phones that workers report (docs/adr/0011)."""
 
     process: str
     role: str
@@ -232,6 +265,8 @@ class Heartbeat:
     version_sha256: str | None
     metrics: Mapping[str, float] = field(default_factory=dict)
     devices: tuple[DeviceHealth, ...] = ()
+    partitions: tuple[int, ...] | None = None
+    """Of the tasks topic, which a worker owns; None where the process takes no tasks, or did not say."""
 
 
 Record = Task | Trajectory | Version | Update | Evaluation | Heartbeat

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from distrl.algorithms.aride import credit, policy_loss
+from distrl.algorithms.returns import AdvantageForm
 from distrl.config import Aride
 
 VALUES, RATIOS, PENALTY = np.array([0.2, 0.6, 0.4]), np.array([0.9, 0.5, 2.0]), np.array([0.0, -0.1, 0.0])
@@ -23,6 +24,20 @@ def test_credit_of_a_success_by_hand() -> None:
 def test_without_retrace_the_critic_learns_whether_the_return_is_positive(success: bool) -> None:
     found = credit(VALUES, RATIOS, PENALTY, success, Aride(retrace=False))
     assert found.targets.tolist() == [float(success)] * 3
+
+
+@pytest.mark.parametrize("form", ["paper", "retrace", "td"])
+def test_a_failure_that_was_cut_off_is_worth_what_v_says_of_the_last_screen(form: AdvantageForm) -> None:
+    found = credit(VALUES, RATIOS, PENALTY, False, Aride(gamma=0.5, retrace_lambda=0.8, advantage=form), bootstrap=0.7)
+    td = np.array([0.5 * 0.6 - 0.2, 0.5 * 0.4 - 0.6, 0.5 * 0.7 - 0.4])
+    delta_1 = td[1] + 0.5 * 0.8 * 1.0 * td[2]
+    assert found.td == pytest.approx(td)
+    assert found.targets == pytest.approx([0.2 + td[0] + 0.5 * 0.8 * 0.5 * delta_1, 0.6 + delta_1, 0.5 * 0.7])
+    assert found.advantages[-1] == pytest.approx(0.5 * 0.7 - 0.4)
+
+
+def test_without_retrace_a_failure_that_was_cut_off_has_the_chance_that_v_gives_it() -> None:
+    assert credit(VALUES, RATIOS, PENALTY, False, Aride(retrace=False), bootstrap=0.7).targets.tolist() == [0.7] * 3
 
 
 def test_penalties_move_advantages_and_never_targets() -> None:

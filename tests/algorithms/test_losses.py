@@ -10,7 +10,6 @@ from distrl.algorithms.losses import (
     importance_ratio,
     policy_loss,
     shape_advantages,
-    trajectory_loss,
 )
 from torch import Tensor
 
@@ -82,20 +81,20 @@ def test_shaping_keeps_signs_scales_by_the_deviation_and_softens_the_negative() 
 
 def test_critic_loss_is_least_at_its_soft_target() -> None:
     target = torch.tensor([0.3])
-    at = {p: critic_loss(torch.tensor([math.log(p / (1 - p))]), target).item() for p in (0.2, 0.3, 0.4)}
+    at = {p: critic_loss(torch.tensor([math.log(p / (1 - p))]), target, torch.ones(1)).item() for p in (0.2, 0.3, 0.4)}
     assert at[0.3] < min(at[0.2], at[0.4])
     assert at[0.3] == pytest.approx(-0.3 * math.log(0.3) - 0.7 * math.log(0.7))
 
 
-def test_trajectory_loss_sees_final_steps_alone() -> None:
+def test_critic_loss_is_a_weighted_mean_over_the_whole_minibatch() -> None:
     logits = torch.tensor([2.0, -3.0, 50.0], requires_grad=True)
-    loss = trajectory_loss(logits, torch.tensor([1.0, 0.0, 0.0]), torch.tensor([1.0, 1.0, 0.0]))
-    expected = (math.log1p(math.exp(-2.0)) + math.log1p(math.exp(-3.0))) / 2
+    loss = critic_loss(logits, torch.tensor([1.0, 0.0, 0.0]), torch.tensor([0.5, 2.0, 0.0]))
+    expected = (0.5 * math.log1p(math.exp(-2.0)) + 2.0 * math.log1p(math.exp(-3.0))) / 3
     assert loss.item() == pytest.approx(expected)
     loss.backward()
     assert logits.grad is not None
     assert logits.grad[2] == 0
-    assert trajectory_loss(torch.ones(2), torch.ones(2), torch.zeros(2)).item() == 0.0
+    assert critic_loss(torch.ones(2), torch.ones(2), torch.zeros(2)).item() == 0.0
 
 
 def test_clone_loss_is_the_negative_log_likelihood() -> None:

@@ -72,7 +72,7 @@ def test_nothing_listens_at_the_address() -> None:
         started = time.monotonic()
         with pytest.raises(BrokerError, match="Connection refused") as told:
             check(config)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 15
     assert told.value.where == "kafka.bootstrap"
     assert f"127.0.0.1:{port}" in told.value.what
     assert "distrl up" in told.value.mend

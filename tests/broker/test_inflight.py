@@ -125,3 +125,16 @@ class Rebalances(RuleBasedStateMachine):
 
 
 TestRebalances = Rebalances.TestCase
+
+
+def test_a_task_that_was_dropped_is_begun_when_its_partition_comes_back() -> None:
+    flight = InFlight()
+    flight.assigned([0])
+    assert flight.delivered(0, 7)
+    assert flight.delivered(0, 8)
+    flight.dropped(0, 8)
+    flight.revoked([0])
+    assert flight.running == 1
+    flight.assigned([0])
+    assert not flight.delivered(0, 7), "it still runs here"
+    assert flight.delivered(0, 8)

@@ -2,16 +2,18 @@ from __future__ import annotations
 
 import ctypes
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import confluent_kafka
 import pytest
 from confluent_kafka import KafkaError, Message
 from distrl.broker.connect import BeyondUseError
-from distrl.broker.producer import RecordProducer, RecordTooLargeError, refuse_too_large
+from distrl.broker.producer import SAY_AFTER_S, SAY_EVERY_S, RecordProducer, RecordTooLargeError, refuse_too_large
 from distrl.config import Config, load
 from distrl.errors import BrokerError
 from distrl.types import Heartbeat
@@ -77,20 +79,82 @@ def test_a_record_whose_refusal_is_served_while_closing_fails_too(
     assert producer.waiting == 0
 
 
-def test_a_client_that_can_do_nothing_more_says_so(away: Config) -> None:
-    """As after a sequence number that the broker did not expect, which librdkafka can be told to have met."""
+def fail(producer: RecordProducer, code: int, reason: bytes) -> None:
+    """Have librdkafka take `code` for what the client cannot go on after."""
     (file,) = (Path(confluent_kafka.__file__).parents[1] / "confluent_kafka.libs").glob("librdkafka*")
-    fail = ctypes.CDLL(str(file)).rd_kafka_test_fatal_error
-    fail.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p)
+    made = ctypes.CDLL(str(file)).rd_kafka_test_fatal_error
+    made.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p)
+    handle = ctypes.c_void_p.from_address(id(producer._producer) + object.__basicsize__)
+    assert made(handle, code, reason) == 0
+
+
+def test_a_client_that_can_do_nothing_more_says_so(away: Config) -> None:
     with RecordProducer(away, "a-test") as producer:
         waiting = producer.publish("heartbeats", "worker-0", BEAT)
-        handle = ctypes.c_void_p.from_address(id(producer._producer) + object.__basicsize__)
-        assert fail(handle, KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, b"records are lost") == 0
-        with pytest.raises(BeyondUseError, match=r"records are lost[^$]*start this process again"):
+        fail(producer, KafkaError.INVALID_PRODUCER_EPOCH, b"somebody else writes")
+        with pytest.raises(BeyondUseError, match=r"somebody else writes[^$]*start this process again"):
             waiting.result(10)
         with pytest.raises(BeyondUseError, match="start this process again"):
             producer.publish("heartbeats", "worker-0", BEAT)
         assert producer.waiting == 0
+
+
+def test_records_wait_on_where_the_broker_has_forgotten_the_client(
+    away: Config, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As after a sequence number that the broker did not expect."""
+    producer = RecordProducer(away, "a-test")
+    waiting = [producer.publish("heartbeats", "worker-0", BEAT) for _ in range(3)]
+    forgotten = producer._producer
+    fail(producer, KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, b"records are lost")
+    waiting.append(producer.publish("heartbeats", "worker-0", BEAT))
+    deadline = time.monotonic() + 10
+    while producer._producer is forgotten or len(producer._producer) < 4:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert (producer.waiting, [future.done() for future in waiting]) == (4, [False] * 4)
+    assert "has lost records that it had acknowledged (test_fatal_error: records are lost)" in caplog.text
+    assert producer.close(0.05) == 4
+    for future in waiting:
+        with pytest.raises(BrokerError, match="cannot publish a record"):
+            future.result(0)
+
+
+def test_a_thread_that_ends_unexpectedly_fails_what_waits_and_what_comes(
+    away: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published = threading.Event()
+
+    def serve(self: RecordProducer) -> None:
+        assert published.wait(10)
+        raise ValueError("a callback is broken")
+
+    monkeypatch.setattr(RecordProducer, "_serve", serve)
+    with RecordProducer(away, "a-test") as producer:
+        waiting = [producer.publish("heartbeats", "worker-0", BEAT) for _ in range(2)]
+        published.set()
+        for future in waiting:
+            with pytest.raises(BeyondUseError, match=r"has ended: ValueError: a callback is broken"):
+                future.result(10)
+        with pytest.raises(BeyondUseError, match="start this process again"):
+            producer.publish("heartbeats", "worker-0", BEAT)
+        assert producer.waiting == 0
+
+
+def test_records_that_wait_are_told_of_now_and_then_and_when_it_is_over(
+    away: Config, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(RecordProducer, "_serve", lambda self: None)  # this thread says when it is
+    with caplog.at_level("INFO", "distrl.broker.producer"), RecordProducer(away, "a-test") as producer:
+        producer.publish("heartbeats", "worker-0", BEAT)
+        began = time.monotonic()
+        for after in (SAY_AFTER_S / 2, SAY_AFTER_S + 1, SAY_AFTER_S + 2, SAY_AFTER_S + 2 + SAY_EVERY_S):
+            producer._say_waiting(began + after)
+        said = [record.getMessage() for record in caplog.records]
+        assert [text[:40] for text in said] == ["1 records wait to be acknowledged by 127"] * 2
+        producer.close(0.05)
+        producer._say_waiting(time.monotonic())
+        assert caplog.records[-1].getMessage() == "what waited to be acknowledged is acknowledged"
 
 
 def test_a_too_large_record_is_refused_before_it_is_queued(away: Config) -> None:
@@ -105,3 +169,18 @@ def test_the_limit_counts_key_and_value() -> None:
     refuse_too_large("t", None, None, most=0)
     with pytest.raises(RecordTooLargeError, match="4 bytes is larger than the 3"):
         refuse_too_large("t", b"kk", b"vv", most=3)
+
+
+def test_a_client_that_is_made_anew_may_have_lost_its_lonely_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever serves both at that moment goes on."""
+    producer = object.__new__(RecordProducer)
+    producer._producer = producer._lonely = SimpleNamespace(poll=None)  # type: ignore[assignment]
+    producer._closing = threading.Event()
+
+    def made_anew(*_: object) -> None:
+        producer._lonely = None
+
+    monkeypatch.setattr(producer, "_wait", made_anew)
+    monkeypatch.setattr(producer, "_say_waiting", lambda now: producer._closing.set())
+    producer._serve()
+    assert producer._closing.is_set()

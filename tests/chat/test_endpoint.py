@@ -13,7 +13,7 @@ from distrl.errors import ChatError
 from chat.server import Reply, Server, body, chat, hangs_up, says, serving, verdict
 
 BODY = {"model": "m", "messages": []}
-SLACK_S = 0.5
+SLACK_S = 5.0
 
 
 class Clock:

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 import yaml
 from distrl.config import load
+from distrl.policy.base import SHIPPED
 
 from .conftest import Cli
 
-SECRETS = {"DISTRL_STORE__SECRET_KEY": "hunter2-store", "DISTRL_KAFKA__SASL_PASSWORD": "hunter2-kafka"}
+SECRETS = {"DISTRL_STORE__SECRET_KEY": "hunter2-store", "DISTRL_KAFKA__SASL_PASSWORD": "hunter2-kafka",
+           "DISTRL_KAFKA__CLIENT__SSL__KEY__PASSWORD": "hunter2-key"}  # fmt: skip
 SASL = {"DISTRL_KAFKA__SECURITY_PROTOCOL": "SASL_SSL", "DISTRL_KAFKA__SASL_USERNAME": "ada"}
 
 
@@ -32,6 +34,7 @@ def test_secrets_are_never_printed_and_no_mask_takes_their_place(cli: Cli, tmp_p
     shown = cli("config", "show", environ=SECRETS | SASL)
     assert "hunter2" not in shown.stdout + shown.stderr
     assert "# set, and not shown: store.secret_key" in shown.stdout
+    assert "# set, and not shown: kafka.client.ssl.key.password" in shown.stdout
     tree = yaml.safe_load(shown.stdout)
     assert "secret_key" not in tree["store"]
     assert "sasl_password" not in tree["kafka"]
@@ -96,3 +99,22 @@ def test_a_misspelt_variable_is_refused(cli: Cli) -> None:
     refused = cli("config", "check", environ={"DISTRL_FEEDER__MAXLAG": "2"})
     assert refused.returncode == 1
     assert "feeder.maxlag: no such setting" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("setting", "where"),
+    [
+        ("policy.base_model=/no/such/model", "/no/such/model/config.json: cannot be read"),
+        ("kafka.ssl_ca=/no/such/ca.pem", "kafka.ssl_ca: /no/such/ca.pem is no file"),
+        ("feeder.tasks=/no/such/list.jsonl", "feeder.tasks: /no/such/list.jsonl is no file"),
+        ("kafka.client.no.such=1", "kafka.client.no.such: librdkafka refuses it"),
+    ],
+)
+def test_check_calls_no_setting_sound_that_a_role_would_refuse(cli: Cli, setting: str, where: str) -> None:
+    refused = cli("config", "check", "--set", setting)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr.startswith(where)
+
+
+def test_check_loads_the_base_model_that_is_named(cli: Cli) -> None:
+    assert cli("config", "check", "--set", f"policy.base_model={SHIPPED}").returncode == 0

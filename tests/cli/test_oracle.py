@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from distrl.cli.main import app
@@ -28,6 +29,25 @@ def test_quiet_phones_then_popups_in_every_generation() -> None:
     assert all((row["suite"], row["tasks"], row["done"]) == ("install", 8, 8) for row in rows)
     assert rows[0]["mean_steps"] < rows[1]["mean_steps"]
     assert "100.0%" in here("--suite", "install", "--count", "2")
+
+
+def test_the_rows_of_a_list_are_played_and_one_that_cannot_be_done_ends_in_an_error(tmp_path: Path) -> None:
+    alarm = {"app": "clock", "path": "alarms", "contains": "8 am"}
+    rows = [
+        {"instruction": "set an alarm for 8 am", "split": "train", "check": alarm},
+        {"instruction": "set an alarm for 9 am", "split": "test", "check": alarm},
+        {"instruction": "look around", "split": "test", "check": alarm},
+    ]
+    path = tmp_path / "mine.jsonl"
+    path.write_text("".join(f"{json.dumps(each)}\n" for each in rows))
+    setting = ("-s", f"feeder.tasks={path}")
+    told = json.loads(here(*setting, "--json", exit_code=1))
+    assert [(each["line"], each["split"], each["script"], each["done"]) for each in told["rows"]] == [
+        (1, "train", "general alarm", True), (2, "test", "general alarm", False), (3, "test", None, None),
+    ]  # fmt: skip
+    assert "done in 4 steps" in here(*setting, "--split", "train")
+    assert "no script" in here(*setting, exit_code=1)
+    assert "install" in here(*setting, "--suite", "install", "--count", "1")
 
 
 @pytest.mark.parametrize(("flag", "name"), [("--suite", "hotel"), ("--profile", "wet")])

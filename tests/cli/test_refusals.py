@@ -135,11 +135,12 @@ def test_a_demo_with_an_impossible_setting_starts_nothing(cli: Cli, tmp_path: Pa
 
 
 def test_a_demo_whose_ledger_is_spoilt_starts_nothing(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "demo-0.json").write_text("{")
+    (tmp_path / "demo-0").mkdir()
+    (tmp_path / "demo-0" / "progress.json").write_text("{")
     refused = cli("demo", "--out", ".")
     assert refused.returncode == 1
-    assert "rm demo-0.json" in refused.stderr
-    assert [file.name for file in tmp_path.iterdir()] == ["demo-0.json"]
+    assert "rm demo-0/progress.json" in refused.stderr
+    assert [str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*")] == ["demo-0", "demo-0/progress.json"]
 
 
 def test_phones_whose_port_is_in_use_say_which_port_and_which_setting(cli: Cli) -> None:

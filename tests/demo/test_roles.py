@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 SECRETS = ["store.access_key=ada", "store.secret_key=hunter2-store", "kafka.sasl_username=ada",
-           "kafka.sasl_password=hunter2-kafka"]  # fmt: skip
+           "kafka.sasl_password=hunter2-kafka", "kafka.client.ssl.key.password=hunter2-key"]  # fmt: skip
 LIMIT_S = 60.0
 PHONES = "phones"  # a role that runs until it is asked to stop, and needs no server
 
@@ -64,13 +64,14 @@ def test_every_phone_goes_to_one_worker_and_none_is_idle(addresses: list[str], w
 
 
 def test_the_settings_of_the_children_hold_every_secret_and_mean_the_same(tmp_path: Path) -> None:
-    config = load(sets=["run=seven", *SECRETS], environ={})
+    config = load(sets=["run=seven", f"stack.directory={tmp_path}", *SECRETS], environ={})
     write_settings(config, tmp_path / "settings.yaml")
     again = load(tmp_path / "settings.yaml", environ={})
     assert again == config
     assert {path: secret.get_secret_value() for path, secret in again.secrets().items()} == {
         "store.secret_key": "hunter2-store",
         "kafka.sasl_password": "hunter2-kafka",
+        "kafka.client.ssl.key.password": "hunter2-key",
     }
 
 

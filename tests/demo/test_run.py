@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from distrl.cli.main import app
 from distrl.config import Config
-from distrl.demo.run import LOCK, _progress, run_demo
+from distrl.demo.folder import LOCK
+from distrl.demo.run import _progress, run_demo
 from distrl.demo.told import held_out_success
 from distrl.errors import StackError
 from distrl.stack.local import LocalStack

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -13,10 +13,17 @@ import pytest
 from distrl import config
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
+from distrl.errors import DeviceError
 from distrl.phone.serve import PhonesInThread, SimulatedPhone
 from distrl.stack import ports
 
 from .standin import Standin
+
+LONG_S = 20.0
+"""A deadline that a machine with much other work keeps too. What answers is given this one."""
+SLACK_S = 5.0
+"""How late after its deadline an operation may give up on such a machine; test_deadlines.py measures how late it is."""
+DEADLINES_S = (1.0, 4.0, LONG_S)
 
 
 def free_ports(count: int) -> int:
@@ -32,7 +39,9 @@ def adb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdbServer]:
 
 
 class StartPhones(Protocol):
-    def __call__(self, count: int, keyboard_service: bool = False) -> list[SimulatedPhone]: ...
+    def __call__(
+        self, count: int, keyboard_service: bool = False, profiles: tuple[config.PhoneProfile, ...] = ()
+    ) -> list[SimulatedPhone]: ...
 
 
 @pytest.fixture
@@ -40,7 +49,9 @@ def start_phones(adb: AdbServer) -> Iterator[StartPhones]:
     """Starts that many phones without latency or pop-ups; they are forgotten by the adb server at the end."""
     with ExitStack() as running:
 
-        def start(count: int, keyboard_service: bool = False) -> list[SimulatedPhone]:
+        def start(
+            count: int, keyboard_service: bool = False, profiles: tuple[config.PhoneProfile, ...] = ()
+        ) -> list[SimulatedPhone]:
             phones = config.Phones(
                 count=count,
                 evaluation_count=0,
@@ -48,6 +59,7 @@ def start_phones(adb: AdbServer) -> Iterator[StartPhones]:
                 latency_median_ms=0,
                 popup_probability=0,
                 keyboard_service=keyboard_service,
+                profiles=profiles,
             )
             fleet = running.enter_context(PhonesInThread(phones)).fleet
             for phone in fleet:
@@ -64,7 +76,37 @@ def phone(start_phones: StartPhones) -> SimulatedPhone:
 
 @pytest.fixture
 def timeouts() -> config.Devices:
-    return config.Devices(operation_timeout_s=1.0, settle_timeout_s=1.0, settle_poll_s=0.01, settle_unchanged_s=0.0)
+    """For phones that answer; `hurried` is for those that do not."""
+    return config.Devices(
+        operation_timeout_s=LONG_S, settle_timeout_s=LONG_S, settle_poll_s=0.01, settle_unchanged_s=0.0
+    )
+
+
+def hasty(devices: config.Devices, seconds: float) -> config.Devices:
+    """The same with short deadlines."""
+    return devices.model_copy(update={"operation_timeout_s": seconds, "settle_timeout_s": seconds})
+
+
+@contextmanager
+def hurried(session: AdbSession, seconds: float = 0.5) -> Iterator[AdbSession]:
+    """Within the block the session's deadlines are short, as the phone will not answer, or not with a good picture."""
+    patient = session._devices
+    session._devices = hasty(patient, seconds)
+    try:
+        yield session
+    finally:
+        session._devices = patient
+
+
+def given_time(check: Callable[[float], None], deadlines_s: Sequence[float] = DEADLINES_S) -> None:
+    """Run `check` with longer and longer deadlines until one is long enough for this machine.
+
+    For what ends at its deadline, and has to have done something before it: a long one at once would cost its length.
+    """
+    for seconds in deadlines_s[:-1]:
+        with suppress(AssertionError, DeviceError, pytest.fail.Exception):
+            return check(seconds)
+    return check(deadlines_s[-1])
 
 
 @pytest.fixture

@@ -178,7 +178,9 @@ def usb_phones(known: dict[str, str]) -> Iterator[AdbServer]:
             while size := self.request.recv(4):
                 asked = self.request.recv(int(size, 16)).decode()
                 if asked.startswith(("shell", "exec")):
-                    self.request.sendall(b"OKAY" + struct.pack("<BI", 1, 2) + b"1\n" + struct.pack("<BIB", 3, 1, 0))
+                    failed = "distrl-lease" in asked  # a phone on which no lease can be kept
+                    said = b"" if failed else struct.pack("<BI", 1, 2) + b"1\n"
+                    self.request.sendall(b"OKAY" + said + struct.pack("<BIB", 3, 1, failed))
                     return
                 self.request.sendall(answer(asked))
 

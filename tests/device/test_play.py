@@ -23,6 +23,8 @@ from distrl.types import Action, ActionKind, Point
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from .conftest import hurried
+
 JSON = {"Content-Type": "application/json"}
 ANYTHING = st.recursive(
     st.one_of(st.none(), st.booleans(), st.floats(), st.integers(), st.text(max_size=5)),
@@ -148,10 +150,13 @@ def test_what_is_no_action_does_nothing(
     assert phone.machine.state() == before
 
 
-def test_a_phone_that_does_not_answer_is_told_and_comes_back(played: PlayServer, phone: SimulatedPhone) -> None:
+def test_a_phone_that_does_not_answer_is_told_and_comes_back(
+    played: PlayServer, session: AdbSession, phone: SimulatedPhone
+) -> None:
     browser = Browser(played)
     phone.faults.set(Fault.SILENT)
-    status, why, _ = browser.ask("GET", f"{browser.path}screen.png")
+    with hurried(session, 1.0):
+        status, why, _ = browser.ask("GET", f"{browser.path}screen.png")
     assert (status, b"longer than 1 s" in why) == (503, True)
     phone.faults.clear()
     assert browser.ask("GET", f"{browser.path}screen.png")[0] == 200

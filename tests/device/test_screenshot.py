@@ -3,12 +3,20 @@ from __future__ import annotations
 import io
 import struct
 import zlib
+from contextlib import nullcontext
 
 import pytest
-from distrl.device.screenshot import BlackImageError, BrokenImageError, verified
+from distrl.device.screenshot import BlackImageError, BrokenImageError, OversizedImageError, verified
+from distrl.errors import PolicyError, StoreError
+from distrl.images import MAX_PIXELS
+from distrl.judge.marks import opened
+from distrl.offline.runs import decoded_png
+from distrl.policy.agent import pixels
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
+
+REFUSALS = (OversizedImageError, PolicyError, StoreError, ValueError)
 
 
 def png(width: int = 24, height: int = 40) -> bytes:
@@ -42,8 +50,17 @@ def test_no_picture_with_a_changed_byte_passes(at: int, flip: int) -> None:
 def test_a_header_that_claims_all_memory_is_refused_before_decoding() -> None:
     header = b"IHDR" + struct.pack(">II5B", 2**31 - 1, 2**31 - 1, 8, 2, 0, 0, 0)
     bomb = WHOLE[:12] + header + struct.pack(">I", zlib.crc32(header)) + WHOLE[33:]
-    with pytest.raises(BrokenImageError, match="says it is"):
+    with pytest.raises(OversizedImageError, match=f"at most {MAX_PIXELS:,}"):
         verified(bomb)
+
+
+@pytest.mark.parametrize(("height", "taken"), [(MAX_PIXELS // 8000, True), (MAX_PIXELS // 8000 + 1, False)])
+def test_worker_policy_judge_and_notebooks_take_the_same_sizes(height: int, taken: bool) -> None:
+    """A screenshot that one took and another refused would spoil every episode it is in."""
+    large = drawn(Image.new("1", (8000, height), 1))
+    for take in (verified, lambda png: pixels(png, 8, 8), opened, lambda png: decoded_png(png, "a.png")):
+        with nullcontext() if taken else pytest.raises(REFUSALS, match="pixels"):
+            take(large)
 
 
 def drawn(image: Image.Image) -> bytes:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import io
+import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import chain, repeat
 
 import pytest
-from distrl.device.errors import DeviceBlack, DeviceGarbage, DeviceTimeout
+from distrl.device.errors import DeviceBlack, DeviceGarbage, DeviceOversized, DeviceTimeout
 from distrl.device.session import AdbSession
 from distrl.device.wire import Deadline
+from distrl.images import MAX_PIXELS
 from distrl.phone import shell
 from distrl.phone.faults import Fault
 from distrl.phone.machine import Event
@@ -18,16 +20,16 @@ from distrl.phone.serve import SimulatedPhone
 from distrl.types import Point
 from PIL import Image
 
+from .conftest import LONG_S, given_time, hurried
+
 CLOCK = Point(0.2, 0.2)
-LONG_S = 20.0
-"""A deadline that a machine with other work keeps too."""
 
 
 def picture(size: tuple[int, int], form: str = "PNG", **spot: int) -> bytes:
-    """A black picture; spot: the grey of one pixel in its middle."""
+    """A black picture; spot: the grey of one pixel in its middle, or so many pixels left of it."""
     out = io.BytesIO()
     image = Image.new("RGB", size)
-    image.putpixel((size[0] // 2, size[1] // 2), (spot.get("grey", 0),) * 3)
+    image.putpixel((size[0] // 2 - spot.get("left", 0), size[1] // 2), (spot.get("grey", 0),) * 3)
     image.save(out, form)
     return out.getvalue()
 
@@ -43,10 +45,13 @@ LOOKS: dict[str, Callable[[AdbSession], object]] = {"screenshot": AdbSession.scr
 def test_a_screen_that_is_off_is_told_as_such_until_it_is_woken(
     session: AdbSession, phone: SimulatedPhone, name: str
 ) -> None:
+    def is_told(seconds: float) -> None:
+        with hurried(session, seconds), pytest.raises(DeviceBlack, match=r"its screen is off \(Asleep\)") as refused:
+            LOOKS[name](session)
+        assert "keyevent WAKEUP" in refused.value.mend
+
     phone.faults.set(Fault.ASLEEP)
-    with pytest.raises(DeviceBlack, match=r"black: its screen is off \(Asleep\)") as refused:
-        LOOKS[name](session)
-    assert "keyevent WAKEUP" in refused.value.mend
+    given_time(is_told)
     session.key("WAKEUP")
     assert LOOKS[name](session) == session.screenshot()
     assert session.screenshot().png == phone.machine.png()
@@ -56,10 +61,13 @@ def test_a_screen_that_is_off_is_told_as_such_until_it_is_woken(
 def test_a_window_that_may_not_be_pictured_is_told_as_such(
     session: AdbSession, phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
+    def is_told(seconds: float) -> None:
+        with hurried(session, seconds), pytest.raises(DeviceBlack, match="though its screen is on") as refused:
+            LOOKS[name](session)
+        assert "FLAG_SECURE" in refused.value.mend
+
     monkeypatch.setattr(phone.machine, "png", lambda: picture(phone.machine.size))
-    with pytest.raises(DeviceBlack, match="though its screen is on") as refused:
-        LOOKS[name](session)
-    assert "FLAG_SECURE" in refused.value.mend
+    given_time(is_told)
 
 
 def test_a_dark_screen_that_shows_anything_is_none_of_these(
@@ -90,9 +98,118 @@ def test_an_app_that_begins_in_black_is_waited_for(
 def test_garbage_is_never_a_screenshot(
     session: AdbSession, phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch, name: str, garbage: bytes
 ) -> None:
+    def is_refused(seconds: float) -> None:
+        with hurried(session, seconds), pytest.raises(DeviceGarbage, match="broken"):
+            LOOKS[name](session)
+
     monkeypatch.setattr(phone.machine, "png", lambda: garbage)
-    with pytest.raises(DeviceGarbage, match="broken"):
-        LOOKS[name](session)
+    given_time(is_refused)
+
+
+@pytest.mark.parametrize("name", LOOKS)
+def test_a_screen_with_more_pixels_than_the_policy_reads_is_refused_at_once(
+    session: AdbSession, phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    out = io.BytesIO()
+    Image.new("1", (8000, MAX_PIXELS // 8000 + 1), 1).save(out, "PNG")
+    monkeypatch.setattr(phone.machine, "png", out.getvalue)
+    patient = with_settings(session, settle_timeout_s=LONG_S)
+    began = time.monotonic()
+    with pytest.raises(DeviceOversized, match="8000 x 4001 pixels; at most 32,000,000") as refused:
+        LOOKS[name](patient)
+    assert "wm size" in refused.value.mend
+    assert time.monotonic() - began < LONG_S / 2
+
+
+def moving(phone: SimulatedPhone) -> Iterator[bytes]:
+    """Whole pictures, no two of which are equal."""
+    return (picture(phone.machine.size, grey=grey % 255 + 1, left=grey // 255) for grey in itertools.count())
+
+
+def test_of_a_screen_that_never_rests_the_last_whole_frame_counts_and_no_torn_or_black_one(
+    session: AdbSession, phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frames = moving(phone)
+    broken = itertools.cycle([lambda png: png[: len(png) // 2], lambda png: picture(phone.machine.size)])
+
+    def is_seen(seconds: float) -> None:
+        whole, spoilt = list[bytes](), list[bytes]()
+
+        def torn_after_the_third() -> bytes:
+            png = next(frames)
+            kept = whole if len(whole) < 3 else spoilt
+            kept.append(png if kept is whole else next(broken)(png))
+            return kept[-1]
+
+        monkeypatch.setattr(phone.machine, "png", torn_after_the_third)
+        with hurried(session, seconds):
+            shot = session.settle()
+        assert (shot.png, shot.restless) == (whole[2], True)
+        assert len(spoilt) > 2
+
+    given_time(is_seen)
+
+
+@pytest.mark.parametrize(("rests_in", "error"), [("black", DeviceBlack), ("torn", DeviceGarbage)])
+def test_a_screen_that_comes_to_rest_in_black_or_broken_is_an_error_whatever_was_seen_before(
+    session: AdbSession, phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch, rests_in: str, error: type[Exception]
+) -> None:
+    whole = phone.machine.png()
+    last = {"black": picture(phone.machine.size), "torn": whole[: len(whole) // 2]}[rests_in]
+
+    def is_told(seconds: float) -> None:
+        shots = chain([whole], repeat(last))
+        monkeypatch.setattr(phone.machine, "png", lambda: next(shots))
+        with hurried(session, seconds), pytest.raises(error):
+            session.settle()
+
+    given_time(is_told)
+
+
+def test_no_whole_frame_at_all_stays_an_error(
+    session: AdbSession, phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frames = moving(phone)
+    monkeypatch.setattr(phone.machine, "png", lambda: next(frames)[:-20])
+
+    def is_told(seconds: float) -> None:
+        with hurried(session, seconds), pytest.raises(DeviceGarbage, match="broken"):
+            session.settle()
+
+    given_time(is_told)
+
+
+def test_a_phone_that_falls_silent_within_its_deadline_for_one_operation_is_an_error(
+    session: AdbSession, phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frames = moving(phone)
+
+    def silent_after_the_third() -> bytes:
+        shot, number = next(frames), next(count)
+        if number == 2:
+            phone.faults.set(Fault.SILENT)
+        return shot
+
+    count = itertools.count()
+    monkeypatch.setattr(phone.machine, "png", silent_after_the_third)
+    with pytest.raises(DeviceTimeout, match="longer than 2 s"):
+        with_settings(session, operation_timeout_s=2.0).settle()
+
+
+def test_a_screen_that_moved_before_a_gesture_is_looked_at_as_long_as_one_that_is_unchanged(
+    session: AdbSession, phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It changes without the gesture, so a change says nothing of its effect."""
+    frames, still = moving(phone), phone.machine.png()
+    monkeypatch.setattr(phone.machine, "png", lambda: next(frames))
+    patient = with_settings(session, settle_unchanged_s=2.0)
+    with hurried(patient, 1.0):
+        assert patient.settle().restless
+    late = chain(repeat(next(frames), 3), repeat(still))
+    monkeypatch.setattr(phone.machine, "png", lambda: next(late))
+    patient.tap(CLOCK)
+    shot = patient.settle()
+    assert (shot.png, shot.restless) == (still, False)
 
 
 def test_both_screenshots_of_a_settled_screen_are_asked_for_after_the_gesture_has_ended(

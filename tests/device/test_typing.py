@@ -18,7 +18,7 @@ from distrl.types import Point
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from .conftest import StartPhones
+from .conftest import StartPhones, given_time, hurried
 
 CONTROLS = "".join(chr(code) for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) != "\n")
 AWKWARD = [
@@ -111,12 +111,15 @@ def test_a_keyboard_that_a_failing_phone_kept_is_put_back_before_the_next_episod
     def failing(*intent: object) -> None:
         phone.faults.set(Fault.SILENT)
 
+    def is_kept(seconds: float) -> None:
+        with hurried(session, seconds), pytest.raises(DeviceTimeout):
+            session.type_text("\u6f22")
+        phone.faults.clear()
+        assert phone.keyboards.selected == SERVICE
+
     with monkeypatch.context() as patch:
         patch.setattr(phone.keyboards, "heard", failing)
-        with pytest.raises(DeviceTimeout):
-            session.type_text("\u6f22")
-    phone.faults.clear()
-    assert phone.keyboards.selected == SERVICE
+        given_time(is_kept)
     session.put_back_keyboard()
     assert phone.keyboards.selected == OWN
     session.shell(["ime", "set", SERVICE])

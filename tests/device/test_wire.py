@@ -12,6 +12,8 @@ from distrl import config
 from distrl.device.errors import DeviceGarbage, DeviceGone, DeviceTimeout
 from distrl.device.wire import MAX_ANSWER, Connection, Deadline
 
+from .conftest import LONG_S, SLACK_S
+
 
 @contextmanager
 def server_that(answers: Callable[[socket.socket], None]) -> Iterator[config.Adb]:
@@ -34,7 +36,7 @@ def server_that(answers: Callable[[socket.socket], None]) -> Iterator[config.Adb
         thread.join()
 
 
-def ask(adb: config.Adb, request: str, seconds: float = 1.0) -> str:
+def ask(adb: config.Adb, request: str, seconds: float = LONG_S) -> str:
     with Connection(adb, "sim", Deadline(seconds)) as connection:
         connection.request(request)
         return connection.read_text()
@@ -50,7 +52,7 @@ def test_a_byte_at_a_time_does_not_stretch_the_deadline() -> None:
         started = time.monotonic()
         with pytest.raises(DeviceTimeout):
             ask(adb, "host:version", 0.4)
-        assert time.monotonic() - started < 0.9
+        assert time.monotonic() - started < 0.4 + SLACK_S  # the whole answer takes 13 s
 
 
 def test_refusal_carries_the_servers_words() -> None:
@@ -69,7 +71,7 @@ def test_what_is_no_answer_is_garbage(answer: bytes) -> None:
 def test_a_packet_of_no_kind_or_any_size_is_garbage(packet: bytes) -> None:
     with (
         server_that(lambda peer: peer.sendall(b"OKAY" + packet)) as adb,
-        Connection(adb, "sim", Deadline(1)) as connection,
+        Connection(adb, "sim", Deadline(LONG_S)) as connection,
     ):
         connection.request("shell,v2,raw:echo")
         with pytest.raises(DeviceGarbage, match="packet"):
@@ -79,7 +81,7 @@ def test_a_packet_of_no_kind_or_any_size_is_garbage(packet: bytes) -> None:
 def test_output_without_an_exit_code_is_a_broken_connection() -> None:
     with (
         server_that(lambda peer: peer.sendall(b"OKAY" + struct.pack("<BI", 1, 2) + b"ok")) as adb,
-        Connection(adb, "sim", Deadline(1)) as connection,
+        Connection(adb, "sim", Deadline(LONG_S)) as connection,
     ):
         connection.request("shell,v2,raw:echo")
         with pytest.raises(DeviceGone, match="before the answer was complete"):

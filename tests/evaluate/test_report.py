@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -15,7 +16,7 @@ KEYS = {
     "success_before", "success_after", "success_curve", "trajectories", "updates", "versions_published",
     "reload_seconds_p50", "reload_seconds_p95", "policy_lag_mean", "policy_lag_max", "trajectories_per_minute",
     "setup_seconds", "train_seconds", "seed", "digests", "held_out_in_training",
-    "success_by_policy",
+    "success_by_policy", "no_success",
 }  # fmt: skip
 HOSTILE = '<img src=x onerror=alert(1)> $x^$ & "quoted"'
 
@@ -69,7 +70,35 @@ def test_held_out_tasks_that_training_had_are_counted_and_told(tmp_path: Path) -
     asked = logged([trajectory(task("t-0", split=Split.TRAIN, instruction="turn it on"))])
     page = write_report(data(trajectories=asked, evaluations=[evaluation(2, each) for each in held]), tmp_path)
     assert json.loads((tmp_path / "report.json").read_text())["held_out_in_training"] == 1
-    assert "1 of 2 held-out tasks have an instruction that training had." in page.read_text()
+    assert "1 of 2 held-out instructions are ones that training had." in page.read_text()
+
+
+def test_a_held_out_instruction_that_is_played_again_is_counted_once(tmp_path: Path) -> None:
+    """A short list begins again after its end, on other phones."""
+    held = [trajectory(task(f"h-{n}", instruction=said)) for n, said in enumerate(("go on", "go home", "Go on"))]
+    asked = logged([trajectory(task("t-0", split=Split.TRAIN, instruction="go on"))])
+    page = write_report(data(trajectories=asked, evaluations=[evaluation(2, each) for each in held]), tmp_path)
+    assert json.loads((tmp_path / "report.json").read_text())["held_out_in_training"] == 1
+    assert "1 of 2 held-out instructions" in page.read_text()
+
+
+def test_a_task_without_a_success_in_many_attempts_is_told_in_both_files_as_plain_text(tmp_path: Path) -> None:
+    """A held-out row that every version failed, some records of it delivered twice; and a row that was done once."""
+    dead = [
+        replace(task(f"mine-test-{n}", instruction=HOSTILE), suite="mine", family="open", setup=HOSTILE)
+        for n in range(4)
+    ]
+    failed = [evaluation(number, trajectory(each, Outcome.FAILURE)) for number in range(5) for each in dead]
+    alive = [replace(task(f"mine-train-{n}", split=Split.TRAIN, instruction="go on"), suite="mine") for n in range(30)]
+    acted = [trajectory(each, Outcome.FAILURE if n else Outcome.SUCCESS) for n, each in enumerate(alive)]
+    page = write_report(data(trajectories=logged(acted), evaluations=[*failed, *failed]), tmp_path)
+    assert json.loads((tmp_path / "report.json").read_text())["no_success"] == [
+        {"suite": "mine", "family": "open", "split": "test", "instruction": HOSTILE, "attempts": 20}
+    ]
+    text = page.read_text()
+    assert "Tasks without a success" in text
+    assert f"<td>{escape(HOSTILE)}</td><td>mine</td><td>open</td><td>test</td><td>20</td>" in text
+    assert HOSTILE not in text
 
 
 def test_a_held_out_task_that_was_demonstrated_is_counted_too(tmp_path: Path) -> None:

@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from fetching import cache
 
+from faults.cluster import Cluster
 from faults.live import Json, LiveRun, Servers
 
 LONG = "faults_long"
@@ -19,6 +21,16 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     made = Servers(tmp_path_factory.mktemp("faults"))
     try:
         made.start("kafka", "s3", "adb", "phones")
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three brokers, started by the first test that asks for them."""
+    made = Cluster(tmp_path_factory.mktemp("cluster"), cache())
+    try:
         yield made
     finally:
         made.stop()

@@ -353,6 +353,18 @@ class LiveRun:
             self.store.delete(key)
         topic_admin.ensure(self.config)
 
+    def make_again(self, topic: str) -> None:
+        """Delete the topic and make it anew: empty, under its name, with another id."""
+        name = topic_name(self.config.run, topic)
+        self._admin.delete_topics([name])[name].result(PATIENCE_S)
+        topic_admin.ensure(self.config)
+        self.new_producer()
+
+    def new_producer(self) -> None:
+        """After a loss of acknowledged records: the broker refuses what follows them, and ends that producer."""
+        self._producer.close(5.0)
+        self._producer = RecordProducer(self.config, "the test")
+
     def _publish(self, topic: str, records: dict[str, Any]) -> None:
         for future in [self._producer.publish(topic, key, record) for key, record in records.items()]:
             future.result(PATIENCE_S)

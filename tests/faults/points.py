@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from distrl.broker import fenced
 from distrl.broker.journal import Journal
 from distrl.broker.producer import RecordProducer
 from distrl.errors import StoreError
@@ -76,6 +77,10 @@ def kind_is(end: str) -> Callable[..., bool]:
     return lambda kind, *_: str(kind).endswith(end)
 
 
+def is_manifest(key: object, *_: Any) -> bool:
+    return "/checkpoints/" in str(key)
+
+
 # The learner: journal, fold, adapter, version record, checkpoint's tensors, its manifest.
 
 
@@ -100,7 +105,7 @@ def tensors_stored(nth: int) -> None:
 
 def manifest_stored(nth: int) -> None:
     """A checkpoint is whole, and what is older is not pruned yet."""
-    at_store(after, "put_named", nth_time(nth, die), always)
+    at_store(after, "put_named", nth_time(nth, die), is_manifest)
 
 
 def pruned_one(nth: int) -> None:
@@ -121,7 +126,7 @@ def checkpoint_before_its_version(nth: int) -> None:
         raise StoreError("store.url", "the adapter is refused by this test", "nothing")
 
     at_store(before, "put", nth_time(nth, refuse), kind_is("adapters"))
-    at_store(after, "put_named", nth_time(1, die), lambda *_: refused)
+    at_store(after, "put_named", nth_time(1, die), lambda key, *_: refused and is_manifest(key))
 
 
 def half_an_upload(nth: int) -> None:
@@ -201,6 +206,19 @@ def shift_clock(file: Path) -> None:
     object.__setattr__(SYSTEM_CLOCK, "now", shifted)
 
 
+def tasks_published(nth: int) -> None:
+    """The tasks of a batch stand in the log, and its transaction is open."""
+    here = nth_time(nth, die)
+
+    class Dying(fenced.Producer):
+        def commit_transaction(self, *arguments: Any) -> None:
+            self.flush()
+            here()
+            super().commit_transaction(*arguments)
+
+    fenced.Producer = Dying
+
+
 POINTS: dict[str, Callable[[int], None]] = {
     point.__name__: point
     for point in (
@@ -217,5 +235,6 @@ POINTS: dict[str, Callable[[int], None]] = {
         before_record,
         after_record,
         evaluation_recorded,
+        tasks_published,
     )
 }

@@ -14,6 +14,7 @@ import threading
 
 HOST = "127.0.0.1"
 PRODUCE, END_TRANSACTION = 0, 26
+DUPLICATE_SEQUENCE_NUMBER = 46
 
 
 class Proxy:
@@ -26,6 +27,7 @@ class Proxy:
         self._swallow: tuple[int, bytes] | None = None
         self._then_cut = False
         self.swallowed = threading.Event()
+        self._forgetful: bytes | None = None
         self._listener = socket.create_server((HOST, 0))
         self.port = int(self._listener.getsockname()[1])
         self._real = HOST.encode() + struct.pack(">i", target)
@@ -35,6 +37,11 @@ class Proxy:
     def swallow_answer(self, naming: bytes, key: int = PRODUCE, then_cut: bool = False) -> None:
         """The next answer to a request of API `key` that holds `naming` is lost, and its connection breaks; or all."""
         self._swallow, self._then_cut = (key, naming), then_cut
+
+    def forget_places(self, topic: bytes) -> None:
+        """From now on, what is written to the first partition of this topic's full name is acknowledged as by a broker
+        that holds the record already, from an earlier try, and no longer knows at which offset."""
+        self._forgetful = topic
 
     def cut(self) -> None:
         """Break every connection and refuse new ones, as a broker does that is gone."""
@@ -68,12 +75,15 @@ class Proxy:
             return
         server.settimeout(None)
         lost: set[int] = set()
+        forgotten: set[int] = set()
         with self._lock:
             self._sockets |= {client, server}
         for source, sink, answers in ((client, server, False), (server, client, True)):
-            threading.Thread(target=self._pump, args=(source, sink, answers, lost), daemon=True).start()
+            threading.Thread(target=self._pump, args=(source, sink, answers, lost, forgotten), daemon=True).start()
 
-    def _pump(self, source: socket.socket, sink: socket.socket, answers: bool, lost: set[int]) -> None:
+    def _pump(
+        self, source: socket.socket, sink: socket.socket, answers: bool, lost: set[int], forgotten: set[int]
+    ) -> None:
         with contextlib.suppress(OSError):
             while (frame := _read_frame(source)) is not None:
                 if answers:
@@ -83,19 +93,30 @@ class Proxy:
                         self.swallowed.set()
                         break
                     frame = frame.replace(self._real, self._ours)
+                    if int.from_bytes(frame[:4], "big") in forgotten:
+                        frame = _without_place(frame, self._forgetful or b"")
                 else:
-                    self._note(frame, lost)
+                    self._note(frame, lost, forgotten)
                 sink.sendall(struct.pack(">i", len(frame)) + frame)
         for each in (source, sink):
             _break(each)
         with self._lock:
             self._sockets -= {source, sink}
 
-    def _note(self, request: bytes, lost: set[int]) -> None:
+    def _note(self, request: bytes, lost: set[int], forgotten: set[int]) -> None:
         key, _, correlation = struct.unpack(">hhi", request[:8])
         if self._swallow is not None and self._swallow[0] == key and self._swallow[1] in request:
             self._swallow = None
             lost.add(correlation)
+        if key == PRODUCE and self._forgetful is not None and self._forgetful in request:
+            forgotten.add(correlation)
+
+
+def _without_place(answer: bytes, topic: bytes) -> bytes:
+    """A produce answer (version 9 to 12): after the topic's name, the count of partitions (one byte), the partition
+    (int32), the error (int16) and the base offset (int64)."""
+    at = answer.index(topic) + len(topic) + 1 + 4
+    return answer[:at] + struct.pack(">hq", DUPLICATE_SEQUENCE_NUMBER, -1) + answer[at + 10 :]
 
 
 def _read_frame(source: socket.socket) -> bytes | None:

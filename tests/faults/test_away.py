@@ -12,14 +12,15 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from distrl.broker.consumer import CLOSE_S, LoggedTask, TaskConsumer
-from distrl.broker.fenced import FencedError
+from distrl.broker.fenced import COMMIT_TIMEOUT_S, TRANSACTION_TIMEOUT_S, FencedError
 from distrl.broker.journal import Journal, journalled
+from distrl.broker.ownership import naming
 from distrl.broker.reader import LogReader
 from distrl.broker.versions import lineage
 from distrl.config import Config
-from distrl.learner.presence import naming
 from distrl.learner.scribe import Scribe, UnwrittenError
 from distrl.types import ObjectRef, Update, Version, Watermark
+from groups import member
 
 from faults.live import PATIENCE_S, WARMUP, LiveRun, Servers
 from faults.proxy import END_TRANSACTION, Proxy
@@ -40,7 +41,7 @@ def poll_until(consumer: TaskConsumer, done: Callable[[LoggedTask | None], bool]
 
 def test_a_consumer_closes_in_time_though_the_broker_hangs(run: LiveRun, caplog: pytest.LogCaptureFixture) -> None:
     run.feed(1)
-    consumer = TaskConsumer(run.config)
+    consumer = member(run.config)
     logged = poll_until(consumer, lambda found: found is not None)
     assert logged is not None
     run.servers.signal("kafka", signal.SIGSTOP)
@@ -54,7 +55,7 @@ def test_a_consumer_closes_in_time_though_the_broker_hangs(run: LiveRun, caplog:
         assert "the broker does not answer" in caplog.text
     finally:
         run.servers.signal("kafka", signal.SIGCONT)
-    with TaskConsumer(run.config) as heir:  # the broker may have the commit in its buffer, and do it now
+    with member(run.config) as heir:  # the broker may have the commit in its buffer, and do it now
         again = poll_until(heir, lambda found: found is not None or run.committed() == 1)
     assert again is None or again.task == logged.task
 
@@ -62,7 +63,7 @@ def test_a_consumer_closes_in_time_though_the_broker_hangs(run: LiveRun, caplog:
 @pytest.mark.faults_long
 def test_a_consumer_closes_in_time_though_the_broker_is_gone(run: LiveRun) -> None:
     run.feed(1)
-    consumer = TaskConsumer(run.config)
+    consumer = member(run.config)
     logged = poll_until(consumer, lambda found: found is not None)
     assert logged is not None
     run.servers.kill("kafka")
@@ -101,18 +102,28 @@ def waits(run: LiveRun, attempts: int) -> None:
     run.until("it to say what it waits for", lambda: learner.said().count("waiting for the broker") >= attempts)
 
 
-@pytest.mark.faults_long
-def test_a_learner_waits_out_a_broker_that_hangs_for_longer_than_any_transaction(run: LiveRun) -> None:
-    busy(run, 60)
+def hangs_until(run: LiveRun, attempts: int, updates: int) -> None:
+    busy(run, updates)
     learner = run.roles["learner"]
     run.servers.signal("kafka", signal.SIGSTOP)
     try:
-        waits(run, 4)
+        waits(run, attempts)
     finally:
         run.servers.signal("kafka", signal.SIGCONT)
-    run.until_learned(60)
+    run.until_learned(updates)
     assert learner.code is None
     run.end_learning()
+
+
+def test_a_learner_waits_out_a_broker_that_hangs_for_longer_than_a_transaction(run: LiveRun) -> None:
+    """Two attempts take COMMIT_TIMEOUT_S each, and a transaction lasts no longer than TRANSACTION_TIMEOUT_S."""
+    assert 2 * COMMIT_TIMEOUT_S > TRANSACTION_TIMEOUT_S
+    hangs_until(run, attempts=2, updates=40)
+
+
+@pytest.mark.faults_long
+def test_a_learner_waits_out_a_broker_that_hangs_for_longer_than_any_transaction(run: LiveRun) -> None:
+    hangs_until(run, attempts=4, updates=60)
 
 
 class StandsStill:
@@ -143,7 +154,7 @@ def test_a_learner_that_stood_still_in_a_write_is_told_that_this_may_be_why(run:
         journal._producer = StandsStill(journal._producer, run.config)  # type: ignore[assignment]
         with pytest.raises(FencedError) as refused:
             journal.append(update(0))
-    told = naming(refused.value, run.config, 0.0)
+    told = naming(refused.value, run.config, "learner", 0.0)
     assert "or nobody, and this one stood still for longer than 15 s" in told.what
     assert "start this one again" in told.mend
     assert journalled(run.config) == []

@@ -12,9 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from distrl.broker.journal import history, in_force
 from distrl.broker.versions import lineage
 from distrl.evaluate.gather import final_digests
-from distrl.store.checkpoints import latest_checkpoint
+from distrl.learner.verify import verify
+from distrl.offline.lineage_log import follow
+from distrl.store.checkpoints import checkpoints, latest_checkpoint
+from distrl.types import Outcome
 from distrl.wire.codec import encode
 
 from faults.live import WARMUP, Learned, LiveRun, Servers, noise, reference, trajectory
@@ -213,6 +217,98 @@ def test_a_record_that_names_a_missing_object_is_waited_for_and_then_learned(run
     assert run.store.put("screenshots", late, "png", "2026-01-01") == ref
     run.until_learned(WARMUP + 3)
     run.end_learning()
+
+
+def test_a_record_whose_object_is_gone_for_good_is_skipped_and_the_run_goes_on_without_it(run: LiveRun) -> None:
+    run.record(demonstrations=6, trajectories=PER_UPDATE)
+    run.learner()
+    run.until_learned(WARMUP + 1)
+    ref = reference(noise(98), "screenshots/2026-01-01", "png")
+    whole = trajectory(run.store, 1000, expert=False)
+    gone = replace(whole, steps=(replace(whole.steps[0], screenshot=ref),))
+    at = run.publish("trajectories", whole.task_id, gone)
+    run.record(trajectories=2 * PER_UPDATE)
+    learner = run.roles["learner"]
+    command = f"distrl skip trajectories/0/{at} --reason"
+    run.until("the learner to name the command", lambda: command in " ".join(learner.said().split()))
+    assert len(run.updates()) == WARMUP + 2, "it waits in the update that is journalled"
+    assert run.start("skip", "skip", f"trajectories/0/{at}", "--reason", "lost with a disk").wait() == 0
+    assert f"is left out from update {WARMUP + 1} on; 1 updates are folded anew" in run.roles["skip"].said()
+    learner.kill()
+    learner = run.learner()
+    run.until("it to go on", lambda: len(history(run.config).updates) == WARMUP + 3)
+    run.until("its versions", lambda: in_force(lineage(run.config), history(run.config))[-1].update == WARMUP + 2)
+    (skipped,) = history(run.config).skipped
+    assert (skipped.offset, skipped.reason) == (at, "lost with a disk")
+    again = run.start("again", "skip", f"trajectories/0/{at}", "--reason", "once more")
+    assert again.wait() == 1
+    assert "is left out already" in again.said()
+    learner.kill()
+    fresh, same = verify(run.config, from_start=True)
+    assert fresh.u == WARMUP + 3
+    assert len(same) == 4
+    names = [each.task_id for each in follow(run.config, history(run.config)).trajectories]
+    assert whole.task_id not in names
+    assert len(names) == 6 + 3 * PER_UPDATE, "a lineage leaves it out as well"
+
+
+def test_a_skip_after_which_nothing_could_be_folded_again_is_refused(run: LiveRun) -> None:
+    run.record(demonstrations=6, trajectories=2 * PER_UPDATE)
+    run.learner()
+    run.until_learned(WARMUP + 2)
+    run.stop("learner")
+    run.delete_before("trajectories", 1)
+    refused = run.start("skip", "skip", "demonstrations/0/2", "--reason", "lost with a disk")
+    assert refused.wait() == 1
+    assert "no checkpoint from before it can be restored" in " ".join(refused.said().split())
+    assert len(run.updates()) == WARMUP + 2, "nothing is journalled"
+
+
+def test_a_run_goes_on_though_what_it_has_learned_and_needs_no_more_was_deleted(run: LiveRun) -> None:
+    cut = replace(trajectory(run.store, 5000, expert=False), outcome=Outcome.INTERRUPTED)
+    run.publish("trajectories", cut.task_id, cut)  # learned past, and held by no buffer
+    run.record(demonstrations=6, trajectories=2 * PER_UPDATE)
+    run.learner()
+    run.until_learned(WARMUP + 2)
+    run.stop("learner")
+    run.delete_before("trajectories", 1)
+    wait_restored(run, run.learner())
+    run.record(trajectories=PER_UPDATE)
+    run.until_learned(WARMUP + 3)
+
+
+def test_all_topics_made_again_under_the_store_of_a_run_are_refused_and_its_checkpoints_stay(run: LiveRun) -> None:
+    """As a wrong kafka.bootstrap is, or `distrl up` in another folder beside a store that is elsewhere."""
+    run.record(demonstrations=6, trajectories=PER_UPDATE)
+    run.learner()
+    run.until_learned(WARMUP + 1)
+    run.stop("learner")
+    saved = checkpoints(run.store, run.config.run)
+    for topic in ("trajectories", "demonstrations", "updates", "versions"):
+        run.make_again(topic)
+    learner = run.learner()
+    assert learner.wait() == 1
+    assert "made again or mirrored" in " ".join(learner.said().split())
+    assert checkpoints(run.store, run.config.run) == saved
+
+
+def test_topics_that_were_made_again_with_other_records_are_refused(run: LiveRun) -> None:
+    run.record(demonstrations=6, trajectories=2 * PER_UPDATE)
+    run.learner()
+    run.until_learned(WARMUP + 2)
+    run.stop("learner")
+    run.make_again("trajectories")
+    for number in range(2 * PER_UPDATE + 2):
+        other = trajectory(run.store, 2000 + number, expert=False)
+        run.publish("trajectories", other.task_id, other)
+    lines = len(run.updates())
+    learner = run.learner()
+    assert learner.wait() == 1
+    said = " ".join(learner.said().split())
+    assert "are not the topics that the journal was written on, made again or mirrored" in said
+    assert "Traceback" not in said
+    assert len(run.updates()) == lines, "nothing was journalled"
+    assert recovered(run) == WARMUP + 2, "and no checkpoint was deleted"
 
 
 def test_garbage_and_unknown_schemas_are_put_aside_and_the_rest_is_learned(run: LiveRun) -> None:

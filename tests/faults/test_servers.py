@@ -39,7 +39,6 @@ def end_all(run: LiveRun) -> None:
     assert run.missing_objects() == []
 
 
-@pytest.mark.faults_long
 def test_a_broker_killed_under_load_costs_nothing(run: LiveRun) -> None:
     start_all(run)
     run.restarted = {"learner"}  # its transaction may run out before the broker is back
@@ -85,7 +84,6 @@ def test_a_learner_whose_store_is_away_pauses_and_reads_on(run: LiveRun, s3: str
     run.end_learning()
 
 
-@pytest.mark.faults_long
 def test_a_learner_whose_store_hangs_reads_on_and_can_be_stopped(new_run: Callable[..., LiveRun], s3: str) -> None:
     """SIGSTOP: each request lasts until its deadline, and as many as there are records would take minutes."""
     run = new_run({"store": {"timeout_s": 1.0}})

@@ -12,6 +12,9 @@ from chat.server import serving
 from confluent_kafka import KafkaError, Producer
 from distrl.broker.connect import settings
 from distrl.broker.topics import topic_name
+from distrl.device.leases import Hold, Leases
+from distrl.device.server import AdbServer
+from distrl.device.session import AdbSession
 from distrl.types import Outcome
 from groups import members
 
@@ -76,6 +79,33 @@ def test_a_worker_killed_while_a_judge_is_asked_about_actions_has_committed_no_e
     assert run.missing_objects() == []
 
 
+def test_a_worker_whose_phones_another_process_has_holds_no_task_until_one_is_its_own_and_answers(run: LiveRun) -> None:
+    leases = Leases(run.config.devices.directory, run.config.adb)
+    theirs = run.config.devices.addresses[1::2]
+    holds = [leases.take(address) for address in theirs]
+    run.publish_version(0)
+    idle = run.worker(1, of=2)
+    run.until("it to say that it has no phone", lambda: "no phone answers (2 held)" in idle.said())
+    fed = run.feed(12)
+    run.worker(0, of=2)
+    run.until("the other worker to play every task", lambda: set(run.counted()) == set(fed))
+    assert {beat.partitions for beat in run.beats("worker-1")} == {()}
+    for hold in holds:
+        assert isinstance(hold, Hold)
+        hold.release()
+    run.until("it to own partitions once the phones are free", lambda: bool(run.beats("worker-1")[-1].partitions))
+    server = AdbServer(run.config.adb)
+    for address in theirs:  # gone for longer than membership.AWAY_S
+        AdbSession(server, address, run.config.devices).shell("simctl fault gone 25")
+    fed += run.feed(16)
+    run.until("it to leave when its phones are gone", lambda: idle.said().count("no phone answers") == 2)
+    run.until("every task to be counted all the same", lambda: set(run.counted()) == set(fed))
+    run.until("it to come back with its phones", lambda: bool(run.beats("worker-1")[-1].partitions))
+    run.until("every task to be committed", lambda: run.committed() == len(fed))
+    run.stop()
+    assert run.missing_objects() == []
+
+
 def test_a_lost_acknowledgement_costs_no_second_record(run: LiveRun, proxy: Proxy) -> None:
     run.publish_version(0)
     proxy.swallow_answer(b"trajectories")
@@ -132,17 +162,17 @@ def test_a_broker_that_is_away_until_the_group_has_put_the_worker_out_costs_repe
     assert run.missing_objects() == []
 
 
-@pytest.mark.faults_long
-def test_workers_that_come_and_go_leave_every_task_counted_once(run: LiveRun) -> None:
+def come_and_go(run: LiveRun, tasks: int, changes: int) -> None:
+    """Workers join one after the other; each second one that leaves is killed, the others stop in order."""
     run.publish_version(0)
-    fed = run.feed(60)
+    fed = run.feed(tasks)
     run.worker(0, of=4)
-    for generation in range(1, 7):
-        number = 1 + generation % 3
+    for change in range(1, changes + 1):
+        number = 1 + change % 3
         name = f"worker-{number}"
         if name in run.roles:
             leaving = run.roles[name]
-            if generation % 2:
+            if change % 2:
                 leaving.kill()
             else:
                 leaving.stop()
@@ -153,6 +183,15 @@ def test_workers_that_come_and_go_leave_every_task_counted_once(run: LiveRun) ->
     run.stop()
     assert run.missing_objects() == []
     assert run.duplicates() <= 2, "the one killed worker held one phone: at most a record and its repetition"
+
+
+def test_workers_that_come_and_go_4_times_leave_every_task_counted_once(run: LiveRun) -> None:
+    come_and_go(run, tasks=30, changes=4)
+
+
+@pytest.mark.faults_long
+def test_workers_that_come_and_go_leave_every_task_counted_once(run: LiveRun) -> None:
+    come_and_go(run, tasks=60, changes=6)
 
 
 def test_a_record_too_large_is_told_and_counts_as_interrupted_while_the_worker_goes_on(run: LiveRun) -> None:

@@ -187,7 +187,8 @@ def test_without_lag_every_version_gets_exactly_its_own_tasks(publish_every: int
     """max_lag = 0 is a barrier: nothing is fed from the last task of a version until the next version is there."""
     ledger = ledger_of(Admission(4, publish_every, 0, 100))
     ledger.see_version(version(0, 4))
-    ledger.see_update(Update(4, (), "f", 0), TOPIC)
+    for u in range(5):
+        ledger.see_update(Update(u, (), "f", 0), TOPIC)
     tasks = ledger.due(0)
     assert len(tasks) == 4 * publish_every
     for offset, task in enumerate(tasks):

@@ -7,9 +7,9 @@ import pytest
 from distrl.config import Config
 from distrl.errors import ConfigError
 from distrl.feeder.admission import Admission
-from distrl.feeder.ledger import LEAST_WEIGHT, Ledger, choose_family, next_retry
+from distrl.feeder.ledger import LEAST_WEIGHT, Ledger, choose_family, least_loaded, next_retry
 from distrl.feeder.run import new_ledger
-from distrl.types import Outcome, Split
+from distrl.types import LogPosition, Outcome, Split
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -139,3 +139,61 @@ def test_the_ledger_of_a_configuration_draws_from_its_suite_and_refuses_an_unkno
     assert [ledger.task_at(n).family for n in range(len(ledger.families))] == list(ledger.families)
     with pytest.raises(ConfigError, match="no suite 'moon'"):
         new_ledger(Config.model_validate({"feeder": {"suite": "moon"}}))
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.booleans()), max_size=60), st.data())
+def test_a_task_ends_by_a_commit_only_if_it_was_done(facts: list[tuple[int, bool, bool]], data: st.DataObject) -> None:
+    """facts: of each task its partition, whether it was done, and whether its trajectory was deleted since."""
+    ledger = ledger_of(Admission(1, 1, 1000, 10_000))
+    ends: Counter[int] = Counter()
+    done: dict[int, list[bool]] = {}
+    kept = []
+    for number, (partition, was_done, deleted) in enumerate(facts):
+        ledger.see_task(task_at(number), LogPosition("tasks", partition, ends[partition]))
+        ends[partition] += 1
+        done.setdefault(partition, []).append(was_done)
+        if was_done and not deleted:
+            kept.append(number)
+    committed = {}  # as InFlight does: a prefix of what is done
+    for partition, each in done.items():
+        prefix = each.index(False) if False in each else len(each)
+        committed[partition] = data.draw(st.integers(0, prefix))
+    for offset, number in enumerate(kept):
+        ledger.see_trajectory(offset, played(task_at(number), Outcome.SUCCESS, 0))
+    ended = ledger.see_committed(committed)
+    assert all(facts[int(name.removeprefix("t-"))][1] for name in ended), "each was done"
+    assert ledger.see_committed(committed) == []
+    assert ledger.outstanding >= sum(not was_done for _, was_done, _ in facts)
+    if committed == {partition: len(each) for partition, each in done.items()}:
+        assert ledger.outstanding == 0
+
+
+def test_a_trajectory_that_comes_after_its_task_was_deleted_counts_as_unlearned() -> None:
+    ledger = ledger_of(Admission(1, 1, 0, 10))
+    ledger.see_version(version(0, 0))
+    ledger.see_task(task_at(0), LogPosition("tasks", 1, 5))
+    assert ledger.see_deleted({0: 100, 1: 5}) == []
+    assert ledger.see_deleted({1: 6}) == ["t-0"]
+    ledger.see_trajectory(0, played(task_at(0), Outcome.SUCCESS, 0))
+    assert fed(ledger) == [], "synchronous: one task a version, and it is not learned yet"
+
+
+def test_a_task_whose_record_was_deleted_is_known_by_its_trajectory_and_by_the_tasks_after_it() -> None:
+    ledger = ledger_of(WIDE)
+    ledger.deleted = 30
+    ledger.see_version(version(0, 4))
+    for offset, number in enumerate(range(30, 36)):
+        ledger.see_trajectory(offset, played(task_at(number), Outcome.SUCCESS, 0))
+    for number in range(36, 39):
+        ledger.see_task(task_at(number))
+    assert fed(ledger) == [f"t-{n}" for n in range(39, 48)]
+
+
+@given(st.dictionaries(st.integers(0, 7), st.integers(0, 20)), st.integers(1, 8), st.integers(0, 60))
+def test_further_tasks_level_the_partitions(loads: dict[int, int], partitions: int, count: int) -> None:
+    after = Counter({partition: load for partition, load in loads.items() if partition < partitions})
+    chosen = least_loaded(loads, partitions, count)
+    after.update(chosen)
+    assert len(chosen) == count
+    for partition in set(chosen):
+        assert after[partition] <= 1 + min(after[other] for other in range(partitions))

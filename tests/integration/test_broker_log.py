@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AlterConfigOpType,
     ConfigEntry,
@@ -19,10 +19,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 from distrl.broker import topic_admin
-from distrl.broker.connect import admin, check, settings
+from distrl.broker.connect import METADATA_S, admin, check, settings
 from distrl.broker.deadletters import DeadLetters
 from distrl.broker.fenced import FencedError
-from distrl.broker.journal import Journal, journalled
+from distrl.broker.journal import Journal, journal_lines
 from distrl.broker.producer import RecordProducer, RecordTooLargeError
 from distrl.broker.reader import LogReader, RawRecord, decoded
 from distrl.broker.tail import tail
@@ -36,6 +36,8 @@ from distrl.wire.codec import encode
 pytestmark = pytest.mark.integration
 
 PATIENCE_S = 30.0
+GRACE_S = 10.0
+"""What a busy machine may add to a deadline."""
 NOISE = random.Random(0)  # bytes that zstd cannot make smaller
 
 
@@ -99,6 +101,44 @@ def test_topics_are_made_once_and_found_as_declared_afterwards(broker: str) -> N
     assert [row.name for row in rows] == list(TOPICS)
     assert [row.partitions for row in rows] == [3, 1, 1, 1, 1, 1, 1, 1]
     assert {row.differences for row in rows} == {""}
+
+
+def test_partitions_that_are_added_are_used_by_a_producer_that_lives(config: Config, producer: RecordProducer) -> None:
+    name = topic_name(config.run, "tasks")
+    for key in range(20):
+        producer.publish_bytes(name, b"%d" % key, b"").result(PATIENCE_S)
+    more = config.model_copy(update={"kafka": config.kafka.model_copy(update={"task_partitions": 6})})
+    topic_admin.ensure(more, alter=True)
+    used, deadline = set[int](), time.monotonic() + METADATA_S + GRACE_S
+    while used < {3, 4, 5} and time.monotonic() < deadline:
+        futures = [producer.publish_bytes(name, b"%d" % key, b"") for key in range(20)]
+        used |= {at.partition for future in futures if (at := future.result(PATIENCE_S))} - {0, 1, 2}
+        time.sleep(0.2)
+    assert used == {3, 4, 5}
+
+
+def test_a_reader_tells_of_no_coordinator_as_it_joins_no_group(
+    config: Config, caplog: pytest.LogCaptureFixture
+) -> None:
+    with LogReader(config, "heartbeats") as reader:
+        reader._on_error(KafkaError(KafkaError._TRANSPORT, "GroupCoordinator: 127.0.0.1:1: Connection refused"))
+        assert caplog.records == []
+        reader._on_error(KafkaError(KafkaError._TRANSPORT, "127.0.0.1:1/2: Connection refused"))
+        assert [record.getMessage() for record in caplog.records] == [
+            f"reading distrl.{config.run}.heartbeats: 127.0.0.1:1/2: Connection refused"
+        ]
+
+
+def test_copies_that_are_missing_are_told_and_never_called_altered(config: Config, producer: RecordProducer) -> None:
+    three = config.model_copy(update={"kafka": config.kafka.model_copy(update={"replication_factor": 3})})
+    with pytest.raises(BrokerError, match="updates: replication factor is 1, declared is 3"):
+        topic_admin.ensure(three)
+    assert {row.copies for row in topic_admin.describe(three)} == {1}
+    assert all("replication factor is 1, declared is 3" in row.differences for row in topic_admin.describe(three))
+    with pytest.raises(BrokerError, match="3 copies are wanted of a cluster of 1 brokers"):
+        topic_admin.ensure(three, alter=True)
+    assert publish(producer, range(1)), "it asks for no more copies in sync than there are: records are taken"
+    assert {report.action for report in topic_admin.ensure(config)} == {"kept"}
 
 
 def test_two_processes_may_ensure_the_topics_at_once(broker: str) -> None:
@@ -272,6 +312,7 @@ def test_a_record_that_is_too_large_for_its_topic_fails_alone(config: Config, pr
     )  # fmt: skip
     client = admin(config.kafka)
     client.incremental_alter_configs([resource])[resource].result(PATIENCE_S)
+    taken = until_refused(producer, name)
     rule = random.Random(0)
     values = [rule.randbytes(2_000 if number in (3, 11) else 20) for number in range(16)]
     futures = [producer.publish_bytes(name, b"k", value) for value in values]
@@ -284,8 +325,21 @@ def test_a_record_that_is_too_large_for_its_topic_fails_alone(config: Config, pr
     assert producer.waiting == 0
     with LogReader(config, "heartbeats") as reader:
         found = [raw.value for batch in reader.to_end() for raw in batch]
-    assert sorted(found) == sorted(value for value in values if len(value) == 20), "each once"
+    assert sorted(found[taken:]) == sorted(value for value in values if len(value) == 20), "each once"
     assert producer.publish_bytes(name, b"k", b"later").result(PATIENCE_S).offset == len(found)
+
+
+def until_refused(producer: RecordProducer, name: str) -> int:
+    """Writes large records until the broker, which applies a topic's new setting a moment after it has acknowledged
+    it, refuses one. Returns how many it has taken."""
+    deadline, taken = time.monotonic() + PATIENCE_S, 0
+    while time.monotonic() < deadline:
+        try:
+            producer.publish_bytes(name, b"k", NOISE.randbytes(2_000)).result(PATIENCE_S)
+        except RecordTooLargeError:
+            return taken
+        taken += 1
+    raise AssertionError("the topic's setting is not applied")
 
 
 # The journal and the versions
@@ -293,11 +347,11 @@ def test_a_record_that_is_too_large_for_its_topic_fails_alone(config: Config, pr
 
 def test_what_is_journalled_is_read_back_in_order(config: Config) -> None:
     with Journal(config) as journal:
-        assert journalled(config) == []
+        assert journal_lines(config) == []
         for u in range(1, 6):
             journal.append(update(u))
     with Journal(config):
-        assert journalled(config) == [update(u) for u in range(1, 6)]
+        assert journal_lines(config) == [update(u) for u in range(1, 6)]
 
 
 def test_an_older_learner_is_fenced_and_publishes_nothing(config: Config) -> None:
@@ -313,7 +367,7 @@ def test_an_older_learner_is_fenced_and_publishes_nothing(config: Config) -> Non
         newer.publish_version(version(1))
         seen = follower.wait_newer(None, PATIENCE_S)
     assert seen == version(1)
-    assert journalled(config) == [update(1), update(2)]
+    assert journal_lines(config) == [update(1), update(2)]
     assert lineage(config) == [version(1)]
 
 
@@ -329,7 +383,7 @@ def test_what_a_killed_learner_left_half_written_is_never_seen(config: Config) -
     with VersionFollower(config) as follower:
         assert follower.latest() is None
         with Journal(config) as journal:
-            assert journalled(config) == []
+            assert journal_lines(config) == []
             journal.publish_version(version(2))
             assert follower.wait_newer(None, PATIENCE_S) == version(2)
     assert lineage(config) == [version(2)]

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import subprocess
 import sys
+import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from certificates import KEY_PASSWORD, Authority
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclBinding,
     AclOperation,
@@ -20,7 +26,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from distrl.broker import topic_admin
 from distrl.broker.connect import admin, check
-from distrl.broker.consumer import TaskConsumer
+from distrl.broker.group import uncommitted
 from distrl.broker.journal import Journal, journalled
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader
@@ -28,21 +34,32 @@ from distrl.broker.runs import check_run
 from distrl.broker.topics import topic_name
 from distrl.broker.versions import VersionFollower
 from distrl.config import Config, Stack, load
-from distrl.errors import BrokerError
+from distrl.errors import BrokerError, ConfigError
 from distrl.stack import jars, kafka
-from distrl.stack.ports import HOST, choose
-from distrl.types import Heartbeat, ObjectRef, Version
+from distrl.stack.ports import HOST, draw
+from distrl.types import Heartbeat, ObjectRef, Split, Task, Version
+from groups import member
 
 pytestmark = pytest.mark.integration
 
 READY_S = 90.0
 PASSWORD = "right-password"  # of a broker that lives as long as this file's tests
 VERSION = Version(0, None, 0, "base", ObjectRef("adapters/0", "a" * 64, 1), "config", 0)
+TASK = Task("task-1", "home", "any", Split.TRAIN, "search", 8, 1, {"item": "shoes"})
 
 SECURED = """
-listeners=SASL://{host}:{port},CONTROLLER://{host}:{controller_port}
-advertised.listeners=SASL://{host}:{port}
-listener.security.protocol.map=SASL:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT
+listeners=SASL://{host}:{port},MTLS://{host}:{mtls},TOKEN://{host}:{token},CONTROLLER://{host}:{controller_port}
+advertised.listeners=SASL://{host}:{port},MTLS://{host}:{mtls},TOKEN://{host}:{token}
+listener.security.protocol.map=SASL:SASL_PLAINTEXT,MTLS:SSL,TOKEN:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT
+listener.name.mtls.ssl.client.auth=required
+listener.name.mtls.ssl.keystore.type=PEM
+listener.name.mtls.ssl.keystore.location=broker.pem
+listener.name.mtls.ssl.truststore.type=PEM
+listener.name.mtls.ssl.truststore.location=tls/ca.pem
+ssl.principal.mapping.rules=RULE:^CN=(.*)$/$1/
+listener.name.token.sasl.enabled.mechanisms=OAUTHBEARER
+listener.name.token.oauthbearer.sasl.jaas.config=\
+org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="admin";
 inter.broker.listener.name=SASL
 sasl.enabled.mechanisms=SCRAM-SHA-512
 sasl.mechanism.inter.broker.protocol=SCRAM-SHA-512
@@ -54,19 +71,42 @@ auto.create.topics.enable=true
 """
 
 
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A broker with SCRAM and ACLs: `admin` may do everything, the others nothing; all have PASSWORD.
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """Of the one broker. tls: who issues the certificates that it and its clients on `mtls` have."""
 
-    It makes topics that are asked for, as brokers do by default; the session's does not.
+    scram: str
+    mtls: str
+    token: str
+    tls: Authority
+
+
+@pytest.fixture(scope="module")
+def secured(listeners: Listeners) -> str:
+    return listeners.scram
+
+
+@pytest.fixture(scope="module")
+def listeners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Listeners]:
+    """A broker with SCRAM, client certificates, tokens and ACLs: `admin` may do everything, the others nothing.
+
+    All who have a password have PASSWORD. It makes topics that are asked for, as brokers do by default; the session's
+    does not.
     """
     home = tmp_path_factory.mktemp("secured")
-    port = choose(28_110, False, "a test")
-    controller_port = choose(28_111, False, "a test", taken=(port,))
+    free: list[int] = []
+    for _ in range(4):
+        free.append(draw("a test", free))
+    port, controller_port, mtls, token = free
+    authority = Authority(home / "tls")
+    own = authority.issue("broker")
+    (home / "broker.pem").write_text(own.key.read_text() + own.certificate.read_text())
     file = home / "server.properties"
     file.write_text(
         kafka.properties(port, controller_port, "data")
-        + SECURED.format(host=HOST, port=port, controller_port=controller_port, password=PASSWORD)
+        + SECURED.format(
+            host=HOST, port=port, mtls=mtls, token=token, controller_port=controller_port, password=PASSWORD
+        )
     )
     class_path = os.pathsep.join(map(str, jars.class_path(Stack().cache.expanduser())))
     java = [str(kafka.find_java()[0]), "-Xmx256m", "-cp", class_path]
@@ -87,7 +127,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         broker = subprocess.Popen([*java, "kafka.Kafka", file.name], cwd=home, stdout=out, stderr=out)
     try:
         _wait_ready(f"{HOST}:{port}", broker, log)
-        yield f"{HOST}:{port}"
+        yield Listeners(f"{HOST}:{port}", f"{HOST}:{mtls}", f"{HOST}:{token}", authority)
     finally:
         broker.terminate()
         broker.wait(READY_S)
@@ -198,7 +238,7 @@ def test_a_run_that_is_not_there_is_looked_for_and_not_made(secured: str) -> Non
 def test_a_worker_refused_in_the_middle_stops_instead_of_waiting(secured: str) -> None:
     config = as_user(secured, "admin", "wrong-password")
     deadline = time.monotonic() + 30
-    with TaskConsumer(config) as consumer, pytest.raises(BrokerError, match="refuses the credentials"):  # noqa: PT012
+    with member(config) as consumer, pytest.raises(BrokerError, match="refuses the credentials"):  # noqa: PT012
         while time.monotonic() < deadline:
             consumer.poll(0.1)
 
@@ -233,3 +273,131 @@ def allow_reading(owner: Config, user: str) -> None:
     ]
     for done in client.create_acls(rules).values():
         done.result(30)
+
+
+# Client certificates and tokens, through kafka.client
+
+
+def with_certificate(listeners: Listeners, name: str, *more: str) -> Config:
+    pair = listeners.tls.issue(name, KEY_PASSWORD)
+    sets = [
+        f"run=secured-{uuid.uuid4().hex[:12]}",
+        f"kafka.bootstrap={listeners.mtls}",
+        "kafka.task_partitions=2",
+        "kafka.security_protocol=SSL",
+        f"kafka.ssl_ca={listeners.tls.certificate}",
+        f"kafka.client.ssl.certificate.location={pair.certificate}",
+        f"kafka.client.ssl.key.location={pair.key}",
+        f"kafka.client.ssl.key.password={KEY_PASSWORD}",
+    ]
+    return load(sets=[*sets, *more], environ={})
+
+
+def every_client_works(config: Config) -> None:
+    """The administrator, the producer, the fenced one, both consumers and a reader."""
+    topic_admin.ensure(config)
+    with RecordProducer(config, "a-test") as producer:
+        beat = Heartbeat("worker-0", "worker", 0, None, None)
+        assert producer.publish("heartbeats", "worker-0", beat).result(30).offset == 0
+        producer.publish("tasks", TASK.task_id, TASK).result(30)
+    with Journal(config) as journal:
+        journal.publish_version(VERSION)
+    with VersionFollower(config) as follower:
+        assert follower.wait_newer(None, 30) == VERSION
+    with LogReader(config, "heartbeats") as reader:
+        assert [len(batch) for batch in reader.to_end()] == [1]
+    with member(config) as consumer:
+        polls = (consumer.poll(0.5) for _ in range(120))
+        assert next(found.task for found in polls if found is not None) == TASK
+    assert [raw.key for raw in uncommitted(config)] == [TASK.task_id.encode()], "the workers' offsets"
+
+
+def test_a_client_with_a_certificate_does_everything(listeners: Listeners) -> None:
+    every_client_works(with_certificate(listeners, "admin"))
+
+
+def test_rights_are_those_of_the_certificates_name(listeners: Listeners) -> None:
+    with pytest.raises(BrokerError, match="this client may not create the topic") as told:
+        topic_admin.ensure(with_certificate(listeners, "stranger"))
+    assert "log in as one who has it" in told.value.mend
+
+
+def test_a_client_without_a_certificate_is_told_what_to_set(listeners: Listeners) -> None:
+    sets = [f"kafka.bootstrap={listeners.mtls}", "kafka.security_protocol=SSL",
+            f"kafka.ssl_ca={listeners.tls.certificate}", "kafka.connect_timeout_s=10"]  # fmt: skip
+    with pytest.raises(BrokerError) as told:
+        check(load(sets=sets, environ={}))
+    assert "ssl.certificate.location" in told.value.mend
+
+
+def test_a_wrong_password_of_the_key_is_told_before_anything_is_connected_to(listeners: Listeners) -> None:
+    config = with_certificate(listeners, "admin", "kafka.client.ssl.key.password=hunter2-wrong")
+    with pytest.raises(ConfigError) as told:
+        check(config)
+    assert told.value.where.startswith("kafka.client.ssl.key.")
+    assert "hunter2" not in str(told.value)
+
+
+def test_scram_through_kafka_client_alone(listeners: Listeners) -> None:
+    sets = [f"kafka.bootstrap={listeners.scram}", "kafka.security_protocol=SASL_PLAINTEXT",
+            "kafka.client.sasl.mechanism=SCRAM-SHA-512", "kafka.client.sasl.username=admin",
+            f"kafka.client.sasl.password={PASSWORD}"]  # fmt: skip
+    assert check(load(sets=sets, environ={})).brokers == 1
+    with pytest.raises(BrokerError, match="refuses the credentials") as told:
+        check(load(sets=[*sets, "kafka.client.sasl.password=hunter2-wrong"], environ={}))
+    assert "hunter2" not in str(told.value)
+
+
+Issuer = Callable[[str], list[str]]
+
+
+@pytest.fixture
+def issuer() -> Iterator[Issuer]:
+    """A token endpoint that knows one client secret. Called with a subject, gives the settings that ask it for one."""
+
+    class Endpoint(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            name, _, secret = base64.b64decode(self.headers["Authorization"].split()[1]).decode().partition(":")
+            right = secret == PASSWORD
+            body = json.dumps({"access_token": _unsigned(name), "token_type": "Bearer"} if right else {"error": "no"})
+            self.send_response(200 if right else 401)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer((HOST, 0), Endpoint) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        url = f"http://{HOST}:{server.server_address[1]}/token"
+        yield lambda name: [
+            "kafka.security_protocol=SASL_PLAINTEXT", "kafka.sasl_mechanism=OAUTHBEARER",
+            "kafka.client.sasl.oauthbearer.method=oidc", f"kafka.client.sasl.oauthbearer.token.endpoint.url={url}",
+            f"kafka.client.sasl.oauthbearer.client.id={name}",
+            f"kafka.client.sasl.oauthbearer.client.secret={PASSWORD}",
+        ]  # fmt: skip
+        server.shutdown()
+
+
+def _unsigned(subject: str) -> str:
+    """A token that a broker without a key of an issuer takes: it says who, and since and until when."""
+    now = int(time.time())
+    parts = ({"alg": "none"}, {"sub": subject, "iat": now - 5, "exp": now + 600})
+    return ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts) + "."
+
+
+def test_a_client_with_a_token_does_everything(listeners: Listeners, issuer: Issuer) -> None:
+    sets = [f"run=secured-{uuid.uuid4().hex[:12]}", f"kafka.bootstrap={listeners.token}", "kafka.task_partitions=2"]
+    every_client_works(load(sets=[*sets, *issuer("admin")], environ={}))
+
+
+def test_a_refused_client_secret_is_told_at_once_and_not_printed(listeners: Listeners, issuer: Issuer) -> None:
+    sets = [f"kafka.bootstrap={listeners.token}", "kafka.connect_timeout_s=20", *issuer("admin"),
+            "kafka.client.sasl.oauthbearer.client.secret=hunter2-wrong"]  # fmt: skip
+    with pytest.raises(BrokerError) as told:
+        check(load(sets=sets, environ={}))
+    assert told.value.where == "kafka.client"
+    assert "hunter2" not in str(told.value)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from distrl.broker import topic_admin
-from distrl.broker.consumer import HELD_TASKS, LoggedTask, TaskConsumer
+from distrl.broker.consumer import HELD_PER_PHONE, LoggedTask, TaskConsumer
 from distrl.broker.deadletters import DeadLetters
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader
@@ -19,7 +19,7 @@ from distrl.broker.topics import topic_name
 from distrl.config import Config, load
 from distrl.errors import BrokerError, WireError
 from distrl.types import LogPosition, Split, Task
-from groups import committed
+from groups import PHONES, committed, member, members
 
 pytestmark = pytest.mark.integration
 
@@ -71,7 +71,7 @@ def one_partition(broker: str) -> Config:
 
 def test_out_of_order_ends_commit_only_the_prefix(broker: str) -> None:
     config = one_partition(broker)
-    with RecordProducer(config, "test-feeder") as producer, TaskConsumer(config) as consumer:
+    with RecordProducer(config, "test-feeder") as producer, member(config) as consumer:
         feed(producer, range(4))
         first, second, third, fourth = poll_until(consumer, lambda got: len(got) == 4)
         assert [first.task.task_id, fourth.task.task_id] == ["task-0", "task-3"]
@@ -91,6 +91,7 @@ import sys
 from distrl.broker.consumer import TaskConsumer
 from distrl.config import load
 with TaskConsumer(load(sets=sys.argv[1:], environ={}), session_timeout_s=6.0) as consumer:
+    consumer.take_for(8)
     while True:
         found = consumer.poll(0.1)
         if found is not None:
@@ -107,14 +108,14 @@ def test_a_worker_killed_before_it_commits_costs_no_task(config: Config, produce
     holder.kill()
     holder.wait()
     assert held == {f"task-{n}" for n in range(8)}
-    with TaskConsumer(config, session_timeout_s=SHORTEST_SESSION_S) as heir:
+    with member(config, session_timeout_s=SHORTEST_SESSION_S) as heir:
         again = poll_until(heir, lambda got: len(got) == 8)
     assert {found.task.task_id for found in again} == held
 
 
 def test_what_was_committed_does_not_come_again(config: Config, producer: RecordProducer) -> None:
     feed(producer, range(12))
-    with TaskConsumer(config) as consumer:
+    with member(config) as consumer:
         got = poll_until(consumer, lambda got: len(got) == 12)
         done = [found for found in got if found.position.partition != got[-1].position.partition]
         threads = [threading.Thread(target=consumer.commit, args=(found.position,)) for found in done]
@@ -124,7 +125,7 @@ def test_what_was_committed_does_not_come_again(config: Config, producer: Record
             thread.join()
         consumer.close()
     left = {found.task.task_id for found in got} - {found.task.task_id for found in done}
-    with TaskConsumer(config) as heir:
+    with member(config) as heir:
         again = poll_until(heir, lambda found: len(found) == len(left))
         assert heir.poll(0.3) is None
     assert {found.task.task_id for found in again} == left
@@ -132,15 +133,15 @@ def test_what_was_committed_does_not_come_again(config: Config, producer: Record
 
 def test_a_paused_worker_stays_in_its_group_and_misses_nothing(config: Config, producer: RecordProducer) -> None:
     feed(producer, range(20))
-    with TaskConsumer(config, session_timeout_s=SHORTEST_SESSION_S, poll_interval_s=SHORTEST_SESSION_S) as consumer:
+    with member(config, session_timeout_s=SHORTEST_SESSION_S, poll_interval_s=SHORTEST_SESSION_S) as consumer:
         got = poll_until(consumer, lambda got: len(got) == 1)
         consumer.pause()
-        member = consumer._consumer.memberid()
+        known = consumer._consumer.memberid()
         busy_until = time.monotonic() + SHORTEST_SESSION_S + 1.5
         while time.monotonic() < busy_until:
             assert consumer.poll(0.1) is None
         assert consumer.partitions == frozenset(range(4))
-        assert consumer._consumer.memberid() == member
+        assert consumer._consumer.memberid() == known
         consumer.resume()
         got += poll_until(consumer, lambda more: len(more) == 19)
         assert consumer.poll(0.3) is None
@@ -148,7 +149,7 @@ def test_a_paused_worker_stays_in_its_group_and_misses_nothing(config: Config, p
 
 
 def test_partitions_that_come_to_a_paused_worker_are_paused(config: Config, producer: RecordProducer) -> None:
-    with TaskConsumer(config) as leaving, TaskConsumer(config) as busy:
+    with member(config) as leaving, member(config) as busy:
         poll_both_until(leaving, busy, lambda: len(leaving.partitions) == len(busy.partitions) == 2)
         busy.pause()
         leaving.close()
@@ -171,9 +172,9 @@ def poll_both_until(one: TaskConsumer, other: TaskConsumer, done: Callable[[], b
 
 def test_a_task_in_flight_whose_partition_moves_is_dropped_quietly(config: Config, producer: RecordProducer) -> None:
     feed(producer, range(40))
-    with TaskConsumer(config) as first:
+    with member(config) as first:
         held = poll_until(first, lambda got: len(got) == 40)
-        with TaskConsumer(config) as second:
+        with member(config) as second:
             moved = poll_both_until(first, second, lambda: len(second.partitions) == 2)
             for found in held:
                 first.commit(found.position)
@@ -190,9 +191,9 @@ def test_an_unreadable_task_is_put_aside_and_the_next_one_comes(broker: str) -> 
         name = topic_name(config.run, "tasks")
         bad = producer.publish_bytes(name, b"bad", b"no record").result(PATIENCE_S)
         feed(producer, range(1))
-        with TaskConsumer(config) as strict, pytest.raises(WireError, match=r"tasks\[0\] offset 0"):
+        with member(config) as strict, pytest.raises(WireError, match=r"tasks\[0\] offset 0"):
             poll_until(strict, lambda _: False)
-        with TaskConsumer(config, DeadLetters.of(config, producer)) as consumer:
+        with member(config, DeadLetters.of(config, producer)) as consumer:
             (good,) = poll_until(consumer, lambda got: len(got) == 1)
             consumer.commit(good.position)
             poll_until(consumer, lambda _: committed(config) == {0: 2})
@@ -204,7 +205,7 @@ def test_an_unreadable_task_is_put_aside_and_the_next_one_comes(broker: str) -> 
 
 def test_a_run_without_topics_is_told(broker: str) -> None:
     config = load(sets=["run=never-made", f"kafka.bootstrap={broker}"], environ={})
-    with TaskConsumer(config) as consumer, pytest.raises(BrokerError, match="distrl topics ensure"):
+    with member(config) as consumer, pytest.raises(BrokerError, match="distrl topics ensure"):
         poll_until(consumer, lambda _: False)
 
 
@@ -212,12 +213,12 @@ def test_partitions_that_left_a_full_hand_bring_tasks_when_they_come_back(
     config: Config, producer: RecordProducer
 ) -> None:
     feed(producer, range(40))
-    with TaskConsumer(config) as ours:
+    with member(config) as ours:
         ours.pause()
-        poll_until(ours, lambda _: len(ours._held) >= HELD_TASKS and len(ours.partitions) == 4)
+        poll_until(ours, lambda _: ours.held >= HELD_PER_PHONE * PHONES and len(ours.partitions) == 4)
         for _ in range(5):  # the hand is full by now, and fetching stopped
             ours.poll(0.05)
-        with TaskConsumer(config.model_copy(deep=True)) as theirs:
+        with member(config.model_copy(deep=True)) as theirs:
             theirs.pause()
             deadline = time.monotonic() + PATIENCE_S
             while not (theirs.partitions and ours.partitions and len(ours.partitions | theirs.partitions) == 4):
@@ -225,6 +226,57 @@ def test_partitions_that_left_a_full_hand_bring_tasks_when_they_come_back(
                 ours.poll(0.05)
                 theirs.poll(0.05)
             ours.resume()
-            early = poll_until(ours, lambda got: len(got) > HELD_TASKS)  # fetching again, what has left is away
+            early = poll_until(
+                ours, lambda got: len(got) > HELD_PER_PHONE * PHONES
+            )  # fetching again, what has left is away
         names = {f"task-{n}" for n in range(40)} - {found.task.task_id for found in early}
         poll_until(ours, lambda got: names <= {found.task.task_id for found in got})
+
+
+def test_a_worker_without_a_phone_is_in_no_group_and_holds_no_task(config: Config, producer: RecordProducer) -> None:
+    feed(producer, range(20))
+    with TaskConsumer(config) as idle, member(config) as busy:
+        got = poll_both_until(idle, busy, lambda: len(busy.partitions) == 4)
+        got += poll_until(busy, lambda more: len(got) + len(more) == 20)
+        for _ in range(10):
+            assert idle.poll(0.05) is None
+        assert (idle.partitions, idle.held, idle.joined) == (frozenset(), 0, False)
+        assert members(config) == 1
+    assert {found.task.task_id for found in got} == {f"task-{n}" for n in range(20)}
+
+
+def test_who_leaves_commits_what_is_done_gives_the_rest_up_and_may_come_back(
+    config: Config, producer: RecordProducer
+) -> None:
+    feed(producer, range(12))
+    with member(config) as first:
+        got = poll_until(first, lambda got: len(got) == 12)
+        done = [found for found in got if found.position.partition == got[0].position.partition]
+        for found in done:
+            first.commit(found.position)
+        first.take_for(0)
+        for found in got:
+            first.drop(found.position)
+        poll_until(first, lambda _: not first.partitions)
+        assert first.poll(0.3) is None
+        left = {found.task.task_id for found in got} - {found.task.task_id for found in done}
+        with member(config) as heir:
+            again = poll_until(heir, lambda found: len(found) == len(left))
+            assert {found.task.task_id for found in again} == left
+            heir.commit(again[0].position)
+            first.take_for(1)
+            back = poll_both_until(first, heir, lambda: len(first.partitions) == len(heir.partitions) == 2)
+        back += poll_until(first, lambda more: len(back) + len(more) >= len(left) - 1)
+    assert {found.task.task_id for found in again[1:]} <= {found.task.task_id for found in back} <= left
+
+
+def test_who_comes_back_at_once_gets_its_own_tasks_again(config: Config, producer: RecordProducer) -> None:
+    feed(producer, range(12))
+    with member(config) as only:
+        got = poll_until(only, lambda got: len(got) == 12)
+        only.take_for(0)
+        for found in got:
+            only.drop(found.position)
+        only.take_for(1)
+        again = poll_until(only, lambda found: len(found) == 12)
+    assert {found.task.task_id for found in again} == {found.task.task_id for found in got}

@@ -36,6 +36,7 @@ from distrl.policy.base import load_base
 from distrl.stack.processes import find_all, stop_all
 from distrl.store.objects import open_store
 from distrl.tasks.oracle import oracle
+from distrl.tasks.unsolved import MIN_ATTEMPTS
 from distrl.types import Action, ActionKind, Heartbeat, ObjectRef, Outcome, Split, Step, Task, Trajectory, Version
 from distrl.wire.codec import decode, encode
 from distrl.worker.record import offered_tasks
@@ -116,6 +117,22 @@ def test_what_a_task_says_is_shown_and_moves_no_cursor(config: Config, tmp_path:
     (line,) = distrl(tmp_path, "tail", "trajectories", "--no-follow", config=config).stdout.splitlines()
     assert line.endswith(r"open \x1b]0;title\x07\x1b[2J\x9b31m\u202e:skull:")
     assert r"task-1\x1b[8m" in line
+
+
+def test_status_names_a_row_of_a_list_that_nobody_has_done_and_its_words_move_no_cursor(
+    config: Config, tmp_path: Path
+) -> None:
+    topic_admin.ensure(config)
+    with RecordProducer(config, "a-test") as producer:
+        for number in range(MIN_ATTEMPTS):
+            told = trajectory(number, EVIL)
+            told = replace(told, task=replace(told.task, suite="mine"), outcome=Outcome.FAILURE)
+            producer.publish("trajectories", told.task_id, told).result(PATIENCE_S)
+    status = distrl(tmp_path, "status", config=config)
+    assert status.returncode == 0
+    said = r'"open \x1b]0;title\x07\x1b[2J\x9b31m\u202e:skull:"'
+    lines = status.stdout.splitlines()
+    assert f"no success in {MIN_ATTEMPTS} attempts: {said} (check it: distrl tasks oracle)" in lines
 
 
 def test_tail_tells_of_an_unknown_schema_and_a_truncated_record_and_goes_on(config: Config, tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ from distrl.types import LogPosition, PutAside, Split, Task
 from distrl.wire import codec
 from distrl.wire.codec import encode
 from distrl.wire.schemas import catalogue, read_catalogue, schema_folder
+from groups import member
 from learner.world import Screens, save_tiny_base, trajectory
 from learner.world import config as small
 from typer.testing import CliRunner
@@ -138,7 +139,7 @@ def test_headers_that_are_no_text_stop_nobody(config: Config, producer: RecordPr
     send(producer, config, "tasks", *[encode(task(0))] * 40)  # the interpreter makes calls fast that it knows
     for value in (b"no record", encode(task(1))):
         send_headers_that_are_no_utf8(config, "tasks", value)
-    with RecordProducer(config, "a-worker") as own, TaskConsumer(config, DeadLetters.of(config, own)) as consumer:
+    with RecordProducer(config, "a-worker") as own, member(config, DeadLetters.of(config, own)) as consumer:
         *_, good = poll_until(consumer, lambda got: len(got) == 41)
     assert good.task == task(1)
     assert [(raw.value, own_headers(raw.headers)) for raw in in_the_log(config)] == [(b"no record", ())]
@@ -154,7 +155,7 @@ def test_a_worker_stands_still_while_its_dead_letter_cannot_be_written(
     with RecordProducer(config, "a-worker") as own:
         bad = DeadLetters.of(config, own)
         without_dead_letter_topic(config)
-        with TaskConsumer(config, bad, poll_interval_s=10) as consumer:
+        with member(config, bad, poll_interval_s=10) as consumer:
             poll_until(consumer, lambda _: bad.waiting)
             watched = time.monotonic() + LOOK_S
             assert poll_until(consumer, lambda _: time.monotonic() > watched) == []
@@ -171,13 +172,13 @@ def test_a_bad_deploy_stops_the_worker_and_a_restart_drains_no_more(config: Conf
     for _ in range(3):
         with (
             RecordProducer(config, "a-worker") as own,
-            TaskConsumer(config, DeadLetters.of(config, own)) as consumer,
+            member(config, DeadLetters.of(config, own)) as consumer,
             pytest.raises(BadRecordsError, match=r"tasks\[0\] offset 3: .*4 of the last 20 records"),
         ):
             poll_until(consumer, lambda _: False)
         assert [raw.value for raw in in_the_log(config)] == [b"bad 0", b"bad 1", b"bad 2"]
     free = with_limit(config, 0)
-    with RecordProducer(free, "a-worker") as own, TaskConsumer(free, DeadLetters.of(free, own)) as consumer:
+    with RecordProducer(free, "a-worker") as own, member(free, DeadLetters.of(free, own)) as consumer:
         (good,) = poll_until(consumer, lambda got: len(got) == 1)
     assert good.task == task(1)
     assert len(in_the_log(config)) == 10
@@ -476,7 +477,7 @@ def test_a_record_of_a_retry_that_was_killed_before_its_commit_is_read_and_not_p
     killed.produce(origin.topic, key=b"k", value=encode(task(1)), headers=list(retry_headers(origin)))
     assert killed.flush(PATIENCE_S) == 0
     assert [each.before for each in retry(aside, config)] == [True, False]
-    with TaskConsumer(config) as consumer:
+    with member(config) as consumer:
         got = poll_until(consumer, lambda got: len(got) == 4)
     assert [found.task for found in got] == [task(n) for n in (1, 2, 1, 2)]
 
@@ -491,7 +492,7 @@ def test_a_record_too_large_for_its_letter_is_put_aside_cut_and_not_published_ag
     other.produce(name, key=b"k", value=whole, headers=list(OWN))
     assert other.flush(PATIENCE_S) == 0
     send(producer, config, "tasks", encode(task(1)))
-    with TaskConsumer(config, DeadLetters.of(config, producer)) as consumer:
+    with member(config, DeadLetters.of(config, producer)) as consumer:
         (got,) = poll_until(consumer, lambda got: len(got) == 1)
     assert got.task == task(1)
     (letter,) = all_letters(config)

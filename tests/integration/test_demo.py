@@ -160,7 +160,7 @@ def test_a_role_that_dies_ends_the_demo_with_its_last_words_and_the_time_is_kept
     with pytest.raises(StackError) as told, running(config, folder) as roles:
         demo._train(config, roles, 5.0, Ledger(7.0, 100.0), file, Console(file=io.StringIO()))
     assert told.value.where in ("learner", "demonstrate")
-    assert "stopped with exit code 1; its last lines:" in told.value.what
+    assert "stopped with exit code 1; the end of " in told.value.what
     assert "to mend it: " in told.value.what
     assert f"{folder}/" in told.value.mend
     kept = Ledger.load(file)

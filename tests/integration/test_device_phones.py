@@ -45,10 +45,11 @@ def test_phones_are_leased_reset_driven_and_asked(base_port: int, adb_server: co
     pool = DevicePool(AdbServer(adb_server), config.Devices(addresses=addresses))
     assert tuple(pool.discover()) == addresses
     task = Task("t-1", "home", "any", Split.TRAIN, "open something", 5, phone_seed=3)
-    shots = []
+    shots, sessions = [], []
     for _ in range(PHONES):
         session = pool.lease()
         assert session is not None
+        sessions.append(session)
         resetting.reset(session, task)
         before = session.settle()
         truth = resetting.truth(session)
@@ -57,6 +58,9 @@ def test_phones_are_leased_reset_driven_and_asked(base_port: int, adb_server: co
         session.perform(Action(ActionKind.TAP, touch=Point(0.5, 0.5)))
         shots.append((before, session.settle()))
     assert shots[0] == shots[1]  # two phones with one seed are one phone
+    for session in sessions:
+        pool.release(session, None)
+    pool.close()  # the next test's process wants the phones
 
 
 def test_a_phone_is_played_in_a_browser_until_sigterm(base_port: int, adb_server: config.Adb) -> None:

@@ -492,10 +492,13 @@ def test_a_refused_range_names_the_same_command_with_one_that_works(folder: Path
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["99"], r"version 99: is none of run .*, which has 0 to 6"),
+        (["99"], r"version 99: is none of run .*; it has 0 to 6"),
         (["no-such-task"], r"no trajectory or demonstration of run"),
         (["99", "--task"], r"no trajectory or demonstration of run"),
-        (["1", "--set", "replay.capacity=41"], r"update 0 in the journal was made with other settings"),
+        (
+            ["1", "--set", "replay.capacity=41"],
+            r"^replay.capacity: update 0 .*: replay.capacity is 41 here and [0-9]+ there",
+        ),
     ],
 )
 def test_what_is_not_there_or_not_of_this_run_is_refused(folder: Path, arguments: list[str], said: str) -> None:
@@ -515,6 +518,18 @@ def test_a_run_that_is_not_there_is_refused_with_those_that_are(run: Config, fol
     assert re.fullmatch(rf"run: the broker at \S+ has no run {typo}\n  to mend it: name a run that it has: {run.run}.*",
                         str(refused.exception))  # fmt: skip
     assert not any(typo in each for each in admin(run.kafka).list_topics(timeout=30).topics)
+
+
+@pytest.mark.parametrize("more", [[], ["--json"], ["--split", "test"]])
+def test_scores_of_a_run_that_nobody_evaluated_are_an_error_and_no_empty_table(
+    run: Config, folder: Path, more: list[str]
+) -> None:
+    bare = run.model_copy(update={"run": f"{run.run}-bare"})
+    topic_admin.ensure(bare)
+    refused = CliRunner().invoke(app, ["scores", "--config", "run.yaml", "--run", bare.run, *more])
+    assert isinstance(refused.exception, BrokerError)
+    assert re.search(rf"run {bare.run}: has no evaluation.*`distrl evaluate`", str(refused.exception), re.DOTALL)
+    assert refused.stdout == ""
 
 
 # From Python

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
+from pathlib import Path
+from threading import Thread
+from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
 import pytest
+from certificates import Authority
 from distrl import config
 from distrl.errors import StoreError
 from distrl.store.objects import MissingObjectError, ObjectStore, open_store
 from minio import Minio
+from minio.credentials.providers import AssumeRoleProvider
 from minio.deleteobjects import DeleteObject
 from pydantic import SecretStr
+from tls_proxy import TlsProxy
 
 from tests.store.contract import PNG, Spoil, StoreContract
 
@@ -98,7 +107,11 @@ def test_a_bucket_that_is_not_there_is_an_error_that_names_the_setting(settings:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"secret_key": SecretStr("not-the-secret")}, {"access_key": "nobody"}, {"access_key": None, "secret_key": None}],
+    [
+        {"secret_key": SecretStr("not-the-secret")},
+        {"access_key": "nobody"},
+        {"access_key": None, "secret_key": None, "anonymous": True},
+    ],
 )
 def test_wrong_credentials_are_an_error_that_names_the_setting(
     settings: config.Store, wrong: dict[str, object]
@@ -110,3 +123,111 @@ def test_wrong_credentials_are_an_error_that_names_the_setting(
         assert caught.value.where == "store.access_key"
         assert "store.secret_key" in caught.value.mend
         assert "not-the-secret" not in str(caught.value)
+
+
+# A private authority, and credentials of the environment
+
+
+@pytest.fixture
+def tls(settings: config.Store, tmp_path: Path) -> Iterator[config.Store]:
+    """The endpoint behind TLS, with a certificate of an authority that nobody knows."""
+    authority = Authority(tmp_path / "tls")
+    pair = authority.issue("endpoint")
+    with TlsProxy(urlsplit(settings.url).netloc, pair) as address:
+        bucket = settings.url.rpartition("/")[2]
+        yield settings.model_copy(update={"url": f"s3s://{address}/{bucket}", "ca": authority.certificate})
+
+
+def test_an_endpoint_of_a_private_authority_is_used(tls: config.Store) -> None:
+    store = open_store(tls)
+    store.check()
+    assert store.get(store.put("screenshots", PNG, "png")) == PNG
+
+
+@pytest.mark.parametrize("authority", ["the system's", "another"])
+def test_an_endpoint_of_an_unknown_authority_is_refused_and_the_setting_named(
+    tls: config.Store, tmp_path: Path, authority: str
+) -> None:
+    other = None if authority == "the system's" else Authority(tmp_path / "other").certificate
+    with pytest.raises(StoreError, match="TLS with") as caught:
+        open_store(tls.model_copy(update={"ca": other})).check()
+    assert caught.value.where == "store.ca"
+    assert "store.ca" in caught.value.mend
+
+
+class Metadata(BaseHTTPRequestHandler):
+    """The metadata service of an EC2 machine: a token, the name of its role, credentials that expire at once."""
+
+    def do_PUT(self) -> None:
+        self._answer("a-token")
+
+    def do_GET(self) -> None:
+        server: Any = self.server
+        assert self.headers["X-aws-ec2-metadata-token"] == "a-token"
+        if self.path.endswith("/security-credentials/"):
+            return self._answer("a-role")
+        assert self.path.endswith("/security-credentials/a-role")
+        made = server.role.retrieve()
+        server.given.append(made.access_key)
+        soon = datetime.now(UTC) + timedelta(seconds=5)  # less than minio-py holds to be safe, so it asks every time
+        return self._answer(json.dumps({
+            "Code": "Success", "AccessKeyId": made.access_key, "SecretAccessKey": made.secret_key,
+            "Token": made.session_token, "Expiration": soon.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        }))  # fmt: skip
+
+    def _answer(self, text: str) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def role(settings: config.Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """A machine whose role may use the endpoint: the access keys that were given out, temporary ones of its STS."""
+    assert settings.access_key is not None
+    assert settings.secret_key is not None
+    with ThreadingHTTPServer(("127.0.0.1", 0), Metadata) as server:
+        given: list[str] = []
+        server.given = given  # type: ignore[attr-defined]
+        server.role = AssumeRoleProvider(  # type: ignore[attr-defined]
+            sts_endpoint=f"http://{urlsplit(settings.url).netloc}", access_key=settings.access_key,
+            secret_key=settings.secret_key.get_secret_value(), region=settings.region,
+        )  # fmt: skip
+        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        for name in ("AWS_ACCESS_KEY_ID", "MINIO_ACCESS_KEY", "AWS_EC2_METADATA_DISABLED"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/none")
+        monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", f"http://127.0.0.1:{server.server_address[1]}/")
+        yield given
+        server.shutdown()
+
+
+def test_the_role_of_the_machine_is_used_and_renewed_when_it_expires(settings: config.Store, role: list[str]) -> None:
+    store = open_store(settings.model_copy(update={"access_key": None, "secret_key": None}))
+    ref = store.put("screenshots", PNG, "png")
+    asked = len(role)
+    assert store.get(ref) == PNG
+    assert len(role) > asked >= 1
+    assert settings.access_key not in role
+
+
+def test_credentials_of_the_environment_are_used_and_wrong_ones_told(
+    settings: config.Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert settings.access_key is not None
+    assert settings.secret_key is not None
+    file = tmp_path / "credentials"
+    file.write_text(f"[default]\naws_access_key_id={settings.access_key}\n"
+                    f"aws_secret_access_key={settings.secret_key.get_secret_value()}\n")  # fmt: skip
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
+    without = settings.model_copy(update={"access_key": None, "secret_key": None})
+    open_store(without).check()
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "nobody")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2-wrong")
+    with pytest.raises(StoreError, match=r"^store\.access_key: .*InvalidAccessKeyId") as caught:
+        open_store(without).check()
+    assert "hunter2" not in str(caught.value)

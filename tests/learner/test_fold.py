@@ -12,7 +12,7 @@ from distrl.errors import StoreError
 from distrl.learner.fold import Phase, fold, is_usable, phase_of
 from distrl.learner.state import LearnerState
 from distrl.telemetry.metrics import METRICS
-from distrl.types import PROMPTED, Action, ActionKind, LoggedTrajectory, Outcome, Step
+from distrl.types import PROMPTED, Action, ActionKind, HeldBack, LoggedTrajectory, Outcome, Step
 
 from learner.world import CODEC, Screens, base_of, config, logged, trajectory, update_of, windows
 
@@ -86,6 +86,8 @@ def test_an_action_that_is_judged_invalid_costs_what_one_that_is_none_does(
     steps = [replace(first, valid=valid), *rest]
     expected = [-settings.aride.invalid_reward if valid is False else 0.0, 0.0, 0.0]
     assert penalties_of(steps, settings.aride) == pytest.approx(expected)
+    refused = replace(first, held_back=HeldBack.REFUSED, valid=valid)
+    assert is_invalid(refused), "what the phone cannot do, the policy should not have written"
     none = replace(first, action=Action(ActionKind.INVALID), valid=valid)
     assert is_invalid(none), "a judge cannot make an action of what is none"
     assert penalties_of([none, *rest], settings.aride) == pytest.approx([-settings.aride.invalid_reward, 0.0, 0.0])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from distrl import config as settings_room
+from distrl.broker.journal import History
 from distrl.config import Config
 from distrl.errors import BrokerError, StoreError
 from distrl.learner.publish import Publisher, publishes
@@ -93,3 +94,17 @@ def test_nothing_is_announced_whose_weights_could_not_be_stored(
     assert not sent
     publisher.due(state)
     assert [version.version for version in sent] == [0]
+
+
+def test_a_version_whose_record_is_lost_is_made_up_for_once_however_often_a_learner_starts(
+    base_directory: Path, store: ObjectStore
+) -> None:
+    settings = config(base_directory, "learner.publish_every=3")
+    state = LearnerState.create(base_of(settings), settings)
+    state.u = settings.learner.warmup_updates + 1
+    sent: list[Version] = []
+    for _ in range(3):  # each begins with a checkpoint of the update after the one whose version is lost
+        publisher = Publisher(settings, store, sent.append, list(sent), lambda: 1, History(version=4))
+        publisher.due(state)
+        publisher.settle(state)
+    assert [version.version for version in sent] == [5]

@@ -6,16 +6,24 @@ from pathlib import Path
 import pytest
 from distrl import config as settings_room
 from distrl.broker.identity import IdSet
+from distrl.broker.journal import History
 from distrl.config import Config
 from distrl.errors import BrokerError, ConfigError, StoreError
 from distrl.learner import recover as room
 from distrl.learner.fold import fold
-from distrl.learner.recover import checkpoint, recover, unfolded
+from distrl.learner.recover import Log, checkpoint, recover, unfolded
+from distrl.learner.resume import chain
 from distrl.learner.state import LearnerState
 from distrl.store.objects import open_store
 from distrl.types import LoggedTrajectory, Update
 
 from learner.world import Screens, base_of, config, update_of, windows
+
+
+def log_up_to(state: LearnerState) -> Log:
+    """A log that ends where the state does."""
+    return Log({(mark.topic, mark.partition): (0, mark.offset) for mark in state.watermarks}, "ids")
+
 
 Run = tuple[LearnerState, list[Update], list[list[LoggedTrajectory]]]
 
@@ -32,13 +40,14 @@ def run(settings: Config, screens: Screens) -> Run:
 def test_checkpoint_in_a_store_and_back(
     settings: Config, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    state, _, records = run
+    state, updates, records = run
     store = open_store(settings_room.Store(url=f"file://{tmp_path}"))
-    assert recover(settings, store).state.u == 0
-    checkpoint(settings, store, state, IdSet(["a/1", "a/é\n"]))
+    history, kept = History.of(updates), log_up_to(state)
+    assert recover(settings, store, history=history, log=kept).state.u == 0
+    checkpoint(settings, store, state, IdSet(["a/1", "a/é\n"]), chain(updates))
     log = [item for window in records for item in window]
     monkeypatch.setattr(room, "read_back", lambda _, wanted: [item for item in log if item.position in wanted])
-    found = recover(settings, store)
+    found = recover(settings, store, history=history, log=kept)
     assert found.state.digests() == state.digests()
     assert (found.state.u, found.state.watermarks) == (state.u, state.watermarks)
     assert list(found.seen) == ["a/1", "a/é\n"]
@@ -46,9 +55,10 @@ def test_checkpoint_in_a_store_and_back(
 
 def test_a_checkpoint_of_other_settings_is_refused(base_directory: Path, run: Run, tmp_path: Path) -> None:
     store = open_store(settings_room.Store(url=f"file://{tmp_path}"))
-    checkpoint(config(base_directory, "aride.gamma=0.5"), store, run[0], IdSet())
+    state, updates, _ = run
+    checkpoint(config(base_directory, "aride.gamma=0.5"), store, state, IdSet())
     with pytest.raises(ConfigError, match="other settings"):
-        recover(config(base_directory), store)
+        recover(config(base_directory), store, history=History.of(updates), log=log_up_to(state))
 
 
 def test_a_checkpoint_of_another_base_model_is_refused(settings: Config, run: Run) -> None:
@@ -83,6 +93,32 @@ def test_a_journal_that_is_not_this_checkpoints_is_refused(settings: Config, run
 
 
 def test_a_buffer_that_spans_too_much_of_the_log_is_refused_with_the_number(base_directory: Path, run: Run) -> None:
-    narrow = config(base_directory, "learner.rebuild_window=4")
+    whole = config(base_directory)
+    narrow = whole.model_copy(update={"learner": whole.learner.model_copy(update={"rebuild_window": 4})})
     with pytest.raises(ConfigError, match=r"learner\.rebuild_window to 6 or more"):
         room.read_back(narrow, room.needed(run[0].meta()))
+
+
+def test_a_buffer_that_comes_to_span_too_much_is_warned_of_before_a_restart_needs_it(
+    base_directory: Path, run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = config(base_directory)
+    for window, warned in ((whole.learner.rebuild_window, False), (7, True)):
+        learner = whole.learner.model_copy(update={"rebuild_window": window})
+        room.warn_of_a_narrow_window(whole.model_copy(update={"learner": learner}), run[0])
+        assert ("set it to" in caplog.text) == warned
+
+
+def test_checkpoints_of_a_run_on_another_broker_are_neither_begun_with_nor_deleted(
+    settings: Config, run: Run, tmp_path: Path
+) -> None:
+    """An empty broker beside the store of a run: `distrl up` in another folder, a wrong kafka.bootstrap."""
+    store = open_store(settings_room.Store(url=f"file://{tmp_path}"))
+    state, updates, _ = run
+    checkpoint(settings, store, state, IdSet(), chain(updates), log_id="ids")
+    with pytest.raises(BrokerError, match="made again or mirrored"):
+        recover(settings, store, history=History(), log=Log({}, "other ids"))
+    with pytest.raises(BrokerError, match="made again or mirrored"):  # also where a learner was at work there
+        recover(settings, store, history=History(1, log_id="other ids"), log=Log({}, "other ids"))
+    lost = recover(settings, store, history=History(), log=Log({}, "ids"))
+    assert (lost.state.u, set(lost.refused)) == (0, {state.u}), "a whole log that was lost is no other log"

@@ -27,8 +27,9 @@ from learner.world import Screens, base_of, config, logged, save_tiny_base, traj
 
 UPDATES = 6
 OTHER = {
-    "aride.gamma": "0.5", "aride.retrace_lambda": "0.2", "aride.retrace": "false", "aride.entropy": "0.3",
-    "aride.invalid_penalty": "0.7", "aride.repetition_penalty": "0.4", "aride.invalid_reward": "0.4",
+    "aride.gamma": "0.5", "aride.retrace_lambda": "0.2", "aride.retrace": "false", "aride.truncation": "bootstrap",
+    "aride.entropy": "0.3", "aride.invalid_penalty": "0.7", "aride.repetition_penalty": "0.4",
+    "aride.invalid_reward": "0.4",
     "aride.advantage": "paper", "aride.ratio_clip": "0.3", "aride.normalise_advantage": "false",
     "aride.negative_advantage_weight": "1", "replay.w1": "0", "replay.w2": "3", "replay.w3": "2",
     "replay.alpha": "1", "replay.refresh_every": "1", "replay.value_filter": "0", "learner.minibatches": "3",

@@ -18,11 +18,13 @@ from distrl.broker.reader import RawRecord
 from distrl.broker.topics import TOPICS
 from distrl.errors import ConfigError, StoreError
 from distrl.offline.export import Export
-from distrl.offline.lines import gist_of, json_line, ranges, summary_line
+from distrl.offline.lines import gist_of, json_line, summary_line
 from distrl.offline.replay import Item, item_of
 from distrl.offline.span import Range, Span
+from distrl.telemetry.stalls import ranges
 from distrl.types import Evaluation, HeldBack, LogPosition, Record, Trajectory
 from distrl.wire.codec import encode
+from distrl.wire.schemas import catalogue
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
@@ -120,7 +122,7 @@ def test_what_cannot_be_decoded_is_in_the_manifest_alone(tmp_path: Path) -> None
     made = written(tmp_path, "avro", [item(TRAJECTORY), broken, nothing], Trajectory)
     assert (made["records"], made["rows"], len(read_avro(tmp_path / "a.avro"))) == (3, 1, 1)
     assert [(each["partition"], each["offset"]) for each in made["undecodable"]] == [(0, 1), (0, 2)]
-    assert [each["schema"] for each in made["schemas"].values()] == ["trajectory/v2"]
+    assert [each["schema"] for each in made["schemas"].values()] == [str(catalogue().newest["trajectory"])]
 
 
 def test_the_digest_of_the_records_sees_keys_places_and_bytes(tmp_path: Path) -> None:
@@ -208,10 +210,12 @@ def test_a_summary_moves_no_cursor(record: Record, key: bytes) -> None:
 
 def test_a_summary_counts_what_was_judged_invalid_and_what_was_held_back() -> None:
     (first, second) = TRAJECTORY.steps
-    plain_ones = replace(first, valid=True, held_back=HeldBack.NO), replace(second, valid=None, held_back=HeldBack.NO)
+    plain = {"held_back": HeldBack.NO, "restless": False}
+    plain_ones = replace(first, valid=True, **plain), replace(second, valid=None, **plain)
     assert " 2 steps  versions" in gist_of(replace(TRAJECTORY, steps=plain_ones))
-    both = replace(first, valid=False, held_back=HeldBack.UNSENT), replace(second, valid=False)
-    assert " 2 steps, 2 invalid, 1 unsent, 1 undone  versions" in gist_of(replace(TRAJECTORY, steps=both))
+    both = replace(first, valid=False, held_back=HeldBack.UNSENT, restless=False), replace(second, valid=False)
+    said = " 2 steps, 2 invalid, 1 unsent, 1 refused, 1 restless  versions"
+    assert said in gist_of(replace(TRAJECTORY, steps=both))
 
 
 def test_numbers_become_ranges() -> None:

@@ -49,11 +49,17 @@ def test_an_app_that_is_stuck_repaints_and_hears_nothing_but_home_until_it_is_st
         await shell.run("am start -p com.sim.clock")
         assert len(await shots()) == 3
         before = phone.machine.state()
-        for line in ("input tap 64 200", "input keyevent BACK", "input text x"):
-            await shell.run(line)
+        lines = ("input tap 64 200", "input keyevent BACK", "input text x")
+        waiting = [asyncio.create_task(shell.run(line)) for line in lines]
+        _, pending = await asyncio.wait(waiting, timeout=0.2)
+        assert len(pending) == 3, "as Android's `input`, they wait for the app"
         assert phone.machine.state() == before
+        await shell.run("input keyevent WAKEUP")
         await shell.run("input keyevent HOME")
         assert phone.machine.focus().startswith("com.sim.launcher/")
+        home = phone.machine.state()
+        await asyncio.wait_for(asyncio.gather(*waiting), 5)
+        assert phone.machine.state() == home, "what waited is lost"
         await shell.run("am start -p com.sim.settings")
         assert len(await shots()) == 1, "another app does not hang"
         await shell.run("am force-stop com.sim.settings")

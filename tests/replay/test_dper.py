@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from distrl.config import Replay
 from distrl.replay.circular import CircularBuffer
-from distrl.replay.dper import PRIORITY_FLOOR, filtered, priorities, probabilities, sample
+from distrl.replay.dper import PRIORITY_FLOOR, filtered, importance_weights, priorities, probabilities, sample
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -80,6 +80,20 @@ def test_draws_follow_the_probabilities_and_the_steps_are_uniform() -> None:
     entry, step = drawn.T
     assert np.bincount(entry) / len(drawn) == pytest.approx(probability, abs=0.01)
     assert np.bincount(step[entry == 2]) / (entry == 2).sum() == pytest.approx(np.full(5, 0.2), abs=0.02)
+
+
+@given(st.lists(st.tuples(st.floats(1e-3, 1), st.integers(1, 9), st.floats(-5, 5)), min_size=1, max_size=9))
+def test_weighted_draws_have_the_mean_of_uniform_ones(rows: list[tuple[float, int, float]]) -> None:
+    """Over transitions, and, times the mean length, over trajectories where a last step stands for its own."""
+    priority, lengths, f = map(np.array, zip(*rows, strict=True))
+    probability = probabilities(priority, 1.0)
+    drawn = np.repeat(probability / lengths, lengths)
+    weights, each = np.repeat(importance_weights(probability, lengths), lengths), np.repeat(f, lengths)
+    last = np.zeros(len(each))
+    last[np.cumsum(lengths) - 1] = 1.0
+    assert (drawn * weights).sum() == pytest.approx(1.0)
+    assert (drawn * weights * each).sum() == pytest.approx(each.mean(), abs=1e-9)
+    assert (drawn * weights * lengths.mean() * last * each).sum() == pytest.approx(f.mean(), abs=1e-9)
 
 
 @given(st.lists(st.tuples(st.floats(1e-3, 1), st.integers(1, 9)), min_size=1, max_size=9), st.integers(0, 2**32))

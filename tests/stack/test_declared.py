@@ -99,3 +99,14 @@ def test_no_rule_expires_what_a_record_names() -> None:
     assert kept, "were trajectories to expire, screenshots could, later"
     for rule in json.loads(declared("minio/bucket.json"))["lifecycle"]["Rules"]:
         assert rule["Filter"]["Prefix"] == "check/"
+
+
+def test_what_a_run_relies_on_is_the_same_on_a_cluster() -> None:
+    def lines(text: str) -> set[str]:
+        return {line for line in text.splitlines() if line and not line.startswith("#")}
+
+    relied = lines(declared("kafka/server.properties").partition("What a run relies on.")[2])
+    cluster = lines(declared("kafka/cluster.properties"))
+    assert len(relied) == 3
+    assert relied <= cluster
+    assert {"min.insync.replicas=2", "default.replication.factor=3"} <= cluster

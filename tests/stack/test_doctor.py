@@ -8,11 +8,12 @@ import pytest
 from distrl.config import Config, load
 from distrl.stack import doctor
 from distrl.stack.doctor import Finding, examine
+from elsewhere import drawn, elsewhere
 
 
 def config(tmp_path: Path, *sets: str) -> Config:
     fixed = [f"stack.directory={tmp_path / 'stack'}", f"stack.cache={tmp_path / 'cache'}"]
-    return load(sets=[*fixed, *sets], environ={})
+    return elsewhere(load(sets=[*fixed, *sets], environ={}), drawn())
 
 
 def finding(findings: list[Finding], what: str) -> Finding:

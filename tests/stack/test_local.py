@@ -19,6 +19,7 @@ from distrl.stack import adb, ports
 from distrl.stack.local import LocalStack, Row, connect
 from distrl.stack.part import Site
 from distrl.stack.processes import find_all, stop_all
+from elsewhere import drawn, elsewhere
 
 Make = Callable[..., Config]
 
@@ -36,8 +37,9 @@ def config(tmp_path: Path) -> Iterator[Make]:
             "phones.count=0",
             "phones.evaluation_count=0",
         ]
-        return load(sets=[*fixed, *sets], environ={})
+        return elsewhere(load(sets=[*fixed, *sets], environ={}), found)
 
+    found = drawn()
     yield make
     stop_all(find_all(tmp_path / "stack"), 5.0)
 
@@ -59,6 +61,15 @@ def test_up_status_connect_down(config: Make) -> None:
     assert not ports.listens(made.adb.port)
     assert connect(config()) == config()
     assert LocalStack(config()).down() == []
+
+
+def test_a_cluster_runs_as_long_as_one_of_its_brokers_listens(config: Make) -> None:
+    with socket.create_server((ports.HOST, 0)) as second, socket.socket() as held:
+        held.bind((ports.HOST, 0))  # nothing listens there, and nobody else can take the port
+        away, there = (f"{ports.HOST}:{each.getsockname()[1]}" for each in (held, second))
+        assert row(config(f"kafka.bootstrap={away},{there}"), "kafka").running
+        assert row(config(f"kafka.bootstrap={there}"), "kafka").running
+        assert not row(config(f"kafka.bootstrap={away},{away}"), "kafka").running
 
 
 def test_down_without_a_stack_makes_no_folder(config: Make) -> None:
@@ -115,6 +126,17 @@ def test_a_part_that_runs_with_other_settings_is_started_again(config: Make, tmp
     assert [child.name for child in find_all(config().stack.directory)] == ["adb"]
 
 
+def test_a_command_refuses_what_a_user_has_started_with_other_settings(config: Make, tmp_path: Path) -> None:
+    LocalStack(config()).up()
+    first = row(config(), "adb").pid
+    link = tmp_path / "adb"
+    link.symlink_to(adb.binary(config().adb))
+    with pytest.raises(StackError, match=r"with other settings than wanted: binary '' and not '.*/adb'") as told:
+        LocalStack(config(f"adb.binary={link}"), owner="a demo").up(reuse=True)
+    assert "distrl down" in told.value.mend
+    assert row(config(), "adb").pid == first
+
+
 def test_a_named_port_is_ours_at_the_second_look_too(config: Make) -> None:
     port = ports.draw("test")
     assert LocalStack(config(f"adb.port={port}")).up().adb.port == port
@@ -140,9 +162,7 @@ def test_a_default_port_in_use_is_no_error(config: Make, monkeypatch: pytest.Mon
         other.bind((ports.HOST, ports.draw("test")))
         other.listen()
         busy = other.getsockname()[1]
-        base = config()
-        elsewhere = base.adb.model_construct(**{**base.adb.model_dump(), "port": busy}, _fields_set=set())
-        made = LocalStack(base.model_copy(update={"adb": elsewhere})).up()
+        made = LocalStack(elsewhere(config(), {"adb.port": busy})).up()
     assert made.adb.port not in (busy, 0)
 
 

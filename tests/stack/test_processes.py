@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -22,6 +21,19 @@ STUBBORN = [
     sys.executable, "-c",
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)",
 ]  # fmt: skip
+ENDS_WITH_OTHERS = """
+import os, signal, sys, time
+from pathlib import Path
+asked = Path(sys.argv[1])
+def end(*_):
+    (asked / f"{os.getpid()}.asked").touch()
+    while len(list(asked.glob("*.asked"))) < 4:
+        time.sleep(0.01)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, end)
+print("up", flush=True)
+time.sleep(600)
+"""
 NEVER = threading.Event()
 
 
@@ -80,13 +92,20 @@ def test_one_that_does_not_listen_is_killed_and_the_others_are_not_kept_waiting(
     assert [child.returncode() for child in children] == [-signal.SIGKILL, -signal.SIGTERM, -signal.SIGTERM]
 
 
-def test_many_are_stopped_together(launch: Callable[..., Child]) -> None:
-    slow = "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: (time.sleep(1), sys.exit(0)))"
-    line = [sys.executable, "-c", f"{slow}; print('up', flush=True); time.sleep(600)"]
-    children = [launch(f"slow-{number}", line) for number in range(4)]
-    began = time.monotonic()
-    assert stop_all(children, 20.0) == []
-    assert time.monotonic() - began < 3.5  # one after the other, it would be 4 s and more
+def test_many_are_stopped_together(launch: Callable[..., Child], tmp_path: Path) -> None:
+    """Each ends once all have been asked: one that is waited for before the next is asked would have to be killed."""
+    children = [launch(f"one-{number}", [sys.executable, "-c", ENDS_WITH_OTHERS, str(tmp_path)]) for number in range(4)]
+    assert stop_all(children, 60.0) == []
+    assert [child.returncode() for child in children] == [0] * 4
+
+
+def test_a_child_that_ends_for_a_full_disk_is_told_so_and_where(tmp_path: Path) -> None:
+    full = "import os; os.write(os.open('/dev/full', os.O_WRONLY), b'x')"
+    child = start("server", [sys.executable, "-c", full], tmp_path)
+    with pytest.raises(StackError, match="ended while starting; No space left on device: make room") as told:
+        wait_ready(child, lambda: False, 20.0, NEVER, "")
+    assert str(tmp_path) in told.value.what
+    assert "Traceback" not in told.value.what
 
 
 def test_ctrl_c_does_not_reach_a_child(launch: Callable[..., Child]) -> None:

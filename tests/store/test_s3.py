@@ -6,7 +6,9 @@ import socket
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 from distrl import config
@@ -100,6 +102,125 @@ def test_a_web_server_that_is_no_s3_is_an_error_that_names_the_setting(page: int
 def test_half_a_pair_of_credentials_is_refused_at_once(lacking: str) -> None:
     with pytest.raises(StoreError, match=f"store.{lacking}: is not set"):
         s3(1, **{lacking: None})
+
+
+class Asked(Page):
+    """An S3 endpoint whose bucket holds nothing; it writes down what it was asked for."""
+
+    def _answer(self) -> None:
+        self.server.asked.append((self.headers["Host"], self.path, dict(self.headers)))  # type: ignore[attr-defined]
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        page = b"<Error><Code>NoSuchKey</Code><Message>none</Message></Error>"
+        self.send_response(404)
+        self.send_header("Content-Type", "application/xml")
+        self.send_header("Content-Length", str(len(page)))
+        self.end_headers()
+        self.wfile.write(page)
+
+    do_GET = _answer  # noqa: N815
+
+
+@pytest.fixture
+def asked() -> Iterator[ThreadingHTTPServer]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Asked) as server:
+        server.asked = []  # type: ignore[attr-defined]
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def request_of(server: ThreadingHTTPServer, **more: object) -> tuple[str, str, dict[str, str]]:
+    """The one request of asking for runs/x."""
+    url = f"s3://localhost:{server.server_address[1]}/objects"
+    assert s3(0, url=url, timeout_s=10.0, **more).get_named("runs/x") is None
+    [request] = server.asked  # type: ignore[attr-defined]
+    return request
+
+
+@pytest.fixture
+def buckets_resolve(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names below localhost are this machine, as RFC 6761 has it and not every resolver."""
+    resolve = socket.getaddrinfo
+
+    def below(host: str, *rest: object, **more: object) -> object:
+        return resolve("127.0.0.1" if str(host).endswith(".localhost") else host, *rest, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(socket, "getaddrinfo", below)
+
+
+@pytest.mark.parametrize("style", ["auto", "path"])
+def test_a_bucket_is_named_in_the_path(asked: ThreadingHTTPServer, style: str) -> None:
+    host, path, _ = request_of(asked, addressing=style)
+    assert (host, path) == (f"localhost:{asked.server_address[1]}", "/objects/runs/x")
+
+
+def test_a_bucket_is_named_in_the_host_where_that_is_asked_for(
+    asked: ThreadingHTTPServer, buckets_resolve: None
+) -> None:
+    host, path, _ = request_of(asked, addressing="virtual")
+    assert (host, path) == (f"objects.localhost:{asked.server_address[1]}", "/runs/x")
+
+
+def test_auto_names_the_bucket_in_the_host_at_aws() -> None:
+    for style, host in (("auto", "objects.s3."), ("path", "s3.")):
+        store: Any = open_store(
+            config.Store.model_validate({"url": "s3s://s3.amazonaws.com/objects", "addressing": style})
+        )
+        url = store._client._base_url.build(method="GET", region="us-east-1", bucket_name="objects", object_name="x")
+        assert url.netloc.startswith(host)
+
+
+NO_KEY = {"access_key": None, "secret_key": None}
+
+
+def test_requests_are_signed_with_what_the_environment_holds_in_the_order_of_aws(
+    asked: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The role alone is left to tests/integration/test_store_s3.py."""
+    file = tmp_path / "credentials"
+    file.write_text("[team]\naws_access_key_id = of-the-file\naws_secret_access_key = hunter2\n")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
+    monkeypatch.setenv("AWS_PROFILE", "team")
+    signed = {"of-the-file": (), "of-minio": ("MINIO_ACCESS_KEY", "MINIO_SECRET_KEY"),
+              "of-aws": ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}  # fmt: skip
+    for user, names in signed.items():
+        for name in names:
+            monkeypatch.setenv(name, user)
+        *_, headers = request_of(asked, **NO_KEY)
+        assert f"Credential={user}/" in headers["Authorization"]
+        asked.asked.clear()  # type: ignore[attr-defined]
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "for-a-while")
+    assert request_of(asked, **NO_KEY)[2]["X-Amz-Security-Token"] == "for-a-while"
+    asked.asked.clear()  # type: ignore[attr-defined]
+    assert "Credential=key/" in request_of(asked)[2]["Authorization"]  # the settings win
+
+
+def test_no_credentials_anywhere_is_told_with_the_places_and_nothing_is_sent_unsigned(
+    asked: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    with pytest.raises(StoreError) as caught:
+        request_of(asked, **NO_KEY)
+    assert caught.value.where == "store.access_key"
+    for place in ("AWS_ACCESS_KEY_ID", "MINIO_ACCESS_KEY", str(tmp_path / "none"), "role"):
+        assert place in caught.value.what
+    assert "store.anonymous=true" in caught.value.mend
+    assert asked.asked == []  # type: ignore[attr-defined]
+
+
+def test_an_open_bucket_is_asked_unsigned_where_that_is_set(asked: ThreadingHTTPServer) -> None:
+    assert "Authorization" not in request_of(asked, **NO_KEY, anonymous=True)[2]
+
+
+@pytest.mark.parametrize("content", [None, "no certificate"])
+def test_an_authority_that_is_no_file_of_certificates_is_refused(tmp_path: Path, content: str | None) -> None:
+    file = tmp_path / "ca.pem"
+    if content is not None:
+        file.write_text(content)
+    with pytest.raises(StoreError, match=f"^store.ca: {file} holds no certificates"):
+        s3(1, ca=file)
 
 
 def test_only_the_latest_keys_are_remembered() -> None:

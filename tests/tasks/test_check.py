@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from distrl.phone.gallery import walk
 from distrl.phone.machine import fresh
+from distrl.phone.screens import SCREENS, refuse_unknown
 from distrl.phone.state import ADVERT, State
 from distrl.tasks.check import holds, parse_check, remembered
 from distrl.tasks.outcome import CHECK, succeeded
@@ -61,6 +65,30 @@ def test_a_check_holds_where_the_phone_is_as_it_says_and_nowhere_else(
     assert not holds(parse_check(check), phone(**not_so))
 
 
+def test_every_screen_that_a_tour_of_the_phone_shows_can_be_named_and_every_app_has_some() -> None:
+    seen = {state.screen for state in walk()} - {ADVERT}
+    for screen in seen:
+        refuse_unknown(screen)
+    named = {f"{app}/{name}" for app, names in SCREENS.items() for name in names}
+    assert named - seen <= {"launcher/page3"}, "nothing is named that no visitor has seen"
+    assert set(SCREENS) == set(remembered())
+
+
+def test_the_screens_of_the_documentation_are_those_of_the_phone() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "tasks.md").read_text()
+    for app, names in SCREENS.items():
+        assert f"| `{app}` | {', '.join(f'`{name}`' for name in names)} |\n" in text
+
+
+def test_the_state_paths_of_the_documentation_are_those_of_the_phone() -> None:
+    """Each app's row names its paths and nothing else, but for what stands in brackets."""
+    text = (Path(__file__).parents[2] / "docs" / "tasks.md").read_text()
+    table = text.split("| app | path: what the app remembers |\n")[1].split("\n\n")[0]
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", table, re.MULTILINE))
+    told = {app: sorted(re.findall(r"`([^`]*)`", re.sub(r"\([^()]*\)", "", row))) for app, row in rows.items()}
+    assert told == {app: sorted(paths) for app, paths in remembered().items()}
+
+
 def test_a_check_of_the_screen_looks_at_the_screen() -> None:
     check = parse_check({"screen": "notes/list"})
     assert holds(check, phone().goto("notes/list"))
@@ -93,6 +121,9 @@ def test_nothing_is_done_while_something_is_in_front() -> None:
         ({"app": "media", "path": "playing", "equals": 1}, "true or false"),
         ({"app": "settings", "path": "on", "equals": "wifi sync"}, "a list of texts"),
         ({"screen": 3}, "`screen` takes a text"),
+        ({"screen": "launcher/mail"}, "no screen 'launcher/mail': there are launcher/home"),
+        ({"screen": "notes/lsit"}, "no screen 'notes/lsit': there are notes/list, notes/new"),
+        ({"screen": "camera/list"}, "no screen 'camera/list': there are screens of launcher, settings"),
     ],
 )
 def test_what_is_no_check_is_refused_with_what_is_wrong(given: object, said: str) -> None:

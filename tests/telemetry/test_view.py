@@ -1,6 +1,7 @@
 from dataclasses import replace
 
 import pytest
+from distrl.cli.stack import without_success
 from distrl.telemetry.screen import render
 from distrl.telemetry.view import HEARTBEAT_STALE_MS, RunView
 from distrl.types import (
@@ -66,6 +67,27 @@ def test_an_evaluation_counts_each_task_once_and_an_interruption_as_none() -> No
     assert view.snapshot(2_000).evaluations == ((2, Split.TRAIN, 1, 1.0),)
 
 
+def test_a_task_that_nobody_did_in_many_attempts_is_named_from_training_and_evaluations() -> None:
+    """Twenty attempts at a row of a list: half of them fed, half evaluated, and one of each delivered twice."""
+    view = RunView()
+    for number in range(10):
+        failed = trajectory(f"mine-{number}", Outcome.FAILURE)
+        failed = replace(failed, task=replace(failed.task, suite="mine", instruction="do \x1b[2J it"))
+        evaluation = Evaluation(number, "c" * 64, "e", failed)
+        for record in (failed, failed, evaluation):
+            assert view.snapshot(2_000).unsolved == ()
+            view.feed(record)
+        view.feed(evaluation)
+    found = view.snapshot(2_000).unsolved
+    assert [(each.instruction, each.attempts) for each in found] == [("do \x1b[2J it", 20)]
+    assert without_success(found) == ['no success in 20 attempts: "do \\x1b[2J it" (check it: distrl tasks oracle)']
+    others = [replace(found[0], suite="home", family="shop", instruction=""), *found * 5]
+    assert without_success(others)[0] == (
+        "no success in 20 attempts: home shop, any task of it (check it: distrl tasks oracle --suite home)"
+    )
+    assert without_success(others)[-1] == "1 more without a success; the run's report names all"
+
+
 def test_agents_without_weights_are_scored_apart() -> None:
     view = RunView()
     for sha256, outcome in (("a" * 64, Outcome.SUCCESS), ("b" * 64, Outcome.FAILURE)):
@@ -78,6 +100,16 @@ def test_rate_forgets_what_is_older_than_a_minute() -> None:
     view.feed(trajectory("old", Outcome.SUCCESS, finished_at=0))
     view.feed(trajectory("new", Outcome.SUCCESS, finished_at=70_000))
     assert view.snapshot(80_000).per_minute == 1
+
+
+def test_a_process_whose_work_is_seen_is_not_silent_though_its_heartbeats_wait() -> None:
+    view, late = RunView(), 1_000 + HEARTBEAT_STALE_MS + 1
+    for name, role in (("learner", "learner"), ("w", "worker"), ("gone", "worker")):
+        view.feed(Heartbeat(name, role, 1_000, None, None))
+    view.feed(replace(version(3), published_at=late - 1_000))
+    view.feed(replace(trajectory("t0", Outcome.SUCCESS), worker="w", finished_at=late - 1_000))
+    assert view.snapshot(late).silent == {"gone"}
+    assert view.snapshot(late + HEARTBEAT_STALE_MS).silent == {"learner", "w", "gone"}
 
 
 def test_a_silent_process_is_shown_and_its_name_is_not_markup() -> None:

@@ -19,6 +19,7 @@ from distrl.types import (
     Point,
     PutAside,
     Record,
+    Skipped,
     Split,
     Step,
     Task,
@@ -45,11 +46,11 @@ tasks = st.builds(
 )  # fmt: skip
 steps = st.builds(
     Step, refs, ids, ids, actions, text, floats, longs, text, longs, floats, floats, floats, floats,
-    st.none() | st.booleans(), st.sampled_from(HeldBack),
+    st.none() | st.booleans(), st.sampled_from(HeldBack), st.booleans(),
 )  # fmt: skip
 trajectories = st.builds(
     Trajectory, tasks, text, text, text, st.lists(steps, max_size=2).map(tuple), st.none() | refs,
-    st.sampled_from(Outcome), text, text, st.booleans(), longs, longs, text,
+    st.sampled_from(Outcome), text, text, st.booleans(), longs, longs, text, st.booleans(),
 )  # fmt: skip
 versions = st.builds(Version, longs, st.none() | longs, longs, text, refs, text, longs)
 marks = st.builds(Watermark, text, longs, longs)
@@ -61,7 +62,7 @@ evaluations = st.builds(Evaluation, longs, text, text, trajectories)
 health = st.builds(DeviceHealth, text, text, st.dictionaries(text, longs, max_size=3))
 heartbeats = st.builds(
     Heartbeat, text, text, longs, st.none() | longs, st.none() | text,
-    st.dictionaries(text, floats, max_size=3), st.lists(health, max_size=2).map(tuple),
+    st.dictionaries(text, floats, max_size=3), st.lists(health, max_size=2).map(tuple), st.none() | ids,
 )  # fmt: skip
 
 records: st.SearchStrategy[Record] = st.one_of(tasks, trajectories, versions, updates, evaluations, heartbeats)
@@ -92,7 +93,8 @@ STEP = Step(
     at=1_738_000_000_000,
     phone_ms=60.5,
     valid=False,
-    held_back=HeldBack.UNDONE,
+    held_back=HeldBack.REFUSED,
+    restless=True,
 )
 
 TASK = Task(
@@ -110,21 +112,39 @@ TASK = Task(
 )
 
 TRAJECTORY = Trajectory(
-    TASK, "a-1", "worker-0", "phone-0", (STEP, STEP), REF, Outcome.UNKNOWN, "truth", "", True, 1, 2, "vlm:a-model"
+    TASK,
+    "a-1",
+    "worker-0",
+    "phone-0",
+    (STEP, STEP),
+    REF,
+    Outcome.UNKNOWN,
+    "truth",
+    "",
+    True,
+    1,
+    2,
+    "vlm:a-model",
+    True,
 )
 
 EXAMPLES: tuple[Record, ...] = (
     TASK,
     TRAJECTORY,
-    Version(1, 0, 4, "ef" * 32, REF, "01" * 32, 9),
+    Version(1, 0, 4, "ef" * 32, REF, "01" * 32, 9, (0,)),
     Update(
         3,
         (Watermark("distrl.demo.trajectories", 0, 64),),
         "01" * 32,
         9,
         (PutAside("distrl.demo.trajectories", 0, (5, 63)),),
+        "ab" * 32,
+        "topic-id-1,topic-id-2",
+        7,
+        "the log ends before it",
+        (Skipped("distrl.demo.trajectories", 0, 8, "cd" * 32, "its screenshot is gone"),),
     ),
     Evaluation(1, "cd" * 32, "e-1", TRAJECTORY),
-    Heartbeat("worker-0", "worker", 9, 1, None, {"lag": 0.5}, (DeviceHealth("phone-0", "ready", {"lost": 1}),)),
+    Heartbeat("worker-0", "worker", 9, 1, None, {"lag": 0.5}, (DeviceHealth("phone-0", "ready", {"lost": 1}),), (0, 3)),
 )
 """One of each kind, with something in every optional place."""

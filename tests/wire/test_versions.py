@@ -66,7 +66,7 @@ def test_what_the_newest_code_writes_is_read_with_the_oldest_schema(record: Reco
 
 @pytest.fixture
 def grown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The landed schemas; a task v2 with a further field, a trajectory v3 with a further outcome and v4 without it."""
+    """The landed schemas; a task v2 with a further field, a trajectory v4 with a further outcome and v5 without it."""
     for file in schema_folder().glob("*/*.avsc"):
         (tmp_path / file.parent.name).mkdir(exist_ok=True)
         (tmp_path / file.parent.name / file.name).write_text(file.read_text())
@@ -77,10 +77,10 @@ def grown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     later = json.loads(newest)
     (outcome,) = [field["type"] for field in later["fields"] if field["name"] == "outcome"]
     outcome["symbols"].append("unheard_of")
-    (tmp_path / "trajectory/v3.avsc").write_text(json.dumps(later))
+    (tmp_path / "trajectory/v4.avsc").write_text(json.dumps(later))
     last = json.loads(newest)
     last["fields"].append({"name": "new", "type": "long", "default": 5})
-    (tmp_path / "trajectory/v4.avsc").write_text(json.dumps(last))
+    (tmp_path / "trajectory/v5.avsc").write_text(json.dumps(last))
     use(read_catalogue(tmp_path), monkeypatch)
     return tmp_path
 
@@ -108,7 +108,7 @@ def test_an_older_schema_reads_what_a_newer_writer_wrote(grown: Path) -> None:
 
 def test_a_symbol_that_the_newest_schema_does_not_know_is_read_as_its_default(grown: Path) -> None:
     known = codec.catalogue()
-    (third,) = [s for s in known.by_fingerprint.values() if str(s) == "trajectory/v3"]
+    (fourth,) = [s for s in known.by_fingerprint.values() if str(s) == "trajectory/v4"]
     datum = plain(replace(TRAJECTORY, outcome=Outcome.SUCCESS)) | {"outcome": "unheard_of"}
-    payload = codec._write(third, datum)
+    payload = codec._write(fourth, datum)
     assert decode(payload, Trajectory) == replace(TRAJECTORY, outcome=Outcome.UNKNOWN)

@@ -8,7 +8,8 @@ from typing import Any
 
 from distrl.phone.gestures import event_of
 from distrl.phone.machine import PhoneMachine
-from distrl.types import Action, Task
+from distrl.types import Action, HeldBack, Task
+from distrl.worker.episode import Screen
 
 
 class MachinePhone:
@@ -20,13 +21,13 @@ class MachinePhone:
     def reset(self, task: Task) -> None:
         self._machine.reset(task.phone_seed, json.loads(task.setup))
 
-    def settle(self) -> bytes:
-        return self._machine.png()
+    def settle(self) -> Screen:
+        return Screen(self._machine.png())
 
-    def perform(self, action: Action) -> bool:
+    def perform(self, action: Action) -> HeldBack:
         if (event := event_of(action)) is not None:
             self._machine.apply(event)
-        return True
+        return HeldBack.NO
 
     def taken_back(self) -> tuple[str, ...]:
         return ()

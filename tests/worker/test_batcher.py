@@ -3,12 +3,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field
 
 import pytest
 from distrl.errors import PolicyError
 from distrl.types import Action
-from distrl.worker.batcher import Batcher
+from distrl.worker.batcher import Batcher, PolicyEndedError
 from distrl.worker.episode import Observation, sampling_seed
 
 from .world import TAP, task, version
@@ -144,6 +145,20 @@ def test_an_adapter_that_does_not_load_leaves_the_old_one(serving: Serving) -> N
         batcher.swap(version(2), b"foreign")
     assert batcher.loaded == version(1)
     assert batcher.decide(seen()).action_text == "one"
+
+
+def test_a_thread_that_ends_unexpectedly_frees_who_waits_with_the_reason(serving: Serving) -> None:
+    batcher = serving(Weights())
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(batcher.decide, seen())
+        with pytest.raises(FutureTimeout):
+            waiting.result(0.05)
+        batcher.fail(ValueError("broken"))
+        with pytest.raises(PolicyEndedError, match="thread has ended: ValueError: broken"):
+            waiting.result(10)
+    for ask in (batcher.check, lambda: batcher.decide(seen()), lambda: batcher.swap(version(0), b"zero")):
+        with pytest.raises(PolicyEndedError, match="ValueError: broken"):
+            ask()
 
 
 def test_nothing_is_decided_before_there_are_weights_and_closing_frees_who_waits(serving: Serving) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 from distrl.errors import BrokerError
 from distrl.types import LogPosition, Outcome, Task, Trajectory
+from distrl.worker.batcher import PolicyEndedError
 from distrl.worker.crew import Crew, Play, play_all, without_steps
 from distrl.worker.episode import Episode, Phone
 from distrl.worker.inbox import Inbox, Received
@@ -49,6 +50,14 @@ def test_an_interrupted_task_is_played_again_and_its_phone_goes_back_to_the_pool
     assert done
     assert [t.outcome for t in kept] == [Outcome.SUCCESS]
     assert fleet.lent[:2] == ["phone-0", "phone-0"]
+
+
+def test_a_policy_that_has_ended_ends_the_crew_and_makes_no_record() -> None:
+    def ended(task: Task, phone: Phone) -> Trajectory:
+        raise PolicyEndedError("worker", "the policy's thread has ended: ValueError: broken", "start it again")
+
+    with pytest.raises(PolicyEndedError, match="ValueError: broken"):
+        all_of([task()], OneByOne([CountingPhone()]), ended)
 
 
 def test_a_phone_that_never_works_is_given_up_after_the_retries() -> None:

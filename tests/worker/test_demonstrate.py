@@ -14,7 +14,7 @@ from distrl.tasks.outcome import succeeded
 from distrl.tasks.suite import suites
 from distrl.types import Action, ActionKind, Outcome, Point, Split, Task
 from distrl.worker.demonstrate import Scripted, demonstration_tasks, script_seed
-from distrl.worker.episode import Episode
+from distrl.worker.episode import Episode, Screen
 from distrl.worker.vocabulary import words_of_all_suites
 
 from .phone import MachinePhone
@@ -77,8 +77,8 @@ def test_demonstrations_are_of_the_suite_that_is_fed_and_each_action_has_tokens(
 class PlainPhone(MachinePhone):
     """One that draws nothing: what a script sees is the state."""
 
-    def settle(self) -> bytes:
-        return b""
+    def settle(self) -> Screen:
+        return Screen(b"")
 
 
 @pytest.mark.parametrize("index", range(7))

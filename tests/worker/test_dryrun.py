@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from device.conftest import StartPhones
+from device.conftest import StartPhones, given_time, hasty
 from distrl.config import Config, Devices
 from distrl.device.fence import Fence
 from distrl.device.leases import Hold, Leases
@@ -98,11 +98,15 @@ def test_the_first_phone_that_answers_and_that_no_worker_has_is_taken_and_none_b
     worker = leases.take(three.addresses[0])
     assert isinstance(worker, Hold)
     behind = three.model_copy(update={"addresses": (*three.addresses, "127.0.0.1:1")})
-    with closing(DevicePool(adb, behind)) as pool, first_free(pool, threading.Event()) as session:
-        assert session is not None
-        assert session.serial == three.addresses[2]
-        assert leases.holder("127.0.0.1:1") == ""
-    assert leases.holder(three.addresses[2]) == ""
+
+    def is_taken(seconds: float) -> None:
+        with closing(DevicePool(adb, hasty(behind, seconds))) as pool, first_free(pool, threading.Event()) as session:
+            assert session is not None
+            assert session.serial == three.addresses[2]
+            assert leases.holder("127.0.0.1:1") == ""
+        assert leases.holder(three.addresses[2]) == ""
+
+    given_time(is_taken)
 
 
 def test_where_no_phone_is_to_be_had_it_says_so_and_once_stopped_it_tries_none(adb: AdbServer, three: Devices) -> None:
@@ -111,7 +115,7 @@ def test_where_no_phone_is_to_be_had_it_says_so_and_once_stopped_it_tries_none(a
     worker = leases.take(three.addresses[0])
     assert isinstance(worker, Hold)
     with (
-        closing(DevicePool(adb, first)) as pool,
+        closing(DevicePool(adb, hasty(first, 0.5))) as pool,
         pytest.raises(DeviceError, match="no phone answers that no worker has"),
         first_free(pool, stop),
     ):

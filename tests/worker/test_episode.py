@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from distrl.errors import DeviceError
 from distrl.types import Action, ActionKind, HeldBack, ObjectRef, Outcome, Step, Task
-from distrl.worker.episode import NOTE_CHARACTERS, Episode, sampling_seed
+from distrl.worker.episode import NOTE_CHARACTERS, Episode, Screen, sampling_seed
 
 from .world import DONE, INVALID, TAP, CountingPhone, Recorded, Shelf, TickingClock, ref, task, twice
 
@@ -66,7 +66,7 @@ def test_a_phone_that_fails_interrupts_the_episode_and_keeps_the_steps_before() 
 
 def test_the_apps_that_it_was_brought_back_from_are_noted_with_their_step_beside_what_ended_it() -> None:
     class Straying(CountingPhone):
-        def settle(self) -> bytes:
+        def settle(self) -> Screen:
             if self.sent:
                 self.strays.append(f"com.b ({len(self.sent)})")
             return super().settle()
@@ -85,7 +85,7 @@ def test_the_apps_that_it_was_brought_back_from_are_noted_with_their_step_beside
 
 def test_neither_what_was_left_nor_what_ended_it_hides_the_other_in_the_note() -> None:
     class Failing(CountingPhone):
-        def perform(self, action: Action) -> bool:
+        def perform(self, action: Action) -> HeldBack:
             self.strays += ["com." + "b" * 900] * 5
             raise DeviceError("phone-0", "gone " * 900, "")
 
@@ -105,15 +105,15 @@ def test_an_action_is_undone_where_it_led_to_what_was_left_and_unsent_where_that
             super().__init__()
             self.before, self.under, self.looks = before, under, -1
 
-        def settle(self) -> bytes:
+        def settle(self) -> Screen:
             self.looks += 1
             self.strays += ["com.b"] * (self.looks in self.before)
             return super().settle()
 
-        def perform(self, action: Action) -> bool:
+        def perform(self, action: Action) -> HeldBack:
             if self.looks in self.under:
                 self.strays.append("com.c")
-                return False
+                return HeldBack.UNSENT
             return super().perform(action)
 
     def held(before: set[int], under: set[int], *actions: Action) -> str:

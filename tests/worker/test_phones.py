@@ -9,14 +9,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import pytest
+from device.conftest import LONG_S, given_time
 from distrl.config import Config, Devices
 from distrl.device.errors import DeviceGarbage, DeviceGone, DeviceRefused
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
+from distrl.learner.improve import is_invalid
 from distrl.phone.faults import Fault
 from distrl.phone.machine import Key, Open, fresh, widgets
 from distrl.phone.serve import SimulatedPhone
-from distrl.types import Action, ActionKind, Outcome, Point, Trajectory
+from distrl.types import Action, ActionKind, HeldBack, Outcome, Point, Trajectory
 from distrl.worker.episode import Decision, Episode, Observation
 from distrl.worker.phones import Phones, SessionPhone
 from PIL import Image
@@ -42,15 +44,22 @@ class Deciding:
         return Decision(action, action.kind.value, (1,), (2,), -0.5, 0, "sha")
 
 
-Run = Callable[[Deciding, Sequence[str]], tuple[Trajectory, dict[str, int]]]
+Run = Callable[..., tuple[Trajectory, dict[str, int]]]
 
 
 @pytest.fixture
 def run(adb: AdbServer, phone: SimulatedPhone, timeouts: Devices) -> Run:
-    """Plays one episode with a list of allowed packages; its trajectory, and what was counted of the phone."""
+    """Plays one episode with a list of allowed packages; its trajectory, and what was counted of the phone.
 
-    def play(decider: Deciding, allowed: Sequence[str]) -> tuple[Trajectory, dict[str, int]]:
-        devices = timeouts.model_copy(update={"addresses": (phone.address,), "allowed_packages": tuple(allowed)})
+    settles_s: how long a screen may take to settle.
+    """
+
+    def play(decider: Deciding, allowed: Sequence[str], settles_s: float = LONG_S) -> tuple[Trajectory, dict[str, int]]:
+        devices = timeouts.model_copy(
+            update={
+                "addresses": (phone.address,), "allowed_packages": tuple(allowed), "settle_timeout_s": settles_s,
+            }
+        )  # fmt: skip
         with Phones(Config(adb=adb.adb, devices=devices)) as phones, leased(phones) as one:
             trajectory = Episode("w", Shelf().keep, lambda task, truth: True).run(task(max_steps=6), "a", one, decider)
             (health,) = phones.health()
@@ -61,7 +70,7 @@ def run(adb: AdbServer, phone: SimulatedPhone, timeouts: Devices) -> Run:
 
 @contextmanager
 def leased(phones: Phones) -> Iterator[SessionPhone]:
-    with phones.lease(5.0) as one:
+    with phones.lease(LONG_S) as one:
         assert one is not None
         yield one
 
@@ -150,24 +159,60 @@ def test_a_foreign_app_whose_screen_never_settles_is_left_all_the_same(
     monkeypatch.setattr(
         phone.machine, "png", lambda: picture(phone.machine.size, next(greys)) if in_clock(phone) else png()
     )
-    decider = Deciding([opens(phone, "clock"), DONE])
-    trajectory, counters = run(decider, [SETTINGS])
-    assert trajectory.outcome is Outcome.SUCCESS
-    assert trajectory.note == "left the allowed apps: com.sim.clock (HOME) at step 1"
-    assert decider.seen[1] == decider.seen[0]
-    assert counters["strays"] == 1
+
+    def is_left(seconds: float) -> None:
+        decider = Deciding([opens(phone, "clock"), DONE])
+        trajectory, counters = run(decider, [SETTINGS], seconds)
+        assert trajectory.outcome is Outcome.SUCCESS
+        assert trajectory.note == "left the allowed apps: com.sim.clock (HOME) at step 1"
+        assert decider.seen[1] == decider.seen[0]
+        assert counters["strays"] == 1
+
+    given_time(is_left)
 
 
-def test_a_screen_of_an_allowed_app_that_never_settles_still_interrupts(
+def test_a_screen_of_an_allowed_app_that_never_settles_is_shown_as_it_is_and_interrupts_nothing(
     run: Run, phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     png, greys = phone.machine.png, itertools.cycle(range(1, 200))
     monkeypatch.setattr(
         phone.machine, "png", lambda: picture(phone.machine.size, next(greys)) if in_clock(phone) else png()
     )
-    trajectory, counters = run(Deciding([opens(phone, "clock"), DONE]), [CLOCK])
-    assert trajectory.note.startswith("DeviceTimeout: ")
-    assert counters["strays"] == 0
+
+    def is_shown(seconds: float) -> None:
+        trajectory, counters = run(Deciding([opens(phone, "clock"), DONE]), [CLOCK], seconds)
+        assert (trajectory.outcome, trajectory.note) == (Outcome.SUCCESS, "")
+        assert [step.restless for step in trajectory.steps] == [False, True]
+        assert trajectory.final_restless
+        assert (counters["strays"], counters["interrupted"]) == (0, 0)
+
+    given_time(is_shown)
+
+
+@pytest.mark.parametrize("text", ["caf\u00e9", "\x07", "x" * 3000], ids=["no keyboard", "control", "too long"])
+def test_text_that_the_phone_cannot_type_is_the_policys_invalid_action_and_nothing_is_sent(
+    run: Run, phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    sent: list[object] = []
+    apply = phone.machine.apply
+    monkeypatch.setattr(phone.machine, "apply", lambda event: (sent.append(event), apply(event)))
+    typing = Action(ActionKind.TYPE, text=text)
+    trajectory, counters = run(Deciding([typing, ENTER, DONE]), [])
+    assert (trajectory.outcome, trajectory.note) == (Outcome.SUCCESS, "")
+    assert held_back(trajectory) == ["refused", "no", "no"]
+    assert trajectory.steps[0].action == typing, "what the policy wrote"
+    assert [each for each in sent if each != Key("HOME")] == [Key("ENTER")]
+    assert [is_invalid(step) for step in trajectory.steps] == [True, False, False]
+    assert (counters["interrupted"], counters["quarantines"]) == (0, 0)
+
+
+def test_a_keyboard_that_is_set_and_missing_is_not_the_policys_fault(
+    adb: AdbServer, phone: SimulatedPhone, timeouts: Devices
+) -> None:
+    with phones_of(adb, phone, timeouts.model_copy(update={"keyboard": "service"})) as phones, leased(phones) as one:
+        assert one.perform(Action(ActionKind.TYPE, text="caf\u00e9")) is HeldBack.REFUSED
+        with pytest.raises(DeviceRefused, match="not an enabled keyboard"):
+            one.perform(Action(ActionKind.TYPE, text="plain"))
 
 
 @pytest.mark.parametrize(("returns", "outcome"), [(1, Outcome.SUCCESS), (9, Outcome.INTERRUPTED)])
@@ -199,8 +244,8 @@ def test_a_phone_that_restarts_in_an_episode_interrupts_it_and_keeps_the_steps_b
     run: Run, phone: SimulatedPhone
 ) -> None:
     def restart() -> None:
-        phone.faults.set(Fault.BOOTING, 5.0)
-        phone.faults.set(Fault.GONE, 0.3)
+        phone.faults.set(Fault.BOOTING)
+        phone.faults.set(Fault.GONE)
 
     trajectory, _ = run(Deciding([ENTER] * 6, {2: restart}), [])
     assert trajectory.outcome is Outcome.INTERRUPTED
@@ -210,11 +255,15 @@ def test_a_phone_that_restarts_in_an_episode_interrupts_it_and_keeps_the_steps_b
 
 
 def test_a_phone_that_falls_asleep_interrupts_it_and_shows_no_black_screen(run: Run, phone: SimulatedPhone) -> None:
-    decider = Deciding([ENTER] * 6, {1: lambda: phone.faults.set(Fault.ASLEEP)})
-    trajectory, _ = run(decider, [])
-    assert trajectory.outcome is Outcome.INTERRUPTED
-    assert trajectory.note.startswith("DeviceBlack: ")
-    assert len(decider.seen) == 2
+    def interrupts(seconds: float) -> None:
+        phone.faults.clear()
+        decider = Deciding([ENTER] * 6, {1: lambda: phone.faults.set(Fault.ASLEEP)})
+        trajectory, _ = run(decider, [], seconds)
+        assert trajectory.outcome is Outcome.INTERRUPTED
+        assert trajectory.note.startswith("DeviceBlack: ")
+        assert len(decider.seen) == 2
+
+    given_time(interrupts)
 
 
 def test_failures_count_from_the_last_episode_that_ended_well(
@@ -253,14 +302,14 @@ def test_a_refused_screenshot_is_the_phones_failure(
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda one: one.perform(Action(ActionKind.TYPE, text="\x07")),
+        lambda one: one.perform(Action(ActionKind.TYPE, text="plain")),
         lambda one: one.reset(replace(task(), setup="{")),
     ],
 )
 def test_a_refused_action_or_setup_is_not_the_phones_failure(
     adb: AdbServer, phone: SimulatedPhone, timeouts: Devices, ask: Callable[[SessionPhone], None]
 ) -> None:
-    with phones_of(adb, phone, timeouts) as phones:
+    with phones_of(adb, phone, timeouts.model_copy(update={"keyboard": "service"})) as phones:
         with leased(phones) as one, pytest.raises(DeviceRefused):
             ask(one)
         assert phones.health()[0].state == "idle"

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from appagent import model
 from chat.server import Server, body, hangs_up, says, serving, thinks
+from device.conftest import given_time
 from distrl.appagent import identity, prompt
-from distrl.appagent.agent import SILENT, Agent
+from distrl.appagent.agent import REFUSED, SILENT, Agent
 from distrl.appagent.notes import load, save, with_note
 from distrl.chat.endpoint import Endpoint
 from distrl.config import AppAgent, Config, Devices
@@ -24,7 +25,7 @@ from distrl.phone.handset import Handset
 from distrl.phone.serve import SimulatedPhone
 from distrl.tasks.outcome import succeeded
 from distrl.tasks.suite import HomeSuite
-from distrl.types import PROMPTED, ActionKind, Outcome, Split, Task, Trajectory
+from distrl.types import PROMPTED, ActionKind, HeldBack, Outcome, Split, Task, Trajectory
 from distrl.wire.codec import decode, encode
 from distrl.worker.episode import Episode
 from distrl.worker.explore import exploration_tasks, explore
@@ -121,6 +122,18 @@ def test_an_endpoint_that_stumbles_is_asked_again(play: Play) -> None:
     assert agent.counters == {"decisions": len(done.steps)}
 
 
+def test_text_that_the_phone_cannot_type_is_recorded_as_refused_and_told_to_the_model(play: Play) -> None:
+    (task,) = toggles(Split.TEST, 1)
+    with serving(says(model.acts('text("caf\u00e9")')), ANSWER) as server:
+        done, _ = play(server, task)
+        first, second, *_ = server.requests
+    assert done.outcome is Outcome.SUCCESS
+    assert [step.held_back is HeldBack.REFUSED for step in done.steps] == [True] + [False] * (len(done.steps) - 1)
+    assert (done.steps[0].action.kind, done.steps[0].action.text) == (ActionKind.TYPE, "caf\u00e9")
+    assert "your_last_answer_was_no_action" not in model.about(first)
+    assert model.about(second)["your_last_answer_was_no_action"] == REFUSED
+
+
 def test_what_is_no_action_is_recorded_as_invalid_told_to_the_model_and_ends_no_episode(play: Play) -> None:
     (task,) = toggles(Split.TEST, 1)
     bad = [
@@ -143,21 +156,25 @@ def test_what_is_no_action_is_recorded_as_invalid_told_to_the_model_and_ends_no_
 
 def test_a_model_that_says_nothing_interrupts_and_is_given_up_after_a_while(play: Play) -> None:
     (task,) = toggles(Split.TEST, 1)
-    with serving(ANSWER) as server:
-        server.replies[:] = [ANSWER, body(b"", 500)]
-        done, agent = play(server, task, timeout_s=0.3)
-        assert done.outcome is Outcome.INTERRUPTED
-        assert len(done.steps) == 1, "what was done stands"
-        assert "no answer" in done.note
-        assert agent.failure is None
-        for _ in range(SILENT - 1):
+
+    def is_given_up(seconds: float) -> None:
+        with serving(ANSWER) as server:
+            server.replies[:] = [ANSWER, body(b"", 500)]
+            done, agent = play(server, task, timeout_s=seconds)
+            assert done.outcome is Outcome.INTERRUPTED
+            assert len(done.steps) == 1, "what was done stands"
+            assert "no answer" in done.note
+            assert agent.failure is None
+            for _ in range(SILENT - 1):
+                with pytest.raises(ChatError):
+                    agent.ask({})
+            assert agent.failure is not None
+            asked = len(server.requests)
             with pytest.raises(ChatError):
                 agent.ask({})
-        assert agent.failure is not None
-        asked = len(server.requests)
-        with pytest.raises(ChatError):
-            agent.ask({})
-        assert len(server.requests) == asked
+            assert len(server.requests) == asked
+
+    given_time(is_given_up, (0.3, 5.0))
 
 
 def test_credentials_that_are_refused_are_told_before_a_phone_is_touched(configured: Callable[..., Config]) -> None:

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from device.conftest import hurried
 from device.test_play import JSON, Browser
 from distrl.config import Config, Devices
+from distrl.device import keyboard
 from distrl.device.fence import Fence
 from distrl.device.play import PlayServer
 from distrl.device.server import AdbServer
@@ -342,10 +344,27 @@ def test_where_a_screen_cannot_be_kept_its_action_is_not_done(
     assert person.post("done", well=True)[1]["steps"] == 2
 
 
-def test_what_a_phone_interrupts_is_no_demonstration(person: Person, phone: SimulatedPhone, topic: Topic) -> None:
+def test_what_the_phone_cannot_type_is_told_and_no_part_of_a_demonstration(
+    person: Person, phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    person.post("record", instruction="close the page")
+    before = phone.machine.state()
+    with monkeypatch.context() as short:
+        short.setattr(keyboard, "MAX_CHARACTERS", 2)
+        status, said = person.post("act", kind="type", text="red")
+    assert (status, "the phone cannot do this; nothing was done" in said) == (409, True)
+    assert phone.machine.state() == before
+    assert person.act(kind="home") == 204
+    assert person.post("done", well=True)[1]["steps"] == 2, "the home key and the end"
+
+
+def test_what_a_phone_interrupts_is_no_demonstration(
+    person: Person, session: AdbSession, phone: SimulatedPhone, topic: Topic
+) -> None:
     person.post("record", instruction="close the page")
     phone.faults.set(Fault.SILENT)
-    status, said = person.post("act", kind="home")
+    with hurried(session):
+        status, said = person.post("act", kind="home")
     assert (status, "the phone failed" in said) == (409, True)
     assert person.state()["recording"]["failed"].startswith("DeviceTimeout")
     assert person.post("done", well=True)[0] == 409

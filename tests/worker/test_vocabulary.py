@@ -76,7 +76,7 @@ def test_nobody_is_refused_for_words_of_demonstrations_that_are_not_wanted(
     )
     started: list[Config] = []
 
-    def start(config: Config) -> None:
+    def start(config: Config, owner: str) -> None:
         started.append(config)
         raise RuntimeError("the stack")
 

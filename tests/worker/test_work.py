@@ -19,7 +19,7 @@ from distrl.config import Config, Judge
 from distrl.errors import BrokerError
 from distrl.judge.vlm import VlmJudge
 from distrl.types import Heartbeat, LogPosition, Outcome, Record, Task, Trajectory
-from distrl.worker import hindsight
+from distrl.worker import hindsight, membership, work
 from distrl.worker import patience as patience_module
 from distrl.worker.batcher import Batcher
 from distrl.worker.episode import SYSTEM_CLOCK
@@ -44,8 +44,27 @@ class TaskLog:
     handed_out: int = 0
     handed_out_while_paused: int = 0
     all_committed: threading.Event = field(default_factory=threading.Event)
+    phones: list[int] = field(default_factory=list)
+    dropped: list[int] = field(default_factory=list)
+    held: int = 0
+
+    @property
+    def partitions(self) -> frozenset[int]:
+        return frozenset({0} if self.phones and self.phones[-1] else ())
+
+    @property
+    def running(self) -> int:
+        return self.handed_out - len(self.committed)
+
+    def take_for(self, phones: int) -> None:
+        self.phones.append(phones)
+
+    def drop(self, position: LogPosition) -> None:
+        self.dropped.append(position.offset)
 
     def poll(self, timeout_s: float) -> LoggedTask | None:
+        if not self.partitions:
+            return None
         fed = min(len(self.tasks), len(self.committed) + self.outstanding)
         if self.paused or self.handed_out >= fed:
             return None
@@ -138,6 +157,7 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
         judge: VlmJudge | None = None,
         shelf: Shelf | None = None,
         outstanding: int = 24,
+        answers: int | None = None,
     ) -> Running:
         batcher = Batcher(Weights(), Words(), temperature=1.0, wait_s=0.0)
         threading.Thread(target=batcher.serve, daemon=True).start()
@@ -148,7 +168,7 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
             | ({"judge": {"endpoint": "http://unused", "model": "m", "validity": "vlm"}} if judge else {})
         )
         shelf = shelf or Shelf()
-        log, publishing, fleet = TaskLog(tasks, outstanding), broker or Broker(), OneByOne(phones)
+        log, publishing, fleet = TaskLog(tasks, outstanding), broker or Broker(), OneByOne(phones, answers=answers)
         reloader = Reloader(NoVersions(), lambda ref: b"", "base", batcher, SYSTEM_CLOCK)
         worker = Worker(
             settings, batcher, reloader, fleet, shelf.keep, lambda task, truth: True, publishing.publish,
@@ -264,6 +284,20 @@ def test_a_task_waits_for_the_version_that_was_the_newest_when_it_was_fed(start:
     assert {step.version for step in running.broker.trajectories[0].steps} == {2}
 
 
+def test_a_version_that_never_comes_interrupts_its_task_and_is_named(
+    start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    for name, seconds in (("FRESH_WAIT_S", 0.01), ("FRESH_SAY_S", 0.02), ("FRESH_LIMIT_S", 0.2)):
+        monkeypatch.setattr(work, name, seconds)
+    running = start([task("lost", fed_version=7)], phones(1), loaded=1)
+    assert running.log.all_committed.wait(30)
+    (played,) = running.broker.trajectories
+    assert played.outcome is Outcome.INTERRUPTED, "so it is fed again, under a version that there is"
+    assert "was fed under version 7, which did not come within 0.2 s; loaded is version 1" in played.note
+    assert "task lost waits for version 7; loaded is version 1" in caplog.text
+
+
 def test_a_stop_lets_running_episodes_end_and_commits_them(start: Start) -> None:
     hold = threading.Event()
     busy = phones(1, hold=hold)
@@ -306,12 +340,50 @@ def test_every_metric_of_the_heartbeat_is_a_known_one(start: Start) -> None:
     assert set(running.broker.beats[0].metrics) <= set(METRICS)
 
 
+def test_a_worker_takes_no_task_before_a_phone_answers_and_says_how_many_do(start: Start) -> None:
+    running = start([task("a")], phones(2), answers=0)
+    until_beats(running, 5)
+    assert (running.log.phones, running.log.handed_out) == ([0], 0)
+    assert running.broker.beats[-1].partitions == ()
+    running.fleet.answers = 1
+    assert running.log.all_committed.wait(30)
+    assert running.log.phones == [0, 1]
+    running.fleet.answers = 2
+    until_beats(running, 3)
+    assert running.log.phones == [0, 1, 2]
+    assert running.broker.beats[-1].partitions == (0,)
+
+
+def test_a_worker_whose_last_phone_is_gone_gives_its_tasks_up_and_comes_back_with_the_phone(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(membership, "AWAY_S", 0.05)
+    running = start([task(f"t-{n}") for n in range(6)], phones(1), outstanding=2)
+    assert running.log.all_committed.wait(30)
+    running.fleet.answers = 0
+    until(running, lambda: running.log.phones[-1] == 0)
+    running.fleet.answers = 1
+    until(running, lambda: running.log.phones == [1, 0, 1])
+
+
+def until(running: Running, condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        running.stop.wait(0.01)
+
+
+def until_beats(running: Running, more: int) -> None:
+    """Until the polling thread has gone round that often."""
+    wanted = len(running.broker.beats) + more
+    until(running, lambda: len(running.broker.beats) >= wanted)
+
+
 @dataclass
 class PicturePhone(CountingPhone):
     """Its screen is a picture, which a judge can be shown."""
 
-    def settle(self) -> bytes:
-        super().settle()
+    def shown(self) -> bytes:
         return screen(10 * len(self.sent))
 
 
@@ -376,7 +448,10 @@ def test_a_stop_keeps_what_waits_for_a_judge_that_does_not_answer(
         judge = VlmJudge(Endpoint(settings, "judge"), "m", shelf)
         tasks = [task(name, max_steps=2) for name in ("asked", "waits", "played")]
         running = start(tasks[:2], [phone], judge=judge, shelf=shelf)
-        while not (server.requests and running.broker.beats[-1].metrics["judge_queue"] == 1):
+        while not server.requests:
+            running.stop.wait(0.01)
+        beats = len(running.broker.beats) + 2  # one that tells of now: an older one may have counted "asked" itself
+        while not (len(running.broker.beats) > beats and running.broker.beats[-1].metrics["judge_queue"] == 1):
             running.stop.wait(0.01)
         hold.clear()
         phone.seen.clear()

@@ -11,8 +11,8 @@ from typing import Any
 
 from distrl.clock import Clock
 from distrl.errors import DeviceError
-from distrl.types import Action, ActionKind, DeviceHealth, ObjectRef, Point, Split, Task, Version
-from distrl.worker.episode import Decision, Observation
+from distrl.types import Action, ActionKind, DeviceHealth, HeldBack, ObjectRef, Point, Split, Task, Version
+from distrl.worker.episode import Decision, Observation, Screen
 
 TAP = Action(ActionKind.TAP, Point(0.5, 0.25))
 DONE = Action(ActionKind.COMPLETE)
@@ -59,22 +59,26 @@ class CountingPhone:
     seen: threading.Event = field(default_factory=threading.Event)
     hold: threading.Event | None = None
     strays: list[str] = field(default_factory=list)
+    restless: bool = False
 
     def reset(self, task: Task) -> None:
         self.resets += 1
         self.sent.clear()
 
-    def settle(self) -> bytes:
+    def settle(self) -> Screen:
         self.seen.set()
         if self.hold is not None:
             self.hold.wait(10)
+        return Screen(self.shown(), self.restless)
+
+    def shown(self) -> bytes:
         return f"screen {len(self.sent)}".encode()
 
-    def perform(self, action: Action) -> bool:
+    def perform(self, action: Action) -> HeldBack:
         if self.fails_at == len(self.sent):
             raise DeviceError(self.serial, "the phone is gone", "connect it again")
         self.sent.append(action)
-        return True
+        return HeldBack.NO
 
     def taken_back(self) -> Sequence[str]:
         found, self.strays = tuple(self.strays), []
@@ -129,6 +133,8 @@ class OneByOne:
 
     phones: Sequence[CountingPhone]
     lent: list[str] = field(default_factory=list)
+    answers: int | None = None
+    """How many of them answer; None: all. One that does not is not lent."""
 
     def __post_init__(self) -> None:
         self._free = list(self.phones)
@@ -138,14 +144,18 @@ class OneByOne:
     def count(self) -> int:
         return len(self.phones)
 
+    @property
+    def answering(self) -> int:
+        return self.count if self.answers is None else self.answers
+
     def health(self) -> tuple[DeviceHealth, ...]:
         return tuple(DeviceHealth(phone.serial, "idle") for phone in self.phones)
 
     @contextmanager
     def lease(self, timeout_s: float) -> Iterator[CountingPhone | None]:
         with self._changed:
-            self._changed.wait_for(lambda: bool(self._free), timeout_s)
-            phone = self._free.pop(0) if self._free else None
+            self._changed.wait_for(lambda: bool(self._free and self.answering), timeout_s)
+            phone = self._free.pop(0) if self._free and self.answering else None
         try:
             if phone is not None:
                 self.lent.append(phone.serial)

@@ -36,15 +36,20 @@ class Credit:
     """A(s_t, a_t), for the policy."""
 
 
-def credit(values: Array, ratios: Array, penalty: Array, success: bool, config: Aride) -> Credit:
-    """Credit of one trajectory from V(s_t), ρ_t and penalties, each (T,), and its outcome."""
+def credit(
+    values: Array, ratios: Array, penalty: Array, success: bool, config: Aride, bootstrap: float = 0.0
+) -> Credit:
+    """Credit of one trajectory from V(s_t), ρ_t and penalties, each (T,), and its outcome.
+
+    bootstrap: V(s_{H+1}) of a failure that is taken to have been cut off, 0 at a real end.
+    """
     rewards = outcome_rewards(len(values), success)
-    td = td_errors(rewards, values, config.gamma)
+    td = td_errors(rewards, values, config.gamma, bootstrap)
     if config.retrace:
         targets = retrace_targets(values, td, ratios, config.gamma, config.retrace_lambda)
     else:
-        targets = (monte_carlo(rewards, config.gamma) > 0).astype(np.float64)
-    return Credit(td, targets, advantages(config.advantage, rewards, penalty, values, targets, config.gamma))
+        targets = np.maximum(monte_carlo(rewards, config.gamma) > 0, bootstrap)
+    return Credit(td, targets, advantages(config.advantage, rewards, penalty, values, targets, config.gamma, bootstrap))
 
 
 def policy_loss(

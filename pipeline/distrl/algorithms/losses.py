@@ -53,18 +53,14 @@ def policy_loss(
     return -surrogate - beta * entropy.mean() + lam * penalty
 
 
-def critic_loss(logits: Tensor, targets: Tensor) -> Tensor:
-    """Binary cross-entropy of V(s) = σ(logits) against soft targets in [0, 1] (1[G_t > 0] or a Retrace target)."""
-    return F.binary_cross_entropy_with_logits(logits, targets)
+def critic_loss(logits: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
+    """Mean weighted binary cross-entropy of a critic σ(logits) against soft targets in [0, 1] (section 5.1); a scalar.
 
-
-def trajectory_loss(logits: Tensor, success: Tensor, final: Tensor) -> Tensor:
-    """Maximum likelihood of the outcome under V_traj(s_H, a_H) = σ(logits), over final steps alone (section 5.1).
-
-    logits, success, final: (B,), the latter two 0 or 1. Returns a scalar, 0 where no step is final.
+    V(s): targets 1[G_t > 0] or those of Retrace, weights 1 / (N q) of N transitions drawn with probability q.
+    V_traj(s_H, a_H): targets the outcome, weights 1 / (n q) of n trajectories on final steps and 0 on all others.
+    Divided by B and not by the weights' sum: their mean is 1, and the loss is unbiased. All inputs (B,).
     """
-    each = F.binary_cross_entropy_with_logits(logits, success, reduction="none")
-    return (each * final).sum() / final.sum().clamp(min=1.0)
+    return (F.binary_cross_entropy_with_logits(logits, targets, reduction="none") * weights).mean()
 
 
 def clone_loss(logprob: Tensor) -> Tensor:

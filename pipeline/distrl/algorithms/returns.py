@@ -84,7 +84,13 @@ def penalties(
 
 
 def advantages(
-    form: AdvantageForm, rewards: ArrayLike, penalty: ArrayLike, values: ArrayLike, targets: ArrayLike, gamma: float
+    form: AdvantageForm,
+    rewards: ArrayLike,
+    penalty: ArrayLike,
+    values: ArrayLike,
+    targets: ArrayLike,
+    gamma: float,
+    bootstrap: float = 0.0,
 ) -> Array:
     """A(s_t, a_t) = r + γ V(s_{t+1}) − V(s_t), in one of three readings of r and V(s_{t+1}).
 
@@ -94,12 +100,12 @@ def advantages(
     retrace: r = r_t + penalty, V(s_{t+1}) replaced by its Retrace target y_{t+1}.
     td:      r = r_t + penalty, V(s_{t+1}) as estimated.
 
-    rewards, penalty, values, targets: (T,). Returns (T,). The value after the last step is 0.
+    rewards, penalty, values, targets: (T,). bootstrap: V(s_{H+1}), 0 at a real end. Returns (T,).
     """
     earned, following = {
-        "paper": (monte_carlo(rewards, gamma), next_values(values)),
-        "retrace": (_array(rewards), next_values(targets)),
-        "td": (_array(rewards), next_values(values)),
+        "paper": (monte_carlo(rewards, gamma), next_values(values, bootstrap)),
+        "retrace": (_array(rewards), next_values(targets, bootstrap)),
+        "td": (_array(rewards), next_values(values, bootstrap)),
     }[form]
     return earned + _array(penalty) + gamma * following - _array(values)
 

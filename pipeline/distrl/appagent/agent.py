@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 
 SILENT: Final = 5
 """So many questions in a row without an answer, each asked again and again until its deadline, end a command."""
+REFUSED: Final = "the phone cannot do that: most type the printable characters of ASCII alone"
 NOT_TAKEN: Final = "the endpoint does not take the question"
 UNITS: Final[Mapping[str, float]] = {"short": 0.15, "medium": 0.25, "long": 0.35}
 """Lengths of a swipe, of the screen's width; upwards and downwards twice that. AppAgent's controller has 0.1, 0.2 and
@@ -103,6 +104,10 @@ class Attempt:
         self._agent = agent
         self._dump = dump
         self.past = prompt.Past()
+
+    def refused(self) -> None:
+        """The phone could not do the last action; the next prompt says so."""
+        self.past = prompt.Past(self.past.summary, REFUSED)
 
     def act(self, task: str, png: bytes) -> Action:
         """The action for one screen. Raises ChatError where the model says nothing, DeviceError from `dump`."""

@@ -74,6 +74,9 @@ class Exploring:
         self._useless: set[str] = set()
         self._tried: _Tried | None = None
 
+    def refused(self) -> None:
+        self._attempt.refused()
+
     def act(self, task: str, png: bytes) -> Action:
         """The action for one screen, after what the last one did to it was noted. Raises as `Attempt.act`."""
         tried, self._tried = self._tried, None

@@ -13,7 +13,7 @@ FOLDER: Final = "agents"
 """Of the object store."""
 SUFFIX: Final = "json"
 AGENT: Final = "appagent"
-FORM: Final = 1
+FORM: Final = 2
 """Raised when what it is shown, or what its answers do, changes, so that it counts as another agent."""
 LONGEST_NAME: Final = 80
 

@@ -1,7 +1,8 @@
 """Tasks for a worker, through a consumer group.
 
 Life cycle: one thread owns a TaskConsumer and calls `poll` again and again, also while it is paused, because polling is
-what keeps the worker in its group. `commit` alone may be called from any thread: it notes the fact, and the next `poll`
+what keeps the worker in its group. `take_for` joins the group, and leaves it: a worker without a phone would keep its
+partitions' tasks from the others. `commit` alone may be called from any thread: it notes the fact, and the next `poll`
 tells the broker. `close` commits what is done and leaves the group, so that others take over at once; where the broker
 does not answer it gives up after CLOSE_S, and what could not be committed is done once more by whoever gets it.
 """
@@ -17,9 +18,10 @@ from types import TracebackType
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from distrl.broker.connect import HOPELESS, explain, settings
+from distrl.broker.connect import HOPELESS, explain, reported, settings
 from distrl.broker.deadletters import DeadLetters
 from distrl.broker.inflight import InFlight
+from distrl.broker.passed import passed
 from distrl.broker.reader import RawRecord, decoded
 from distrl.broker.topics import topic_name
 from distrl.config import Config
@@ -28,9 +30,11 @@ from distrl.types import LogPosition, Task
 
 LOG = logging.getLogger("distrl.broker.consumer")
 
-SESSION_TIMEOUT_S = 10.0
+SESSION_TIMEOUT_S = 15.0
 """After this long without a heartbeat the group gives a worker's tasks to others. Heartbeats come from librdkafka's own
-thread, so a busy interpreter does not miss them; a dead process is noticed this soon."""
+thread, so a busy interpreter does not miss them; a dead process is noticed this soon. Longer than SOCKET_TIMEOUT_S: a
+worker whose coordinator stands still finds the next one and stays a member, instead of joining anew beside its own
+shadow, for which the group would wait once more."""
 
 HEARTBEAT_S = 1.0
 """A member hears of a rebalance with its next heartbeat, and moving a partition takes two rebalances."""
@@ -41,7 +45,7 @@ POLL_INTERVAL_S = 60.0
 PREFETCH_RECORDS = 64
 """Tasks fetched ahead. Few: what is fetched and not begun is thrown away when the partitions are paused."""
 
-HELD_TASKS = 8
+HELD_PER_PHONE = 1
 """Tasks kept in hand while the worker is busy; its partitions are paused only once it has as many. After a resume,
 librdkafka sleeps for up to a second before it fetches again, and without these each phone would sleep with it."""
 
@@ -61,7 +65,7 @@ class LoggedTask:
 
 
 class TaskConsumer:
-    """The tasks topic of a run, shared with the other workers of group `worker.group`.
+    """The tasks topic of a run, shared with the other workers of group `worker.group`. It joins with `take_for`.
 
     letters: where an unreadable task goes. Until its dead letter is acknowledged no further task is handed out, and
     `poll` keeps the place in the group. Without letters, `poll` raises WireError.
@@ -84,6 +88,8 @@ class TaskConsumer:
         self._paused = False  # the caller's wish
         self._stopped: bool | None = False  # whether the partitions are; None: some came, which may be or not
         self._closed = False
+        self._phones = 0
+        self._joined = False
         self._held: deque[RawRecord] = deque()
         made = settings(config.kafka, config.worker.name, self._on_error) | {
             "group.id": f"distrl.{config.run}.{config.worker.group}",
@@ -100,10 +106,7 @@ class TaskConsumer:
             "on_commit": self._on_commit,
         }
         try:
-            self._consumer = Consumer(made)
-            self._consumer.subscribe(
-                [self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
-            )
+            self._consumer = Consumer(passed(config.kafka, made))
         except KafkaException as error:
             raise explain(error.args[0], self._topic, "join the workers' group", config.kafka) from None
 
@@ -128,23 +131,52 @@ class TaskConsumer:
             return self._flight.owned
 
     @property
+    def held(self) -> int:
+        """Tasks read and not handed out."""
+        return len(self._held)
+
+    @property
+    def joined(self) -> bool:
+        """Whether it is in the workers' group, or on its way there."""
+        return self._joined
+
+    @property
     def paused(self) -> bool:
         return self._paused
 
+    def take_for(self, phones: int) -> None:
+        """Join the group and keep tasks in hand for so many phones; 0: leave it, so that others get its tasks.
+
+        Leaving commits what is done and no more. It is over once `partitions` is empty, after a few polls; who joins
+        again before that waits for it.
+        """
+        self._phones = phones
+        if not phones and self._joined:
+            self._joined = False
+            self._held.clear()
+            self._commit_done()
+            self._consumer.unsubscribe()  # what was committed meanwhile goes along when the partitions are given up
+
+    def drop(self, position: LogPosition) -> None:
+        """The task at `position` was handed out and not begun, and will not be here. To be told after leaving."""
+        with self._lock:
+            self._flight.dropped(position.partition, position.offset)
+
     def poll(self, timeout_s: float) -> LoggedTask | None:
-        """The next task, or None after `timeout_s` or while paused. Serves the group and the commits.
+        """The next task, or None after `timeout_s`, while paused or out of the group. Serves group and commits.
 
         Raises BrokerError where waiting does not help: no such topic, refused credentials, no right; and
         BadRecordsError where more tasks cannot be read than `kafka.dead_letter_limit` allows.
         """
         self._settle()
         self._commit_done()
+        self._join()
         waits = self._held_back or not self._held
         message = self._consumer.poll(timeout_s if waits else 0)
         if message is not None:
             if (error := message.error()) is not None:
                 self._on_error(error)
-            else:
+            elif self._joined:  # what still comes after leaving is the others'
                 self._held.append(RawRecord.of(message))
         if self._hopeless is not None:
             raise explain(self._hopeless, self._topic, "read tasks", self._config.kafka)
@@ -185,9 +217,21 @@ class TaskConsumer:
         if leaving.is_alive():
             LOG.warning("the broker does not answer: left without telling the workers' group, which waits a session")
 
+    def _join(self) -> None:
+        """Subscribe where it is wanted, once the partitions of a membership before are given up."""
+        if self._joined or not self._phones or self.partitions:
+            return
+        try:
+            self._consumer.subscribe(
+                [self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+            )
+        except KafkaException as error:
+            raise explain(error.args[0], self._topic, "join the workers' group", self._config.kafka) from None
+        self._joined = True
+
     def _throttle(self) -> None:
         """Fetch while there is room in the hand, and only then."""
-        full = len(self._held) >= HELD_TASKS
+        full = len(self._held) >= HELD_PER_PHONE * self._phones
         if full and self._stopped is not True:
             self._consumer.pause(self._places())
         elif not full and self._stopped is not False:
@@ -221,7 +265,7 @@ class TaskConsumer:
         if error.code() in HOPELESS or error.fatal():
             self._hopeless = error
         else:
-            LOG.warning("reading tasks: %s", error.str())  # librdkafka goes on by itself
+            LOG.warning("reading tasks: %s", reported(error))  # librdkafka goes on by itself
 
     def _places(self) -> list[TopicPartition]:
         return [TopicPartition(self._topic, partition) for partition in sorted(self.partitions)]

@@ -60,7 +60,7 @@ class Publish(Protocol):
 
     def __call__(
         self, topic: str, key: bytes | None, value: bytes | None, headers: Headers = ()
-    ) -> Future[LogPosition]: ...
+    ) -> Future[LogPosition | None]: ...
 
 
 class BadWindow:
@@ -92,7 +92,7 @@ class _Waiting:
     raw: RawRecord
     headers: Headers
     room: int | None = None
-    future: Future[LogPosition] | None = None
+    future: Future[LogPosition | None] | None = None
     again_at: float = 0.0
 
 

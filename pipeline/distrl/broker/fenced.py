@@ -1,26 +1,31 @@
 """A producer that only one process of a run may be at a time: opening it makes the broker refuse, for ever, whoever
 opened it before, also one that was thought dead and comes back.
 
-Each record is a transaction of its own: it is in the log once `write` returns. One whose process was killed before the
-commit may stand there aborted; who reads uncommitted sees it, who reads committed never does.
+Each record is a transaction of its own, or each batch: it is in the log once `write` returns. What a process wrote that
+was killed before the commit may stand there aborted; who reads uncommitted sees it, who reads committed never does.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from distrl.broker.connect import explain, settings
-from distrl.broker.producer import BY_KEY, Headers, position_of, refuse_too_large
+from distrl.broker.connect import ACKNOWLEDGE_TIMEOUT_S, ErrorLog, explain, failover_s, settings
+from distrl.broker.passed import passed
+from distrl.broker.producer import BY_KEY, Headers, refuse_too_large, told_position
 from distrl.config import Config
 from distrl.errors import BrokerError
 from distrl.types import LogPosition
+
+LOG = logging.getLogger("distrl.broker.fenced")
 
 TRANSACTION_TIMEOUT_S = 15.0
 """The broker aborts what a dead process left open after this long; until then, who reads committed sees nothing new."""
@@ -46,6 +51,17 @@ class FencedError(BrokerError):
     """Another process has taken over what only one may do; this one must end."""
 
 
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A record to be written to the topic of this full name."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+    partition: int = BY_KEY
+
+
 class FencedProducer:
     """Writes records of one run as the only process that does so under `name`.
 
@@ -58,15 +74,17 @@ class FencedProducer:
     def __init__(self, config: Config, name: str, what: str, fenced: Callable[[], FencedError]) -> None:
         self._config, self._what, self._fenced = config, what, fenced
         self._id = f"distrl.{config.run}.{name}"
-        made = settings(config.kafka, f"{config.run}-{name}") | {
+        self._errors = ErrorLog(LOG, f"writing to {what}")
+        made = settings(config.kafka, f"{config.run}-{name}", self._errors) | {
             "transactional.id": self._id,
             "transaction.timeout.ms": int(TRANSACTION_TIMEOUT_S * 1000),
+            "request.timeout.ms": int(ACKNOWLEDGE_TIMEOUT_S * 1000),
             "compression.type": "zstd",
             "linger.ms": 0,  # a transaction holds one record: there is nothing to wait for
         }
         self._failure: BrokerError | None = None
         try:
-            self._producer = Producer(made)
+            self._producer = Producer(passed(config.kafka, made))
         except KafkaException as error:
             raise explain(error.args[0], "kafka", f"make the producer of {what}", config.kafka) from None
 
@@ -82,21 +100,28 @@ class FencedProducer:
     def open(self) -> None:
         """Become the one: older ones are fenced and what they left half-written is aborted."""
         try:
-            self._producer.init_transactions(self._config.kafka.connect_timeout_s)
+            self._producer.init_transactions(failover_s(self._config.kafka))
         except KafkaException as error:
             raise self._explained(error.args[0], self._id, f"open {self._what}") from None
 
     def write(
         self, topic: str, key: bytes | None, value: bytes | None, headers: Headers = (), partition: int = BY_KEY
-    ) -> LogPosition:
-        """Write one record to a topic of this full name, acknowledged and committed.
+    ) -> LogPosition | None:
+        """Write one record to a topic of this full name, acknowledged and committed. Returns its position, or None
+        where the broker does not tell it.
 
         Raises FencedError if another process has taken over, else BrokerError; RecordTooLargeError before anything is
         sent, and the producer is then as good as before.
         """
+        (message,) = self.write_all([Outgoing(topic, key, value, headers, partition)])
+        return None if message is None else told_position(message)
+
+    def write_all(self, records: Sequence[Outgoing]) -> list[Message | None]:
+        """Write records in one transaction, as `write` does one; None for one whose delivery was not reported."""
         if self._failure is not None:
             raise self._failure
-        refuse_too_large(topic, key, value, self._config.kafka.max_record_bytes)
+        for each in records:
+            refuse_too_large(each.topic, each.key, each.value, self._config.kafka.max_record_bytes)
         delivered: list[Message] = []
         failed: list[KafkaError] = []
 
@@ -107,17 +132,22 @@ class FencedProducer:
                 failed.append(error)
 
         try:
+            self._errors.polling()
+            self._producer.poll(0)  # what was reported since the last write
+            self._errors.drained()
             self._producer.begin_transaction()
-            self._producer.produce(
-                topic, value=value, key=key, headers=list(headers), partition=partition, on_delivery=acknowledged
-            )
+            for each in records:
+                self._producer.produce(
+                    each.topic, value=each.value, key=each.key, headers=list(each.headers), partition=each.partition,
+                    on_delivery=acknowledged,
+                )  # fmt: skip
             self._producer.commit_transaction(COMMIT_TIMEOUT_S)
         except KafkaException as error:
             # Not aborted here: whoever opens it next does that, and the broker does after a time-out.
             reason = next((e for e in [*failed, error.args[0]] if e.code() in FENCED), error.args[0])
-            self._failure = self._explained(reason, topic, "write")
+            self._failure = self._explained(reason, records[0].topic, "write")
             raise self._failure from None
-        return position_of(delivered[0])
+        return [*delivered, *[None] * (len(records) - len(delivered))]
 
     def close(self) -> None:
         """Nothing is open between two calls, so there is nothing to wait for."""

@@ -61,6 +61,13 @@ class InFlight:
         self._running.add((partition, offset))
         return True
 
+    def dropped(self, partition: int, offset: int) -> None:
+        """The task was handed out and never begun. Should its record come again, it is handed out again.
+
+        To be told of partitions that are revoked, or about to be: one that stays does not deliver a record twice.
+        """
+        self._running.discard((partition, offset))
+
     def finished(self, partition: int, offset: int) -> bool:
         """The task's trajectory is acknowledged. False if that no longer matters here (revoked, or told twice)."""
         self._running.discard((partition, offset))

@@ -6,11 +6,14 @@ nothing.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 from distrl.broker.fenced import FencedError, FencedProducer
 from distrl.broker.reader import LogReader, decoded
 from distrl.broker.topics import topic_name
 from distrl.config import Config
-from distrl.types import LogPosition, Update, Version
+from distrl.types import LogPosition, Skipped, Update, Version
 from distrl.wire.codec import encode
 
 
@@ -27,26 +30,83 @@ class Journal(FencedProducer):
         self._updates = topic_name(config.run, "updates")
         self._versions = topic_name(config.run, "versions")
 
-    def append(self, update: Update) -> LogPosition:
+    def append(self, update: Update) -> LogPosition | None:
         """Write `update` down; when this returns, every later learner will redo it.
 
         Raises FencedError if another learner has taken over, else BrokerError.
         """
         return self.write(self._updates, self._run.encode(), encode(update))
 
-    def publish_version(self, version: Version) -> LogPosition:
+    def publish_version(self, version: Version) -> LogPosition | None:
         """Tell every worker of `version`. Its objects must be in the store already. Raises as `append` does."""
         return self.write(self._versions, str(version.version).encode(), encode(version))
 
 
-def journalled(config: Config) -> list[Update]:
-    """Every update in the journal of a run, in the order of the log.
+@dataclass(frozen=True, slots=True)
+class History:
+    """What the lines of a journal say in the end (docs/adr/0010). Pure.
+
+    lines: how many there are. updates: those that count, in order. voids: the lines that made others void, in order.
+    skipped: what nobody folds because a person said so. version: the highest number that any line names, -1 for none.
+    log_id: of the last line that has one.
+    """
+
+    lines: int = 0
+    updates: tuple[Update, ...] = ()
+    voids: tuple[Update, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+    version: int = -1
+    log_id: str = ""
+
+    @classmethod
+    def of(cls, lines: Iterable[Update]) -> History:
+        """A line that leaves a gap before it counts for nothing: what it follows was lost."""
+        every = tuple(lines)
+        updates: list[Update] = []
+        for line in every:
+            if line.u > len(updates):
+                continue
+            del updates[line.u :]
+            if not line.void:
+                updates.append(line)
+        return cls(
+            len(every),
+            tuple(updates),
+            tuple(line for line in every if line.void),
+            tuple(each for line in every for each in line.skipped),
+            max((line.version for line in every), default=-1),
+            next((line.log_id for line in reversed(every) if line.log_id), ""),
+        )
+
+    def voided(self, version: Version) -> bool:
+        """Whether `version` was made after an update that became void later."""
+        return any(line.u <= version.update and version.version <= line.version for line in self.voids)
+
+
+def in_force(versions: Iterable[Version], history: History) -> list[Version]:
+    """The versions whose updates count, in the order given."""
+    every = list(versions)
+    superseded = {number for version in every for number in version.supersedes}
+    return [each for each in every if each.version not in superseded and not history.voided(each)]
+
+
+def journal_lines(config: Config) -> list[Update]:
+    """Every line in the journal of a run, in the order of the log, also those that are void.
 
     Complete and final where the caller has a Journal open: `open` waits for what an older learner has committed, and
     nobody else can add one then. What is appended shows a few milliseconds later.
     """
     with LogReader(config, "updates") as reader:
         return [decoded(raw, Update) for batch in reader.to_end() for raw in batch]
+
+
+def history(config: Config) -> History:
+    return History.of(journal_lines(config))
+
+
+def journalled(config: Config) -> list[Update]:
+    """Every update in the journal of a run that counts, in order. Complete as `journal_lines` are."""
+    return list(history(config).updates)
 
 
 def fenced(run: str) -> FencedError:

@@ -15,7 +15,8 @@ from typing import TypeVar, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from distrl.broker.connect import HOPELESS, admin, explain, settings
+from distrl.broker.connect import HOPELESS, ErrorLog, admin, explain, failover_s, settings
+from distrl.broker.passed import passed
 from distrl.broker.producer import Headers, position_of
 from distrl.broker.topic_admin import offsets, partition_count
 from distrl.broker.topics import TOPICS, topic_name
@@ -38,8 +39,16 @@ a fetch go by empty; with Kafka's 500 ms every start of a worker or a learner wo
 DELETED_MS = 5_000
 """How long a topic that was there may be missing from the brokers' metadata before it counts as deleted."""
 
+COORDINATOR = "GroupCoordinator"
+"""What begins a report on the broker that would coordinate the group, which a reader names and never joins."""
+
 POLL_S = 0.5
 """Longest single wait inside a bounded read; it wakes at once when a record arrives."""
+
+
+class CutError(BrokerError):
+    """The log ends before the place that is read from, or did so and has grown again: its broker lost records that it
+    had acknowledged. Whoever follows it begins again with what is left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +91,15 @@ def decoded(raw: RawRecord, expected: type[R], *, seen: bool = False) -> R:
         ) from None
 
 
+def read_since(config: Config, topic: str, start: Mapping[int, int]) -> list[RawRecord]:
+    """The records of a topic from `start` to its end, as far as they are kept; partitions left out from their first."""
+    with LogReader(config, topic) as whole:
+        kept = whole.kept()
+    clamped = {p: min(max(first, start.get(p, first)), end) for p, (first, end) in kept.items()}
+    with LogReader(config, topic, clamped) as reader:
+        return [raw for batch in reader.to_end() for raw in batch]
+
+
 class LogReader:
     """The records of one topic of a run (a key of TOPICS), each partition in its order.
 
@@ -102,6 +120,7 @@ class LogReader:
         self.ends: Mapping[int, int] = {partition: end for partition, (_, end) in kept.items()}
         self._at_end: dict[int, int] = {}
         self._hopeless: KafkaError | None = None
+        self._errors = ErrorLog(LOG, f"reading {self.topic}")
         made = settings(config.kafka, f"distrl-reader-{topic}", self._on_error) | {
             "group.id": f"distrl.{config.run}.reader",  # named, as librdkafka wants one; never joined
             "enable.auto.commit": False,
@@ -110,10 +129,10 @@ class LogReader:
             "isolation.level": "read_committed" if self._committed_only else "read_uncommitted",
             "fetch.queue.backoff.ms": 20,
             "topic.metadata.propagation.max.ms": DELETED_MS,
-            "fetch.wait.max.ms": END_MARK_MS if self._committed_only else 500,
+            "fetch.wait.max.ms": END_MARK_MS if self._committed_only or TOPICS[topic].fenced else 500,
         }
         try:
-            self._consumer = Consumer(made)
+            self._consumer = Consumer(passed(config.kafka, made))
             self._consumer.assign([TopicPartition(self.topic, p, offset) for p, offset in self._next.items()])
         except KafkaException as error:
             raise explain(error.args[0], self.topic, "read the log", config.kafka) from None
@@ -137,8 +156,11 @@ class LogReader:
         None may come sooner than that, as when the end is reached.
         """
         found: list[RawRecord] = []
+        self._errors.polling()
         message = self._consumer.poll(timeout_s)
-        if message is not None:
+        if message is None:
+            self._errors.drained()
+        else:
             self._take(message, found)
             if most > 1:
                 for further in self._consumer.consume(most - 1, timeout=0):
@@ -150,9 +172,9 @@ class LogReader:
     def to_end(self, most: int = BATCH_RECORDS) -> Iterator[list[RawRecord]]:
         """Batches of records up to the end captured when the reader was made (and, at its edge, a few beyond).
 
-        Raises BrokerError if the broker sends nothing for `kafka.connect_timeout_s`.
+        Raises BrokerError if the brokers send nothing for `failover_s`.
         """
-        patience_s = self._config.kafka.connect_timeout_s
+        patience_s = failover_s(self._config.kafka)
         deadline = time.monotonic() + patience_s
         while not self.caught_up:
             before = dict(self._at_end)
@@ -171,11 +193,18 @@ class LogReader:
 
     @property
     def caught_up(self) -> bool:
-        """Everything up to the captured end was returned. (An end may hold no record: a transaction's mark.)"""
+        """Everything up to the captured end was returned."""
+        return self.reached(self.ends)
+
+    def reached(self, ends: Mapping[int, int]) -> bool:
+        """Everything before these offsets was returned. (There may be no record there: a transaction's mark.)"""
         return all(
-            self._next[partition] >= end or self._at_end.get(partition, -1) >= end
-            for partition, end in self.ends.items()
+            self._next[partition] >= end or self._at_end.get(partition, -1) >= end for partition, end in ends.items()
         )
+
+    def kept(self) -> dict[int, tuple[int, int]]:
+        """Partition -> (first offset kept, one past the last), as the broker says now."""
+        return self._kept()
 
     def close(self) -> None:
         self._consumer.close()
@@ -185,12 +214,12 @@ class LogReader:
 
         What is not noted passes: librdkafka reconnects and fetches again, and `to_end` has its deadline.
         """
-        if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-            LOG.debug("no right on the group, which is never joined: %s", error.str())
+        if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED or error.str().startswith(COORDINATOR):
+            LOG.debug("of the group, which is never joined: %s", error.str())
         elif error.code() in HOPELESS or error.fatal():
             self._hopeless = error
         else:
-            LOG.warning("reading %s: %s", self.topic, error.str())
+            self._errors(error)
 
     def _take(self, message: Message, found: list[RawRecord]) -> None:
         error = message.error()
@@ -201,8 +230,13 @@ class LogReader:
         elif error.code() == KafkaError._PARTITION_EOF:
             self._at_end[message.partition() or 0] = message.offset() or 0
         elif error.code() in {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}:
-            self._refuse_outside(message.partition() or 0, self._next[message.partition() or 0], self._kept())
-            raise explain(error, self.topic, "read the log", self._config.kafka)
+            partition = message.partition() or 0
+            self._refuse_outside(partition, self._next[partition], self._kept())
+            raise CutError(
+                f"{self.topic}[{partition}]",
+                f"was cut before record {self._next[partition]}, which is wanted, and has grown again: {error.str()}",
+                "start this role again: it begins with what is left",
+            )
         else:
             self._on_error(error)
 
@@ -226,8 +260,9 @@ class LogReader:
                 "the same --set for every role; `distrl topics ensure --alter` sets retention.ms to what is declared",
             )
         if offset > end:
-            raise BrokerError(
+            raise CutError(
                 where,
-                f"record {offset} is wanted, the log ends at {end}: it is not the log that these offsets came from",
-                "set kafka.bootstrap and `run` to those of the checkpoint, or choose a new `run`",
+                f"record {offset} is wanted, the log ends at {end}: its tail is lost, or it is another log",
+                "start this role again, and it begins with what is left; or set kafka.bootstrap and `run` to those "
+                "that these offsets came from",
             )

@@ -31,7 +31,9 @@ NAME_CHARACTERS = 100
 
 @dataclass(frozen=True, slots=True)
 class Retried:
-    """What became of one letter. at: where its record was published, now or (`before`) by an earlier retry."""
+    """What became of one letter. at: where its record was published, now or (`before`) by an earlier retry; None where
+    it was not, or where the broker does not tell the place.
+    """
 
     letter: Letter
     at: LogPosition | None = None

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]  # re-exported without saying so
 
-from distrl.broker.connect import admin, explain, patiently
+from distrl.broker.connect import admin, explain, patiently, request_timeout_s, told_offset
 from distrl.broker.topics import TOPICS, topic_name
 from distrl.config import Config
 
@@ -25,9 +25,9 @@ def offsets_at(config: Config, topic: str, partitions: Iterable[int], at_ms: int
     client = admin(kafka)
 
     def ask() -> dict[int, int | None]:
-        client.list_topics(name, timeout=kafka.connect_timeout_s)
-        answers = client.list_offsets(wanted, isolation_level=level, request_timeout=kafka.connect_timeout_s)
-        found = {place.partition: answer.result().offset for place, answer in answers.items()}
+        client.list_topics(name, timeout=request_timeout_s(kafka))
+        answers = client.list_offsets(wanted, isolation_level=level, request_timeout=request_timeout_s(kafka))
+        found = {place.partition: told_offset(answer.result().offset) for place, answer in answers.items()}
         return {partition: None if offset < 0 else offset for partition, offset in found.items()}
 
     try:

@@ -6,15 +6,17 @@ A topic that exists with other settings is reported with each difference, never 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the package re-exports them without saying so
     AdminClient,
     AlterConfigOpType,
+    ClusterMetadata,
     ConfigEntry,
     ConfigResource,
     NewPartitions,
@@ -23,12 +25,23 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the package
     ResourceType,
 )
 
-from distrl.broker.connect import RETRY_PAUSE_S, admin, check, explain, patiently
+from distrl.broker.connect import (
+    RETRY_PAUSE_S,
+    UNKNOWN_TOPIC,
+    admin,
+    check,
+    explain,
+    patiently,
+    request_timeout_s,
+    told_offset,
+)
+from distrl.broker.reassign import copies, plan, reassigned
 from distrl.broker.topics import (
     DAY_MS,
     TOPICS,
     Difference,
     Topic,
+    alterable,
     compare,
     declared_settings,
     partitions,
@@ -36,6 +49,9 @@ from distrl.broker.topics import (
 )
 from distrl.config import Config
 from distrl.errors import BrokerError
+
+NO_ID = "A" * 22
+"""The id of no topic: what a broker that keeps none answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +68,13 @@ class TopicReport:
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """What is true of one topic. `offsets` maps a partition to (first kept, one past the last)."""
+    """What is true of one topic. copies: of each partition. offsets: partition -> (first kept, one past the last)."""
 
     name: str
     topic: str
     exists: bool
     partitions: int
+    copies: int
     offsets: Mapping[int, tuple[int, int]]
     cleanup: str
     retention_ms: int
@@ -82,6 +99,7 @@ def ensure(config: Config, create: bool = True, alter: bool = False) -> list[Top
     """Make every declared topic exist as declared; safe to repeat, and from several processes at once.
 
     create: make the missing ones, else they are an error. alter: change differing settings (and add partitions).
+    Another replication factor is never altered: with `alter`, a plan for Kafka's own tool is written.
     Raises BrokerError with every difference, what is declared and what mends it.
     """
     check(config)
@@ -95,13 +113,15 @@ def ensure(config: Config, create: bool = True, alter: bool = False) -> list[Top
     created = _create(client, config, missing)
     differences = _differences(client, config)
     if differences and alter:
-        _alter(client, config, differences)
-        altered = {difference.topic for difference in differences}
+        changed = alterable(differences)
+        _alter(client, config, changed)
+        altered = {difference.topic for difference in changed}
         differences = _left(client, config)
     else:
         altered = set()
     if differences:
-        raise _mismatch(config, differences)
+        moving = any(difference.moves for difference in differences)
+        raise _mismatch(config, differences, _write_plan(client, config) if alter and moving else None)
     reports = []
     for topic in TOPICS.values():
         name = topic_name(config.run, topic.name)
@@ -119,7 +139,8 @@ def describe(config: Config) -> list[TopicRow]:
     rows = []
     for topic in TOPICS.values():
         name = topic_name(config.run, topic.name)
-        count = existing.get(name, 0)
+        held = existing.get(name, {})
+        count = len(held)
         kept = found.get(name, {})
         rows.append(
             TopicRow(
@@ -127,10 +148,11 @@ def describe(config: Config) -> list[TopicRow]:
                 name,
                 exists=count > 0,
                 partitions=count,
+                copies=copies(held) if held else 0,
                 offsets=offsets(client, config, name, count),
                 cleanup=kept.get("cleanup.policy", topic.cleanup),
                 retention_ms=int(kept.get("retention.ms", topic.retention_ms)),
-                differing=compare(config, topic, count, kept) if count else (),
+                differing=compare(config, topic, count, kept, copies(held)) if held else (),
             )
         )
     return rows
@@ -141,49 +163,100 @@ def partition_count(client: AdminClient, config: Config, topic: str, doing: str)
 
     It is described: a question for the metadata of one topic makes it, where a broker makes topics by itself.
     """
-    timeout_s = config.kafka.connect_timeout_s
-    (answer,) = client.describe_topics(TopicCollection([topic]), request_timeout=timeout_s).values()
-    try:
+    timeout_s = request_timeout_s(config.kafka)
+
+    def ask() -> int:
+        (answer,) = client.describe_topics(TopicCollection([topic]), request_timeout=timeout_s).values()
         return len(answer.result().partitions)
+
+    try:
+        return patiently(config.kafka, ask)
     except KafkaException as error:
         raise explain(error.args[0], topic, doing, config.kafka) from None
 
 
+def topic_id(client: AdminClient, config: Config, topic: str) -> str:
+    """What the broker calls the topic of this full name: another one where it was made again. Empty: it does not say.
+
+    Raises as `explain` says.
+    """
+    timeout_s = request_timeout_s(config.kafka)
+
+    def ask() -> str:
+        (answer,) = client.describe_topics(TopicCollection([topic]), request_timeout=timeout_s).values()
+        return str(answer.result().topic_id or "")
+
+    try:
+        found = patiently(config.kafka, ask)
+    except KafkaException as error:
+        raise explain(error.args[0], topic, "read its id", config.kafka) from None
+    return "" if found == NO_ID else found
+
+
 def offsets(
-    client: AdminClient, config: Config, topic: str, count: int, committed_only: bool = False
+    client: AdminClient,
+    config: Config,
+    topic: str,
+    count: int,
+    committed_only: bool = False,
+    just_made: bool = False,
 ) -> dict[int, tuple[int, int]]:
     """(first kept, one past the last) of each of the topic's `count` partitions.
 
     committed_only: the end that a reader of committed transactions can reach, which an open one holds back.
+    just_made: a broker that does not know the topic is asked again; those of a cluster hear of it one after the other.
     """
     level = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
     places = [TopicPartition(topic, partition) for partition in range(count)]
-    timeout_s = config.kafka.connect_timeout_s
+    timeout_s = request_timeout_s(config.kafka)
 
     def ask(spec: OffsetSpec) -> dict[int, int]:
         # librdkafka remembers that a topic was unknown a moment ago; asking for its metadata makes it look again.
         client.list_topics(topic, timeout=timeout_s)
         answers = client.list_offsets(dict.fromkeys(places, spec), isolation_level=level, request_timeout=timeout_s)
-        return {place.partition: answer.result().offset for place, answer in answers.items()}
+        return {place.partition: told_offset(answer.result().offset) for place, answer in answers.items()}
 
     if not places:
         return {}
+    also = UNKNOWN_TOPIC if just_made else ()
     try:
-        first = patiently(config.kafka, lambda: ask(OffsetSpec.earliest()))  # type: ignore[no-untyped-call]
-        end = patiently(config.kafka, lambda: ask(OffsetSpec.latest()))  # type: ignore[no-untyped-call]
+        first = patiently(config.kafka, lambda: ask(OffsetSpec.earliest()), also)  # type: ignore[no-untyped-call]
+        end = patiently(config.kafka, lambda: ask(OffsetSpec.latest()), also)  # type: ignore[no-untyped-call]
     except KafkaException as error:
         raise explain(error.args[0], topic, "read the offsets", config.kafka) from None
     return {partition: (first[partition], end[partition]) for partition in first}
 
 
-def _existing(client: AdminClient, config: Config) -> dict[str, int]:
-    """Name and number of partitions of the topics of this run that exist."""
+def _cluster(client: AdminClient, config: Config) -> ClusterMetadata:
     try:
-        found = client.list_topics(timeout=config.kafka.connect_timeout_s).topics
+        return patiently(config.kafka, lambda: client.list_topics(timeout=request_timeout_s(config.kafka)))
     except KafkaException as error:
         raise explain(error.args[0], "kafka.bootstrap", "list the topics", config.kafka) from None
+
+
+def _existing(client: AdminClient, config: Config) -> dict[str, dict[int, list[int]]]:
+    """The topics of this run that exist: name -> partition -> the brokers that hold a copy of it."""
     names = {topic_name(config.run, name) for name in TOPICS}
-    return {name: len(topic.partitions) for name, topic in found.items() if name in names}
+    return {
+        name: {number: list(partition.replicas) for number, partition in topic.partitions.items()}
+        for name, topic in _cluster(client, config).topics.items()
+        if name in names and topic.partitions
+    }
+
+
+def _write_plan(client: AdminClient, config: Config) -> Path:
+    """What Kafka's own tool has to be told so that each topic of the run has its declared copies, as a file."""
+    brokers = _cluster(client, config).brokers.keys()
+    wanted = reassigned(_existing(client, config), brokers, config.kafka.replication_factor)
+    file = config.stack.directory.expanduser().absolute().parent / f"reassign-{config.run}.json"
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(plan(wanted), encoding="utf-8")
+    except OSError as error:
+        raise BrokerError(
+            str(file), f"cannot be written ({error.strerror})", "make room, or set stack.directory"
+        ) from None
+    return file
 
 
 def _create(client: AdminClient, config: Config, missing: list[Topic]) -> set[str]:
@@ -198,16 +271,27 @@ def _create(client: AdminClient, config: Config, missing: list[Topic]) -> set[st
         )
         for topic in missing
     ]
-    created = set()
-    futures = client.create_topics(wanted, operation_timeout=config.kafka.connect_timeout_s)
-    for name, future in futures.items():
-        try:
-            _result(future, config, name, "create the topic")
-        except _AlreadyThereError:
-            continue  # another process was quicker; what it made is compared like any other
-        created.add(name)
+    created: set[str] = set()
+
+    def ask() -> None:
+        left = [topic for topic in wanted if topic.topic not in created]
+        timeout_s = config.kafka.connect_timeout_s
+        for name, future in client.create_topics(left, operation_timeout=timeout_s, request_timeout=timeout_s).items():
+            try:
+                future.result()
+            except KafkaException as error:
+                if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                    continue  # another process was quicker; what it made is compared like any other
+                raise
+            created.add(name)
+
+    try:
+        patiently(config.kafka, ask)
+    except KafkaException as error:
+        refused = next(topic.topic for topic in wanted if topic.topic not in created)
+        raise explain(error.args[0], refused, "create the topic", config.kafka) from None
     for topic in wanted:  # "created" should mean that it can be used: wait until each partition has its leader
-        offsets(client, config, topic.topic, topic.num_partitions)
+        offsets(client, config, topic.topic, topic.num_partitions, just_made=True)
     return created
 
 
@@ -218,7 +302,7 @@ def _differences(client: AdminClient, config: Config) -> list[Difference]:
         difference
         for topic in TOPICS.values()
         if (name := topic_name(config.run, topic.name)) in existing
-        for difference in compare(config, topic, existing[name], found[name])
+        for difference in compare(config, topic, len(existing[name]), found[name], copies(existing[name]))
     ]
 
 
@@ -229,32 +313,33 @@ def _left(client: AdminClient, config: Config) -> list[Difference]:
     deadline = time.monotonic() + config.kafka.connect_timeout_s
     while True:
         found = _differences(client, config)
-        if all(difference.shrinks for difference in found) or time.monotonic() > deadline:
+        if not alterable(found) or time.monotonic() > deadline:
             return found
         time.sleep(RETRY_PAUSE_S)
 
 
-def _found_settings(client: AdminClient, config: Config, existing: Mapping[str, int]) -> dict[str, dict[str, str]]:
+def _found_settings(client: AdminClient, config: Config, existing: Iterable[str]) -> dict[str, dict[str, str]]:
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in existing]
     if not resources:
         return {}
-    answers = client.describe_configs(resources, request_timeout=config.kafka.connect_timeout_s)
-    return {
-        resource.name: {
-            entry.name: entry.value
-            for entry in _result(answer, config, resource.name, "read the settings").values()
-            if entry.value is not None
+
+    def ask() -> dict[str, dict[str, str]]:
+        answers = client.describe_configs(resources, request_timeout=request_timeout_s(config.kafka))
+        return {
+            resource.name: {e.name: e.value for e in answer.result().values() if e.value is not None}
+            for resource, answer in answers.items()
         }
-        for resource, answer in answers.items()
-    }
+
+    try:
+        return patiently(config.kafka, ask)
+    except KafkaException as error:
+        raise explain(error.args[0], f"topics of run {config.run}", "read the settings", config.kafka) from None
 
 
 def _alter(client: AdminClient, config: Config, differences: list[Difference]) -> None:
     timeout_s = config.kafka.connect_timeout_s
     for difference in differences:
         name, value = difference.topic, difference.declared
-        if difference.shrinks:
-            continue  # reported by the comparison that follows
         if difference.setting == "partitions":
             grown = client.create_partitions([NewPartitions(name, int(value))], request_timeout=timeout_s)
             _result(grown[name], config, name, "add partitions")
@@ -265,10 +350,25 @@ def _alter(client: AdminClient, config: Config, differences: list[Difference]) -
             _result(done[resource], config, name, "change the settings")
 
 
-def _mismatch(config: Config, differences: list[Difference]) -> BrokerError:
+def _mismatch(config: Config, differences: list[Difference], written: Path | None = None) -> BrokerError:
+    """written: the plan that gives each topic its copies, for Kafka's own tool."""
     shrinking = [difference for difference in differences if difference.shrinks]
     mends = []
-    if len(shrinking) < len(differences):
+    if written is not None:
+        secured = "" if config.kafka.security_protocol == "PLAINTEXT" else " --command-config CLIENT.properties"
+        tool = f"kafka-reassign-partitions.sh --bootstrap-server {config.kafka.bootstrap}{secured}"
+        mends.append(
+            f"nothing has the declared copies yet; have Kafka's own tool make them: `{tool} --reassignment-json-file "
+            f"{written} --execute`, then the same with --verify instead of --execute until all is complete, then "
+            "`distrl topics ensure --alter` once more"
+        )
+    elif any(difference.moves for difference in differences):
+        found = {d.found for d in differences if d.moves}
+        mends.append(
+            "run `distrl topics ensure --alter`, which writes down how the copies are made and prints the command"
+            + (f", or set kafka.replication_factor to {found.pop()}" if len(found) == 1 else "")
+        )
+    if alterable(differences):
         mends.append("run `distrl topics ensure --alter` to change the topics to what is declared")
     if shrinking:
         tasks = topic_name(config.run, "tasks")
@@ -282,14 +382,8 @@ def _mismatch(config: Config, differences: list[Difference]) -> BrokerError:
     )
 
 
-class _AlreadyThereError(Exception):
-    """The topic exists; the caller decides what that means."""
-
-
 def _result(future: Future[Any], config: Config, topic: str, doing: str) -> Any:
     try:
         return future.result()
     except KafkaException as error:
-        if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
-            raise _AlreadyThereError from None
         raise explain(error.args[0], topic, doing, config.kafka) from None

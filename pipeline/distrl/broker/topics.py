@@ -5,7 +5,7 @@ Pure: what is made of them at a broker is topic_admin's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -17,6 +17,8 @@ from distrl.types import Evaluation, Heartbeat, Task, Trajectory, Update, Versio
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 FOR_EVER = -1
+REPLICATION = "replication factor"
+MIN_IN_SYNC = "min.insync.replicas"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +34,21 @@ class Topic:
     segment_ms: int | None = None
     transactional: bool = False
     """Readers must see only what a learner that was not fenced has committed."""
+    fenced: bool = False
+    """Written in transactions so that an older writer is fenced. Every reader takes what stands there, also what was
+    aborted: nobody waits for a writer that was killed, and a task that stands in the log was fed."""
+    is_truth: bool = False
+    """The fold reads it, the learner writes it, or a group's offsets refer to it: an acknowledged record of it must
+    outlive a loss of power."""
 
 
 _DECLARED = (
-    Topic("tasks", Task, "task id", partitions=None),  # kept: the feeder derives what it has fed from them
-    Topic("trajectories", Trajectory, "task id"),  # one partition: a total order, which the fold follows
-    Topic("demonstrations", Trajectory, "demo id"),
-    Topic("versions", Version, "version", cleanup="compact", transactional=True),
-    Topic("updates", Update, "run", transactional=True),
+    # Kept: the feeder derives what it has fed from them. A group whose place is lost would play all of them again.
+    Topic("tasks", Task, "task id", partitions=None, fenced=True, is_truth=True),
+    Topic("trajectories", Trajectory, "task id", is_truth=True),  # one partition: a total order, which the fold follows
+    Topic("demonstrations", Trajectory, "demo id", is_truth=True),
+    Topic("versions", Version, "version", cleanup="compact", transactional=True, is_truth=True),
+    Topic("updates", Update, "run", transactional=True, is_truth=True),
     Topic("evaluations", Evaluation, "version"),
     # Whole segments are deleted, so a day's retention needs segments shorter than a day.
     Topic("heartbeats", Heartbeat, "process", retention_ms=DAY_MS, segment_ms=HOUR_MS),
@@ -63,6 +72,11 @@ class Difference:
         """It would take partitions away, which Kafka cannot."""
         return self.setting == "partitions" and int(self.found) > int(self.declared)
 
+    @property
+    def moves(self) -> bool:
+        """It would move copies from broker to broker, which only Kafka's own tool can ask for."""
+        return self.setting == REPLICATION
+
     def __str__(self) -> str:
         return f"{self.topic}: {self.setting} is {self.found}, declared is {self.declared}"
 
@@ -78,6 +92,21 @@ def partitions(config: Config, topic: Topic) -> int:
     return config.kafka.task_partitions if topic.partitions is None else topic.partitions
 
 
+def alterable(differences: Iterable[Difference]) -> list[Difference]:
+    """Those that `distrl topics ensure --alter` can put right. Pure.
+
+    Neither partitions that would go nor copies that would move; and none that asks for more copies in sync than there
+    are, as nothing could be written then.
+    """
+    found = list(differences)
+    moving = {each.topic for each in found if each.moves}
+    return [
+        each
+        for each in found
+        if not (each.shrinks or each.moves or (each.setting == MIN_IN_SYNC and each.topic in moving))
+    ]
+
+
 def declared_settings(config: Config, topic: Topic) -> dict[str, str]:
     """The topic-level settings that are set at creation and compared afterwards."""
     kafka = config.kafka
@@ -89,19 +118,27 @@ def declared_settings(config: Config, topic: Topic) -> dict[str, str]:
         "message.timestamp.type": "LogAppendTime",
         "max.message.bytes": str(kafka.max_record_bytes + BATCH_OVERHEAD_BYTES),
         # acks=all means little where a single replica may be in sync.
-        "min.insync.replicas": "2" if kafka.replication_factor >= 3 else "1",
+        MIN_IN_SYNC: "2" if kafka.replication_factor >= 3 else "1",
     }
+    if topic.is_truth and kafka.replication_factor < 3:
+        # No second replica has to have a record before it is acknowledged: the disk must have it.
+        made["flush.messages"] = "1"
     if topic.segment_ms is not None:
         made["segment.ms"] = str(topic.segment_ms)
     return made
 
 
-def compare(config: Config, topic: Topic, found_partitions: int, found: Mapping[str, str]) -> tuple[Difference, ...]:
-    """Each declared setting that the existing topic does not have. Pure."""
+def compare(
+    config: Config, topic: Topic, found_partitions: int, found: Mapping[str, str], found_copies: int | None = None
+) -> tuple[Difference, ...]:
+    """Each declared setting that the existing topic does not have. found_copies: of each partition. Pure."""
     name = topic_name(config.run, topic.name)
     differences = []
     if found_partitions != partitions(config, topic):
         differences.append(Difference(name, "partitions", str(found_partitions), str(partitions(config, topic))))
+    copies = config.kafka.replication_factor
+    if found_copies is not None and found_copies != copies:
+        differences.append(Difference(name, REPLICATION, str(found_copies), str(copies)))
     for setting, value in declared_settings(config, topic).items():
         if found.get(setting) != value:
             differences.append(Difference(name, setting, found.get(setting, "unset"), value))

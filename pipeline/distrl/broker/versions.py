@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterable
 from types import TracebackType
 
-from distrl.broker.reader import LogReader, RawRecord, decoded
+from distrl.broker.reader import CutError, LogReader, RawRecord, decoded
 from distrl.config import Config
 from distrl.errors import WireError
 from distrl.types import Version
@@ -60,10 +60,12 @@ class VersionFollower:
 
     Life cycle: the constructor reads to the end of the topic (so `latest` is never older than what was published
     before), then starts the thread; `close` ends it. If the thread fails, `latest` and `wait_newer` raise what it met:
-    a worker must not go on for ever with old weights.
+    a worker must not go on for ever with old weights. Where the topic loses its tail, it is read again from its start;
+    the newest version that was ever seen stays until a higher number comes, which every learner gives after a loss.
     """
 
     def __init__(self, config: Config) -> None:
+        self._config = config
         self._reader = LogReader(config, "versions")
         self._changed = threading.Condition()
         self._latest: Version | None = None
@@ -114,7 +116,13 @@ class VersionFollower:
     def _follow(self) -> None:
         try:
             while not self._closing:
-                versions = _readable(self._reader.read(FOLLOW_S))
+                try:
+                    versions = _readable(self._reader.read(FOLLOW_S))
+                except CutError as error:
+                    LOG.warning("reading the versions again from their start: %s", error.what)
+                    self._reader.close()
+                    self._reader = LogReader(self._config, "versions")
+                    continue
                 if versions:
                     with self._changed:
                         self._latest = newest(self._latest, versions)

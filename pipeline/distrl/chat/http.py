@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from distrl.dial import dial
+
 LARGEST_ANSWER: Final = 4 * 1024 * 1024
 
 
@@ -66,7 +68,7 @@ def post(url: str, headers: Mapping[str, str], payload: Mapping[str, Any], timeo
 
 def _connected(host: str, port: int, timeout_s: float, secure: bool) -> socket.socket:
     """A socket; the handshake of a secure one is still to be made, since it counts against the deadline as well."""
-    sock = socket.create_connection((host, port), timeout_s)
+    sock = dial(host, port, timeout_s)
     if not secure:
         return sock
     return ssl.create_default_context().wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)

@@ -17,6 +17,7 @@ from rich.text import Text
 from distrl import config as settings
 from distrl.cli.fitted import FittedTable
 from distrl.config import Config
+from distrl.librdkafka import is_secret
 from distrl.telemetry import logs
 
 if TYPE_CHECKING:
@@ -100,6 +101,8 @@ def command_line(
 
 def _secret(setting: str) -> bool:
     path = setting.partition("=")[0].strip().split(".")
+    if path[:2] == ["kafka", "client"]:
+        return len(path) == 2 or is_secret(".".join(path[2:]))  # a whole mapping may hold one
     section = Config.model_fields.get(path[0])
     found = getattr(section.annotation, "model_fields", {}).get(path[-1]) if section is not None else None
     return found is not None and "SecretStr" in str(found.annotation)

@@ -6,6 +6,8 @@ import typer
 import yaml
 
 from distrl.cli.common import ConfigFile, Sets, console, load
+from distrl.config import Config
+from distrl.errors import ConfigError
 
 app = typer.Typer(help="Show or check the settings.", no_args_is_help=True)
 
@@ -18,18 +20,38 @@ def show(config: ConfigFile = None, sets: Sets = None) -> None:
     Secrets are never printed.
     """
     settings = load(config, sets)
-    tree = settings.model_dump(mode="json")
     for path in settings.secrets():
-        section, _, name = path.partition(".")
-        del tree[section][name]  # a mask would be taken for the secret where the file is used
         console.out(f"# set, and not shown: {path}", highlight=False)
+    tree = settings.tree(with_secrets=False)
     console.out(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True), end="", highlight=False)
 
 
 @app.command()
 def check(config: ConfigFile = None, sets: Sets = None) -> None:
-    """Refuse an unknown setting or an impossible value with its path and what is allowed; exit 0 if all is well."""
+    """Refuse an unknown setting or an impossible value with its path and what is allowed; exit 0 if all is well.
+
+    The files that settings name are looked at too, and librdkafka is asked about kafka.client. Nothing is connected to.
+    """
+    from distrl.broker.passed import check_client
+
     settings = load(config, sets)
+    _refuse_missing_files(settings)
+    check_client(settings.kafka)
+    if settings.policy.base_model is not None:
+        from distrl.policy.base import load_base
+
+        load_base(settings.policy.base_model)
     console.print(
         f"the settings are sound; learning fingerprint {settings.learning_fingerprint()[:16]}", highlight=False
     )
+
+
+def _refuse_missing_files(settings: Config) -> None:
+    named = [
+        ("kafka.ssl_ca", settings.kafka.ssl_ca),
+        ("store.ca", settings.store.ca),
+        *(("feeder.tasks", file) for file in settings.feeder.tasks),
+    ]
+    for path, file in named:
+        if file is not None and not file.is_file():
+            raise ConfigError(path, f"{file} is no file", "name a file that is there, or leave the setting out")

@@ -34,7 +34,8 @@ def demo(
         int, typer.Option(min=2, max=512, help="Simulated phones that train; phones.evaluation_count more evaluate.")
     ] = 8,
     out: Annotated[
-        Path, typer.Option(help="Directory of the report, the roles' logs and the time trained so far.")
+        Path,
+        typer.Option(help="Holds a folder for each run: report, settings, logs, time trained."),
     ] = Path("out/demo"),
     started: Annotated[
         float | None, typer.Option(hidden=True, help="When the set-up began, in seconds since 1970; now if not given.")
@@ -43,15 +44,19 @@ def demo(
     """Train an agent on this machine with every real part, then write report.html and report.json.
 
     Ctrl-C stops everything cleanly; the same command goes on where the run was. A stack that `distrl up` has started in
-    stack.directory is used, and stopped at the end.
+    stack.directory is used, and stays up at the end.
     """
-    from distrl.demo.run import run_demo
-    from distrl.demo.told import held_out_success
+    from distrl.demo.folder import refuse_second
 
     logs.configure("demo")
     ended_as_interrupted()
     run = [f"run=demo-{seed}", f"learner.seed={seed}", f"phones.seed={seed}", f"phones.count={phones}"]
     settings, began = load(config, [*run, *(sets or [])]), time.time() if started is None else started
+    refuse_second(settings, out)  # before what takes seconds to import
+
+    from distrl.demo.run import run_demo
+    from distrl.demo.told import held_out_success
+
     try:
         report = run_demo(settings, minutes, out, began, console)
     except KeyboardInterrupt as interrupt:

@@ -133,7 +133,9 @@ def _outcome(done: Retried, dry_run: bool) -> str:
         return f"not published: {escaped(done.refused)}"
     if done.before:
         return f"was published before, at {_place(done.at)}"
-    return "would be published again" if dry_run else f"published at {_place(done.at)}"
+    if dry_run:
+        return "would be published again"
+    return "published; the broker does not tell where" if done.at is None else f"published at {_place(done.at)}"
 
 
 def _as_json(entry: Entry) -> dict[str, object]:

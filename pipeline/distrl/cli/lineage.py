@@ -74,7 +74,8 @@ def lineage(
 
 
 def _show_version(run: str, found: VersionLineage, everything: bool) -> None:
-    from distrl.offline.lines import ranges, said_time
+    from distrl.offline.lines import said_time
+    from distrl.telemetry.stalls import ranges
 
     version = found.version
     parents = ranges(sorted(each.version for each in found.parents)) or "none"
@@ -124,7 +125,8 @@ def _show_all(trajectories: Iterable[Learned]) -> None:
 
 
 def _show_attempt(found: Attempt, everything: bool) -> None:
-    from distrl.offline.lines import escaped, ranges
+    from distrl.offline.lines import escaped
+    from distrl.telemetry.stalls import ranges
 
     logged = found.logged
     at, record = logged.position, logged.trajectory

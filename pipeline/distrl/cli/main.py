@@ -25,6 +25,7 @@ from distrl.cli import (
     roles,
     schemas,
     scores,
+    skip,
     stack,
     tail,
     tasks,
@@ -41,7 +42,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for room in (stack, roles, devices, demo, ablate, replay, lineage, failures, judge, scores):
+for room in (stack, roles, devices, demo, ablate, replay, lineage, failures, judge, scores, skip):
     room.register(app)
 app.add_typer(phones.app, name="phones")
 app.add_typer(topics.app, name="topics")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
 
 import typer
@@ -17,6 +18,7 @@ from distrl.types import Outcome, Split
 
 if TYPE_CHECKING:
     from distrl.config import Config
+    from distrl.tasks.matched import Played
     from distrl.tasks.suite import BuiltIn
     from distrl.types import Task
 
@@ -31,9 +33,12 @@ def oracle(
     suite: Annotated[
         list[str] | None, typer.Option(help="May be given often; every built-in suite if not given.")
     ] = None,
-    split: Annotated[Split, typer.Option(help="Which tasks.")] = Split.TEST,
+    split: Annotated[
+        Split | None, typer.Option(help="Which tasks; if not given, test, and every split of a list.")
+    ] = None,
     count: Annotated[
-        int | None, typer.Option(min=1, max=100_000, help="How many of each suite; the whole split if not given.")
+        int | None,
+        typer.Option(min=1, max=100_000, help="How many of each suite, or of the list; all of them if not given."),
     ] = None,
     profile: Annotated[
         list[str] | None,
@@ -46,11 +51,19 @@ def oracle(
     Without --profile on phones of this process, of every UI generation: quiet ones, then with pop-ups as often as
     phones.popup_probability says. With --profile on phones.count phones behind a real adb server, which fail as that
     kind does: an episode may end well, without success, or interrupted (a run would feed its task again).
+
+    With feeder.tasks, and neither --suite nor --profile, the rows of that list are played, on quiet phones: each that
+    is asked in the words of a built-in suite, or asks to open an app. The others are listed. Exit 1 where a script has
+    played a row and its check did not hold.
     """
     from distrl.tasks.suite import suite_named, suites
 
     settings = load(config, sets)
+    if settings.feeder.tasks and not suite and not profile:
+        _play_list(settings, split, count, as_json)
+        return
     profiles = [_profile(name) for name in profile or ()]
+    split = split or Split.TEST
     chosen = {name: _tasks(suite_named(name), split, count) for name in suite or suites()}
     measured = _over_adb(settings, chosen, profiles) if profiles else _in_process(settings, chosen)
     if as_json:
@@ -58,6 +71,48 @@ def oracle(
         sys.stdout.write("\n")
     else:
         console.print(_shown(measured))
+
+
+def _play_list(settings: Config, split: Split | None, count: int | None, as_json: bool) -> None:
+    from distrl.tasks.lists import read_lists, suite_of
+    from distrl.tasks.matched import played
+
+    suite_of(settings.feeder)  # which refuses a list that is wrong
+    rows = read_lists(settings.feeder.tasks, settings.feeder.task_steps).rows
+    chosen = [row for row in rows if split in (None, row.split)][:count]
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        found = [played(row) for row in progress.track(chosen, description="rows")]
+    failed = [each for each in found if each.done is False]
+    if as_json:
+        told = [
+            {
+                "file": each.row.file, "line": each.row.line, "split": each.row.split.value,
+                "instruction": each.row.instruction, "script": each.script or None, "done": each.done,
+                "steps": each.steps, "why": each.why,
+            }
+            for each in found
+        ]  # fmt: skip
+        json.dump({"split": split.value if split else None, "rows": told}, sys.stdout, indent=1)
+        sys.stdout.write("\n")
+    else:
+        console.print(_rows_shown(found))
+    if failed:
+        raise ConfigError(
+            "feeder.tasks", f"a script played {len(failed)} rows whose check did not hold in the end",
+            "look at their check, setup and steps: nobody may be able to do them",
+        )  # fmt: skip
+
+
+def _rows_shown(found: Sequence[Played]) -> Any:
+    """A line a row."""
+    from distrl.offline.lines import escaped
+
+    shown = table("row", "split", "instruction", "script", "result")
+    for each in found:
+        where = f"{escaped(each.row.file)}:{each.row.line}"
+        result = f"done in {each.steps} steps" if each.done else each.why
+        shown.add_row(*row(where, each.row.split.value, escaped(each.row.instruction), each.script or "none", result))
+    return shown
 
 
 def _profile(name: str) -> PhoneProfile:

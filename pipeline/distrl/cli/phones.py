@@ -78,6 +78,7 @@ def play(
     publishes it to the demonstrations topic; the screenshots go to the object store. Needs both, and the base model.
     """
     from distrl.device.leases import Leases
+    from distrl.device.phone_lease import Keeper, PhoneLease, holder_name, leased_on_phone, place_of
     from distrl.device.play import PlayServer, held
     from distrl.device.server import AdbServer
     from distrl.device.session import AdbSession
@@ -89,9 +90,14 @@ def play(
     with held(leases, wanted) as named, AdbServer(settings.adb) as server:
         if ":" in named and named not in server.devices():
             server.connect(named, settings.devices.operation_timeout_s)
-        session = AdbSession(server, named, settings.devices)
+        lease = PhoneLease(
+            AdbSession(server, named, settings.devices), holder_name(settings.run), place_of(leases, named),
+            settings.devices.lease_ttl_s,
+        )  # fmt: skip
+        session = AdbSession(server, named, settings.devices, lease.check)
         session.screenshot()  # a phone that does not answer is told here, not in the browser
         with (
+            leased_on_phone(lease, Keeper()),
             _recorder(settings, session) if record else nullcontext() as recorder,
             PlayServer(session, port, recorder) as page,
         ):

@@ -84,7 +84,7 @@ def learner(
     settings = with_broker(config, sets)
     from distrl.learner.loop import run_learner
     from distrl.learner.verify import verify as verified
-    from distrl.offline.lines import ranges
+    from distrl.telemetry.stalls import ranges
 
     stop = start_role("learner", verbose)
     if not verify:

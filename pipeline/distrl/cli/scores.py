@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from distrl.cli.common import ConfigFile, Sets, console, row, run_settings, table
+from distrl.errors import BrokerError
 from distrl.types import Split
 
 
@@ -36,6 +37,13 @@ def scores(
     found = [record for _, record in records(settings, "evaluations", Evaluation)]
     agents = agent_names(open_store(settings.store), found)
     places = {place: each for place, each in policies.by_policy(found).items() if split in (None, place[1])}
+    if not places:
+        asked = f" of split {split.value}" if split is not None and found else ""
+        raise BrokerError(
+            f"run {settings.run}",
+            f"has no evaluation{asked}",
+            "name another run with --run, or measure this one with `distrl evaluate`",
+        )
     if as_json:
         told = [
             {"suite": suite, "split": of.value} | line

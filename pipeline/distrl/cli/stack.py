@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
 import typer
 
 from distrl.cli.common import ConfigFile, Sets, connected, console, ended_as_interrupted, load, row, table
+from distrl.config import Config
+from distrl.errors import BrokerError
 from distrl.telemetry import logs
+
+if TYPE_CHECKING:
+    from distrl.stack.doctor import Finding
+    from distrl.tasks.unsolved import Unsolved
+
+SHOWN: Final = 5
+"""Tasks without a success that `distrl status` names."""
 
 
 def register(app: typer.Typer) -> None:
@@ -22,22 +34,47 @@ def up(config: ConfigFile = None, sets: Sets = None) -> None:
     that are given the same stack.directory find them there.
     """
     from distrl.broker import topic_admin
+    from distrl.stack.known import refuse_second_by_accident
     from distrl.stack.local import LocalStack
 
     logs.configure("up")
     ended_as_interrupted()
-    settings = LocalStack(load(config, sets)).up()
+    given = load(config, sets)
+    _refuse_absent_broker(given)
+    refuse_second_by_accident(given)
+    settings = LocalStack(given).up()
     topic_admin.ensure(settings)
     console.print(f"Kafka {settings.kafka.bootstrap}  objects {settings.store.url}  adb port {settings.adb.port}")
     console.print(f"{len(settings.devices.named)} phones; `distrl status` looks, `distrl down` stops")
 
 
+def _refuse_absent_broker(given: Config) -> None:
+    """A broker that is configured is not started; without it nothing else need be. Raises BrokerError."""
+    if "bootstrap" not in given.kafka.model_fields_set:
+        return
+    from distrl.broker.connect import check
+
+    try:
+        check(given)
+    except BrokerError as error:
+        if error.where != "kafka.bootstrap":
+            raise
+        fix = "start that broker; or take kafka.bootstrap out of the settings, and `distrl up` starts one of its own"
+        raise BrokerError(error.where, error.what, fix) from None
+
+
 def down(config: ConfigFile = None, sets: Sets = None) -> None:
-    """Stop what `distrl up` started; its data stay."""
+    """Stop what `distrl up` started; its data stay. Refused while a demo is at work on it."""
+    from distrl.demo.folder import LOCK
     from distrl.stack.local import LocalStack
+    from distrl.stack.locks import refuse_held
 
     logs.configure("down")
-    stopped = LocalStack(load(config, sets)).down()
+    settings = load(config, sets)
+    refuse_held(
+        settings.stack.directory.expanduser() / LOCK, "Ctrl-C stops the demo and the servers that it started; or wait"
+    )
+    stopped = LocalStack(settings).down()
     console.print(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")
 
 
@@ -45,7 +82,8 @@ def status(config: ConfigFile = None, sets: Sets = None) -> None:
     """Show the servers of the stack, then the run: versions each process has loaded, lag, success, phones."""
     from distrl.stack import kafka
     from distrl.stack.local import LocalStack
-    from distrl.telemetry.feed import snapshot_of
+    from distrl.telemetry.feed import RunFeed
+    from distrl.telemetry.fleet import fleet_findings
     from distrl.telemetry.screen import render
 
     shown = table("part", "state", "where", "pid")
@@ -55,14 +93,38 @@ def status(config: ConfigFile = None, sets: Sets = None) -> None:
     console.print(shown)
     if any(part.running for part in parts if part.name == kafka.NAME):
         settings = connected(config, sets)
-        console.print(render(snapshot_of(settings), f"run {settings.run}", width=console.width))
+        with RunFeed(settings) as feed:
+            seen = feed.snapshot()
+            console.print(render(seen, f"run {settings.run}", width=console.width))
+            for line in without_success(seen.unsolved):
+                console.print(line, style="yellow", markup=False, highlight=False, soft_wrap=True)
+            for found in fleet_findings(settings, feed):
+                hint = "" if found.ok else f"; {found.hint}"
+                style = "" if found.ok else "bold red"
+                console.print(f"{found.what}: {found.detail}{hint}", style=style, markup=False, soft_wrap=True)
+
+
+def without_success(found: Sequence[Unsolved]) -> list[str]:
+    """A line for each task that nobody has done, at most SHOWN. What a list says is escaped."""
+    from distrl.offline.lines import escaped
+
+    lines = []
+    for each in found[:SHOWN]:
+        what = f'"{escaped(each.instruction)}"' if each.instruction else f"{each.suite} {each.family}, any task of it"
+        check = "distrl tasks oracle" + ("" if each.instruction else f" --suite {each.suite}")
+        lines.append(f"no success in {each.attempts} attempts: {what} (check it: {check})")
+    if len(found) > SHOWN:
+        lines.append(f"{len(found) - SHOWN} more without a success; the run's report names all")
+    return lines
 
 
 def doctor(config: ConfigFile = None, sets: Sets = None) -> None:
     """Look at everything that a run needs on this machine and say how to mend what is missing; exit 1 if it must be."""
-    from distrl.stack.doctor import examine
+    from distrl.stack.doctor import LATER, examine
 
     findings = examine(load(config, sets))
+    if any(finding.what == "broker" and finding.ok and finding.detail != LATER for finding in findings):
+        findings += _of_the_run(config, sets)
     shown = table("what", "", "detail", "to mend it")
     for finding in findings:
         mend = "" if finding.ok else finding.mend
@@ -70,3 +132,20 @@ def doctor(config: ConfigFile = None, sets: Sets = None) -> None:
     console.print(shown)
     if not all(finding.ok for finding in findings):
         raise typer.Exit(1)
+
+
+def _of_the_run(config: ConfigFile, sets: Sets) -> list[Finding]:
+    """Whether the run's fleet makes progress; nothing where the broker has no such run, or nobody is at work."""
+    from distrl.broker.connect import RefusedError
+    from distrl.broker.runs import check_run
+    from distrl.stack.doctor import Finding
+    from distrl.telemetry.feed import RunFeed
+    from distrl.telemetry.fleet import fleet_findings
+
+    settings = connected(config, sets)
+    try:
+        check_run(settings)
+    except RefusedError:
+        return []
+    with RunFeed(settings) as feed:
+        return [Finding(each.what, each.ok, each.detail, each.hint) for each in fleet_findings(settings, feed)]

@@ -17,7 +17,11 @@ def ensure_topics(
     sets: Sets = None,
     alter: Annotated[
         bool,
-        typer.Option("--alter", help="Give existing topics the declared settings, and add partitions that they lack."),
+        typer.Option(
+            "--alter",
+            help="Give existing topics the declared settings, and add partitions that they lack. For another "
+            "replication factor, write the plan that Kafka's own tool carries out and print the command.",
+        ),
     ] = False,
 ) -> None:
     """Create the run's topics where missing; refuse, and list each difference, where one has other settings."""
@@ -29,14 +33,15 @@ def ensure_topics(
 
 @app.command("describe")
 def describe_topics(config: ConfigFile = None, sets: Sets = None) -> None:
-    """Print each topic of the run: partitions, records, clean-up, retention, and what differs from the declaration.
+    """Print each topic of the run: partitions, copies, records, clean-up, retention, differences from the declaration.
 
     Records are counted by offsets, of which a transaction takes one too, and clean-up leaves gaps.
     """
     from distrl.broker import topic_admin
 
-    shown = table("topic", "partitions", "records,\nat most", "cleanup", "retention", "differences")
+    shown = table("topic", "partitions\n× copies", "records,\nat most", "cleanup", "retention", "differences")
     for topic in topic_admin.describe(connected(config, sets)):
-        cells = row(topic.name, topic.partitions, topic.records, topic.cleanup, topic.retention, topic.differences)
+        held = f"{topic.partitions} × {topic.copies}"
+        cells = row(topic.name, held, topic.records, topic.cleanup, topic.retention, topic.differences)
         shown.add_row(*cells)
     console.print(shown)

@@ -12,6 +12,7 @@ import yaml
 
 from distrl.config import Config
 from distrl.errors import StackError
+from distrl.stack.portable import portable
 from distrl.stack.processes import Child, find_all, start, stop_all
 
 WORKERS = 2
@@ -24,15 +25,18 @@ KILLED_S = 5.0
 class Roles:
     """Starts roles and knows which still live. Driven by the demo's main thread; `stop` may be called twice.
 
-    servers: raises StackError where a server that the roles need has ended.
+    directory: of their logs. servers: raises StackError where a server that the roles need has ended. settings: the
+    file that they read, `directory`/settings.yaml if not given.
     """
 
-    def __init__(self, config: Config, directory: Path, servers: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, config: Config, directory: Path, servers: Callable[[], None] = lambda: None, settings: Path | None = None
+    ) -> None:
         self._directory = directory
         self._servers = servers
         self._children: dict[str, Child] = {}
         directory.mkdir(parents=True, exist_ok=True)
-        self._settings = directory / "settings.yaml"
+        self._settings = settings or directory / "settings.yaml"
         write_settings(config, self._settings)
 
     def start(self, name: str, command: str, *arguments: str, sets: Sequence[str] = ()) -> None:
@@ -75,20 +79,19 @@ class Roles:
         child = self._children[name]
         return StackError(
             name,
-            f"stopped with exit code {code}; its last lines:\n{child.last_lines()}",
+            f"stopped with exit code {code}; {child.ending()}",
             f"read {child.log}, then run again",
         )
 
 
 def write_settings(config: Config, path: Path) -> None:
-    """The settings with endpoints and secrets, for the child processes of this user alone (mode 0600).
+    """The settings with secrets, for the child processes of this user alone (mode 0600).
+
+    The endpoints of a local stack are left out: the children find it, and so do commands after the next `distrl up`.
 
     Written beside and renamed: what stood there, and who might read it, never meets the secrets.
     """
-    tree = config.model_dump(mode="json")
-    for name, secret in config.secrets().items():
-        section, _, key = name.partition(".")
-        tree[section][key] = secret.get_secret_value()
+    tree = portable(config)
     fresh = path.with_suffix(".new")
     fresh.unlink(missing_ok=True)
     with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
@@ -102,14 +105,16 @@ def worker_shares(addresses: Sequence[str], workers: int = WORKERS) -> list[tupl
 
 
 @contextmanager
-def running(config: Config, directory: Path, servers: Callable[[], None] = lambda: None) -> Iterator[Roles]:
+def running(
+    config: Config, directory: Path, servers: Callable[[], None] = lambda: None, settings: Path | None = None
+) -> Iterator[Roles]:
     """Roles that are all stopped when the block is left, however it is left.
 
     Roles that a demo which was itself killed has left behind are stopped first: the log has all they did. Ctrl-C while
     they are being stopped kills them, which loses nothing.
     """
     stop_all(find_all(directory), timeout_s=STOP_TIMEOUT_S)
-    roles = Roles(config, directory, servers)
+    roles = Roles(config, directory, servers, settings)
     try:
         yield roles
     finally:

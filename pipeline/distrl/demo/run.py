@@ -5,6 +5,7 @@ Everything that is learned is in the log and the store; a demo that is stopped a
 
 from __future__ import annotations
 
+import errno
 import logging
 import time
 from collections.abc import Callable
@@ -17,14 +18,14 @@ from rich.live import Live
 from distrl.broker import topic_admin
 from distrl.broker.versions import lineage
 from distrl.config import Config
+from distrl.demo.folder import RunFolder, alone, folder_of, refuse_second
 from distrl.demo.ledger import Ledger
 from distrl.demo.roles import Roles, running, worker_shares
-from distrl.errors import ConfigError
+from distrl.errors import ConfigError, StackError
 from distrl.evaluate.gather import gather
 from distrl.evaluate.report import write_report
 from distrl.policy.base import load_base
 from distrl.stack.local import LocalStack
-from distrl.stack.locks import held
 from distrl.tasks.lists import suite_of
 from distrl.telemetry.feed import RunFeed
 from distrl.telemetry.screen import render
@@ -34,34 +35,46 @@ from distrl.worker.vocabulary import refuse_lacking
 
 log = logging.getLogger(__name__)
 
-LOCK = "demo.lock"
+OWNER = "distrl demo"
+"""Of the servers that a demo starts and stops. Those that `distrl up` has started stay."""
 VIEW_PERIOD_S = 1.0
 PLAIN_PERIOD_S = 15.0
 """Where the output is no terminal, one line in this time instead of a picture that redraws itself."""
 
 
 def run_demo(config: Config, minutes: float, out: Path, started: float, console: Console) -> Path:
-    """Train for `minutes` in all sittings together and write `out`/report.html and report.json.
+    """Train for `minutes` in all sittings together and write report.html and report.json in the run's folder of `out`.
 
     started: time.time() at which the set-up began. Returns the path of the report. Raises ConfigError, before anything
     starts, for a suite without tasks of every split, since each is needed, the held-out ones at the very end, and where
     the base model lacks words of the suite that is demonstrated or fed; StackError where another demo uses `out` or the
-    stack: each would stop the other's roles and servers.
+    stack: each would stop the other's roles and servers, and where the disk is full.
     """
+    folder = folder_of(config, out)
+    refuse_second(config, out)
     suite = suite_of(config.feeder)
     for split in Split:
         suite.task(0, 0, split)
     if config.learner.demonstrations or not config.feeder.tasks:
         refuse_lacking(config.feeder, load_base(config.policy.base_model).codec)
-    Ledger.load(out / f"{config.run}.json")  # a spoilt one is refused before anything is made
-    with held(out / LOCK, "a demo"), held(config.stack.directory.expanduser() / LOCK, "a demo"):
-        return _run(config, minutes, out, started, console)
+    Ledger.load(folder.progress)  # a spoilt one is refused before anything is made
+    try:
+        with alone(config, out):
+            return _run(config, minutes, folder, started, console)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StackError(
+                str(error.filename or folder.path), f"{error.strerror}: the demo cannot write",
+                "make room there, then run the same command again: it goes on where the run was",
+            ) from error  # fmt: skip
+        raise
 
 
-def _run(config: Config, minutes: float, out: Path, started: float, console: Console) -> Path:
-    ledger_file = out / f"{config.run}.json"
+def _run(config: Config, minutes: float, folder: RunFolder, started: float, console: Console) -> Path:
+    folder.make()
+    ledger_file = folder.progress
     ledger = Ledger.load(ledger_file)
-    stack = LocalStack(config)
+    stack = LocalStack(config, owner=OWNER)
     with console.status("starting Kafka, the object store, adb and the phones"):
         settings = stack.up(reuse=True)
     try:
@@ -69,13 +82,14 @@ def _run(config: Config, minutes: float, out: Path, started: float, console: Con
         if ledger.train_seconds == 0.0:
             ledger = replace(ledger, setup_seconds=time.time() - started)
             ledger.save(ledger_file)
-        with running(settings, out / "logs", stack.check) as roles:
+        with running(settings, folder.logs, stack.check, folder.settings) as roles:
             _train(settings, roles, minutes, ledger, ledger_file, console)
             _evaluate(settings, roles, console)
-        report = write_report(gather(settings, Ledger.load(ledger_file)), out)
+        report = write_report(gather(settings, Ledger.load(ledger_file)), folder.path)
+        folder.link()
     finally:
         with console.status("stopping"):
-            stack.down()
+            stack.down_own()
     return report
 
 
@@ -156,7 +170,10 @@ def _evaluate(settings: Config, roles: Roles, console: Console) -> None:
             "run the same command with more, as MINUTES=12: it goes on where it was, and counts what was spent",
         )
     arguments = ("--versions", "first,last", "--split", Split.TEST.value)
-    with console.status(f"evaluating version 0 and the last one, {settings.evaluate.episodes} held-out tasks each"):
+    doing = f"evaluating version 0 and the last one, {settings.evaluate.episodes} held-out tasks each"
+    if not console.is_terminal:  # which shows no status
+        console.print(f"{doing}: some minutes")
+    with console.status(doing):
         roles.start("evaluation", "evaluate", *arguments)
         while not roles.finished("evaluation"):
             time.sleep(0.2)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from distrl import config
 from distrl.device.leases import Leases
+from distrl.device.phone_lease import holder_on, place_of
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
 from distrl.errors import DeviceError
@@ -23,7 +24,8 @@ UNKNOWN = "not connected"
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """state: as adb has it, or UNKNOWN. holder: the process of this machine that has it, "" if none.
+    """state: as adb has it, or UNKNOWN. holder: the process that has it, of this machine, or of another by the lease on
+    the phone; "" if none.
 
     The rest is "" where the phone did not say; `fault` tells why, if it failed.
     """
@@ -51,8 +53,9 @@ def look(server: AdbServer, devices: config.Devices) -> Sequence[About]:
     leases = Leases(devices.directory, server.adb)
 
     def one(serial: str) -> About:
-        found = _look(server, devices, serial, known.get(serial) or _state(server, serial))
-        return replace(found, fault=found.fault or faults.get(serial, ""), holder=leases.holder(serial))
+        found = _look(server, devices, serial, known.get(serial) or _state(server, serial), leases)
+        holder = leases.holder(serial) or found.holder
+        return replace(found, fault=found.fault or faults.get(serial, ""), holder=holder)
 
     with ThreadPoolExecutor(AT_ONCE) as threads:
         return list(threads.map(one, named))
@@ -80,16 +83,25 @@ def _state(server: AdbServer, name: str) -> str:
         return UNKNOWN
 
 
-def _look(server: AdbServer, devices: config.Devices, serial: str, state: str) -> About:
+def _look(server: AdbServer, devices: config.Devices, serial: str, state: str, leases: Leases) -> About:
     if state != ONLINE:
         return About(serial, state)
     session = AdbSession(server, serial, devices)
     try:
         width, height = session.size()
         release, model = _properties(session, ("ro.build.version.release", "ro.product.model"))
-        return About(serial, state, f"{width}x{height}", release, model, session.focus())
+        holder = holder_on(session, _place(leases, serial))
+        return About(serial, state, f"{width}x{height}", release, model, session.focus(), holder=holder)
     except DeviceError as error:
         return About(serial, state, fault=error.what)
+
+
+def _place(leases: Leases, serial: str) -> str:
+    """Without a directory of locks, no lease is one of this machine's."""
+    try:
+        return place_of(leases, serial)
+    except DeviceError:
+        return ""
 
 
 def _properties(session: AdbSession, names: Iterable[str]) -> list[str]:

@@ -15,6 +15,7 @@ from types import TracebackType
 from distrl import names
 from distrl.device.errors import DeviceGarbage, DeviceGone, DeviceRefused, DeviceTimeout
 from distrl.device.wire import Deadline
+from distrl.dial import dial
 
 HOST = "127.0.0.1"
 MAX_ANSWER = 64 * 1024
@@ -48,7 +49,7 @@ class Console:
 
     def __enter__(self) -> Console:
         try:
-            self._socket = socket.create_connection((HOST, self._port), timeout=self._deadline.timeout())
+            self._socket = dial(HOST, self._port, self._deadline.timeout())
         except TimeoutError as error:
             raise self._late("connecting to the console") from error
         except OSError as error:

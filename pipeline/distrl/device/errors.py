@@ -54,11 +54,22 @@ class DeviceBlack(DeviceGarbage):
     """A whole screenshot that is black all over: a screen that is off, or a window that may not be pictured."""
 
 
+class DeviceOversized(DeviceError):  # noqa: N818
+    """The screen has more pixels than the policy reads (images.MAX_PIXELS)."""
+
+
 class DeviceRefused(DeviceError):  # noqa: N818
     """The phone is well and will not do this: a command that exits with an error, text that it cannot type."""
 
     def __init__(self, where: str, what: str, mend: str = "ask for something that the phone can do") -> None:
         super().__init__(where, what, mend)
+
+
+class ActionRefused(DeviceRefused):
+    """The phone is well and cannot do this action: text that it cannot type, a place off its screen. Nothing was sent.
+
+    Of an action that a policy chose, it is the policy's mistake.
+    """
 
 
 @contextmanager
@@ -72,6 +83,18 @@ def owed() -> Iterator[None]:
 
 class DeviceUnready(DeviceError):  # noqa: N818
     """An emulator cannot be started, or not be put where a task begins."""
+
+
+class DeviceHeld(DeviceError):  # noqa: N818
+    """Another host has the phone. holder: who. renewed: whether that was seen to be alive."""
+
+    def __init__(self, where: str, holder: str, *, renewed: bool = False) -> None:
+        super().__init__(
+            where, f"it is held by {holder}, by the lease on the phone",
+            "stop what drives it there, or leave the phone out here; the lease of a dead holder ends by itself",
+        )  # fmt: skip
+        self.holder = holder
+        self.renewed = renewed
 
 
 class DeviceStray(DeviceError):  # noqa: N818

@@ -16,7 +16,7 @@ import unicodedata
 from collections.abc import Callable
 from typing import Final
 
-from distrl.device.errors import DeviceGarbage, DeviceRefused
+from distrl.device.errors import ActionRefused, DeviceGarbage, DeviceRefused
 from distrl.device.wire import Deadline
 
 log = logging.getLogger(__name__)
@@ -75,15 +75,18 @@ class KeyboardService:
         self._owed: str | None = None
 
     def type_text(self, text: str, deadline: Deadline) -> None:
-        """Raises DeviceRefused where the phone has no such keyboard or the text is none; then nothing was typed."""
+        """Raises ActionRefused for text that the phone cannot type: nothing was. DeviceRefused where it lacks the
+        keyboard for text that `input text` types as well: that is its setting's fault, not the text's.
+        """
         try:
             line = broadcast_line(text)
         except UntypableError as error:
-            raise DeviceRefused(self._serial, str(error), "type text and newlines only") from error
+            raise ActionRefused(self._serial, str(error), "type text and newlines only") from error
         if not text:
             return
         if SERVICE not in self._ask("ime list -s", deadline).split():
-            raise DeviceRefused(
+            refused = ActionRefused if _UNTYPABLE.search(text) else DeviceRefused
+            raise refused(
                 self._serial, f"this text cannot be typed with `input text`, and {SERVICE} is not an enabled keyboard",
                 f"install ADBKeyBoard (github.com/senzhk/ADBKeyBoard): `adb install ADBKeyboard.apk`, then `adb shell "
                 f"ime enable {SERVICE}`; or have printable ASCII typed only",

@@ -10,6 +10,7 @@ import fcntl
 import logging
 import os
 import re
+import secrets
 import time
 import weakref
 from contextlib import suppress
@@ -25,6 +26,7 @@ LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _ADDRESS = re.compile(r"\[?(?P<host>[^\]]+)\]?:(?P<port>[0-9]{1,5})")
 _EMULATOR = re.compile(r"emulator-(?P<console>[0-9]{1,5})")
 SUFFIX = ".lock"
+DOMAIN = "domain"
 WORDS_SHOWN = 100
 """How much of a lock file is shown: anybody who may write to the directory may have written it."""
 LOOKS = 10
@@ -58,8 +60,31 @@ class Leases:
         """A file about a phone of this adb server, beside its lock file."""
         return self._directory / quote(f"{self._server}-{serial}{suffix}", safe=":.")
 
-    def _lock(self, serial: str) -> Path:
+    def lock(self, serial: str) -> Path:
+        """The lock file of a phone."""
         return self.file(key_of(serial), SUFFIX)
+
+    def domain(self) -> str:
+        """A word that all who share the directory read, and nobody else. Raises DeviceError as `take` does."""
+        file = self._directory / DOMAIN
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            if not file.exists():
+                made = self._directory / f"{DOMAIN}-{secrets.token_hex(8)}"
+                made.write_text(secrets.token_hex(16), "ascii")
+                with suppress(FileExistsError):  # another process was first
+                    os.link(made, file)
+                made.unlink()
+            return file.read_text("ascii")
+        except (OSError, UnicodeError) as error:
+            raise self._unwritable(file, error) from error
+
+    def _unwritable(self, file: Path, error: Exception) -> DeviceError:
+        why = error.strerror if isinstance(error, OSError) else error
+        return DeviceError(
+            "devices.directory", f"{file} cannot be written ({why})",
+            "set devices.directory to a folder that every worker of this machine can write",
+        )  # fmt: skip
 
     def take(self, serial: str) -> Hold | str:
         """The phone, for this process until it is released; or, at once, who has it ("process 123").
@@ -67,7 +92,7 @@ class Leases:
         One that is only looked at is tried again for LOOKS * LOOK_S. Raises DeviceError where the directory cannot be
         written, or its files cannot be locked.
         """
-        file = self._lock(serial)
+        file = self.lock(serial)
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
             while True:
@@ -84,10 +109,7 @@ class Leases:
                     if not kept:
                         os.close(descriptor)
         except OSError as error:
-            raise DeviceError(
-                "devices.directory", f"{file} cannot be written ({error.strerror})",
-                "set devices.directory to a folder that every worker of this machine can write",
-            ) from error  # fmt: skip
+            raise self._unwritable(file, error) from error
 
     def holder(self, serial: str) -> str:
         """Who has the phone; "" where nobody has.
@@ -95,7 +117,7 @@ class Leases:
         Asking shares the lock for a moment, which a worker that wants the phone waits for.
         """
         try:
-            descriptor = os.open(self._lock(serial), os.O_RDONLY | os.O_NOFOLLOW)
+            descriptor = os.open(self.lock(serial), os.O_RDONLY | os.O_NOFOLLOW)
         except OSError:
             return ""
         try:

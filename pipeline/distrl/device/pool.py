@@ -6,7 +6,8 @@ a broken screenshot is taken again (session.py), the app in front is left and st
 connected anew, an emulator is started again (its snapshot is loaded before each task), and then comes quarantine.
 
 A phone that the pool has once taken belongs to this process until `close`, unless another turns out to have it under
-its other name. One that another process has is "held": it is left alone, and looked at again from time to time.
+its other name, or another host by the lease on the phone (phone_lease.py). One that another process has is "held": it
+is left alone, and looked at again from time to time.
 """
 
 from __future__ import annotations
@@ -17,11 +18,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 
 from distrl import config
 from distrl.device.emulator import Emulator, fleet
-from distrl.device.errors import AdbServerGone, DeviceGone, DeviceRefused
+from distrl.device.errors import AdbServerGone, DeviceGone, DeviceHeld, DeviceRefused
+from distrl.device.health import Health
 from distrl.device.leases import Leases
+from distrl.device.phone_lease import RENEWALS, Keeper, PhoneLease, holder_name, place_of
 from distrl.device.pooled import PooledPhone
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
@@ -34,7 +38,8 @@ log = logging.getLogger(__name__)
 LONGEST_WAIT_S = 1.0
 """How long a lease waits before it looks at the injected clock again."""
 HELD_S = 1.0
-"""How long a phone that another process has is left alone before it is looked at again."""
+"""How long a phone that another process has is left alone before it is looked at again; at least so long, where it is
+another host's."""
 
 AT_ONCE = 16
 """Phones that are connected or started at the same time: one that never answers takes its whole deadline."""
@@ -43,7 +48,8 @@ AT_ONCE = 16
 class DevicePool:
     """The phones that config.Devices names. clock: monotonic seconds, against which quarantines run.
 
-    stop: once set, no phone is connected, and no emulator waited for or started, any more.
+    stop: once set, no phone is connected, and no emulator waited for or started, any more. run: which other hosts are
+    told that it drives the phones for.
     """
 
     def __init__(
@@ -52,6 +58,7 @@ class DevicePool:
         devices: config.Devices,
         clock: Callable[[], float] = time.monotonic,
         stop: threading.Event | None = None,
+        run: str = "",
     ) -> None:
         if not devices.named:
             raise DeviceError(
@@ -64,6 +71,8 @@ class DevicePool:
         self._clock = clock
         self._changed = threading.Condition()
         self._leases = Leases(devices.directory, server.adb)
+        self._keeper = Keeper()
+        self._holder = holder_name(run)
         self._stop = stop or threading.Event()
         self._mending = threading.Semaphore(AT_ONCE)
         self._closed = False
@@ -75,6 +84,12 @@ class DevicePool:
     @property
     def count(self) -> int:
         return len(self._phones)
+
+    @property
+    def answering(self) -> int:
+        """This process's phones that answered when last heard of, lent or not. One that another has is none of them."""
+        with self._changed:
+            return sum(phone.hold is not None and phone.health.connected for phone in self._phones.values())
 
     def discover(self) -> Sequence[str]:
         """Connect the phones that are not connected, start emulators; the serials of those that answer.
@@ -109,9 +124,12 @@ class DevicePool:
         with ThreadPoolExecutor(AT_ONCE) as threads:
             list(threads.map(Emulator.close, emulators))
         with self._changed:
-            for phone in self._phones.values():
-                if not phone.leased:
-                    phone.let_go()
+            free = [phone for phone in self._phones.values() if not phone.leased]
+        with ThreadPoolExecutor(AT_ONCE) as threads:
+            list(threads.map(self._release_lease, free))
+        with self._changed:
+            for phone in free:
+                phone.let_go()
 
     def snapshot_of(self, session: AdbSession) -> Callable[[], None] | None:
         """What puts a leased phone back to its snapshot; None where it has none."""
@@ -134,7 +152,7 @@ class DevicePool:
                 with self._changed:
                     self._changed.wait(min(left, LONGEST_WAIT_S))
                 continue
-            if phone.health.connected or self._mend(phone):
+            if (phone.health.connected and self._is_ours(phone)) or self._mend(phone):
                 phone.counters["leases"] += 1
                 return self._session(phone)
             self._put_back(phone, True, phone.fault)
@@ -151,11 +169,14 @@ class DevicePool:
             raise ValueError(f"{session.serial} is not leased to this caller")
         failed = failure is not None and not isinstance(failure, DeviceRefused)
         phone.fault = failure if failed else None
+        held = failure if isinstance(failure, DeviceHeld) else None
         if failure is not None:
             phone.counters["interrupted"] += 1
             log.warning("%s: %s", phone.serial, failure.what)
         if well:
             phone.health, phone.excused = phone.health.succeeded(), 0
+        if held is not None:
+            self._leave(phone, held)
         self._put_back(phone, failed, failure)
 
     @contextmanager
@@ -215,9 +236,58 @@ class DevicePool:
                 if phone.health.due > now:
                     phone.counters["quarantines"] += 1
                     log.warning("%s is put aside for %.0f s", phone.serial, phone.health.due - now)
-            if self._closed:
-                phone.let_go()
+            closed = self._closed
             self._changed.notify_all()
+        if closed:
+            self._release_lease(phone)
+            with self._changed:
+                phone.let_go()
+
+    def _release_lease(self, phone: PooledPhone) -> None:
+        """Before the lock is let go, and outside of our own: it is a question to the phone."""
+        if phone.lease is not None:
+            self._keeper.remove(phone.lease)
+            phone.lease.release()
+
+    def _is_ours(self, phone: PooledPhone) -> bool:
+        """As far as is known without asking the phone."""
+        try:
+            self._guard(phone)
+        except DeviceError:
+            return False
+        return True
+
+    def _guard(self, phone: PooledPhone) -> None:
+        if phone.lease is not None:
+            phone.lease.check()
+
+    def _hold_on_phone(self, phone: PooledPhone) -> None:
+        """Lease the phone on itself, against other hosts. Raises DeviceHeld.
+
+        An emulator of this process is reached by nobody else, and goes back to its snapshot before each task.
+        """
+        if phone.emulator is not None:
+            return
+        if phone.lease is None:
+            session = AdbSession(self._server, phone.serial, self._devices)
+            place = place_of(self._leases, phone.serial)
+            phone.lease = PhoneLease(session, self._holder, place, self._devices.lease_ttl_s)
+        phone.lease.hold()
+        phone.left_to = ""
+        self._keeper.add(phone.lease)
+
+    def _leave(self, phone: PooledPhone, held: DeviceHeld) -> None:
+        """Another host has it: it is held, and has not failed."""
+        with self._changed:
+            if phone.lease is not None:
+                self._keeper.remove(phone.lease)
+            if held.holder != phone.left_to:
+                log.warning("%s is held by %s, on another host or by another name; it is taken when that lets it go",
+                            phone.serial, held.holder)  # fmt: skip
+            phone.let_go()
+            phone.held_by = phone.left_to = held.holder
+            phone.held_until = self._clock() + max(HELD_S, self._devices.lease_ttl_s / RENEWALS)
+            phone.health, phone.session, phone.fault = Health(), None, None
 
     def _mend(self, phone: PooledPhone) -> bool:
         """Climb the ladder, and see whether the phone's shell answers; False once stopped.
@@ -245,7 +315,11 @@ class DevicePool:
                         self._server.disconnect(phone.serial, timeout_s)
                         phone.counters["reconnects"] += 1
                     self._server.connect(phone.serial, timeout_s)
+                self._hold_on_phone(phone)
                 probe(self._session(phone))
+        except DeviceHeld as error:
+            self._leave(phone, error)
+            return False
         except DeviceError as error:
             log.warning("%s does not answer: %s", phone.serial, error.what)
             phone.fault = error
@@ -283,6 +357,7 @@ class DevicePool:
             found = self._leases.take(name)
             if isinstance(found, str):
                 if phone.serial > name:
+                    self._release_lease(phone)
                     with self._changed:
                         phone.let_go()
                         phone.held_by, phone.held_until = found, self._clock() + HELD_S
@@ -291,5 +366,5 @@ class DevicePool:
 
     def _session(self, phone: PooledPhone) -> AdbSession:
         if phone.session is None:
-            phone.session = AdbSession(self._server, phone.serial, self._devices)
+            phone.session = AdbSession(self._server, phone.serial, self._devices, partial(self._guard, phone))
         return phone.session

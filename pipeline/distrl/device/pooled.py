@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from distrl.device.emulator import Emulator
 from distrl.device.health import COUNTERS, Health
 from distrl.device.leases import Hold
+from distrl.device.phone_lease import PhoneLease
 from distrl.device.session import AdbSession
 from distrl.errors import DeviceError
 
@@ -17,6 +18,8 @@ IDLE, LEASED, QUARANTINED, HELD = "idle", "leased", "quarantined", "held"
 class PooledPhone:
     """hold: on the name that the configuration gives it; aliases: on its other ones, where it has any. held_by: who
     has it, if another process does, looked at again at held_until. fault: why it did not answer last.
+    lease: on the phone itself, which shows other hosts who has it; an emulator of this process needs none. left_to: who
+    had it by such a lease when it was last looked at.
     excused: how many of its failures in a row were those of the adb server, which an emulator is not restarted for.
     """
 
@@ -27,6 +30,8 @@ class PooledPhone:
     aliases: dict[str, Hold] = field(default_factory=dict)
     held_by: str = ""
     held_until: float = 0.0
+    lease: PhoneLease | None = None
+    left_to: str = ""
     fault: DeviceError | None = None
     health: Health = field(default_factory=Health)
     excused: int = 0

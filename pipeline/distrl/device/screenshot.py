@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from PIL import Image
 
-MAX_PIXELS = 8192 * 8192
-"""Beyond any phone: a header may claim a size whose decoding would take all memory."""
+from distrl.images import MAX_PIXELS
+
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _CHUNK_START = struct.Struct(">I4s")
 _CHUNK_EXTRA = 12
@@ -22,23 +22,29 @@ class BrokenImageError(Exception):
     """Bytes that are no whole PNG; the text says why."""
 
 
+class OversizedImageError(Exception):
+    """A PNG with more than images.MAX_PIXELS pixels; nothing of it was decoded."""
+
+
 class BlackImageError(Exception):
     """A whole picture that shows nothing: every pixel is black."""
 
 
 @dataclass(frozen=True, slots=True)
 class Screenshot:
-    """PNG bytes and the size of the picture in pixels."""
+    """PNG bytes and the size of the picture in pixels. restless: one frame of a screen that went on changing."""
 
     png: bytes
     width: int
     height: int
+    restless: bool = False
 
 
 def verified(png: bytes) -> Screenshot:
     """Decode all of png: every chunk's checksum, every row, the declared size.
 
-    Raises BrokenImageError, and BlackImageError for a picture that is whole and black all over.
+    Raises BrokenImageError; OversizedImageError for one of more than images.MAX_PIXELS, before it is decoded;
+    BlackImageError for a picture that is whole and black all over.
     """
     width, height = _whole(png)
     try:
@@ -79,6 +85,8 @@ def _whole(png: bytes) -> tuple[int, int]:
         if kind == b"IHDR" and length >= _SIZE.size:
             size = _SIZE.unpack_from(png, at + _CHUNK_START.size)
         at = end
-    if at != len(png) or not 0 < size[0] * size[1] <= MAX_PIXELS:
+    if at != len(png) or 0 in size:
         raise BrokenImageError(f"a PNG that says it is {size[0]} x {size[1]}, with {len(png) - at} bytes behind it")
+    if size[0] * size[1] > MAX_PIXELS:
+        raise OversizedImageError(f"{size[0]} x {size[1]} pixels; at most {MAX_PIXELS:,} are taken")
     return size

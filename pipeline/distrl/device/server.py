@@ -8,7 +8,6 @@ or for phones on USB unless asked to.
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import tempfile
 import threading
@@ -25,6 +24,7 @@ from distrl import config
 from distrl.device.errors import DeviceGone, refusal
 from distrl.device.leases import LOOPBACK
 from distrl.device.wire import Connection, Deadline
+from distrl.dial import dial
 from distrl.errors import DeviceError
 
 START_S = 10.0
@@ -32,6 +32,8 @@ STOP_S = 5.0
 POLL_S = 0.02
 SERVER_S = 5.0
 """Deadline of a question that the adb server answers by itself."""
+LISTENS_S = 1.0
+"""Deadline of a look whether anything listens at the adb server's address."""
 LOG_TAIL = 500
 USB = "usb:"
 ALONE = {
@@ -193,7 +195,7 @@ class AdbServer:
 
     def _listens(self) -> bool:
         try:
-            socket.create_connection((self.adb.host, self.adb.port), timeout=1.0).close()
+            dial(self.adb.host, self.adb.port, LISTENS_S).close()
         except OSError:
             return False
         return True

@@ -5,8 +5,8 @@ The phone may be a real one or a simulated one; a session cannot tell. A session
 What may be known of a screenshot's age: an operation has its own connection, so an answer that comes too late is lost
 and never taken for that of a later question; a gesture's command has ended before the first screenshot after it is
 asked for; and `settle` takes two equal screenshots, both asked for after it was called. What cannot be known is whether
-an app has begun to show the effect of a gesture. A screen that still looks as before it therefore has to go on doing so
-for devices.settle_unchanged_s.
+an app has begun to show the effect of a gesture. A screen that still looks as before it is therefore looked at for
+devices.settle_unchanged_s, and so is one that moved by itself before it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,19 @@ import re
 import shlex
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from distrl import config
-from distrl.device.errors import DeviceBlack, DeviceGarbage, DeviceRefused, DeviceTimeout
+from distrl.device.errors import (
+    ActionRefused,
+    DeviceBlack,
+    DeviceGarbage,
+    DeviceOversized,
+    DeviceRefused,
+    DeviceTimeout,
+)
 from distrl.device.keyboard import KeyboardService, UntypableError, typing_line
-from distrl.device.screenshot import BlackImageError, BrokenImageError, Screenshot, verified
+from distrl.device.screenshot import BlackImageError, BrokenImageError, OversizedImageError, Screenshot, verified
 from distrl.device.server import AdbServer
 from distrl.device.window import focused_window, package_in_front
 from distrl.device.wire import Connection, Deadline, Finished
@@ -50,20 +58,26 @@ class AdbSession:
 
     retries: how often a broken screenshot was taken again while settling. strays: how often the phone was brought back
     from an app that is not allowed (fence.py). unsticks: how often it was sent home and its app stopped (unstick.py).
+    guard: called before each command; raises DeviceError where the phone may not be touched any more.
     """
 
-    def __init__(self, server: AdbServer, serial: str, devices: config.Devices) -> None:
+    def __init__(
+        self, server: AdbServer, serial: str, devices: config.Devices, guard: Callable[[], None] = lambda: None
+    ) -> None:
         self.server = server
         self.retries = 0
         self.strays = 0
         self.unsticks = 0
         self._serial = serial
         self._devices = devices
+        self._guard = guard
         self._keyboard = KeyboardService(self._said, serial)
         self._size: tuple[int, int] | None = None
         self._seen: Screenshot | None = None
+        self._restless = False
         self._acted = -math.inf
         self._before: bytes | None = None
+        self._moved = False
 
     @property
     def serial(self) -> str:
@@ -79,6 +93,7 @@ class AdbSession:
 
         within: of the operation that the command is a part of; devices.operation_timeout_s from now if not given.
         """
+        self._guard()
         line = command if isinstance(command, str) else shlex.join(command)
         with Connection(self.server.adb, self._serial, within or self._deadline()) as connection:
             connection.request(f"host:transport:{self._serial}")
@@ -109,7 +124,7 @@ class AdbSession:
         self._act(f"input swipe {x0} {y0} {x1} {y1} {int(milliseconds)}", deadline)
 
     def type_text(self, text: str) -> None:
-        """Type text, literally. Raises DeviceRefused for what cannot be typed; then nothing has been.
+        """Type text, literally. Raises ActionRefused for what cannot be typed; then nothing has been.
 
         devices.keyboard says by which means. Text beyond printable ASCII needs ADBKeyBoard on the phone.
         """
@@ -121,7 +136,7 @@ class AdbSession:
             except UntypableError as error:
                 if way == "input":
                     mend = "type printable ASCII, or set devices.keyboard to auto and install ADBKeyBoard on the phone"
-                    raise DeviceRefused(self._serial, str(error), mend) from error
+                    raise ActionRefused(self._serial, str(error), mend) from error
         if line is None:
             self._keyboard.type_text(text, deadline)
             self._note_act()
@@ -186,7 +201,7 @@ class AdbSession:
 
     def screenshot(self) -> Screenshot:
         """What the screen shows, whole. Raises DeviceGarbage for what is no complete PNG, DeviceBlack for one that
-        shows nothing.
+        shows nothing, DeviceOversized for one of more than images.MAX_PIXELS.
         """
         deadline = self._deadline()
         return self._verified(self.output(SCREENCAP, deadline), deadline)
@@ -199,31 +214,46 @@ class AdbSession:
         return self.output(DUMP, Deadline(timeout_s))
 
     def settle(self) -> Screenshot:
-        """The screen once two screenshots in a row are equal. Raises DeviceTimeout if it keeps changing.
+        """The screen once two screenshots in a row are equal, or the last whole one by devices.settle_timeout_s.
 
-        A broken or black screenshot is taken again; it is raised as DeviceGarbage if there is nothing else by the
-        deadline, devices.settle_timeout_s.
+        The latter is `restless`: a stopwatch, a video or a blinking cursor need not rest. A broken or black screenshot
+        is taken again. Raises DeviceGarbage where there is no whole one by the deadline, or the screen has come to rest
+        in that state; DeviceTimeout where there is none at all, or the phone left one operation unanswered.
         """
-        deadline = Deadline(self._devices.settle_timeout_s)
+        deadline, operation_s = Deadline(self._devices.settle_timeout_s), self._devices.operation_timeout_s
         last: bytes | None = None
-        garbage: DeviceGarbage | None = None
-        while deadline.remaining() > 0:
+        whole: Screenshot | None = None
+        fault: DeviceError | None = None
+        rests = False
+        while (left := deadline.remaining()) > 0:
             try:
-                png = self.output(SCREENCAP, Deadline(min(deadline.remaining(), self._devices.operation_timeout_s)))
+                png = self.output(SCREENCAP, Deadline(min(left, operation_s)))
             except DeviceTimeout as late:
-                raise garbage or (late if last is None else self._restless(deadline)) from None
-            if png == last and self._has_effect(png):
-                try:
-                    return self._verified(png, deadline)
-                except DeviceGarbage as error:
-                    garbage = error
-                    self.retries += 1
+                if operation_s < left:
+                    raise
+                fault = fault or late
+                break
+            same = png == last
+            try:
+                whole, rests = self._verified(png, deadline), same
+            except DeviceGarbage as error:
+                fault, rests = error, False
+                whole = None if same else whole
+                self.retries += 1
+            if rests and self._has_effect(png):
+                break
             last = png
             time.sleep(min(self._devices.settle_poll_s, deadline.remaining()))
-        raise garbage or self._restless(deadline)
+        if whole is None:
+            raise fault or DeviceTimeout(self._serial, f"no screenshot within {deadline.seconds:g} s")
+        self._restless = not rests
+        return replace(whole, restless=True) if self._restless else whole
 
     def perform(self, action: Action) -> None:
-        """Do an action on the phone. COMPLETE and INVALID are no gestures, and nothing is sent."""
+        """Do an action on the phone. COMPLETE and INVALID are no gestures, and nothing is sent.
+
+        Raises ActionRefused for what the phone cannot do; then nothing was sent either.
+        """
         if action.kind is ActionKind.TAP and action.touch is not None:
             self.tap(action.touch)
         elif action.kind is ActionKind.SWIPE and action.touch is not None and action.lift is not None:
@@ -233,7 +263,7 @@ class AdbSession:
         elif action.kind in _KEYS:
             self.key(_KEYS[action.kind])
         elif action.kind not in (ActionKind.COMPLETE, ActionKind.INVALID):
-            raise DeviceRefused(self._serial, f"a {action.kind} that does not say where")
+            raise ActionRefused(self._serial, f"a {action.kind} that does not say where")
 
     def _deadline(self) -> Deadline:
         return Deadline(self._devices.operation_timeout_s)
@@ -251,10 +281,15 @@ class AdbSession:
     def _note_act(self) -> None:
         self._acted = time.monotonic()
         self._before = self._seen.png if self._seen else None
+        self._moved = self._restless
 
     def _has_effect(self, png: bytes) -> bool:
-        """Whether `png` may be what the last action led to: another screen, or the same for long enough."""
-        return png != self._before or time.monotonic() - self._acted >= self._devices.settle_unchanged_s
+        """Whether `png` may be what the last action led to: another screen, or the same for long enough.
+
+        A screen that moved by itself before the action looks another one without it.
+        """
+        changed = png != self._before and not self._moved
+        return changed or time.monotonic() - self._acted >= self._devices.settle_unchanged_s
 
     def _in_front(self, read: Callable[[str], str | None]) -> str:
         said = self.shell("dumpsys window displays")
@@ -269,15 +304,9 @@ class AdbSession:
 
     def _pixels(self, point: Point, deadline: Deadline) -> tuple[int, int]:
         if not (math.isfinite(point.x) and math.isfinite(point.y) and 0 <= point.x <= 1 and 0 <= point.y <= 1):
-            raise DeviceRefused(self._serial, f"the point ({point.x}, {point.y}) is not on the screen")
+            raise ActionRefused(self._serial, f"the point ({point.x}, {point.y}) is not on the screen")
         width, height = self.size(deadline)
         return min(int(point.x * width), width - 1), min(int(point.y * height), height - 1)
-
-    def _restless(self, deadline: Deadline) -> DeviceTimeout:
-        return DeviceTimeout(
-            self._serial, f"no two screenshots in a row were equal within {deadline.seconds:g} s",
-            "raise devices.settle_timeout_s, or turn the phone's animations off",
-        )  # fmt: skip
 
     def _verified(self, png: bytes, deadline: Deadline) -> Screenshot:
         if self._seen is not None and self._seen.png == png:
@@ -286,6 +315,11 @@ class AdbSession:
             self._seen = verified(png)
         except BrokenImageError as error:
             raise DeviceGarbage(self._serial, f"the screenshot is broken: {error}") from error
+        except OversizedImageError as error:
+            raise DeviceOversized(
+                self._serial, f"the screen is too large: {error}",
+                f"`adb -s {self._serial} shell wm size WIDTHxHEIGHT` gives it fewer; `… wm size reset` undoes that",
+            ) from error  # fmt: skip
         except BlackImageError as error:
             raise self._black(str(error), deadline) from error
         self._size = (self._seen.width, self._seen.height)

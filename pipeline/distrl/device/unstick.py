@@ -1,7 +1,7 @@
 """The recovery ladder's first rung for a phone whose adb connection is well: leave the app in front and stop it.
 
-What ends an episode there is mostly an app: one that repaints for ever, shows black, or hangs. A new connection changes
-nothing about it, and an app that is only left hangs again when it is next opened.
+What ends an episode there is mostly an app: one that shows black, or hangs. A new connection changes nothing about it,
+and an app that is only left hangs again when it is next opened.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def probe(session: AdbSession) -> None:
 def unstick(session: AdbSession) -> bool:
     """Wake the phone, press HOME and stop the app that was in front, if it is neither home screen nor the system's.
 
-    Returns whether the phone shows a screen that rests afterwards. Where its shell does not answer, it is no app's
+    Returns whether the phone shows a whole screen afterwards. Where its shell does not answer, it is no app's
     fault, and nothing is done.
     """
     try:

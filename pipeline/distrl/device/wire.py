@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from distrl import config
 from distrl.device.errors import AdbServerGone, DeviceGarbage, DeviceGone, DeviceTimeout, refusal
+from distrl.dial import dial
 
 MAX_REQUEST = 0xFFFF
 MAX_ANSWER = 64 * 1024 * 1024
@@ -58,7 +59,7 @@ class Connection:
         self._deadline = deadline
         self._buffer = bytearray()
         try:
-            self._socket = socket.create_connection((adb.host, adb.port), timeout=deadline.timeout())
+            self._socket = dial(adb.host, adb.port, deadline.timeout())
         except TimeoutError as error:
             raise self._late("connecting to the adb server") from error
         except OSError as error:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
 from distrl.appagent import identity
+from distrl.broker.journal import journalled
 from distrl.broker.reader import LogReader, decoded
 from distrl.broker.times import offsets_at
 from distrl.broker.topics import topic_name
@@ -18,7 +19,7 @@ from distrl.evaluate.curves import first_of_each
 from distrl.evaluate.report import RunData
 from distrl.store.checkpoints import latest_checkpoint
 from distrl.store.objects import ObjectStore, open_store
-from distrl.types import PROMPTED, Evaluation, LoggedTrajectory, LogPosition, Record, Trajectory, Update, Version
+from distrl.types import PROMPTED, Evaluation, LoggedTrajectory, LogPosition, Record, Trajectory, Version
 
 log = logging.getLogger(__name__)
 R = TypeVar("R", bound=Record)
@@ -45,7 +46,7 @@ def gather(config: Config, times: Times) -> RunData:
         topic=topic_name(config.run, "trajectories"),
         trajectories=first_of_each(trajectories),
         versions=versions,
-        updates=[update for _, update in records(config, "updates", Update)],
+        updates=journalled(config),
         evaluations=evaluations,
         setup_seconds=times.setup_seconds,
         train_seconds=times.train_seconds,

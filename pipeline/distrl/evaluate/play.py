@@ -81,7 +81,7 @@ def play_and_publish(
     episode = Episode(name + suffix, keeper(store, patience), TRUTH, opinion=opinion_of(judge_of(config, store)))
     with RecordProducer(config, name) as producer:
 
-        def publish(played: Trajectory) -> Future[LogPosition]:
+        def publish(played: Trajectory) -> Future[LogPosition | None]:
             evaluation = Evaluation(acted.version, acted.sha256, f"{acted.label}-{played.task_id}", played)
             return producer.publish("evaluations", str(acted.version), evaluation)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -15,7 +15,8 @@ from typing import Any
 
 from distrl.evaluate import curves, figures, policies, strips
 from distrl.tasks.survey import folded
-from distrl.types import Evaluation, LoggedTrajectory, ObjectRef, Split, Trajectory, Update, Version
+from distrl.tasks.unsolved import MIN_ATTEMPTS, Unsolved, unsolved
+from distrl.types import Evaluation, LoggedTrajectory, ObjectRef, Outcome, Split, Trajectory, Update, Version
 
 MOVING_WINDOW = 64
 """Training episodes in the moving success: its standard error is 6 points, and a run has hundreds of them."""
@@ -49,9 +50,10 @@ class RunData:
 class Facts:
     """Everything computed once, for both files. before, after: held-out trajectories by version, first and last.
 
-    in_training: how many of the tasks of `after` have an instruction that a training task or a demonstration of the run
-    had. other_suites: held-out evaluations that are not compared, since they are of another suite than the first
-    version's. by_policy: held-out success of everybody, versions and agents, on the suite that is compared.
+    held_out: the instructions of `after`, each once however often it was played; in_training: how many of them a
+    training task or a demonstration of the run had. other_suites: held-out evaluations that are not compared, since
+    they are of another suite than the first version's. by_policy: held-out success of everybody, versions and agents,
+    on the suite that is compared. unsolved: tasks without a success, of training and of every evaluation.
     """
 
     before: tuple[int, list[Trajectory]] | None
@@ -59,9 +61,11 @@ class Facts:
     curve: Sequence[curves.CurvePoint]
     lags: Sequence[int]
     reloads: Sequence[float]
+    held_out: int
     in_training: int
     other_suites: int
     by_policy: policies.Scores
+    unsolved: Sequence[Unsolved]
 
 
 def write_report(data: RunData, out: Path) -> Path:
@@ -80,16 +84,32 @@ def facts_of(data: RunData) -> Facts:
     fed = {each.trajectory.task.instruction for each in data.trajectories}
     said = {folded(each) for each in (*fed, *data.demonstrated)}
     last = held_out[numbers[-1]] if numbers else []
+    asked = {folded(each.task.instruction) for each in last}
     return Facts(
         before=(numbers[0], held_out[numbers[0]]) if numbers else None,
         after=(numbers[-1], held_out[numbers[-1]]) if numbers else None,
         curve=curves.learning_curve(data.evaluations, Split.VALIDATION, data.versions, data.updates, data.topic),
         lags=curves.policy_lags(data.trajectories, data.versions, data.updates, data.topic),
         reloads=curves.reload_seconds(data.trajectories, data.versions),
-        in_training=sum(folded(each.task.instruction) in said for each in last),
+        held_out=len(asked),
+        in_training=len(asked & said),
         other_suites=curves.of_other_suites(data.evaluations, Split.TEST),
         by_policy=policies.held_out(data.evaluations, last[0].task.suite if last else None),
+        unsolved=unsolved((each.task, each.outcome) for each in _attempts(data)),
     )
+
+
+def _attempts(data: RunData) -> Iterator[Trajectory]:
+    """Every attempt once: training, then for each version or agent the first judged record of each task."""
+    yield from (each.trajectory for each in data.trajectories)
+    seen: set[tuple[int, str, str]] = set()
+    for each in data.evaluations:
+        played = each.trajectory
+        agent = each.version_sha256 if each.version < 0 else ""
+        key = each.version, agent, played.task_id
+        if played.outcome in (Outcome.SUCCESS, Outcome.FAILURE) and key not in seen:
+            seen.add(key)
+            yield played
 
 
 def summary(data: RunData, facts: Facts) -> dict[str, Any]:
@@ -98,6 +118,16 @@ def summary(data: RunData, facts: Facts) -> dict[str, Any]:
         "success_before": _success(facts.before),
         "success_after": _success(facts.after),
         "held_out_in_training": facts.in_training,
+        "no_success": [
+            {
+                "suite": each.suite,
+                "family": each.family,
+                "split": each.split.value if each.split else None,
+                "instruction": each.instruction or None,
+                "attempts": each.attempts,
+            }
+            for each in facts.unsolved
+        ],
         "success_by_policy": policies.as_json(facts.by_policy, data.agents),
         "success_curve": [
             {
@@ -134,6 +164,7 @@ def html_page(data: RunData, facts: Facts) -> str:
         _section("Learning curve", _learning(data, facts)),
         _section("Held-out success by policy", policies.as_html(facts.by_policy, data.agents)),
         _section("Held-out success by family", _families(facts)),
+        _section("Tasks without a success", _unsolved(facts)),
         _section("Freshness", _freshness(facts)),
         _section("One task, before and after", _strips(data, facts)),
         _footer(data),
@@ -210,13 +241,27 @@ def _families(facts: Facts) -> str:
         for name in sorted({*before, *after})
     )
     table = f"<table><tr><th>family</th><th>before</th><th>after</th></tr>{rows}</table>"
-    shared = (
-        f"<p>{facts.in_training} of {len(facts.after[1])} held-out tasks have an instruction that training had.</p>"
-    )
+    shared = f"<p>{facts.in_training} of {facts.held_out} held-out instructions are ones that training had.</p>"
     if facts.other_suites:
         shared += f"<p>{facts.other_suites} evaluations of other suites are left out.</p>"
     whiskers = "Bars are success, whiskers the 95 % Wilson interval."
     return _figure(figures.families(before, after), whiskers) + table + shared
+
+
+def _unsolved(facts: Facts) -> str:
+    if not facts.unsolved:
+        return f"<p>No task with {MIN_ATTEMPTS} judged attempts or more is without a success.</p>"
+    rows = "".join(
+        f"<tr><td>{escape(each.instruction) or 'any task of the family'}</td><td>{escape(each.suite)}</td>"
+        f"<td>{escape(each.family)}</td><td>{each.split.value if each.split else 'all'}</td>"
+        f"<td>{each.attempts}</td></tr>"
+        for each in facts.unsolved
+    )
+    return (
+        f"<p>No success in {MIN_ATTEMPTS} judged attempts or more: the policy cannot do these yet, or nobody can. "
+        "<code>distrl tasks oracle</code> lets a script play them.</p>"
+        f"<table><tr><th>task</th><th>suite</th><th>family</th><th>split</th><th>attempts</th></tr>{rows}</table>"
+    )
 
 
 def _cell(scored: curves.Score | None) -> str:

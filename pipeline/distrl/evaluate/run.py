@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from distrl.broker.connect import RefusedError
+from distrl.broker.connect import BeyondUseError, RefusedError
 from distrl.broker.producer import RecordProducer
 from distrl.broker.versions import VersionFollower, lineage, written_at
 from distrl.clock import SYSTEM_CLOCK
@@ -222,5 +222,7 @@ def _beat_until(ended: threading.Event, config: Config, producer: RecordProducer
         )  # fmt: skip
         try:
             producer.publish("heartbeats", config.evaluate.name, beat)
+        except BeyondUseError:
+            raise  # nothing is published any more
         except BrokerError as error:
             log.warning("heartbeat not sent: %s", error)

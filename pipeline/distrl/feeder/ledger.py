@@ -1,15 +1,31 @@
-"""What was fed, finished and learned, as the topics tell it, and what to feed next. Pure: records in, tasks out."""
+"""What was fed, finished and learned, as the topics tell it, and what to feed next. Pure: records in, tasks out.
+
+A task is outstanding from its record in `tasks` until the first of these facts:
+
+1. The log holds its trajectory, readable or not.
+2. The workers' group has committed past its record, and the trajectories were read up to an end captured after that
+   commit was seen. A commit follows the acknowledgement of the trajectory (or of an unreadable task's dead letter), so
+   the trajectory was in the log and is there no longer: retention, or somebody, deleted it. Whether it was interrupted
+   is not known any more, and it is not fed again. A learner refuses a log whose unlearned records are gone, so it was
+   learned. This holds while nobody moves the group's offsets by hand.
+3. Its record lies below the low watermark of `tasks`: no worker will be handed it. One that plays it already may still
+   publish its trajectory, which then counts as unlearned like any other.
+
+A trajectory also proves that its task was fed, so a task whose record was deleted is not fed again while its trajectory
+is kept. Tasks of a family are fed in the order of the suite, so all before the last one that is known were fed; records
+that were deleted leave gaps no longer than their number.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from distrl.broker.identity import IdSet
 from distrl.feeder.admission import Admission, Progress
-from distrl.types import Outcome, Task, Trajectory, Update, Version
+from distrl.types import LogPosition, Outcome, Task, Trajectory, Update, Version
 
 RETRY = re.compile(r"^(?P<first>.+)\.r(?P<count>[1-9][0-9]*)$")
 PRIOR_TRIALS = 4
@@ -23,6 +39,29 @@ def next_retry(task_id: str, most: int) -> str | None:
     found = RETRY.match(task_id)
     first, count = (found["first"], int(found["count"])) if found else (task_id, 0)
     return f"{first}.r{count + 1}" if count < most else None
+
+
+def least_loaded(loads: Mapping[int, int], partitions: int, count: int) -> list[int]:
+    """Where `count` further tasks go: each to the partition with the fewest outstanding ones, the lowest of equals.
+
+    loads: outstanding tasks by partition. A worker that is slow, or has few phones, is given new tasks as it finishes
+    old ones, so that its partitions do not take up what feeder.outstanding leaves to the others.
+    """
+    loaded = [loads.get(partition, 0) for partition in range(partitions)]
+    chosen = []
+    for _ in range(count):
+        chosen.append(min(range(partitions), key=loaded.__getitem__))
+        loaded[chosen[-1]] += 1
+    return chosen
+
+
+@dataclass(slots=True)
+class _Fed:
+    """offset: None until its record is read."""
+
+    version: int
+    partition: int | None = None
+    offset: int | None = None
 
 
 def choose_family(fed: Sequence[int], tried: Sequence[int], succeeded: Sequence[int], curriculum: bool) -> int:
@@ -62,8 +101,10 @@ class Ledger:
     version: Version | None = None
     update: int = -1
     """The last journalled update; -1 before the first."""
+    deleted: int = 0
+    """At most so many records of `tasks` were deleted before they were read: the sum of its low watermarks."""
     _learned_offset: int = 0
-    _outstanding: dict[str, int] = field(default_factory=dict)
+    _outstanding: dict[str, _Fed] = field(default_factory=dict)
     _unlearned: dict[int, int] = field(default_factory=dict)
     _interrupted: dict[str, Task] = field(default_factory=dict)
     _fed_by: Counter[str] = field(default_factory=Counter)
@@ -71,21 +112,34 @@ class Ledger:
     _succeeded: Counter[str] = field(default_factory=Counter)
     _cursor: dict[str, int] = field(default_factory=dict)
 
-    def see_task(self, task: Task) -> None:
-        """A record of the tasks topic, or a task that is being fed now."""
+    def see_task(self, task: Task, place: LogPosition | None = None) -> None:
+        """A record of the tasks topic at `place`, or (without one) a task that is being fed now."""
+        if self._known_as_fed(task) and task.task_id not in self.finished:
+            self._outstanding[task.task_id] = _Fed(task.fed_version)
+        known = self._outstanding.get(task.task_id)
+        if place is not None and known is not None and known.offset is None:
+            known.partition, known.offset = place.partition, place.offset
+
+    def see_sent(self, task_id: str, partition: int) -> None:
+        """A task is being published to this partition."""
+        if task_id in self._outstanding:
+            self._outstanding[task_id].partition = partition
+
+    def _known_as_fed(self, task: Task) -> bool:
+        """Counts the task as fed; False if it is known already."""
         if not self.fed.add(task.task_id):
-            return
+            return False
         self._interrupted.pop(task.task_id, None)
         if RETRY.match(task.task_id):
             self.retried += 1
         else:
             self._fed_by[task.family] += 1
-        if task.task_id not in self.finished:
-            self._outstanding[task.task_id] = task.fed_version
+        return True
 
     def see_trajectory(self, offset: int, trajectory: Trajectory) -> None:
         """The record at `offset` of the trajectories topic."""
         task = trajectory.task
+        self._known_as_fed(task)
         if not self.finished.add(task.task_id):
             return
         self._outstanding.pop(task.task_id, None)
@@ -110,22 +164,52 @@ class Ledger:
             self.version = version
 
     def see_update(self, update: Update, topic: str) -> None:
-        """A line of the journal; `topic`: the full name of the trajectories topic."""
-        self.update = max(self.update, update.u)
-        for mark in update.watermarks:
-            if mark.topic == topic:
-                self._learned_offset = max(self._learned_offset, mark.offset)
+        """A line of the journal; `topic`: the full name of the trajectories topic.
+
+        A line that follows lost ones counts for nothing, and one that makes others void goes back (docs/adr/0010). To
+        go back with trajectories that were forgotten as learned, read all topics into a new ledger.
+        """
+        if update.u > self.update + 1:
+            return
+        self.update = update.u - 1 if update.void else update.u
+        self._learned_offset = next((mark.offset for mark in update.watermarks if mark.topic == topic), 0)
         self._unlearned = {at: version for at, version in self._unlearned.items() if at >= self._learned_offset}
+
+    def see_committed(self, committed: Mapping[int, int]) -> list[str]:
+        """The workers' next offset by partition, seen before the end to which trajectories are read now.
+
+        Returns the ids of the tasks that are finished by it, and whose trajectories are kept no longer.
+        """
+        return self._end_before(committed)
+
+    def see_deleted(self, first: Mapping[int, int]) -> list[str]:
+        """The first offset kept by partition of `tasks`. Returns the ids of the tasks that no worker will get."""
+        return self._end_before(first)
+
+    def _end_before(self, offsets: Mapping[int, int]) -> list[str]:
+        ended = [
+            task_id
+            for task_id, fed in self._outstanding.items()
+            if fed.offset is not None and fed.partition is not None and fed.offset < offsets.get(fed.partition, 0)
+        ]
+        for task_id in ended:
+            del self._outstanding[task_id]
+        return ended
 
     @property
     def outstanding(self) -> int:
         return len(self._outstanding)
 
+    def loads(self) -> Counter[int]:
+        """Outstanding tasks by partition."""
+        return Counter(fed.partition for fed in self._outstanding.values() if fed.partition is not None)
+
     def due(self, now_ms: int) -> list[Task]:
         """The tasks to feed now, oldest retry first; none before there is a version to act with."""
         if self.version is None:
             return []
-        oldest = min([*self._outstanding.values(), *self._unlearned.values()], default=None)
+        versions = [fed.version for fed in self._outstanding.values()]
+        oldest = min([*versions, *self._unlearned.values()], default=None)
         progress = Progress(
             self.outstanding, len(self._unlearned), oldest,
             self.version.version, self.update, self.version.update,
@@ -152,8 +236,23 @@ class Ledger:
 
     def _next_of(self, family: str) -> Task:
         """The first task of the suite, of that family, that was never fed. Families take turns in the suite."""
-        index = self._cursor.get(family, self.families.index(family))
+        index = self._cursor[family] if family in self._cursor else self._after_last(family)
         while (task := self.task_at(index)).task_id in self.fed:
             index += len(self.families)
         self._cursor[family] = index
         return task
+
+    def _after_last(self, family: str) -> int:
+        """The index after the last task of the family that is known to be fed, across gaps of what was deleted.
+
+        Where none is known though records were deleted, as many tasks as records are passed over.
+        """
+        first, step = self.families.index(family), len(self.families)
+        after, gap, index = first, 0, first
+        while gap <= self.deleted:
+            if self.task_at(index).task_id in self.fed:
+                after, gap = index + step, 0
+            else:
+                gap += 1
+            index += step
+        return after if after > first else first + self.deleted * step

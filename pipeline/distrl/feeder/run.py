@@ -2,7 +2,7 @@
 
 One thread, no state: everything it knows is read from the topics at its start and followed from there, so a feeder
 that is killed and started again goes on where the log stands. Task ids follow from the suite, so a task that was
-published twice is one task.
+published twice is one task. Opening the publisher fences every earlier feeder of the run, before the topics are read.
 """
 
 from __future__ import annotations
@@ -10,19 +10,26 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import wait
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TypeVar
 
+from distrl.broker import ownership
+from distrl.broker.connect import BeyondUseError
+from distrl.broker.fenced import FencedError
+from distrl.broker.group import GroupOffsets
 from distrl.broker.producer import RecordProducer
-from distrl.broker.reader import LogReader, RawRecord, decoded
+from distrl.broker.reader import CutError, LogReader, RawRecord, decoded
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
 from distrl.errors import BrokerError, WireError
 from distrl.feeder.admission import Admission
-from distrl.feeder.ledger import Ledger
+from distrl.feeder.fleet import Fleet
+from distrl.feeder.ledger import Ledger, least_loaded
+from distrl.feeder.publish import TaskPublisher
 from distrl.tasks.lists import suite_of
+from distrl.telemetry.stalls import STALLED_HINT, STALLED_S, stalled
 from distrl.types import Heartbeat, Record, Split, Task, Trajectory, Update, Version
 
 log = logging.getLogger(__name__)
@@ -30,29 +37,46 @@ R = TypeVar("R", bound=Record)
 
 NAME = "feeder"
 HEARTBEAT_S = 2.0
-ACKNOWLEDGE_WAIT_S = 0.5
-"""One wait for the broker to have the tasks; in between the feeder looks whether it should stop."""
+AGAIN_S = 1.0
+"""Pause before all topics are read again: a broker that has just lost records may not be settled."""
 SAY_WAITING_S = 10.0
 """How often a feeder that waits for version 0 says so."""
+GROUP_S = 10.0
+"""How often the workers' offsets are asked for: they matter where trajectories are deleted, which is seldom."""
+BEATS_LOOKED_BACK = 1000
+"""Heartbeats read at the start: the last seconds of some hundred workers."""
+SUCCESSOR_S = 5.0
+"""Longest wait for the name of the feeder that has taken over."""
+SHOWN_IDS = 5
 
 
 def run_feeder(config: Config, stop: threading.Event) -> None:
     """Feed training tasks until `stop`.
 
-    Raises ConfigError for an unknown suite or a list that is wrong, BrokerError where waiting is vain.
+    Raises ConfigError for an unknown suite or a list that is wrong, FencedError where another feeder has taken over,
+    BrokerError where waiting is vain.
     """
+    new_ledger(config)  # what is wrong with the suite is told before another feeder is fenced
+    with TaskPublisher(config) as publisher:  # opened once: again, it would fence a feeder that has taken over
+        try:
+            while not stop.is_set():
+                try:
+                    _feed_until(config, publisher, stop)
+                except CutError as error:
+                    log.warning("reading every topic again from its start: %s", error.what)
+                    stop.wait(AGAIN_S)
+        except FencedError as error:
+            raise ownership.naming(error, config, NAME, SUCCESSOR_S) from None
+
+
+def _feed_until(config: Config, publisher: TaskPublisher, stop: threading.Event) -> None:
+    """Read all topics and feed until `stop`. Raises CutError where what was read before no longer holds."""
     ledger = new_ledger(config)
     with ExitStack() as stack:
         producer = stack.enter_context(RecordProducer(config, NAME))
-        topics = Topics(config, ledger, stack)
-        topics.read_all()
-        log.info(
-            "%d tasks fed before, %d finished; suite %s",
-            len(ledger.fed),
-            len(ledger.finished),
-            suite_of(config.feeder).name,
-        )
-        _loop(config, ledger, topics, producer, stop)
+        feeder = Feeder(config, ledger, producer, publisher, stack)
+        feeder.begin()
+        feeder.work(stop)
 
 
 def new_ledger(config: Config) -> Ledger:
@@ -63,7 +87,7 @@ def new_ledger(config: Config) -> Ledger:
         config.learner.trajectories_per_update,
         config.learner.publish_every,
         config.feeder.max_lag,
-        config.feeder.outstanding,
+        config.feeder.outstanding_for(0),
     )
     return Ledger(
         tuple(suite.families),
@@ -75,15 +99,32 @@ def new_ledger(config: Config) -> Ledger:
 
 
 class Topics:
-    """The four topics that the feeder follows; whatever comes is told to the ledger."""
+    """The five topics that the feeder follows, and the workers' offsets; whatever comes is told to ledger and fleet."""
 
-    def __init__(self, config: Config, ledger: Ledger, stack: ExitStack) -> None:
-        def reader(topic: str) -> LogReader:
-            return stack.enter_context(LogReader(config, topic))
+    def __init__(self, config: Config, ledger: Ledger, fleet: Fleet, stack: ExitStack) -> None:
+        def reader(topic: str, start: Mapping[int, int] | None = None) -> LogReader:
+            return stack.enter_context(LogReader(config, topic, start))
 
-        self._ledger = ledger
-        self._tasks, self._versions = reader("tasks"), reader("versions")
+        self._config = config
+        self._ledger, self._fleet = ledger, fleet
+        self._following = False
+        self._group = stack.enter_context(GroupOffsets(config))
+        self._reader, self.tasks = reader, reader("tasks")
+        # Asked before the trajectories' end is captured, so that what is committed now lies before that end.
+        self._committed: dict[int, int] | None = self._asked()
+        self._versions = reader("versions")
         self._updates, self._trajectories = reader("updates"), reader("trajectories")
+        with LogReader(config, "heartbeats") as whole:
+            last = {p: max(first, end - BEATS_LOOKED_BACK) for p, (first, end) in whole.kept().items()}
+        self._heartbeats = reader("heartbeats", last)
+        self._until: Mapping[int, int] = self._trajectories.ends
+        self._next_look = time.monotonic() + GROUP_S
+        self.last_trajectory = time.monotonic()
+        self._ledger.deleted = sum(first for first, _ in self.tasks.kept().values())
+
+    @property
+    def partitions(self) -> int:
+        return len(self.tasks.next_offsets)
 
     def read_all(self) -> None:
         """Everything up to the ends captured at the start. Tasks first, so that what finished is known to be fed."""
@@ -91,6 +132,8 @@ class Topics:
             for batch in reader.to_end():
                 for raw in batch:
                     tell(raw)
+        self._end_finished()
+        self._following = True
 
     def follow(self, wait_s: float) -> None:
         """What came since; waits up to wait_s for a trajectory, which is what makes room."""
@@ -100,19 +143,56 @@ class Topics:
                 for raw in batch:
                     tell(raw)
                 batch = reader.read(0)
+        self._look()
+
+    def _look(self) -> None:
+        """Now and then: how far the workers are, and what is deleted. See ledger.py for why this ends tasks."""
+        try:
+            if self._committed is not None and self._trajectories.reached(self._until):
+                self._end_finished()
+            if time.monotonic() >= self._next_look:
+                self._next_look = time.monotonic() + GROUP_S
+                self._ask()
+        except BrokerError as error:
+            log.warning("what is done for good is not known: %s", error.what)  # the readers say what is beyond hope
+
+    def _ask(self) -> None:
+        if len(self.tasks.kept()) > self.partitions:  # somebody has added some
+            self.tasks = self._reader("tasks", self.tasks.next_offsets)
+        committed = self._asked()
+        self._until = {p: end for p, (_, end) in self._trajectories.kept().items()}
+        self._committed = committed  # only now: an end from before it would prove nothing
+
+    def _end_finished(self) -> None:
+        ended = self._ledger.see_committed(self._committed or {})
+        self._committed = None
+        if ended:
+            log.warning("%d tasks are done, and their trajectories are kept no longer: %s", len(ended), _some(ended))
+        deleted = self._ledger.see_deleted({p: first for p, (first, _) in self.tasks.kept().items()})
+        if deleted:
+            log.warning("%d tasks were deleted before they were done: %s", len(deleted), _some(deleted))
+
+    def _asked(self) -> dict[int, int]:
+        """The workers' offsets; none where the broker does not say."""
+        try:
+            return self._group.committed(sorted(self.tasks.next_offsets))
+        except BrokerError as error:
+            log.warning("how far the workers are is not known: %s", error.what)
+            return {}
 
     def _each(self) -> list[tuple[LogReader, Callable[[RawRecord], None]]]:
         return [
-            (self._tasks, self._task),
+            (self.tasks, self._task),
             (self._versions, self._version),
             (self._updates, self._update),
+            (self._heartbeats, self._heartbeat),
             (self._trajectories, self._trajectory),
         ]
 
     def _task(self, raw: RawRecord) -> None:
         task = _readable(raw, Task)
         if task is not None:
-            self._ledger.see_task(task)
+            self._ledger.see_task(task, raw.position)
 
     def _version(self, raw: RawRecord) -> None:
         version = _readable(raw, Version)
@@ -121,10 +201,18 @@ class Topics:
 
     def _update(self, raw: RawRecord) -> None:
         update = _readable(raw, Update)
+        if update is not None and update.void and self._following:
+            raise CutError(self._updates.topic, f"updates from {update.u} on are void ({update.void})", "wait")
         if update is not None:
             self._ledger.see_update(update, self._trajectories.topic)
 
+    def _heartbeat(self, raw: RawRecord) -> None:
+        beat = _readable(raw, Heartbeat)
+        if beat is not None:
+            self._fleet.see(beat, time.monotonic())
+
     def _trajectory(self, raw: RawRecord) -> None:
+        self.last_trajectory = time.monotonic()
         trajectory = _readable(raw, Trajectory)
         if trajectory is not None:
             self._ledger.see_trajectory(raw.position.offset, trajectory)
@@ -132,43 +220,97 @@ class Topics:
             self._ledger.see_unreadable(raw.key.decode(errors="replace"))
 
 
-def _loop(config: Config, ledger: Ledger, topics: Topics, producer: RecordProducer, stop: threading.Event) -> None:
-    ticks = time.monotonic
-    next_beat = next_word = ticks()
-    while not stop.is_set():
-        topics.follow(config.feeder.poll_s)
-        tasks = ledger.due(SYSTEM_CLOCK.now_ms())
-        if tasks:
-            log.debug("feeding %d tasks under version %d", len(tasks), tasks[0].fed_version)
-            _feed(tasks, producer, stop)
-        if ledger.version is None and ticks() >= next_word:
-            next_word = ticks() + SAY_WAITING_S
+class Feeder:
+    """The loop over its edges. One thread."""
+
+    def __init__(
+        self, config: Config, ledger: Ledger, producer: RecordProducer, publisher: TaskPublisher, stack: ExitStack
+    ) -> None:
+        self._config, self._ledger, self._producer, self._publisher = config, ledger, producer, publisher
+        self._fleet = Fleet()
+        self._most = config.feeder.outstanding_for(0)
+        self._beat()  # says its name, for a feeder that it has fenced
+        self._topics = Topics(config, ledger, self._fleet, stack)
+        self._moving_since = time.monotonic()
+        self._next_word = self._next_beat = time.monotonic()
+
+    def begin(self) -> None:
+        self._topics.read_all()
+        self._moving_since = self._next_word = self._next_beat = time.monotonic()
+        log.info(
+            "%d tasks fed before, %d finished; suite %s",
+            len(self._ledger.fed),
+            len(self._ledger.finished),
+            suite_of(self._config.feeder).name,
+        )
+
+    def work(self, stop: threading.Event) -> None:
+        while not stop.is_set():
+            self._topics.follow(self._config.feeder.poll_s)
+            self._pace()
+            tasks = self._ledger.due(SYSTEM_CLOCK.now_ms())
+            if tasks:
+                self._feed(tasks, stop)
+            self._say()
+            if time.monotonic() >= self._next_beat:
+                self._next_beat = time.monotonic() + HEARTBEAT_S
+                self._beat()
+
+    def _pace(self) -> None:
+        most = self._config.feeder.outstanding_for(self._fleet.phones(time.monotonic()))
+        if most != self._most:
+            log.info("at most %d tasks are outstanding from now on, for the phones that workers report", most)
+            self._most = most
+        self._ledger.admission = replace(self._ledger.admission, outstanding=most)
+
+    def _feed(self, tasks: list[Task], stop: threading.Event) -> None:
+        """Publish the tasks and wait until the broker has them all: what is not acknowledged was not fed."""
+        log.debug("feeding %d tasks under version %d", len(tasks), tasks[0].fed_version)
+        chosen = least_loaded(self._ledger.loads(), self._topics.partitions, len(tasks))
+        for task, partition in zip(tasks, chosen, strict=True):
+            self._ledger.see_sent(task.task_id, partition)
+        before = self._topics.tasks.next_offsets
+        self._publisher.feed(zip(tasks, chosen, strict=True), before, stop)
+
+    def _say(self) -> None:
+        """What a person must know, now and then: that there is no version yet, or that nothing moves."""
+        now = time.monotonic()
+        if not self._ledger.outstanding:
+            self._moving_since = now
+        if now < self._next_word:
+            return
+        if self._ledger.version is None:
+            self._next_word = now + SAY_WAITING_S
             log.info("waiting for version 0: the learner publishes it after the warm-up on demonstrations")
-        if ticks() >= next_beat:
-            next_beat = ticks() + HEARTBEAT_S
-            _beat(ledger, producer)
+            return
+        quiet_s = now - max(self._moving_since, self._topics.last_trajectory)
+        words = stalled(quiet_s, self._ledger.loads(), self._fleet.beats(now))
+        if words is not None:
+            self._next_word = now + STALLED_S
+            log.warning("%s; %s", words, STALLED_HINT)
+
+    def _beat(self) -> None:
+        version = self._ledger.version
+        beat = Heartbeat(
+            NAME, NAME, SYSTEM_CLOCK.now_ms(), version.version if version else None,
+            version.adapter.sha256 if version else None,
+            {
+                "fed": len(self._ledger.fed),
+                "outstanding": self._ledger.outstanding,
+                "outstanding_limit": self._most,
+                "retried": self._ledger.retried,
+            },
+        )  # fmt: skip
+        try:
+            ownership.send(self._producer, self._config, beat)
+        except BeyondUseError:
+            raise  # nothing is published any more
+        except BrokerError as error:
+            log.warning("heartbeat not sent: %s", error.what)
 
 
-def _feed(tasks: list[Task], producer: RecordProducer, stop: threading.Event) -> None:
-    """Publish the tasks and wait until the broker has them all: what is not acknowledged was not fed."""
-    waiting = {producer.publish("tasks", task.task_id, task) for task in tasks}
-    while waiting and not stop.is_set():
-        done, waiting = wait(waiting, ACKNOWLEDGE_WAIT_S)
-        for future in done:
-            future.result()
-
-
-def _beat(ledger: Ledger, producer: RecordProducer) -> None:
-    version = ledger.version
-    beat = Heartbeat(
-        NAME, NAME, SYSTEM_CLOCK.now_ms(), version.version if version else None,
-        version.adapter.sha256 if version else None,
-        {"fed": len(ledger.fed), "outstanding": ledger.outstanding, "retried": ledger.retried},
-    )  # fmt: skip
-    try:
-        producer.publish("heartbeats", NAME, beat)
-    except BrokerError as error:
-        log.warning("heartbeat not sent: %s", error.what)
+def _some(ids: Sequence[str]) -> str:
+    return ", ".join(ids[:SHOWN_IDS]) + (", …" if len(ids) > SHOWN_IDS else "")
 
 
 def _readable(raw: RawRecord, expected: type[R]) -> R | None:

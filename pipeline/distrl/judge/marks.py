@@ -7,10 +7,9 @@ from typing import Final
 
 from PIL import Image, ImageDraw
 
+from distrl.images import MAX_PIXELS
 from distrl.types import Action
 
-MOST_PIXELS: Final = 32_000_000
-"""A screenshot that claims more is refused: what a record points at is untrusted."""
 TOUCH: Final = (226, 88, 62)
 RINGS: Final = ((9, 3), (2, 2))
 """(radius, width) in units."""
@@ -21,7 +20,7 @@ UNITS_ACROSS: Final = 240
 def opened(png: bytes) -> Image.Image:
     """The picture. Raises OSError, SyntaxError, ValueError or Image.DecompressionBombError for what is none."""
     with Image.open(io.BytesIO(png), formats=["PNG"]) as source:
-        if source.width * source.height > MOST_PIXELS:
+        if source.width * source.height > MAX_PIXELS:
             raise ValueError(f"{source.size} pixels are too many")
         return source.convert("RGB")
 

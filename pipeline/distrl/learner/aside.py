@@ -1,11 +1,15 @@
-"""Which records of the log are folded by nobody, because whoever journalled past them could not read them. Pure."""
+"""Which records of the log are folded by nobody: whoever journalled past them could not read them, or a person said so.
+
+Pure.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from distrl.types import LogPosition, PutAside, Update, Watermark
+from distrl.types import LogPosition, PutAside, Skipped, Update, Watermark
 
 
 class Aside:
@@ -13,9 +17,12 @@ class Aside:
 
     journalled: the journal's lines, in order; those before a checkpoint may be missing. A reader that was upgraded
     since could read some of these records now, and to fold them would be another run than the one that was.
+    skipped: what a person has asked to leave out, wherever the journal stands.
     """
 
-    def __init__(self, journalled: Sequence[Update]) -> None:
+    def __init__(self, journalled: Sequence[Update], skipped: Iterable[Skipped] = ()) -> None:
+        self._left_out = {(LogPosition(each.topic, each.partition, each.offset), each.sha256) for each in skipped}
+        self._places = {position for position, _ in self._left_out}
         self._skipped = {
             LogPosition(aside.topic, aside.partition, offset)
             for update in journalled
@@ -28,6 +35,10 @@ class Aside:
     def skips(self, position: LogPosition) -> bool:
         """The journal says that this record was put aside: it is not to be read."""
         return position in self._skipped
+
+    def leaves_out(self, position: LogPosition, value: bytes | None) -> bool:
+        """A person has asked to leave out this very record."""
+        return position in self._places and (position, hashlib.sha256(value or b"").hexdigest()) in self._left_out
 
     def adds(self, position: LogPosition) -> bool:
         """Take note of a record that cannot be read. False where the journal is past it: it was dealt with before."""

@@ -44,9 +44,13 @@ class Features:
                 LOG.warning("%s is no readable screenshot: %s", ref.key, error)
                 self._tokens[ref.sha256] = None
 
+    def shows(self, ref: ObjectRef) -> bool:
+        """Whether it is an image. It must be loaded."""
+        return self._tokens[ref.sha256] is not None
+
     def readable(self, trajectory: Trajectory) -> bool:
         """Every step's screenshot is an image. They must be loaded."""
-        return all(self._tokens[step.screenshot.sha256] is not None for step in trajectory.steps)
+        return all(self.shows(step.screenshot) for step in trajectory.steps)
 
     def stack(self, steps: Sequence[Step]) -> Tensor:
         """(B, N, d) the tokens of each step's screenshot. They must be loaded and readable."""

@@ -51,7 +51,7 @@ def fold(
         for logged in window
         if is_usable(logged.trajectory, state.agent.codec) and len(logged.trajectory.steps) <= state.buffer.capacity
     ]
-    state.features.load(screens([*state.held(), *usable]), images)
+    state.features.load(screens([*state.held(), *usable], config.aride.truncation), images)
     phase = phase_of(update.u, config.learner)
     with reproducible(config.learner.torch_threads):
         if update.u == config.learner.warmup_updates:

@@ -15,9 +15,10 @@ from distrl.config import Aride, Config
 from distrl.learner.gradients import descend, score
 from distrl.learner.seeds import generator
 from distrl.learner.state import LearnerState
+from distrl.learner.truncation import step_after
 from distrl.replay import dper
 from distrl.replay.circular import Entry
-from distrl.types import ActionKind, Outcome, Step
+from distrl.types import ActionKind, HeldBack, Outcome, Step
 
 ANNOTATED_TOGETHER = 128
 """Steps in one forward pass without gradient. A part of F: how many rows share a pass decides their last bits."""
@@ -27,7 +28,8 @@ ANNOTATED_TOGETHER = 128
 class Batch:
     """B transitions, and what was recorded and computed of them; each tensor (B,) float32.
 
-    success: the outcome of the trajectory. final: 1 on its last step, where V_traj is trained.
+    success: the outcome of the trajectory. value_weight: makes the draws uniform over transitions, for V(s).
+    trajectory_weight: makes those of last steps uniform over trajectories, for V_traj; 0 on every other step.
     """
 
     steps: Sequence[Step]
@@ -36,7 +38,8 @@ class Batch:
     target: Tensor
     advantage: Tensor
     success: Tensor
-    final: Tensor
+    value_weight: Tensor
+    trajectory_weight: Tensor
 
 
 def annotate(state: LearnerState, entries: Sequence[Entry], config: Config) -> None:
@@ -49,16 +52,18 @@ def annotate(state: LearnerState, entries: Sequence[Entry], config: Config) -> N
             scored = score(state, steps[rows])
             logprobs[rows] = scored.logprob.numpy()
             values[rows] = state.critics.values(scored.states, scored.mask).sigmoid().numpy()
-            actions = _action_embeddings(state, steps[rows])
+            actions = action_embeddings(state, steps[rows])
             quality[rows] = state.critics.trajectory_values(scored.states, scored.mask, actions).sigmoid().numpy()
     ratios = np.exp(np.clip(logprobs - [step.logprob for step in steps], *losses.LOG_RATIO_BOUNDS))
+    after = _values_after(state, entries, config)
     begin = 0
     for entry in entries:
         rows, slots = slice(begin, begin + len(entry)), state.buffer.slots(entry)
         begin += len(entry)
         credit = aride.credit(
-            values[rows], ratios[rows], penalties_of(entry.steps, config.aride), succeeded(entry), config.aride
-        )
+            values[rows], ratios[rows], penalties_of(entry.steps, config.aride), succeeded(entry), config.aride,
+            after.get(entry.start, 0.0),
+        )  # fmt: skip
         columns = state.buffer.columns
         columns["td"][slots], columns["target"][slots] = credit.td, credit.targets
         columns["advantage"][slots], columns["ratio"][slots] = credit.advantages, ratios[rows]
@@ -81,14 +86,13 @@ def draw(state: LearnerState, config: Config) -> list[Batch]:
         dper.priorities(state.buffer, config.replay), state.buffer.columns["quality"][first_slots],
         config.replay.value_filter,
     )  # fmt: skip
-    drawn = dper.sample(
-        generator(config, "replay", state.u),
-        dper.probabilities(priority, config.replay.alpha),
-        np.array([len(entry) for entry in entries], dtype=np.int64),
-        learner.minibatches * learner.batch_size,
-    )
+    probability = dper.probabilities(priority, config.replay.alpha)
+    lengths = np.array([len(entry) for entry in entries], dtype=np.int64)
+    size = learner.minibatches * learner.batch_size
+    drawn = dper.sample(generator(config, "replay", state.u), probability, lengths, size)
+    weights = dper.importance_weights(probability, lengths)
     return [
-        _batch(state, [(entries[entry], int(step)) for entry, step in rows])
+        _batch(state, [(entries[entry], int(step)) for entry, step in rows], weights[rows[:, 0]], float(lengths.mean()))
         for rows in np.split(drawn, learner.minibatches)
     ]
 
@@ -98,11 +102,13 @@ def succeeded(entry: Entry) -> bool:
 
 
 def is_invalid(step: Step) -> bool:
-    """P_invalid of equation 1 is 1: what was written is no action, or a judge said that it cannot be done there.
+    """P_invalid of equation 1 is 1: what was written is no action, the phone refused it as one that it cannot do (text
+    that it cannot type), or a judge said that it cannot be done there.
 
     Where no judge was asked, or none could tell, nothing is held against the agent.
     """
-    return step.action.kind is ActionKind.INVALID or step.valid is False
+    refused = step.held_back is HeldBack.REFUSED
+    return step.action.kind is ActionKind.INVALID or refused or step.valid is False
 
 
 def penalties_of(steps: Sequence[Step], config: Aride) -> Array:
@@ -116,7 +122,29 @@ def penalties_of(steps: Sequence[Step], config: Aride) -> Array:
     )
 
 
-def _batch(state: LearnerState, rows: Sequence[tuple[Entry, int]]) -> Batch:
+def _values_after(state: LearnerState, entries: Sequence[Entry], config: Config) -> dict[int, float]:
+    """V(s_{H+1}) by the start of each entry that is bootstrapped from what was seen after its last step."""
+    if config.aride.truncation == "terminal":
+        return {}
+    cut = [
+        (entry.start, after)
+        for entry in entries
+        if (after := step_after(entry.logged.trajectory, state.agent.codec)) is not None
+        and state.features.shows(after.screenshot)
+    ]
+    values: dict[int, float] = {}
+    with torch.no_grad():
+        for begin in range(0, len(cut), ANNOTATED_TOGETHER):
+            starts, steps = zip(*cut[begin : begin + ANNOTATED_TOGETHER], strict=True)
+            scored = score(state, steps)
+            found = state.critics.values(scored.states, scored.mask).sigmoid().tolist()
+            values.update(zip(starts, found, strict=True))
+    return values
+
+
+def _batch(state: LearnerState, rows: Sequence[tuple[Entry, int]], weights: Array, mean_length: float) -> Batch:
+    """weights: (B,) of the rows, uniform over transitions. mean_length: of all trajectories, in steps."""
+    final = np.array([index == len(entry) - 1 for entry, index in rows])
     steps = [entry.steps[index] for entry, index in rows]
     slots = [(entry.start + index) % state.buffer.capacity for entry, index in rows]
     return Batch(
@@ -126,7 +154,8 @@ def _batch(state: LearnerState, rows: Sequence[tuple[Entry, int]]) -> Batch:
         target=torch.from_numpy(state.buffer.columns["target"][slots]).float(),
         advantage=torch.from_numpy(state.buffer.columns["advantage"][slots]).float(),
         success=torch.tensor([float(succeeded(entry)) for entry, _ in rows]),
-        final=torch.tensor([float(index == len(entry) - 1) for entry, index in rows]),
+        value_weight=torch.from_numpy(weights).float(),
+        trajectory_weight=torch.from_numpy(weights * mean_length * final).float(),
     )
 
 
@@ -139,9 +168,9 @@ def _improve_once(state: LearnerState, batch: Batch, config: Config, train_polic
             scored.logprob, scored.entropy, batch.behaviour_logprob, batch.advantage, batch.invalid, config.aride
         )
     values = state.critics.values(scored.states, scored.mask)
-    outcomes = state.critics.trajectory_values(scored.states, scored.mask, _action_embeddings(state, batch.steps))
-    value_loss = losses.critic_loss(values, batch.target)
-    trajectory_loss = losses.trajectory_loss(outcomes, batch.success, batch.final)
+    outcomes = state.critics.trajectory_values(scored.states, scored.mask, action_embeddings(state, batch.steps))
+    value_loss = losses.critic_loss(values, batch.target, batch.value_weight)
+    trajectory_loss = losses.critic_loss(outcomes, batch.success, batch.trajectory_weight)
     descend(
         state.critic_optimiser, state.critic_parameters().values(), value_loss + trajectory_loss,
         rate=learner.critic_lr, decay=0.0, grad_norm=learner.grad_norm,
@@ -160,13 +189,19 @@ def _improve_once(state: LearnerState, batch: Batch, config: Config, train_polic
         "token_entropy": scored.entropy.mean(),
         "ratio": ratio.mean(),
         "clipped": (ratio > config.aride.ratio_clip).float().mean(),
-        "sample_share": weight.sum().square() / (weight.square().sum().clamp(min=1e-12) * len(weight)),
+        "sample_share": _effective_share(weight),
+        "critic_sample_share": _effective_share(batch.value_weight),
         "value_accuracy": ((values > 0).float() == batch.success).float().mean(),
     }
     return {name: float(value.detach()) for name, value in found.items()}
 
 
-def _action_embeddings(state: LearnerState, steps: Sequence[Step]) -> Tensor:
+def _effective_share(weight: Tensor) -> Tensor:
+    """(Σw)² / (B Σw²): 1 where all weigh alike, 1/B where one weighs all."""
+    return weight.sum().square() / (weight.square().sum().clamp(min=1e-12) * len(weight))
+
+
+def action_embeddings(state: LearnerState, steps: Sequence[Step]) -> Tensor:
     """(B, d) the mean of each action's token embeddings, which are frozen."""
     embed = state.agent.model.t5.shared.weight.detach()
     return torch.stack([embed[list(step.action_ids)].mean(0) for step in steps])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 
 from distrl.broker.identity import FirstWins, IdSet
@@ -35,6 +36,7 @@ class Inbox:
         self._first = FirstWins(seen)
         self._folded_ids = IdSet(seen)
         self._pending: list[LoggedTrajectory] = []
+        self._contents: dict[LogPosition, bytes] = {}
 
     @property
     def duplicates(self) -> int:
@@ -50,20 +52,37 @@ class Inbox:
         """Every id before the watermarks; what a checkpoint keeps."""
         return self._folded_ids
 
-    def push(self, logged: LoggedTrajectory) -> bool:
+    def push(self, logged: LoggedTrajectory, content: bytes = b"") -> bool:
         """Take a record, each partition's in order; False for a later record of an id, or one already read."""
-        if not self.passed(logged.position) or not self._first.admits(_name(logged)):
+        if not self.passed(logged.position, content) or not self._first.admits(_name(logged)):
             return False
         self._pending.append(logged)
         return True
 
-    def passed(self, position: LogPosition) -> bool:
-        """Note that everything up to `position` was read, whether it could be decoded or not; False if it was."""
+    def passed(self, position: LogPosition, content: bytes = b"") -> bool:
+        """Note that everything up to `position` was read, whether it could be decoded or not; False if it was.
+
+        content: what stands there, as a digest.
+        """
         place = (position.topic, position.partition)
         if position.offset < self._read.get(place, 0):
             return False
         self._read[place] = position.offset + 1
+        self._contents[position] = content
         return True
+
+    def window_sha256(self, watermarks: Iterable[Watermark]) -> str:
+        """sha256 (hex) over every record read before `watermarks` and not folded: where it stands and its content.
+
+        Equal windows of equal logs have equal ones, so a journal that names it is that of no other log.
+        """
+        marks = {(mark.topic, mark.partition): mark.offset for mark in watermarks}
+        found = [position for position in self._contents if _before(position, marks)]
+        total = hashlib.sha256()
+        for place in sorted(found, key=lambda each: (each.topic, each.partition, each.offset)):
+            total.update(f"{place.topic} {place.partition} {place.offset} ".encode())
+            total.update(self._contents[place])
+        return total.hexdigest()
 
     def reaches(self, watermarks: Iterable[Watermark]) -> bool:
         """Everything before `watermarks` was read."""
@@ -108,6 +127,7 @@ class Inbox:
             if _before(logged.position, marks):
                 self._folded_ids.add(_name(logged))
         self._pending = [logged for logged in self._pending if not _before(logged.position, marks)]
+        self._contents = {place: each for place, each in self._contents.items() if not _before(place, marks)}
         self._folded = marks
 
 

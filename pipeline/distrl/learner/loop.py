@@ -3,7 +3,9 @@
     recover ─▶ redo what is journalled ─▶ { read ─▶ journal ─▶ fold ─▶ version ─▶ checkpoint } until stopped
 
 Killed anywhere, it ends alike when started again: an update is journalled before it is folded, so it is redone; a
-version and a checkpoint are made after it, so they are made again or found. One thread; nothing here needs a lock.
+version and a checkpoint are made after it, so they are made again or found. Where the broker has lost what it had
+acknowledged, the journal is told which updates are void, and it begins again with what is left (docs/adr/0010). One
+thread; nothing here needs a lock.
 """
 
 from __future__ import annotations
@@ -15,24 +17,37 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 
+from distrl.broker import ownership
+from distrl.broker.connect import BeyondUseError
 from distrl.broker.deadletters import DeadLetters
 from distrl.broker.fenced import FencedError
-from distrl.broker.journal import journalled
+from distrl.broker.journal import History
 from distrl.broker.producer import RecordProducer
-from distrl.broker.reader import LogReader, RawRecord
+from distrl.broker.reader import CutError, LogReader, RawRecord
 from distrl.broker.versions import lineage
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
 from distrl.errors import BrokerError, StoreError, WireError
-from distrl.learner import presence
+from distrl.learner.agreed import record_settings
 from distrl.learner.aside import Aside
 from distrl.learner.fold import fold, is_usable
 from distrl.learner.publish import Publisher
-from distrl.learner.reading import inbox_after, log_too_short, starts, take
-from distrl.learner.recover import TOPICS, Recovered, checkpoint, recover, unfolded
+from distrl.learner.reading import TOPICS, inbox_at, starts, take, unsupported
+from distrl.learner.recover import (
+    Log,
+    Recovered,
+    checkpoint,
+    log_of,
+    recover,
+    refuse_other_log,
+    unfolded,
+    warn_of_a_narrow_window,
+)
+from distrl.learner.resume import beyond, chain
 from distrl.learner.scribe import Scribe, UnwrittenError
-from distrl.store.checkpoints import prune, tensor_files
-from distrl.store.objects import ObjectStore, open_store
+from distrl.learner.skip import COMMAND
+from distrl.store.checkpoints import delete_checkpoints, prune, tensor_files
+from distrl.store.objects import MissingObjectError, ObjectStore, open_store
 from distrl.types import Heartbeat, LoggedTrajectory, Trajectory, Update, Version, Watermark
 from distrl.wire.collector import uncollected
 
@@ -50,11 +65,16 @@ store.timeout_s, and there is one for each record that is read: a stop would wai
 
 HEARTBEAT_S = 2.0
 
+AGAIN_S = 1.0
+"""Pause before a learner that has gone back begins again: a broker that has just come back may not be settled."""
+
 SUCCESSOR_S = 5.0
 """Longest look for the name of the learner that has taken over, which says it as soon as it has."""
 
 READ_AHEAD = 5_000
 """Records read and not folded, beyond which a learner that waits for a dead letter reads no further: some 50 MB."""
+
+ROLE = "learner"
 
 OnUpdate = Callable[[Mapping[str, float], Version | None], None]
 
@@ -65,18 +85,39 @@ def run_learner(config: Config, stop: threading.Event, on_update: OnUpdate | Non
     on_update is told the metrics of every update (also of one that is redone) and the newest version.
     """
     store = open_store(config.store)
-    with Scribe(config) as scribe, RecordProducer(config, presence.ROLE) as producer, ExitStack() as open_readers:
+    with Scribe(config) as scribe, RecordProducer(config, ROLE) as producer:
         _say(config, producer, None, {})
         try:
-            recovered = recover(config, store)
-            entries = journalled(config)
-            redone = unfolded(entries, recovered.state, config)
-            learner = Loop(config, store, scribe, producer, recovered, Aside(entries), stop, on_update)
-            learner.follow(open_readers)
-            learner.redo(redone)
-            learner.work()
+            while _goes_back(config, store, scribe, producer, stop, on_update):
+                stop.wait(AGAIN_S)
         except FencedError as error:
-            raise presence.naming(error, config, SUCCESSOR_S) from None
+            raise ownership.naming(error, config, ROLE, SUCCESSOR_S) from None
+
+
+def _goes_back(
+    config: Config,
+    store: ObjectStore,
+    scribe: Scribe,
+    producer: RecordProducer,
+    stop: threading.Event,
+    on_update: OnUpdate | None,
+) -> bool:
+    """Recover, redo and work until `stop`. Returns whether to begin again, as what was lost changes where to begin."""
+    history, log = scribe.history(), log_of(config)
+    recovered = recover(config, store, history=history, log=log)
+    redone = unfolded(history.updates, recovered.state, config)
+    record_settings(config, store)
+    with ExitStack() as open_readers:
+        learner = Loop(config, store, scribe, producer, recovered, history, log, stop, on_update)
+        try:
+            learner.follow(open_readers)
+            if not learner.redo(redone) and not stop.is_set():
+                return True
+            learner.work()
+        except CutError as error:
+            LOG.warning("the broker has lost records: %s; beginning again with what is left", error.what)
+            return not stop.is_set()
+    return False
 
 
 class Loop:
@@ -89,18 +130,24 @@ class Loop:
         scribe: Scribe,
         producer: RecordProducer,
         recovered: Recovered,
-        aside: Aside,
+        history: History,
+        log: Log,
         stop: threading.Event,
         on_update: OnUpdate | None,
     ) -> None:
         self._config, self._store, self._scribe, self._producer = config, store, scribe, producer
         self._state, self._stop, self._on_update = recovered.state, stop, on_update
-        self._inbox = inbox_after(config, recovered)
-        self._publisher = Publisher(config, store, scribe.publish_version, lineage(config), SYSTEM_CLOCK.now_ms)
+        self._history, self._log, self._refused = history, log, dict(recovered.refused)
+        self._chain = chain(history.updates[: self._state.u])
+        self._inbox = inbox_at(config, self._state.watermarks, recovered.seen)
+        self._versions = lineage(config)
+        self._publisher = Publisher(
+            config, store, scribe.publish_version, self._versions, SYSTEM_CLOCK.now_ms, history
+        )  # fmt: skip
         self._readers: list[LogReader] = []
         self._metrics: dict[str, float] = {}
         self._letters = DeadLetters.of(config, producer)
-        self._aside = aside
+        self._aside = Aside(history.updates, history.skipped)
         self._saved = recovered.state.u
         self._listed: frozenset[str] = frozenset()
         self._prunable: frozenset[str] = frozenset()
@@ -113,19 +160,64 @@ class Loop:
             start = starts(self._config, name, self._state.watermarks)
             self._readers.append(open_readers.enter_context(LogReader(self._config, name, start)))
 
-    def redo(self, updates: Sequence[Update]) -> None:
-        """Fold what is journalled and not in the checkpoint, then publish what is due and missing."""
+    def redo(self, updates: Sequence[Update]) -> bool:
+        """Fold what is journalled and not in the checkpoint, then publish what is due and missing.
+
+        Returns False where stopped before, or where the log lacks an update's records or versions lie beyond the
+        journal: the journal then says what is void, and one has to begin again. Raises BrokerError where the log is
+        another one than the journal's.
+        """
         if updates:
             LOG.info("redoing %d journalled updates", len(updates))
         self._patiently(self._publish)
         for update in updates:
-            while not self._inbox.reaches(update.watermarks) and not self._stop.is_set():
-                ended = all(reader.caught_up for reader in self._readers)
-                if not self._read() and ended and not self._inbox.reaches(update.watermarks):
-                    raise log_too_short(self._config, update)
+            why = self._read_window(update)
             if self._stop.is_set():
-                return
+                return False
+            if why is not None:
+                refuse_other_log(
+                    self._config, self._history, self._log, why, content=self._inbox.reaches(update.watermarks)
+                )
+                self._void(why)
+                return False
             self._apply(update)
+            if self._stop.is_set():
+                return False
+        if found := beyond(self._history, self._versions):
+            self._void(f"versions {found[0]} to {found[-1]} follow updates that the journal has lost")
+            return False
+        if not self._patiently(lambda: self._publisher.settle(self._state)):
+            return False
+        return self._patiently(self._delete_refused)
+
+    def _read_window(self, update: Update) -> str | None:
+        """Read until the log has what `update` folds, or stopped. Returns why it has not, where it never will."""
+        while not self._inbox.reaches(update.watermarks) and not self._stop.is_set():
+            ended = all(reader.caught_up for reader in self._readers)
+            if not self._read() and ended and not self._inbox.reaches(update.watermarks):
+                return unsupported(self._inbox, update, ended=True)
+        return unsupported(self._inbox, update, ended=False)
+
+    def _void(self, why: str) -> None:
+        """Tell the journal that the updates from here on do not count; what was redone until here is kept."""
+        lost = [update.u for update in self._history.updates if update.u >= self._state.u]
+        LOG.warning(
+            "going back to update %d, %s void: %s", self._state.u,
+            f"updates {lost[0]} to {lost[-1]} are" if lost else "what follows is", why,
+        )  # fmt: skip
+        line = Update(
+            self._state.u, self._state.watermarks, self._config.learning_fingerprint(), SYSTEM_CLOCK.now_ms(),
+            log_id=self._log.id, version=self._publisher.highest, void=why,
+        )  # fmt: skip
+        if not self._patiently(partial(self._scribe.append, line)) or not self._patiently(self._delete_refused):
+            return
+        if self._saved != self._state.u:
+            self._patiently(self._checkpoint)
+
+    def _delete_refused(self) -> None:
+        """Those that journal or log do not support: newer by their number, they would be kept instead of others."""
+        delete_checkpoints(self._store, self._config.run, self._refused)
+        self._refused = {}
 
     def work(self) -> None:
         """Update after update, until stopped. Reads only while none is due, so that a long backlog stays in the log."""
@@ -138,7 +230,10 @@ class Loop:
                 self._beat()
                 continue
             fingerprint, aside = self._config.learning_fingerprint(), self._aside.due(watermarks)
-            update = Update(self._state.u, watermarks, fingerprint, SYSTEM_CLOCK.now_ms(), aside)
+            update = Update(
+                self._state.u, watermarks, fingerprint, SYSTEM_CLOCK.now_ms(), aside,
+                self._inbox.window_sha256(watermarks), self._log.id, self._publisher.highest,
+            )  # fmt: skip
             if not self._patiently(partial(self._scribe.append, update)):
                 break  # stopped while the broker was away: whether it is journalled, the next start finds out
             self._prunable = self._listed  # written, so nobody had taken over when that was listed
@@ -154,6 +249,7 @@ class Loop:
             return  # stopped while the store was away: the update is journalled and will be redone
         self._metrics["update_seconds"] = time.perf_counter() - began
         self._inbox.folded(update.watermarks)
+        self._chain = chain([update], self._chain)
         self._state.forget_screens(but=self._inbox.pending)
         if self._patiently(self._publish) and self._state.u % self._config.learner.checkpoint_every == 0:
             self._patiently(self._checkpoint)
@@ -173,14 +269,28 @@ class Loop:
         }
 
     def _fold(self, window: Sequence[LoggedTrajectory], update: Update) -> None:
-        self._metrics = dict(fold(self._state, window, update, self._store.get, self._config))
+        try:
+            self._metrics = dict(fold(self._state, window, update, self._store.get, self._config))
+        except MissingObjectError as error:
+            key = error.where.removeprefix("object ")
+            named = [each.position for each in (*window, *self._state.held()) if _names(each.trajectory, key)]
+            places = [f"{place.topic.rpartition('.')[2]}/{place.partition}/{place.offset}" for place in named]
+            skip = f"{COMMAND} {places[0] if places else 'TOPIC/PARTITION/OFFSET'} --reason WHY"
+            raise MissingObjectError(
+                error.where,
+                f"{error.what}; named by {', '.join(places)}",
+                f"{error.mend}; where it is gone for good: {skip}",
+            ) from None
 
     def _publish(self) -> None:
         self._publisher.due(self._state)
 
     def _checkpoint(self) -> None:
-        checkpoint(self._config, self._store, self._state, self._inbox.folded_ids)
-        prune(self._store, self._config.run, self._config.learner.keep_checkpoints, self._prunable)
+        seen, highest = self._inbox.folded_ids, self._publisher.highest
+        checkpoint(self._config, self._store, self._state, seen, self._chain, highest, self._log.id)
+        warn_of_a_narrow_window(self._config, self._state)
+        if not self._refused:
+            prune(self._store, self._config.run, self._config.learner.keep_checkpoints, self._prunable)
         self._listed = tensor_files(self._store, self._config.run)
         self._saved = self._state.u
 
@@ -256,13 +366,19 @@ class Loop:
         _say(self._config, self._producer, self._publisher.newest, self.metrics())
 
 
+def _names(trajectory: Trajectory, key: str) -> bool:
+    return any(step.screenshot.key == key for step in trajectory.steps)
+
+
 def _say(config: Config, producer: RecordProducer, newest: Version | None, metrics: Mapping[str, float]) -> None:
     """One heartbeat of the learner."""
     beat = Heartbeat(
-        presence.ROLE, presence.ROLE, SYSTEM_CLOCK.now_ms(), newest.version if newest else None,
+        ROLE, ROLE, SYSTEM_CLOCK.now_ms(), newest.version if newest else None,
         newest.adapter.sha256 if newest else None, metrics,
     )  # fmt: skip
     try:
-        presence.send(producer, config, beat)
+        ownership.send(producer, config, beat)
+    except BeyondUseError:
+        raise  # no dead letter could be written any more either
     except BrokerError as error:
         LOG.warning("heartbeat not sent: %s", error)

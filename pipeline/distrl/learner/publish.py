@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 from collections.abc import Callable, Iterable
+from typing import Any, Final
 
+from distrl.broker.journal import History, in_force
 from distrl.config import Config
 from distrl.errors import BrokerError
 from distrl.learner.state import LearnerState
@@ -21,11 +24,17 @@ def publishes(folded: int, config: Config) -> bool:
     return since >= 0 and since % config.learner.publish_every == 0
 
 
+RESERVED: Final = "newest-version.json"
+"""Under runs/<run>/: the highest number given out, with the update and the weights that it was given for. Written
+before the version is, so that a number whose record is lost is never given to other weights."""
+
+
 class Publisher:
     """Publishes the state's weights where they are due. known: every version in the log.
 
-    A version belongs to the update after which it was made; its number is one above the highest. So a learner that
-    redoes an update finds its version there and only compares.
+    A version belongs to the update after which it was made; its number is one above the highest ever given. So a
+    learner that redoes an update finds its version there and only compares. Versions whose updates are void (history)
+    are compared with nothing; the next one that is published names them.
     """
 
     def __init__(
@@ -35,13 +44,27 @@ class Publisher:
         publish: Callable[[Version], object],
         known: Iterable[Version],
         now_ms: Callable[[], int],
+        history: History | None = None,
     ) -> None:
         self._config, self._store, self._publish, self._now_ms = config, store, publish, now_ms
         self._of_update: dict[int, Version] = {}
         self._made: Version | None = None
+        self._reserved: dict[str, Any] | None = None
+        every, history = list(known), history or History()
+        counting = {version.version for version in in_force(every, history)}
+        named = {number for version in every for number in version.supersedes}
+        self._unnamed = sorted({version.version for version in every} - counting - named)
+        self._given = max((history.version, *(version.version for version in every)))
+        self._published = max((version.version for version in every), default=-1)
         self.newest: Version | None = None
-        for version in known:
-            self._remember(version)
+        for version in every:
+            if version.version in counting:
+                self._remember(version)
+
+    @property
+    def highest(self) -> int:
+        """The highest number that is known to be given out; -1 for none."""
+        return self._given
 
     def due(self, state: LearnerState) -> None:
         """Publish the version that is due after the state's last update, if one is and it is not there.
@@ -55,27 +78,78 @@ class Publisher:
         if known is not None:
             refuse_other_weights(known, weights)
             return
-        self._publish(version := self._version(update, weights, state.agent.base_sha256))
+        self._publish_after(update, weights, state.agent.base_sha256)
+
+    def settle(self, state: LearnerState) -> None:
+        """Once everything is redone: where versions are void or lost, publish the state's weights as the newest.
+
+        Those who act or wait for a version go on with it: its number is above all that were given out. Raises as `due`.
+        """
+        due = max((u for u in range(state.u + 1) if publishes(u, self._config)), default=None)
+        if due is None:
+            return  # the warm-up is redone first, and publishes
+        lost = all(update < due - 1 for update in self._of_update)  # a later one takes its place, and is not made again
+        lost = lost or self._published < max(self._given, self._reservation()["version"])
+        if self._unnamed or lost:
+            self._publish_after(state.u - 1, state.agent.adapter(), state.agent.base_sha256)
+
+    def _publish_after(self, update: int, weights: bytes, base_sha256: str) -> None:
+        self._publish(version := self._version(update, weights, base_sha256))
+        self._unnamed = []
         self._remember(version)
         LOG.info("version %d after update %d: %s", version.version, update, version.adapter.sha256[:12])
+        if version.supersedes:
+            numbers = ", ".join(map(str, version.supersedes))
+            LOG.warning("version %d supersedes %s, whose updates are void", version.version, numbers)
 
     def _version(self, update: int, weights: bytes, base_sha256: str) -> Version:
         """The record of these weights: the very same when it is asked for again, as its first try may be in the log."""
-        if self._made is not None and self._made.update == update:
+        if self._made is not None and self._made.update == update and self._made.version > self._published:
             return self._made
+        adapter = self._store.put("adapters", weights, "safetensors")
+        number = self._reserve(update, adapter.sha256)
         self._made = Version(
-            version=0 if self.newest is None else self.newest.version + 1,
+            version=number,
             parent=None if self.newest is None else self.newest.version,
             update=update,
             base_model_sha256=base_sha256,
-            adapter=self._store.put("adapters", weights, "safetensors"),
+            adapter=adapter,
             config_fingerprint=self._config.learning_fingerprint(),
             published_at=self._now_ms(),
+            supersedes=tuple(self._unnamed),
         )
         return self._made
 
+    def _reserve(self, update: int, sha256: str) -> int:
+        """The number of the version of these weights: one that was given for them and not published, or the next."""
+        self._reserved = None  # another learner may have taken over and given more out: a number is never given twice
+        wanted, found = {"update": update, "sha256": sha256}, self._reservation()
+        if found["version"] > self._given and {**found, **wanted} == found:
+            return int(found["version"])
+        number = max(self._given, int(found["version"])) + 1
+        made = {**wanted, "version": number}
+        self._store.put_named(self._reserved_key, json.dumps(made, sort_keys=True).encode())
+        self._reserved = made
+        return number
+
+    def _reservation(self) -> dict[str, Any]:
+        if self._reserved is None:
+            data = self._store.get_named(self._reserved_key)
+            try:
+                found = json.loads(data or b"{}")
+                self._reserved = {"version": int(found.get("version", -1)), **found}
+            except (ValueError, TypeError, AttributeError):
+                LOG.warning("%s is damaged, and written again with the next version", self._reserved_key)
+                self._reserved = {"version": -1}
+        return self._reserved
+
+    @property
+    def _reserved_key(self) -> str:
+        return f"runs/{self._config.run}/{RESERVED}"
+
     def _remember(self, version: Version) -> None:
         self._of_update.setdefault(version.update, version)
+        self._given, self._published = max(self._given, version.version), max(self._published, version.version)
         if self.newest is None or version.version > self.newest.version:
             self.newest = version
 

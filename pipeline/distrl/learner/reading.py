@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
+from contextlib import suppress
+from typing import Final
 
 from distrl.broker import topics
-from distrl.broker.reader import RawRecord, decoded
+from distrl.broker.identity import IdSet
+from distrl.broker.reader import LogReader, RawRecord, decoded
 from distrl.broker.topics import topic_name
 from distrl.config import Config
 from distrl.errors import BrokerError, WireError
 from distrl.learner.aside import Aside
 from distrl.learner.inbox import Inbox
-from distrl.learner.recover import TOPICS, Recovered
 from distrl.types import LoggedTrajectory, Trajectory, Update, Watermark
 
+TOPICS: Final = ("demonstrations", "trajectories")
+"""What the learner folds."""
 
-def inbox_after(config: Config, begun: Recovered) -> Inbox:
-    """An inbox of the run's topics that stands where `begun` does."""
+LEFT_OUT: Final = b"left out "
+"""Before the content of a record that a person has asked to leave out: a window without it is another window."""
+
+
+def inbox_at(config: Config, watermarks: Iterable[Watermark], seen: IdSet | None = None) -> Inbox:
+    """An inbox of the run's topics that stands at `watermarks`. seen: the ids folded until there."""
     names = [topic_name(config.run, name) for name in TOPICS]
-    return Inbox(names[0], names[1], begun.state.watermarks, begun.seen)
+    return Inbox(names[0], names[1], watermarks, seen or IdSet())
+
+
+def content_of(raw: RawRecord) -> bytes:
+    """A digest of the record's key and value."""
+    total = hashlib.sha256(b"%d " % len(raw.key or b""))
+    total.update(raw.key or b"")
+    total.update(raw.value or b"")
+    return total.digest()
 
 
 def starts(config: Config, name: str, folded: Iterable[Watermark]) -> dict[int, int]:
@@ -35,20 +52,55 @@ def take(raw: RawRecord, inbox: Inbox, aside: Aside) -> LoggedTrajectory | None:
 
     Raises WireError where it cannot be read; the inbox is past it then.
     """
+    content = content_of(raw)
+    if aside.leaves_out(raw.position, raw.value):
+        inbox.passed(raw.position, LEFT_OUT + content)
+        return None
     if aside.skips(raw.position):
-        inbox.passed(raw.position)
+        inbox.passed(raw.position, content)
         return None
     try:
         logged = LoggedTrajectory(raw.position, decoded(raw, Trajectory))
     except WireError:
-        inbox.passed(raw.position)
+        inbox.passed(raw.position, content)
         raise
-    return logged if inbox.push(logged) else None
+    return logged if inbox.push(logged, content) else None
 
 
-def log_too_short(config: Config, update: Update) -> BrokerError:
+def window_sha256(config: Config, begin: Iterable[Watermark], end: Iterable[Watermark], aside: Aside) -> str:
+    """What the log says now of the window between two watermarks, as `Inbox.window_sha256` has it."""
+    begun, wanted = tuple(begin), tuple(end)
+    inbox = inbox_at(config, begun)
+    for name in TOPICS:
+        here = [mark for mark in wanted if mark.topic == topic_name(config.run, name)]
+        with LogReader(config, name, starts(config, name, begun)) as reader:
+            for batch in () if inbox.reaches(here) else reader.to_end():
+                for raw in batch:
+                    with suppress(WireError):  # its content counts all the same
+                        take(raw, inbox, aside)
+                if inbox.reaches(here):
+                    break
+    return inbox.window_sha256(wanted)
+
+
+def unsupported(inbox: Inbox, update: Update, *, ended: bool) -> str | None:
+    """Why the log does not hold what `update` folds; None where it does, or where that cannot be said yet.
+
+    ended: everything that the log holds was read.
+    """
+    if not inbox.reaches(update.watermarks):
+        marks = ", ".join(f"{mark.topic}[{mark.partition}] {mark.offset}" for mark in update.watermarks)
+        return f"the log ends before the watermarks of update {update.u} ({marks})" if ended else None
+    if update.window_sha256 and inbox.window_sha256(update.watermarks) != update.window_sha256:
+        return f"the log holds other records than update {update.u} folded"
+    return None
+
+
+def not_the_log(config: Config, why: str) -> BrokerError:
+    """For who only reads: the learner is the one that goes back to what journal and log support."""
     return BrokerError(
         f"log of run {config.run}",
-        f"ends before the watermarks of journalled update {update.u}: {update.watermarks}",
-        "bring the topics' records back, or choose a new `run`",
+        why,
+        "start `distrl learner`, which goes back to what journal and log support; or set kafka.bootstrap and `run` to "
+        "those of the whole log",
     )

@@ -14,8 +14,10 @@ from types import TracebackType
 
 from distrl.broker.connect import RefusedError
 from distrl.broker.fenced import FencedError
-from distrl.broker.journal import Journal, fenced, journalled
+from distrl.broker.journal import History, Journal, fenced, journal_lines
 from distrl.broker.producer import RecordTooLargeError
+from distrl.broker.reader import CutError
+from distrl.broker.topics import topic_name
 from distrl.broker.versions import lineage
 from distrl.config import Config
 from distrl.errors import BrokerError
@@ -34,17 +36,27 @@ class Scribe:
     Life cycle: `with` opens the journal, which fences every earlier learner. `append` and `publish_version` make one
     attempt each and may wait for seconds; after UnwrittenError, and before any other record, call them again with the
     very same record: it is in the log once in the end. They raise FencedError where another learner has taken over,
-    RefusedError and RecordTooLargeError where trying again is vain.
+    RefusedError and RecordTooLargeError where trying again is vain, CutError where the broker has lost lines of the
+    journal: read `history` again then.
     """
 
     def __init__(self, config: Config) -> None:
         self._config = config
         self._journal = Journal(config)
         self._in_doubt = False
+        self._lines = 0
+        self._last_offset = -1
 
     def __enter__(self) -> Scribe:
         self._journal.open()
+        self._lines = len(journal_lines(self._config))
         return self
+
+    def history(self) -> History:
+        """What the journal says; what is appended next follows it."""
+        lines = journal_lines(self._config)
+        self._lines, self._last_offset, self._in_doubt = len(lines), -1, False
+        return History.of(lines)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -55,9 +67,19 @@ class Scribe:
         """Write `update` down; when this returns, every later learner will redo it."""
 
         def is_written() -> bool:
-            return self._is_last(update, [found for found in journalled(self._config) if found.u >= update.u])
+            lines = journal_lines(self._config)
+            if len(lines) < self._lines:
+                raise self._cut(f"holds {len(lines)} lines of {self._lines}")
+            return self._is_last(update, lines[self._lines :])
 
-        self._write(lambda: self._journal.append(update), is_written)
+        def write() -> None:
+            place = self._journal.append(update)
+            if place is not None and place.offset <= self._last_offset:
+                raise self._cut(f"has taken a line at offset {place.offset}, and had one at {self._last_offset}")
+            self._last_offset = self._last_offset if place is None else place.offset
+
+        self._write(write, is_written)
+        self._lines += 1
 
     def publish_version(self, version: Version) -> None:
         """Tell every worker of `version`. Its objects must be in the store already."""
@@ -72,7 +94,7 @@ class Scribe:
         try:
             if not (self._in_doubt and self._reopen(is_written)):
                 write()
-        except (FencedError, RefusedError, RecordTooLargeError):
+        except (FencedError, RefusedError, RecordTooLargeError, CutError):
             raise
         except BrokerError as error:
             self._in_doubt = True
@@ -88,6 +110,9 @@ class Scribe:
         self._in_doubt = False
         LOG.info("the journal is open again; the record in doubt %s", "is in it" if written else "is written now")
         return written
+
+    def _cut(self, what: str) -> CutError:
+        return CutError(topic_name(self._config.run, "updates"), f"{what}: its tail is lost", "start the learner again")
 
     def _is_last(self, record: Record, later: Sequence[Record]) -> bool:
         """Whether `record` is in the log, given what stands there in its place and after it."""

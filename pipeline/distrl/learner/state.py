@@ -21,6 +21,7 @@ from distrl.errors import StoreError
 from distrl.learner.critics import Critics
 from distrl.learner.features import Features
 from distrl.learner.seeds import seed_of, torch_seed
+from distrl.learner.truncation import Truncation, screen_after
 from distrl.policy.agent import Agent
 from distrl.policy.base import Base
 from distrl.policy.lora import lora_parameters
@@ -50,6 +51,7 @@ class LearnerState:
         self.buffer = CircularBuffer(config.replay.capacity)
         self.demonstrations = CircularBuffer(config.replay.capacity)
         self.features = Features(self.agent.image_features, config.learner.torch_threads)
+        self.truncation = config.aride.truncation
         self.u = 0
         self.watermarks: tuple[Watermark, ...] = ()
 
@@ -63,7 +65,7 @@ class LearnerState:
 
     def forget_screens(self, but: Iterable[LoggedTrajectory] = ()) -> None:
         """Drop the cached features of screenshots that neither the state nor `but` holds; whoever folds calls it."""
-        self.features.keep({ref.sha256 for ref in screens([*self.held(), *but])})
+        self.features.keep({ref.sha256 for ref in screens([*self.held(), *but], self.truncation)})
 
     def policy_parameters(self) -> dict[str, nn.Parameter]:
         return lora_parameters(self.agent.model)
@@ -150,9 +152,14 @@ class LearnerState:
         ]
 
 
-def screens(trajectories: Iterable[LoggedTrajectory]) -> Iterator[ObjectRef]:
-    """The screenshots that their steps saw, in order, repeated ones too."""
-    return (step.screenshot for logged in trajectories for step in logged.trajectory.steps)
+def screens(trajectories: Iterable[LoggedTrajectory], truncation: Truncation = "terminal") -> Iterator[ObjectRef]:
+    """The screenshots that the fold reads, in order, repeated ones too: what each step saw, and what came after the
+    last one where that is bootstrapped from.
+    """
+    for logged in trajectories:
+        yield from (step.screenshot for step in logged.trajectory.steps)
+        if truncation == "bootstrap" and (after := screen_after(logged.trajectory)) is not None:
+            yield after
 
 
 def needed(meta: Mapping[str, Any]) -> set[LogPosition]:

@@ -6,11 +6,12 @@ Reads topics and objects and writes nothing, so it may run beside a live learner
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 
 from distrl.broker.identity import IdSet
-from distrl.broker.journal import journalled
+from distrl.broker.journal import history as read_history
+from distrl.broker.journal import in_force
 from distrl.broker.reader import LogReader
 from distrl.broker.versions import lineage
 from distrl.config import Config
@@ -19,12 +20,12 @@ from distrl.learner.aside import Aside
 from distrl.learner.fold import fold
 from distrl.learner.inbox import Inbox
 from distrl.learner.publish import refuse_other_weights
-from distrl.learner.reading import inbox_after, log_too_short, starts, take
-from distrl.learner.recover import TOPICS, Recovered, recover, unfolded
+from distrl.learner.reading import TOPICS, inbox_at, not_the_log, starts, take, unsupported
+from distrl.learner.recover import Recovered, recover, unfolded
 from distrl.learner.state import LearnerState
 from distrl.policy.base import load_base
 from distrl.store.objects import open_store
-from distrl.types import LoggedTrajectory, Update, Version, Watermark
+from distrl.types import LoggedTrajectory, Skipped, Update, Version, Watermark
 from distrl.wire.collector import uncollected
 
 LOG = logging.getLogger("distrl.learner.verify")
@@ -39,14 +40,13 @@ def verify(config: Config, *, from_start: bool = False) -> tuple[LearnerState, l
     Those are of the update that it begins after, and of every one that it folds. Raises BrokerError where one has other
     weights, and what `refold` raises.
     """
-    made: dict[int, Version] = {}
-    for version in lineage(config):
-        made.setdefault(version.update, version)
+    made: dict[int, list[Version]] = {}  # one that supersedes lost ones is a second of its update
+    for version in in_force(lineage(config), read_history(config)):
+        made.setdefault(version.update, []).append(version)
     same: list[int] = []
 
     def compare(state: LearnerState) -> None:
-        version = made.get(state.u - 1)
-        if version is not None:
+        for version in made.get(state.u - 1, ()):
             refuse_other_weights(version, state.agent.adapter())
             same.append(version.version)
 
@@ -63,13 +63,14 @@ def refold(
     """
     store = open_store(config.store)
     begun = Recovered(LearnerState.create(load_base(config.policy.base_model), config), IdSet()) if from_start else None
-    begun = begun or recover(config, store)
+    history = read_history(config)
+    begun = begun or recover(config, store, history=history)
     state = begun.state
-    updates = unfolded(journalled(config), state, config)
+    updates = unfolded(history.updates, state, config)
     LOG.info("folding %d updates after the first %d", len(updates), state.u)
-    inbox = inbox_after(config, begun)
+    inbox = inbox_at(config, state.watermarks, begun.seen)
     on_state(state)
-    for update, window in windows(config, updates, inbox, state.watermarks):
+    for update, window in windows(config, updates, inbox, state.watermarks, history.skipped):
         fold(state, window, update, store.get, config)
         on_state(state)
         state.forget_screens(but=inbox.pending)
@@ -77,20 +78,27 @@ def refold(
 
 
 def windows(
-    config: Config, updates: Sequence[Update], inbox: Inbox, begin: Sequence[Watermark]
+    config: Config,
+    updates: Sequence[Update],
+    inbox: Inbox,
+    begin: Sequence[Watermark],
+    skipped: Iterable[Skipped] = (),
 ) -> Iterator[tuple[Update, list[LoggedTrajectory]]]:
     """Each update with the records that it folds, read from the log as they are asked for.
 
     inbox: at `begin`, the watermarks before the first update; when a window is handed out it holds what was read past
-    it. Raises BrokerError where the log no longer holds a record that an update folds, or ends before them.
+    it. skipped: what the journal says is folded by nobody. Raises BrokerError where the log no longer holds a record
+    that an update folds, ends before them, or holds others.
     """
-    aside = Aside(updates)
+    aside = Aside(updates, skipped)
     with ExitStack() as stack:
         readers = [stack.enter_context(LogReader(config, name, starts(config, name, begin))) for name in TOPICS]
         for update in updates:
             while not inbox.reaches(update.watermarks):
                 if sum(_take(reader, inbox, aside) for reader in readers) == 0 and all(r.caught_up for r in readers):
-                    raise log_too_short(config, update)
+                    break
+            if (why := unsupported(inbox, update, ended=True)) is not None:
+                raise not_the_log(config, why)
             window = inbox.window(update.watermarks)
             inbox.folded(update.watermarks)
             yield update, window

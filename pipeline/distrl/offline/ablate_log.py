@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from distrl.broker.identity import IdSet
-from distrl.broker.journal import journalled
+from distrl.broker.journal import History, in_force
+from distrl.broker.journal import history as read_history
 from distrl.broker.reader import LogReader
 from distrl.broker.topics import topic_name
 from distrl.broker.versions import lineage
@@ -23,8 +24,8 @@ from distrl.errors import ConfigError
 from distrl.learner.features import Features
 from distrl.learner.fold import fold
 from distrl.learner.inbox import Inbox
-from distrl.learner.reading import inbox_after
-from distrl.learner.recover import TOPICS, Recovered, recover, unfolded
+from distrl.learner.reading import TOPICS, inbox_at
+from distrl.learner.recover import Recovered, recover, unfolded
 from distrl.learner.state import Arrays, LearnerState, needed
 from distrl.learner.verify import windows
 from distrl.policy.base import load_base
@@ -119,12 +120,12 @@ def read_log(config: Config, store: ObjectStore, first: int, to: int | None, hol
 
     Raises ConfigError for a span that the journal or the log does not hold, or that was made with other settings.
     """
-    journal = journalled(config)
-    span = span_of(len(journal), first, to, hold_out)
-    begun = _begin(config, store, span.first)
-    updates = unfolded(journal, begun.state, config)[: span.to + span.hold_out - begun.state.u]
-    inbox = inbox_after(config, begun)
-    read: list[Window] = list(windows(config, updates, inbox, begun.state.watermarks))
+    history = read_history(config)
+    span = span_of(len(history.updates), first, to, hold_out)
+    begun = _begin(config, store, span.first, history)
+    updates = unfolded(history.updates, begun.state, config)[: span.to + span.hold_out - begun.state.u]
+    inbox = inbox_at(config, begun.state.watermarks, begun.seen)
+    read: list[Window] = list(windows(config, updates, inbox, begun.state.watermarks, history.skipped))
     before = span.first - begun.state.u
     for update, window in read[:before]:
         fold(begun.state, window, update, store.get, config)
@@ -135,7 +136,7 @@ def read_log(config: Config, store: ObjectStore, first: int, to: int | None, hol
         begin=Branch.of(begun.state) if span.first else None,
         windows=read[before : before + span.to - span.first],
         held_out=held_out,
-        versions=_published(config),
+        versions=_published(config, history),
     )
 
 
@@ -162,7 +163,7 @@ def cut(log: RunLog, config: Config) -> list[Window]:
     return found
 
 
-def _begin(config: Config, store: ObjectStore, first: int) -> Recovered:
+def _begin(config: Config, store: ObjectStore, first: int, history: History) -> Recovered:
     """The state that folding starts with so as to reach `first`."""
     kept = _kept(config)
     starts = [0] if not any(kept.values()) else []
@@ -178,7 +179,7 @@ def _begin(config: Config, store: ObjectStore, first: int) -> Recovered:
         )  # fmt: skip
     if possible[-1] == 0:
         return Recovered(LearnerState.create(load_base(config.policy.base_model), config), IdSet())
-    return recover(config, store, at_most=possible[-1])
+    return recover(config, store, at_most=possible[-1], history=history)
 
 
 def _kept(config: Config) -> dict[Place, int]:
@@ -200,9 +201,9 @@ def _restorable(store: ObjectStore, run: str, u: int, kept: Mapping[Place, int])
     return follows and all(place.offset >= kept[place.topic, place.partition] for place in needed(found[0]))
 
 
-def _published(config: Config) -> dict[int, str]:
-    """Update -> sha256 of the adapter of the first version made after it."""
+def _published(config: Config, history: History) -> dict[int, str]:
+    """Update -> sha256 of the adapter of the first version made after it; versions that are void are left out."""
     found: dict[int, str] = {}
-    for version in lineage(config):
+    for version in in_force(lineage(config), history):
         found.setdefault(version.update, version.adapter.sha256)
     return found

@@ -59,6 +59,7 @@ TRAJECTORY: Final = {
     "started_at": TIME,
     "finished_at": TIME,
     "validity_source": pa.string(),
+    "final_restless": pa.bool_(),
     "steps": pa.int32(),
     "final_screenshot_key": pa.string(),
     "final_screenshot_sha256": pa.string(),
@@ -88,6 +89,7 @@ STEP: Final = {
     "publish_ms": pa.float64(),
     "valid": pa.bool_(),
     "held_back": pa.string(),
+    "restless": pa.bool_(),
 }
 
 
@@ -152,6 +154,7 @@ def _step_rows(trajectory: Trajectory) -> list[dict[str, Any]]:
         "started_at": trajectory.started_at,
         "finished_at": trajectory.finished_at,
         "validity_source": trajectory.validity_source,
+        "final_restless": trajectory.final_restless,
         "steps": len(trajectory.steps),
         "final_screenshot_key": None if final is None else final.key,
         "final_screenshot_sha256": None if final is None else final.sha256,
@@ -185,6 +188,7 @@ def _of_step(step: Step) -> dict[str, Any]:
         "publish_ms": step.publish_ms,
         "valid": step.valid,
         "held_back": step.held_back.value,
+        "restless": step.restless,
     }
 
 

@@ -5,33 +5,35 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from distrl.broker.journal import journalled
+from distrl.broker.journal import History, in_force
+from distrl.broker.journal import history as read_history
 from distrl.broker.reader import LogReader, decoded
 from distrl.broker.topics import topic_name
 from distrl.broker.versions import lineage as published
 from distrl.config import Config
 from distrl.errors import BrokerError, ConfigError, PolicyError, WireError
+from distrl.learner.agreed import refuse_other_settings
 from distrl.learner.clone import draws
 from distrl.learner.fold import is_usable
 from distrl.learner.inbox import Inbox
-from distrl.learner.recover import TOPICS, refuse_other_settings
+from distrl.learner.reading import TOPICS
 from distrl.learner.verify import windows
 from distrl.offline.lineage import Attempt, Rules, Trace, VersionLineage, of_trajectory, of_version, trace
 from distrl.policy.agent import pixels
 from distrl.policy.base import load_base
 from distrl.policy.vocabulary import Codec
 from distrl.store.objects import ObjectStore, open_store
-from distrl.types import LoggedTrajectory, ObjectRef, Outcome, Trajectory, Update, Version
+from distrl.types import LoggedTrajectory, ObjectRef, Outcome, Trajectory, Version
 
 Images = Callable[[Trajectory], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What the log says of a run now: every version, ascending, and every journalled update."""
+    """What the log says of a run now: every version and every journalled update that count, ascending."""
 
     versions: Sequence[Version]
-    updates: Sequence[Update]
+    history: History
 
 
 def behind_version(config: Config, number: int, check_screens: bool = False) -> VersionLineage:
@@ -41,10 +43,10 @@ def behind_version(config: Config, number: int, check_screens: bool = False) -> 
     if wanted is None:
         known = f"0 to {run.versions[-1].version}" if run.versions else "none"
         raise ConfigError(
-            f"version {number}", f"is none of run {config.run}, which has {known}",
+            f"version {number}", f"is none of run {config.run}, or its updates are void; it has {known}",
             "name one of those, or another run with --run" if run.versions else "name another run with --run",
         )  # fmt: skip
-    followed = follow(config, run.updates[: wanted.update + 1], check_screens)
+    followed = follow(config, run.history, wanted.update + 1, check_screens)
     found = of_version(number, run.versions, followed)
     assert found is not None
     return found
@@ -59,11 +61,12 @@ def behind_trajectory(config: Config, task_id: str, check_screens: bool = False)
             "see `distrl replay` for the ids that there are, or name another run with --run",
         )  # fmt: skip
     run = read_run(config)
-    return of_trajectory(records, run.versions, follow(config, run.updates, check_screens))
+    return of_trajectory(records, run.versions, follow(config, run.history, None, check_screens))
 
 
 def read_run(config: Config) -> Run:
-    return Run(published(config), journalled(config))
+    history = read_history(config)
+    return Run(in_force(published(config), history), history)
 
 
 def records_of(config: Config, task_id: str) -> list[LoggedTrajectory]:
@@ -82,13 +85,14 @@ def records_of(config: Config, task_id: str) -> list[LoggedTrajectory]:
     return found
 
 
-def follow(config: Config, updates: Sequence[Update], check_screens: bool = False) -> Trace:
-    """Follow the log through `updates`, from the first on.
+def follow(config: Config, history: History, to: int | None = None, check_screens: bool = False) -> Trace:
+    """Follow the log through the first `to` updates of the journal (None: all of them).
 
     check_screens: fetch every screenshot, as the learner did, to leave out what holds one that is no image; else they
     are taken to be images. Raises ConfigError where the settings are not those of the run, BrokerError where the log no
     longer holds what was folded, StoreError where a screenshot is gone.
     """
+    updates = history.updates[:to]
     for place, update in enumerate(updates):
         refuse_other_settings(update.config_fingerprint, config, f"update {update.u} in the journal")
         if update.u != place:
@@ -100,7 +104,7 @@ def follow(config: Config, updates: Sequence[Update], check_screens: bool = Fals
     readable = Screens(open_store(config.store)) if check_screens else None
     demonstrations, trajectories = (topic_name(config.run, name) for name in TOPICS)
     return trace(
-        windows(config, updates, Inbox(demonstrations, trajectories), ()),
+        windows(config, updates, Inbox(demonstrations, trajectories), (), history.skipped),
         Rules.of(config),
         lambda record: left_out(record, codec, readable),
         lambda u, steps: draws(u, steps, config),

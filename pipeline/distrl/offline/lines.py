@@ -11,11 +11,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from distrl.offline.replay import Item
+from distrl.telemetry.stalls import ranges
 from distrl.types import Evaluation, Heartbeat, HeldBack, Record, Step, Task, Trajectory, Update, Version
 from distrl.wire.convert import FROM_RECORD
 
 LONGEST_TEXT = 160
 """Most characters of one text in a summary."""
+REMARKS = ("invalid", "unsent", "undone", "refused", "restless")
 
 
 def json_line(item: Item) -> str:
@@ -56,10 +58,13 @@ def summary_line(item: Item) -> str:
 
 
 def remarks_of(steps: Sequence[Step]) -> str:
-    """How many actions a judge called invalid and how many were held back, after a comma each; empty where none."""
+    """How many actions a judge called invalid, how many were held back, and how many screens never rested, after a
+    comma each; empty where none.
+    """
     counts = Counter(step.held_back.value for step in steps if step.held_back is not HeldBack.NO)
     counts["invalid"] = sum(step.valid is False for step in steps)
-    return "".join(f", {counts[name]} {name}" for name in ("invalid", "unsent", "undone") if counts[name])
+    counts["restless"] = sum(step.restless for step in steps)
+    return "".join(f", {counts[name]} {name}" for name in REMARKS if counts[name])
 
 
 def gist_of(record: Record) -> str:
@@ -84,17 +89,6 @@ def gist_of(record: Record) -> str:
             return f"update {record.u}  up to {marks}"
         case Heartbeat():
             return f"{record.role}  version {record.version}"
-
-
-def ranges(numbers: list[int]) -> str:
-    """Ascending numbers as `0-3, 7`."""
-    found: list[list[int]] = []
-    for number in numbers:
-        if found and number == found[-1][1] + 1:
-            found[-1][1] = number
-        else:
-            found.append([number, number])
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
 
 
 def escaped(text: str) -> str:

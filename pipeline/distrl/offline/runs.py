@@ -22,6 +22,7 @@ from distrl.broker.identity import FirstWins
 from distrl.broker.versions import lineage
 from distrl.config import Config
 from distrl.errors import StoreError
+from distrl.images import MAX_PIXELS
 from distrl.offline.replay import Item, read, span_of
 from distrl.offline.span import Asked, as_bound
 from distrl.store.objects import ObjectStore, open_store
@@ -35,9 +36,6 @@ Pixels = NDArray[np.uint8]
 
 OUTCOMES: Final = {Outcome.SUCCESS: 1, Outcome.FAILURE: 0, Outcome.UNKNOWN: -1, Outcome.INTERRUPTED: -1}
 """An outcome in an array: -1 where nobody can tell."""
-
-MOST_PIXELS: Final = 32_000_000
-"""A screenshot that claims more is refused: what a record points at is untrusted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +178,7 @@ def decoded_png(data: bytes, name: str) -> Pixels:
     """(height, width, 3) the pixels of a PNG. Raises StoreError for bytes that are none, or claim too many."""
     try:
         with Image.open(io.BytesIO(data), formats=["PNG"]) as image:
-            if image.width * image.height > MOST_PIXELS:
+            if image.width * image.height > MAX_PIXELS:
                 raise StoreError(name, f"{image.size} pixels are too many", "see which worker recorded it")
             return np.asarray(image.convert("RGB"))
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:

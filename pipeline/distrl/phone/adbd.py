@@ -1,6 +1,7 @@
 """The device's end of ADB for one simulated phone: its banner and its services.
 
-shell (both protocols) and exec run commands, sync moves files, framebuffer is the screen as pixels. What a phone
+shell (both protocols) and exec run commands, sync moves files, framebuffer is the screen as pixels, reverse opens
+ports of the phone that lead to the host. What a phone
 without root has not is told as such a phone tells it.
 """
 
@@ -9,24 +10,27 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
 from distrl.phone.commands import COMMANDS
-from distrl.phone.commands.base import Command
+from distrl.phone.commands.base import STDOUT, Command, Pieces
 from distrl.phone.faults import SLOW_S, Fault
 from distrl.phone.handset import Handset
+from distrl.phone.ports import PortError, counted
 from distrl.phone.shell import Shell
 from distrl.phone.sync import Sync
 from distrl.phone.terminal import Terminal
 from distrl.phone.transport import MAX_PAYLOAD, FrameError, Service, Stream, Transport
 
 FEATURES = "shell_v2,cmd,fixed_push_mkdir"
-STDIN, STDOUT, STDERR, EXIT, CLOSE_STDIN = 0, 1, 2, 3, 4
+STDIN, EXIT, CLOSE_STDIN = 0, 3, 4
 PACKET: Final = struct.Struct("<BI")
-"""Head of a packet of shell protocol 2: one of these ids (5 is the window's size) and the length of what follows."""
-Form = Callable[[bytes, bytes, int | None], bytes]
-"""What was printed on both outputs, and the exit code once there is one, as a host is sent it."""
+"""Head of a packet of shell protocol 2: one of these ids, STDOUT or STDERR (5 is the window's size), and the length of
+what follows."""
+Form = Callable[[Pieces, int | None], bytes]
+"""What was printed, and the exit code once there is one, as a host is sent it."""
 BANNER: Final = ("ro.product.name", "ro.product.model", "ro.product.device")
 FRAMEBUFFER: Final = struct.Struct("<13I")
 """Version, bits per pixel, size, width, height, then offset and length in bits of red, blue, green and alpha."""
@@ -37,9 +41,10 @@ NOT_OFFERED: Final = {
 }
 
 
-def properties(serial: str) -> dict[str, str]:
-    """What `getprop` says of a phone."""
+def properties(serial: str, address: str = "10.0.2.16") -> dict[str, str]:
+    """What `getprop` says of a phone. address: on its wlan0."""
     return {
+        "dhcp.wlan0.ipaddress": address,
         "ro.product.name": "simphone",
         "ro.product.model": "Simulated_Phone",
         "ro.product.device": "sim",
@@ -82,6 +87,7 @@ class Adbd:
             await transport.run()
         finally:
             self._transports.discard(transport)
+            self._phone.ports.forget(transport)
 
     def drop_connections(self) -> None:
         for transport in self._transports:
@@ -90,7 +96,7 @@ class Adbd:
     async def _answers(self) -> None:
         await self._phone.faults.until(Fault.SILENT, active=False)
 
-    def _find(self, name: str) -> Service | None:
+    def _find(self, transport: Transport, name: str) -> Service | None:
         kind, _, rest = name.partition(":")
         word, *options = kind.split(",")
         match word:
@@ -103,7 +109,9 @@ class Adbd:
             case "framebuffer":
                 return Service(self._framebuffer)
             case "reverse":
-                return Service(partial(_say, _reversed(rest)))
+                return Service(partial(self._reverse, transport, rest))
+            case _ if self._phone.ports.listens(name):
+                return Service(partial(self._joined, name), reads=True)
             case _ if word in NOT_OFFERED:
                 return Service(partial(_say, NOT_OFFERED[word]))
         return None
@@ -111,11 +119,11 @@ class Adbd:
     async def _run(self, line: str, form: Form, stream: Stream) -> None:
         result = await self._shell.run(line)
         if result.follow is not None:
-            await stream.write(form(result.stdout, result.stderr, None))
+            await stream.write(form(result.printed, None))
             async for piece in result.follow:
-                await stream.write(form(piece, b"", None))
+                await stream.write(form(((STDOUT, piece),), None))
         else:
-            await stream.write(form(result.stdout, result.stderr, result.code))
+            await stream.write(form(result.printed, result.code))
         for call in result.afterwards:
             call()
 
@@ -124,11 +132,31 @@ class Adbd:
         v2 = "v2" in options
         form, read = (_packets, _Typed(stream).read) if v2 else (_merged, stream.read_some)
 
-        async def write(out: bytes, err: bytes) -> None:
-            await stream.write(form(out, err, None))
+        async def write(pieces: Pieces) -> None:
+            await stream.write(form(pieces, None))
 
         code = await Terminal(self._shell, read, write, pty=not v2 or "pty" in options).serve()
-        await stream.write(form(b"", b"", code))
+        await stream.write(form((), code))
+
+    async def _reverse(self, transport: Transport, request: str, stream: Stream) -> None:
+        try:
+            answer = self._phone.ports.asked(request, transport)
+        except PortError as error:
+            answer = b"FAIL" + counted(str(error))
+        await stream.write(answer)
+
+    async def _joined(self, name: str, stream: Stream) -> None:
+        """A host's connection to a port of the phone: both ends are read until one of them closes."""
+        with suppress(PortError):
+            host = await self._phone.ports.dial(name)
+            ways = {asyncio.create_task(_pumped(stream, host)), asyncio.create_task(_pumped(host, stream))}
+            try:
+                await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for way in ways:
+                    way.cancel()
+                await asyncio.gather(*ways, return_exceptions=True)
+                await host.close()
 
     async def _sync(self, stream: Stream) -> None:
         await self._slow()
@@ -173,25 +201,21 @@ class _Typed:
         return b""
 
 
-def _packets(out: bytes, err: bytes, code: int | None) -> bytes:
+def _packets(pieces: Pieces, code: int | None) -> bytes:
     """All packets in one piece: each write costs a round trip."""
-    named = ((STDOUT, out), (STDERR, err), (EXIT, b"" if code is None else bytes([code])))
+    named = (*pieces, (EXIT, b"" if code is None else bytes([code])))
     return b"".join(PACKET.pack(packet, len(data)) + data for packet, data in named if data)
 
 
-def _merged(out: bytes, err: bytes, code: int | None) -> bytes:
-    return out + err
+def _merged(pieces: Pieces, code: int | None) -> bytes:
+    return b"".join(data for _, data in pieces)
 
 
 async def _say(data: bytes, stream: Stream) -> None:
     await stream.write(data)
 
 
-def _reversed(request: str) -> bytes:
-    """The device has no way back to the host's ports: none is listed, and none is made."""
-    if request == "list-forward":
-        return b"0000"
-    if request == "killforward-all":
-        return b"OKAY"
-    why = "a simulated phone opens no reverse connections"
-    return f"FAIL{len(why):04x}{why}".encode()
+async def _pumped(source: Stream, to: Stream) -> None:
+    with suppress(ConnectionError):
+        while data := await source.read_some():
+            await to.write(data)

@@ -7,7 +7,7 @@ slow: every command takes SLOW_S longer.
 asleep: the screen is off. A screenshot is black, no gesture has an effect; the key WAKEUP ends it, and so does a
 reset.
 stuck: an app hangs, the first one in front that is not the home screen. It repaints for ever and takes no gesture but
-HOME, and does so again whenever it is opened, until it is stopped.
+HOME, and does so again whenever it is opened, until it is stopped. `input` waits for it, as Android's does.
 booting: the shell answers and the system's services are not there yet, as for a while after a restart (`gone`, then
 this).
 """

@@ -15,6 +15,7 @@ from distrl.phone.files import Files
 from distrl.phone.keyboards import Keyboards
 from distrl.phone.logbook import Logbook
 from distrl.phone.machine import PACKAGE, Event, Key, Open, Swipe, Tap, Text
+from distrl.phone.ports import Ports
 
 SETTINGS: Final[Mapping[tuple[str, str], str]] = {
     ("global", "airplane_mode_on"): "0",
@@ -32,10 +33,13 @@ SETTINGS: Final[Mapping[tuple[str, str], str]] = {
 SERVICES_STARTED: Final = frozenset({"sys.boot_completed", "dev.bootcomplete"})
 """Properties that a phone sets once its services run."""
 WAKEUP: Final = Key("WAKEUP")
+SLEEP: Final = Key("SLEEP")
 GO_HOME: Final = Key("HOME")
 HOME_SCREEN: Final = f"{PACKAGE}launcher"
 FRAMES: Final = 8
 """Of an app that repaints for ever, before it begins anew."""
+HUNG_POLL_S: Final = 0.05
+"""Between two looks whether the app that `input` waits for hangs still."""
 
 
 class Machine(Protocol):
@@ -47,7 +51,8 @@ class Machine(Protocol):
     def apply(self, event: Event) -> None: ...
     def state(self) -> Mapping[str, Any]: ...
     def png(self) -> bytes: ...
-    def picture(self) -> Image.Image: ...
+    def picture(self, seconds: float | None = None) -> Image.Image: ...
+    def animated(self) -> bool: ...
     def elements(self) -> Elements: ...
     def focus(self) -> str: ...
     def apps(self) -> Sequence[str]: ...
@@ -59,7 +64,8 @@ class Handset:
 
     A reset is a machine's: files, log and settings stay, as they do on a phone on which an app's data is cleared.
     draw_latency: seconds that the next action takes. keyboard_service: whether ADBKeyBoard is installed. mishaps: the
-    faults that begin at the next action, and for how many seconds.
+    faults that begin at the next action, and for how many seconds. clock: seconds, of what moves on the screen by
+    itself; None: nothing does.
     """
 
     def __init__(
@@ -71,12 +77,15 @@ class Handset:
         *,
         keyboard_service: bool = False,
         mishaps: Callable[[], Mapping[Fault, float]] = dict,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         self.machine = machine
         self.faults = faults
+        self.clock = clock
         self._properties = properties
         self.log = Logbook()
         self.files = Files(self.log.now)
+        self.ports = Ports()
         self.settings = dict(SETTINGS)
         self.keyboards = Keyboards(self.settings, service=keyboard_service)
         self._draw_latency = draw_latency
@@ -104,6 +113,11 @@ class Handset:
             self._hung = package
         return self._hung
 
+    @property
+    def animated(self) -> bool:
+        """Whether the app in front draws without end, so that nobody finds it idle."""
+        return self.clock is not None and self.machine.animated()
+
     def stopped(self, package: str) -> None:
         """The app of that name was stopped, whether it ran or not."""
         if package == self.hung != "":
@@ -111,7 +125,7 @@ class Handset:
 
     def png(self) -> bytes:
         """What the screen shows; black while it is off."""
-        if not self.asleep and not self._hangs():
+        if not self.asleep and not self._hangs() and self.clock is None:
             return self.machine.png()
         out = io.BytesIO()
         self.picture().save(out, "PNG")
@@ -121,12 +135,15 @@ class Handset:
         """As `png`."""
         if self.asleep:
             return Image.new("RGB", self.machine.size)
-        return self._repainted() if self._hangs() else self.machine.picture()
+        if self._hangs():
+            return self._repainted()
+        return self.machine.picture() if self.clock is None else self.machine.picture(self.clock())
 
     async def act(self, event: Event | None, seconds: float = 0.0) -> float:
         """Take the phone's time and `seconds` more, then do it. Returns the seconds that it took.
 
-        A phone that is asleep does nothing but wake up, an app that hangs nothing but leave the front.
+        A phone that is asleep does nothing but wake up, an app that hangs nothing but leave the front: fingers, keys
+        and text for it wait until it no longer hangs in front, and are lost.
         """
         for fault, lasts in self._mishaps().items():
             self.faults.set(fault, lasts)
@@ -134,6 +151,12 @@ class Handset:
         await asyncio.sleep(took)
         if event == WAKEUP:
             self.faults.end(Fault.ASLEEP)
+        if event == SLEEP:
+            self.faults.set(Fault.ASLEEP)
+        if event not in (None, WAKEUP, SLEEP, GO_HOME) and not isinstance(event, Open) and self._hangs():
+            while self._hangs():
+                await asyncio.sleep(HUNG_POLL_S)
+            return took
         if event is not None and not self.asleep and (event == GO_HOME or not self._hangs()):
             before = self.machine.focus()
             if event != WAKEUP:

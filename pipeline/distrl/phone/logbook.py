@@ -16,6 +16,7 @@ from typing import Final
 
 MOST_ENTRIES: Final = 500
 LONGEST_MESSAGE: Final = 400
+IDLE_S: Final = 1.0
 PRIORITIES: Final = "VDIWEFS"
 """From verbose to fatal; S lets nothing through."""
 SWITCHED_ON: Final = datetime(2024, 1, 1, tzinfo=UTC)
@@ -84,11 +85,18 @@ class Logbook:
         return list(itertools.islice(self._entries, max(0, kept), None))
 
     async def follow(self) -> AsyncIterator[Entry]:
-        """Those kept and then what is noted, for ever."""
+        """Those kept and then what is noted, for ever.
+
+        A phone's log never rests, and a client that follows it may look only at its next line whether it is to stop:
+        where nothing is noted for IDLE_S an entry says so, which is not kept.
+        """
         first = 0
         while True:
             grown = self._grown
             for entry in self.entries(first):
                 first = entry.number + 1
                 yield entry
-            await grown.wait()
+            try:
+                await asyncio.wait_for(grown.wait(), IDLE_S)
+            except TimeoutError:
+                yield Entry(self._next, self.seconds, "V", "Simulation", "idle")

@@ -15,6 +15,7 @@ from distrl.phone.apps import REGISTRY, app_named, has
 from distrl.phone.apps.app import ignore
 from distrl.phone.apps.store import installed
 from distrl.phone.canvas import draw as draw_elements
+from distrl.phone.cursor import cursor
 from distrl.phone.element import HEIGHT, LIGHT, WIDTH, Colour, Element, Elements
 from distrl.phone.generations import redrawn
 from distrl.phone.state import ADVERT, HOME, State, chance
@@ -107,11 +108,18 @@ def widgets(state: State) -> Elements:
     return tuple(element for element in in_front(state) if element.target)
 
 
-def draw(state: State) -> Image.Image:
-    """The screen, RGB 128x256."""
-    behind = _screen(state)
+def draw(state: State, over: Elements = ()) -> Image.Image:
+    """The screen, RGB 128x256. over: what is drawn over the app, behind a dialog."""
+    behind = _screen(state) + over
     dialog = _dialog(state)
     return draw_elements(behind + dialog, _background(state), len(behind) if dialog else 0)
+
+
+def moving(state: State, seconds: float) -> Elements:
+    """What of the app in front moves by itself, at that time. Nothing does behind a dialog or while it loads."""
+    if state.dialog or state.loading or state.screen == ADVERT:
+        return ()
+    return redrawn(app_named(state.app).moves(state, seconds), state.generation)
 
 
 def _background(state: State) -> Colour:
@@ -254,9 +262,16 @@ class PhoneMachine:
         """Whether a text field is focused and the soft keyboard is up."""
         return self._now.focused
 
-    def picture(self) -> Image.Image:
-        """The screen, RGB."""
-        return draw(self._now)
+    def picture(self, seconds: float | None = None) -> Image.Image:
+        """The screen, RGB. seconds: the time, for what moves and blinks; None: nothing does."""
+        if seconds is None:
+            return draw(self._now)
+        blinking = () if self._now.dialog else cursor(_screen(self._now), seconds)
+        return draw(self._now, (*moving(self._now, seconds), *blinking))
+
+    def animated(self) -> bool:
+        """Whether the app in front draws without end, where time is let pass."""
+        return bool(moving(self._now, 0.0))
 
     def png(self) -> bytes:
         """The screen as PNG; equal screens are equal bytes."""

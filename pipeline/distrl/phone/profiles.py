@@ -26,15 +26,19 @@ class Mishap:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """sigma and max_ms: of the latency (latency.py), those of `phones` where they are None."""
+    """sigma and max_ms: of the latency (latency.py), those of `phones` where they are None. moves: whether time passes
+    on its screen while nothing is done.
+    """
 
     sigma: float | None = None
     max_ms: float | None = None
     mishaps: tuple[Mishap, ...] = field(default=())
+    moves: bool = False
 
 
 PROFILES: Final[Mapping[PhoneProfile, Profile]] = {
     "plain": Profile(),
+    "moving": Profile(moves=True),
     "steady": Profile(sigma=0.0),
     "heavy": Profile(sigma=2.2, max_ms=60_000),
     "slow": Profile(mishaps=(Mishap(0.05, {Fault.SLOW: 10}),)),
@@ -43,9 +47,10 @@ PROFILES: Final[Mapping[PhoneProfile, Profile]] = {
     "freezing": Profile(mishaps=(Mishap(0.01, {Fault.SILENT: 20}),)),
     "restarting": Profile(mishaps=(Mishap(0.01, {Fault.GONE: 3, Fault.BOOTING: 8}),)),
 }
-"""plain: as `phones` says. steady: every action takes the median. heavy: a tail so heavy that episodes of one length
-differ a hundredfold. The others go wrong now and then: slow answers, torn screenshots, a screen that goes dark, a
-system that hangs, a restart."""
+"""plain: as `phones` says. moving: a stopwatch that runs, what plays and the cursor of a text field move by themselves.
+steady: every action takes the median. heavy: a tail so heavy that episodes of one length differ a hundredfold. The
+others go wrong now and then: slow answers, torn screenshots, a screen that goes dark, a system that hangs, a restart.
+"""
 
 
 class Luck:
@@ -57,6 +62,7 @@ class Luck:
         given = {"latency_sigma": profile.sigma, "latency_max_ms": profile.max_ms}
         own = phones.model_copy(update={name: value for name, value in given.items() if value is not None})
         self.latency = Latency(own, number)
+        self.moves = profile.moves
         self._mishaps = profile.mishaps
         self._random = random.Random(f"mishaps {phones.seed} {number}")
 

@@ -17,6 +17,7 @@ from types import TracebackType
 from distrl.config import Config, Phones
 from distrl.errors import ConfigError
 from distrl.phone.adbd import Adbd, properties
+from distrl.phone.commands.network import address_of
 from distrl.phone.faults import Fault, Faults
 from distrl.phone.handset import Handset
 from distrl.phone.machine import PhoneMachine
@@ -39,9 +40,11 @@ class SimulatedPhone:
         self.faults = Faults(time.monotonic)
         luck = Luck(phones, number)
         handset = Handset(
-            self.machine, self.faults, luck.latency.draw, properties(self.serial),
+            self.machine, self.faults, luck.latency.draw, properties(self.serial, address_of(number)),
             keyboard_service=phones.keyboard_service, mishaps=luck.faults,
+            clock=time.monotonic if luck.moves else None,
         )  # fmt: skip
+        self.handset = handset
         self.keyboards = handset.keyboards
         self._adbd = Adbd(handset)
         self._server: asyncio.Server | None = None

@@ -17,7 +17,7 @@ OPERATORS = frozenset("|&<>()`$*?[]#~!{}")
 """Characters that mean something to a shell where nothing quotes them. Those it would only expand are refused too."""
 EXPANDED_IN_QUOTES = frozenset("$`")
 ESCAPABLE_IN_QUOTES = frozenset('"\\$`')
-FILTERS: Final = ("cat", "grep", "head", "sort", "tail", "wc")
+FILTERS: Final = ("cat", "grep", "head", "nc", "sort", "tail", "wc")
 """What may stand behind a pipe."""
 JOINING: Final = ("&&", "||", "|")
 REDIRECTING: Final = frozenset("0123456789>")

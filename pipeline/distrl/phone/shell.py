@@ -17,6 +17,8 @@ from distrl.phone.commands.base import (
     NOT_FOUND,
     OK,
     SHELL,
+    STDERR,
+    STDOUT,
     USAGE,
     Call,
     RefusedError,
@@ -24,6 +26,7 @@ from distrl.phone.commands.base import (
     complained,
 )
 from distrl.phone.commands.base import Command as Program
+from distrl.phone.commands.basics import BIN
 from distrl.phone.faults import SLOW_S, Fault
 from distrl.phone.files import FileError, plain
 from distrl.phone.handset import Handset
@@ -51,7 +54,7 @@ class Shell:
             commands = _entries(parse(line))
         except ShellSyntaxError as error:
             return complained(f"{SHELL}: syntax error: {error}\n", USAGE)
-        out, err, afterwards = bytearray(), bytearray(), list[Callable[[], None]]()
+        pieces, size, afterwards = list[tuple[int, bytes]](), 0, list[Callable[[], None]]()
         follow, ended = None, False
         for pipeline in _pipelines(commands):
             first = pipeline[0]
@@ -62,18 +65,19 @@ class Shell:
                 code, ended = _exit_code(argv[1:], code), True
                 break
             result = await self._pipeline(pipeline, directory, code)
-            out += result.stdout
-            err += result.stderr
+            pieces += [(output, data) for output, data in result.printed if data]
+            size += sum(len(data) for _, data in result.printed)
             code = result.code
             afterwards += result.afterwards
             directory = result.directory or directory
             follow = result.follow
-            if len(out) + len(err) > MOST_OUTPUT:
+            if size > MOST_OUTPUT:
                 return complained(f"{SHELL}: more than {MOST_OUTPUT} bytes to print\n")
             ended = argv[0] == "exec"
             if follow is not None or ended:
                 break
-        return Result(bytes(out), bytes(err), code, tuple(afterwards), follow, directory, ended)
+        out, err = (b"".join(data for output, data in pieces if output == wanted) for wanted in (STDOUT, STDERR))
+        return Result(out, err, code, tuple(afterwards), follow, directory, ended, tuple(pieces))
 
     async def _pipeline(self, commands: Sequence[Command], directory: str, code: int) -> Result:
         """Each command reads what the one before it printed; the last one prints and decides."""
@@ -84,9 +88,12 @@ class Shell:
             if result.follow is not None and (command is not commands[-1] or command.redirections):
                 result = complained(f"{command.argv[0]}: what is followed goes to the host alone; `logcat -d` ends\n")
             result = self._redirected(result, command.redirections)
-            fed, err = result.stdout, err + result.stderr
             afterwards += result.afterwards
-        return replace(result, stderr=err, afterwards=tuple(afterwards))
+            if command is commands[-1]:
+                break
+            fed, err = result.stdout, err + result.stderr
+        pieces = ((STDERR, err), *result.printed)
+        return replace(result, stderr=err + result.stderr, afterwards=tuple(afterwards), pieces=pieces)
 
     def _redirected(self, result: Result, redirections: Sequence[Redirection]) -> Result:
         """The result without what went into files."""
@@ -119,15 +126,16 @@ class Shell:
 
     async def _run_one(self, argv: tuple[str, ...], directory: str, fed: bytes | None) -> Result:
         name, *args = argv[1:] if argv[0] == "exec" and len(argv) > 1 else argv
+        given, name = name, name.removeprefix(BIN)
         command = self._programs.get(name)
         if command is None:
-            return complained(f"{SHELL}: {name}: inaccessible or not found\n", NOT_FOUND)
+            return complained(f"{SHELL}: {given}: inaccessible or not found\n", NOT_FOUND)
         if self.phone.faults.active(Fault.SLOW) and name != "simctl":
             await asyncio.sleep(SLOW_S)
         if self.phone.faults.active(Fault.BOOTING) and name in NEED_SERVICES:
             return complained(f"cmd: Can't find service: {name}\n")
         try:
-            return await command(self.phone, Call(tuple(args), directory, fed))
+            return await command(self.phone, Call(tuple(args), directory, fed, self._programs.keys()))
         except (RefusedError, FileError) as error:
             return complained(f"{name}: {error}\n", FAILED)
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
+from distrl.phone.commands.base import STDOUT, Pieces
 from distrl.phone.shell import Shell
 
 PROMPT: Final = b"sim:%s $ "
@@ -23,8 +24,8 @@ _ESCAPED: Final = re.compile(rb"\x1b(\[[0-9;?]*[ -/]*[@-~]?|O.?|.?)")
 
 Read = Callable[[], Awaitable[bytes]]
 """What the host has typed since the last call; b"" once nothing more will come."""
-Write = Callable[[bytes, bytes], Awaitable[None]]
-"""Sends what goes to the two outputs."""
+Write = Callable[[Pieces], Awaitable[None]]
+"""Sends what goes to the two outputs, in its order."""
 
 
 class Terminal:
@@ -44,7 +45,7 @@ class Terminal:
         async for line in self._lines():
             result = await self._shell.run(line.decode("utf-8", "replace"), self._directory, self._code)
             self._directory, self._code = result.directory or self._directory, result.code
-            await self._print(result.stdout, result.stderr)
+            await self._print(*result.printed)
             if result.follow is not None:
                 await self._follow(result.follow)
             for call in result.afterwards:
@@ -100,7 +101,7 @@ class Terminal:
             for each in (printing, typing):
                 each.cancel()
             await asyncio.gather(printing, typing, return_exceptions=True)
-        await self._print(b"^C\n", b"")
+        await self._print((STDOUT, b"^C\n"))
 
     async def _interrupted(self) -> None:
         while (typed := await self._read()) and INTERRUPT not in typed:
@@ -108,22 +109,22 @@ class Terminal:
 
     async def _print_all(self, pieces: AsyncIterator[bytes]) -> None:
         async for piece in pieces:
-            await self._print(piece, b"")
+            await self._print((STDOUT, piece))
 
     def _prompted(self) -> bytes:
         return PROMPT % self._directory.encode("utf-8", "surrogateescape")
 
     async def _prompt(self) -> None:
         if self._pty:
-            await self._print(self._prompted(), b"")
+            await self._print((STDOUT, self._prompted()))
 
     async def _echo(self, typed: bytes) -> None:
         if self._pty:
-            await self._print(typed, b"")
+            await self._print((STDOUT, typed))
 
-    async def _print(self, out: bytes, err: bytes) -> None:
+    async def _print(self, *pieces: tuple[int, bytes]) -> None:
         """A terminal has one output, and its lines end with a return."""
         if self._pty:
-            out, err = (out + err).replace(b"\n", b"\r\n"), b""
-        if out or err:
-            await self._write(out, err)
+            pieces = ((STDOUT, b"".join(data for _, data in pieces).replace(b"\n", b"\r\n")),)
+        if any(data for _, data in pieces):
+            await self._write(pieces)

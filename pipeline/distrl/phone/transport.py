@@ -74,10 +74,12 @@ class Stream:
         self.reads = False
         self._transport = transport
         self._acknowledged = asyncio.Event()
+        self._okay = False
         self._task: asyncio.Task[None] | None = None
         self._received = bytearray()
         self._owes_okay = False
         self._arrived = asyncio.Event()
+        self._ended = False
 
     @property
     def max_write(self) -> int:
@@ -89,8 +91,9 @@ class Stream:
         for start in range(0, len(data), self.max_write):
             await self._transport.answers()
             self._acknowledged.clear()
+            self._okay = False
             await self._transport.send(Frame(WRTE, self.local, self.remote, data[start : start + self.max_write]))
-            await self._acknowledged.wait()
+            await self.answered()
 
     async def read(self, size: int) -> bytes:
         """The next `size` bytes that the host sends; a host that sends fewer is waited for until it closes."""
@@ -101,8 +104,8 @@ class Stream:
         return data
 
     async def read_some(self) -> bytes:
-        """What the host has sent and nobody has read: one byte at least."""
-        while not self._received:
+        """What the host has sent and nobody has read: one byte at least, or none once the stream has ended."""
+        while not self._received and not self._ended:
             await self._more()
         data = bytes(self._received)
         self._received.clear()
@@ -124,12 +127,27 @@ class Stream:
         self._arrived.set()
 
     def acknowledge(self) -> None:
+        self._okay = True
         self._acknowledged.set()
 
     def run(self, work: Coroutine[object, None, None]) -> None:
         self._task = asyncio.create_task(work)
 
+    async def answered(self) -> None:
+        """Until the host acknowledges what it was sent last. Raises ConnectionError where the stream ends first."""
+        await self._acknowledged.wait()
+        if not self._okay:
+            raise ConnectionResetError("the host has closed the stream")
+
+    async def close(self) -> None:
+        """End a stream that the device opened."""
+        await self._transport.hang_up(self)
+
     def cancel(self) -> None:
+        """The stream has ended: its service, if there is one, ends too."""
+        self._ended = True
+        self._arrived.set()
+        self._acknowledged.set()
         if self._task is not None:
             self._task.cancel()
 
@@ -154,7 +172,7 @@ class Transport:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         banner: bytes,
-        find: Callable[[str], Service | None],
+        find: Callable[[Transport, str], Service | None],
         answers: Callable[[], Awaitable[None]],
     ) -> None:
         self.max_payload = OLDEST_MAX_PAYLOAD
@@ -196,12 +214,37 @@ class Transport:
             await self._open(frame)
         elif frame.command == OKAY:
             if stream := self._streams.get(frame.arg1):
+                stream.remote = stream.remote or frame.arg0  # the first one answers our OPEN
                 stream.acknowledge()
         elif frame.command == WRTE:
             await self._written(frame)
         elif frame.command == CLSE and (stream := self._streams.pop(frame.arg1, None)):
             stream.cancel()
-            await self.send(Frame(CLSE, stream.local, stream.remote, b""))
+            if stream.remote:  # 0 for an OPEN of ours that is refused
+                await self.send(Frame(CLSE, stream.local, stream.remote, b""))
+
+    async def dial(self, service: str) -> Stream:
+        """A stream to a service of the host, such as tcp:8000. Raises ConnectionError where the host refuses it."""
+        if len(self._streams) >= MOST_STREAMS:
+            raise ConnectionRefusedError("too many streams")
+        stream = self._stream(remote=0)
+        stream.reads = True
+        await self.send(Frame(OPEN, stream.local, 0, service.encode() + b"\0"))
+        await stream.answered()
+        return stream
+
+    async def hang_up(self, stream: Stream) -> None:
+        """Close a stream that `dial` opened."""
+        if self._streams.pop(stream.local, None):
+            stream.cancel()
+            with suppress(ConnectionError):
+                await self.send(Frame(CLSE, stream.local, stream.remote, b""))
+
+    def _stream(self, remote: int) -> Stream:
+        stream = Stream(self, self._next_id, remote)
+        self._next_id = self._next_id % 0xFFFFFFFF + 1
+        self._streams[stream.local] = stream
+        return stream
 
     async def _connect(self, frame: Frame) -> None:
         self.max_payload = max(1, min(frame.arg1, MAX_PAYLOAD))
@@ -213,15 +256,13 @@ class Transport:
         if len(self._streams) >= MOST_STREAMS:
             await self.send(Frame(CLSE, 0, frame.arg0, b""))
             return
-        stream = Stream(self, self._next_id, frame.arg0)
-        self._next_id = self._next_id % 0xFFFFFFFF + 1
-        self._streams[stream.local] = stream
+        stream = self._stream(frame.arg0)
         stream.run(self._serve(stream, frame.payload.rstrip(b"\0").decode("utf-8", "replace")))
 
     async def _serve(self, stream: Stream, name: str) -> None:
         with suppress(ConnectionError):
             await self.answers()
-            service = self._find(name)
+            service = self._find(self, name)
             if service is not None:
                 stream.reads = service.reads
                 await self.send(Frame(OKAY, stream.local, stream.remote, b""))

@@ -24,15 +24,13 @@ from torch import Tensor
 
 from distrl.config import Policy
 from distrl.errors import PolicyError
+from distrl.images import MAX_PIXELS
 from distrl.policy.actions import to_text
 from distrl.policy.base import Base, load_base
 from distrl.policy.lora import adapter_bytes, attach, load_adapter
 from distrl.policy.model import AutoUIModel
 from distrl.policy.vocabulary import END, PAD, Codec
 from distrl.types import Action
-
-MAX_PIXELS: Final = 32_000_000
-"""A screenshot that claims more is refused before it is unpacked: a small file can unpack to gigabytes."""
 
 CACHED_SCREENS: Final = 256
 """Image tokens kept per agent (12 kB each): a phone that waits shows the same screen for many steps."""

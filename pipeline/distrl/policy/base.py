@@ -26,13 +26,12 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
+from distrl.base_identity import SHIPPED, identity
 from distrl.errors import PolicyError
 from distrl.policy.model import AutoUIModel, Shape
 from distrl.policy.vocabulary import Codec
 
 FORMAT: Final = "distrl-autoui/1"
-SHIPPED: Final = Path(__file__).parent / "base"
-"""The tiny base model that comes with the package."""
 
 _MEND: Final = "name a whole base model in policy.base_model, or unset it to use the shipped one"
 
@@ -100,11 +99,6 @@ def save_base(directory: Path, model: AutoUIModel, codec: Codec, recipe: Mapping
     except OSError as error:
         raise PolicyError(str(directory), f"cannot be written ({error})", "name a writable directory") from None
     return identity(config_bytes, weights)
-
-
-def identity(config: bytes, weights: bytes) -> str:
-    """sha256 (hex) that names a base model: over the sha256 of config.json and of model.safetensors."""
-    return hashlib.sha256(hashlib.sha256(config).digest() + hashlib.sha256(weights).digest()).hexdigest()
 
 
 def _read(file: Path) -> bytes:

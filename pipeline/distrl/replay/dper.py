@@ -58,6 +58,17 @@ def probabilities(priority: Floats, alpha: float) -> Floats:
     return total
 
 
+def importance_weights(probability: Floats, lengths: Ints) -> Floats:
+    """(n,) w = 1 / (N q) of a transition of each entry, q = P(τ) / T_τ the chance of a draw by `sample`, N = Σ T_τ.
+
+    Under them draws by priority have the mean of uniform ones: E_q[w f] = 1/N Σ_i f_i (Schaul 2015, section 3.4, with
+    β = 1, and not divided by the largest, so unbiased at any size). Times the mean length N/n they weigh the entries
+    alike, where f is 0 on all steps of an entry but one. probability: (n,) P(τ) > 0, sum 1. lengths: (n,) T_τ.
+    """
+    weights: Floats = lengths / (lengths.sum() * probability)
+    return weights
+
+
 def sample(rng: np.random.Generator, probability: Floats, lengths: Ints, size: int) -> Ints:
     """(size, 2) draws with replacement of [entry, step]: an entry by P(τ), then one of its steps uniformly.
 

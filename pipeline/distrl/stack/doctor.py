@@ -151,7 +151,10 @@ def _broker(config: Config, rows: dict[str, Row]) -> Finding:
     if not _expected(rows, kafka.NAME):
         return Finding("broker", True, LATER)
     found = broker.check(config)
-    return Finding("broker", True, f"{config.kafka.bootstrap}: cluster {found.cluster_id}, {found.brokers} broker(s)")
+    named = [address.strip() for address in config.kafka.bootstrap.split(",")]
+    away = [address for address in named if not _listening(address)]
+    detail = f"{config.kafka.bootstrap}: cluster {found.cluster_id}, {found.brokers} broker(s)"
+    return Finding("broker", True, detail + (f"; nothing listens at {', '.join(away)}" if away else ""))
 
 
 def _objects(config: Config, rows: dict[str, Row]) -> Finding:

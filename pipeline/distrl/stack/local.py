@@ -11,13 +11,13 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from distrl.config import Config
 from distrl.errors import StackError
-from distrl.stack import adb, kafka, phones, ports, s3
+from distrl.stack import adb, kafka, known, phones, ports, s3
 from distrl.stack.locks import held
 from distrl.stack.part import Part, Site
 from distrl.stack.processes import find_all, stop_all
@@ -42,11 +42,13 @@ class Row:
 class LocalStack:
     """The stack in `config.stack.directory`. Driven by one thread.
 
-    say: told in a few words what takes long; the log by default.
+    say: told in a few words what takes long; the log by default. owner: who starts parts here, where they belong to one
+    command and not to the user: such a command goes on with what is up, and ends with `down_own`.
     """
 
-    def __init__(self, config: Config, say: Callable[[str], None] = log.info) -> None:
+    def __init__(self, config: Config, say: Callable[[str], None] = log.info, owner: str = "") -> None:
         self._config = config
+        self._owner = owner
         self._say = say
         self._directory = config.stack.directory.expanduser().absolute()
         self._cache = config.stack.cache.expanduser().absolute()
@@ -57,7 +59,8 @@ class LocalStack:
         """Start what is neither configured nor up. Returns the configuration with every endpoint filled in.
 
         reuse: go on with a stack that is up already, which is an error without it. A part that has died, or that
-        runs with other settings than wanted, is started again either way.
+        runs with other settings than wanted, is started again either way. With an owner, parts that run with other
+        settings and that somebody else has started are refused.
 
         Raises StackError (a port in use, a server that does not start with the end of its log, another `up` at work);
         then, and at Ctrl-C, what this call has started is stopped again.
@@ -71,8 +74,11 @@ class LocalStack:
                     str(self._directory), "the stack is up already",
                     "`distrl status` shows it, `distrl down` stops it; or set stack.directory for a second one",
                 )  # fmt: skip
+            if self._owner:
+                self._refuse_others(parts, wanted)
             missing = {name: wanted[name] for name in NAMES if name in wanted and name not in good}
             stop_all([child for child in find_all(self._directory) if child.name in missing], STOP_S)
+            known.remember(self._cache, self._directory)
             self._parts = {**good, **self._start(missing)}
             return _filled(self._config, self._parts, self._directory)
 
@@ -82,7 +88,7 @@ class LocalStack:
             if part.child is not None and not part.child.lives():
                 raise StackError(
                     part.name,
-                    f"has ended, which was up at {part.where}; the end of {part.child.log}:\n{part.child.last_lines()}",
+                    f"has ended, which was up at {part.where}; {part.child.ending()}",
                     "run the same command again: it starts what is gone, and goes on where it was",
                 )
 
@@ -99,6 +105,15 @@ class LocalStack:
                 self._record.remove(name)
             return [child.name for child in children]
 
+    def down_own(self) -> list[str]:
+        """Stop the parts that `owner` has started, here or in a command that was killed. Returns their names."""
+        with self._held(f"{self._owner}, stopping"):
+            own = [name for name, part in self._record.parts().items() if part.started_by == self._owner]
+            stop_all([child for child in find_all(self._directory) if child.name in own], STOP_S)
+            for name in own:
+                self._record.remove(name)
+            return own
+
     def status(self) -> list[Row]:
         """Every part: of this stack, or where it is configured to be."""
         parts = self._record.parts()
@@ -113,6 +128,18 @@ class LocalStack:
             else:
                 rows.append(Row(name, False, "", None))
         return rows
+
+    def _refuse_others(self, parts: Mapping[str, Part], wanted: Mapping[str, Mapping[str, Any]]) -> None:
+        for name, part in parts.items():
+            if part.child is None or part.started_by == self._owner or part.settings == wanted.get(name, part.settings):
+                continue
+            differ = [f"{key} {part.settings.get(key)!r} and not {value!r}" for key, value in wanted[name].items()
+                      if part.settings.get(key) != value]  # fmt: skip
+            raise StackError(
+                name, f"runs at {part.where} with other settings than wanted: {', '.join(differ)}",
+                "`distrl down` stops it, and the same command then starts its own; or set stack.directory to another "
+                "folder, for a second stack",
+            )  # fmt: skip
 
     def _held(self, doing: str) -> Any:
         return held(self._directory / "stack.lock", doing)
@@ -146,7 +173,7 @@ class LocalStack:
                 self._say("stopping what was begun; a download in progress has to end first")
 
     def _start_one(self, start: Callable[[], Part], started: list[Part]) -> Part:
-        part = start()
+        part = replace(start(), started_by=self._owner)
         started.append(part)
         self._record.put(part)
         return part
@@ -243,9 +270,15 @@ def _filled(config: Config, parts: Mapping[str, Part], directory: Path, share: p
 
 
 def _reachable(where: str) -> bool:
-    """Whether something listens at the first host:port of an endpoint. A directory is always reachable."""
+    """Whether something listens at any host:port of an endpoint, which may be several brokers with commas between.
+    A directory is always reachable.
+    """
     if where.startswith("file://"):
         return True
     address = where.partition("://")[2] or where
-    host, _, number = address.partition(",")[0].partition("/")[0].rpartition(":")
-    return bool(host) and number.isdigit() and ports.listens(int(number), host)
+    return any(_listens(each.strip().partition("/")[0]) for each in address.split(","))
+
+
+def _listens(address: str) -> bool:
+    host, _, number = address.rpartition(":")
+    return bool(host) and number.isdigit() and ports.listens(int(number), host.strip("[]"))

@@ -23,14 +23,34 @@ def held(file: Path, doing: str, wait: Callable[[], None] | None = None) -> Iter
     try:
         while not _taken(descriptor):
             if wait is None:
-                holder = os.pread(descriptor, 200, 0).decode("utf-8", "replace").strip() or "another command"
-                raise StackError(str(file), f"{holder} is at work there", "wait until it is done, then try again")
+                raise _in_use(file, descriptor)
             wait()
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{doing} (process {os.getpid()})".encode(), 0)
         yield
     finally:
         os.close(descriptor)
+
+
+WAIT = "wait until it is done, then try again"
+
+
+def refuse_held(file: Path, fix: str = WAIT) -> None:
+    """Raise StackError, with the hint `fix`, where another process holds `file`. Makes no file and keeps no lock."""
+    try:
+        descriptor = os.open(file, os.O_RDWR)
+    except FileNotFoundError:
+        return
+    try:
+        if not _taken(descriptor):
+            raise _in_use(file, descriptor, fix)
+    finally:
+        os.close(descriptor)
+
+
+def _in_use(file: Path, descriptor: int, fix: str = WAIT) -> StackError:
+    holder = os.pread(descriptor, 200, 0).decode("utf-8", "replace").strip() or "another command"
+    return StackError(str(file), f"{holder} is at work there", fix)
 
 
 def _taken(descriptor: int) -> bool:

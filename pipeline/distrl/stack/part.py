@@ -18,12 +18,14 @@ class Part:
     where: how a client reaches it (host:port, a URL, a range of ports).
     settings: what it was started with (JSON-able); a part with other settings than wanted is started again.
     child: None for what needs no process (the directory store, somebody else's adb server).
+    started_by: who started it, as LocalStack's `owner` says; "" for `distrl up`.
     """
 
     name: str
     where: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     child: Child | None = None
+    started_by: str = ""
 
     def lives(self) -> bool:
         return self.child is None or self.child.lives()

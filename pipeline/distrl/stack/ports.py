@@ -8,6 +8,7 @@ from collections.abc import Collection
 
 import psutil
 
+from distrl.dial import dial
 from distrl.errors import StackError
 
 HOST = "127.0.0.1"
@@ -30,9 +31,9 @@ def is_free(port: int, host: str = HOST) -> bool:
 
 
 def listens(port: int, host: str = HOST, timeout_s: float = 0.5) -> bool:
-    """Whether something accepts a connection there."""
+    """Whether something accepts a connection there, by the deadline."""
     try:
-        socket.create_connection((host, port), timeout=timeout_s).close()
+        dial(host, port, timeout_s).close()
     except OSError:
         return False
     return True

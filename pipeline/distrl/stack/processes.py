@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import threading
@@ -28,6 +29,10 @@ KILLED_S = 5.0
 LOG_KEPT_BYTES = 16 * 1024 * 1024
 """A log that is larger when its process starts again is put aside once, so that restarts cannot fill the disk."""
 LAST_LINES = 12
+DISK_FULL = ("no space left on device", "disk quota exceeded", "minimum free drive threshold")
+"""How the system, Kafka and MinIO say that a disk is full."""
+FULL_BYTES = 64 * 1024
+"""With less room than this the reason did not get into the log either."""
 LAST_BYTES = 8192
 
 
@@ -70,6 +75,10 @@ class Child:
     def last_lines(self) -> str:
         """The end of its log, to show beside an error."""
         return last_lines(self.log)
+
+    def ending(self) -> str:
+        """What its log says of its end, for an error: a full disk in one line, else its last lines."""
+        return ending(self.log)
 
     def terminate(self) -> None:
         """Ask it to stop. One that is gone is stopped already."""
@@ -196,13 +205,20 @@ def wait_ready(
     while not ready():
         spent = time.monotonic() - began
         if not child.lives():
-            raise StackError(child.name, f"ended while starting; the end of {child.log}:\n{child.last_lines()}", mend)
+            raise StackError(child.name, f"ended while starting; {child.ending()}", mend)
         if spent > timeout_s:
-            what = f"is not ready after {spent:.0f} s; the end of {child.log}:\n{child.last_lines()}"
-            raise StackError(child.name, what, mend)
+            raise StackError(child.name, f"is not ready after {spent:.0f} s; {child.ending()}", mend)
         if cancelled.wait(POLL_S):
             raise CancelledError(child.name, "was not waited for any longer", "mend what failed first")
     return time.monotonic() - began
+
+
+def ending(log: Path) -> str:
+    """What a log says of a program's end: that its disk is full, where it is, or the last lines."""
+    lines = last_lines(log)
+    if any(words in lines.lower() for words in DISK_FULL) or shutil.disk_usage(log.parent).free < FULL_BYTES:
+        return f"No space left on device: make room on the disk of {log.parent}, then run the same command again"
+    return f"the end of {log}:\n{lines}"
 
 
 def last_lines(log: Path) -> str:

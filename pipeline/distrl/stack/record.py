@@ -34,6 +34,8 @@ class Record:
     def put(self, part: Part) -> None:
         with self._lock:
             entry = {"where": part.where, "settings": dict(part.settings), "process": part.child is not None}
+            if part.started_by:
+                entry["started_by"] = part.started_by
             self._write({**self._read(), part.name: entry})
 
     def remove(self, name: str) -> None:
@@ -49,7 +51,7 @@ class Record:
             child = find(self._directory, name) if raw["process"] else None
             if raw["process"] and child is None:
                 return None
-            return Part(name, str(raw["where"]), dict(raw["settings"]), child)
+            return Part(name, str(raw["where"]), dict(raw["settings"]), child, str(raw.get("started_by", "")))
         except (KeyError, TypeError, ValueError):
             return None
 

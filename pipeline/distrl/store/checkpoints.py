@@ -13,7 +13,7 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -67,16 +67,45 @@ def latest_checkpoint(
     for u in checkpoints(store, run):
         if at_most is not None and u > at_most:
             continue
-        try:
-            meta, files = _read_manifest(store, run, u)
-            tensors: Tensors = {}
-            for ref in files:
-                tensors.update(safetensors.numpy.load(store.get(ref)))
-        except (MissingObjectError, CorruptObjectError, SafetensorError) as error:
-            _log.warning("checkpoint %d of %s is passed over for the one before it: %s", u, run, error)
-            continue
-        return meta, tensors
+        found = load_checkpoint(store, run, u)
+        if found is not None:
+            return found
     return None
+
+
+def load_checkpoint(store: ObjectStore, run: str, u: int) -> tuple[dict[str, Any], Tensors] | None:
+    """Meta and tensors of the checkpoint of update `u`; None, with a warning, where it is incomplete or damaged.
+
+    Raises StoreError where the store itself fails.
+    """
+    try:
+        meta, files = _read_manifest(store, run, u)
+        tensors: Tensors = {}
+        for ref in files:
+            tensors.update(safetensors.numpy.load(store.get(ref)))
+    except (MissingObjectError, CorruptObjectError, SafetensorError) as error:
+        _log.warning("checkpoint %d of %s is passed over for the one before it: %s", u, run, error)
+        return None
+    return meta, tensors
+
+
+def checkpoint_meta(store: ObjectStore, run: str, u: int) -> dict[str, Any] | None:
+    """What the manifest of update `u` says, without its tensors; None, with a warning, where it is damaged or gone.
+
+    Raises StoreError where the store itself fails.
+    """
+    try:
+        meta: dict[str, Any] = _read_manifest(store, run, u)[0]
+    except (MissingObjectError, CorruptObjectError) as error:
+        _log.warning("checkpoint %d of %s is passed over for the one before it: %s", u, run, error)
+        return None
+    return meta
+
+
+def delete_checkpoints(store: ObjectStore, run: str, updates: Iterable[int]) -> None:
+    """Delete the manifests of these updates; `prune` deletes their tensors. Only a learner of the run may call it."""
+    for u in updates:
+        store.delete(_manifest_key(run, u))
 
 
 def tensor_files(store: ObjectStore, run: str) -> frozenset[str]:

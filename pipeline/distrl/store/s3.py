@@ -18,6 +18,8 @@ from minio.error import InvalidResponseError, MinioException, S3Error, ServerErr
 
 from distrl import config
 from distrl.errors import StoreError
+from distrl.store.connections import Connections
+from distrl.store.credentials import provider_of
 from distrl.store.objects import check_round_trip, checked_key, checked_prefix, corrupt, missing, reference, verified
 from distrl.types import ObjectRef
 
@@ -53,21 +55,21 @@ class S3Store:
         """Raises StoreError where the settings cannot name a bucket; connects to nothing."""
         parts = urlsplit(settings.url)
         bucket = parts.path.strip("/")
-        secret = settings.secret_key.get_secret_value() if settings.secret_key is not None else None
-        if (settings.access_key is None) != (secret is None):
-            lacking = "store.access_key" if settings.access_key is None else "store.secret_key"
-            raise StoreError(lacking, "is not set, and its other half is", "set both, or neither for an open bucket")
+        provider, connections = provider_of(settings), _connections(settings)
         try:
-            client = Minio(
+            client: Any = Minio(
                 parts.netloc,
-                access_key=settings.access_key,
-                secret_key=secret,
+                credentials=provider,
                 secure=parts.scheme == "s3s",
                 region=settings.region,
-                http_client=_connections(settings.timeout_s),
+                http_client=connections,
             )
         except ValueError as error:
             raise StoreError("store.url", f"{settings.url} names no endpoint ({error})", _MEND_URL) from None
+        if settings.addressing == "virtual":
+            client.enable_virtual_style_endpoint()
+        elif settings.addressing == "path":
+            client.disable_virtual_style_endpoint()
         return cls(client, f"{parts.scheme}://{parts.netloc}", bucket)
 
     def put(self, kind: str, data: bytes, suffix: str, day: str | None = None) -> ObjectRef:
@@ -151,6 +153,8 @@ class S3Store:
             raise _from_s3(error, where, self._address, self._bucket) from None
         except (urllib3.exceptions.HTTPError, OSError) as error:
             reason = getattr(error, "reason", None) or error
+            if isinstance(reason, urllib3.exceptions.SSLError):
+                raise StoreError("store.ca", f"TLS with {self._address} fails ({reason})", _MEND_TLS) from None
             raise StoreError("store.url", f"no S3 endpoint answers at {self._address} ({reason})", _MEND_URL) from None
         except ServerError as error:
             raise StoreError(
@@ -166,6 +170,7 @@ class S3Store:
 
 
 _MEND_URL = "start the endpoint (`distrl up` starts a local one), or set store.url to s3://HOST:PORT/BUCKET"
+_MEND_TLS = "set store.ca to the PEM file of the authority that the endpoint's certificate is of; s3:// is without TLS"
 
 
 def _from_s3(error: S3Error, where: str, address: str, bucket: str) -> StoreError:
@@ -175,7 +180,8 @@ def _from_s3(error: S3Error, where: str, address: str, bucket: str) -> StoreErro
         return StoreError(
             "store.access_key",
             f"{address} refuses {where} in bucket {bucket} ({said})",
-            "set store.access_key and store.secret_key to a pair that may read and write the bucket",
+            "set store.access_key and store.secret_key to a pair that may read and write the bucket; unset, they are "
+            "the environment's",
         )
     if error.code == "NoSuchBucket":
         return StoreError(
@@ -186,21 +192,30 @@ def _from_s3(error: S3Error, where: str, address: str, bucket: str) -> StoreErro
     return StoreError("store.url", f"{address} refuses {where} in bucket {bucket} ({said})", "see the endpoint's log")
 
 
-def _connections(timeout_s: float) -> urllib3.PoolManager:
-    """Kept connections with a deadline. Three tries bridge an endpoint that restarts; a longer wait is the caller's."""
-    return urllib3.PoolManager(
+def _connections(settings: config.Store) -> urllib3.PoolManager:
+    """Kept connections with a deadline. Three tries bridge an endpoint that restarts; a longer wait is the caller's.
+
+    A connect is tried once: a second one would begin at once, and take as long again.
+    Raises StoreError where store.ca is no file of certificates.
+    """
+    try:
+        trusted = ssl.create_default_context(cafile=settings.ca)  # the system's authorities, unless one is named
+    except OSError as error:
+        what = f"{settings.ca} holds no certificates that can be read ({error.strerror or error})"
+        raise StoreError("store.ca", what, "name the PEM file of the endpoint's authority") from None
+    return Connections(
         maxsize=CONNECTIONS,
-        timeout=urllib3.Timeout(total=timeout_s),
+        timeout=urllib3.Timeout(total=settings.timeout_s),
         retries=urllib3.Retry(
             total=2,
-            connect=1,
+            connect=0,
             redirect=0,
             backoff_factor=0.2,
             status_forcelist=(500, 502, 503, 504),
             raise_on_status=False,
             respect_retry_after_header=False,
         ),
-        ssl_context=ssl.create_default_context(),
+        ssl_context=trusted,
     )
 
 

@@ -18,6 +18,7 @@ from functools import cache
 from typing import Any, Final
 
 from distrl.phone.machine import fresh
+from distrl.phone.screens import refuse_unknown
 from distrl.phone.state import ADVERT, AppData, State, Value
 
 MAX_CONDITIONS: Final = 16
@@ -63,7 +64,9 @@ def _condition(given: Any) -> Condition:
     if not isinstance(given, Mapping):
         raise ValueError(f"a condition is an object like {FORM}")
     if set(given) == {"screen"}:
-        return Condition("", "screen", "equals", _text(given["screen"], "screen"))
+        screen = _text(given["screen"], "screen")
+        refuse_unknown(screen)
+        return Condition("", "screen", "equals", screen)
     asked = [name for name in OPERATIONS if name in given]
     if len(asked) != 1 or set(given) != {"app", "path", asked[0]}:
         raise ValueError(f"a condition has exactly the fields of {FORM}")

@@ -32,7 +32,8 @@ class Family:
     should not be. step: the next action of a perfect hand on a phone whose `app` is open and where nothing is in front,
     while the task is not done. about: the decks that parameters are drawn from, by parameter. types: the parameters
     that have to be typed. answers: which button of an app's question the hand touches, by the question; it leaves any
-    other question unanswered.
+    other question unanswered. fills: templates that give the typed parameters from the others. choices: all values of a
+    parameter, of every split; any text if it is not there.
     """
 
     name: str
@@ -44,6 +45,12 @@ class Family:
     about: Mapping[str, Deck] = field(default_factory=dict)
     types: tuple[str, ...] = ()
     answers: Mapping[str, str] = field(default_factory=dict)
+    fills: Mapping[str, str] = field(default_factory=dict)
+    choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def filled(self, said: Of) -> Params:
+        """What a phrase says, and what follows from it: what is typed, in lower case."""
+        return {**said, **{key: template.format(**said).lower() for key, template in self.fills.items()}}
 
 
 NONE: Final[Mapping[str, str]] = {}
@@ -102,7 +109,11 @@ def family(
         return any(found == {**before, **each} for each in (changes(start, of), *or_changes(start, of)))
 
     decks = {key: source for key, source in about.items() if isinstance(source, Deck)}
-    return Family(name, app, phrases, draw, done, step, decks, tuple(types), answers)
+    choices = {
+        key: tuple(card for hand in source.hands.values() for card in hand) if isinstance(source, Deck) else source
+        for key, source in about.items()
+    }
+    return Family(name, app, phrases, draw, done, step, decks, tuple(types), answers, types, choices)
 
 
 def asks_for(query: str, text: str) -> bool:

@@ -73,18 +73,7 @@ class ListSuite:
             )
         turn, place = divmod(index, len(rows))
         row = self._shuffled(seed, turn)[place] if split is Split.TRAIN else rows[place]
-        name = f"{row.digest}-{row.copy}" if row.copy else row.digest
-        return Task(
-            task_id=f"{row.suite}-{split.value}-{seed}-{name}-{turn:04d}",
-            suite=row.suite,
-            family=row.family,
-            split=split,
-            instruction=row.instruction,
-            max_steps=row.steps,
-            phone_seed=chance(row.suite, split.value, seed, name, turn).randrange(2**31),
-            params={**dict(row.params), **({CHECK: row.check} if row.check else {})},
-            setup=row.setup,
-        )
+        return task_of(row, seed, turn)
 
     def said(self, split: Split) -> tuple[str, ...]:
         return tuple(row.instruction for row in self._rows[split])
@@ -97,6 +86,22 @@ class ListSuite:
             order = tuple(chance("list", seed, turn).sample(rows, len(rows)))
             self._order = ((seed, turn), order)
         return order
+
+
+def task_of(row: Row, seed: int, turn: int) -> Task:
+    """The task that a row is in a round of its list, on a phone of its own."""
+    name = f"{row.digest}-{row.copy}" if row.copy else row.digest
+    return Task(
+        task_id=f"{row.suite}-{row.split.value}-{seed}-{name}-{turn:04d}",
+        suite=row.suite,
+        family=row.family,
+        split=row.split,
+        instruction=row.instruction,
+        max_steps=row.steps,
+        phone_seed=chance(row.suite, row.split.value, seed, name, turn).randrange(2**31),
+        params={**dict(row.params), **({CHECK: row.check} if row.check else {})},
+        setup=row.setup,
+    )
 
 
 def suite_of(feeder: Feeder) -> Suite:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from distrl.phone.machine import LAUNCHER
 from distrl.phone.popups import POPUPS
 from distrl.phone.state import ADVERT, State, words_of
+from distrl.tasks.family import Family, Of
 from distrl.tasks.hand import BACK, COLUMNS, COMPLETE, GO_HOME, ROWS, SWIPES, WAIT, swipe, tap, tap_if_there
 from distrl.tasks.outcome import done
 from distrl.tasks.suite import family_of, suites
@@ -29,6 +30,11 @@ def next_action(task: Task, now: State) -> Action:
     family = family_of(task)
     if family is None:
         raise KeyError(f"no script for {task.suite} {task.family}")
+    return as_family(family, task.params, task, now)
+
+
+def as_family(family: Family, params: Of, task: Task, now: State) -> Action:
+    """The next action of a hand that does what `family` asks about `params`, until `task` is done."""
     if now.dialog in POPUPS:
         return tap(now, "close")
     if now.dialog:
@@ -41,7 +47,7 @@ def next_action(task: Task, now: State) -> Action:
         return _open(now, family.app)
     if now.app != family.app:
         return GO_HOME
-    return WAIT if now.loading else family.step(now, task.params)
+    return WAIT if now.loading else family.step(now, params)
 
 
 def _open(now: State, app: str) -> Action:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Final
 
+from distrl.broker.group import uncommitted
 from distrl.broker.reader import LogReader, RawRecord, decoded
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
@@ -33,7 +37,9 @@ class RunFeed:
     """Follows a run's topics from their beginning. Use as a context manager; close ends its readers."""
 
     def __init__(self, config: Config) -> None:
+        self._config = config
         self._view = RunView()
+        self._last_trajectory = 0  # by the broker's clock, ms since the epoch
         with ExitStack() as opened:  # what is open is closed again if a later topic cannot be read
             self._readers = [
                 (opened.enter_context(LogReader(config, name)), record) for name, record in WATCHED.items()
@@ -61,12 +67,39 @@ class RunFeed:
     def snapshot(self) -> Snapshot:
         return self._view.snapshot(SYSTEM_CLOCK.now_ms())
 
+    def progress(self) -> Progress:
+        """What is outstanding, where, and since when nothing came. Raises BrokerError."""
+        waiting = [raw for raw in uncommitted(self._config) if not self._view.finished(raw_key(raw))]
+        since = max(self._last_trajectory, min((raw.timestamp for raw in waiting), default=0))
+        now = SYSTEM_CLOCK.now_ms()
+        return Progress(
+            Counter(raw.position.partition for raw in waiting), (now - since) / 1000, self._view.snapshot(now).heard()
+        )
+
     def _take(self, batch: list[RawRecord], record: type[Record]) -> None:
         for raw in batch:
+            if record is Trajectory:
+                self._last_trajectory = max(self._last_trajectory, raw.timestamp)
             try:
                 self._view.feed(decoded(raw, record))
             except WireError as error:
                 log.debug("not shown: %s", error)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """loads: outstanding tasks by partition. quiet_s: since the last trajectory, or since a task is outstanding.
+
+    beats: the last heartbeat of every process that is not silent.
+    """
+
+    loads: Mapping[int, int]
+    quiet_s: float
+    beats: Sequence[Heartbeat]
+
+
+def raw_key(raw: RawRecord) -> str:
+    return (raw.key or b"").decode(errors="replace")
 
 
 def snapshot_of(config: Config) -> Snapshot:

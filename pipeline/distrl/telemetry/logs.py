@@ -7,7 +7,7 @@ import sys
 import time
 from typing import Any
 
-CLIENTS = "distrl.broker"
+CLIENTS = ("distrl.broker", "distrl.kafka")
 AGAIN_S = 10.0
 """How seldom a warning of a Kafka client is repeated: while a broker is away, each client has one with every try, some
 hundred in a minute, between which what matters would be lost."""

@@ -16,6 +16,7 @@ METRICS: Final[dict[str, str]] = {
     "reload_seconds": "from the version's publication to its first use here (last reload)",
     "busy_devices": "devices in an episode now",
     "queue": "tasks received and not started; lower feeder.outstanding if it stays high",
+    "running": "tasks started and not committed: in an episode, with the judge, or being published",
     "publish_stalls": "times no episode was started because Kafka or the store did not answer",
     "phone_ms": "mean time of one step inside the phone's action command",
     "adb_ms": "mean time of one step in screenshots and settling; see devices.settle_poll_s",
@@ -49,11 +50,13 @@ METRICS: Final[dict[str, str]] = {
     "value_accuracy": "share of sampled steps where V(s) > 1/2 is right about the outcome",
     "ratio": "mean importance ratio ρ",
     "sample_share": "effective share of a minibatch after weighting by the clipped ρ; near 0, the data is too old",
+    "critic_sample_share": "effective share of a minibatch after weighting for V(s); near 0, few transitions weigh all",
     "clipped": "share of ratios above aride.ratio_clip",
     "update_seconds": "wall time of the last update",
     # feeder
     "fed": "tasks fed",
     "outstanding": "tasks fed and not finished",
+    "outstanding_limit": "most tasks fed and not finished; see feeder.outstanding",
     "retried": "tasks fed again after an interrupted episode",
     # evaluator
     "evaluated": "episodes evaluated since the process started",

@@ -9,13 +9,15 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 from distrl.broker.identity import IdSet
+from distrl.tasks.unsolved import Attempts, Unsolved
 from distrl.types import Evaluation, Heartbeat, Outcome, Record, Split, Trajectory, Version
 
 RATE_WINDOW_MS = 60_000
 SUCCESS_WINDOW = 128
 """Trajectories in the moving success: about what an evaluation has, so the two can be compared by eye."""
-HEARTBEAT_STALE_MS = 15_000
-"""A process that was silent for longer is shown as silent: several heartbeats must be lost for that."""
+HEARTBEAT_STALE_MS = 20_000
+"""A process of which nothing was heard for longer is shown as silent. Longer than heartbeats wait for the successor of
+a frozen broker; and what a process has made, a trajectory or a version, is a sign of it as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,12 @@ class Snapshot:
     silent: frozenset[str]
     evaluations: tuple[tuple[int, Split, int, float], ...]
     """(version, split, episodes, success), by version; one below 0 is of an agent without weights."""
+    unsolved: tuple[Unsolved, ...] = ()
+    """Tasks without a success in many attempts, of training and evaluations."""
+
+    def heard(self) -> list[Heartbeat]:
+        """The last heartbeat of every process that is not silent."""
+        return [beat for beat in self.processes if beat.process not in self.silent]
 
     def learner_metrics(self) -> Mapping[str, float]:
         return next((beat.metrics for beat in self.processes if beat.role == "learner"), {})
@@ -55,8 +63,11 @@ class RunView:
     """(when, number) of every version, by time."""
     _newest: Version | None = None
     _beats: dict[str, Heartbeat] = field(default_factory=dict)
+    _worked: dict[str, int] = field(default_factory=dict)
+    """When a worker last finished an episode, by its name."""
     _scores: dict[tuple[int, str, Split], dict[str, bool]] = field(default_factory=dict)
     _seen: IdSet = field(default_factory=IdSet)
+    _attempts: Attempts = field(default_factory=Attempts)
 
     def feed(self, record: Record) -> None:
         match record:
@@ -73,6 +84,10 @@ class RunView:
             case Evaluation():
                 self._evaluation(record)
 
+    def finished(self, task_id: str) -> bool:
+        """Whether a trajectory of the task was fed to the view."""
+        return task_id in self._seen
+
     def snapshot(self, now_ms: int) -> Snapshot:
         while self._finished and self._finished[0] < now_ms - RATE_WINDOW_MS:
             self._finished.popleft()
@@ -87,12 +102,18 @@ class RunView:
             lag_mean=sum(lags) / len(lags) if lags else 0.0,
             lag_max=max(lags, default=0),
             processes=beats,
-            silent=frozenset(beat.process for beat in beats if beat.at < now_ms - HEARTBEAT_STALE_MS),
+            silent=frozenset(beat.process for beat in beats if self._heard(beat) < now_ms - HEARTBEAT_STALE_MS),
             evaluations=tuple(
                 (version, split, len(won), sum(won.values()) / len(won))
                 for (version, _, split), won in sorted(self._scores.items(), key=lambda item: item[0])
             ),
+            unsolved=self._attempts.unsolved(),
         )
+
+    def _heard(self, beat: Heartbeat) -> int:
+        """When something was last heard of a process: its heartbeats may wait for a broker that its work does not."""
+        published = max((at for at, _ in self._published), default=0) if beat.role == "learner" else 0
+        return max(beat.at, published, self._worked.get(beat.process, 0))
 
     def _evaluation(self, evaluation: Evaluation) -> None:
         """As the report counts: the first record of a task, and none that tells no outcome."""
@@ -100,13 +121,17 @@ class RunView:
         if record.outcome in (Outcome.SUCCESS, Outcome.FAILURE):
             agent = evaluation.version_sha256 if evaluation.version < 0 else ""
             won = self._scores.setdefault((evaluation.version, agent, record.task.split), {})
-            won.setdefault(record.task_id, record.outcome is Outcome.SUCCESS)
+            if record.task_id not in won:
+                won[record.task_id] = record.outcome is Outcome.SUCCESS
+                self._attempts.add(record.task, record.outcome)
 
     def _trajectory(self, record: Trajectory) -> None:
+        self._worked[record.worker] = max(record.finished_at, self._worked.get(record.worker, 0))
         if not self._seen.add(record.task_id):
             return
         self._finished.append(record.finished_at)
         self._outcomes[record.outcome.value] += 1
+        self._attempts.add(record.task, record.outcome)
         if record.outcome in (Outcome.SUCCESS, Outcome.FAILURE):
             self._recent.append(record.outcome is Outcome.SUCCESS)
         if record.steps and not record.is_expert:

@@ -20,6 +20,7 @@ from distrl.types import (
     Outcome,
     Point,
     PutAside,
+    Skipped,
     Split,
     Step,
     Task,
@@ -119,6 +120,7 @@ def _from_step(step: Step) -> Datum:
         "publish_ms": step.publish_ms,
         "valid": step.valid,
         "held_back": step.held_back,
+        "restless": step.restless,
     }
 
 
@@ -139,6 +141,7 @@ def _to_step(datum: Datum) -> Step:
         publish_ms=datum["publish_ms"],
         valid=datum["valid"],
         held_back=_HELD_BACK[datum["held_back"]],
+        restless=datum["restless"],
     )
 
 
@@ -158,6 +161,7 @@ def from_trajectory(trajectory: Trajectory) -> Datum:
         "started_at": trajectory.started_at,
         "finished_at": trajectory.finished_at,
         "validity_source": trajectory.validity_source,
+        "final_restless": trajectory.final_restless,
     }
 
 
@@ -177,6 +181,7 @@ def to_trajectory(datum: Datum) -> Trajectory:
         started_at=datum["started_at"],
         finished_at=datum["finished_at"],
         validity_source=datum["validity_source"],
+        final_restless=datum["final_restless"],
     )
 
 
@@ -189,6 +194,7 @@ def from_version(version: Version) -> Datum:
         "adapter": _from_ref(version.adapter),
         "config_fingerprint": version.config_fingerprint,
         "published_at": version.published_at,
+        "supersedes": version.supersedes,
     }
 
 
@@ -201,6 +207,7 @@ def to_version(datum: Datum) -> Version:
         adapter=_to_ref(datum["adapter"]),
         config_fingerprint=datum["config_fingerprint"],
         published_at=datum["published_at"],
+        supersedes=tuple(datum["supersedes"]),
     )
 
 
@@ -215,6 +222,14 @@ def from_update(update: Update) -> Datum:
         "put_aside": [
             {"topic": aside.topic, "partition": aside.partition, "offsets": aside.offsets} for aside in update.put_aside
         ],
+        "window_sha256": update.window_sha256,
+        "log_id": update.log_id,
+        "version": update.version,
+        "void": update.void,
+        "skipped": [
+            {"topic": s.topic, "partition": s.partition, "offset": s.offset, "sha256": s.sha256, "reason": s.reason}
+            for s in update.skipped
+        ],
     }
 
 
@@ -225,6 +240,13 @@ def to_update(datum: Datum) -> Update:
         config_fingerprint=datum["config_fingerprint"],
         journalled_at=datum["journalled_at"],
         put_aside=tuple([PutAside(a["topic"], a["partition"], tuple(a["offsets"])) for a in datum["put_aside"]]),
+        window_sha256=datum["window_sha256"],
+        log_id=datum["log_id"],
+        version=datum["version"],
+        void=datum["void"],
+        skipped=tuple(
+            [Skipped(s["topic"], s["partition"], s["offset"], s["sha256"], s["reason"]) for s in datum["skipped"]]
+        ),
     )
 
 
@@ -258,6 +280,7 @@ def from_heartbeat(heartbeat: Heartbeat) -> Datum:
             {"serial": device.serial, "state": device.state, "counters": _sorted(device.counters)}
             for device in heartbeat.devices
         ],
+        "partitions": None if heartbeat.partitions is None else list(heartbeat.partitions),
     }
 
 
@@ -270,6 +293,7 @@ def to_heartbeat(datum: Datum) -> Heartbeat:
         version_sha256=datum["version_sha256"],
         metrics=datum["metrics"],
         devices=tuple([DeviceHealth(item["serial"], item["state"], item["counters"]) for item in datum["devices"]]),
+        partitions=None if datum["partitions"] is None else tuple(datum["partitions"]),
     )
 
 

@@ -22,6 +22,10 @@ IDLE_WAIT_S = 0.5
 """How long the serving thread waits for a first request before it looks at `close` again; it wakes at once on both."""
 
 
+class PolicyEndedError(PolicyError):
+    """The thread that decides has ended unexpectedly; no episode can go on."""
+
+
 class Written(Protocol):
     """What the policy wrote for one row."""
 
@@ -99,6 +103,7 @@ class Batcher:
         self._loaded: Version | None = None
         self._active = 0
         self._closed = False
+        self._failure: Exception | None = None
 
     @property
     def loaded(self) -> Version | None:
@@ -121,13 +126,15 @@ class Batcher:
             self._count(-1)
 
     def decide(self, observation: Observation) -> Decision:
-        """The action for one observation. Raises PolicyError once the batcher is closed."""
+        """The action for one observation. Raises PolicyError once the batcher is closed, PolicyEndedError once it has
+        failed.
+        """
         prompt = self._encoder.encode_prompt(observation.task.instruction, observation.previous)
         seed = sampling_seed(observation.task.task_id, observation.attempt_id, observation.step)
         request = _Request(observation, prompt, seed, self._ticks())
         with self._changed:
             if self._closed:
-                raise _closed()
+                raise self._stopped()
             self._requests.append(request)
             self._changed.notify_all()
         request.done.wait()
@@ -141,7 +148,7 @@ class Batcher:
         swap = _Swap(version, adapter)
         with self._changed:
             if self._closed:
-                raise _closed()
+                raise self._stopped()
             assert self._swap is None, "one reloader at a time"
             self._swap = swap
             self._changed.notify_all()
@@ -154,14 +161,24 @@ class Batcher:
         with self._changed:
             self._closed = True
             for request in self._requests:
-                request.error = _closed()
+                request.error = self._stopped()
                 request.done.set()
             self._requests.clear()
             if self._swap is not None:
-                self._swap.error = _closed()
+                self._swap.error = self._stopped()
                 self._swap.done.set()
                 self._swap = None
             self._changed.notify_all()
+
+    def fail(self, error: Exception) -> None:
+        """`serve` has ended unexpectedly, for `error`: whoever waits for a decision, or asks for one, is told so."""
+        self._failure = error
+        self.close()
+
+    def check(self) -> None:
+        """Raises PolicyEndedError where `serve` has ended unexpectedly."""
+        if self._failure is not None:
+            raise self._stopped()
 
     def serve(self) -> None:
         """Decide batch after batch until `close`. What a batch raises goes to those who asked; the next one runs."""
@@ -177,6 +194,14 @@ class Batcher:
             batch = self._gather()
             if batch:
                 self._answer(batch)
+
+    def _stopped(self) -> PolicyError:
+        if self._failure is None:
+            return PolicyError("worker", "the policy has stopped, so nothing more is decided", "start the worker again")
+        why = f"{type(self._failure).__name__}: {self._failure}"
+        return PolicyEndedError(
+            "worker", f"the policy's thread has ended: {why}", "start the worker again, and report what its log says"
+        )
 
     def _has(self, version: int) -> bool:
         return self._loaded is not None and self._loaded.version >= version
@@ -236,7 +261,3 @@ class Batcher:
                 row.action, row.action_text, request.prompt, row.action_ids, row.logprob,
                 version.version, version.adapter.sha256, self._ticks() - request.asked,
             )  # fmt: skip
-
-
-def _closed() -> PolicyError:
-    return PolicyError("worker", "the policy has stopped, so nothing more is decided", "start the worker again")

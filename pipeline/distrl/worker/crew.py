@@ -22,6 +22,7 @@ from distrl.broker.producer import RecordTooLargeError
 from distrl.clock import SYSTEM_CLOCK, Clock
 from distrl.errors import BrokerError, DistrlError
 from distrl.types import LogPosition, Outcome, Task, Trajectory
+from distrl.worker.batcher import PolicyEndedError
 from distrl.worker.episode import NO_JUDGE, NOTE_CHARACTERS, Phone
 from distrl.worker.inbox import Inbox, Received
 from distrl.worker.patience import AbandonedError, Patience
@@ -124,7 +125,7 @@ class Crew:
         started = self._clock.now_ms()
         try:
             return self._play(task, phone)
-        except AbandonedError:
+        except (AbandonedError, PolicyEndedError):
             raise
         except Exception as error:
             if self._give_up.is_set():
@@ -197,7 +198,7 @@ def play_all(
 
 
 def deliver_whole_or_bare(
-    patience: Patience, what: str, publish: Callable[[Trajectory], Future[LogPosition]], trajectory: Trajectory
+    patience: Patience, what: str, publish: Callable[[Trajectory], Future[LogPosition | None]], trajectory: Trajectory
 ) -> Trajectory:
     """Publish `trajectory` and wait for the acknowledgement, however long the broker is away. Returns what was taken.
 

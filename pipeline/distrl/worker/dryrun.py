@@ -58,7 +58,7 @@ def run_dry(config: Config, instruction: str | None, stop: threading.Event, say:
         policy.batcher.swap(version, open_store(config.store).get(version.adapter))
         with (
             AdbServer(config.adb) as server,
-            closing(DevicePool(server, config.devices, stop=stop)) as pool,
+            closing(DevicePool(server, config.devices, stop=stop, run=config.run)) as pool,
             first_free(pool, stop) as session,
             policy.batcher.episode(),
         ):

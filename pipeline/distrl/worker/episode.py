@@ -32,7 +32,8 @@ NO_JUDGE = "none"
 class Observation:
     """What a decision may depend on: the task, the screen as PNG bytes, and the actions so far.
 
-    truth is the phone's own state where it offers one. Only the script of the demonstrations reads it.
+    truth is the phone's own state where it offers one. Only the script of the demonstrations reads it. refused: the
+    phone could not do the action before; only prompted models are told, since the policy reads screen and prompt alone.
     """
 
     task: Task
@@ -41,6 +42,7 @@ class Observation:
     png: bytes
     previous: tuple[Action, ...]
     truth: Callable[[], Mapping[str, Any] | None]
+    refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,14 @@ class Decision:
     seconds: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """What a phone showed, as PNG bytes. restless: it never rested, and this is its last whole frame."""
+
+    png: bytes
+    restless: bool = False
+
+
 class Decider(Protocol):
     def decide(self, observation: Observation) -> Decision: ...
 
@@ -71,11 +81,14 @@ class Phone(Protocol):
     @property
     def serial(self) -> str: ...
     def reset(self, task: Task) -> None: ...
-    def settle(self) -> bytes:
-        """The screen as PNG bytes, once it no longer changes."""
+    def settle(self) -> Screen:
+        """The screen once it no longer changes, or as it is after long enough."""
 
-    def perform(self, action: Action) -> bool:
-        """Do it. False where it was not sent: another app had come to the front, and was left."""
+    def perform(self, action: Action) -> HeldBack:
+        """Do it. UNSENT where another app had come to the front, and was left; REFUSED where the phone cannot do it.
+
+        Neither sends anything.
+        """
 
     def taken_back(self) -> Sequence[str]:
         """The apps that it was brought back from since this was last asked, since they are not allowed; for people."""
@@ -152,18 +165,18 @@ class Playing:
 
     def end(self, opinion: Opinion | None = None) -> Trajectory:
         """The trajectory. opinion: asked in place of the episode's own."""
-        final: ObjectRef | None = None
+        final, restless = None, False
         outcome, source = Outcome.INTERRUPTED, NO_JUDGE
         if not self.failed:
             with self._interrupted():
                 last = self._phone.settle()
                 self._undone()
-                final = self._episode.keep(last)
-                outcome, source = self._outcome(self._phone.truth(), last, opinion or self._episode.opinion)
+                final, restless = self._episode.keep(last.png), last.restless
+                outcome, source = self._outcome(self._phone.truth(), last.png, opinion or self._episode.opinion)
         return Trajectory(
             self.task, self._attempt_id, self._episode.worker, self._phone.serial, tuple(self.steps), final, outcome,
             source, _note(self._strays, self.failed), self._episode.is_expert, self._started_at,
-            self._episode.clock.now_ms(),
+            self._episode.clock.now_ms(), final_restless=restless,
         )  # fmt: skip
 
     @contextmanager
@@ -184,22 +197,25 @@ class Playing:
     def _next(self, decider: Decider) -> Step:
         clock, phone = self._episode.clock, self._phone
         watch = _Stopwatch(clock.ticks)
-        png = phone.settle()
+        seen = phone.settle()
         adb_s = watch.lap()
         self._undone()
-        screenshot = self._episode.keep(png)
+        screenshot = self._episode.keep(seen.png)
         publish_s = watch.lap()
         previous = tuple(step.action for step in self.steps)
-        chosen = decider.decide(Observation(self.task, self._attempt_id, len(previous), png, previous, phone.truth))
+        refused = bool(self.steps) and self.steps[-1].held_back is HeldBack.REFUSED
+        chosen = decider.decide(
+            Observation(self.task, self._attempt_id, len(previous), seen.png, previous, phone.truth, refused)
+        )
         at = clock.now_ms()
         watch.lap()
-        sent = phone.perform(chosen.action) if _reaches_the_phone(chosen.action) else True
+        held_back = phone.perform(chosen.action) if _reaches_the_phone(chosen.action) else HeldBack.NO
         phone_s = watch.lap()
         return Step(
             screenshot, chosen.prompt_ids, chosen.action_ids, chosen.action, chosen.action_text, chosen.logprob,
             chosen.version, chosen.version_sha256, at,
             phone_ms=phone_s * 1000, adb_ms=adb_s * 1000, policy_ms=chosen.seconds * 1000, publish_ms=publish_s * 1000,
-            held_back=HeldBack.NO if sent else HeldBack.UNSENT,
+            held_back=held_back, restless=seen.restless,
         )  # fmt: skip
 
     def _undone(self) -> None:

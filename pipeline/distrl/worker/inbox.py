@@ -45,6 +45,13 @@ class Inbox:
             self._tasks.append(received)
             self._changed.notify_all()
 
+    def drop(self) -> list[Received]:
+        """Takes back every task that no slot has taken."""
+        with self._changed:
+            dropped = list(self._tasks)
+            self._tasks.clear()
+            return dropped
+
     def finish(self, position: LogPosition) -> None:
         """The trajectory of the task at `position` is acknowledged."""
         with self._changed:

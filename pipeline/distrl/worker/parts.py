@@ -13,6 +13,7 @@ from distrl.errors import ChatError, StoreError
 from distrl.judge.question import Question
 from distrl.judge.vlm import VlmJudge
 from distrl.store.objects import ObjectStore, utc_day
+from distrl.supervised import SupervisedThread
 from distrl.tasks.outcome import succeeded
 from distrl.types import ObjectRef, Outcome, Step, Task
 from distrl.worker.episode import Judge, Opinion
@@ -70,22 +71,12 @@ class Watched:
     """
 
     def __init__(self, target: Callable[[threading.Event], None], name: str) -> None:
-        self._target = target
-        self._failure: Exception | None = None
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
+        self._thread = SupervisedThread(lambda: target(self._stop), name)
 
     def check(self) -> None:
-        if self._failure is not None:
-            raise self._failure
+        self._thread.check()
 
     def stop(self) -> None:
         self._stop.set()
         self._thread.join()
-
-    def _run(self) -> None:
-        try:
-            self._target(self._stop)
-        except Exception as error:
-            self._failure = error

@@ -11,13 +11,14 @@ from typing import Any, TypeVar
 
 from distrl.config import Config
 from distrl.device import reset as resetting
-from distrl.device.errors import DeviceBlack, DeviceRefused, DeviceStray, DeviceTimeout, owed
+from distrl.device.errors import ActionRefused, DeviceBlack, DeviceRefused, DeviceStray, DeviceTimeout, owed
 from distrl.device.fence import Fence
 from distrl.device.pool import DevicePool
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
 from distrl.errors import DeviceError
-from distrl.types import Action, DeviceHealth, Task
+from distrl.types import Action, DeviceHealth, HeldBack, Task
+from distrl.worker.episode import Screen
 
 log = logging.getLogger(__name__)
 R = TypeVar("R")
@@ -37,7 +38,7 @@ class Phones:
     def __init__(self, config: Config, stop: threading.Event | None = None) -> None:
         self._devices = config.devices
         self._server = AdbServer(config.adb)
-        self._pool = DevicePool(self._server, config.devices, stop=stop)
+        self._pool = DevicePool(self._server, config.devices, stop=stop, run=config.run)
 
     def __enter__(self) -> Phones:
         try:
@@ -62,6 +63,10 @@ class Phones:
     def count(self) -> int:
         return self._pool.count
 
+    @property
+    def answering(self) -> int:
+        return self._pool.answering
+
     def health(self) -> tuple[DeviceHealth, ...]:
         return self._pool.health()
 
@@ -83,7 +88,9 @@ class SessionPhone:
     """A leased adb session as an episode sees it. failure: the error that ended an episode, if one did. well: whether
     an episode ended without one, which is known once the next begins.
 
-    A refusal is the phone's failure, unless it answers an action or a task's setup: those are somebody else's words.
+    A refusal is the phone's failure, unless it answers an action or a task's setup: those are somebody else's words. An
+    action that the phone cannot do, as text that it cannot type, is no failure at all: the policy should not have
+    written it.
 
     An app that the fence does not allow is left before a screen is shown, also one whose screen never rests or is
     black, and again before an action is sent: it may have come to the front while the action was decided on. The action
@@ -110,10 +117,10 @@ class SessionPhone:
         self._playing = True
         self._noting(lambda: resetting.reset(self._session, task, self._to_snapshot))
 
-    def settle(self) -> bytes:
+    def settle(self) -> Screen:
         return self._noting(self._settled)
 
-    def perform(self, action: Action) -> bool:
+    def perform(self, action: Action) -> HeldBack:
         return self._noting(lambda: self._perform(action))
 
     def taken_back(self) -> tuple[str, ...]:
@@ -135,34 +142,44 @@ class SessionPhone:
             return None
 
     @owed()
-    def _settled(self) -> bytes:
+    def _settled(self) -> Screen:
         for _ in range(MOST_LEFT):
-            png, fault = b"", None
+            seen: Screen | None = None
+            fault: DeviceError | None = None
             try:
-                png = self._session.settle().png
+                seen = self._seen()
             except (DeviceTimeout, DeviceBlack) as error:
-                fault = error  # a foreign app may never rest, or forbid pictures
-            if (left := self._fence.enforce()) is None:
-                if fault is not None:
-                    raise fault
-                return png
-            self._taken_back.append(left)
-        png = self._session.settle().png
+                fault = error  # a foreign app may forbid pictures
+            if (left := self._fence.enforce()) is not None:
+                self._taken_back.append(left)
+            elif seen is not None:
+                return seen
+            elif fault is not None:
+                raise fault
+        seen = self._seen()
         if (package := self._fence.stray()) is not None:
             raise DeviceStray(
                 self.serial, f"{package} comes back each time that it is left",
                 f"see to the phone: end it there, or add {package} to devices.allowed_packages",
             )  # fmt: skip
-        return png
+        return seen
 
-    def _perform(self, action: Action) -> bool:
+    def _seen(self) -> Screen:
+        shot = self._session.settle()
+        return Screen(shot.png, shot.restless)
+
+    def _perform(self, action: Action) -> HeldBack:
         with owed():
             left = self._fence.enforce()
         if left is not None:
             self._taken_back.append(f"{left}, its action was not sent")
-            return False
-        self._session.perform(action)
-        return True
+            return HeldBack.UNSENT
+        try:
+            self._session.perform(action)
+        except ActionRefused as error:
+            log.warning("%s: %s is refused, and counts as invalid: %s", self.serial, action.kind, error.what)
+            return HeldBack.REFUSED
+        return HeldBack.NO
 
     def _noting(self, call: Callable[[], R]) -> R:
         try:

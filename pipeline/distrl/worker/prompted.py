@@ -21,6 +21,8 @@ class Acting(Protocol):
     """One episode of an agent."""
 
     def act(self, task: str, png: bytes) -> Action: ...
+    def refused(self) -> None:
+        """The phone could not do the action before."""
 
 
 class Prompted:
@@ -36,6 +38,8 @@ class Prompted:
     def decide(self, observation: Observation) -> Decision:
         """Raises ChatError where the model says nothing, DeviceError where the phone is gone."""
         began = self._ticks()
+        if observation.refused:
+            self._acting.refused()
         action = self._acting.act(observation.task.instruction, observation.png)
         return Decision(action, to_text(action), (), (), 0.0, PROMPTED, self._sha256, self._ticks() - began)
 

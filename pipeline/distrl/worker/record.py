@@ -61,7 +61,15 @@ FREE_STEPS: Final = 30
 ACKNOWLEDGE_S: Final = 20.0
 """How long the page waits for the broker. What it has not taken by then is published again when asked for again."""
 
-Publish = Callable[[Trajectory], Future[LogPosition]]
+NOT_DONE: Final[Mapping[HeldBack, tuple[str, str]]] = {
+    HeldBack.UNSENT: ("another app came to the front and was left; nothing was done",
+                      "look at the screen, and do it again"),
+    HeldBack.REFUSED: ("the phone cannot do this; nothing was done",
+                       "type printable ASCII, or install ADBKeyBoard on the phone and set devices.keyboard to auto"),
+}  # fmt: skip
+"""Of an action that is not recorded: what happened, and what helps."""
+
+Publish = Callable[[Trajectory], Future[LogPosition | None]]
 
 
 class NotRecordedError(DistrlError):
@@ -97,7 +105,7 @@ class Recorder:
         self._publish = publish
         self._playing: Playing | None = None
         self._unpublished: Trajectory | None = None
-        self._queued: Future[LogPosition] | None = None
+        self._queued: Future[LogPosition | None] | None = None
 
     @property
     def recording(self) -> bool:
@@ -132,18 +140,18 @@ class Recorder:
     def act(self, action: Action) -> None:
         """Do the next action of the demonstration, as the tokens say it.
 
-        Raises PolicyError or NotRecordedError for what they cannot say, NotRecordedError where the fence dropped it,
-        StoreError where the screen cannot be kept; then nothing was done.
+        Raises PolicyError or NotRecordedError for what they cannot say, NotRecordedError where the fence dropped it
+        or the phone cannot do it, StoreError where the screen cannot be kept; then nothing was done.
         """
         playing = self._under_way()
         if playing.over:
             raise NotRecordedError("record", f"no further action: {_why_over(playing)}", "press done, or discard it")
         playing.step(Told(self._sayable(action), self._tokens))
         self._refuse_failed(playing)
-        if playing.steps[-1].held_back is HeldBack.UNSENT:
+        held_back = playing.steps[-1].held_back
+        if held_back in NOT_DONE:
             playing.steps.pop()
-            raise NotRecordedError("record", "another app came to the front and was left; nothing was done",
-                                   "look at the screen, and do it again")  # fmt: skip
+            raise NotRecordedError("record", *NOT_DONE[held_back])
 
     def finish(self, *, well: bool) -> Mapping[str, Any]:
         """Publish the demonstration. well: the person's word, which counts where the phone's state does not tell.
@@ -158,7 +166,8 @@ class Recorder:
         at = self._acknowledged(trajectory)
         self._unpublished = None
         told = _told(trajectory.task, trajectory.steps, over=True, failed="")
-        return {**told, "outcome": trajectory.outcome.value, "source": trajectory.outcome_source, "offset": at.offset}
+        place = at.offset if at is not None else None
+        return {**told, "outcome": trajectory.outcome.value, "source": trajectory.outcome_source, "offset": place}
 
     def discard(self) -> None:
         """Forget what was recorded; nothing of it is published. Raises where the producer has it already."""
@@ -202,7 +211,7 @@ class Recorder:
         self._refuse_failed(playing)
         return trajectory
 
-    def _acknowledged(self, trajectory: Trajectory) -> LogPosition:
+    def _acknowledged(self, trajectory: Trajectory) -> LogPosition | None:
         queued = self._queued = self._queued or self._publish(trajectory)
         try:
             at = queued.result(ACKNOWLEDGE_S)

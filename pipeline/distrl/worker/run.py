@@ -43,6 +43,11 @@ def run_worker(config: Config, stop: threading.Event) -> None:
         letters = DeadLetters.of(config, producer)
         reloader = Reloader(versions, store.get, policy.base_sha256, policy.batcher, SYSTEM_CLOCK)
         following = Watched(reloader.run, "versions")
+
+        def check() -> None:
+            following.check()
+            policy.batcher.check()
+
         try:
             with Phones(config, stop) as phones, TaskConsumer(config, letters) as tasks:
                 judge = judge_of(config, store)
@@ -50,8 +55,7 @@ def run_worker(config: Config, stop: threading.Event) -> None:
                     config, policy.batcher, reloader, phones, keeper(store, patience), TRUTH, producer.publish,
                     patience, give_up, opinion=opinion_of(judge), actions_judge=judge, image=store.get,
                 )  # fmt: skip
-                log.info("working on %d phones", phones.count)
-                worker.work(tasks, stop, following.check)
+                worker.work(tasks, stop, check)
         finally:
             give_up.set()
             following.stop()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import torch
 from distrl.config import Config
 from distrl.errors import PolicyError
 from distrl.policy.agent import Agent
+from distrl.supervised import SupervisedThread
 from distrl.types import Version
 from distrl.worker.batcher import Batcher
 from distrl.worker.vocabulary import warn_lacking
@@ -27,13 +27,15 @@ class Policy:
 
 @contextmanager
 def serving(config: Config, temperature: float | None) -> Iterator[Policy]:
-    """The policy of `config`, decided by one thread that lives as long as the block. temperature None: greedy."""
+    """The policy of `config`, decided by one thread that lives as long as the block. temperature None: greedy.
+
+    Should the thread end before, whoever asks the policy is told why, and `batcher.check` raises it.
+    """
     torch.set_num_threads(config.worker.torch_threads)
     agent = Agent.open(config.policy)
     warn_lacking(config.feeder, agent.codec)
     batcher = Batcher(agent, agent.codec, temperature=temperature, wait_s=config.worker.batch_wait_ms / 1000)
-    thread = threading.Thread(target=batcher.serve, name="policy", daemon=True)
-    thread.start()
+    thread = SupervisedThread(batcher.serve, "policy", batcher.fail)
     try:
         yield Policy(batcher, agent.base_sha256)
     finally:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Protocol
 
+from distrl.broker.connect import BeyondUseError
 from distrl.broker.consumer import LoggedTask
 from distrl.clock import SYSTEM_CLOCK, Clock
 from distrl.config import Config
@@ -23,6 +25,7 @@ from distrl.worker.crew import Crew, deliver_whole_or_bare, new_attempt_id
 from distrl.worker.episode import Episode, Judge, Opinion, Phone
 from distrl.worker.hindsight import Hindsight, ValidityJudge, most_held
 from distrl.worker.inbox import Inbox, Received
+from distrl.worker.membership import Membership
 from distrl.worker.patience import AbandonedError, Patience
 from distrl.worker.reload import Reloader
 from distrl.worker.tally import Tally, spent
@@ -33,8 +36,14 @@ TICK_S = 0.1
 """Longest pause of the polling thread: a stop, a heartbeat and a commit wait no longer than this."""
 FRESH_WAIT_S = 0.5
 """One wait of a slot for the version that its task asks for; in between it looks whether it should give up."""
+FRESH_LIMIT_S = 600.0
+"""Longest wait for that version. A loss of power may take a version's record before a worker has seen it; the learner
+then publishes a higher one, so only what nobody will ever load waits as long. A store that is away for less costs
+nothing."""
+FRESH_SAY_S = 10.0
+"""How often a slot says which version it waits for."""
 
-Publish = Callable[[str, str, Record], Future[LogPosition]]
+Publish = Callable[[str, str, Record], Future[LogPosition | None]]
 
 
 class Tasks(Protocol):
@@ -44,11 +53,21 @@ class Tasks(Protocol):
     def pause(self) -> None: ...
     def resume(self) -> None: ...
     def commit(self, position: LogPosition) -> None: ...
+    def take_for(self, phones: int) -> None: ...
+    def drop(self, position: LogPosition) -> None: ...
+    @property
+    def partitions(self) -> frozenset[int]: ...
+    @property
+    def held(self) -> int: ...
+    @property
+    def running(self) -> int: ...
 
 
 class Fleet(crew.Fleet, Protocol):
-    """The phones of this worker."""
+    """The phones of this worker. answering: how many answer it; one that another process has is none of them."""
 
+    @property
+    def answering(self) -> int: ...
     def health(self) -> tuple[DeviceHealth, ...]: ...
 
 
@@ -88,10 +107,12 @@ class Worker:
         if actions_judge is not None and image is not None and config.judge.validity == "vlm":
             self._hindsight = Hindsight(
                 actions_judge, image, self._deliver, config.judge.validity_actions, config.judge.timeout_s,
-                most_held(fleet.count, config.feeder.outstanding), clock,
+                most_held(fleet.count, config.feeder.outstanding_for(fleet.count)), clock,
             )  # fmt: skip
         deliver = self._deliver if self._hindsight is None else self._hindsight.hand_over
         self._crew = Crew(fleet.lease, self._play, deliver, self._inbox, give_up, self._name, clock)
+        self._membership = Membership()
+        self._phones: int | None = None  # for how many tasks are taken; None before the first look
         self._next_beat = clock.ticks()
 
     def work(self, tasks: Tasks, stop: threading.Event, check: Callable[[], None]) -> None:
@@ -110,7 +131,8 @@ class Worker:
             self._drain(tasks)
 
     def _round(self, tasks: Tasks) -> None:
-        """One look at everything: a task for a free slot, what is finished, the heartbeat."""
+        """One look at everything: the phones, a task for a free slot, what is finished, the heartbeat."""
+        self._follow_phones(tasks)
         if self._inbox.free():
             tasks.resume()
             received = tasks.poll(TICK_S)
@@ -120,7 +142,35 @@ class Worker:
             self._keep_up(tasks)
             self._inbox.wait_useful(TICK_S)
         self._commit(tasks)
-        self._beat()
+        self._beat(tasks)
+
+    def _follow_phones(self, tasks: Tasks) -> None:
+        """In the workers' group while a phone answers, and only then: see membership.py."""
+        wanted = self._membership.wanted(self._fleet.answering, self._clock.ticks())
+        before, self._phones = self._phones, wanted
+        if wanted != before:
+            tasks.take_for(wanted)
+        if not wanted and before != 0:
+            for received in self._inbox.drop():
+                tasks.drop(received.position)
+            log.warning(
+                "no phone answers (%s): this worker takes no tasks until one does; `distrl devices` shows each",
+                self._states(),
+            )
+        elif wanted and not before:
+            log.info("%d of %d phones answer: taking tasks", wanted, self._fleet.count)
+        if self._membership.superfluous(len(tasks.partitions), self._clock.ticks()):
+            log.warning(
+                "this worker has no partition of the tasks topic, so its %d phones get no task: there are more workers "
+                "than partitions (kafka.task_partitions, %d here); raise it and run `distrl topics ensure --alter`, "
+                "or let fewer workers have more phones each",
+                wanted,
+                self._config.kafka.task_partitions,
+            )
+
+    def _states(self) -> str:
+        states = Counter(device.state for device in self._fleet.health())
+        return ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
 
     def _keep_up(self, tasks: Tasks) -> None:
         """Stay in the group without taking a task; one that came all the same waits for the next free slot."""
@@ -142,7 +192,7 @@ class Worker:
         while self._clock.ticks() < deadline and not self._drained():
             self._keep_up(tasks)
             self._commit(tasks)
-            self._beat()
+            self._beat(tasks)
         self._give_up.set()
         self._commit(tasks)
 
@@ -168,12 +218,28 @@ class Worker:
         return trajectory
 
     def _wait_fresh(self, task: Task) -> None:
-        """Until the version is loaded that was the newest when the task was fed: the feeder's bound counts on it."""
+        """Until the version is loaded that was the newest when the task was fed: the feeder's bound counts on it.
+
+        Raises BrokerError after FRESH_LIMIT_S: the task then counts as interrupted and is fed again.
+        """
+        began = said = self._clock.ticks()
         while not self._policy.wait_loaded(max(0, task.fed_version), FRESH_WAIT_S):
             if self._policy.loaded is not None and self._reloader.refused(task.fed_version):
                 return  # the newer one is no good, and the alert is raised: the old weights go on
             if self._give_up.is_set():
                 raise AbandonedError(task.task_id, "waits for a version", "its task is delivered again")
+            loaded, now = self._policy.loaded, self._clock.ticks()
+            have = "none" if loaded is None else f"version {loaded.version}"
+            if now - began > FRESH_LIMIT_S:
+                raise BrokerError(
+                    task.task_id,
+                    f"was fed under version {task.fed_version}, which did not come within {FRESH_LIMIT_S:g} s; "
+                    f"loaded is {have}",
+                    "see whether the store has the version's adapter and `distrl learner` runs",
+                )
+            if now - said > FRESH_SAY_S:
+                said = now
+                log.info("task %s waits for version %d; loaded is %s", task.task_id, task.fed_version, have)
 
     def _deliver(self, received: Received, trajectory: Trajectory) -> None:
         """Published and acknowledged; then the polling thread may commit the task."""
@@ -185,7 +251,7 @@ class Worker:
         )
         self._inbox.finish(received.position)
 
-    def _beat(self) -> None:
+    def _beat(self, tasks: Tasks) -> None:
         if self._clock.ticks() < self._next_beat:
             return
         self._next_beat = self._clock.ticks() + self._config.worker.heartbeat_s
@@ -194,7 +260,8 @@ class Worker:
             "reloads": float(reload.reloads),
             "reload_alerts": float(reload.alerts),
             "reload_seconds": reload.seconds,
-            "queue": float(self._inbox.queued()),
+            "queue": float(self._inbox.queued() + tasks.held),
+            "running": float(tasks.running),
             "publish_stalls": float(self._patience.stalls),
         }
         if self._judge is not None:
@@ -204,9 +271,11 @@ class Worker:
         beat = Heartbeat(
             self._name, "worker", self._clock.now_ms(),
             loaded.version if loaded else None, loaded.adapter.sha256 if loaded else None,
-            metrics, self._fleet.health(),
+            metrics, self._fleet.health(), tuple(sorted(tasks.partitions)),
         )  # fmt: skip
         try:
             self._publish("heartbeats", self._name, beat)
+        except BeyondUseError:
+            raise  # nothing is published any more
         except BrokerError as error:
             log.warning("heartbeat not sent: %s", error.what)

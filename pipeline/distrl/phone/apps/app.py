@@ -26,6 +26,10 @@ def ignore(state: State) -> State:
     return state
 
 
+def stand_still(state: State, seconds: float) -> Elements:
+    return ()
+
+
 def ignore_swipe(state: State, direction: str) -> State:
     return state
 
@@ -39,7 +43,8 @@ class App:
     elements: what `state.screen` shows. tap: the effect of a target. submit: of `go` or ENTER while the field is
     focused. swipe: of a finger that moves "up", "down", "left" or "right". opened: what is new when its start has come
     up. tick: what any event does to it, whatever is in front. questions: what it may ask with `State.ask`, by the part
-    of their names behind its own.
+    of their names behind its own. moves: what is drawn over the screen at a time in seconds, and differs from one
+    hundredth to the next; on phones of the kind `moving` alone.
     """
 
     name: str
@@ -54,3 +59,4 @@ class App:
     opened: Callable[[State], State] = ignore
     tick: Callable[[State], State] = ignore
     questions: Mapping[str, Question] = field(default_factory=dict)
+    moves: Callable[[State, float], Elements] = stand_still

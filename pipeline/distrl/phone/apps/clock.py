@@ -83,6 +83,13 @@ def _time(seconds: int) -> str:
     return f"{seconds // 60:02}:{seconds % 60:02}"
 
 
+def moves(state: State, seconds: float) -> Elements:
+    """The hundredths of a stopwatch that runs."""
+    if state.screen != "clock/stopwatch" or not state.of("clock")["watching"]:
+        return ()
+    return (Element("text", (0, 120, WIDTH, 148), text=f".{int(seconds * 100) % 100:02}", colour=WHITE),)
+
+
 def tap(state: State, target: str) -> State:
     data = state.of("clock")
     match state.screen, target:
@@ -119,6 +126,6 @@ def tick(state: State) -> State:
 
 
 APP: Final = App(
-    "clock", "clock/face", fresh, elements, tap, background=NAVY, tick=tick,
+    "clock", "clock/face", fresh, elements, tap, background=NAVY, tick=tick, moves=moves,
     questions={"up": Question("time is up", "ok", ignore, no="")},
 )  # fmt: skip

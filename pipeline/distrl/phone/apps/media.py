@@ -57,6 +57,14 @@ def elements(state: State) -> Elements:
     )
 
 
+def moves(state: State, seconds: float) -> Elements:
+    """A bright bar that crosses the picture of what plays: a video, or the waves of a song."""
+    if state.screen != "media/player" or not state.of("media")["playing"]:
+        return ()
+    left = 16 + int(seconds * 100) % 88
+    return (Element("picture", (left, 36, left + 8, 132), colour=LIGHT),)
+
+
 def tap(state: State, target: str) -> State:
     match target:
         case "music" | "video":
@@ -90,4 +98,4 @@ def swipe(state: State, direction: str) -> State:
     return scrolled(state, "media", STORED, IN_SIGHT, direction) if state.screen in OF else state
 
 
-APP: Final = App("media", "media/music", fresh, elements, tap, swipe=swipe, takes=("song", "video"))
+APP: Final = App("media", "media/music", fresh, elements, tap, swipe=swipe, takes=("song", "video"), moves=moves)

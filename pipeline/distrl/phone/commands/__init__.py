@@ -13,6 +13,7 @@ from distrl.phone.commands import (
     gestures,
     logs,
     methods,
+    network,
     packages,
     screen,
     simctl,
@@ -21,5 +22,19 @@ from distrl.phone.commands import (
 )
 from distrl.phone.commands.base import Command
 
-_ROOMS = (activities, basics, dumpsys, filters, gestures, logs, methods, packages, screen, simctl, storage, system)
+_ROOMS = (
+    activities,
+    basics,
+    dumpsys,
+    filters,
+    gestures,
+    logs,
+    methods,
+    network,
+    packages,
+    screen,
+    simctl,
+    storage,
+    system,
+)
 COMMANDS: Final[Mapping[str, Command]] = {name: run for room in _ROOMS for name, run in room.COMMANDS.items()}

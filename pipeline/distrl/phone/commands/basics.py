@@ -6,10 +6,13 @@ import asyncio
 from datetime import UTC, datetime
 from typing import Final
 
-from distrl.phone.commands.base import FAILED, Call, RefusedError, Result, said
+from distrl.phone.commands.base import FAILED, OK, Call, RefusedError, Result, said
 from distrl.phone.handset import Handset
 
 LONGEST_SLEEP_S: Final = 60.0
+BIN: Final = "/system/bin/"
+BUILT_IN: Final = frozenset({":", "cd", "command", "exec", "exit", "export"})
+"""What the shell does itself: no file is found by these names."""
 
 
 async def echo(phone: Handset, call: Call) -> Result:
@@ -48,6 +51,24 @@ async def date(phone: Handset, call: Call) -> Result:
     raise RefusedError("usage: date [+%s]")
 
 
+async def which(phone: Handset, call: Call) -> Result:
+    """The path of each program that there is; says nothing of one that there is not, and exits with 1."""
+    if not call.args:
+        raise RefusedError("Needs 1 argument")
+    names = [word.removeprefix(BIN) for word in call.args]
+    found = [name for name in names if name in call.programs and name not in BUILT_IN]
+    return said("".join(f"{BIN}{name}\n" for name in found), OK if len(found) == len(names) else FAILED)
+
+
+async def command(phone: Handset, call: Call) -> Result:
+    match call.args:
+        case ["-v", name] if name in BUILT_IN:
+            return said(f"{name}\n")
+        case ["-v", name]:
+            return await which(phone, Call((name,), programs=call.programs))
+    raise RefusedError("usage: command -v NAME")
+
+
 async def identity(phone: Handset, call: Call) -> Result:
     return said("uid=2000(shell) gid=2000(shell) groups=2000(shell)\n")
 
@@ -58,6 +79,7 @@ async def whoami(phone: Handset, call: Call) -> Result:
 
 COMMANDS = {
     ":": true,
+    "command": command,
     "date": date,
     "echo": echo,
     "export": true,  # nothing is expanded, so nothing has to be remembered; adb's own logcat begins with one
@@ -65,5 +87,6 @@ COMMANDS = {
     "id": identity,
     "sleep": sleep,
     "true": true,
+    "which": which,
     "whoami": whoami,
 }

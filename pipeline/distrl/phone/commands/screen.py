@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from typing import Final
 from xml.etree import ElementTree
@@ -31,6 +32,10 @@ WORDLESS: Final = frozenset({
     "spinner", "star",
 })  # fmt: skip
 """Kinds that are drawn without their label."""
+
+
+IDLE_S: Final = 10.0
+"""How long `uiautomator` waits for an app that draws without end."""
 
 
 async def screencap(phone: Handset, call: Call) -> Result:
@@ -69,6 +74,9 @@ async def uiautomator(phone: Handset, call: Call) -> Result:
             if len(paths) > 1 or not set(rest) <= {"--compressed", *paths}:
                 raise RefusedError("usage: uiautomator dump [--compressed] [FILE]")
             path = paths[0] if paths else DUMP
+            if phone.animated:
+                await asyncio.sleep(IDLE_S)
+                return Result(stderr=b"ERROR: could not get idle state.\n")
             tree = hierarchy(phone)
             # "hierchary" is Android's own spelling, which drivers look for
             done = f"UI hierchary dumped to: {path}\n"

@@ -1,6 +1,7 @@
-"""Which process is the learner of a run, for the one that was fenced to name. Nothing is ever computed from it.
+"""Which process is the learner, or the feeder, of a run, for the one that was fenced to name. Nothing is ever computed
+from it.
 
-The broker says that somebody has taken over and not who. So a learner says its name as soon as it has the journal, and
+The broker says that somebody has taken over and not who. So each says its name as soon as it has fenced the others, and
 with every heartbeat, in a header; the fenced one looks for the newest name that is not its own.
 """
 
@@ -19,25 +20,24 @@ from distrl.types import Heartbeat
 from distrl.wire.codec import encode
 
 HEADER: Final = "distrl.process"
-ROLE: Final = "learner"
 POLL_S: Final = 0.2
 LOOKED_BACK: Final = 30_000
 """Heartbeats among which the successor's name is looked for, some ten minutes of a hundred processes: it speaks as soon
-as it has the journal, and this learner may have folded for minutes before it tried to write."""
+as it has taken over, and a fenced learner may have folded for minutes before it tried to write."""
 
 
 def send(producer: RecordProducer, config: Config, beat: Heartbeat) -> None:
-    """Publish the learner's heartbeat with its name. Raises BrokerError where it cannot be queued."""
+    """Publish a role's heartbeat with this process's name. Raises BrokerError where it cannot be queued."""
     producer.publish_bytes(
-        topic_name(config.run, "heartbeats"), ROLE.encode(), encode(beat), ((HEADER, this_process().encode()),)
+        topic_name(config.run, "heartbeats"), beat.process.encode(), encode(beat), ((HEADER, this_process().encode()),)
     )
 
 
-def naming(error: FencedError, config: Config, patience_s: float) -> FencedError:
-    """`error` with the process that has taken over, looked for during `patience_s` and no longer."""
+def naming(error: FencedError, config: Config, role: str, patience_s: float) -> FencedError:
+    """`error` with the process that has taken over as `role`, looked for during `patience_s` and no longer."""
     deadline = time.monotonic() + patience_s
     try:
-        while (found := successor(config)) is None and time.monotonic() < deadline:
+        while (found := successor(config, role)) is None and time.monotonic() < deadline:
             time.sleep(POLL_S)
     except BrokerError as unreadable:
         return FencedError(error.where, f"{error.what} (who it is cannot be read: {unreadable.what})", error.mend)
@@ -51,12 +51,12 @@ def naming(error: FencedError, config: Config, patience_s: float) -> FencedError
     )
 
 
-def successor(config: Config) -> str | None:
-    """The learner that spoke last, if another process than this one has spoken since this one began to."""
+def successor(config: Config, role: str) -> str | None:
+    """The process that spoke last as `role`, if it is another than this one and this one spoke before it."""
     with LogReader(config, "heartbeats") as whole:
         start = {p: max(first, whole.ends[p] - LOOKED_BACK) for p, first in whole.next_offsets.items()}
     with LogReader(config, "heartbeats", start) as reader:
-        said = (dict(raw.headers).get(HEADER) for batch in reader.to_end() for raw in batch if raw.key == ROLE.encode())
+        said = (dict(raw.headers).get(HEADER) for batch in reader.to_end() for raw in batch if raw.key == role.encode())
         names = [who.decode("utf-8", "replace") for who in said if who is not None]
     me = this_process()
     since = names.index(me) if me in names else 0

@@ -1,0 +1,93 @@
+"""`kafka.client`: librdkafka's own settings, given to every client, and refused by librdkafka itself where it must."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, Producer
+from pydantic import SecretStr
+
+from distrl.config import Kafka
+from distrl.errors import ConfigError
+from distrl.librdkafka import is_secret
+
+Settings = dict[str, object]
+
+REFERENCE = "see https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md"
+
+
+def passed(kafka: Kafka, made: Settings) -> Settings:
+    """`made`, what a client of ours is made with, and over it what kafka.client holds. Raises as `check_client`."""
+    check_client(kafka)
+    plain = plain_settings(kafka)
+    if plain.keys() & {"sasl.mechanism", "sasl.mechanisms"}:
+        made = {name: value for name, value in made.items() if name != "sasl.mechanism"}
+    return made | plain
+
+
+def check_client(kafka: Kafka) -> None:
+    """Raises ConfigError where librdkafka refuses kafka.client, naming the setting and what it said.
+
+    A producer and a consumer are made and thrown away; without an address, they connect to nothing.
+    """
+    plain = plain_settings(kafka)
+    if plain:
+        _checked(kafka.security_protocol, kafka.sasl_mechanism, kafka.max_record_bytes, tuple(sorted(plain.items())))
+
+
+def plain_settings(kafka: Kafka) -> dict[str, str]:
+    """kafka.client with its secrets in the clear, for librdkafka alone."""
+    return {name: value.get_secret_value() if isinstance(value, SecretStr) else value
+            for name, value in kafka.client.items()}  # fmt: skip
+
+
+@lru_cache(maxsize=8)
+def _checked(protocol: str, mechanism: str, most_bytes: int, given: tuple[tuple[str, str], ...]) -> None:
+    """What is sound is not looked at twice in a process. Raises ConfigError."""
+    base: Settings = {"security.protocol": protocol, "log_level": 2, "message.max.bytes": most_bytes}
+    if protocol.startswith("SASL"):
+        base |= {"sasl.username": "user", "sasl.password": "password"}
+        if not {"sasl.mechanism", "sasl.mechanisms"} & {name for name, _ in given}:
+            base["sasl.mechanism"] = mechanism
+    for kind, own in _KINDS:
+        said = _refusal(kind, base | own | dict(given))
+        if said is not None:
+            name = _at_fault(kind, base | own, dict(given), said)
+            where = f"kafka.client.{name}" if name else "kafka.client"
+            raise ConfigError(where, f"librdkafka refuses it: {_hidden(said, given)}", REFERENCE)
+
+
+_KINDS: tuple[tuple[Any, Settings], ...] = (
+    (Producer, {"enable.idempotence": True, "acks": "all", "message.timeout.ms": 0}),
+    (Consumer, {"group.id": "check"}),
+)
+"""What our clients are, as far as librdkafka holds one setting against another."""
+
+
+def _refusal(kind: Any, settings: Settings) -> str | None:
+    """What librdkafka says against a client with these settings; None if nothing."""
+    try:
+        kind(settings)
+    except KafkaException as error:
+        return str(error.args[0].str()).removeprefix("Failed to create producer: ").removeprefix(
+            "Failed to create consumer: "
+        ).strip()  # fmt: skip
+    except (TypeError, ValueError, AttributeError) as error:
+        return str(error)
+    return None
+
+
+def _at_fault(kind: Any, base: Settings, given: dict[str, str], said: str) -> str | None:
+    """The setting without which there is another refusal or none; else one that `said` names."""
+    for name in given:
+        if _refusal(kind, base | {other: value for other, value in given.items() if other != name}) != said:
+            return name
+    return next((name for name in given if name in said), None)
+
+
+def _hidden(said: str, given: tuple[tuple[str, str], ...]) -> str:
+    for name, value in given:
+        if value and is_secret(name):
+            said = said.replace(value, "***")
+    return said

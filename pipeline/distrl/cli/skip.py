@@ -1,0 +1,33 @@
+"""`distrl skip`: a record that can never be learned from is left out for good, by the journal."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from distrl.cli.common import ConfigFile, Sets, console, with_broker
+
+
+def register(app: typer.Typer) -> None:
+    app.command("skip")(skip)
+
+
+def skip(
+    place: Annotated[str, typer.Argument(help="The record, TOPIC/PARTITION/OFFSET, like trajectories/0/17.")],
+    reason: Annotated[str, typer.Option(help="Why, for those who read the journal later.")],
+    config: ConfigFile = None,
+    sets: Sets = None,
+) -> None:
+    """Leave one record out of what is learned, for good: an object that it names is gone.
+
+    A learner that runs ends; start it again. Updates from the one that folded the record on are folded anew.
+    """
+    settings = with_broker(config, sets)
+    from distrl.learner.skip import skip as leave_out
+
+    done = leave_out(settings, place, reason)
+    console.print(
+        f"{place} is left out from update {done.u} on; {done.void} updates are folded anew. Start `distrl learner`.",
+        highlight=False, markup=False,
+    )  # fmt: skip

@@ -1,0 +1,92 @@
+"""Where a demo writes: `OUT/RUN/` has all of one run, `OUT/latest` links to the newest run that has a report.
+
+Until there is a report, the link goes to the newest run. Needs no heavy imports: a second demo is refused before them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from distrl.config import Config
+from distrl.errors import ConfigError
+from distrl.stack.locks import held, refuse_held
+
+LATEST = "latest"
+LOCK = "demo.lock"
+DOING = "a demo"
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """The files of one run. out: the folder of all runs. Made by `make`; until then nothing is on disk."""
+
+    out: Path
+    run: str
+
+    @property
+    def path(self) -> Path:
+        return self.out / self.run
+
+    @property
+    def logs(self) -> Path:
+        """Logs and pid files of the roles."""
+        return self.path / "logs"
+
+    @property
+    def settings(self) -> Path:
+        """The settings of the roles, with endpoints and secrets."""
+        return self.path / "settings.yaml"
+
+    @property
+    def progress(self) -> Path:
+        return self.path / "progress.json"
+
+    @property
+    def report(self) -> Path:
+        return self.path / "report.html"
+
+    def make(self) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+        if not (self.out / LATEST / self.report.name).exists():
+            self.link()
+
+    def link(self) -> None:
+        """Make this run the latest. The link is replaced, never absent."""
+        fresh = self.out / f"{LATEST}.new"
+        fresh.unlink(missing_ok=True)
+        fresh.symlink_to(self.run)
+        os.replace(fresh, self.out / LATEST)
+
+
+def folder_of(config: Config, out: Path) -> RunFolder:
+    """Raises ConfigError for a run that cannot have a folder of its own there."""
+    if config.run == LATEST:
+        raise ConfigError("run", f"{LATEST!r} is the name of the link to the newest run", "name the run otherwise")
+    if (out / LATEST).exists() and not (out / LATEST).is_symlink():
+        raise ConfigError(str(out / LATEST), "is no link, and a demo puts one there", "move it away, or set --out")
+    return RunFolder(out, config.run)
+
+
+@contextmanager
+def alone(config: Config, out: Path) -> Iterator[None]:
+    """No other demo uses `out` or the stack within the block: each would stop the other's roles and servers.
+
+    Raises StackError, which names the process that has them.
+    """
+    first, second = _locks(config, out)
+    with held(first, DOING), held(second, DOING):
+        yield
+
+
+def refuse_second(config: Config, out: Path) -> None:
+    """Raises StackError as `alone` would. Changes nothing on disk."""
+    for lock in _locks(config, out):
+        refuse_held(lock)
+
+
+def _locks(config: Config, out: Path) -> tuple[Path, Path]:
+    return out / LOCK, config.stack.directory.expanduser() / LOCK

@@ -1,0 +1,299 @@
+"""Which host has a phone: a lease on the phone itself, with its holder and its time to live.
+
+The locks of leases.py exclude the processes of one machine; this lease excludes other machines, and processes that
+reach the phone by another name. It is one entry in DIRECTORY on the phone: its name says who holds it, and a count that
+each renewal raises. A rename from the last known name is an atomic compare-and-swap in any Android shell; `mkdir` is
+the atomic way to make the first entry.
+
+No clock of the phone or of another host counts: whoever wants the phone watches, and takes it over once the entry has
+not changed for the holder's time to live. That holds through reboots and clocks that jump. A snapshot that is loaded
+brings an old entry back: an older one of ours is renewed, one of a process that our lock excludes is taken over, any
+other one is somebody's again until it has not changed for long enough.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import math
+import os
+import secrets
+import socket
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Final
+from urllib.parse import quote_plus, unquote_plus
+
+from distrl.device.errors import DeviceGone, DeviceHeld
+from distrl.device.leases import Leases
+from distrl.device.session import AdbSession
+from distrl.device.wire import Deadline
+from distrl.errors import DeviceError
+
+log = logging.getLogger(__name__)
+
+DIRECTORY: Final = "/data/local/tmp/distrl-lease"
+LONGEST_HOLDER: Final = 70
+"""Characters. A name on the phone has 255 bytes, and a character may take three of them."""
+LONGEST_TTL_S: Final = 3600.0
+"""Of another's lease: what its name says is not ours."""
+RENEWALS: Final = 4
+"""Renewals in a time to live."""
+USABLE: Final = 2 / 3
+"""Share of the time to live after which a lease that was not renewed is not used any more: an operation that has begun
+must end before another host may take the phone."""
+TRIES: Final = 3
+"""Of a take that loses to another one's take or release each time."""
+RELEASE_S: Final = 2.0
+"""Deadline of a release: a phone that does not answer must not delay the end of its worker."""
+AT_ONCE: Final = 16
+"""Leases that are renewed at the same time."""
+UNKNOWN_HOLDER: Final = "another process"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The name of a lease, in parts. place: the lock file that its holder has too (see place_of). nonce: of one
+    holding. count: renewals so far."""
+
+    holder: str
+    place: str
+    nonce: str
+    ttl_s: float
+    count: int = 0
+
+    @property
+    def name(self) -> str:
+        holder = quote_plus(self.holder.encode("ascii", "replace")[:LONGEST_HOLDER]).replace("~", "%7E")
+        return f"{holder},{self.place},{self.nonce},{self.ttl_s:g},{self.count}"
+
+
+def parsed(name: str, ttl_s: float) -> Entry:
+    """The entry of that name. One that makes no sense is somebody's all the same, for `ttl_s`."""
+    try:
+        holder, place, nonce, ttl, count = name.split(",")
+        lasts = float(ttl)
+        if not 0 < lasts < math.inf:
+            raise ValueError(name)
+        return Entry(unquote_plus(holder), place, nonce, min(lasts, LONGEST_TTL_S), int(count))
+    except ValueError:
+        return Entry(UNKNOWN_HOLDER, "", name, ttl_s)
+
+
+def place_of(leases: Leases, serial: str) -> str:
+    """A word for the lock of this phone: a lease of the same place whose lock is ours is one that a killed process
+    left.
+    """
+    return hashlib.sha256(f"{leases.domain()}/{leases.lock(serial).name}".encode()).hexdigest()[:16]
+
+
+def holder_name(run: str = "") -> str:
+    """What other hosts read of this process."""
+    return f"process {os.getpid()} on {socket.gethostname()}" + (f" (run {run})" if run else "")
+
+
+class PhoneLease:
+    """This process's lease of one phone, or its wish for one. Thread-safe.
+
+    session: of its own, since a session belongs to one thread. The caller holds the lock that `place` names.
+    clock: monotonic seconds.
+    """
+
+    def __init__(
+        self, session: AdbSession, holder: str, place: str, ttl_s: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.ttl_s = ttl_s
+        self._session = session
+        self._next = Entry(holder, place, secrets.token_hex(4), ttl_s)
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._wanted = False
+        self._name = ""
+        self._renewed = -math.inf
+        self._lost: DeviceHeld | None = None
+        self._seen: tuple[str, float] = ("-", -math.inf)
+        self._renewing = False
+        self._told = False
+
+    def hold(self) -> None:
+        """Take the lease, or renew it. Raises DeviceHeld, with the holder, where it is another's."""
+        with self._lock:
+            self._wanted = True
+            self._hold()
+
+    def renew(self) -> None:
+        """`hold`, unless it was lost or released meanwhile."""
+        with self._lock:
+            if self._wanted:
+                self._hold()
+
+    def release(self) -> None:
+        """Take it off the phone, if it is there and the phone answers. Raises nothing."""
+        with self._lock:
+            name, self._name, self._wanted = self._name, "", False
+            if name and self._clock() - self._renewed < self.ttl_s * USABLE:  # else the phone does not answer
+                line = f"rm {DIRECTORY}/{name} 2>/dev/null && rmdir {DIRECTORY} 2>/dev/null"
+                with suppress(DeviceError):
+                    self._session.run(line, Deadline(RELEASE_S))
+
+    def check(self) -> None:
+        """Without a word to the phone. Raises DeviceHeld where another has taken it, DeviceGone where it was not
+        renewed for so long that another may."""
+        if (lost := self._lost) is not None:
+            raise lost
+        if self._name and self._clock() - self._renewed >= self.ttl_s * USABLE:
+            raise DeviceGone(
+                self._session.serial, f"its lease could not be renewed for {self.ttl_s * USABLE:.0f} s, and another "
+                "host may take it", "see the connection to the phone; devices.lease_ttl_s is its time to live",
+            )  # fmt: skip
+
+    def _hold(self) -> None:
+        mine = replace(self._next, count=self._next.count + 1)
+        asked = self._clock()
+        if self._name and self._session.run(f"mv {DIRECTORY}/{self._name} {DIRECTORY}/{mine.name}").code == 0:
+            self._have(mine, asked)
+            return
+        found = self._found()
+        for _ in range(TRIES):
+            if found and min(found) == mine.name:
+                self._have(mine, asked)
+                return
+            if found and mine.name in found:  # two were made at once, and the smaller name has it
+                self._session.run(f"rm {DIRECTORY}/{mine.name}")
+                found.remove(mine.name)
+            way, empty = self._way(found), found == []
+            asked = self._clock()
+            code = self._session.run(f"{way} {DIRECTORY}/{mine.name}").code
+            found = self._found()
+            if empty and not found and code:  # a directory can be made there, and no entry: the phone is full
+                found = None
+                break
+        if found is not None:
+            raise self._refused(min(found, default=""))
+        if not self._told:
+            log.warning("%s keeps no lease: %s cannot be made there, so no other host sees that it is in use",
+                        self._session.serial, DIRECTORY)  # fmt: skip
+        self._name, self._lost, self._told = "", None, True
+
+    def _way(self, found: list[str] | None) -> str:
+        """The command that takes a phone with these entries, up to the new entry's path. Raises DeviceHeld."""
+        if found is None:
+            return f"mkdir {DIRECTORY} && : >"
+        name = min(found, default="")  # without any it is being made or removed
+        if not self._is_over(name):
+            raise self._refused(name)
+        return f"mv {DIRECTORY}/{name}" if name else f"rmdir {DIRECTORY} && mkdir {DIRECTORY} && : >"
+
+    def _is_over(self, name: str) -> bool:
+        entry = parsed(name, self.ttl_s)
+        if entry.nonce == self._next.nonce or entry.place == self._next.place:
+            return True
+        now = self._clock()
+        before, since = self._seen
+        if name == before:
+            return now - since >= entry.ttl_s
+        self._renewing = parsed(before, self.ttl_s).nonce == entry.nonce
+        self._seen = (name, now)
+        return False
+
+    def _refused(self, name: str) -> DeviceHeld:
+        self._name, self._wanted = "", False
+        self._lost = DeviceHeld(self._session.serial, parsed(name, self.ttl_s).holder, renewed=self._renewing)
+        return self._lost
+
+    def _have(self, mine: Entry, asked: float) -> None:
+        self._next, self._name, self._renewed, self._lost = mine, mine.name, asked, None
+
+    def _found(self) -> list[str] | None:
+        return entries(self._session)
+
+
+def entries(session: AdbSession) -> list[str] | None:
+    """The names of the leases on a phone, one at most as a rule; None where there is no directory."""
+    finished = session.run(f"ls {DIRECTORY}")
+    names = finished.stdout.decode("utf-8", "replace").split()
+    return names if finished.code == 0 and not any("/" in name for name in names) else None
+
+
+def holder_on(session: AdbSession, place: str) -> str:
+    """Who has the phone by the lease on it, "" for nobody, or a killed process of this machine."""
+    if not (names := entries(session)):
+        return ""
+    entry = parsed(min(names), LONGEST_TTL_S)
+    return "" if entry.place == place else entry.holder
+
+
+class Keeper:
+    """Renews leases in the background, each RENEWALS times in its time to live.
+
+    Its thread runs while there is any lease to renew; one that nobody has any more is forgotten. A phone that does not
+    answer is tried again at the next turn.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._leases: weakref.WeakSet[PhoneLease] = weakref.WeakSet()
+        self._running = False
+
+    def add(self, lease: PhoneLease) -> None:
+        with self._changed:
+            self._leases.add(lease)
+            if not self._running:
+                self._running = True
+                threading.Thread(target=self._run, name="phone leases", daemon=True).start()
+
+    def remove(self, lease: PhoneLease) -> None:
+        """It is not renewed any more, but for a renewal that has begun."""
+        with self._changed:
+            self._leases.discard(lease)
+            self._changed.notify_all()
+
+    def _run(self) -> None:
+        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="phone lease") as threads:
+            while True:
+                with self._changed:
+                    until = time.monotonic() + min((each.ttl_s for each in self._leases), default=0.0) / RENEWALS
+                    while self._leases and (left := until - time.monotonic()) > 0:
+                        self._changed.wait(left)
+                    if not self._leases:
+                        self._running = False
+                        return
+                    due = list(self._leases)
+                list(threads.map(_renew, due))
+                due.clear()
+
+
+def _renew(lease: PhoneLease) -> None:
+    try:
+        lease.renew()
+    except DeviceHeld as error:
+        log.warning("%s: %s", error.where, error.what)
+    except Exception as error:  # whatever it was, the other leases are renewed, and this one at the next turn
+        log.debug("a lease was not renewed: %s", error)
+
+
+@contextmanager
+def leased_on_phone(lease: PhoneLease, keeper: Keeper) -> Iterator[None]:
+    """The phone is this process's for the block. A lease that nobody renews any more is waited out; raises DeviceHeld
+    as soon as it is renewed.
+    """
+    until = time.monotonic() + LONGEST_TTL_S
+    while True:
+        try:
+            lease.hold()
+            break
+        except DeviceHeld as error:
+            if error.renewed or time.monotonic() > until:
+                raise
+        time.sleep(min(1.0, lease.ttl_s / RENEWALS))
+    keeper.add(lease)
+    try:
+        yield
+    finally:
+        keeper.remove(lease)
+        lease.release()

@@ -1,0 +1,86 @@
+"""Publishing tasks as the one feeder of a run: whoever opens later fences this one.
+
+Each batch is a transaction. Where its end is unknown (the broker went away, or this process was killed), the log says
+what stands in it: the tasks that do were fed, and the others are published again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+
+from distrl.broker.connect import RefusedError
+from distrl.broker.fenced import FencedError, FencedProducer, Outgoing
+from distrl.broker.producer import RecordTooLargeError
+from distrl.broker.reader import read_since
+from distrl.broker.topics import topic_name
+from distrl.config import Config
+from distrl.errors import BrokerError
+from distrl.types import Task
+from distrl.wire.codec import encode
+
+log = logging.getLogger(__name__)
+
+AGAIN_S = 1.0
+"""Pause before a batch is tried again; the producer's own time-outs are seconds longer."""
+
+
+class TaskPublisher:
+    """Life cycle: `with` opens it, which fences every earlier feeder. One thread."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._topic = topic_name(config.run, "tasks")
+        self._producer: FencedProducer | None = self._made()
+
+    def __enter__(self) -> TaskPublisher:
+        assert self._producer is not None
+        self._producer.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+
+    def feed(self, tasks: Iterable[tuple[Task, int]], before: Mapping[int, int], stop: threading.Event) -> None:
+        """Publish each task to its partition, and return when the broker has them all or `stop` is set.
+
+        before: offsets that the tasks topic had reached before this batch, by partition; what was published since is
+        looked for from there. Raises FencedError where another feeder has taken over, and what waiting does not help.
+        """
+        left = {task.task_id: Outgoing(self._topic, task.task_id.encode(), encode(task), (), at) for task, at in tasks}
+        while left and not stop.is_set():
+            try:
+                if self._producer is None:
+                    self._producer = self._made()
+                    self._producer.open()
+                    for raw in read_since(self._config, "tasks", before):
+                        left.pop((raw.key or b"").decode(errors="replace"), None)
+                if left:
+                    self._producer.write_all(list(left.values()))
+                return
+            except (FencedError, RefusedError, RecordTooLargeError):
+                raise
+            except BrokerError as error:
+                log.warning("%d tasks are not acknowledged yet, tried again: %s", len(left), error.what)
+                self._close()
+                stop.wait(AGAIN_S)
+
+    def _made(self) -> FencedProducer:
+        return FencedProducer(self._config, "feeder", "the tasks topic", lambda: fenced(self._config.run))
+
+    def _close(self) -> None:
+        if self._producer is not None:
+            self._producer.close()
+            self._producer = None
+
+
+def fenced(run: str) -> FencedError:
+    return FencedError(
+        f"feeder of run {run}",
+        f"another feeder has taken over run {run}; this one may feed no more",
+        "let this process end; start one feeder per run, or choose another `run`",
+    )

@@ -1,0 +1,110 @@
+"""Leave one record out of what is learned, for good, when an object that it names is gone for good.
+
+The journal gets a line that makes void every update from the one that folded the record on, and names the record. The
+learner that runs is fenced, and has to be started again: it goes back to before that update and learns what follows
+anew, without the record. Every later fold does likewise, so replays, ablations and lineages agree.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from distrl.broker.journal import History
+from distrl.broker.reader import LogReader, RawRecord
+from distrl.broker.topics import topic_name
+from distrl.broker.versions import lineage
+from distrl.clock import SYSTEM_CLOCK
+from distrl.config import Config
+from distrl.errors import ConfigError
+from distrl.learner.reading import TOPICS
+from distrl.learner.recover import log_of, manifests, refuse_other_journal
+from distrl.learner.resume import Saved, marks, refusal
+from distrl.learner.scribe import Scribe
+from distrl.learner.state import needed
+from distrl.store.objects import open_store
+from distrl.types import Skipped, Update
+
+PLACE: Final = re.compile(rf"({'|'.join(TOPICS)})/([0-9]{{1,9}})/([0-9]{{1,18}})")
+COMMAND: Final = "distrl skip"
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedFrom:
+    """The record is left out from update `u` on; `void`: how many updates are folded anew for it."""
+
+    record: Skipped
+    u: int
+    void: int
+
+
+def skip(config: Config, place: str, reason: str) -> SkippedFrom:
+    """Journal that the record at `place` (TOPIC/PARTITION/OFFSET, like trajectories/0/17) is folded by nobody.
+
+    Raises ConfigError where there is no such record, it is left out already, `reason` is empty, or what was folded
+    before the record could not be folded again; else what opening the journal and writing it raise.
+    """
+    if not reason.strip():
+        raise ConfigError("--reason", "is empty", "say why, for those who read the journal later")
+    raw = _record_at(config, place)
+    at = raw.position
+    record = Skipped(at.topic, at.partition, at.offset, hashlib.sha256(raw.value or b"").hexdigest(), reason.strip())
+    with Scribe(config) as scribe:
+        history = scribe.history()
+        refuse_other_journal(history.updates, config)
+        if any((each.topic, each.partition, each.offset, each.sha256) == (*_where(record), record.sha256)
+               for each in history.skipped):  # fmt: skip
+            raise ConfigError(place, "is left out already", "start `distrl learner`, which goes on without it")
+        folded = (at.topic, at.partition)
+        u = next(
+            (each.u for each in history.updates if marks(each.watermarks).get(folded, 0) > at.offset),
+            len(history.updates),
+        )
+        _refuse_without_a_beginning(config, place, history, u)
+        highest = max((version.version for version in lineage(config)), default=-1)
+        scribe.append(
+            Update(
+                u, history.updates[u - 1].watermarks if u else (), config.learning_fingerprint(), SYSTEM_CLOCK.now_ms(),
+                log_id=history.log_id, version=max(highest, history.version),
+                void=f"{place} is left out: {record.reason}", skipped=(record,),
+            )
+        )  # fmt: skip
+    return SkippedFrom(record, u, len(history.updates) - u)
+
+
+def _refuse_without_a_beginning(config: Config, place: str, history: History, u: int) -> None:
+    """A void line cannot be taken back: there must be a state before update `u`, or a log that begins with its first
+    record, from which the learner can go on."""
+    log = log_of(config)
+    if all(first == 0 for first, _ in log.kept.values()):
+        return
+    saved = manifests(config, open_store(config.store), at_most=u)
+    if not any(refusal(Saved.of(meta, needed(meta)), history.updates, log.kept) is None for meta in saved):
+        raise ConfigError(
+            place,
+            f"was folded by update {u} of {len(history.updates)}; no checkpoint from before it can be restored, and "
+            "the first records of the log are gone, so that nothing could be learned again",
+            "put the object back into the store, or choose a new `run`",
+        )
+
+
+def _where(record: Skipped) -> tuple[str, int, int]:
+    return record.topic, record.partition, record.offset
+
+
+def _record_at(config: Config, place: str) -> RawRecord:
+    found = PLACE.fullmatch(place)
+    if found is None:
+        raise ConfigError(
+            repr(place), "is no place of a record that is learned from", "write it like trajectories/0/17, as the "
+            "learner names it where it waits for an object",
+        )  # fmt: skip
+    name, partition, offset = found[1], int(found[2]), int(found[3])
+    with LogReader(config, name, {partition: offset}) as reader:
+        for batch in reader.to_end():
+            for raw in batch:
+                if (raw.position.partition, raw.position.offset) == (partition, offset):
+                    return raw
+    raise ConfigError(place, f"there is no such record in {topic_name(config.run, name)}", "see `distrl replay`")

@@ -1,0 +1,50 @@
+"""Which stacks of this user are up, in whatever folders: so that a second one is not started by accident.
+
+    <stack.cache>/stacks/<hash of the folder>   the folder
+
+A file that a crash or a deleted folder has left misleads nobody: a stack counts while a process of it lives.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import suppress
+from pathlib import Path
+
+from distrl.config import Config
+from distrl.errors import StackError
+from distrl.stack.record import Record
+
+
+def remember(cache: Path, directory: Path) -> None:
+    """Note that a stack is started in `directory` (absolute)."""
+    file = cache / "stacks" / hashlib.sha256(str(directory).encode()).hexdigest()[:16]
+    with suppress(OSError):  # the note is a help for people, not worth failing for
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{directory}\n")
+
+
+def running(cache: Path) -> list[Path]:
+    """The folders of the stacks that are up, ascending."""
+    found = []
+    for file in (cache / "stacks").glob("*"):
+        with suppress(OSError):
+            directory = Path(file.read_text().strip())
+            if any(part.child is not None for part in Record(directory).parts().values()):
+                found.append(directory)
+    return sorted(found)
+
+
+def refuse_second_by_accident(config: Config) -> None:
+    """Raises StackError where a new stack would be made in a folder that nobody named, beside one that is up."""
+    own = config.stack.directory.expanduser().absolute()
+    if "directory" in config.stack.model_fields_set or own.exists():
+        return
+    others = [str(directory) for directory in running(config.stack.cache.expanduser().absolute()) if directory != own]
+    if others:
+        raise StackError(
+            str(own),
+            f"no stack is here, and one is up already in {', '.join(others)}",
+            f"to use that one, run the command where it was started, or with --set stack.directory={others[0]}; "
+            f"for a second one here, use --set stack.directory={own}",
+        )

@@ -1,0 +1,140 @@
+"""Scripts for rows of a list: a row is played as the family of a built-in suite in whose words it is asked. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from distrl.phone.screens import SCREENS
+from distrl.phone.state import State
+from distrl.tasks.check import MAX_TEXT
+from distrl.tasks.family import Family, Params, family
+from distrl.tasks.hand import BACK, COMPLETE
+from distrl.tasks.lists import task_of
+from distrl.tasks.oracle import as_family
+from distrl.tasks.row import Row
+from distrl.tasks.suite import EVALUATION_SEED, suites
+from distrl.tasks.survey import folded
+from distrl.tasks.trial import play
+from distrl.types import Action, Task
+
+PHONES_TRIED: Final = 4
+"""Phones on which a row is played until one of them is as its check says: chance decides most of how one looks."""
+MOST_WORDS: Final = 4
+"""Of a parameter that may be any text: "search for red lamp and open the second result" asks for more than a search."""
+OPEN: Final = "open"
+"""The script that opens an app and does no more, which is a family of no suite."""
+_OPEN: Final = re.compile(r"(?:open|start|go to) (?:the )?(\w+)(?: app)?")
+_ENDS: Final = ".?!"
+_FIELD: Final = re.compile(r"\{(\w+)\}")
+
+
+@dataclass(frozen=True)
+class Script:
+    """A hand for tasks of a list. name: of its suite and family. params: what they are about."""
+
+    name: str
+    family: Family
+    params: Params
+
+    def __call__(self, task: Task, now: State) -> Action:
+        """The next action. COMPLETE, which gives up, where the phone has nothing of a name that the task says."""
+        try:
+            return as_family(self.family, self.params, task, now)
+        except (LookupError, ValueError):
+            return COMPLETE
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What became of a row. script: who has played it, or may; "" where there is none.
+
+    done: whether its check held in the end on some phone; None where it was not played. steps: actions until then, the
+    last COMPLETE included. why: it was not played, or not done; "" where it was done.
+    """
+
+    row: Row
+    script: str
+    done: bool | None
+    steps: int | None
+    why: str
+
+
+def played(row: Row) -> Played:
+    """Let the scripts for a row play it on quiet phones, until one of them has done it."""
+    known = scripts(row.instruction)
+    names = ", ".join(dict.fromkeys(script.name for script in known))
+    if not row.check:
+        return Played(row, names, None, None, "no check: a judge says")
+    if set(json.loads(row.setup)) == {"packages"}:
+        return Played(row, names, None, None, "its setup is for a real phone")
+    if not known:
+        return Played(row, "", None, None, "no script")
+    for turn in range(PHONES_TRIED):
+        task = task_of(row, EVALUATION_SEED, turn)
+        for script in known:
+            trial = play(task, script=script)
+            if trial.done:
+                return Played(row, script.name, True, trial.steps, "")
+    return Played(row, names, False, None, f"its check does not hold within {row.steps} steps")
+
+
+def scripts(instruction: str) -> tuple[Script, ...]:
+    """Every script that an instruction may ask for. Neither case, white space nor a last stop counts.
+
+    A phrase may be read in several ways: who is told what in "tell anna lee red lamp" is for the phone to say.
+    """
+    said = folded(instruction).rstrip(_ENDS)
+    found = [
+        Script(name, kind, kind.filled(params))
+        for name, kind, parts in _phrases()
+        for params in _read(parts, said)
+        if all(_fits(kind, key, value) for key, value in params.items())
+    ]
+    opened = _OPEN.fullmatch(said)
+    if opened and opened[1] in SCREENS:
+        found.append(Script(OPEN, _opening(opened[1]), {}))
+    return tuple(found)
+
+
+def _fits(kind: Family, name: str, value: str) -> bool:
+    """Whether a parameter of a family can be so, whatever the case."""
+    choices = kind.choices.get(name)
+    return len(value.split()) <= MOST_WORDS if choices is None else value in map(str.casefold, choices)
+
+
+@cache
+def _phrases() -> tuple[tuple[str, Family, tuple[str, ...]], ...]:
+    """Every phrase of every family: text, name of a parameter, text, …, text."""
+    return tuple(
+        (f"{suite.name} {kind.name}", kind, tuple(_FIELD.split(folded(phrase).rstrip(_ENDS))))
+        for suite in suites().values()
+        for kind in suite.kinds
+        for phrase in kind.phrases
+    )
+
+
+def _read(parts: Sequence[str], said: str) -> Iterator[Params]:
+    """Every way to read `said` as a phrase."""
+    text, *more = parts
+    if not said.startswith(text):
+        return
+    rest = said[len(text) :]
+    if not more:
+        if not rest:
+            yield {}
+        return
+    name, *others = more
+    for end in range(min(len(rest), MAX_TEXT) + 1):
+        for params in _read(others, rest[end:]):
+            yield {name: rest[:end], **params}
+
+
+def _opening(app: str) -> Family:
+    """Opening an app is all that a task of it takes."""
+
+    return family(OPEN, app, (), {}, lambda now, params: BACK)

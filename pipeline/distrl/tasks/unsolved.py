@@ -1,0 +1,76 @@
+"""Tasks that nobody has done in many attempts: what cannot be done looks like that. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from distrl.tasks.suite import family_of
+from distrl.types import Outcome, Split, Task
+
+MIN_ATTEMPTS: Final = 20
+"""Judged attempts without a success before it is said. A policy that does a task one time in seven fails this often in
+a row with a probability of 0.046."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unsolved:
+    """A row of a list, or a family of a built-in suite, that nobody has done. attempts: those that were judged.
+
+    instruction: of the row; "" for a family, where `split` is None, since its attempts of all splits count together.
+    """
+
+    suite: str
+    family: str
+    split: Split | None
+    instruction: str
+    attempts: int
+
+
+class Attempts:
+    """Counts attempts by row or family. Rows that ask the same are one, in whichever round of the list they are fed."""
+
+    def __init__(self) -> None:
+        self._failed: dict[bytes, Unsolved | None] = {}
+        """By `_key`; None once there was a success."""
+
+    def add(self, task: Task, outcome: Outcome) -> None:
+        """Count one attempt; one that was not judged, or was interrupted, is none."""
+        if outcome not in (Outcome.SUCCESS, Outcome.FAILURE):
+            return
+        key = _key(task)
+        known = self._failed.get(key, _named(task))
+        if known is None or outcome is Outcome.SUCCESS:
+            self._failed[key] = None
+        else:
+            self._failed[key] = replace(known, attempts=known.attempts + 1)
+
+    def unsolved(self) -> tuple[Unsolved, ...]:
+        """What has MIN_ATTEMPTS attempts or more and no success; most attempts first."""
+        found = [each for each in self._failed.values() if each is not None and each.attempts >= MIN_ATTEMPTS]
+        return tuple(sorted(found, key=lambda each: (-each.attempts, each.suite, each.family, each.instruction)))
+
+
+def unsolved(attempts: Iterable[tuple[Task, Outcome]]) -> tuple[Unsolved, ...]:
+    """The tasks without a success among all attempts of a run."""
+    counted = Attempts()
+    for task, outcome in attempts:
+        counted.add(task, outcome)
+    return counted.unsolved()
+
+
+def _named(task: Task) -> Unsolved:
+    if family_of(task) is not None:
+        return Unsolved(task.suite, task.family, None, "", 0)
+    return Unsolved(task.suite, task.family, task.split, task.instruction, 0)
+
+
+def _key(task: Task) -> bytes:
+    """What makes two tasks the same row, as `Row.digest` does. A digest: a list may have 100,000 rows."""
+    said: list[object] = [task.suite, task.family]
+    if family_of(task) is None:
+        said += [task.split.value, task.instruction, task.max_steps, sorted(task.params.items()), task.setup]
+    return hashlib.sha256(json.dumps(said).encode()).digest()

@@ -1,0 +1,50 @@
+"""Whether a run's fleet makes progress, for `distrl status` and `distrl doctor`: stalls and limits, with hints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from distrl.broker.connect import admin
+from distrl.broker.topic_admin import partition_count
+from distrl.broker.topics import topic_name
+from distrl.config import Config
+from distrl.telemetry.feed import Progress, RunFeed
+from distrl.telemetry.stalls import STALLED_HINT, limits, phones_answering, stalled
+from distrl.types import Heartbeat
+
+
+@dataclass(frozen=True, slots=True)
+class FleetFinding:
+    """One thing about the fleet: whether it is well, what is so, and what helps where it is not."""
+
+    what: str
+    ok: bool
+    detail: str
+    hint: str
+
+
+def fleet_findings(config: Config, feed: RunFeed) -> list[FleetFinding]:
+    """Empty where neither a worker nor a feeder was heard of lately. Raises BrokerError."""
+    progress = feed.progress()
+    if not any(beat.role in ("worker", "feeder") for beat in progress.beats):
+        return []
+    partitions = partition_count(admin(config.kafka), config, topic_name(config.run, "tasks"), "see its partitions")
+    return findings_of(config, progress, partitions)
+
+
+def findings_of(config: Config, progress: Progress, partitions: int) -> list[FleetFinding]:
+    """Pure. partitions: of the tasks topic."""
+    said = stalled(progress.quiet_s, progress.loads, progress.beats)
+    outstanding, phones = sum(progress.loads.values()), phones_answering(progress.beats)
+    well = f"{outstanding} tasks outstanding, and trajectories come" if outstanding else "no task is outstanding"
+    found = [FleetFinding("progress", said is None, said or well, STALLED_HINT)]
+    most = _limit(progress.beats, config.feeder.outstanding_for(phones))
+    rows = limits(config.feeder.outstanding, most, outstanding, phones, partitions, progress.beats)
+    return [*found, *(FleetFinding(*each) for each in rows)]
+
+
+def _limit(beats: Sequence[Heartbeat], otherwise: int) -> int:
+    """What the feeder says that it keeps to: its settings may be others than those of who looks."""
+    said = (beat.metrics.get("outstanding_limit") for beat in beats if beat.role == "feeder")
+    return next((int(most) for most in said if most is not None), otherwise)

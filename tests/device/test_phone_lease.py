@@ -1,0 +1,354 @@
+"""Two hosts and one phone: a host is a directory of locks of its own, on the same real adb server."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from distrl import config
+from distrl.device.about import look
+from distrl.device.errors import DeviceGone, DeviceHeld
+from distrl.device.leases import Leases
+from distrl.device.phone_lease import (
+    DIRECTORY,
+    LONGEST_HOLDER,
+    Entry,
+    Keeper,
+    PhoneLease,
+    entries,
+    holder_name,
+    leased_on_phone,
+    parsed,
+    place_of,
+)
+from distrl.device.pool import DevicePool
+from distrl.device.server import AdbServer
+from distrl.device.session import AdbSession
+from distrl.errors import DeviceError
+from distrl.phone.faults import Fault
+from distrl.phone.files import MOST_ENTRIES
+from distrl.phone.serve import SimulatedPhone
+from distrl.types import Point
+
+TTL_S = 1.0
+WAIT_S = 20.0
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def devices(tmp_path: Path, adb: AdbServer, phone: SimulatedPhone) -> Callable[[str], config.Devices]:
+    """The settings of a host by its name."""
+    adb.connect(phone.address)
+    return lambda host: config.Devices(
+        addresses=(phone.address,), directory=tmp_path / host, lease_ttl_s=TTL_S, operation_timeout_s=2.0
+    )
+
+
+MakeLease = Callable[..., PhoneLease]
+
+
+@pytest.fixture
+def lease(adb: AdbServer, phone: SimulatedPhone, devices: Callable[[str], config.Devices]) -> MakeLease:
+    """A lease of the phone that nobody renews, as of a host that was killed."""
+
+    def make(host: str, clock: Callable[[], float] = time.monotonic, run: str = "") -> PhoneLease:
+        place = place_of(Leases(devices(host).directory, adb.adb), phone.address)
+        session = AdbSession(adb, phone.address, devices(host))
+        return PhoneLease(session, f"host {host}{run}", place, TTL_S, clock)
+
+    return make
+
+
+def on_phone(session: AdbSession) -> list[str]:
+    return [parsed(name, TTL_S).holder for name in entries(session) or []]
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@contextmanager
+def pool_of(adb: AdbServer, devices: config.Devices) -> Iterator[tuple[DevicePool, Clock]]:
+    clock = Clock()
+    pool = DevicePool(adb, devices, clock, run="lab")
+    try:
+        yield pool, clock
+    finally:
+        pool.close()
+
+
+def test_a_second_host_leaves_the_phone_alone_says_who_has_it_and_takes_it_when_it_is_free(
+    adb: AdbServer, phone: SimulatedPhone, devices: Callable[[str], config.Devices], session: AdbSession
+) -> None:
+    with pool_of(adb, devices("b")) as (second, clock):
+        with pool_of(adb, devices("a")) as (first, _):
+            assert first.discover() == [phone.address]
+            for _ in range(2):  # also once its lease is older than its time to live, since it is renewed
+                assert second.discover() == []
+                assert second.lease() is None
+                (health,) = second.health()
+                assert (health.state, set(health.counters.values())) == ("held", {0})
+                clock.now += 10.0
+                before = entries(session)
+                until(lambda before=before: entries(session) != before)
+            (about,) = [each for each in look(adb, devices("b")) if each.serial == phone.address]
+            assert about.holder == f"{holder_name()} (run lab)"
+        assert entries(session) is None, "a clean end removes it"
+        clock.now += 10.0
+        assert second.discover() == [phone.address]
+        assert second.health()[0].state == "idle"
+
+
+def test_the_lease_of_a_killed_host_ends_by_its_time_to_live(lease: MakeLease) -> None:
+    clock = Clock()
+    dead, living = lease("a"), lease("b", clock)
+    dead.hold()
+    for now in (0.0, TTL_S * 0.99):
+        clock.now = now
+        with pytest.raises(DeviceHeld, match="host a"):
+            living.hold()
+    clock.now = TTL_S
+    living.hold()
+    with pytest.raises(DeviceHeld, match="host b"):
+        dead.renew()
+    with pytest.raises(DeviceHeld, match="host b"):
+        dead.check()
+
+
+def test_a_killed_process_of_the_same_machine_is_followed_at_once(lease: MakeLease, session: AdbSession) -> None:
+    lease("a").hold()
+    lease("a", run=", next").hold()
+    assert on_phone(session) == ["host a, next"]
+
+
+def test_a_lease_that_is_lost_ends_the_episode_and_is_no_failure_of_the_phone(
+    adb: AdbServer, phone: SimulatedPhone, devices: Callable[[str], config.Devices], session: AdbSession
+) -> None:
+    thief = Entry("host b", "b", "1", TTL_S).name
+    with pool_of(adb, devices("a")) as (pool, clock):
+        leased = pool.lease()
+        assert leased is not None
+        session.output(f"rm -r {DIRECTORY}; mkdir {DIRECTORY}; : >{DIRECTORY}/{thief}")
+
+        def lost() -> bool:
+            try:
+                leased.tap(Point(0.5, 0.5))
+            except DeviceHeld as error:
+                pool.release(leased, error)
+                told.append(error.holder)
+            return bool(told)
+
+        told = list[str]()
+        until(lost)
+        assert told == ["host b"]
+        (health,) = pool.health()
+        assert (health.state, health.counters["quarantines"], health.counters["interrupted"]) == ("held", 0, 1)
+        assert on_phone(session) == ["host b"]
+        assert pool.lease() is None
+        clock.now += 10.0
+        session.output(f"rm -r {DIRECTORY}")
+        again = pool.lease()
+        assert again is not None
+        pool.release(again)
+
+
+def test_a_lease_that_could_not_be_renewed_is_not_used_any_more(lease: MakeLease) -> None:
+    clock = Clock()
+    held = lease("a", clock)
+    held.hold()
+    clock.now = TTL_S / 2
+    held.check()
+    clock.now = TTL_S
+    with pytest.raises(DeviceGone, match="could not be renewed"):
+        held.check()
+    held.renew()
+    held.check()
+
+
+@pytest.mark.parametrize(
+    ("brought_back", "left"),
+    [
+        ([], ["host a"]),
+        (["older"], ["host a"]),
+        (["same machine"], ["host a"]),
+        (["other host"], ["host b"]),
+        (["nonsense"], ["another process"]),
+    ],
+)
+def test_a_snapshot_that_brings_an_old_lease_back(
+    lease: MakeLease, session: AdbSession, brought_back: list[str], left: list[str]
+) -> None:
+    held, clock = lease("a"), Clock()
+    held.hold()
+    (older,) = entries(session) or []
+    held.renew()
+    same, other = parsed(older, TTL_S), Entry("host b", "b", "1", TTL_S)
+    names = {"older": older, "other host": other.name, "nonsense": "x,y", "same machine": Entry(
+        "process 1", same.place, "2", TTL_S, 7).name}  # fmt: skip
+    session.output(f"rm -r {DIRECTORY}")
+    for kind in brought_back:
+        session.output(f"mkdir {DIRECTORY} && : >{DIRECTORY}/{names[kind]}")
+    if left == ["host a"]:
+        held.renew()
+    else:
+        with pytest.raises(DeviceHeld):
+            held.renew()
+        patient = lease("c", clock)
+        with pytest.raises(DeviceHeld):
+            patient.hold()
+        assert on_phone(session) == left
+        clock.now = TTL_S
+        patient.hold()
+        left = ["host c"]
+    assert on_phone(session) == left
+
+
+def test_of_many_hosts_that_race_for_a_phone_one_gets_it(lease: MakeLease, session: AdbSession) -> None:
+    """For one that is free, and for one whose holder has died."""
+    clock = Clock()
+    for round_ in range(2):
+        hosts = [lease(f"{round_}-{number}", clock) for number in range(8)]
+        had, begin = list[PhoneLease](), threading.Barrier(len(hosts))
+        if round_:
+            for each in hosts:
+                with pytest.raises(DeviceHeld):
+                    each.hold()
+            clock.now += TTL_S
+
+        def race(each: PhoneLease, had: list[PhoneLease] = had, begin: threading.Barrier = begin) -> None:
+            begin.wait()
+            try:
+                each.hold()
+            except DeviceHeld:
+                return
+            had.append(each)
+
+        threads = [threading.Thread(target=race, args=(each,)) for each in hosts]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(had) == 1
+        assert len(on_phone(session)) == 1
+        had[0].renew()
+
+
+def test_a_directory_without_an_entry_is_taken_over_as_any_lease(lease: MakeLease, session: AdbSession) -> None:
+    """Of a host whose command was cut off between its two halves."""
+    session.output(["mkdir", DIRECTORY])
+    clock = Clock()
+    held = lease("a", clock)
+    with pytest.raises(DeviceHeld, match="another process"):
+        held.hold()
+    clock.now = TTL_S
+    held.hold()
+    assert on_phone(session) == ["host a"]
+    held.release()
+    assert entries(session) is None
+
+
+def test_a_phone_that_keeps_no_lease_is_driven_all_the_same(
+    lease: MakeLease, session: AdbSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    session.output(f"echo a file >{DIRECTORY}")
+    held = lease("a")
+    for _ in range(2):
+        held.hold()
+        held.check()
+    assert caplog.text.count("keeps no lease") == 1
+
+
+def test_a_full_phone_is_driven_all_the_same(
+    lease: MakeLease, session: AdbSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It makes a directory, as one may whose last block that takes, and no file in it."""
+    names = " ".join(f"/sdcard/{number}" for number in range(MOST_ENTRIES))
+    session.output(f"mkdir {DIRECTORY}")
+    session.run(f"touch {names}")
+    clock = Clock()
+    held = lease("a", clock)
+    with pytest.raises(DeviceHeld):
+        held.hold()
+    clock.now = TTL_S
+    held.hold()
+    held.check()
+    assert "keeps no lease" in caplog.text
+
+
+def test_a_lease_outlives_a_restart_of_the_phone(
+    adb: AdbServer, phone: SimulatedPhone, devices: Callable[[str], config.Devices], lease: MakeLease
+) -> None:
+    with pool_of(adb, devices("a")) as (pool, clock):
+        assert pool.discover() == [phone.address]
+        phone.faults.set(Fault.GONE, 1.5 * TTL_S)
+        until(lambda: not phone.faults.active(Fault.GONE))
+
+        def back() -> bool:
+            clock.now += 60.0
+            leased = pool.lease()
+            if leased is not None:
+                try:
+                    leased.tap(Point(0.5, 0.5))
+                except DeviceError as error:
+                    pool.release(leased, error)
+                    return False
+                pool.release(leased, well=True)
+            return leased is not None
+
+        until(back)
+        with pytest.raises(DeviceHeld, match="run lab"):
+            lease("b").hold()
+
+
+def test_steps_cost_no_word_about_the_lease(
+    adb: AdbServer, devices: Callable[[str], config.Devices], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    run = AdbSession.run
+    monkeypatch.setattr(AdbSession, "run", lambda self, line, *more: asked.append(str(line)) or run(self, line, *more))
+    settings = devices("a").model_copy(update={"lease_ttl_s": 3600.0})
+    with pool_of(adb, settings) as (pool, _):
+        for _ in range(3):
+            leased = pool.lease()
+            assert leased is not None
+            before = len(asked)
+            for _ in range(5):
+                leased.tap(Point(0.5, 0.5))
+                leased.settle()
+            assert not [line for line in asked[before:] if DIRECTORY in line]
+            pool.release(leased, well=True)
+    taking = [line for line in asked if DIRECTORY in line]
+    assert len(taking) <= 4, taking
+
+
+def test_a_person_waits_out_a_dead_host_and_is_refused_by_a_living_one(lease: MakeLease, session: AdbSession) -> None:
+    lease("dead").hold()
+    with leased_on_phone(lease("a"), Keeper()):
+        assert on_phone(session) == ["host a"]
+        with pytest.raises(DeviceHeld, match="host a"), leased_on_phone(lease("b"), Keeper()):
+            pass
+    assert entries(session) is None
+
+
+@pytest.mark.parametrize("holder", ["process 1 on lab-2 (run x)", "a,b ~ c/d é" * 40, "", "../.. $(reboot); x"])
+def test_every_holder_makes_a_name_of_one_word(holder: str) -> None:
+    entry = Entry(holder, "0" * 16, "01234567", 30.0, 10**6)
+    assert len(entry.name.encode()) <= 255
+    assert not set(entry.name) & set(" /$;~()*'\"\\")
+    again = parsed(entry.name, 1.0)
+    assert again.holder == holder.encode("ascii", "replace").decode()[:LONGEST_HOLDER]
+    assert (again.place, again.nonce, again.ttl_s, again.count) == ("0" * 16, "01234567", 30.0, 10**6)

@@ -1,0 +1,179 @@
+"""A cluster of three brokers: each killed, frozen, emptied and started again, two at once, partitions added."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from distrl.broker import topic_admin
+from distrl.broker.reader import LogReader
+from distrl.broker.topics import topic_name
+from distrl.config import Config, load
+from distrl.errors import BrokerError
+from distrl.telemetry.feed import RunFeed
+
+from faults.cluster import NODES, Cluster
+from faults.going import Going
+from faults.live import LiveRun
+from faults.test_servers import end_all, start_all
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+
+PROMISED_S = 15.0
+GRACE_S = 10.0
+"""What a busy machine may add: three brokers, their clients and other tests share its processors."""
+STANDS_STILL_S = 20.0
+"""Longer than the cluster and every client of it need to turn to another broker."""
+
+
+@pytest.fixture
+def whole(cluster: Cluster) -> Iterator[Cluster]:
+    cluster.repair()
+    yield cluster
+    cluster.repair()
+
+
+def settings_of(cluster: Cluster, *sets: str) -> Config:
+    run = f"cluster-{uuid.uuid4().hex[:10]}"
+    given = [f"run={run}", f"kafka.bootstrap={cluster.bootstrap}", "kafka.task_partitions=3"]
+    return load(sets=[*given, "kafka.replication_factor=3", *sets], environ={})
+
+
+@pytest.fixture
+def config(whole: Cluster) -> Config:
+    made = settings_of(whole)
+    topic_admin.ensure(made)
+    return made
+
+
+@pytest.fixture
+def run(whole: Cluster, new_run: Callable[..., LiveRun]) -> LiveRun:
+    """A whole run whose broker is the cluster."""
+    return new_run({"kafka": {"bootstrap": whole.bootstrap, "replication_factor": 3}})
+
+
+# Short forms
+
+
+def test_all_work_goes_on_within_15_s_though_a_broker_stands_still(whole: Cluster, config: Config) -> None:
+    """Records are written, followed, journalled, handed out by the group, and topics described: each all the time."""
+    node = whole.leader(topic_name(config.run, "heartbeats"))
+    with Going(config) as going, RunFeed(config) as feed:
+        since = time.monotonic()
+        whole.freeze(node)
+        try:
+            silent = set()
+            while time.monotonic() < since + STANDS_STILL_S:
+                feed.wait(0.5)
+                silent |= feed.snapshot().silent
+            going.until_each(1)
+            longest = going.longest_s(since)
+        finally:
+            whole.thaw(node)
+    print(f"node {node} stood still: {longest}")
+    assert max(longest.values()) < PROMISED_S + GRACE_S, longest
+    assert silent == set(), "its heartbeats waited, and it worked"
+
+
+def test_a_topic_of_one_copy_is_told_and_the_plan_that_is_written_names_three(whole: Cluster, tmp_path: Path) -> None:
+    one = settings_of(whole, "kafka.replication_factor=1", f"stack.directory={tmp_path / 'stack'}")
+    topic_admin.ensure(one)
+    three = one.model_copy(update={"kafka": one.kafka.model_copy(update={"replication_factor": 3})})
+    with pytest.raises(BrokerError, match=r"tasks: replication factor is 1, declared is 3"):
+        topic_admin.ensure(three)
+    file = tmp_path / f"reassign-{one.run}.json"
+    assert not file.exists()
+    with pytest.raises(BrokerError, match=rf"kafka-reassign-partitions\.sh .*{file} --execute"):
+        topic_admin.ensure(three, alter=True)
+    planned = json.loads(file.read_text())["partitions"]
+    rows = topic_admin.describe(three)
+    assert {row.copies for row in rows} == {1}, "and none of them was made"
+    assert len(planned) == sum(row.partitions for row in rows)
+    assert all(sorted(each["replicas"]) == list(NODES) for each in planned)
+    assert {row.copies for row in topic_admin.describe(settings_of(whole))} == {0}
+
+
+def goes_on(run: LiveRun, before: int, records: int = 6) -> None:
+    """More than the `before` trajectories that there were."""
+    run.until("the run to go on", lambda: counted(run) >= before + records)
+
+
+def counted(run: LiveRun) -> int:
+    """0 while a partition goes to another broker: on a busy machine that takes longer than a reader waits."""
+    try:
+        return len(run.counted())
+    except BrokerError:
+        return 0
+
+
+def test_a_run_that_learns_goes_on_though_the_leader_of_its_queue_is_killed(whole: Cluster, run: LiveRun) -> None:
+    start_all(run)
+    before = counted(run)
+    whole.kill(whole.leader(topic_name(run.config.run, "trajectories")))
+    goes_on(run, before)
+    whole.repair()
+    end_all(run)
+
+
+# Long forms
+
+
+def killed(cluster: Cluster, node: int) -> None:
+    cluster.kill(node)
+
+
+def frozen(cluster: Cluster, node: int) -> None:
+    cluster.freeze(node)
+
+
+def emptied(cluster: Cluster, node: int) -> None:
+    cluster.empty(node)
+
+
+def restarted(cluster: Cluster, node: int) -> None:
+    cluster.kill(node)
+    cluster.start(node)
+
+
+@pytest.mark.faults_long
+@pytest.mark.parametrize("trouble", [killed, frozen, emptied, restarted])
+def test_a_run_goes_on_whatever_happens_to_one_broker_and_then_to_the_next(
+    whole: Cluster, run: LiveRun, trouble: Callable[[Cluster, int], None]
+) -> None:
+    start_all(run)
+    for node in NODES:
+        before = counted(run)
+        trouble(whole, node)
+        goes_on(run, before)
+        whole.repair()
+    goes_on(run, counted(run))
+    end_all(run)
+
+
+@pytest.mark.faults_long
+def test_a_run_waits_while_two_brokers_are_away_and_goes_on_unaided(whole: Cluster, run: LiveRun) -> None:
+    start_all(run)
+    run.restarted = {"learner"}  # its transaction may run out before they are back
+    for node in NODES[:2]:
+        whole.kill(node)
+    worker = run.roles["worker-0"]
+    run.until("the worker to say what it waits for", lambda: "wait to be acknowledged" in worker.said())
+    whole.repair()
+    goes_on(run, counted(run))
+    end_all(run)
+
+
+@pytest.mark.faults_long
+def test_partitions_that_are_added_are_used_by_the_feeder_and_the_workers_that_live(run: LiveRun) -> None:
+    start_all(run)
+    more = run.config.kafka.task_partitions + 4
+    kafka = run.config.kafka.model_copy(update={"task_partitions": more})
+    topic_admin.ensure(run.config.model_copy(update={"kafka": kafka}), alter=True)
+    with LogReader(run.config, "tasks") as reader:
+        assert len(reader.ends) == more
+    run.until("tasks in the new ones", lambda: {raw.position.partition for raw in run.raw("tasks")} >= set(range(more)))
+    end_all(run)

@@ -1,0 +1,57 @@
+"""Feeders killed and doubled: every task is fed once."""
+
+from __future__ import annotations
+
+import socket
+from collections import Counter
+
+import pytest
+from distrl.broker.group import uncommitted
+
+from faults.live import LiveRun
+from faults.roles import KILLED
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(280)]
+
+MOST = 12
+"""feeder.outstanding of these runs."""
+
+
+def test_of_two_feeders_the_older_is_fenced_and_feeds_nothing_more(run: LiveRun) -> None:
+    run.publish_version(0)
+    older = run.start("feeder", "feed")
+    run.until("it to feed", lambda: len(run.tasks()) == MOST)
+    newer = run.start("newer", "feed")
+    run.until("the other to begin", lambda: f"{MOST} tasks fed before" in newer.said())
+    del run.roles["feeder"]
+    run.worker()
+    assert older.wait() == 1
+    words = " ".join(older.said().split())
+    assert f"another feeder has taken over run {run.config.run}" in words
+    assert f"It is process {newer.pid} on {socket.gethostname()}" in words
+    run.until("the newer one to go on", lambda: len(run.tasks()) >= 3 * MOST)
+    run.stop("newer")
+    run.until("every task to be counted", lambda: set(run.counted()) == set(run.tasks()))
+    run.stop()
+    assert max(Counter(run.tasks()).values()) == 1
+    assert run.duplicates() == 0
+
+
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_feeder_killed_between_publish_and_commit_loses_no_task_and_feeds_none_twice(run: LiveRun, nth: int) -> None:
+    run.publish_version(0)
+    killed = run.start("feeder", "feed", point="tasks_published", nth=nth)
+    run.worker()
+    run.until("the feeder to die", lambda: killed.code is not None)
+    assert killed.code == KILLED
+    standing = set(run.tasks())
+    assert len(standing) >= MOST
+    run.start("feeder", "feed")
+    run.until("another to go on", lambda: len(run.tasks()) >= len(standing) + MOST)
+    run.stop("feeder")
+    run.until("every task to be counted", lambda: set(run.counted()) == set(run.tasks()))
+    run.until("every task to be committed", lambda: uncommitted(run.config) == [])
+    run.stop()
+    assert standing < set(run.tasks())
+    assert max(Counter(run.tasks()).values()) == 1
+    assert run.duplicates() == 0

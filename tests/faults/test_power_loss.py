@@ -1,0 +1,194 @@
+"""Power loss: the broker is killed and the tails of its logs are gone, each topic's on its own, acknowledged or not.
+
+The log files are cut at a random byte; the broker recovers what is whole before it. Checkpoints and objects lie
+elsewhere and survive, or do not. Whatever was lost, the run goes on, and a fold of what is left equals it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+from distrl.broker.journal import history, in_force
+from distrl.broker.topics import topic_name
+from distrl.broker.versions import lineage
+from distrl.learner.recover import recover
+from distrl.learner.verify import verify
+from distrl.store.checkpoints import checkpoints, delete_checkpoints
+from distrl.types import Version
+
+from faults.live import WARMUP, LiveRun
+from faults.roles import Role
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(280)]
+
+TRUTH = ("demonstrations", "trajectories", "updates", "versions")
+PER_UPDATE = 3
+LEARNED = WARMUP + 6
+"""Updates before the first loss: two checkpoints are kept then, and their buffers span several updates."""
+
+
+@dataclass
+class Losses:
+    """A run that loses power again and again, and what its versions meant whenever somebody looked."""
+
+    run: LiveRun
+    rule: random.Random
+    meanings: dict[int, tuple[int, str]] = field(default_factory=dict)
+
+    def begin(self) -> None:
+        for _ in range(LEARNED - WARMUP):  # each in a batch of its own, as workers do
+            self.run.record(demonstrations=1, trajectories=PER_UPDATE)
+        self.run.learner()
+        self.until_learned(LEARNED)
+
+    def lose(self, topics: Sequence[str], newest_checkpoints: int = 0) -> None:
+        """Power is gone: learner and broker are killed, `topics` are cut, so are the newest checkpoints."""
+        self.note_versions()
+        self.run.roles["learner"].kill()
+        self.run.servers.kill("kafka")
+        for topic in topics:
+            at, size = cut(self.run, topic, self.rule)
+            print(f"{topic}: cut at byte {at} of {size}")
+        config, store = self.run.config, self.run.store
+        gone = checkpoints(store, config.run)[:newest_checkpoints]
+        delete_checkpoints(store, config.run, gone)
+        print(f"checkpoints {gone} are gone, {checkpoints(store, config.run)} are left")
+        self.run.servers.start("kafka")
+        self.run.new_producer()
+
+    def goes_on(self) -> Role:
+        """Started again, the learner learns what comes: further demonstrations for those that may be lost as well."""
+        learner = self.run.learner()
+        self.run.record(demonstrations=6, trajectories=4 * PER_UPDATE)
+        self.run.until("it to be at work", lambda: "pending" in self.metrics(learner))
+        done = int(self.metrics(learner).get("update", 0))
+        self.run.record(trajectories=2 * PER_UPDATE)
+        self.until_learned(max(done, WARMUP) + 2)
+        self.note_versions()
+        return learner
+
+    def equals_a_fresh_fold(self) -> None:
+        """Ends the learner. Weights and versions are those of a fold from the start."""
+        config, learner = self.run.config, self.run.roles["learner"]
+        self.run.until(  # a stop in between would leave the rest for the next start
+            "the whole journal to be redone",
+            lambda: self.metrics(learner).get("update", 0) >= len(history(config).updates),
+        )
+        self.run.stop("learner")
+        state = recover(config, self.run.store).state
+        fresh, same = verify(config, from_start=True)
+        assert state.u == fresh.u == len(history(config).updates)
+        assert state.digests() == fresh.digests()
+        counting = in_force(lineage(config), history(config))
+        assert counting[-1].version in same
+        assert counting[-1] == lineage(config)[-1], "the newest version is one that counts"
+        assert counting[-1].adapter.sha256 == state.digests()["adapter"]
+
+    def until_learned(self, updates: int) -> None:
+        learner = self.run.roles["learner"]
+        self.run.until(f"update {updates}", lambda: self.metrics(learner).get("update", 0) >= updates)
+
+    def metrics(self, learner: Role) -> dict[str, float]:
+        beats = self.run.beats("learner", learner)
+        return dict(beats[-1].metrics) if beats else {}
+
+    def note_versions(self) -> None:
+        """No number may ever mean something else than it has meant."""
+        for version in self.run.versions():
+            meant = self.meanings.setdefault(version.version, meaning(version))
+            assert meant == meaning(version), f"version {version.version} has a second meaning"
+
+
+def meaning(version: Version) -> tuple[int, str]:
+    return version.update, version.adapter.sha256
+
+
+def cut(run: LiveRun, topic: str, rule: random.Random) -> tuple[int, int]:
+    """Take away the end of the topic's log file. The broker must not run. Returns what is left, and what was there."""
+    (file,) = (run.servers.directory / "kafka" / "data").glob(f"{topic_name(run.config.run, topic)}-0/*.log")
+    size = file.stat().st_size
+    left = rule.randrange(size + 1)
+    with file.open("r+b") as log:
+        log.truncate(left)
+    return left, size
+
+
+@pytest.fixture
+def losses(run: LiveRun, rule: random.Random) -> Losses:
+    made = Losses(run, rule)
+    made.begin()
+    return made
+
+
+@pytest.mark.parametrize("topic", TRUTH)
+def test_a_tail_that_is_lost_costs_repetitions_and_the_run_goes_on(losses: Losses, topic: str) -> None:
+    losses.lose([topic], newest_checkpoints=losses.rule.randrange(2))
+    losses.goes_on()
+    losses.equals_a_fresh_fold()
+
+
+def test_tails_of_all_topics_are_lost_at_once_and_the_run_goes_on(losses: Losses) -> None:
+    losses.lose(TRUTH, newest_checkpoints=1)
+    losses.goes_on()
+    losses.equals_a_fresh_fold()
+
+
+def test_a_store_that_is_cut_back_under_a_whole_log_costs_repetitions(losses: Losses) -> None:
+    losses.lose((), newest_checkpoints=len(checkpoints(losses.run.store, losses.run.config.run)))
+    losses.goes_on()
+    losses.equals_a_fresh_fold()
+
+
+def test_who_lives_through_a_loss_goes_on(run: LiveRun, rule: random.Random) -> None:
+    """The broker's machine alone has lost power: learner, worker and feeder are those of before."""
+    run.record(demonstrations=6)
+    run.learner()
+    run.worker()
+    run.start("feeder", "feed")
+    run.until("two updates of the policy", lambda: len(run.updates()) >= WARMUP + 2)
+    roles = dict(run.roles)
+    run.servers.kill("kafka")
+    for topic in ("trajectories", "updates", "versions"):
+        print(f"{topic}: cut at byte {cut(run, topic, rule)}")
+    run.servers.start("kafka")
+    began = len(run.trajectories())
+    run.until("trajectories to come", lambda: len(run.trajectories()) >= began + 12)
+    run.until("updates after them", lambda: len(history(run.config).updates) >= WARMUP + 3)
+    newest = max(version.version for version in run.versions())
+    run.until("versions after them", lambda: max(version.version for version in run.versions()) > newest)
+    run.until(
+        "the worker to act with them",
+        lambda: any(step.version > newest for each in run.trajectories() for step in each.trajectory.steps),
+    )
+    assert {name: role.code for name, role in roles.items()} == dict.fromkeys(roles)
+    run.stop("feeder")
+    run.stop("worker-0")
+    run.stop("learner")
+    state, (fresh, _) = recover(run.config, run.store).state, verify(run.config, from_start=True)
+    assert state.digests() == fresh.digests()
+
+
+@pytest.mark.faults_long
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("topic", TRUTH)
+def test_a_run_goes_on_after_50_losses_of_a_tail(losses: Losses, topic: str) -> None:
+    again_and_again(losses, lambda: (topic,), 50)
+
+
+@pytest.mark.faults_long
+@pytest.mark.timeout(7200)
+def test_a_run_goes_on_after_50_losses_of_any_tails(losses: Losses) -> None:
+    again_and_again(losses, lambda: [topic for topic in TRUTH if losses.rule.random() < 0.5], 50)
+
+
+def again_and_again(losses: Losses, topics: Callable[[], Sequence[str]], times: int) -> None:
+    for number in range(times):
+        print(f"loss {number}")
+        losses.lose(topics(), newest_checkpoints=losses.rule.choice((0, 0, 1, 2)))
+        losses.goes_on()
+        losses.equals_a_fresh_fold()
+        losses.run.learner()
+        losses.until_learned(0)

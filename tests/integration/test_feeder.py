@@ -1,0 +1,200 @@
+"""The feeder on a real broker: what it feeds, to whom, and what it says when nothing comes back."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from confluent_kafka import TopicPartition
+from distrl.broker import topic_admin
+from distrl.broker.connect import admin
+from distrl.broker.consumer import TaskConsumer
+from distrl.broker.group import uncommitted
+from distrl.broker.journal import Journal
+from distrl.broker.producer import RecordProducer
+from distrl.broker.reader import LogReader, decoded
+from distrl.broker.topics import topic_name
+from distrl.config import Config, load
+from distrl.errors import DistrlError
+from distrl.feeder import run as feeding
+from distrl.telemetry import stalls
+from distrl.telemetry.feed import RunFeed
+from distrl.telemetry.fleet import fleet_findings
+from distrl.types import DeviceHealth, Heartbeat, ObjectRef, Outcome, Task, Trajectory, Version
+from groups import member
+
+pytestmark = pytest.mark.integration
+
+PATIENCE_S = 60.0
+MOST = 12
+
+
+def new_run(broker: str, *more: str) -> Config:
+    sets = [
+        f"run=feed-{uuid.uuid4().hex[:10]}",
+        f"kafka.bootstrap={broker}",
+        "feeder.max_lag=1000",
+        "feeder.poll_s=0.05",
+    ]
+    config = load(sets=[*sets, *more], environ={})
+    topic_admin.ensure(config)
+    with Journal(config) as journal:
+        journal.publish_version(Version(0, None, 0, "base", ObjectRef("k", "s", 1), "f", 0))
+    return config
+
+
+@pytest.fixture
+def config(broker: str) -> Config:
+    return new_run(broker, "kafka.task_partitions=2", f"feeder.outstanding={MOST}")
+
+
+@contextmanager
+def feeder(config: Config) -> Iterator[None]:
+    """A feeder in a thread, for as long as the block."""
+    stop, failures = threading.Event(), list[DistrlError]()
+
+    def feed() -> None:
+        try:
+            feeding.run_feeder(config, stop)
+        except DistrlError as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=feed, daemon=True)
+    thread.start()
+    yield
+    stop.set()
+    thread.join(PATIENCE_S)
+    assert not thread.is_alive()
+    assert failures == []
+
+
+def fed(config: Config) -> list[str]:
+    """The ids of the tasks that stand in the log."""
+    with LogReader(config, "tasks") as reader:
+        return [decoded(raw, Task).task_id for batch in reader.to_end() for raw in batch]
+
+
+def until(what: str, condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+def play(config: Config, count: int, worker: TaskConsumer) -> list[str]:
+    """Do `count` tasks as a worker does: the trajectory is acknowledged, then the task is committed."""
+    done: list[str] = []
+    deadline = time.monotonic() + PATIENCE_S
+    with RecordProducer(config, "a worker") as producer:
+        while len(done) < count:
+            assert time.monotonic() < deadline, f"only {len(done)} of {count} tasks came"
+            found = worker.poll(0.05)
+            if found is not None:
+                trajectory = Trajectory(found.task, "a", "w", "d", (), None, Outcome.FAILURE, "truth", "", False, 0, 0)
+                producer.publish("trajectories", found.task.task_id, trajectory).result(PATIENCE_S)
+                worker.commit(found.position)
+                done.append(found.task.task_id)
+    until_committed = time.monotonic() + PATIENCE_S
+    while worker._committing or worker._flight.committable():
+        assert time.monotonic() < until_committed
+        worker.poll(0.05)
+    return done
+
+
+def delete_before(config: Config, topic: str, offsets: dict[int, int]) -> None:
+    """What retention does."""
+    places = [TopicPartition(topic_name(config.run, topic), partition, at) for partition, at in offsets.items()]
+    client = admin(config.kafka)
+    for future in client.delete_records(places).values():
+        future.result(PATIENCE_S)
+
+
+def test_a_feeder_goes_on_though_the_trajectories_of_all_that_is_done_were_deleted(config: Config) -> None:
+    with member(config) as worker, feeder(config):
+        play(config, 3 * MOST, worker)
+        until("as many again are outstanding", lambda: len(fed(config)) == 4 * MOST)
+    delete_before(config, "trajectories", {0: 3 * MOST})
+    with member(config) as worker, feeder(config):
+        play(config, 2 * MOST, worker)
+        until("it feeds on", lambda: len(fed(config)) == 6 * MOST)
+    assert max(Counter(fed(config)).values()) == 1
+
+
+def test_a_feeder_feeds_nothing_again_though_the_records_of_tasks_were_deleted(config: Config) -> None:
+    with member(config) as worker, feeder(config):
+        play(config, 3 * MOST, worker)
+        until("as many again are outstanding", lambda: len(fed(config)) == 4 * MOST)
+    before = fed(config)
+    delete_before(config, "tasks", dict.fromkeys(range(2), MOST))
+    delete_before(config, "trajectories", {0: 3 * MOST})
+    with member(config) as worker, feeder(config):
+        play(config, 2 * MOST, worker)
+        until("it feeds on", lambda: len(set(fed(config)) - set(before)) == 2 * MOST)
+    assert max(Counter(fed(config)).values()) == 1
+
+
+def test_tasks_that_are_deleted_before_anybody_played_them_are_not_waited_for(
+    config: Config, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feeding, "GROUP_S", 0.5)
+    with feeder(config), caplog.at_level(logging.WARNING):
+        until("tasks are outstanding", lambda: len(fed(config)) == MOST)
+        with LogReader(config, "tasks") as reader:
+            ends = dict(reader.ends)
+        delete_before(config, "tasks", ends)
+        until("others are fed", lambda: len(fed(config)) >= MOST)
+    assert f"{MOST} tasks were deleted before they were done" in caplog.text
+
+
+def test_what_is_outstanding_follows_the_phones_that_workers_report(broker: str) -> None:
+    config = new_run(broker, "kafka.task_partitions=4")
+    phones = tuple(DeviceHealth(f"phone-{n}", "idle") for n in range(12))
+    held = tuple(DeviceHealth(f"held-{n}", "held") for n in range(50))
+    with feeder(config), RecordProducer(config, "workers") as producer:
+        until("the least", lambda: len(fed(config)) == 24)
+        for name in ("one", "other"):
+            beat = Heartbeat(name, "worker", 0, 0, None, {}, phones + held, (0, 1))
+            producer.publish("heartbeats", name, beat).result(PATIENCE_S)
+        until("three for each phone that answers", lambda: len(fed(config)) == 72)
+        with LogReader(config, "tasks") as reader:
+            spread = Counter(raw.position.partition for batch in reader.to_end() for raw in batch)
+        assert sorted(spread.values()) == [18] * 4, "each partition holds as many"
+
+
+def test_a_slow_worker_holds_no_more_tasks_than_its_partitions_share(config: Config) -> None:
+    """Its tasks would else fill feeder.outstanding, and the other worker's phones would wait."""
+    with member(config) as slow, feeder(config):
+        until("it has all partitions", lambda: slow.poll(0.05) is None and len(slow.partitions) == 2)
+        with member(config) as quick:
+            until("each has one", lambda: (slow.poll(0), quick.poll(0.05), len(quick.partitions) == 1)[-1])
+            slow.pause()
+            done = play(config, 3 * MOST, quick)
+            assert slow.poll(0) is None
+        left = Counter(raw.position.partition for raw in uncommitted(config))
+    assert len(done) == 3 * MOST
+    assert max(left.values()) <= MOST // 2 + 1
+
+
+def test_a_feeder_says_when_no_trajectory_comes_and_who_holds_the_tasks(
+    config: Config, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stalls, "STALLED_S", 1.0)
+    phones = (DeviceHealth("a", "held"), DeviceHealth("b", "quarantined"))
+    with RecordProducer(config, "workers") as producer:
+        beat = Heartbeat("worker-7", "worker", int(time.time() * 1000), 0, None, {}, phones, (0,))
+        producer.publish("heartbeats", "worker-7", beat).result(PATIENCE_S)
+    with feeder(config), caplog.at_level(logging.WARNING):
+        until("it says so", lambda: "no trajectory has come for" in caplog.text)
+    assert f"though {MOST} tasks are outstanding: worker-7 holds 6 in partitions 0, 0 of its 2 phones" in caplog.text
+    assert "nobody reports to hold 6 in partitions 1" in caplog.text
+    with RunFeed(config) as feed:  # as `distrl status` and `distrl doctor` do
+        progress, outstanding, partitions = fleet_findings(config, feed)
+    assert (progress.ok, outstanding.ok, partitions.ok) == (False, True, True)
+    assert "worker-7 holds 6 in partitions 0" in progress.detail
+    assert f"{MOST} tasks outstanding of at most {MOST} (is set)" in outstanding.detail

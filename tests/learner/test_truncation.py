@@ -1,0 +1,155 @@
+"""Episodes that the step limit cut off, under both settings of aride.truncation, by the real fold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from distrl.config import Config
+from distrl.errors import StoreError
+from distrl.learner.fold import fold
+from distrl.learner.gradients import score
+from distrl.learner.state import LearnerState
+from distrl.learner.truncation import Truncation, cut_off, step_after
+from distrl.types import Action, ActionKind, ObjectRef, Outcome, Step, Trajectory
+
+from learner.world import CODEC, Screens, base_of, config, logged, trajectory, update_of
+
+BACK, COMPLETE = Action(ActionKind.BACK), Action(ActionKind.COMPLETE)
+TOLERANCE = 0.1
+
+
+def step(like: Step, screen: ObjectRef, action: Action = BACK, previous: tuple[Action, ...] = ()) -> Step:
+    """A step on `screen` after `previous`, as a worker records it."""
+    prompt = CODEC.encode_prompt("search for red shoes", previous)
+    return replace(like, screenshot=screen, prompt_ids=prompt, action_ids=CODEC.encode_action(action), action=action)
+
+
+def episode(
+    screens: Screens, seed: int, seen: int, *, outcome: Outcome = Outcome.FAILURE, limit: int = 0,
+    last: Action = BACK, left_on: int | None = None,
+) -> Trajectory:  # fmt: skip
+    """`seen` steps on screens of their own shades, as many as the limit unless one is given. left_on: a shade."""
+    made = trajectory(screens, seed, steps=1, outcome=outcome)
+    actions = [BACK] * (seen - 1) + [last]
+    steps = [step(made.steps[0], screens.plain(60 * t), action, tuple(actions[:t])) for t, action in enumerate(actions)]
+    final = None if left_on is None else screens.plain(left_on)
+    task = replace(made.task, max_steps=limit or seen)
+    return replace(made, task=task, steps=tuple(steps), final_screenshot=final)
+
+
+def with_truncation(settings: Config, truncation: Truncation) -> Config:
+    return settings.model_copy(update={"aride": settings.aride.model_copy(update={"truncation": truncation})})
+
+
+def folded(state: LearnerState, records: list[Trajectory], screens: Screens, settings: Config) -> LearnerState:
+    window = logged(records) if state.u == 0 else []
+    fold(state, window, update_of(state.u, window, state.watermarks, settings), screens, settings)
+    return state
+
+
+@pytest.fixture
+def critics_alone(base_directory: Path) -> Config:
+    return config(
+        base_directory, "learner.warmup_updates=0", "learner.critic_warmup_updates=100", "aride.gamma=0.9",
+        "learner.minibatches=4", "learner.batch_size=32", "replay.capacity=100", "learner.critic_lr=0.01",
+    )  # fmt: skip
+
+
+def test_only_a_failure_that_used_up_its_steps_without_an_end_was_cut_off(screens: Screens) -> None:
+    assert cut_off(episode(screens, 1, 3))
+    assert not cut_off(episode(screens, 1, 3, limit=4))
+    assert not cut_off(episode(screens, 1, 3, last=COMPLETE))
+    assert not cut_off(episode(screens, 1, 3, outcome=Outcome.SUCCESS))
+    assert not cut_off(replace(episode(screens, 1, 3), outcome=Outcome.INTERRUPTED))
+
+
+def test_state_after_the_last_step_is_what_the_policy_would_have_read(screens: Screens) -> None:
+    cut = episode(screens, 1, 3, left_on=200)
+    after = step_after(cut, CODEC)
+    assert after is not None
+    assert after.screenshot == cut.final_screenshot
+    assert after.prompt_ids == CODEC.encode_prompt("search for red shoes", [BACK] * 3)
+    assert step_after(replace(cut, final_screenshot=None), CODEC) is None
+    unnamed = replace(screens.plain(200), key="../../etc/passwd")
+    assert step_after(replace(cut, final_screenshot=unnamed), CODEC) is None
+    assert step_after(episode(screens, 1, 3, limit=9, left_on=200), CODEC) is None
+
+
+@pytest.mark.parametrize("truncation", ["terminal", "bootstrap"])
+def test_target_of_the_last_step_under_each_setting(
+    critics_alone: Config, screens: Screens, truncation: Truncation
+) -> None:
+    settings = with_truncation(critics_alone, truncation)
+    torn = replace(episode(screens, 6, 2), final_screenshot=screens.keep(b"no image at all"))
+    records = [
+        episode(screens, 1, 3, left_on=200),
+        episode(screens, 2, 3, limit=4, left_on=200),
+        episode(screens, 3, 3, last=COMPLETE, left_on=200),
+        episode(screens, 4, 3, outcome=Outcome.SUCCESS, left_on=200),
+        episode(screens, 5, 3),
+        torn,
+    ]
+    state = folded(LearnerState.create(base_of(settings), settings), records, screens, settings)
+    before = LearnerState.create(base_of(settings), settings)
+    before.features = state.features
+    targets = [state.buffer.columns["target"][state.buffer.slots(entry)[-1]] for entry in state.buffer.entries]
+    cut = 0.0
+    if truncation == "bootstrap":
+        after = step_after(records[0], CODEC)
+        assert after is not None
+        with torch.no_grad():
+            scored = score(before, [after])
+            cut = 0.9 * before.critics.values(scored.states, scored.mask).sigmoid().item()
+        assert cut > 0.1
+    assert targets == pytest.approx([cut, 0.0, 0.0, 1.0, 0.0, 0.0], abs=1e-5)
+
+
+@pytest.mark.parametrize(("truncation", "expected"), [("terminal", 0.45), ("bootstrap", 0.9)])
+def test_what_v_comes_to_where_half_of_the_episodes_are_cut_off_one_step_before_success(
+    critics_alone: Config, screens: Screens, truncation: Truncation, expected: float
+) -> None:
+    """All would succeed with one more step: the limit halves V(s_0) = γ · 1/2 as an end, and not where bootstrapped."""
+    settings = with_truncation(critics_alone, truncation)
+    records = [
+        episode(screens, seed, 1, left_on=60) if seed % 2 else episode(screens, seed, 2, outcome=Outcome.SUCCESS)
+        for seed in range(10)
+    ]
+    state, seen = LearnerState.create(base_of(settings), settings), []
+    for _ in range(15):
+        folded(state, records, screens, settings)
+        with torch.no_grad():
+            scored = score(state, records[0].steps[:1])
+            seen.append(state.critics.values(scored.states, scored.mask).sigmoid().item())
+    assert np.mean(seen[-6:]) == pytest.approx(expected, abs=TOLERANCE)
+
+
+def test_last_screen_is_asked_for_and_kept_only_where_it_is_read(critics_alone: Config, screens: Screens) -> None:
+    records = [episode(screens, 1, 2, left_on=200)]
+    last = screens.plain(200)
+    screens.gone = {last.sha256}
+    folded(LearnerState.create(base_of(critics_alone), critics_alone), records, screens, critics_alone)
+    settings = with_truncation(critics_alone, "bootstrap")
+    state = LearnerState.create(base_of(settings), settings)
+    before = state.digests()
+    with pytest.raises(StoreError, match="not in the store"):
+        folded(state, records, screens, settings)
+    assert (state.digests(), state.u) == (before, 0)
+    screens.gone = set()
+    folded(state, records, screens, settings)
+    state.forget_screens()
+    assert state.features.shows(last)
+
+
+def test_bootstrapped_run_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(
+    critics_alone: Config, screens: Screens
+) -> None:
+    settings = with_truncation(critics_alone, "bootstrap")
+    records = [episode(screens, seed, 2, left_on=200) for seed in range(3)]
+    halted = folded(LearnerState.create(base_of(settings), settings), records, screens, settings)
+    again = LearnerState.restore(base_of(settings), settings, halted.meta(), halted.tensors(), logged(records))
+    one, two = (folded(state, records, screens, settings).digests() for state in (halted, again))
+    assert one == two

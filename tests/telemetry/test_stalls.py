@@ -1,0 +1,61 @@
+"""What is said of a fleet that stands still, or that a limit holds back."""
+
+from __future__ import annotations
+
+from distrl.config import Config
+from distrl.telemetry.feed import Progress
+from distrl.telemetry.fleet import findings_of
+from distrl.telemetry.stalls import STALLED_S, phones_answering, ranges, stalled
+from distrl.types import DeviceHealth, Heartbeat
+
+
+def worker(name: str, partitions: tuple[int, ...] | None, *states: str) -> Heartbeat:
+    devices = tuple(DeviceHealth(f"{name}-{n}", state) for n, state in enumerate(states))
+    return Heartbeat(name, "worker", 0, 0, None, {}, devices, partitions)
+
+
+def test_a_stall_is_told_with_who_holds_the_tasks() -> None:
+    beats = [worker("busy", (0, 1, 2), "leased", "idle"), worker("held", (3, 5), "held", "quarantined")]
+    loads = {0: 1, 2: 2, 3: 7, 5: 1, 6: 4}
+    assert stalled(STALLED_S - 1, loads, beats) is None
+    assert stalled(1e9, {}, beats) is None
+    words = stalled(61.2, loads, beats)
+    assert words == (
+        "no trajectory has come for 61 s though 15 tasks are outstanding: "
+        "held holds 8 in partitions 3, 5, 0 of its 2 phones answer; "
+        "busy holds 3 in partitions 0-2, 2 of its 2 phones answer; "
+        "nobody reports to hold 4 in partitions 6"
+    )
+    assert "no worker reports" in (stalled(61, {0: 1}, []) or "")
+
+
+def test_each_limit_of_a_fleet_is_told_with_the_setting_that_helps() -> None:
+    beats = [worker(f"w-{n}", (n,), *["idle"] * 10) for n in range(4)] + [worker("spare", (), "idle")]
+    feeder = Heartbeat("feeder", "feeder", 0, 0, None, {"outstanding_limit": 24.0})
+    config = Config.model_validate({"feeder": {"outstanding": 24}})
+    found = {each.what: each for each in findings_of(config, Progress({0: 24}, 3.0, [*beats, feeder]), 4)}
+    assert [found[name].ok for name in ("progress", "feeder.outstanding", "kafka.task_partitions")] == [
+        True,
+        False,
+        False,
+    ]
+    assert "24 tasks outstanding of at most 24 (is set), 41 phones answer" in found["feeder.outstanding"].detail
+    assert found["feeder.outstanding"].hint == "raise feeder.outstanding to 82 or more, or leave it unset"
+    assert "4 partitions for 5 workers; spare own none" in found["kafka.task_partitions"].detail
+    assert "set kafka.task_partitions to 10 or more" in found["kafka.task_partitions"].hint
+    well = findings_of(Config(), Progress({}, 0.0, beats[:4]), 16)
+    assert all(each.ok for each in well)
+
+
+def test_a_spare_worker_without_a_phone_is_no_fault_and_its_phones_do_not_count() -> None:
+    beats = [
+        worker("w", (0,), "idle", "leased"),
+        worker("none", (), "held", "quarantined"),
+        worker("old", None, "idle"),
+    ]
+    assert phones_answering(beats) == 3
+    assert all(each.ok for each in findings_of(Config(), Progress({}, 0.0, beats), 1))
+
+
+def test_numbers_are_told_in_few_words() -> None:
+    assert ranges([0, 1, 2, 5, 7, 8]) == "0-2, 5, 7-8"

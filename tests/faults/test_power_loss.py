@@ -142,7 +142,8 @@ def test_a_store_that_is_cut_back_under_a_whole_log_costs_repetitions(losses: Lo
     losses.equals_a_fresh_fold()
 
 
-def test_who_lives_through_a_loss_goes_on(run: LiveRun, rule: random.Random) -> None:
+@pytest.mark.parametrize("topics", [("versions",), ("updates",), ("trajectories", "updates", "versions")], ids="+".join)
+def test_who_lives_through_a_loss_goes_on(run: LiveRun, rule: random.Random, topics: Sequence[str]) -> None:
     """The broker's machine alone has lost power: learner, worker and feeder are those of before."""
     run.record(demonstrations=6)
     run.learner()
@@ -151,7 +152,7 @@ def test_who_lives_through_a_loss_goes_on(run: LiveRun, rule: random.Random) -> 
     run.until("two updates of the policy", lambda: len(run.updates()) >= WARMUP + 2)
     roles = dict(run.roles)
     run.servers.kill("kafka")
-    for topic in ("trajectories", "updates", "versions"):
+    for topic in topics:
         print(f"{topic}: cut at byte {cut(run, topic, rule)}")
     run.servers.start("kafka")
     began = len(run.trajectories())

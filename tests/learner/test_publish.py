@@ -60,6 +60,21 @@ def test_a_learner_that_redoes_an_update_finds_its_version(
     assert len(sent) == 1
 
 
+def test_a_version_that_is_lost_is_not_made_again_below_a_later_one(
+    settings: Config, state: LearnerState, store: ObjectStore
+) -> None:
+    sent: list[Version] = []
+    publisher = Publisher(settings, store, sent.append, (), lambda: 1)
+    publisher.due(state)
+    state.u += 1
+    publisher.due(state)
+    state.u -= 1
+    redone = Publisher(settings, store, sent.append, sent[1:], lambda: 2)
+    redone.due(state)
+    redone.settle(state)
+    assert [version.version for version in sent] == [0, 1]
+
+
 def test_other_weights_under_a_known_version_are_refused(
     settings: Config, state: LearnerState, store: ObjectStore
 ) -> None:

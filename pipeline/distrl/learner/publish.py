@@ -78,6 +78,8 @@ class Publisher:
         if known is not None:
             refuse_other_weights(known, weights)
             return
+        if any(later > update for later in self._of_update):
+            return  # its record is lost, and a later one is not: a higher number with older weights would be the newest
         self._publish_after(update, weights, state.agent.base_sha256)
 
     def settle(self, state: LearnerState) -> None:
@@ -88,7 +90,7 @@ class Publisher:
         due = max((u for u in range(state.u + 1) if publishes(u, self._config)), default=None)
         if due is None:
             return  # the warm-up is redone first, and publishes
-        lost = all(update < due - 1 for update in self._of_update)  # a later one takes its place, and is not made again
+        lost = all(update < due - 1 for update in self._of_update)
         lost = lost or self._published < max(self._given, self._reservation()["version"])
         if self._unnamed or lost:
             self._publish_after(state.u - 1, state.agent.adapter(), state.agent.base_sha256)

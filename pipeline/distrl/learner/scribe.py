@@ -3,7 +3,8 @@
     write ─▶ no answer ─▶ look into the log ─▶ reopen the journal ─▶ look again ─▶ write, unless it is there
 
 The first look keeps a learner that has taken over and works from being fenced by this one; the second is the one that
-counts, for since the journal was reopened nobody else can write.
+counts, for since the journal was reopened nobody else can write. A client that is beyond use, as one is whose records
+the broker has lost, is replaced in the same way: what is lost then, the looks find out.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import logging
 from collections.abc import Callable, Sequence
 from types import TracebackType
 
-from distrl.broker.connect import RefusedError
+from distrl.broker.connect import BeyondUseError, RefusedError
 from distrl.broker.fenced import FencedError
 from distrl.broker.journal import History, Journal, fenced, journal_lines
 from distrl.broker.producer import RecordTooLargeError
@@ -37,7 +38,7 @@ class Scribe:
     attempt each and may wait for seconds; after UnwrittenError, and before any other record, call them again with the
     very same record: it is in the log once in the end. They raise FencedError where another learner has taken over,
     RefusedError and RecordTooLargeError where trying again is vain, CutError where the broker has lost lines of the
-    journal: read `history` again then.
+    journal: read `history` again then. For versions that are lost there is nothing to read again: a later one follows.
     """
 
     def __init__(self, config: Config) -> None:
@@ -91,12 +92,15 @@ class Scribe:
         self._write(lambda: self._journal.publish_version(version), is_written)
 
     def _write(self, write: Callable[[], object], is_written: Callable[[], bool]) -> None:
+        reopened = self._in_doubt
         try:
             if not (self._in_doubt and self._reopen(is_written)):
                 write()
-        except (FencedError, RefusedError, RecordTooLargeError, CutError):
+        except (FencedError, RecordTooLargeError, CutError):
             raise
         except BrokerError as error:
+            if isinstance(error, RefusedError) and (reopened or not isinstance(error, BeyondUseError)):
+                raise
             self._in_doubt = True
             raise UnwrittenError(error.where, error.what, error.mend) from error
 

@@ -19,7 +19,6 @@ from distrl.config import load
 from distrl.errors import DistrlError
 from distrl.evaluate.curves import score
 from distrl.evaluate.run import named
-from distrl.phone.generations import NEWEST
 from distrl.policy.agent import Agent
 from distrl.policy.base import load_base
 from distrl.store.objects import open_store
@@ -30,6 +29,7 @@ from learning import episodes, policy
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
+from simphone.generations import NEWEST
 
 CHANGES = ("as it was learned", "recoloured", "and moved", "and renamed", "and restyled")
 console = Console()

@@ -23,8 +23,6 @@ from distrl.learner.fold import fold
 from distrl.learner.gradients import score
 from distrl.learner.improve import ANNOTATED_TOGETHER
 from distrl.learner.state import LearnerState
-from distrl.phone.gestures import event_of
-from distrl.phone.machine import PhoneMachine
 from distrl.policy.actions import to_text
 from distrl.policy.agent import Agent
 from distrl.policy.base import load_base
@@ -45,6 +43,8 @@ from distrl.types import (
     Update,
     Watermark,
 )
+from simphone.gestures import event_of
+from simphone.machine import PhoneMachine
 
 Objects = dict[str, bytes]
 SHOWN = ("policy_loss", "value_loss", "entropy", "ratio", "clipped", "value_accuracy", "critic_sample_share", "buffer")

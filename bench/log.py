@@ -206,8 +206,8 @@ def gradient_seconds(config: Config) -> float:
     """Seconds of one update's gradient steps at the shipped settings, on records of noise."""
     from distrl.learner.improve import annotate, improve
     from distrl.learner.state import LearnerState, screens
-    from distrl.phone.machine import PhoneMachine
     from distrl.policy.base import load_base
+    from simphone.machine import PhoneMachine
 
     torch.set_num_threads(config.learner.torch_threads)
     state = LearnerState.create(load_base(config.policy.base_model), config)

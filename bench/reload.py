@@ -31,7 +31,6 @@ from distrl.broker.journal import Journal
 from distrl.broker.versions import VersionFollower
 from distrl.config import Config, load
 from distrl.errors import DistrlError
-from distrl.phone.machine import PhoneMachine
 from distrl.policy.agent import Agent
 from distrl.policy.lora import lora_parameters
 from distrl.stack.local import LocalStack
@@ -42,6 +41,7 @@ from distrl.worker.reload import Reloader
 from distrl.worker.serving import serving
 from rich.console import Console
 from rich.table import Table
+from simphone.machine import PhoneMachine
 
 TASK = Task("bench", "home", "search", Split.TRAIN, "open browser and search for red shoes", 14, 0)
 WAIT_S = 60.0

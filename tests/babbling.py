@@ -10,13 +10,13 @@ import random
 from pathlib import Path
 
 import torch
-from distrl.phone import words
 from distrl.policy.agent import pad
 from distrl.policy.base import save_base
 from distrl.policy.model import AutoUIModel, Shape
 from distrl.policy.vocabulary import PAD, Codec
 from distrl.tasks.oracle import random_action
 from distrl.types import Action, ActionKind
+from simphone import words
 from torch.nn import functional as F
 
 CODEC = Codec(words.ALL)

@@ -1,4 +1,4 @@
-"""The measurements are no tests, and nobody runs them when code moves: what they take from distrl is there."""
+"""The measurements are no tests, and nobody runs them when code moves: what they take from the packages is there."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+PACKAGES = ("distrl", "simphone")
 SCRIPTS = sorted((Path(__file__).parents[1] / "bench").glob("*.py"))
 
 
@@ -18,7 +19,7 @@ def test_what_a_measurement_imports_is_there(script: Path) -> None:
     taken = [
         (node.module, name.name)
         for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "distrl"
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] in PACKAGES
         for name in node.names
     ]
     assert taken

@@ -131,9 +131,9 @@ def test_any_bytes_are_a_screen_or_unreadable(data: bytes) -> None:
 
 
 def test_the_simulated_phones_screens_are_read() -> None:
-    from distrl.phone.commands.screen import hierarchy
-    from distrl.phone.shell import Shell
-    from phone.run import with_shell
+    from phone_shell import with_shell
+    from simphone.commands.screen import hierarchy
+    from simphone.shell import Shell
 
     async def play(shell: Shell) -> None:
         await shell.run("am start -p com.sim.settings")

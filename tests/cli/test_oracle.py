@@ -9,7 +9,7 @@ import pytest
 from distrl.cli.main import app
 from distrl.cli.oracle import PROFILES
 from distrl.errors import DistrlError
-from distrl.phone.profiles import PROFILES as KINDS
+from simphone.profiles import PROFILES as KINDS
 from typer.testing import CliRunner
 
 

@@ -14,8 +14,8 @@ from distrl import config
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
 from distrl.errors import DeviceError
-from distrl.phone.serve import PhonesInThread, SimulatedPhone
 from distrl.stack import ports
+from simphone.serve import PhonesInThread, SimulatedPhone
 
 from .standin import Standin
 

@@ -21,12 +21,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from distrl.phone.adbd import Adbd, properties
-from distrl.phone.commands import COMMANDS
-from distrl.phone.commands.base import Call, Result
-from distrl.phone.faults import Fault, Faults
-from distrl.phone.handset import Handset
-from distrl.phone.machine import PhoneMachine
+from simphone.adbd import Adbd, properties
+from simphone.commands import COMMANDS
+from simphone.commands.base import Call, Result
+from simphone.faults import Fault, Faults
+from simphone.handset import Handset
+from simphone.machine import PhoneMachine
 
 HOST = "127.0.0.1"
 FLAGS = {"-read-only", "-no-window", "-no-audio", "-no-boot-anim", "-no-snapshot", "-no-snapshot-save"}

@@ -3,7 +3,7 @@ from __future__ import annotations
 from distrl import config
 from distrl.device.about import UNKNOWN, look
 from distrl.device.server import AdbServer
-from distrl.phone.faults import Fault
+from simphone.faults import Fault
 
 from device.conftest import StartPhones, given_time, hasty
 

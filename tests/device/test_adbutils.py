@@ -16,7 +16,7 @@ from adbutils._proto import BrightnessMode
 from adbutils.errors import AdbError, AdbTimeout
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
-from distrl.phone.serve import SimulatedPhone
+from simphone.serve import SimulatedPhone
 
 from .conftest import RunAdb, StartPhones, free_ports
 

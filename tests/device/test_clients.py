@@ -15,10 +15,10 @@ import pytest
 from adbutils.errors import AdbError
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
-from distrl.phone.faults import Fault
-from distrl.phone.files import MOST_BYTES
-from distrl.phone.serve import SimulatedPhone
 from PIL import Image
+from simphone.faults import Fault
+from simphone.files import MOST_BYTES
+from simphone.serve import SimulatedPhone
 
 from .conftest import RunAdb
 

@@ -17,11 +17,11 @@ from distrl import config
 from distrl.device.errors import AdbServerGone, DeviceGone, DeviceTimeout
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
-from distrl.phone import shell
-from distrl.phone.commands.base import Result
-from distrl.phone.faults import Fault
-from distrl.phone.serve import SimulatedPhone
 from distrl.types import Point
+from simphone import shell
+from simphone.commands.base import Result
+from simphone.faults import Fault
+from simphone.serve import SimulatedPhone
 
 from .conftest import SLACK_S, StartPhones, free_ports, given_time, hasty
 from .relay import Mode, Relay

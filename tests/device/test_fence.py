@@ -13,11 +13,11 @@ from distrl.device.fence import Fence
 from distrl.device.session import AdbSession
 from distrl.device.window import SYSTEM_UI, focused_window, package_in_front
 from distrl.errors import ConfigError
-from distrl.phone.commands import COMMANDS, dumpsys
-from distrl.phone.commands.base import Call, Result
-from distrl.phone.handset import Handset
-from distrl.phone.machine import Event, Key
-from distrl.phone.serve import SimulatedPhone
+from simphone.commands import COMMANDS, dumpsys
+from simphone.commands.base import Call, Result
+from simphone.handset import Handset
+from simphone.machine import Event, Key
+from simphone.serve import SimulatedPhone
 
 from .conftest import LONG_S, SLACK_S
 

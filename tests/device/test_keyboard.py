@@ -4,9 +4,9 @@ import shlex
 
 import pytest
 from distrl.device.keyboard import UntypableError, typing_line
-from distrl.phone.sh import parse
 from hypothesis import given
 from hypothesis import strategies as st
+from simphone.sh import parse
 
 PIECES = st.lists(st.sampled_from(["%", "s", " ", "%s", "'", '"', "\\", "a", ";", "\n", "\u00e9"])).map("".join)
 

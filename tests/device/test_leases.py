@@ -24,7 +24,7 @@ from distrl.device.pool import HELD_S, DevicePool
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
 from distrl.errors import DeviceError
-from distrl.phone.serve import SimulatedPhone
+from simphone.serve import SimulatedPhone
 
 from .test_pool import Clock, some
 

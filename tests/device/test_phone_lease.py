@@ -29,10 +29,10 @@ from distrl.device.pool import DevicePool
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
 from distrl.errors import DeviceError
-from distrl.phone.faults import Fault
-from distrl.phone.files import MOST_ENTRIES
-from distrl.phone.serve import SimulatedPhone
 from distrl.types import Point
+from simphone.faults import Fault
+from simphone.files import MOST_ENTRIES
+from simphone.serve import SimulatedPhone
 
 TTL_S = 1.0
 WAIT_S = 20.0

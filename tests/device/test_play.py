@@ -17,11 +17,11 @@ from distrl.device.leases import Hold, Leases
 from distrl.device.play import HOST, MOST_BODY, PLAYED, NoActionError, PlayServer, action_of, held
 from distrl.device.session import AdbSession
 from distrl.errors import ConfigError, DeviceError
-from distrl.phone.faults import Fault
-from distrl.phone.serve import SimulatedPhone
 from distrl.types import Action, ActionKind, Point
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from simphone.faults import Fault
+from simphone.serve import SimulatedPhone
 
 from .conftest import hurried
 

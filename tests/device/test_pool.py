@@ -11,9 +11,9 @@ from distrl.device.pool import AT_ONCE, DevicePool
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
 from distrl.errors import DeviceError
-from distrl.phone.faults import Fault
-from distrl.phone.serve import SimulatedPhone
 from distrl.types import Point
+from simphone.faults import Fault
+from simphone.serve import SimulatedPhone
 
 from .conftest import LONG_S, StartPhones, free_ports, given_time, hasty, hurried
 

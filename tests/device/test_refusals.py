@@ -22,7 +22,7 @@ from distrl.device.errors import (
 from distrl.device.pool import DevicePool
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
-from distrl.phone.transport import CNXN, Frame, pack
+from simphone.transport import CNXN, Frame, pack
 
 from .conftest import StartPhones, free_ports
 

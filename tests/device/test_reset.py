@@ -7,9 +7,9 @@ from distrl.device import reset as resetting
 from distrl.device.errors import DeviceGarbage, DeviceRefused
 from distrl.device.session import AdbSession
 from distrl.device.wire import Finished
-from distrl.phone.machine import fresh
-from distrl.phone.serve import SimulatedPhone
 from distrl.types import Point, Split, Task
+from simphone.machine import fresh
+from simphone.serve import SimulatedPhone
 
 
 def task(setup: str = "{}", seed: int = 7) -> Task:

@@ -12,17 +12,17 @@ from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
 from distrl.device.wire import Deadline
 from distrl.errors import DeviceError
-from distrl.phone import shell
-from distrl.phone.commands import COMMANDS
-from distrl.phone.commands.base import Call, Result
-from distrl.phone.faults import Fault
-from distrl.phone.handset import Handset
-from distrl.phone.machine import Event, Key, Open, Swipe, Tap, Text
-from distrl.phone.serve import SimulatedPhone
 from distrl.types import Action, ActionKind, Point
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from simphone import shell
+from simphone.commands import COMMANDS
+from simphone.commands.base import Call, Result
+from simphone.faults import Fault
+from simphone.handset import Handset
+from simphone.machine import Event, Key, Open, Swipe, Tap, Text
+from simphone.serve import SimulatedPhone
 
 from .conftest import LONG_S, SLACK_S, given_time, hurried
 

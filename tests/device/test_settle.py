@@ -13,12 +13,12 @@ from distrl.device.errors import DeviceBlack, DeviceGarbage, DeviceOversized, De
 from distrl.device.session import AdbSession
 from distrl.device.wire import Deadline
 from distrl.images import MAX_PIXELS
-from distrl.phone import shell
-from distrl.phone.faults import Fault
-from distrl.phone.machine import Event
-from distrl.phone.serve import SimulatedPhone
 from distrl.types import Point
 from PIL import Image
+from simphone import shell
+from simphone.faults import Fault
+from simphone.machine import Event
+from simphone.serve import SimulatedPhone
 
 from .conftest import LONG_S, given_time, hurried
 

@@ -9,14 +9,14 @@ from distrl.device.errors import DeviceRefused, DeviceTimeout
 from distrl.device.keyboard import MAX_CHARACTERS, SERVICE, UntypableError, broadcast_line
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
-from distrl.phone.faults import Fault
-from distrl.phone.keyboards import OWN
-from distrl.phone.machine import FIELD_CHARACTERS, Event, Text
-from distrl.phone.serve import SimulatedPhone
-from distrl.phone.sh import parse
 from distrl.types import Point
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from simphone.faults import Fault
+from simphone.keyboards import OWN
+from simphone.machine import FIELD_CHARACTERS, Event, Text
+from simphone.serve import SimulatedPhone
+from simphone.sh import parse
 
 from .conftest import StartPhones, given_time, hurried
 

@@ -30,7 +30,6 @@ from distrl.learner.verify import refold
 from distrl.offline import ablate as ablating
 from distrl.offline.ablate import Evaluation, Request, ablate
 from distrl.offline.ablate_arms import plan
-from distrl.phone import words
 from distrl.policy.agent import Agent
 from distrl.policy.base import save_base
 from distrl.policy.model import AutoUIModel, Shape
@@ -39,6 +38,7 @@ from distrl.store.objects import open_store
 from distrl.types import Split, Version
 from learner.world import Screens, trajectory
 from served import phones_served
+from simphone import words
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(280)]
 

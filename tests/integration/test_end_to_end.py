@@ -18,7 +18,6 @@ from distrl.demo.roles import Roles, running
 from distrl.evaluate.gather import gather
 from distrl.evaluate.report import write_report
 from distrl.learner.verify import refold
-from distrl.phone import words
 from distrl.policy.base import save_base
 from distrl.policy.model import AutoUIModel, Shape
 from distrl.policy.vocabulary import Codec
@@ -27,6 +26,7 @@ from distrl.store.objects import open_store
 from distrl.telemetry.feed import snapshot_of
 from distrl.types import Outcome
 from served import phones_served
+from simphone import words
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(280)]
 

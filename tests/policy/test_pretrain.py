@@ -4,11 +4,11 @@ from random import Random
 
 import pytest
 from distrl.errors import PolicyError
-from distrl.phone.words import ALL
 from distrl.policy.base import load_base
 from distrl.policy.examples import copy_example
 from distrl.policy.pretrain import Recipe, Stage, train
 from distrl.policy.screens import draw_screens, phone_language
+from simphone.words import ALL
 
 TINY = Recipe(
     threads=1,

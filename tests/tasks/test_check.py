@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from distrl.phone.gallery import walk
-from distrl.phone.machine import fresh
-from distrl.phone.screens import SCREENS, refuse_unknown
-from distrl.phone.state import ADVERT, State
 from distrl.tasks.check import holds, parse_check, remembered
 from distrl.tasks.outcome import CHECK, succeeded
 from distrl.types import Split, Task
 from hypothesis import given
 from hypothesis import strategies as st
+from simphone.gallery import walk
+from simphone.machine import fresh
+from simphone.screens import SCREENS, refuse_unknown
+from simphone.state import ADVERT, State
 
 ON = {"app": "settings", "path": "on", "contains": "wifi sync"}
 

@@ -6,8 +6,6 @@ from collections import Counter
 from itertools import pairwise
 
 import pytest
-from distrl.phone.state import State
-from distrl.phone.words import ALL
 from distrl.tasks.entities import ENTITIES, dealt, held_out_pairs
 from distrl.tasks.hand import COMPLETE
 from distrl.tasks.oracle import ImperfectScript, oracle, random_action, random_likelihood
@@ -16,6 +14,8 @@ from distrl.tasks.suite import suites
 from distrl.tasks.trial import play, prepared
 from distrl.types import Action, ActionKind, Split, Task
 from distrl.wire.convert import from_task
+from simphone.state import State
+from simphone.words import ALL
 
 HOME = suites()["home"]
 TASKS = "91fbd1802e0bdfb406c6046e5e15a10476c64e6e2df7eee62d2090813866232e"

@@ -14,8 +14,6 @@ import pytest
 from distrl.config import Config, Feeder
 from distrl.errors import ConfigError
 from distrl.feeder.run import new_ledger
-from distrl.phone.machine import fresh
-from distrl.phone.state import ADVERT, State, Value, words_of
 from distrl.policy.vocabulary import Codec, plain_words
 from distrl.tasks.entities import SHARES
 from distrl.tasks.kept import KEPT, PASSING, TOGETHER
@@ -26,6 +24,8 @@ from distrl.tasks.suite import held_out_pairs, suite_named, suites
 from distrl.tasks.survey import folded
 from distrl.tasks.trial import play, prepared
 from distrl.types import Action, ActionKind, Split, Task
+from simphone.machine import fresh
+from simphone.state import ADVERT, State, Value, words_of
 
 LISTED = {name: suite for name, suite in suites().items() if isinstance(suite, ListedSuite)}
 SIZES = {

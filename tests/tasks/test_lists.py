@@ -12,8 +12,6 @@ from distrl.device import session
 from distrl.errors import ConfigError
 from distrl.evaluate.play import evaluation_tasks
 from distrl.feeder.run import new_ledger
-from distrl.phone.machine import fresh
-from distrl.phone.words import ALL
 from distrl.tasks import row
 from distrl.tasks.formats import FORMATS, MAX_LINE
 from distrl.tasks.lists import ListSuite, TaskList, read_lists, suite_of
@@ -24,6 +22,8 @@ from distrl.tasks.survey import done_at_the_start, overlaps, shares, unknown_wor
 from distrl.types import Split
 from hypothesis import given
 from hypothesis import strategies as st
+from simphone.machine import fresh
+from simphone.words import ALL
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "lists" / "example.jsonl"
 ON = {"app": "settings", "path": "on", "contains": "wifi sync"}

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from distrl.phone.generations import NEWEST
-from distrl.phone.state import State
 from distrl.tasks.hand import BACK, COMPLETE
 from distrl.tasks.listed import ListedSuite
 from distrl.tasks.suite import suites
 from distrl.tasks.trial import play, score
 from distrl.types import Action, Split, Task
+from simphone.generations import NEWEST
+from simphone.state import State
 
 TASK = suites()["home"].task(0, 0, Split.TEST)
 

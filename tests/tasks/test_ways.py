@@ -6,17 +6,17 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from distrl.phone.apps.contacts import number_of
-from distrl.phone.apps.mail import sender
-from distrl.phone.machine import Open, reduce
-from distrl.phone.state import State, words_of
 from distrl.tasks.hand import BACK
 from distrl.tasks.oracle import next_action
 from distrl.tasks.outcome import done
 from distrl.tasks.suite import suites
 from distrl.tasks.trial import play, prepared
 from distrl.types import Split, Task
-from phone.hand import back, brought, touch, write
+from phone_hand import back, brought, touch, write
+from simphone.apps.contacts import number_of
+from simphone.apps.mail import sender
+from simphone.machine import Open, reduce
+from simphone.state import State, words_of
 
 
 def tasks_of(suite: str, family: str) -> Iterator[Task]:

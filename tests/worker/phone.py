@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from distrl.phone.gestures import event_of
-from distrl.phone.machine import PhoneMachine
 from distrl.types import Action, HeldBack, Task
 from distrl.worker.episode import Screen
+from simphone.gestures import event_of
+from simphone.machine import PhoneMachine
 
 
 class MachinePhone:

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from distrl.config import Config
-from distrl.phone.words import ALL
 from distrl.policy.screens import phone_codec
 from distrl.policy.vocabulary import Codec
 from distrl.tasks.oracle import ImperfectScript
@@ -16,6 +15,7 @@ from distrl.types import Action, ActionKind, Outcome, Point, Split, Task
 from distrl.worker.demonstrate import Scripted, demonstration_tasks, script_seed
 from distrl.worker.episode import Episode, Screen
 from distrl.worker.vocabulary import words_of_all_suites
+from simphone.words import ALL
 
 from .phone import MachinePhone
 from .world import CountingPhone, Shelf, task, twice

@@ -16,11 +16,11 @@ from distrl.device.pool import DevicePool
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
 from distrl.errors import DeviceError
-from distrl.phone.faults import Fault
-from distrl.phone.machine import Event
-from distrl.phone.serve import SimulatedPhone
 from distrl.worker import dryrun
 from distrl.worker.dryrun import SeenSession, dry_task, first_free, show
+from simphone.faults import Fault
+from simphone.machine import Event
+from simphone.serve import SimulatedPhone
 
 from .world import DONE, TAP, Recorded, task
 

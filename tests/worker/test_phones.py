@@ -15,13 +15,13 @@ from distrl.device.errors import DeviceGarbage, DeviceGone, DeviceRefused
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
 from distrl.learner.improve import is_invalid
-from distrl.phone.faults import Fault
-from distrl.phone.machine import Key, Open, fresh, widgets
-from distrl.phone.serve import SimulatedPhone
 from distrl.types import Action, ActionKind, HeldBack, Outcome, Point, Trajectory
 from distrl.worker.episode import Decision, Episode, Observation
 from distrl.worker.phones import Phones, SessionPhone
 from PIL import Image
+from simphone.faults import Fault
+from simphone.machine import Key, Open, fresh, widgets
+from simphone.serve import SimulatedPhone
 
 from .world import DONE, Shelf, task
 

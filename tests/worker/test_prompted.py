@@ -19,10 +19,6 @@ from distrl.chat.endpoint import Endpoint
 from distrl.config import AppAgent, Config, Devices
 from distrl.device.server import AdbServer
 from distrl.errors import ChatError, ConfigError
-from distrl.phone.commands import COMMANDS
-from distrl.phone.commands.base import Call, Result
-from distrl.phone.handset import Handset
-from distrl.phone.serve import SimulatedPhone
 from distrl.tasks.outcome import succeeded
 from distrl.tasks.suite import HomeSuite
 from distrl.types import PROMPTED, ActionKind, HeldBack, Outcome, Split, Task, Trajectory
@@ -31,6 +27,10 @@ from distrl.worker.episode import Episode
 from distrl.worker.explore import exploration_tasks, explore
 from distrl.worker.phones import Phones
 from distrl.worker.prompted import attempt_on, ready_endpoint
+from simphone.commands import COMMANDS
+from simphone.commands.base import Call, Result
+from simphone.handset import Handset
+from simphone.serve import SimulatedPhone
 
 from .world import Shelf
 

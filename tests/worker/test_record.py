@@ -20,10 +20,6 @@ from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
 from distrl.errors import BrokerError, ConfigError, StoreError
 from distrl.learner.fold import is_usable
-from distrl.phone.faults import Fault
-from distrl.phone.machine import Open
-from distrl.phone.serve import SimulatedPhone
-from distrl.phone.words import ALL
 from distrl.policy.vocabulary import Codec
 from distrl.tasks.oracle import oracle
 from distrl.tasks.suite import HomeSuite
@@ -34,6 +30,10 @@ from distrl.worker.heldout import held_out
 from distrl.worker.parts import TRUTH
 from distrl.worker.phones import SessionPhone
 from distrl.worker.record import FREE, PERSON, Recorder, offered_tasks, recorder_of
+from simphone.faults import Fault
+from simphone.machine import Open
+from simphone.serve import SimulatedPhone
+from simphone.words import ALL
 
 from .world import Shelf
 

@@ -14,9 +14,6 @@ from distrl.appagent.agent import Attempt
 from distrl.config import Config, Devices
 from distrl.device.screenshot import verified
 from distrl.device.server import AdbServer
-from distrl.phone.commands import screen
-from distrl.phone.machine import Open
-from distrl.phone.serve import SimulatedPhone
 from distrl.policy.screens import phone_codec
 from distrl.tasks.oracle import ImperfectScript
 from distrl.tasks.suite import suites
@@ -27,6 +24,9 @@ from distrl.worker.episode import GROUND_TRUTH, Episode, Phone
 from distrl.worker.parts import TRUTH
 from distrl.worker.phones import Phones, SessionPhone
 from distrl.worker.vocabulary import words_of_all_suites
+from simphone.commands import screen
+from simphone.machine import Open
+from simphone.serve import SimulatedPhone
 
 from .world import Shelf
 

@@ -10,13 +10,13 @@ import pytest
 from distrl.config import Config
 from distrl.demo.run import run_demo
 from distrl.errors import ConfigError
-from distrl.phone import words
 from distrl.policy.screens import phone_codec
 from distrl.policy.vocabulary import Codec
 from distrl.tasks.suite import suites
 from distrl.worker.demonstrate import run_demonstrations
 from distrl.worker.vocabulary import lacking, refuse_lacking, warn_lacking, words_of_all_suites
 from rich.console import Console
+from simphone import words
 
 HOME = Codec(words.ALL)
 EVERY = phone_codec(words_of_all_suites())

@@ -130,7 +130,8 @@ def _tasks(suite: BuiltIn, split: Split, count: int | None) -> list[Task]:
 
 
 def _in_process(settings: Config, chosen: dict[str, list[Task]]) -> list[dict[str, Any]]:
-    from distrl.phone.generations import NEWEST
+    from simphone.generations import NEWEST
+
     from distrl.tasks.trial import score
 
     popups = settings.phones.popup_probability

@@ -44,7 +44,8 @@ def phones(
         if config or sets or verbose or count is not None:
             raise typer.BadParameter(f"belongs behind `phones {context.invoked_subcommand}`", param_hint="this option")
         return
-    from distrl.phone.serve import run_phones
+    from simphone.serve import run_phones
+
     from distrl.telemetry import logs
 
     more = [f"phones.count={count}", "phones.evaluation_count=0"] if count is not None else []
@@ -112,8 +113,8 @@ def gallery(
     scale: Annotated[int, typer.Option(min=1, max=8, help="Pixels for each pixel of the phone.")] = 1,
 ) -> None:
     """Draw contact sheets of the simulated phone's screens, one for each generation of its look."""
-    from distrl.phone.gallery import contact_sheet, tour
-    from distrl.phone.generations import NEWEST
+    from simphone.gallery import contact_sheet, tour
+    from simphone.generations import NEWEST
 
     for generation in range(NEWEST + 1):
         path = out / f"generation-{generation}.png"

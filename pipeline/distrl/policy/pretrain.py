@@ -24,10 +24,10 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from simphone.canvas import ALPHABET
 from torch import Tensor, nn
 
 from distrl.errors import PolicyError
-from distrl.phone.canvas import ALPHABET
 from distrl.policy.agent import pad, write
 from distrl.policy.base import save_base
 from distrl.policy.examples import Example, Language, Pair, Screen, copy_example, drawn_words, touch_examples

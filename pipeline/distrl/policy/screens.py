@@ -6,12 +6,12 @@ import random
 from typing import Final
 
 import numpy as np
+from simphone import words
+from simphone.canvas import ALPHABET
+from simphone.element import HEIGHT, WIDTH, Element
+from simphone.synthetic import Synthetic, synthetic_screen
+from simphone.words import Words
 
-from distrl.phone import words
-from distrl.phone.canvas import ALPHABET
-from distrl.phone.element import HEIGHT, WIDTH, Element
-from distrl.phone.synthetic import Synthetic, synthetic_screen
-from distrl.phone.words import Words
 from distrl.policy.examples import Language, Pair, Screen, Target
 from distrl.policy.vocabulary import Codec
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from distrl.phone.machine import fresh
-from distrl.phone.screens import refuse_unknown
-from distrl.phone.state import ADVERT, AppData, State, Value
+from simphone.machine import fresh
+from simphone.screens import refuse_unknown
+from simphone.state import ADVERT, AppData, State, Value
 
 MAX_CONDITIONS: Final = 16
 MAX_TEXT: Final = 200

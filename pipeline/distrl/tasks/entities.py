@@ -8,7 +8,8 @@ from functools import cache
 from itertools import count
 from typing import Final, TypeVar
 
-from distrl.phone import words
+from simphone import words
+
 from distrl.types import Split
 
 Pair = tuple[str, str]

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 
-from distrl.phone.machine import fresh
-from distrl.phone.state import State
+from simphone.machine import fresh
+from simphone.state import State
+
 from distrl.tasks.deck import Deck
 from distrl.tasks.kept import Kept, kept
 from distrl.types import Action, Split, Task

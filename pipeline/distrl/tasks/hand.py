@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from distrl.phone.apps.lists import PREFIX, row_of
-from distrl.phone.element import HEIGHT, WIDTH, Element
-from distrl.phone.machine import widgets
-from distrl.phone.state import State
+from simphone.apps.lists import PREFIX, row_of
+from simphone.element import HEIGHT, WIDTH, Element
+from simphone.machine import widgets
+from simphone.state import State
+
 from distrl.types import Action, ActionKind, Point
 
 COLUMNS, ROWS = 8, 16

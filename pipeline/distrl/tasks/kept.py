@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from distrl.phone.state import State, Value
+from simphone.state import State, Value
 
 Kept = Mapping[tuple[str, str], Value]
 """By app and what of it."""

@@ -9,7 +9,8 @@ from functools import cached_property
 from itertools import zip_longest
 from typing import Final
 
-from distrl.phone.state import chance
+from simphone.state import chance
+
 from distrl.tasks.family import Family, Params
 from distrl.types import Split, Task
 

@@ -13,9 +13,10 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from simphone.state import chance
+
 from distrl.config import Feeder
 from distrl.errors import ConfigError
-from distrl.phone.state import chance
 from distrl.tasks.formats import FORMATS, Problem, rows_in
 from distrl.tasks.outcome import CHECK
 from distrl.tasks.row import NAME, SPLITS, Defaults, Row, row_of

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from distrl.phone.screens import SCREENS
-from distrl.phone.state import State
+from simphone.screens import SCREENS
+from simphone.state import State
+
 from distrl.tasks.check import MAX_TEXT
 from distrl.tasks.family import Family, Params, family
 from distrl.tasks.hand import BACK, COMPLETE

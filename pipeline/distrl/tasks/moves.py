@@ -5,9 +5,10 @@ Each function is asked again after every action while its app is open, and mends
 
 from __future__ import annotations
 
-from distrl.phone.apps import calendar, maps, sites, store
-from distrl.phone.lexicon import MONTHS
-from distrl.phone.state import State, words_of
+from simphone.apps import calendar, maps, sites, store
+from simphone.lexicon import MONTHS
+from simphone.state import State, words_of
+
 from distrl.tasks.hand import BACK, WAIT, swipe, tap, tap_row, write
 from distrl.types import Action
 

@@ -7,9 +7,10 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from distrl.phone.machine import LAUNCHER
-from distrl.phone.popups import POPUPS
-from distrl.phone.state import ADVERT, State, words_of
+from simphone.machine import LAUNCHER
+from simphone.popups import POPUPS
+from simphone.state import ADVERT, State, words_of
+
 from distrl.tasks.family import Family, Of
 from distrl.tasks.hand import BACK, COLUMNS, COMPLETE, GO_HOME, ROWS, SWIPES, WAIT, swipe, tap, tap_if_there
 from distrl.tasks.outcome import done

@@ -6,7 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from distrl.phone.state import ADVERT, State
+from simphone.state import ADVERT, State
+
 from distrl.tasks.check import Check, holds, parse_check
 from distrl.tasks.suite import family_of, suites
 from distrl.types import Task

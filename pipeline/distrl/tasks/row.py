@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from simphone.machine import fresh
+
 from distrl.names import PACKAGE
-from distrl.phone.machine import fresh
 from distrl.tasks.check import parse_check
 from distrl.tasks.outcome import CHECK
 from distrl.tasks.suite import suites

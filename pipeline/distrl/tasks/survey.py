@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from distrl.phone.machine import fresh
+from simphone.machine import fresh
+
 from distrl.tasks.check import holds, parse_check
 from distrl.tasks.row import Row
 from distrl.tasks.suite import BuiltIn

@@ -6,9 +6,10 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from distrl.phone.gestures import event_of
-from distrl.phone.machine import fresh, reduce
-from distrl.phone.state import State
+from simphone.gestures import event_of
+from simphone.machine import fresh, reduce
+from simphone.state import State
+
 from distrl.tasks.oracle import next_action
 from distrl.tasks.outcome import done
 from distrl.types import Action, Task

@@ -14,9 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from simphone.serve import PhonesInThread
+
 from distrl.config import Config, Emulators, PhoneProfile
 from distrl.errors import ConfigError
-from distrl.phone.serve import PhonesInThread
 from distrl.policy.screens import phone_codec
 from distrl.stack import ports
 from distrl.tasks.oracle import ImperfectScript

@@ -6,9 +6,10 @@ import logging
 from collections.abc import Iterable
 from typing import Final
 
+from simphone import lexicon, words
+
 from distrl.config import Feeder
 from distrl.errors import ConfigError
-from distrl.phone import lexicon, words
 from distrl.policy.vocabulary import Codec, plain_words
 from distrl.tasks.suite import suite_named, suites
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Final
 
-from distrl.phone import words
-from distrl.phone.apps.contacts import number_of
-from distrl.phone.state import State, words_of
+from simphone import words
+from simphone.apps.contacts import number_of
+from simphone.state import State, words_of
+
 from distrl.tasks import moves
 from distrl.tasks.deck import pairs, singles
 from distrl.tasks.family import Of, Params, Setup, asks_for, family, words_in

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from distrl.phone.apps import mail
-from distrl.phone.state import State, words_of
+from simphone.apps import mail
+from simphone.state import State, words_of
+
 from distrl.tasks import moves
 from distrl.tasks.family import Of, family
 from distrl.tasks.kept import Kept

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from distrl.phone import words
-from distrl.phone.machine import fresh
-from distrl.phone.state import State, chance, words_of
-from distrl.phone.words import RANKS, SITES
+from simphone import words
+from simphone.machine import fresh
+from simphone.state import State, chance, words_of
+from simphone.words import RANKS, SITES
+
 from distrl.tasks import moves
 from distrl.tasks.entities import dealt
 from distrl.tasks.family import Family, Params, Setup

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from distrl.phone.state import State, words_of
+from simphone.state import State, words_of
+
 from distrl.tasks import moves
 from distrl.tasks.family import Of, family
 from distrl.tasks.kept import Kept

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from distrl.phone.apps import sites
-from distrl.phone.lexicon import SHOP_SITES
-from distrl.phone.state import State, words_of
+from simphone.apps import sites
+from simphone.lexicon import SHOP_SITES
+from simphone.state import State, words_of
+
 from distrl.tasks import moves
 from distrl.tasks.family import Of, asks_for, family
 from distrl.tasks.kept import Kept

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from distrl.phone import lexicon
+from simphone import lexicon
+
 from distrl.tasks.deck import joined, of_home, pairs
 
 SWITCHES: Final = of_home("switch")

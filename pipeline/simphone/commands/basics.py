@@ -1,0 +1,92 @@
+"""What a shell brings along: words, exit codes, who one is. What needs the shell itself (`cd`, `exec`) is there."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Final
+
+from simphone.commands.base import FAILED, OK, Call, RefusedError, Result, said
+from simphone.handset import Handset
+
+LONGEST_SLEEP_S: Final = 60.0
+BIN: Final = "/system/bin/"
+BUILT_IN: Final = frozenset({":", "cd", "command", "exec", "exit", "export"})
+"""What the shell does itself: no file is found by these names."""
+
+
+async def echo(phone: Handset, call: Call) -> Result:
+    words, end = (call.args[1:], "") if call.args[:1] == ("-n",) else (call.args, "\n")
+    return said(" ".join(words) + end)
+
+
+async def true(phone: Handset, call: Call) -> Result:
+    return Result()
+
+
+async def false(phone: Handset, call: Call) -> Result:
+    return Result(code=FAILED)
+
+
+async def sleep(phone: Handset, call: Call) -> Result:
+    try:
+        (word,) = call.args
+        seconds = float(word)
+    except ValueError as error:
+        raise RefusedError("usage: sleep SECONDS") from error
+    if not 0 <= seconds <= LONGEST_SLEEP_S:
+        raise RefusedError(f"between 0 and {LONGEST_SLEEP_S:g} seconds, not {word}")
+    await asyncio.sleep(seconds)
+    return Result()
+
+
+async def date(phone: Handset, call: Call) -> Result:
+    """The phone's own time, which its events move on."""
+    now = phone.log.now()
+    match call.args:
+        case ():
+            return said(datetime.fromtimestamp(now, UTC).strftime("%a %b %e %H:%M:%S UTC %Y\n"))
+        case ("+%s",):
+            return said(f"{now}\n")
+    raise RefusedError("usage: date [+%s]")
+
+
+async def which(phone: Handset, call: Call) -> Result:
+    """The path of each program that there is; says nothing of one that there is not, and exits with 1."""
+    if not call.args:
+        raise RefusedError("Needs 1 argument")
+    names = [word.removeprefix(BIN) for word in call.args]
+    found = [name for name in names if name in call.programs and name not in BUILT_IN]
+    return said("".join(f"{BIN}{name}\n" for name in found), OK if len(found) == len(names) else FAILED)
+
+
+async def command(phone: Handset, call: Call) -> Result:
+    match call.args:
+        case ["-v", name] if name in BUILT_IN:
+            return said(f"{name}\n")
+        case ["-v", name]:
+            return await which(phone, Call((name,), programs=call.programs))
+    raise RefusedError("usage: command -v NAME")
+
+
+async def identity(phone: Handset, call: Call) -> Result:
+    return said("uid=2000(shell) gid=2000(shell) groups=2000(shell)\n")
+
+
+async def whoami(phone: Handset, call: Call) -> Result:
+    return said("shell\n")
+
+
+COMMANDS = {
+    ":": true,
+    "command": command,
+    "date": date,
+    "echo": echo,
+    "export": true,  # nothing is expanded, so nothing has to be remembered; adb's own logcat begins with one
+    "false": false,
+    "id": identity,
+    "sleep": sleep,
+    "true": true,
+    "which": which,
+    "whoami": whoami,
+}

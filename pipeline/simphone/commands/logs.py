@@ -1,0 +1,110 @@
+"""`logcat` and `log`: what the phone has noted, up to now or as it comes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from simphone.commands.base import Call, RefusedError, Result, said
+from simphone.handset import Handset
+from simphone.logbook import FORMATS, HEADING, MOST_ENTRIES, PRIORITIES, Entry, Logbook
+
+BUFFERS: Final = frozenset({"main", "system", "crash", "events", "radio", "default", "all"})
+USAGE: Final = ("usage: logcat [-d | -c | -g | -t COUNT | -T COUNT] [-v FORMAT] [-b BUFFER] [-s] [TAG:PRIORITY …]; "
+                f"formats are {', '.join(FORMATS)}")  # fmt: skip
+
+
+@dataclass
+class Asked:
+    """dump: stop at the end of what is there. newest: only so many of it. least: lowest priority of each tag; "*" is
+    that of all others."""
+
+    dump: bool = False
+    clear: bool = False
+    sizes: bool = False
+    newest: int = MOST_ENTRIES
+    form: str = "threadtime"
+    least: dict[str, str] = field(default_factory=lambda: {"*": "V"})
+
+    def shows(self, entry: Entry) -> bool:
+        least = self.least.get(entry.tag, self.least["*"])
+        return PRIORITIES.index(entry.priority) >= PRIORITIES.index(least)
+
+
+async def logcat(phone: Handset, call: Call) -> Result:
+    asked = _asked(iter(call.args))
+    form = FORMATS[asked.form]
+    if asked.clear:
+        phone.log.clear()
+        return Result()
+    if asked.sizes:
+        return said(f"main: ring buffer is {MOST_ENTRIES} entries, {len(phone.log.entries())} used\n")
+    if asked.dump:
+        shown = [entry for entry in phone.log.entries() if asked.shows(entry)]
+        return said(HEADING + "".join(form(entry) for entry in shown[-asked.newest :]))
+    return Result(HEADING.encode(), follow=_followed(phone.log, asked, form))
+
+
+async def _followed(log: Logbook, asked: Asked, form: Callable[[Entry], str]) -> AsyncIterator[bytes]:
+    shown = [entry.number for entry in log.entries() if asked.shows(entry)][-asked.newest :]
+    first = shown[0] if shown else 0
+    async for entry in log.follow():
+        if entry.number >= first and asked.shows(entry):
+            yield form(entry).encode()
+
+
+def _asked(words: Iterator[str]) -> Asked:
+    """Raises RefusedError for what this logcat does not know."""
+    asked = Asked()
+    simple: Mapping[str, str] = {"-d": "dump", "-c": "clear", "--clear": "clear", "-g": "sizes"}
+    for word in words:
+        option, _, joined = word.partition("=")
+        if word in simple:
+            setattr(asked, simple[word], True)
+        elif option in ("-v", "--format"):
+            asked.form = (joined or next(words, "")).split(",")[0]
+        elif option in ("-b", "--buffer"):
+            named = (joined or next(words, "")).split(",")
+            if not set(named) <= BUFFERS:
+                raise RefusedError(f"unknown buffer among {', '.join(named)}")
+        elif option in ("-t", "-T"):
+            asked.newest, asked.dump = _count(next(words, "")), asked.dump or option == "-t"
+        elif word == "-s":
+            asked.least["*"] = "S"
+        elif word.startswith("-"):
+            raise RefusedError(USAGE)
+        else:
+            tag, _, priority = word.partition(":")
+            asked.least[tag] = _priority(priority or "V")
+    if asked.form not in FORMATS:
+        raise RefusedError(USAGE)
+    return asked
+
+
+def _count(word: str) -> int:
+    if not (word.isascii() and word.isdecimal()) or int(word[:9]) == 0:
+        raise RefusedError(f"{word!r} is no number of entries")
+    return int(word[:9])
+
+
+def _priority(letter: str) -> str:
+    if len(letter) != 1 or letter.upper() not in PRIORITIES:
+        raise RefusedError(f"{letter!r} is no priority; they are {', '.join(PRIORITIES)}")
+    return letter.upper()
+
+
+async def log(phone: Handset, call: Call) -> Result:
+    """`log [-p PRIORITY] [-t TAG] MESSAGE`: a driver's own line."""
+    args, priority, tag = list(call.args), "I", "log"
+    while len(args) > 2 and args[0] in ("-p", "-t"):
+        if args[0] == "-p":
+            priority = _priority(args[1])
+        else:
+            tag = "".join(char for char in args[1] if char.isprintable())[:40]
+        del args[:2]
+    phone.log.note(tag, " ".join(args), priority)
+    return Result()
+
+
+COMMANDS = {"log": log, "logcat": logcat}

@@ -1,0 +1,22 @@
+"""`ime`: which keyboards the phone has, and which one is at work."""
+
+from __future__ import annotations
+
+from simphone.commands.base import Call, RefusedError, Result, said
+from simphone.handset import Handset
+
+
+async def ime(phone: Handset, call: Call) -> Result:
+    match call.args:
+        case ["list", "-s"]:
+            return said("".join(f"{name}\n" for name in phone.keyboards.enabled))
+        case ["set", name]:
+            try:
+                phone.keyboards.select(name)
+            except ValueError as error:
+                raise RefusedError(str(error)) from error
+            return said(f"Input method {name} selected for user #0\n")
+    raise RefusedError("usage: ime list -s | set ID")
+
+
+COMMANDS = {"ime": ime}

@@ -1,0 +1,79 @@
+"""UI generations: the same apps redrawn, so that an agent that learned on an old phone meets a new one.
+
+The paper's case study (appendix A.1) has agents trained on an older system open the wrong app, or look for a widget
+where it was; here the change is a setting. Generation 0 is the phone as it was drawn first, which base models and the
+demo know. Each later one keeps the changes before it. What a tap does, and so every task and its check, is the same in
+all of them.
+"""
+
+from __future__ import annotations
+
+import colorsys
+from dataclasses import replace
+from typing import Final
+
+from simphone.element import WIDTH, Colour, Element, Elements
+
+RECOLOURED, MOVED, RENAMED, RESTYLED = 1, 2, 3, 4
+"""The generation from which each change is seen."""
+NEWEST: Final = RESTYLED
+
+NAMES: Final = {
+    "settings": "setup",
+    "browser": "web",
+    "shop": "store",
+    "clock": "time",
+    "messages": "chat",
+    "notes": "memo",
+    "search": "find",
+    "send": "submit",
+    "save": "keep",
+    "new": "create",
+    "go": "start",
+    "alarm": "wake up",
+    "later": "not now",
+    "add to cart": "to basket",
+    "cart": "basket",
+    "contacts": "people",
+    "calendar": "agenda",
+    "media": "player",
+    "store": "market",
+    "install": "get",
+    "uninstall": "get rid",
+    "delete": "discard",
+    "call": "dial",
+    "reply": "answer",
+    "directions": "the way",
+    "stopwatch": "chrono",
+    "timer": "countdown",
+}
+"""What apps and controls are called from RENAMED on. What a task names is never among them: sites, switches, contacts,
+times and items are the world's, not the designer's."""
+HUE_TURN: Final = 0.38
+TINTED: Final = ("bar", "icon", "button", "tab", "tile", "bubble", "round", "play", "pause", "next", "avatar", "day")
+"""Kinds whose colour is taste. A product's is what a task asks for."""
+
+
+def redrawn(elements: Elements, generation: int) -> Elements:
+    """A screen's elements as a phone of that generation shows them; targets are as they were."""
+    return elements if generation == 0 else tuple(_redrawn(element, generation) for element in elements)
+
+
+def _redrawn(element: Element, generation: int) -> Element:
+    left, top, right, bottom = element.box
+    moved = generation >= MOVED and element.kind not in ("toggle", "field")  # their own parts have a fixed side
+    renamed = generation >= RENAMED
+    return replace(
+        element,
+        colour=_turned(element.colour) if element.kind in TINTED else element.colour,
+        box=(WIDTH - right, top, WIDTH - left, bottom) if moved else element.box,
+        label=NAMES.get(element.label, element.label) if renamed else element.label,
+        text=NAMES.get(element.text, element.text) if renamed and element.kind == "bar" else element.text,
+        outlined=generation >= RESTYLED,
+    )
+
+
+def _turned(colour: Colour) -> Colour:
+    hue, lightness, saturation = colorsys.rgb_to_hls(*(channel / 255 for channel in colour))
+    red, green, blue = colorsys.hls_to_rgb((hue + HUE_TURN) % 1.0, lightness, saturation)
+    return round(red * 255), round(green * 255), round(blue * 255)

@@ -1,0 +1,205 @@
+"""One phone as its commands see it: its machine and what Android keeps around it."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from PIL import Image
+
+from simphone.element import Elements
+from simphone.faults import Fault, Faults
+from simphone.files import Files
+from simphone.keyboards import Keyboards
+from simphone.logbook import Logbook
+from simphone.machine import PACKAGE, Event, Key, Open, Swipe, Tap, Text
+from simphone.ports import Ports
+
+SETTINGS: Final[Mapping[tuple[str, str], str]] = {
+    ("global", "airplane_mode_on"): "0",
+    ("global", "animator_duration_scale"): "1.0",
+    ("global", "device_name"): "Simulated_Phone",
+    ("global", "transition_animation_scale"): "1.0",
+    ("global", "wifi_on"): "1",
+    ("global", "window_animation_scale"): "1.0",
+    ("system", "accelerometer_rotation"): "0",
+    ("system", "screen_brightness"): "102",
+    ("system", "screen_brightness_mode"): "0",
+    ("system", "screen_off_timeout"): "60000",
+}
+"""What `settings` knows of a new phone, beside the keyboard that is at work."""
+SERVICES_STARTED: Final = frozenset({"sys.boot_completed", "dev.bootcomplete"})
+"""Properties that a phone sets once its services run."""
+WAKEUP: Final = Key("WAKEUP")
+SLEEP: Final = Key("SLEEP")
+GO_HOME: Final = Key("HOME")
+HOME_SCREEN: Final = f"{PACKAGE}launcher"
+FRAMES: Final = 8
+"""Of an app that repaints for ever, before it begins anew."""
+HUNG_POLL_S: Final = 0.05
+"""Between two looks whether the app that `input` waits for hangs still."""
+
+
+class Machine(Protocol):
+    """What the commands act on; phone.machine.PhoneMachine is one."""
+
+    @property
+    def size(self) -> tuple[int, int]: ...
+    def reset(self, seed: int, setup: Mapping[str, Any]) -> None: ...
+    def apply(self, event: Event) -> None: ...
+    def state(self) -> Mapping[str, Any]: ...
+    def png(self) -> bytes: ...
+    def picture(self, seconds: float | None = None) -> Image.Image: ...
+    def animated(self) -> bool: ...
+    def elements(self) -> Elements: ...
+    def focus(self) -> str: ...
+    def apps(self) -> Sequence[str]: ...
+    def typing(self) -> bool: ...
+
+
+class Handset:
+    """Made in the event loop that serves the phone, and used in it alone.
+
+    A reset is a machine's: files, log and settings stay, as they do on a phone on which an app's data is cleared.
+    draw_latency: seconds that the next action takes. keyboard_service: whether ADBKeyBoard is installed. mishaps: the
+    faults that begin at the next action, and for how many seconds. clock: seconds, of what moves on the screen by
+    itself; None: nothing does.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        faults: Faults,
+        draw_latency: Callable[[], float],
+        properties: Mapping[str, str],
+        *,
+        keyboard_service: bool = False,
+        mishaps: Callable[[], Mapping[Fault, float]] = dict,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        self.machine = machine
+        self.faults = faults
+        self.clock = clock
+        self._properties = properties
+        self.log = Logbook()
+        self.files = Files(self.log.now)
+        self.ports = Ports()
+        self.settings = dict(SETTINGS)
+        self.keyboards = Keyboards(self.settings, service=keyboard_service)
+        self._draw_latency = draw_latency
+        self._mishaps = mishaps
+        self._hung = ""
+        self._frames = 0
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """What `getprop` knows now."""
+        if not self.faults.active(Fault.BOOTING):
+            return self._properties
+        return {name: value for name, value in self._properties.items() if name not in SERVICES_STARTED}
+
+    @property
+    def asleep(self) -> bool:
+        return self.faults.active(Fault.ASLEEP)
+
+    @property
+    def hung(self) -> str:
+        """The package of the app that is stuck; "" for none."""
+        if not self.faults.active(Fault.STUCK):
+            self._hung = ""
+        elif not self._hung and (package := self._package()) != HOME_SCREEN:
+            self._hung = package
+        return self._hung
+
+    @property
+    def animated(self) -> bool:
+        """Whether the app in front draws without end, so that nobody finds it idle."""
+        return self.clock is not None and self.machine.animated()
+
+    def stopped(self, package: str) -> None:
+        """The app of that name was stopped, whether it ran or not."""
+        if package == self.hung != "":
+            self.faults.end(Fault.STUCK)
+
+    def png(self) -> bytes:
+        """What the screen shows; black while it is off."""
+        if not self.asleep and not self._hangs() and self.clock is None:
+            return self.machine.png()
+        out = io.BytesIO()
+        self.picture().save(out, "PNG")
+        return out.getvalue()
+
+    def picture(self) -> Image.Image:
+        """As `png`."""
+        if self.asleep:
+            return Image.new("RGB", self.machine.size)
+        if self._hangs():
+            return self._repainted()
+        return self.machine.picture() if self.clock is None else self.machine.picture(self.clock())
+
+    async def act(self, event: Event | None, seconds: float = 0.0) -> float:
+        """Take the phone's time and `seconds` more, then do it. Returns the seconds that it took.
+
+        A phone that is asleep does nothing but wake up, an app that hangs nothing but leave the front: fingers, keys
+        and text for it wait until it no longer hangs in front, and are lost.
+        """
+        for fault, lasts in self._mishaps().items():
+            self.faults.set(fault, lasts)
+        took = self._draw_latency() + seconds
+        await asyncio.sleep(took)
+        if event == WAKEUP:
+            self.faults.end(Fault.ASLEEP)
+        if event == SLEEP:
+            self.faults.set(Fault.ASLEEP)
+        if event not in (None, WAKEUP, SLEEP, GO_HOME) and not isinstance(event, Open) and self._hangs():
+            while self._hangs():
+                await asyncio.sleep(HUNG_POLL_S)
+            return took
+        if event is not None and not self.asleep and (event == GO_HOME or not self._hangs()):
+            before = self.machine.focus()
+            if event != WAKEUP:
+                self.machine.apply(event)
+            self._note(event, before, self.machine.focus())
+        return took
+
+    def reset(self, seed: int, setup: Mapping[str, Any]) -> None:
+        """The screen is on afterwards: a reset of a real phone wakes it. Raises ValueError for a setup that the machine
+        does not know.
+        """
+        self.machine.reset(seed, setup)
+        self.faults.end(Fault.ASLEEP)
+        self.log.tick()
+        self.log.note("Simulation", f"reset with seed {seed}")
+
+    def _package(self) -> str:
+        return self.machine.focus().partition("/")[0]
+
+    def _hangs(self) -> bool:
+        return self.hung != "" and self.hung == self._package()
+
+    def _repainted(self) -> Image.Image:
+        """The app's screen with a bar that moves on with each look at it."""
+        image = self.machine.picture().copy()
+        self._frames += 1
+        step = image.width // FRAMES
+        left = self._frames % FRAMES * step
+        image.paste((90, 90, 90), (left, image.height // 2, left + step, image.height // 2 + 8))
+        return image
+
+    def _note(self, event: Event, before: str, after: str) -> None:
+        self.log.tick()
+        match event:
+            case Tap(x, y):
+                self.log.note("InputReader", f"tap at ({x}, {y})")
+            case Swipe(x0, y0, x1, y1):
+                self.log.note("InputReader", f"swipe from ({x0}, {y0}) to ({x1}, {y1})")
+            case Text(text):
+                self.log.note("InputReader", f"text of {len(text)} characters: {text}")
+            case Key(name):
+                self.log.note("InputReader", f"key KEYCODE_{name}")
+            case Open():
+                self.log.note("ActivityTaskManager", f"START u0 {{cmp={after}}} from uid 2000")
+        if after != before:
+            self.log.note("ActivityTaskManager", f"Displayed {after} for user 0")

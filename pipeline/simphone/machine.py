@@ -1,0 +1,292 @@
+"""The phone as a reducer: `state' = reduce(state, event)`, drawn by a pure function. No clock, no device, no server."""
+
+from __future__ import annotations
+
+import io
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from PIL import Image
+
+from simphone import overlays, popups
+from simphone.apps import REGISTRY, app_named, has
+from simphone.apps.app import ignore
+from simphone.apps.store import installed
+from simphone.canvas import draw as draw_elements
+from simphone.cursor import cursor
+from simphone.element import HEIGHT, LIGHT, WIDTH, Colour, Element, Elements
+from simphone.generations import redrawn
+from simphone.state import ADVERT, HOME, State, chance
+
+PACKAGE: Final = "com.sim."
+"""What the names of packages begin with."""
+LAUNCHER: Final = HOME.partition("/")[0]
+SWIPE_PX: Final = 16
+"""A finger that moves less than this has tapped."""
+FIELD_CHARACTERS: Final = 200
+"""Longest text a field takes: what a model types is untrusted, and a state is sent and drawn whole."""
+TICKING: Final = tuple(app for app in REGISTRY.values() if app.tick is not ignore)
+DRAWN: Final = 256
+"""Screens kept as PNG (about 3 kB each): phones show the same few screens again and again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tap:
+    """A finger at (x, y) px."""
+
+    x: int
+    y: int
+
+
+@dataclass(frozen=True, slots=True)
+class Swipe:
+    """A finger from (x0, y0) to (x1, y1), px."""
+
+    x0: int
+    y0: int
+    x1: int
+    y1: int
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """What was typed into whatever is focused."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key by its Android name without KEYCODE_: BACK, HOME, ENTER, DEL; others do nothing."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """An app brought to the front by the system, as its icon would; one that the phone does not have does nothing."""
+
+    app: str
+
+
+Event = Tap | Swipe | Text | Key | Open
+
+
+def fresh(seed: int, setup: Mapping[str, Any], popup_probability: float, generation: int = 0) -> State:
+    """A phone after a reset. setup: app name -> what that app must look like; the rest is chance, from `seed`.
+
+    Raises ValueError for an app that the phone does not have, or a setting or name that the app does not know.
+    """
+    for name, asked in setup.items():
+        if name not in REGISTRY:
+            raise ValueError(f"no such app: {name}; the phone has {', '.join(REGISTRY)}")
+        takes = REGISTRY[name].takes
+        if not isinstance(asked, Mapping) or not set(asked) <= set(takes):
+            raise ValueError(f"{name} is set up with an object of {', '.join(takes) or 'nothing'}, not with {asked!r}")
+    data = {name: app.fresh(chance(seed, name), setup.get(name, {})) for name, app in REGISTRY.items()}
+    return State(seed, popup_probability, generation, data=data)
+
+
+def reduce(state: State, event: Event) -> State:
+    """The phone after `event`: its effect, what goes on in the background, and perhaps a pop-up."""
+    before = replace(state, toast="") if state.toast else state
+    after = replace(_effect(before, event), clock=state.clock + 1)
+    for app in TICKING:
+        after = app.tick(after)
+    return after if state.dialog else popups.maybe(after)
+
+
+def in_front(state: State) -> Elements:
+    """What the topmost window shows, the topmost element last."""
+    return _dialog(state) or _screen(state)
+
+
+def widgets(state: State) -> Elements:
+    """What a finger can reach, the topmost last."""
+    return tuple(element for element in in_front(state) if element.target)
+
+
+def draw(state: State, over: Elements = ()) -> Image.Image:
+    """The screen, RGB 128x256. over: what is drawn over the app, behind a dialog."""
+    behind = _screen(state) + over
+    dialog = _dialog(state)
+    return draw_elements(behind + dialog, _background(state), len(behind) if dialog else 0)
+
+
+def moving(state: State, seconds: float) -> Elements:
+    """What of the app in front moves by itself, at that time. Nothing does behind a dialog or while it loads."""
+    if state.dialog or state.loading or state.screen == ADVERT:
+        return ()
+    return redrawn(app_named(state.app).moves(state, seconds), state.generation)
+
+
+def _background(state: State) -> Colour:
+    return LIGHT if state.loading or state.screen == ADVERT else app_named(state.app).background
+
+
+def touched(state: State, x: int, y: int) -> Element | None:
+    """The widget under the finger."""
+    return next((element for element in reversed(widgets(state)) if element.holds(x, y)), None)
+
+
+def _screen(state: State) -> Elements:
+    if state.loading:
+        shown = overlays.LOADING
+    elif state.screen == ADVERT:
+        shown = popups.ADVERT_ELEMENTS
+    else:
+        shown = app_named(state.app).elements(state)
+    return redrawn((*shown, overlays.toast(state.toast)) if state.toast else shown, state.generation)
+
+
+def _dialog(state: State) -> Elements:
+    """The pop-up or the question in front, if there is one."""
+    if not state.dialog:
+        return ()
+    question = _question(state)
+    return redrawn(question.elements() if question else popups.POPUPS[state.dialog], state.generation)
+
+
+def _question(state: State) -> overlays.Question | None:
+    app, _, name = state.dialog.partition("/")
+    return REGISTRY[app].questions[name] if name else None
+
+
+def _effect(state: State, event: Event) -> State:
+    match event:
+        case Key("HOME"):
+            return state.home()
+        case Key("BACK"):
+            return state.leave()
+        case Open(name):
+            return _opened(state.home(), name) if has(state, name) else state
+        case _ if state.loading and not state.dialog:
+            return replace(state, loading=state.loading - 1)
+        case Tap(x, y):
+            return _tap(state, x, y)
+        case Swipe(x0, y0, x1, y1) if max(abs(x1 - x0), abs(y1 - y0)) < SWIPE_PX:
+            return _tap(state, x0, y0)
+    if state.dialog or state.screen == ADVERT:
+        return state
+    app = app_named(state.app)
+    match event:
+        case Swipe(x0, y0, x1, y1):
+            return app.swipe(state, _direction(x1 - x0, y1 - y0))
+        case Text(text) if state.focused:
+            # As an agent needs it: what is typed replaces what the field held, so that a mistake can be mended.
+            return replace(state, typed=" ".join(text.split())[:FIELD_CHARACTERS])
+        case Key("ENTER") if state.focused:
+            return app.submit(state)
+        case Key("DEL") if state.focused:
+            return replace(state, typed=state.typed[:-1])
+    return state
+
+
+def _tap(state: State, x: int, y: int) -> State:
+    element = touched(state, x, y)
+    if element is None:
+        return state
+    if state.dialog:
+        return _answered(state, element.target)
+    if state.app == LAUNCHER and has(state, element.target):
+        return _opened(state, element.target)
+    return app_named(state.app).tap(state, element.target)
+
+
+def _answered(state: State, target: str) -> State:
+    """What a button of the dialog in front does."""
+    question = _question(state)
+    if question is None:
+        return popups.tap(state, target)
+    closed = replace(state, dialog="")
+    return question.then(closed) if target == question.yes else question.otherwise(closed)
+
+
+def _opened(state: State, name: str) -> State:
+    """An app at its start."""
+    app = app_named(name)
+    return app.opened(replace(state, typed="").goto(app.start.format(name=name)))
+
+
+def _direction(dx: int, dy: int) -> str:
+    if abs(dx) > abs(dy):
+        return "right" if dx > 0 else "left"
+    return "down" if dy > 0 else "up"
+
+
+def package_of(app: str) -> str:
+    """The package of an app: its name without the blanks that apps from the store have."""
+    return PACKAGE + app.replace(" ", "")
+
+
+class PhoneMachine:
+    """A phone that remembers its state: what the device side of adb acts on. Owned by one thread."""
+
+    size: Final = (WIDTH, HEIGHT)
+
+    def __init__(self, seed: int, popup_probability: float, generation: int = 0) -> None:
+        self._popup_probability = popup_probability
+        self._generation = generation
+        self._now = fresh(seed, {}, popup_probability, generation)
+        self._drawn: OrderedDict[object, bytes] = OrderedDict()
+
+    def reset(self, seed: int, setup: Mapping[str, Any]) -> None:
+        """Like loading a snapshot. Raises ValueError for a setup that the phone does not know; it stays as it was."""
+        self._now = fresh(seed, setup, self._popup_probability, self._generation)
+
+    def apply(self, event: Event) -> None:
+        self._now = reduce(self._now, event)
+
+    def state(self) -> dict[str, Any]:
+        """The whole state, JSON-able: the ground truth of a task's outcome."""
+        return self._now.to_json()
+
+    def focus(self) -> str:
+        """The focused window as Android prints it: package/.Activity."""
+        app, _, screen = self._now.screen.partition("/")
+        if app == LAUNCHER:
+            screen = HOME.partition("/")[2]  # its pages are one window
+        return f"{package_of(app)}/.{screen.capitalize()}"
+
+    def apps(self) -> tuple[str, ...]:
+        """Every app of the phone by name, those from the store included."""
+        return (*REGISTRY, *installed(self._now))
+
+    def elements(self) -> Elements:
+        """What the topmost window shows, the topmost element last."""
+        return in_front(self._now)
+
+    def typing(self) -> bool:
+        """Whether a text field is focused and the soft keyboard is up."""
+        return self._now.focused
+
+    def picture(self, seconds: float | None = None) -> Image.Image:
+        """The screen, RGB. seconds: the time, for what moves and blinks; None: nothing does."""
+        if seconds is None:
+            return draw(self._now)
+        blinking = () if self._now.dialog else cursor(_screen(self._now), seconds)
+        return draw(self._now, (*moving(self._now, seconds), *blinking))
+
+    def animated(self) -> bool:
+        """Whether the app in front draws without end, where time is let pass."""
+        return bool(moving(self._now, 0.0))
+
+    def png(self) -> bytes:
+        """The screen as PNG; equal screens are equal bytes."""
+        key = self._look()
+        found = self._drawn.get(key)
+        if found is None:
+            out = io.BytesIO()
+            draw(self._now).save(out, "PNG", compress_level=1)
+            found = self._drawn[key] = out.getvalue()
+            while len(self._drawn) > DRAWN:
+                self._drawn.popitem(last=False)
+        else:
+            self._drawn.move_to_end(key)
+        return found
+
+    def _look(self) -> object:
+        """What decides how the screen looks: its elements, and the dialog in front."""
+        return _background(self._now), _screen(self._now), self._now.dialog

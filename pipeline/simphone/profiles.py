@@ -1,0 +1,76 @@
+"""Kinds of phones: how long each takes, and what goes wrong with it how often. A fleet is a list of their names.
+
+All chance comes from the seed of the fleet and the phone's number, and moves on with that phone's actions alone: the
+same actions meet the same times and the same mishaps again, whatever the other phones do.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from distrl.config import PhoneProfile, Phones
+
+from simphone.faults import Fault
+from simphone.latency import Latency
+
+
+@dataclass(frozen=True, slots=True)
+class Mishap:
+    """chance: of beginning at an action, in [0, 1]. lasts: seconds that each of the faults holds, from then on."""
+
+    chance: float
+    lasts: Mapping[Fault, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """sigma and max_ms: of the latency (latency.py), those of `phones` where they are None. moves: whether time passes
+    on its screen while nothing is done.
+    """
+
+    sigma: float | None = None
+    max_ms: float | None = None
+    mishaps: tuple[Mishap, ...] = field(default=())
+    moves: bool = False
+
+
+PROFILES: Final[Mapping[PhoneProfile, Profile]] = {
+    "plain": Profile(),
+    "moving": Profile(moves=True),
+    "steady": Profile(sigma=0.0),
+    "heavy": Profile(sigma=2.2, max_ms=60_000),
+    "slow": Profile(mishaps=(Mishap(0.05, {Fault.SLOW: 10}),)),
+    "torn": Profile(mishaps=(Mishap(0.05, {Fault.TRUNCATED: 1}),)),
+    "dozing": Profile(mishaps=(Mishap(0.02, {Fault.ASLEEP: 30}),)),
+    "freezing": Profile(mishaps=(Mishap(0.01, {Fault.SILENT: 20}),)),
+    "restarting": Profile(mishaps=(Mishap(0.01, {Fault.GONE: 3, Fault.BOOTING: 8}),)),
+}
+"""plain: as `phones` says. moving: a stopwatch that runs, what plays and the cursor of a text field move by themselves.
+steady: every action takes the median. heavy: a tail so heavy that episodes of one length differ a hundredfold. The
+others go wrong now and then: slow answers, torn screenshots, a screen that goes dark, a system that hangs, a restart.
+"""
+
+
+class Luck:
+    """What chance has in store for phone `number` of a fleet."""
+
+    def __init__(self, phones: Phones, number: int) -> None:
+        named: PhoneProfile = phones.profiles[number % len(phones.profiles)] if phones.profiles else "plain"
+        profile = PROFILES[named]
+        given = {"latency_sigma": profile.sigma, "latency_max_ms": profile.max_ms}
+        own = phones.model_copy(update={name: value for name, value in given.items() if value is not None})
+        self.latency = Latency(own, number)
+        self.moves = profile.moves
+        self._mishaps = profile.mishaps
+        self._random = random.Random(f"mishaps {phones.seed} {number}")
+
+    def faults(self) -> Mapping[Fault, float]:
+        """What begins at the next action, and for how many seconds; mostly nothing."""
+        begun: dict[Fault, float] = {}
+        for mishap in self._mishaps:
+            if self._random.random() < mishap.chance:
+                begun |= mishap.lasts
+        return begun

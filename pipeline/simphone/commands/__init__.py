@@ -3,38 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Final
 
-from simphone.commands import (
-    activities,
-    basics,
-    dumpsys,
-    filters,
-    gestures,
-    logs,
-    methods,
-    network,
-    packages,
-    screen,
-    simctl,
-    storage,
-    system,
-)
 from simphone.commands.base import Command
 
-_ROOMS = (
-    activities,
-    basics,
-    dumpsys,
-    filters,
-    gestures,
-    logs,
-    methods,
-    network,
-    packages,
-    screen,
-    simctl,
-    storage,
-    system,
-)
-COMMANDS: Final[Mapping[str, Command]] = {name: run for room in _ROOMS for name, run in room.COMMANDS.items()}
+MODULES: Final = (
+    "activities", "basics", "dumpsys", "filters", "gestures", "logs", "methods", "network", "packages", "screen",
+    "simctl", "storage", "system",
+)  # fmt: skip
+"""Of this folder. Each has its own COMMANDS."""
+COMMANDS: Final[Mapping[str, Command]] = {
+    name: run for module in MODULES for name, run in import_module(f"{__name__}.{module}").COMMANDS.items()
+}

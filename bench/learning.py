@@ -26,6 +26,7 @@ from distrl.learner.state import LearnerState
 from distrl.policy.actions import to_text
 from distrl.policy.agent import Agent
 from distrl.policy.base import load_base
+from distrl.tasks.gestures import event_of
 from distrl.tasks.oracle import ImperfectScript
 from distrl.tasks.outcome import succeeded
 from distrl.tasks.suite import suites
@@ -43,7 +44,6 @@ from distrl.types import (
     Update,
     Watermark,
 )
-from simphone.gestures import event_of
 from simphone.machine import PhoneMachine
 
 Objects = dict[str, bytes]

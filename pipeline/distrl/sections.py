@@ -16,13 +16,12 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from simphone.fleet import PhoneProfile
 
 from distrl import names
 from distrl.addresses import brokers, expanded
 from distrl.librdkafka import NO_PASSWORD_MECHANISMS, Value, client_settings
 
-PhoneProfile = Literal["plain", "moving", "steady", "heavy", "slow", "torn", "dozing", "freezing", "restarting"]
-"""Kinds of simulated phones, which simphone/profiles.py describes."""
 NAME_OR_NONE = rf"^({names.DEVICE.pattern})?$"
 LAST_CONSOLE_PORT = 5682
 """Emulators take two ports each from 5554 on, 64 at most (developer.android.com/studio/run/emulator-commandline)."""

@@ -43,7 +43,7 @@ HUNG_POLL_S: Final = 0.05
 
 
 class Machine(Protocol):
-    """What the commands act on; phone.machine.PhoneMachine is one."""
+    """What the commands act on; machine.PhoneMachine is one."""
 
     @property
     def size(self) -> tuple[int, int]: ...

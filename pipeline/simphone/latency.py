@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 import random
 
-from distrl.config import Phones
+from simphone.fleet import FleetSettings
 
 
 class Latency:
     """Draws the time of one action. The same seed and phone number draw the same times in the same order."""
 
-    def __init__(self, phones: Phones, number: int) -> None:
-        self._median_s = phones.latency_median_ms / 1000
-        self._sigma = phones.latency_sigma
-        self._max_s = phones.latency_max_ms / 1000
-        self._random = random.Random(f"latency {phones.seed} {number}")
+    def __init__(self, settings: FleetSettings, number: int) -> None:
+        self._median_s = settings.latency_median_ms / 1000
+        self._sigma = settings.latency_sigma
+        self._max_s = settings.latency_max_ms / 1000
+        self._random = random.Random(f"latency {settings.seed} {number}")
 
     def draw(self) -> float:
         """Seconds: min(max, median · exp(σ z)) with z standard normal."""

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from distrl.config import PhoneProfile, Phones
-
 from simphone.faults import Fault
+from simphone.fleet import FleetSettings, PhoneProfile
 from simphone.latency import Latency
 
 
@@ -27,7 +26,7 @@ class Mishap:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """sigma and max_ms: of the latency (latency.py), those of `phones` where they are None. moves: whether time passes
+    """sigma and max_ms: of the latency (latency.py), those of the fleet where they are None. moves: whether time passes
     on its screen while nothing is done.
     """
 
@@ -48,24 +47,28 @@ PROFILES: Final[Mapping[PhoneProfile, Profile]] = {
     "freezing": Profile(mishaps=(Mishap(0.01, {Fault.SILENT: 20}),)),
     "restarting": Profile(mishaps=(Mishap(0.01, {Fault.GONE: 3, Fault.BOOTING: 8}),)),
 }
-"""plain: as `phones` says. moving: a stopwatch that runs, what plays and the cursor of a text field move by themselves.
-steady: every action takes the median. heavy: a tail so heavy that episodes of one length differ a hundredfold. The
-others go wrong now and then: slow answers, torn screenshots, a screen that goes dark, a system that hangs, a restart.
+"""plain: as the settings of the fleet say. moving: a stopwatch that runs, what plays and the cursor of a text field
+move by themselves. steady: every action takes the median. heavy: a tail so heavy that episodes of one length differ a
+hundredfold. The others go wrong now and then: slow answers, torn screenshots, a screen that goes dark, a system that
+hangs, a restart.
 """
 
 
 class Luck:
     """What chance has in store for phone `number` of a fleet."""
 
-    def __init__(self, phones: Phones, number: int) -> None:
-        named: PhoneProfile = phones.profiles[number % len(phones.profiles)] if phones.profiles else "plain"
+    def __init__(self, settings: FleetSettings, number: int) -> None:
+        named: PhoneProfile = settings.profiles[number % len(settings.profiles)] if settings.profiles else "plain"
         profile = PROFILES[named]
-        given = {"latency_sigma": profile.sigma, "latency_max_ms": profile.max_ms}
-        own = phones.model_copy(update={name: value for name, value in given.items() if value is not None})
+        own = replace(
+            settings,
+            latency_sigma=settings.latency_sigma if profile.sigma is None else profile.sigma,
+            latency_max_ms=settings.latency_max_ms if profile.max_ms is None else profile.max_ms,
+        )
         self.latency = Latency(own, number)
         self.moves = profile.moves
         self._mishaps = profile.mishaps
-        self._random = random.Random(f"mishaps {phones.seed} {number}")
+        self._random = random.Random(f"mishaps {settings.seed} {number}")
 
     def faults(self) -> Mapping[Fault, float]:
         """What begins at the next action, and for how many seconds; mostly nothing."""

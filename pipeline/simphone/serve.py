@@ -1,4 +1,4 @@
-"""Many simulated phones in one process, each on its own port: phone i listens on phones.base_port + i.
+"""Many simulated phones in one process, each on its own port: phone i listens on base_port + i.
 
 Life cycle: `serve` opens every port before it reports ready, and serves until it is cancelled. A phone with the fault
 `gone` closes its port and its connections, and opens the port again when the fault ends.
@@ -14,18 +14,15 @@ import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
 
-from distrl.config import Config, Phones
-from distrl.errors import ConfigError
-
 from simphone.adbd import Adbd, properties
 from simphone.commands.network import address_of
 from simphone.faults import Fault, Faults
+from simphone.fleet import FleetSettings, SettingError
 from simphone.handset import Handset
 from simphone.machine import PhoneMachine
 from simphone.profiles import Luck
 
 HOST = "127.0.0.1"
-HIGHEST_PORT = 65535
 REOPEN_PAUSE_S = 0.1
 """Between two tries to open the port of a phone that comes back, where something else has taken it meanwhile."""
 
@@ -33,16 +30,16 @@ REOPEN_PAUSE_S = 0.1
 class SimulatedPhone:
     """One phone: its machine, its faults and its port."""
 
-    def __init__(self, phones: Phones, number: int, host: str) -> None:
+    def __init__(self, settings: FleetSettings, number: int, host: str) -> None:
         self.host = host
-        self.port = phones.base_port + number
+        self.port = settings.base_port + number
         self.serial = f"sim{number}"
-        self.machine = PhoneMachine(phones.seed + number, phones.popup_probability, phones.generation)
+        self.machine = PhoneMachine(settings.seed + number, settings.popup_probability, settings.generation)
         self.faults = Faults(time.monotonic)
-        luck = Luck(phones, number)
+        luck = Luck(settings, number)
         handset = Handset(
             self.machine, self.faults, luck.latency.draw, properties(self.serial, address_of(number)),
-            keyboard_service=phones.keyboard_service, mishaps=luck.faults,
+            keyboard_service=settings.keyboard_service, mishaps=luck.faults,
             clock=time.monotonic if luck.moves else None,
         )  # fmt: skip
         self.handset = handset
@@ -56,15 +53,15 @@ class SimulatedPhone:
         return f"{self.host}:{self.port}"
 
     async def open(self) -> None:
-        """Listen. Raises ConfigError if the port is in use or not to be had."""
+        """Listen. Raises SettingError if the port is in use or not to be had."""
         try:
             self._server = await asyncio.start_server(self._adbd.connected, self.host, self.port)
         except OSError as error:
             why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be opened: {error.strerror}"
-            raise ConfigError(
-                "phones.base_port",
+            raise SettingError(
+                "base_port",
                 f"port {self.port} of {self.host}, for simulated phone {self.serial}, {why}",
-                "stop what listens there, or set phones.base_port to the first of a free range of ports",
+                "stop what listens there, or choose the first of a free range of ports",
             ) from error
 
     async def run(self) -> None:
@@ -92,25 +89,19 @@ class SimulatedPhone:
         while self._server is None:
             try:
                 await self.open()
-            except ConfigError:
+            except SettingError:
                 await asyncio.sleep(REOPEN_PAUSE_S)
 
 
-async def serve(
-    phones: Phones, host: str = HOST, ready: Callable[[Sequence[SimulatedPhone]], None] = lambda _: None
-) -> None:
-    """Serve phones.count + phones.evaluation_count phones until cancelled; `ready` is called when all ports are open.
+Ready = Callable[[Sequence[SimulatedPhone]], None]
 
-    Raises ConfigError if a port is in use; then none stays open.
+
+async def serve(settings: FleetSettings, host: str, ready: Ready) -> None:
+    """Serve the phones until cancelled; `ready` is called when all ports are open.
+
+    Raises SettingError if a port is in use; then none stays open.
     """
-    total = phones.count + phones.evaluation_count
-    if phones.base_port + total - 1 > HIGHEST_PORT:
-        raise ConfigError(
-            "phones.base_port",
-            f"{total} phones from port {phones.base_port} on need ports above {HIGHEST_PORT}",
-            f"set phones.base_port to at most {HIGHEST_PORT + 1 - total}, or lower phones.count",
-        )
-    fleet = [SimulatedPhone(phones, number, host) for number in range(total)]
+    fleet = [SimulatedPhone(settings, number, host) for number in range(settings.count)]
     try:
         for phone in fleet:
             await phone.open()
@@ -124,40 +115,40 @@ async def serve(
             phone.close()
 
 
-def run_phones(config: Config) -> None:
-    """Serve the simulated phones of `config` until SIGTERM or SIGINT; prints one line when all ports are open.
+def announce(fleet: Sequence[SimulatedPhone]) -> None:
+    """Print that the phones are there, in one line."""
+    print(f"ready: {len(fleet)} simulated phones at {HOST}, ports {fleet[0].port} to {fleet[-1].port}", flush=True)
 
-    Raises ConfigError if a port is in use.
+
+def run_phones(settings: FleetSettings, ready: Ready = announce) -> None:
+    """Serve simulated phones on loopback until SIGTERM or SIGINT; `ready` is called when all ports are open.
+
+    Raises SettingError if a port is in use.
     """
-    asyncio.run(_until_signalled(config.phones))
+    asyncio.run(_until_signalled(settings, ready))
 
 
-async def _until_signalled(phones: Phones) -> None:
+async def _until_signalled(settings: FleetSettings, ready: Ready) -> None:
     loop = asyncio.get_running_loop()
     serving = asyncio.current_task()
     assert serving is not None
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, serving.cancel)
     try:
-        await serve(phones, HOST, _announce)
+        await serve(settings, HOST, ready)
     except asyncio.CancelledError:
         serving.uncancel()
 
 
-def _announce(fleet: Sequence[SimulatedPhone]) -> None:
-    where = f" at {fleet[0].host}, ports {fleet[0].port} to {fleet[-1].port}" if fleet else ""
-    print(f"ready: {len(fleet)} simulated phones{where}", flush=True)
-
-
 class PhonesInThread:
-    """The phones of `phones` on a thread of this process, for a program that wants to reach into them.
+    """Simulated phones on a thread of this process, for a program that wants to reach into them.
 
     A context manager: entered, every port is open; left, the thread has ended. Raises what `serve` raises.
     """
 
-    def __init__(self, phones: Phones) -> None:
+    def __init__(self, settings: FleetSettings) -> None:
         self.fleet: Sequence[SimulatedPhone] = ()
-        self._phones = phones
+        self._settings = settings
         self._started = threading.Event()
         self._failure: BaseException | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -190,7 +181,7 @@ class PhonesInThread:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._serving = asyncio.current_task()
-        await serve(self._phones, HOST, self._ready)
+        await serve(self._settings, HOST, self._ready)
 
     def _ready(self, fleet: Sequence[SimulatedPhone]) -> None:
         self.fleet = fleet

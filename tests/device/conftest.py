@@ -15,6 +15,7 @@ from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
 from distrl.errors import DeviceError
 from distrl.stack import ports
+from simphone.fleet import FleetSettings, PhoneProfile
 from simphone.serve import PhonesInThread, SimulatedPhone
 
 from .standin import Standin
@@ -40,7 +41,7 @@ def adb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdbServer]:
 
 class StartPhones(Protocol):
     def __call__(
-        self, count: int, keyboard_service: bool = False, profiles: tuple[config.PhoneProfile, ...] = ()
+        self, count: int, keyboard_service: bool = False, profiles: tuple[PhoneProfile, ...] = ()
     ) -> list[SimulatedPhone]: ...
 
 
@@ -50,18 +51,17 @@ def start_phones(adb: AdbServer) -> Iterator[StartPhones]:
     with ExitStack() as running:
 
         def start(
-            count: int, keyboard_service: bool = False, profiles: tuple[config.PhoneProfile, ...] = ()
+            count: int, keyboard_service: bool = False, profiles: tuple[PhoneProfile, ...] = ()
         ) -> list[SimulatedPhone]:
-            phones = config.Phones(
+            settings = FleetSettings(
                 count=count,
-                evaluation_count=0,
                 base_port=free_ports(count),
                 latency_median_ms=0,
                 popup_probability=0,
                 keyboard_service=keyboard_service,
                 profiles=profiles,
             )
-            fleet = running.enter_context(PhonesInThread(phones)).fleet
+            fleet = running.enter_context(PhonesInThread(settings)).fleet
             for phone in fleet:
                 running.callback(adb.disconnect, phone.address)
             return list(fleet)

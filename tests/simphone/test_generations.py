@@ -4,6 +4,7 @@ import json
 from collections import defaultdict
 
 import pytest
+from distrl.tasks.gestures import event_of
 from distrl.tasks.oracle import oracle
 from distrl.tasks.outcome import succeeded
 from distrl.tasks.suite import suites
@@ -12,7 +13,6 @@ from simphone import lexicon
 from simphone.element import HEIGHT, WIDTH
 from simphone.gallery import walk
 from simphone.generations import MOVED, NAMES, NEWEST, RECOLOURED, RENAMED, RESTYLED
-from simphone.gestures import event_of
 from simphone.machine import PhoneMachine, Tap, Text, draw, fresh, widgets
 from simphone.state import State
 from simphone.words import COLOURS, FIRST_NAMES, HOURS, NOUNS, SITES, SWITCHES

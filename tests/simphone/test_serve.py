@@ -9,14 +9,13 @@ import time
 from contextlib import ExitStack, suppress
 
 import pytest
-from distrl.config import Phones
-from distrl.errors import ConfigError
 from distrl.stack import ports
 from simphone.faults import Fault
+from simphone.fleet import FleetSettings, SettingError
 from simphone.serve import PhonesInThread
 
-SERVE = "from distrl import config; from simphone.serve import run_phones; import sys; " \
-        "run_phones(config.load(None, sys.argv[1:]))"  # fmt: skip
+SERVE = "from simphone.fleet import FleetSettings; from simphone.serve import run_phones; import sys; " \
+        "run_phones(FleetSettings(count=1, base_port=int(sys.argv[1])))"  # fmt: skip
 
 
 def free_port() -> int:
@@ -36,20 +35,14 @@ def test_a_port_in_use_is_named_with_its_setting_and_nothing_stays_open() -> Non
     port = free_port() + 1
     with (
         socket.create_server(("127.0.0.1", port)),
-        pytest.raises(ConfigError, match=rf"phones\.base_port: port {port} .*in use"),
+        pytest.raises(SettingError, match=rf"^base_port: port {port} .*in use"),
     ):
-        PhonesInThread(Phones(count=2, evaluation_count=0, base_port=port - 1)).__enter__()
+        PhonesInThread(FleetSettings(count=2, base_port=port - 1)).__enter__()
     assert refuses(port - 1)
 
 
-def test_more_phones_than_ports_are_refused() -> None:
-    phones = PhonesInThread(Phones(count=512, evaluation_count=512, base_port=60000).model_copy(update={"count": 6000}))
-    with pytest.raises(ConfigError, match="above 65535"):
-        phones.__enter__()
-
-
 def test_a_phone_that_is_gone_refuses_connections_and_comes_back() -> None:
-    with PhonesInThread(Phones(count=1, evaluation_count=0, base_port=free_port())) as phones:
+    with PhonesInThread(FleetSettings(count=1, base_port=free_port())) as phones:
         (phone,) = phones.fleet
         with ExitStack() as open_ones:
             connection = open_ones.enter_context(socket.create_connection((phone.host, phone.port), timeout=2))
@@ -64,9 +57,8 @@ def test_a_phone_that_is_gone_refuses_connections_and_comes_back() -> None:
 
 def test_the_process_says_when_it_is_ready_and_ends_at_sigterm() -> None:
     port = free_port()
-    settings = ["phones.count=1", "phones.evaluation_count=0", f"phones.base_port={port}"]
     process = subprocess.Popen(
-        [sys.executable, "-c", SERVE, *settings], stdout=subprocess.PIPE, text=True, env=os.environ
+        [sys.executable, "-c", SERVE, str(port)], stdout=subprocess.PIPE, text=True, env=os.environ
     )
     try:
         assert process.stdout is not None

@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from distrl.tasks.gestures import event_of
 from distrl.types import Action, HeldBack, Task
 from distrl.worker.episode import Screen
-from simphone.gestures import event_of
 from simphone.machine import PhoneMachine
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import Progress
+from simphone.fleet import PROFILE_NAMES, PhoneProfile
 
 from distrl.cli.common import ConfigFile, Sets, console, load, row, start_role, table
-from distrl.config import PhoneProfile
 from distrl.errors import ConfigError
 from distrl.types import Outcome, Split
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from distrl.tasks.suite import BuiltIn
     from distrl.types import Task
 
-PROFILES: Final[tuple[PhoneProfile, ...]] = get_args(PhoneProfile)
 DEFAULT_COUNT = 128
 """Tasks of an endless split."""
 
@@ -42,7 +41,7 @@ def oracle(
     ] = None,
     profile: Annotated[
         list[str] | None,
-        typer.Option(help=f"Phones over adb, of this kind ({', '.join(PROFILES)}); may be given often."),
+        typer.Option(help=f"Phones over adb, of this kind ({', '.join(PROFILE_NAMES)}); may be given often."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for programs, in place of tables.")] = False,
 ) -> None:
@@ -116,10 +115,10 @@ def _rows_shown(found: Sequence[Played]) -> Any:
 
 
 def _profile(name: str) -> PhoneProfile:
-    for profile in PROFILES:
+    for profile in PROFILE_NAMES:
         if profile == name:
             return profile
-    raise ConfigError("--profile", f"no kind of phone '{name}'", f"one of {', '.join(PROFILES)}")
+    raise ConfigError("--profile", f"no kind of phone '{name}'", f"one of {', '.join(PROFILE_NAMES)}")
 
 
 def _tasks(suite: BuiltIn, split: Split, count: int | None) -> list[Task]:

@@ -46,11 +46,13 @@ def phones(
         return
     from simphone.serve import run_phones
 
+    from distrl.stack.phones import as_config_error, fleet_of
     from distrl.telemetry import logs
 
     more = [f"phones.count={count}", "phones.evaluation_count=0"] if count is not None else []
     logs.configure("phones", verbose)
-    run_phones(load(config, [*(sets or []), *more]))
+    with as_config_error():
+        run_phones(fleet_of(load(config, [*(sets or []), *more]).phones))
 
 
 @app.command()

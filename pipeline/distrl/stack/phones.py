@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Literal
 
+from simphone.fleet import FleetSettings, SettingError
+
 from distrl.config import Config, Phones
+from distrl.errors import ConfigError
 from distrl.stack.part import Part, Site
 from distrl.stack.ports import HOST, listens
 from distrl.stack.processes import start, stop_all, wait_ready
@@ -35,6 +40,23 @@ def start_phones(site: Site, phones: Phones) -> Part:
 
 def total(phones: Phones) -> int:
     return phones.count + phones.evaluation_count
+
+
+@contextmanager
+def as_config_error() -> Iterator[None]:
+    """Within the block, what simphone refuses is a ConfigError that names the setting by its path."""
+    try:
+        yield
+    except SettingError as error:
+        raise ConfigError(f"phones.{error.setting}", error.what, error.hint) from error
+
+
+def fleet_of(phones: Phones) -> FleetSettings:
+    """All phones of `phones` as simphone takes them: those that train first, then those of the evaluator.
+
+    Raises SettingError where there is no phone, or no port for each.
+    """
+    return FleetSettings(count=total(phones), **phones.model_dump(exclude={"count", "evaluation_count"}))
 
 
 def settings(phones: Phones) -> dict[str, object]:

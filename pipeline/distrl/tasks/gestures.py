@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from distrl.types import Action, ActionKind, Point
-
 from simphone.element import HEIGHT, WIDTH
 from simphone.machine import Event, Key, Swipe, Tap, Text
+
+from distrl.types import Action, ActionKind, Point
 
 
 def event_of(action: Action) -> Event | None:

@@ -6,10 +6,10 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from simphone.gestures import event_of
 from simphone.machine import fresh, reduce
 from simphone.state import State
 
+from distrl.tasks.gestures import event_of
 from distrl.tasks.oracle import next_action
 from distrl.tasks.outcome import done
 from distrl.types import Action, Task

@@ -14,12 +14,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from simphone.fleet import PhoneProfile
 from simphone.serve import PhonesInThread
 
-from distrl.config import Config, Emulators, PhoneProfile
+from distrl.config import Config, Emulators
 from distrl.errors import ConfigError
 from distrl.policy.screens import phone_codec
 from distrl.stack import ports
+from distrl.stack.phones import as_config_error, fleet_of
 from distrl.tasks.oracle import ImperfectScript
 from distrl.types import ObjectRef, Outcome, Task, Trajectory
 from distrl.worker.crew import new_attempt_id, play_all
@@ -55,7 +57,7 @@ def rehearse(
     """
     with tempfile.TemporaryDirectory() as directory:
         settings = _with_phones(config, profile, Path(directory))
-        with PhonesInThread(settings.phones), Phones(settings, stop) as phones:
+        with as_config_error(), PhonesInThread(fleet_of(settings.phones)), Phones(settings, stop) as phones:
             return _play(settings, phones, tasks, stop, seen)
 
 

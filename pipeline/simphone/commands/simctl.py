@@ -9,8 +9,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
-from distrl.errors import DistrlError
-
 from simphone.commands.base import Call, RefusedError, Result
 from simphone.faults import UNREACHABLE, Fault
 from simphone.handset import Handset
@@ -40,7 +38,7 @@ def _reset(phone: Handset, options: Sequence[str]) -> Mapping[str, Any]:
         if not isinstance(setup, dict):
             raise RefusedError("--setup is not a JSON object")
         phone.reset(given.seed, setup)
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, DistrlError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise RefusedError(f"this cannot be set up: {error}") from error
     return {"seed": given.seed}
 

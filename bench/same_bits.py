@@ -39,8 +39,6 @@ from distrl.learner.fold import fold
 from distrl.learner.publish import publishes
 from distrl.learner.reading import TOPICS, inbox_at, take
 from distrl.learner.state import LearnerState
-from distrl.phone.gestures import event_of
-from distrl.phone.machine import PhoneMachine
 from distrl.policy.actions import to_text
 from distrl.policy.base import load_base
 from distrl.policy.vocabulary import Codec
@@ -53,6 +51,8 @@ from distrl.wire.codec import encode
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
+from simphone.gestures import event_of
+from simphone.machine import PhoneMachine
 
 Arrays = dict[str, NDArray[Any]]
 

@@ -43,6 +43,7 @@ from distrl.policy.actions import to_text
 from distrl.policy.base import load_base
 from distrl.policy.vocabulary import Codec
 from distrl.store.objects import ObjectStore, open_store
+from distrl.tasks.gestures import event_of
 from distrl.tasks.oracle import ImperfectScript
 from distrl.tasks.outcome import succeeded
 from distrl.tasks.suite import suites
@@ -51,7 +52,6 @@ from distrl.wire.codec import encode
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
-from simphone.gestures import event_of
 from simphone.machine import PhoneMachine
 
 Arrays = dict[str, NDArray[Any]]

@@ -48,8 +48,8 @@ from distrl.worker.batcher import Batcher
 from distrl.worker.crew import play_all
 from distrl.worker.episode import Episode, Phone
 from distrl.worker.parts import TRUTH, keeper
-from distrl.worker.patience import Patience
 from distrl.worker.phones import Phones
+from distrl.worker.retry import Retry
 from distrl.worker.serving import serving
 from rich.console import Console
 from rich.table import Table
@@ -234,8 +234,8 @@ def fleet(config: Config, shipped: bool, seconds: float) -> Fleet:
     begun: set[str] = set()
     played: list[Trajectory] = []
     spent: list[tuple[int, float]] = []  # ms since the epoch, processor seconds so far
-    patience = Patience(give_up)
-    episode = Episode("bench", keeper(open_store(config.store), patience), TRUTH)
+    retry = Retry(give_up)
+    episode = Episode("bench", keeper(open_store(config.store), retry), TRUTH)
 
     def clock_in() -> None:
         spent.append((time.time_ns() // 1_000_000, time.process_time()))

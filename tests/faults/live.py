@@ -59,7 +59,7 @@ from distrl.types import (
     Update,
     Version,
 )
-from distrl.worker.patience import Patience
+from distrl.worker.retry import Retry
 from groups import committed
 from PIL import Image
 
@@ -198,7 +198,7 @@ class LiveRun:
         self.servers, self.directory = servers, directory
         self.config = servers.config(f"fault-{uuid.uuid4().hex[:10]}", tree or {})
         self.store: ObjectStore = open_store(self.config.store)
-        self._patience = Patience(threading.Event())
+        self._retry = Retry(threading.Event())
         self.roles: dict[str, Role] = {}
         self.restarted: set[str] = set()
         """Roles that may end with an error that says why, and are then started again."""
@@ -301,7 +301,7 @@ class LiveRun:
 
     def _played(self, number: int, expert: bool) -> Trajectory:
         """As a worker does, a store that refuses a screenshot is asked again."""
-        return self._patience.until_done("a screenshot", lambda: trajectory(self.store, number, expert), StoreError)
+        return self._retry.call("a screenshot", lambda: trajectory(self.store, number, expert), StoreError)
 
     def store_screens(self) -> None:
         """Every screen that a recorded trajectory shows: none needs the store from now on."""

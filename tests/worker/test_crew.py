@@ -10,7 +10,7 @@ from distrl.worker.batcher import PolicyEndedError
 from distrl.worker.crew import Crew, Play, play_all, without_steps
 from distrl.worker.episode import Episode, Phone
 from distrl.worker.inbox import Inbox, Received
-from distrl.worker.patience import AbandonedError
+from distrl.worker.retry import AbandonedError
 
 from .world import DONE, TAP, CountingPhone, OneByOne, Recorded, Shelf, task, twice
 

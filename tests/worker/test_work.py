@@ -20,11 +20,11 @@ from distrl.errors import BrokerError
 from distrl.judge.vlm import VlmJudge
 from distrl.types import Heartbeat, LogPosition, Outcome, Record, Task, Trajectory
 from distrl.worker import hindsight, membership, work
-from distrl.worker import patience as patience_module
+from distrl.worker import retry as retry_module
 from distrl.worker.batcher import Batcher
 from distrl.worker.episode import SYSTEM_CLOCK
-from distrl.worker.patience import Patience
 from distrl.worker.reload import Reloader
+from distrl.worker.retry import Retry
 from distrl.worker.work import Worker
 from judge.test_validity import screen
 
@@ -144,8 +144,8 @@ Start = Callable[..., Running]
 
 @pytest.fixture
 def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
-    monkeypatch.setattr(patience_module, "FIRST_WAIT_S", 0.001)
-    monkeypatch.setattr(patience_module, "ACKNOWLEDGE_WAIT_S", 0.01)
+    monkeypatch.setattr(retry_module, "FIRST_WAIT_S", 0.001)
+    monkeypatch.setattr(retry_module, "ACKNOWLEDGE_WAIT_S", 0.01)
     started: list[Running] = []
 
     def begin(
@@ -172,7 +172,7 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
         reloader = Reloader(NoVersions(), lambda ref: b"", "base", batcher, SYSTEM_CLOCK)
         worker = Worker(
             settings, batcher, reloader, fleet, shelf.keep, lambda task, truth: True, publishing.publish,
-            Patience(give_up), give_up, actions_judge=judge, image=shelf.get,
+            Retry(give_up), give_up, actions_judge=judge, image=shelf.get,
         )  # fmt: skip
         failures: list[BrokerError] = []
 

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from distrl.broker.passed import Settings, passed
 from distrl.config import Config, Kafka
@@ -190,7 +191,7 @@ def check(config: Config) -> Cluster:
 
 
 def request_timeout_s(kafka: Kafka) -> float:
-    """The deadline of one request that `patiently` may repeat."""
+    """The deadline of one request that `with_retry` may repeat."""
     return kafka.connect_timeout_s / 2
 
 
@@ -199,22 +200,21 @@ def failover_s(kafka: Kafka) -> float:
     return FAILOVER * kafka.connect_timeout_s
 
 
-def patiently(kafka: Kafka, attempt: Callable[[], T], also: Collection[int] = ()) -> T:
-    """What `attempt` returns, tried again while the cluster is settling or the broker that was asked does not answer,
-    for at most `failover_s` (and one request more). also: further codes that are tried again.
+def with_retry(kafka: Kafka, attempt: Callable[[], T], also: Collection[int] = ()) -> T:
+    """What `attempt` returns, made again while the cluster is settling or the broker that was asked does not answer,
+    for at most `failover_s` (and one request more). also: further codes to retry on.
     """
-    deadline = time.monotonic() + failover_s(kafka)
-    while True:
-        try:
-            return attempt()
-        except KafkaException as error:
-            if error.args[0].code() not in {*SETTLING, *LATE, *also} or time.monotonic() > deadline:
-                raise
-        time.sleep(RETRY_PAUSE_S)
+    codes = {*SETTLING, *LATE, *also}
+    return Retrying(
+        retry=retry_if_exception(lambda error: isinstance(error, KafkaException) and error.args[0].code() in codes),
+        stop=stop_after_delay(failover_s(kafka)),
+        wait=wait_fixed(RETRY_PAUSE_S),
+        reraise=True,
+    )(attempt)
 
 
 def told_offset(offset: int) -> int:
-    """`offset` as a broker has told it. Raises KafkaException, which `patiently` waits out, for none: librdkafka gives
+    """`offset` as a broker has told it. Raises KafkaException, which `with_retry` waits out, for none: librdkafka gives
     out an invalid one, and no error, of a partition that has lost its leader this moment.
     """
     if offset <= OFFSET_INVALID:

@@ -11,7 +11,7 @@ from types import TracebackType
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from distrl.broker.connect import admin, explain, patiently, settings
+from distrl.broker.connect import admin, explain, settings, with_retry
 from distrl.broker.passed import passed
 from distrl.broker.reader import RawRecord, read_since
 from distrl.broker.topic_admin import partition_count
@@ -53,7 +53,7 @@ class GroupOffsets:
         """
         places = [TopicPartition(self._topic, partition) for partition in partitions]
         try:
-            found = patiently(self._config.kafka, lambda: self._consumer.committed(places, ASK_S))
+            found = with_retry(self._config.kafka, lambda: self._consumer.committed(places, ASK_S))
         except KafkaException as error:
             raise explain(error.args[0], self._topic, "read the workers' offsets", self._config.kafka) from None
         return {each.partition: each.offset for each in found if each.error is None and each.offset >= 0}

@@ -33,9 +33,9 @@ def send(producer: RecordProducer, config: Config, beat: Heartbeat) -> None:
     )
 
 
-def naming(error: FencedError, config: Config, role: str, patience_s: float) -> FencedError:
-    """`error` with the process that has taken over as `role`, looked for during `patience_s` and no longer."""
-    deadline = time.monotonic() + patience_s
+def naming(error: FencedError, config: Config, role: str, longest_s: float) -> FencedError:
+    """`error` with the process that has taken over as `role`, looked for during `longest_s` and no longer."""
+    deadline = time.monotonic() + longest_s
     try:
         while (found := successor(config, role)) is None and time.monotonic() < deadline:
             time.sleep(POLL_S)

@@ -174,17 +174,17 @@ class LogReader:
 
         Raises BrokerError if the brokers send nothing for `failover_s`.
         """
-        patience_s = failover_s(self._config.kafka)
-        deadline = time.monotonic() + patience_s
+        longest_s = failover_s(self._config.kafka)
+        deadline = time.monotonic() + longest_s
         while not self.caught_up:
             before = dict(self._at_end)
-            batch = self.read(min(POLL_S, patience_s), most)
+            batch = self.read(min(POLL_S, longest_s), most)
             if batch or self._at_end != before:
-                deadline = time.monotonic() + patience_s
+                deadline = time.monotonic() + longest_s
             elif time.monotonic() > deadline:
                 raise BrokerError(
                     self.topic,
-                    f"the broker at {self._config.kafka.bootstrap} sent nothing for {patience_s:g} s; read up to "
+                    f"the broker at {self._config.kafka.bootstrap} sent nothing for {longest_s:g} s; read up to "
                     f"{self._next}, the end is {dict(self.ends)}",
                     "see whether the broker runs (`distrl doctor`); raise kafka.connect_timeout_s if it is slow",
                 )

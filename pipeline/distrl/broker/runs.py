@@ -7,7 +7,7 @@ from difflib import SequenceMatcher
 
 from confluent_kafka import KafkaException
 
-from distrl.broker.connect import RefusedError, UnknownTopicError, admin, check, explain, patiently, request_timeout_s
+from distrl.broker.connect import RefusedError, UnknownTopicError, admin, check, explain, request_timeout_s, with_retry
 from distrl.broker.topic_admin import partition_count
 from distrl.broker.topics import TOPICS, topic_name
 from distrl.config import RUN_NAME, Config
@@ -25,7 +25,7 @@ def check_run(config: Config) -> None:
     kafka, name = config.kafka, topic_name(config.run, "trajectories")
     client = admin(kafka)
     try:
-        names = patiently(kafka, lambda: client.list_topics(timeout=request_timeout_s(kafka))).topics.keys()
+        names = with_retry(kafka, lambda: client.list_topics(timeout=request_timeout_s(kafka))).topics.keys()
     except KafkaException as error:
         raise explain(error.args[0], "kafka.bootstrap", "list the topics", kafka) from None
     if any(topic_name(config.run, each) in names for each in TOPICS):

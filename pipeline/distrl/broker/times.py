@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]  # re-exported without saying so
 
-from distrl.broker.connect import admin, explain, patiently, request_timeout_s, told_offset
+from distrl.broker.connect import admin, explain, request_timeout_s, told_offset, with_retry
 from distrl.broker.topics import TOPICS, topic_name
 from distrl.config import Config
 
@@ -31,6 +31,6 @@ def offsets_at(config: Config, topic: str, partitions: Iterable[int], at_ms: int
         return {partition: None if offset < 0 else offset for partition, offset in found.items()}
 
     try:
-        return patiently(kafka, ask)
+        return with_retry(kafka, ask)
     except KafkaException as error:
         raise explain(error.args[0], name, "find the offset of a time", kafka) from None

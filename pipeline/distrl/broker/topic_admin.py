@@ -31,9 +31,9 @@ from distrl.broker.connect import (
     admin,
     check,
     explain,
-    patiently,
     request_timeout_s,
     told_offset,
+    with_retry,
 )
 from distrl.broker.reassign import copies, plan, reassigned
 from distrl.broker.topics import (
@@ -170,7 +170,7 @@ def partition_count(client: AdminClient, config: Config, topic: str, doing: str)
         return len(answer.result().partitions)
 
     try:
-        return patiently(config.kafka, ask)
+        return with_retry(config.kafka, ask)
     except KafkaException as error:
         raise explain(error.args[0], topic, doing, config.kafka) from None
 
@@ -187,7 +187,7 @@ def topic_id(client: AdminClient, config: Config, topic: str) -> str:
         return str(answer.result().topic_id or "")
 
     try:
-        found = patiently(config.kafka, ask)
+        found = with_retry(config.kafka, ask)
     except KafkaException as error:
         raise explain(error.args[0], topic, "read its id", config.kafka) from None
     return "" if found == NO_ID else found
@@ -220,8 +220,8 @@ def offsets(
         return {}
     also = UNKNOWN_TOPIC if just_made else ()
     try:
-        first = patiently(config.kafka, lambda: ask(OffsetSpec.earliest()), also)  # type: ignore[no-untyped-call]
-        end = patiently(config.kafka, lambda: ask(OffsetSpec.latest()), also)  # type: ignore[no-untyped-call]
+        first = with_retry(config.kafka, lambda: ask(OffsetSpec.earliest()), also)  # type: ignore[no-untyped-call]
+        end = with_retry(config.kafka, lambda: ask(OffsetSpec.latest()), also)  # type: ignore[no-untyped-call]
     except KafkaException as error:
         raise explain(error.args[0], topic, "read the offsets", config.kafka) from None
     return {partition: (first[partition], end[partition]) for partition in first}
@@ -229,7 +229,7 @@ def offsets(
 
 def _cluster(client: AdminClient, config: Config) -> ClusterMetadata:
     try:
-        return patiently(config.kafka, lambda: client.list_topics(timeout=request_timeout_s(config.kafka)))
+        return with_retry(config.kafka, lambda: client.list_topics(timeout=request_timeout_s(config.kafka)))
     except KafkaException as error:
         raise explain(error.args[0], "kafka.bootstrap", "list the topics", config.kafka) from None
 
@@ -286,7 +286,7 @@ def _create(client: AdminClient, config: Config, missing: list[Topic]) -> set[st
             created.add(name)
 
     try:
-        patiently(config.kafka, ask)
+        with_retry(config.kafka, ask)
     except KafkaException as error:
         refused = next(topic.topic for topic in wanted if topic.topic not in created)
         raise explain(error.args[0], refused, "create the topic", config.kafka) from None
@@ -331,7 +331,7 @@ def _found_settings(client: AdminClient, config: Config, existing: Iterable[str]
         }
 
     try:
-        return patiently(config.kafka, ask)
+        return with_retry(config.kafka, ask)
     except KafkaException as error:
         raise explain(error.args[0], f"topics of run {config.run}", "read the settings", config.kafka) from None
 

@@ -29,6 +29,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import quote_plus, unquote_plus
 
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
+
 from distrl.device.errors import DeviceGone, DeviceHeld
 from distrl.device.leases import Leases
 from distrl.device.session import AdbSession
@@ -282,15 +284,12 @@ def leased_on_phone(lease: PhoneLease, keeper: Keeper) -> Iterator[None]:
     """The phone is this process's for the block. A lease that nobody renews any more is waited out; raises DeviceHeld
     as soon as it is renewed.
     """
-    until = time.monotonic() + LONGEST_TTL_S
-    while True:
-        try:
-            lease.hold()
-            break
-        except DeviceHeld as error:
-            if error.renewed or time.monotonic() > until:
-                raise
-        time.sleep(min(1.0, lease.ttl_s / RENEWALS))
+    Retrying(
+        retry=retry_if_exception(lambda error: isinstance(error, DeviceHeld) and not error.renewed),
+        stop=stop_after_delay(LONGEST_TTL_S),
+        wait=wait_fixed(min(1.0, lease.ttl_s / RENEWALS)),
+        reraise=True,
+    )(lease.hold)
     keeper.add(lease)
     try:
         yield

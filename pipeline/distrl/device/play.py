@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 HOST: Final = "127.0.0.1"
 MOST_BODY: Final = 16 * 1024
 """Bytes of an action: the longest text that can be typed, with every letter escaped."""
-PATIENCE_S: Final = 10.0
+TIMEOUT_S: Final = 10.0
 """For a browser that connects and says nothing: each one holds a thread."""
 LOOK_S: Final = 0.05
 """How soon the server notices that it is to end."""
@@ -210,7 +210,7 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    timeout = PATIENCE_S
+    timeout = TIMEOUT_S
     server_version, sys_version = "distrl", ""
 
     def __init__(self, served: PlayServer, *args: Any) -> None:

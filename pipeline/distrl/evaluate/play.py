@@ -20,8 +20,8 @@ from distrl.types import Evaluation, LogPosition, Split, Task, Trajectory
 from distrl.worker.crew import deliver_whole_or_bare, play_all
 from distrl.worker.episode import Decider, Episode, Phone
 from distrl.worker.parts import TRUTH, judge_of, keeper, opinion_of
-from distrl.worker.patience import Patience
 from distrl.worker.phones import Phones
+from distrl.worker.retry import Retry
 
 log = logging.getLogger(__name__)
 
@@ -76,9 +76,9 @@ def play_and_publish(
 ) -> None:
     """Play each task once and publish the record of each that is `wanted`. suffix: of the name in the trajectories."""
     give_up = threading.Event()
-    patience = Patience(give_up)
+    retry = Retry(give_up)
     name = config.evaluate.name
-    episode = Episode(name + suffix, keeper(store, patience), TRUTH, opinion=opinion_of(judge_of(config, store)))
+    episode = Episode(name + suffix, keeper(store, retry), TRUTH, opinion=opinion_of(judge_of(config, store)))
     with RecordProducer(config, name) as producer:
 
         def publish(played: Trajectory) -> Future[LogPosition | None]:
@@ -88,7 +88,7 @@ def play_and_publish(
         def keep(trajectory: Trajectory) -> None:
             if wanted(trajectory):
                 what = f"publishing the evaluation of {trajectory.task_id}"
-                deliver_whole_or_bare(patience, what, publish, trajectory)
+                deliver_whole_or_bare(retry, what, publish, trajectory)
 
         play(tasks, episode, keep, stop=stop, give_up=give_up)
 

@@ -9,7 +9,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from types import TracebackType
+
+from tenacity import wait_fixed
 
 from distrl.broker.connect import RefusedError
 from distrl.broker.fenced import FencedError, FencedProducer, Outgoing
@@ -18,6 +21,7 @@ from distrl.broker.reader import read_since
 from distrl.broker.topics import topic_name
 from distrl.config import Config
 from distrl.errors import BrokerError
+from distrl.retry import StoppedError, retry
 from distrl.types import Task
 from distrl.wire.codec import encode
 
@@ -52,22 +56,24 @@ class TaskPublisher:
         looked for from there. Raises FencedError where another feeder has taken over, and what waiting does not help.
         """
         left = {task.task_id: Outgoing(self._topic, task.task_id.encode(), encode(task), (), at) for task, at in tasks}
-        while left and not stop.is_set():
-            try:
-                if self._producer is None:
-                    self._producer = self._made()
-                    self._producer.open()
-                    for raw in read_since(self._config, "tasks", before):
-                        left.pop((raw.key or b"").decode(errors="replace"), None)
-                if left:
-                    self._producer.write_all(list(left.values()))
-                return
-            except (FencedError, RefusedError, RecordTooLargeError):
-                raise
-            except BrokerError as error:
-                log.warning("%d tasks are not acknowledged yet, tried again: %s", len(left), error.what)
-                self._close()
-                stop.wait(AGAIN_S)
+
+        def publish() -> None:
+            if self._producer is None:
+                self._producer = self._made()
+                self._producer.open()
+                for raw in read_since(self._config, "tasks", before):
+                    left.pop((raw.key or b"").decode(errors="replace"), None)
+            if left:
+                self._producer.write_all(list(left.values()))
+
+        def failed(error: BrokerError, wait_s: float) -> None:
+            log.warning("%d tasks are not acknowledged yet, tried again: %s", len(left), error.what)
+            self._close()
+
+        if left and not stop.is_set():
+            final = (FencedError, RefusedError, RecordTooLargeError)
+            with suppress(StoppedError):
+                retry(publish, stop, BrokerError, wait_fixed(AGAIN_S), failed, but=final)
 
     def _made(self) -> FencedProducer:
         return FencedProducer(self._config, "feeder", "the tasks topic", lambda: fenced(self._config.run))

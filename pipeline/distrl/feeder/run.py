@@ -11,9 +11,11 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import TypeVar
+
+from tenacity import wait_fixed
 
 from distrl.broker import ownership
 from distrl.broker.connect import BeyondUseError
@@ -28,6 +30,7 @@ from distrl.feeder.admission import Admission
 from distrl.feeder.fleet import Fleet
 from distrl.feeder.ledger import Ledger, least_loaded
 from distrl.feeder.publish import TaskPublisher
+from distrl.retry import StoppedError, retry
 from distrl.tasks.lists import suite_of
 from distrl.telemetry.stalls import STALLED_HINT, STALLED_S, stalled
 from distrl.types import Heartbeat, Record, Split, Task, Trajectory, Update, Version
@@ -59,14 +62,15 @@ def run_feeder(config: Config, stop: threading.Event) -> None:
     new_ledger(config)  # what is wrong with the suite is told before another feeder is fenced
     with TaskPublisher(config) as publisher:  # opened once: again, it would fence a feeder that has taken over
         try:
-            while not stop.is_set():
-                try:
-                    _feed_until(config, publisher, stop)
-                except CutError as error:
-                    log.warning("reading every topic again from its start: %s", error.what)
-                    stop.wait(AGAIN_S)
+            if not stop.is_set():
+                with suppress(StoppedError):
+                    retry(lambda: _feed_until(config, publisher, stop), stop, CutError, wait_fixed(AGAIN_S), _lost)
         except FencedError as error:
             raise ownership.naming(error, config, NAME, SUCCESSOR_S) from None
+
+
+def _lost(error: CutError, wait_s: float) -> None:
+    log.warning("reading every topic again from its start: %s", error.what)
 
 
 def _feed_until(config: Config, publisher: TaskPublisher, stop: threading.Event) -> None:

@@ -25,7 +25,7 @@ from distrl.types import LogPosition, Outcome, Task, Trajectory
 from distrl.worker.batcher import PolicyEndedError
 from distrl.worker.episode import NO_JUDGE, NOTE_CHARACTERS, Phone
 from distrl.worker.inbox import Inbox, Received
-from distrl.worker.patience import AbandonedError, Patience
+from distrl.worker.retry import AbandonedError, Retry
 
 log = logging.getLogger(__name__)
 
@@ -198,7 +198,7 @@ def play_all(
 
 
 def deliver_whole_or_bare(
-    patience: Patience, what: str, publish: Callable[[Trajectory], Future[LogPosition | None]], trajectory: Trajectory
+    retry: Retry, what: str, publish: Callable[[Trajectory], Future[LogPosition | None]], trajectory: Trajectory
 ) -> Trajectory:
     """Publish `trajectory` and wait for the acknowledgement, however long the broker is away. Returns what was taken.
 
@@ -207,10 +207,8 @@ def deliver_whole_or_bare(
     """
 
     def deliver(record: Trajectory) -> Trajectory:
-        queued = patience.until_done(
-            what, lambda: publish(record), BrokerError, but=(RecordTooLargeError, BeyondUseError)
-        )
-        patience.acknowledged(what, queued)
+        queued = retry.call(what, lambda: publish(record), BrokerError, but=(RecordTooLargeError, BeyondUseError))
+        retry.acknowledged(what, queued)
         return record
 
     try:

@@ -29,8 +29,8 @@ from distrl.worker.crew import deliver_whole_or_bare, new_attempt_id, play_all
 from distrl.worker.episode import Decision, Episode, Observation, Phone
 from distrl.worker.inorder import InOrder
 from distrl.worker.parts import TRUTH, keeper
-from distrl.worker.patience import Patience
 from distrl.worker.phones import Phones
+from distrl.worker.retry import Retry
 from distrl.worker.vocabulary import refuse_lacking
 
 log = logging.getLogger(__name__)
@@ -89,14 +89,14 @@ def run_demonstrations(config: Config, count: int, stop: threading.Event) -> Non
     if not tasks:
         return
     give_up = threading.Event()
-    patience = Patience(give_up)
-    episode = Episode(NAME, keeper(open_store(config.store), patience), TRUTH, is_expert=True)
+    retry = Retry(give_up)
+    episode = Episode(NAME, keeper(open_store(config.store), retry), TRUTH, is_expert=True)
     failed: list[str] = []
     with RecordProducer(config, NAME) as producer, Phones(config, stop) as phones:
 
         def publish(trajectory: Trajectory) -> None:
             deliver_whole_or_bare(
-                patience,
+                retry,
                 f"publishing {trajectory.task_id}",
                 lambda record: producer.publish("demonstrations", record.task_id, record),
                 trajectory,

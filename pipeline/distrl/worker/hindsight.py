@@ -25,7 +25,7 @@ from distrl.judge.validity import ActionQuestion, Validity, to_be_judged
 from distrl.types import ObjectRef, Trajectory
 from distrl.worker.crew import Deliver
 from distrl.worker.inbox import Received
-from distrl.worker.patience import AbandonedError
+from distrl.worker.retry import AbandonedError
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from distrl.supervised import SupervisedThread
 from distrl.tasks.outcome import succeeded
 from distrl.types import ObjectRef, Outcome, Step, Task
 from distrl.worker.episode import Judge, Opinion
-from distrl.worker.patience import Patience
+from distrl.worker.retry import Retry
 
 log = logging.getLogger(__name__)
 
@@ -27,12 +27,12 @@ TRUTH: Judge = succeeded
 """Outcomes come from the phone's own state, where it offers one."""
 
 
-def keeper(store: ObjectStore, patience: Patience, clock: Clock = SYSTEM_CLOCK) -> Callable[[bytes], ObjectRef]:
+def keeper(store: ObjectStore, retry: Retry, clock: Clock = SYSTEM_CLOCK) -> Callable[[bytes], ObjectRef]:
     """Puts a screenshot in the store, waiting out a store that is away; returns once the object is there."""
 
     def keep(png: bytes) -> ObjectRef:
         day = utc_day(clock.now_ms())
-        return patience.until_done("keeping a screenshot", lambda: store.put(SCREENSHOTS, png, "png", day), StoreError)
+        return retry.call("keeping a screenshot", lambda: store.put(SCREENSHOTS, png, "png", day), StoreError)
 
     return keep
 

@@ -19,9 +19,9 @@ from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
 from distrl.store.objects import open_store
 from distrl.worker.parts import TRUTH, Watched, judge_of, keeper, opinion_of
-from distrl.worker.patience import Patience
 from distrl.worker.phones import Phones
 from distrl.worker.reload import Reloader, wait_first
+from distrl.worker.retry import Retry
 from distrl.worker.serving import serving
 from distrl.worker.work import Worker
 
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 def run_worker(config: Config, stop: threading.Event) -> None:
     """Work until `stop`. Raises DistrlError where going on makes no sense: no broker, no phone, refused credentials."""
     give_up = threading.Event()
-    patience = Patience(give_up)
+    retry = Retry(give_up)
     store = open_store(config.store)
     with (
         RecordProducer(config, config.worker.name) as producer,
@@ -52,8 +52,8 @@ def run_worker(config: Config, stop: threading.Event) -> None:
             with Phones(config, stop) as phones, TaskConsumer(config, letters) as tasks:
                 judge = judge_of(config, store)
                 worker = Worker(
-                    config, policy.batcher, reloader, phones, keeper(store, patience), TRUTH, producer.publish,
-                    patience, give_up, opinion=opinion_of(judge), actions_judge=judge, image=store.get,
+                    config, policy.batcher, reloader, phones, keeper(store, retry), TRUTH, producer.publish,
+                    retry, give_up, opinion=opinion_of(judge), actions_judge=judge, image=store.get,
                 )  # fmt: skip
                 worker.work(tasks, stop, check)
         finally:

@@ -26,8 +26,8 @@ from distrl.worker.episode import Episode, Judge, Opinion, Phone
 from distrl.worker.hindsight import Hindsight, ValidityJudge, most_held
 from distrl.worker.inbox import Inbox, Received
 from distrl.worker.membership import Membership
-from distrl.worker.patience import AbandonedError, Patience
 from distrl.worker.reload import Reloader
+from distrl.worker.retry import AbandonedError, Retry
 from distrl.worker.tally import Tally, spent
 
 log = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ class Worker:
         keep: Callable[[bytes], ObjectRef],
         judge: Judge,
         publish: Publish,
-        patience: Patience,
+        retry: Retry,
         give_up: threading.Event,
         clock: Clock = SYSTEM_CLOCK,
         opinion: Opinion | None = None,
@@ -96,7 +96,7 @@ class Worker:
         self._reloader = reloader
         self._fleet = fleet
         self._publish = publish
-        self._patience = patience
+        self._retry = retry
         self._give_up = give_up
         self._clock = clock
         self._episode = Episode(self._name, keep, judge, clock, opinion=opinion)
@@ -244,7 +244,7 @@ class Worker:
     def _deliver(self, received: Received, trajectory: Trajectory) -> None:
         """Published and acknowledged; then the polling thread may commit the task."""
         deliver_whole_or_bare(
-            self._patience,
+            self._retry,
             f"publishing {trajectory.task_id}",
             lambda record: self._publish("trajectories", record.task_id, record),
             trajectory,
@@ -262,7 +262,7 @@ class Worker:
             "reload_seconds": reload.seconds,
             "queue": float(self._inbox.queued() + tasks.held),
             "running": float(tasks.running),
-            "publish_stalls": float(self._patience.stalls),
+            "publish_stalls": float(self._retry.stalls),
         }
         if self._judge is not None:
             metrics |= spent(self._judge.counted)

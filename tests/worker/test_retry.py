@@ -8,8 +8,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 from distrl.broker.producer import RecordTooLargeError
 from distrl.errors import BrokerError, StoreError
-from distrl.worker import patience as module
-from distrl.worker.patience import AbandonedError, Patience
+from distrl.worker import retry as module
+from distrl.worker.retry import AbandonedError, Retry
 
 
 @pytest.fixture(autouse=True)
@@ -30,29 +30,27 @@ def failing(times: int, error: Exception) -> Callable[[], str]:
 
 
 def test_a_call_is_repeated_until_it_succeeds_and_counts_as_one_stall() -> None:
-    subject = Patience(threading.Event())
-    assert subject.until_done("it", failing(3, StoreError("s", "away", "start it")), StoreError) == "done"
+    subject = Retry(threading.Event())
+    assert subject.call("it", failing(3, StoreError("s", "away", "start it")), StoreError) == "done"
     assert (subject.stalls, subject.stalled_now) == (1, 0)
-    assert subject.until_done("it", failing(0, ValueError()), StoreError) == "done"
+    assert subject.call("it", failing(0, ValueError()), StoreError) == "done"
     assert subject.stalls == 1
 
 
 def test_other_errors_and_the_named_exception_pass() -> None:
-    subject = Patience(threading.Event())
+    subject = Retry(threading.Event())
     with pytest.raises(ValueError, match="bug"):
-        subject.until_done("it", failing(1, ValueError("bug")), StoreError)
+        subject.call("it", failing(1, ValueError("bug")), StoreError)
     large = RecordTooLargeError("topic", "too large", "shrink it")
     with pytest.raises(RecordTooLargeError):
-        subject.until_done("it", failing(1, large), BrokerError, but=(RecordTooLargeError,))
+        subject.call("it", failing(1, large), BrokerError, but=(RecordTooLargeError,))
 
 
 def test_a_stop_that_runs_out_of_time_ends_the_wait() -> None:
     give_up = threading.Event()
-    subject = Patience(give_up)
+    subject = Retry(give_up)
     with ThreadPoolExecutor(2) as pool:
-        repeating = pool.submit(
-            subject.until_done, "it", failing(10**9, StoreError("s", "away", "start it")), StoreError
-        )
+        repeating = pool.submit(subject.call, "it", failing(10**9, StoreError("s", "away", "start it")), StoreError)
         waiting = pool.submit(subject.acknowledged, "it", Future())
         give_up.set()
         for future in (repeating, waiting):
@@ -62,7 +60,7 @@ def test_a_stop_that_runs_out_of_time_ends_the_wait() -> None:
 
 
 def test_an_acknowledgement_is_waited_for() -> None:
-    subject, future = Patience(threading.Event()), Future[int]()
+    subject, future = Retry(threading.Event()), Future[int]()
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(subject.acknowledged, "it", future)
         future.set_result(7)

@@ -1,8 +1,8 @@
-"""Waiting out a broker or a store that does not answer: the episode stands still, nothing is lost, nothing is started.
+"""Retries of what a worker stores and publishes, for as long as the store or the broker does not answer.
 
-This is the worker's whole back-pressure. A slot that cannot keep a screenshot or publish a trajectory repeats that
-one call until it succeeds, so it takes no further task and holds at most one unpublished trajectory. (Those whose
-actions are being judged wait beside the slots, a bounded number of them: hindsight.py.)
+This is the worker's whole back-pressure. A slot that cannot store a screenshot or publish a trajectory repeats that one
+call until it succeeds, so it takes no further task and holds at most one unpublished trajectory. (Those whose actions
+are being judged wait beside the slots, a bounded number of them: hindsight.py.)
 """
 
 from __future__ import annotations
@@ -13,14 +13,18 @@ from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import TypeVar
 
+from tenacity import wait_exponential
+
 from distrl.errors import DistrlError
+from distrl.retry import StoppedError, retry
 
 log = logging.getLogger(__name__)
 R = TypeVar("R")
 
 FIRST_WAIT_S = 0.25
 LONGEST_WAIT_S = 10.0
-"""Between two tries of one slot: a broker that comes back is noticed within this, and eight slots do not hammer it."""
+"""Between two attempts of one slot: a broker that comes back is noticed within this, and eight slots do not hammer
+it."""
 ACKNOWLEDGE_WAIT_S = 1.0
 """An acknowledgement takes milliseconds; a slot that waits this long says so and looks whether it should give up."""
 
@@ -29,10 +33,10 @@ class AbandonedError(DistrlError):
     """A stop ran out of time while an episode was under way; its task is uncommitted and is delivered again."""
 
 
-class Patience:
-    """Repeats a call that fails. give_up: once set, the wait ends in AbandonedError.
+class Retry:
+    """Repeats calls that fail until they succeed, or until `give_up` is set, which raises AbandonedError.
 
-    stalls counts the calls that did not succeed at once.
+    stalls: calls that did not succeed at once, since the start. stalled_now: those of them that still have not.
     """
 
     def __init__(self, give_up: threading.Event) -> None:
@@ -41,28 +45,26 @@ class Patience:
         self.stalls = 0
         self.stalled_now = 0
 
-    def until_done(
-        self, what: str, call: Callable[[], R], again: type[DistrlError], but: tuple[type[DistrlError], ...] = ()
+    def call(
+        self, what: str, attempt: Callable[[], R], on: type[DistrlError], but: tuple[type[DistrlError], ...] = ()
     ) -> R:
-        """The result of `call`, tried again as long as it raises `again`; `but` and whatever else it raises passes."""
-        wait_s = FIRST_WAIT_S
+        """What `attempt` returns, made again for as long as it raises `on`; `but`, and whatever else, passes."""
         stalled = False
+
+        def failed(error: DistrlError, wait_s: float) -> None:
+            nonlocal stalled
+            log.warning("%s failed and is tried again in %.2f s: %s", what, wait_s, error.what)
+            if not stalled:
+                stalled = True
+                self._count(1)
+
         try:
-            while True:
-                try:
-                    return call()
-                except again as error:
-                    if isinstance(error, but):
-                        raise
-                    log.warning("%s failed and is tried again in %.2f s: %s", what, wait_s, error.what)
-                if not stalled:
-                    stalled = True
-                    self._count(1)
-                if self._give_up.wait(wait_s):
-                    raise AbandonedError(
-                        what, "was not done before the stop", "its task is delivered to another worker"
-                    )
-                wait_s = min(LONGEST_WAIT_S, wait_s * 2)
+            pauses = wait_exponential(multiplier=FIRST_WAIT_S, max=LONGEST_WAIT_S)
+            return retry(attempt, self._give_up, on, pauses, failed, but)
+        except StoppedError:
+            raise AbandonedError(
+                what, "was not done before the stop", "its task is delivered to another worker"
+            ) from None
         finally:
             if stalled:
                 self._count(-1)

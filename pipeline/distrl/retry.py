@@ -1,0 +1,48 @@
+"""Retries that end as soon as an event is set.
+
+tenacity's own `sleep_using_event` wakes at the event and then makes one more attempt. An attempt on a server that is
+away may last many seconds, and a stop would wait for it; so the pause itself ends the retries here.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from tenacity import RetryCallState, Retrying, retry_if_exception
+from tenacity.wait import wait_base
+
+R = TypeVar("R")
+E = TypeVar("E", bound=Exception)
+
+
+class StoppedError(Exception):
+    """The event was set before an attempt succeeded."""
+
+
+def retry(
+    attempt: Callable[[], R],
+    stop: threading.Event,
+    on: type[E],
+    wait: wait_base,
+    failed: Callable[[E, float], object],
+    but: tuple[type[Exception], ...] = (),
+) -> R:
+    """What `attempt` returns, made again for as long as it raises `on`; `but`, and whatever else it raises, passes.
+
+    failed: called with the error and the pause in seconds, before each pause. Raises StoppedError at once where `stop`
+    is set in a pause or before it; the first attempt is made all the same.
+    """
+
+    def before_sleep(state: RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome is not None else None
+        assert isinstance(error, on)
+        failed(error, state.upcoming_sleep)
+
+    def sleep(seconds: float) -> None:
+        if stop.wait(seconds):
+            raise StoppedError
+
+    again = retry_if_exception(lambda error: isinstance(error, on) and not isinstance(error, but))
+    return Retrying(sleep=sleep, wait=wait, retry=again, before_sleep=before_sleep)(attempt)

@@ -1,14 +1,19 @@
-"""A lock file that the system releases when its holder ends, however it ends."""
+"""A lock file that the system releases when its holder ends, however it ends; it says who holds it."""
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 from distrl.errors import StackError
+
+WORDS_SHOWN = 200
+"""How much of a lock file is shown: anybody who may write to it may have written it."""
+WAIT = "wait until it is done, then try again"
 
 
 @contextmanager
@@ -18,44 +23,47 @@ def held(file: Path, doing: str, wait: Callable[[], None] | None = None) -> Iter
     doing: what the holder does, shown to others. wait: called between two tries while another holds it; it pauses, or
     raises to give up. Without it, raises StackError, which says who holds the lock.
     """
-    file.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        while not _taken(descriptor):
-            if wait is None:
-                raise _in_use(file, descriptor)
-            wait()
+
+    def sign(descriptor: int) -> None:
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{doing} (process {os.getpid()})".encode(), 0)
+
+    file.parent.mkdir(parents=True, exist_ok=True)
+    lock = _lock(file, sign)
+    while not _taken(lock):
+        if wait is None:
+            raise _in_use(file, WAIT)
+        wait()
+    try:
         yield
     finally:
-        os.close(descriptor)
-
-
-WAIT = "wait until it is done, then try again"
+        lock.release()
 
 
 def refuse_held(file: Path, fix: str = WAIT) -> None:
     """Raise StackError, with the hint `fix`, where another process holds `file`. Makes no file and keeps no lock."""
-    try:
-        descriptor = os.open(file, os.O_RDWR)
-    except FileNotFoundError:
+    if not file.exists():
         return
+    lock = _lock(file)
+    if not _taken(lock):
+        raise _in_use(file, fix)
+    lock.release()
+
+
+def _lock(file: Path, on_acquired: Callable[[int], None] | None = None) -> FileLock:
+    """Of the system's own kind alone: filelock's fallback, where a file system has none, outlives a killed holder."""
+    return FileLock(file, blocking=False, fallback_to_soft=False, preserve_lock_file=True, on_acquired=on_acquired)
+
+
+def _taken(lock: FileLock) -> bool:
     try:
-        if not _taken(descriptor):
-            raise _in_use(file, descriptor, fix)
-    finally:
-        os.close(descriptor)
-
-
-def _in_use(file: Path, descriptor: int, fix: str = WAIT) -> StackError:
-    holder = os.pread(descriptor, 200, 0).decode("utf-8", "replace").strip() or "another command"
-    return StackError(str(file), f"{holder} is at work there", fix)
-
-
-def _taken(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+        lock.acquire()
+    except Timeout:
         return False
     return True
+
+
+def _in_use(file: Path, fix: str) -> StackError:
+    with file.open("rb") as opened:
+        holder = opened.read(WORDS_SHOWN).decode("utf-8", "replace").strip() or "another command"
+    return StackError(str(file), f"{holder} is at work there", fix)

@@ -8,8 +8,7 @@ from contextlib import nullcontext
 import pytest
 from distrl.device.screenshot import BlackImageError, BrokenImageError, OversizedImageError, verified
 from distrl.errors import PolicyError, StoreError
-from distrl.images import MAX_PIXELS
-from distrl.judge.marks import opened
+from distrl.images import MAX_PIXELS, opened
 from distrl.offline.runs import decoded_png
 from distrl.policy.agent import pixels
 from hypothesis import given

@@ -6,6 +6,7 @@ import zlib
 import numpy as np
 import pytest
 import torch
+from distrl import images
 from distrl.errors import PolicyError
 from distrl.policy import agent as agent_module
 from distrl.policy.agent import Agent, Decision
@@ -144,7 +145,7 @@ def test_a_screenshot_that_is_none_is_refused(agent: Agent, data: bytes) -> None
 
 
 def test_a_huge_screenshot_is_refused_before_it_is_unpacked(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agent_module, "MAX_PIXELS", 100)
+    monkeypatch.setattr(images, "MAX_PIXELS", 100)
     with pytest.raises(PolicyError, match="pixels"):
         agent.image_features(png(77))
 

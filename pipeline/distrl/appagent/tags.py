@@ -11,6 +11,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from distrl.appagent.elements import Box
 from distrl.appagent.grid import Grid
+from distrl.images import opened
 
 LEAST_WIDTH: Final = 512
 """A smaller screenshot is enlarged by a whole number, so that its tags can be read and still leave something of it."""
@@ -61,10 +62,9 @@ def gridded(png: bytes, grid: Grid) -> bytes:
 
 def _opened(png: bytes) -> tuple[Image.Image, int]:
     """The picture, enlarged if it is small, and by how much."""
-    with Image.open(io.BytesIO(png), formats=["PNG"]) as image:
-        scale = -(-LEAST_WIDTH // image.width)
-        size = (image.width * scale, image.height * scale)
-        return image.convert("RGB").resize(size, Image.Resampling.NEAREST), scale
+    image = opened(png)
+    scale = -(-LEAST_WIDTH // image.width)
+    return image.resize((image.width * scale, image.height * scale), Image.Resampling.NEAREST), scale
 
 
 def _tag(pen: ImageDraw.ImageDraw, width: int, number: int, x: float, y: float) -> None:

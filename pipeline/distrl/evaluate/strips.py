@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from PIL import Image
 
 from distrl.errors import StoreError
-from distrl.judge.marks import draw_touch, opened
+from distrl.images import opened
+from distrl.judge.marks import draw_touch
 from distrl.types import Action, ActionKind, HeldBack, ObjectRef, Outcome, Step, Trajectory
 
 WIDTH_PX = 150
@@ -74,7 +75,7 @@ def remark(step: Step) -> str:
 def _screen(ref: ObjectRef, action: Action | None, read: Read) -> bytes | None:
     try:
         return draw(read(ref), action)
-    except (StoreError, OSError, SyntaxError, ValueError, Image.DecompressionBombError):
+    except (StoreError, OSError, ValueError):
         return None  # retention may have taken the screen; the strip still tells what was done
 
 

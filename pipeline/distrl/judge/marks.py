@@ -7,7 +7,7 @@ from typing import Final
 
 from PIL import Image, ImageDraw
 
-from distrl.images import MAX_PIXELS
+from distrl.images import opened
 from distrl.types import Action
 
 TOUCH: Final = (226, 88, 62)
@@ -15,14 +15,6 @@ RINGS: Final = ((9, 3), (2, 2))
 """(radius, width) in units."""
 UNITS_ACROSS: Final = 240
 """Of a whole screenshot: the outer ring is then about as large as a fingertip, and hides no icon."""
-
-
-def opened(png: bytes) -> Image.Image:
-    """The picture. Raises OSError, SyntaxError, ValueError or Image.DecompressionBombError for what is none."""
-    with Image.open(io.BytesIO(png), formats=["PNG"]) as source:
-        if source.width * source.height > MAX_PIXELS:
-            raise ValueError(f"{source.size} pixels are too many")
-        return source.convert("RGB")
 
 
 def draw_touch(image: Image.Image, action: Action, unit: float) -> None:
@@ -41,11 +33,8 @@ def draw_touch(image: Image.Image, action: Action, unit: float) -> None:
 
 
 def marked(png: bytes, action: Action) -> bytes:
-    """The screenshot in its own size with the touch drawn, as PNG. Raises ValueError where it is no picture."""
-    try:
-        image = opened(png)
-    except (OSError, SyntaxError, Image.DecompressionBombError) as error:
-        raise ValueError(f"no picture ({error})") from None
+    """The screenshot in its own size with the touch drawn, as PNG. Raises ImageError where it is no picture."""
+    image = opened(png)
     draw_touch(image, action, max(1.0, image.width / UNITS_ACROSS))
     out = io.BytesIO()
     image.save(out, "PNG")

@@ -5,7 +5,6 @@ Bounds are as `distrl replay` takes them: an offset, a time (text or datetime), 
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -15,14 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from distrl import config as settings
 from distrl.broker.identity import FirstWins
 from distrl.broker.versions import lineage
 from distrl.config import Config
 from distrl.errors import StoreError
-from distrl.images import MAX_PIXELS
+from distrl.images import ImageError, opened
 from distrl.offline.replay import Item, read, span_of
 from distrl.offline.span import Asked, as_bound
 from distrl.store.objects import ObjectStore, open_store
@@ -177,9 +175,6 @@ def steps_of(trajectories: Iterable[LoggedTrajectory]) -> Steps:
 def decoded_png(data: bytes, name: str) -> Pixels:
     """(height, width, 3) the pixels of a PNG. Raises StoreError for bytes that are none, or claim too many."""
     try:
-        with Image.open(io.BytesIO(data), formats=["PNG"]) as image:
-            if image.width * image.height > MAX_PIXELS:
-                raise StoreError(name, f"{image.size} pixels are too many", "see which worker recorded it")
-            return np.asarray(image.convert("RGB"))
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise StoreError(name, f"is no PNG image ({error})", "see which worker recorded it") from None
+        return np.asarray(opened(data))
+    except ImageError as error:
+        raise StoreError(name, str(error), "see which worker recorded it") from None

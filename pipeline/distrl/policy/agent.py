@@ -9,7 +9,6 @@ So at equal weights and equal temperature exp(score − logprob) = 1 up to round
 from __future__ import annotations
 
 import hashlib
-import io
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from torch import Tensor
 
 from distrl.config import Policy
 from distrl.errors import PolicyError
-from distrl.images import MAX_PIXELS
+from distrl.images import ImageError, opened
 from distrl.policy.actions import to_text
 from distrl.policy.base import Base, load_base
 from distrl.policy.lora import adapter_bytes, attach, load_adapter
@@ -184,14 +183,9 @@ def write(
 def pixels(png: bytes, width: int, height: int) -> Tensor:
     """A PNG as uint8 (3, height, width), resized where it has another size. Raises PolicyError for anything else."""
     try:
-        with Image.open(io.BytesIO(png), formats=["PNG"]) as image:
-            if image.width * image.height > MAX_PIXELS:
-                raise PolicyError("screenshot", f"{image.size} pixels are too many", "check the device's screen size")
-            colour = image.convert("RGB")
-    except (PolicyError, MemoryError):
-        raise  # a machine without memory says nothing of the bytes
-    except Exception as error:  # Pillow raises whatever its parsers meet: IndexError where a chunk is empty
-        raise PolicyError("screenshot", f"is no PNG image ({error})", "check the device") from None
+        colour = opened(png)
+    except ImageError as error:
+        raise PolicyError("screenshot", str(error), "check the device and its screen size") from None
     if colour.size != (width, height):
         colour = colour.resize((width, height), Image.Resampling.BOX)
     return torch.from_numpy(np.array(colour)).permute(2, 0, 1).contiguous()

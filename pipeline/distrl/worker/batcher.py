@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -56,23 +57,20 @@ class PromptEncoder(Protocol):
     def encode_prompt(self, instruction: str, previous: Sequence[Action]) -> tuple[int, ...]: ...
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class _Request:
     observation: Observation
     prompt: tuple[int, ...]
     seed: int
     asked: float
-    done: threading.Event = field(default_factory=threading.Event)
-    decision: Decision | None = None
-    error: BaseException | None = None
+    decision: Future[Decision] = field(default_factory=Future)
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class _Swap:
     version: Version
     adapter: bytes
-    done: threading.Event = field(default_factory=threading.Event)
-    error: BaseException | None = None
+    done: Future[None] = field(default_factory=Future)
 
 
 class Batcher:
@@ -137,11 +135,7 @@ class Batcher:
                 raise self._stopped()
             self._requests.append(request)
             self._changed.notify_all()
-        request.done.wait()
-        if request.error is not None:
-            raise request.error
-        assert request.decision is not None
-        return request.decision
+        return request.decision.result()
 
     def swap(self, version: Version, adapter: bytes) -> None:
         """Put an adapter in place between two batches; returns once it decides. Raises what loading it raised."""
@@ -152,21 +146,17 @@ class Batcher:
             assert self._swap is None, "one reloader at a time"
             self._swap = swap
             self._changed.notify_all()
-        swap.done.wait()
-        if swap.error is not None:
-            raise swap.error
+        swap.done.result()
 
     def close(self) -> None:
         """End `serve`. Whoever still waits gets a PolicyError."""
         with self._changed:
             self._closed = True
             for request in self._requests:
-                request.error = self._stopped()
-                request.done.set()
+                request.decision.set_exception(self._stopped())
             self._requests.clear()
             if self._swap is not None:
-                self._swap.error = self._stopped()
-                self._swap.done.set()
+                self._swap.done.set_exception(self._stopped())
                 self._swap = None
             self._changed.notify_all()
 
@@ -228,26 +218,27 @@ class Batcher:
         try:
             self._weights.load(swap.adapter)
         except Exception as error:
-            swap.error = error
+            swap.done.set_exception(error)
         else:
             with self._changed:
                 self._loaded = swap.version
                 self._changed.notify_all()
-        swap.done.set()
+            swap.done.set_result(None)
 
     def _answer(self, batch: list[_Request]) -> None:
         try:
-            self._decide(batch)
+            decisions = self._decided(batch)
         except Exception as error:
-            if len(batch) > 1:  # one unreadable screenshot must not end the episodes of its neighbours
+            if len(batch) == 1:
+                batch[0].decision.set_exception(error)
+            else:  # one unreadable screenshot must not end the episodes of its neighbours
                 for request in batch:
                     self._answer([request])
-                return
-            batch[0].error = error
-        for request in batch:
-            request.done.set()
+        else:
+            for request, decision in zip(batch, decisions, strict=True):
+                request.decision.set_result(decision)
 
-    def _decide(self, batch: list[_Request]) -> None:
+    def _decided(self, batch: list[_Request]) -> list[Decision]:
         version = self._loaded
         assert version is not None
         written = self._weights.decide(
@@ -256,8 +247,16 @@ class Batcher:
             self._temperature,
             [request.seed for request in batch],
         )
-        for request, row in zip(batch, written, strict=True):
-            request.decision = Decision(
-                row.action, row.action_text, request.prompt, row.action_ids, row.logprob,
-                version.version, version.adapter.sha256, self._ticks() - request.asked,
-            )  # fmt: skip
+        return [
+            Decision(
+                row.action,
+                row.action_text,
+                request.prompt,
+                row.action_ids,
+                row.logprob,
+                version.version,
+                version.adapter.sha256,
+                self._ticks() - request.asked,
+            )
+            for request, row in zip(batch, written, strict=True)
+        ]

@@ -3,7 +3,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from distrl.supervised import SupervisedThread
+from distrl.supervised import StoppableThread, SupervisedThread, SupervisedThreads
 
 
 def test_what_ends_a_thread_reaches_its_owner_and_those_who_wait() -> None:
@@ -21,3 +21,27 @@ def test_a_thread_that_returns_has_not_failed() -> None:
     thread.join(10)
     assert done.is_set()
     thread.check()
+    assert thread.failure is None
+    assert not thread.running
+
+
+def test_a_thread_is_told_to_stop_and_waited_for() -> None:
+    ended: list[bool] = []
+    thread = StoppableThread(lambda stop: ended.append(stop.wait(30)), "a-test")
+    assert thread.running
+    thread.stop()
+    assert ended == [True]
+    assert not thread.running
+
+
+def test_several_threads_share_a_deadline_and_any_of_their_failures_is_raised() -> None:
+    threads, go_on = SupervisedThreads(), threading.Event()
+    assert not threads.running
+    threads.start(go_on.wait, "a-test-1")
+    assert not threads.join(0.01)
+    threads.check()
+    threads.start(lambda: [][0], "a-test-2")
+    go_on.set()
+    assert threads.join(10)
+    with pytest.raises(IndexError):
+        threads.check()

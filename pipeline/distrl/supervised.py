@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 
 LOG = logging.getLogger(__name__)
@@ -16,13 +17,22 @@ class SupervisedThread:
     """
 
     def __init__(
-        self, target: Callable[[], None], name: str, on_failure: Callable[[Exception], None] = lambda error: None
+        self, target: Callable[[], object], name: str, on_failure: Callable[[Exception], None] = lambda error: None
     ) -> None:
         self._target = target
         self._on_failure = on_failure
         self._failure: Exception | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
+
+    @property
+    def running(self) -> bool:
+        return self._thread.is_alive()
+
+    @property
+    def failure(self) -> Exception | None:
+        """What ended the thread; None where it runs or has returned."""
+        return self._failure
 
     def check(self) -> None:
         """Raise what ended the thread; nothing where it runs or has returned."""
@@ -39,3 +49,43 @@ class SupervisedThread:
             LOG.exception("thread %s has ended", self._thread.name)
             self._failure = error
             self._on_failure(error)
+
+
+class StoppableThread(SupervisedThread):
+    """target gets the event that `stop` sets, and has to return soon after it."""
+
+    def __init__(self, target: Callable[[threading.Event], object], name: str) -> None:
+        self._stop = threading.Event()
+        super().__init__(lambda: target(self._stop), name)
+
+    def stop(self) -> None:
+        """Set the event and wait for the end of the thread."""
+        self._stop.set()
+        self.join()
+
+
+class SupervisedThreads:
+    """Several threads of one owner: its own thread starts them, checks them and waits for them."""
+
+    def __init__(self) -> None:
+        self._threads: list[SupervisedThread] = []
+
+    @property
+    def running(self) -> bool:
+        """Whether any of them runs."""
+        return any(thread.running for thread in self._threads)
+
+    def start(self, target: Callable[[], object], name: str) -> None:
+        self._threads.append(SupervisedThread(target, name))
+
+    def check(self) -> None:
+        """Raise what ended one of them."""
+        for thread in self._threads:
+            thread.check()
+
+    def join(self, timeout_s: float) -> bool:
+        """Whether all have ended within `timeout_s`."""
+        deadline = time.monotonic() + timeout_s
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        return not self.running

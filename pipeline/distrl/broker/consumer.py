@@ -26,6 +26,7 @@ from distrl.broker.reader import RawRecord, decoded
 from distrl.broker.topics import topic_name
 from distrl.config import Config
 from distrl.errors import WireError
+from distrl.supervised import SupervisedThread
 from distrl.types import LogPosition, Task
 
 LOG = logging.getLogger("distrl.broker.consumer")
@@ -211,10 +212,9 @@ class TaskConsumer:
         self._settle()
         self._commit_until(began + CLOSE_S / 2)
         # librdkafka waits for the broker's word without end, so it is left to a thread that dies with the process.
-        leaving = threading.Thread(target=self._consumer.close, name="leaving the workers' group", daemon=True)
-        leaving.start()
+        leaving = SupervisedThread(self._consumer.close, "leaving the workers' group")
         leaving.join(max(0.0, began + CLOSE_S - time.monotonic()))
-        if leaving.is_alive():
+        if leaving.running:
             LOG.warning("the broker does not answer: left without telling the workers' group, which waits a session")
 
     def _join(self) -> None:

@@ -13,6 +13,7 @@ from types import TracebackType
 from distrl.broker.reader import CutError, LogReader, RawRecord, decoded
 from distrl.config import Config
 from distrl.errors import WireError
+from distrl.supervised import SupervisedThread
 from distrl.types import Version
 
 LOG = logging.getLogger("distrl.broker.versions")
@@ -69,7 +70,6 @@ class VersionFollower:
         self._reader = LogReader(config, "versions")
         self._changed = threading.Condition()
         self._latest: Version | None = None
-        self._failure: Exception | None = None
         self._closing = False
         try:
             for batch in self._reader.to_end():
@@ -77,8 +77,7 @@ class VersionFollower:
         except BaseException:
             self._reader.close()
             raise
-        self._thread = threading.Thread(target=self._follow, name="versions", daemon=True)
-        self._thread.start()
+        self._thread = SupervisedThread(self._follow, "versions", lambda error: self._wake())
 
     def __enter__(self) -> VersionFollower:
         return self
@@ -91,7 +90,7 @@ class VersionFollower:
     def latest(self) -> Version | None:
         """The newest version known now; None before the first is published."""
         with self._changed:
-            self._raise_failure()
+            self._thread.check()
             return self._latest
 
     def wait_newer(self, than: int | None, timeout_s: float) -> Version | None:
@@ -99,11 +98,11 @@ class VersionFollower:
 
         def come() -> bool:
             newer = self._latest is not None and (than is None or self._latest.version > than)
-            return newer or self._closing or self._failure is not None
+            return newer or self._closing or self._thread.failure is not None
 
         with self._changed:
             self._changed.wait_for(come, timeout_s)
-            self._raise_failure()
+            self._thread.check()
             return self._latest if self._latest and (than is None or self._latest.version > than) else None
 
     def close(self) -> None:
@@ -127,16 +126,13 @@ class VersionFollower:
                     with self._changed:
                         self._latest = newest(self._latest, versions)
                         self._changed.notify_all()
-        except Exception as error:  # whatever it is, those who wait must hear of it
-            with self._changed:
-                self._failure = error
-                self._changed.notify_all()
         finally:
             self._reader.close()
 
-    def _raise_failure(self) -> None:
-        if self._failure is not None:
-            raise self._failure
+    def _wake(self) -> None:
+        """Whatever ended the thread, those who wait hear of it."""
+        with self._changed:
+            self._changed.notify_all()
 
 
 def _readable(batch: Iterable[RawRecord]) -> list[Version]:

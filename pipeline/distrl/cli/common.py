@@ -18,6 +18,7 @@ from distrl import config as settings
 from distrl.cli.fitted import FittedTable
 from distrl.config import Config
 from distrl.librdkafka import is_secret
+from distrl.supervised import SupervisedThread
 from distrl.telemetry import logs
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ def start_role(role: str, verbose: bool) -> threading.Event:
         stop.set()
 
     # The handler may run within the main thread's own `stop.wait`, and `stop.set` would then wait for it for ever.
-    threading.Thread(target=obey, name="signals", daemon=True).start()
+    SupervisedThread(obey, "signals")
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: asked.put(None))
     return stop

@@ -36,6 +36,7 @@ from distrl.device.leases import Leases
 from distrl.device.session import AdbSession
 from distrl.device.wire import Deadline
 from distrl.errors import DeviceError
+from distrl.supervised import SupervisedThread
 
 log = logging.getLogger(__name__)
 
@@ -247,13 +248,18 @@ class Keeper:
             self._leases.add(lease)
             if not self._running:
                 self._running = True
-                threading.Thread(target=self._run, name="phone leases", daemon=True).start()
+                SupervisedThread(self._run, "phone leases", self._ended)
 
     def remove(self, lease: PhoneLease) -> None:
         """It is not renewed any more, but for a renewal that has begun."""
         with self._changed:
             self._leases.discard(lease)
             self._changed.notify_all()
+
+    def _ended(self, error: Exception) -> None:
+        """The next lease starts a thread anew; those of this one end by their time to live until then."""
+        with self._changed:
+            self._running = False
 
     def _run(self) -> None:
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="phone lease") as threads:

@@ -23,6 +23,7 @@ from distrl.device.errors import DeviceRefused
 from distrl.device.leases import Hold, Leases
 from distrl.device.session import AdbSession
 from distrl.errors import BrokerError, ConfigError, DeviceError, DistrlError, StoreError
+from distrl.supervised import SupervisedThread
 from distrl.types import Action, ActionKind, Point
 
 log = logging.getLogger(__name__)
@@ -135,7 +136,7 @@ class PlayServer:
         except (OSError, OverflowError) as error:
             raise ConfigError("--port", f"port {port} of {HOST} cannot be opened: {error}",
                               "leave --port out, and a free one is taken") from error  # fmt: skip
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(LOOK_S,), name="play", daemon=True)
+        self._thread: SupervisedThread | None = None
 
     @property
     def address(self) -> str:
@@ -143,12 +144,13 @@ class PlayServer:
         return f"http://{HOST}:{self._server.server_port}/{self._word}/"
 
     def __enter__(self) -> PlayServer:
-        self._thread.start()
+        self._thread = SupervisedThread(lambda: self._server.serve_forever(LOOK_S), "play")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._server.shutdown()
-        self._thread.join()
+        if self._thread is not None:
+            self._server.shutdown()
+            self._thread.join()
         self._server.server_close()
 
     def named(self, host: str) -> bool:

@@ -26,9 +26,9 @@ from distrl.evaluate.gather import records
 from distrl.evaluate.play import Keep, evaluation_tasks, known_of, on_phones, play_and_publish
 from distrl.evaluate.policies import Acted
 from distrl.store.objects import CorruptObjectError, MissingObjectError, open_store
+from distrl.supervised import StoppableThread
 from distrl.types import Evaluation, Heartbeat, Split, Task, Version
 from distrl.worker.episode import Decider, Episode, Phone
-from distrl.worker.parts import Watched
 from distrl.worker.reload import wait_first
 from distrl.worker.serving import refuse_other_base, serving
 
@@ -102,7 +102,7 @@ def run_evaluator(config: Config, stop: threading.Event) -> None:
     with VersionFollower(config) as versions, RecordProducer(config, config.evaluate.name) as producer:
         if wait_first(versions, stop) is None:
             return
-        beating = Watched(lambda ended: _beat_until(ended, config, producer, progress), "heartbeats")
+        beating = StoppableThread(lambda ended: _beat_until(ended, config, producer, progress), "heartbeats")
         try:
             begun, dealt_with = _begun(config, tasks), None
             while not stop.is_set():

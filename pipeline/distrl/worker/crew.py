@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -21,6 +20,7 @@ from distrl.broker.connect import BeyondUseError
 from distrl.broker.producer import RecordTooLargeError
 from distrl.clock import SYSTEM_CLOCK, Clock
 from distrl.errors import BrokerError, DistrlError
+from distrl.supervised import SupervisedThreads
 from distrl.types import LogPosition, Outcome, Task, Trajectory
 from distrl.worker.batcher import PolicyEndedError
 from distrl.worker.episode import NO_JUDGE, NOTE_CHARACTERS, Phone
@@ -72,18 +72,15 @@ class Crew:
         self._give_up = give_up
         self._worker = worker
         self._clock = clock
-        self._threads: list[threading.Thread] = []
-        self._failure: Exception | None = None
+        self._threads = SupervisedThreads()
 
     @property
     def running(self) -> bool:
-        return any(thread.is_alive() for thread in self._threads)
+        return self._threads.running
 
     def start(self, slots: int) -> None:
         for number in range(slots):
-            thread = threading.Thread(target=self._slot, name=f"slot-{number}", daemon=True)
-            self._threads.append(thread)
-            thread.start()
+            self._threads.start(self._slot, f"slot-{number}")
 
     def stop(self) -> None:
         """Take no further task; the slots end after their episode."""
@@ -91,15 +88,11 @@ class Crew:
 
     def check(self) -> None:
         """Raises what ended a slot unforeseen: its phone would be idle, and nobody would hear of it."""
-        if self._failure is not None:
-            raise self._failure
+        self._threads.check()
 
     def join(self, timeout_s: float) -> bool:
         """Whether every slot has ended within timeout_s."""
-        deadline = time.monotonic() + timeout_s
-        for thread in self._threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
-        return not self.running
+        return self._threads.join(timeout_s)
 
     def _slot(self) -> None:
         try:
@@ -109,9 +102,6 @@ class Crew:
                         self._while_healthy(phone)
         except AbandonedError as error:
             log.warning("an episode is abandoned: %s", error.what)
-        except Exception as error:
-            log.exception("a slot has ended")
-            self._failure = error
 
     def _while_healthy(self, phone: Phone) -> None:
         while (received := self._inbox.take()) is not None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -22,6 +21,7 @@ from distrl.chat.endpoint import Counted, NoAnswerError, QuestionRefusedError
 from distrl.clock import SYSTEM_CLOCK, Clock
 from distrl.errors import ChatError, StoreError
 from distrl.judge.validity import ActionQuestion, Validity, to_be_judged
+from distrl.supervised import SupervisedThreads
 from distrl.types import ObjectRef, Trajectory
 from distrl.worker.crew import Deliver
 from distrl.worker.inbox import Received
@@ -93,42 +93,33 @@ class Hindsight:
         self._waiting: queue.Queue[Held] = queue.Queue()
         self._asked_enough = threading.Event()
         self._stop = threading.Event()
-        self._threads: list[threading.Thread] = []
-        self._failure: Exception | None = None
+        self._threads = SupervisedThreads()
         self._lock = threading.Lock()
         self._counts = {"actions_judged": 0, "actions_invalid": 0, "actions_unjudged": 0}
 
     @property
     def running(self) -> bool:
-        return any(thread.is_alive() for thread in self._threads)
+        return self._threads.running
 
     def start(self) -> None:
         for number in range(THREADS):
-            self._begin(f"hindsight-{number}")
+            self._threads.start(self._work, f"hindsight-{number}")
 
     def ask_no_more(self) -> None:
         """Deliver what waits, and what is handed over from now on, as it is."""
         self._asked_enough.set()
-        self._begin("hindsight-rest")
+        self._threads.start(self._work, "hindsight-rest")
 
     def stop(self) -> None:
         """To be called after `ask_no_more`, once no slot hands anything over any more."""
         self._stop.set()
 
-    def _begin(self, name: str) -> None:
-        thread = threading.Thread(target=self._work, name=name, daemon=True)
-        self._threads.append(thread)
-        thread.start()
-
     def join(self, timeout_s: float) -> None:
-        deadline = time.monotonic() + timeout_s
-        for thread in self._threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
+        self._threads.join(timeout_s)
 
     def check(self) -> None:
         """Raises what ended a thread unforeseen."""
-        if self._failure is not None:
-            raise self._failure
+        self._threads.check()
 
     def hand_over(self, received: Received, trajectory: Trajectory) -> None:
         """Take a trajectory from a slot, or deliver it as it is where there is no room for more."""
@@ -164,9 +155,6 @@ class Hindsight:
                     self._room += 1
         except AbandonedError as error:
             log.warning("an episode is abandoned: %s", error.what)
-        except Exception as error:
-            log.exception("a thread of the judge has ended")
-            self._failure = error
 
     def _judged(self, held: Held) -> Trajectory:
         def left_s() -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Sequence
 
 from distrl.chat.endpoint import Endpoint
@@ -13,7 +12,6 @@ from distrl.errors import ChatError, StoreError
 from distrl.judge.question import Question
 from distrl.judge.vlm import VlmJudge
 from distrl.store.objects import ObjectStore, utc_day
-from distrl.supervised import SupervisedThread
 from distrl.tasks.outcome import succeeded
 from distrl.types import ObjectRef, Outcome, Step, Task
 from distrl.worker.episode import Judge, Opinion
@@ -62,21 +60,3 @@ def opinion_of(judge: VlmJudge | None) -> Opinion | None:
         return verdict.outcome, judge.source
 
     return opinion
-
-
-class Watched:
-    """A thread whose failure is its owner's: `check` raises in the owner what ended the thread.
-
-    target gets the event that `stop` sets, and has to return soon after it.
-    """
-
-    def __init__(self, target: Callable[[threading.Event], None], name: str) -> None:
-        self._stop = threading.Event()
-        self._thread = SupervisedThread(lambda: target(self._stop), name)
-
-    def check(self) -> None:
-        self._thread.check()
-
-    def stop(self) -> None:
-        self._stop.set()
-        self._thread.join()

@@ -18,7 +18,8 @@ from distrl.broker.versions import VersionFollower
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
 from distrl.store.objects import open_store
-from distrl.worker.parts import TRUTH, Watched, judge_of, keeper, opinion_of
+from distrl.supervised import StoppableThread
+from distrl.worker.parts import TRUTH, judge_of, keeper, opinion_of
 from distrl.worker.phones import Phones
 from distrl.worker.reload import Reloader, wait_first
 from distrl.worker.retry import Retry
@@ -42,7 +43,7 @@ def run_worker(config: Config, stop: threading.Event) -> None:
             return
         letters = DeadLetters.of(config, producer)
         reloader = Reloader(versions, store.get, policy.base_sha256, policy.batcher, SYSTEM_CLOCK)
-        following = Watched(reloader.run, "versions")
+        following = StoppableThread(reloader.run, "versions")
 
         def check() -> None:
             following.check()

@@ -15,10 +15,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from distrl.broker.connect import BeyondUseError, RefusedError
+from distrl.broker.connect import RefusedError
+from distrl.broker.heartbeats import HeartbeatSender
 from distrl.broker.producer import RecordProducer
 from distrl.broker.versions import VersionFollower, lineage, written_at
-from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
 from distrl.errors import BrokerError, ConfigError, StoreError
 from distrl.evaluate import curves
@@ -27,7 +27,7 @@ from distrl.evaluate.play import Keep, evaluation_tasks, known_of, on_phones, pl
 from distrl.evaluate.policies import Acted
 from distrl.store.objects import CorruptObjectError, MissingObjectError, open_store
 from distrl.supervised import StoppableThread
-from distrl.types import Evaluation, Heartbeat, Split, Task, Version
+from distrl.types import Evaluation, Split, Task, Version
 from distrl.worker.episode import Decider, Episode, Phone
 from distrl.worker.reload import wait_first
 from distrl.worker.serving import refuse_other_base, serving
@@ -214,15 +214,9 @@ def greedy(
 
 def _beat_until(ended: threading.Event, config: Config, producer: RecordProducer, progress: Progress) -> None:
     """Heartbeats on a timer: an evaluation lasts longer than a process may be silent."""
-    while not ended.wait(config.worker.heartbeat_s):
-        version = progress.version
-        beat = Heartbeat(
-            config.evaluate.name, "evaluator", SYSTEM_CLOCK.now_ms(), version.version if version else None,
-            version.adapter.sha256 if version else None, {"evaluated": progress.evaluated},
-        )  # fmt: skip
-        try:
-            producer.publish("heartbeats", config.evaluate.name, beat)
-        except BeyondUseError:
-            raise  # nothing is published any more
-        except BrokerError as error:
-            log.warning("heartbeat not sent: %s", error)
+    every_s = config.worker.heartbeat_s
+    heartbeats = HeartbeatSender(
+        config.evaluate.name, "evaluator", every_s, lambda beat: producer.publish("heartbeats", beat.process, beat)
+    )
+    while not ended.wait(every_s):
+        heartbeats.send(progress.version, {"evaluated": progress.evaluated})

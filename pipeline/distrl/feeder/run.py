@@ -13,14 +13,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from tenacity import wait_fixed
 
 from distrl.broker import ownership
-from distrl.broker.connect import BeyondUseError
 from distrl.broker.fenced import FencedError
 from distrl.broker.group import GroupOffsets
+from distrl.broker.heartbeats import HeartbeatSender
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import CutError, LogReader, RawRecord, decoded
 from distrl.clock import SYSTEM_CLOCK
@@ -230,17 +231,18 @@ class Feeder:
     def __init__(
         self, config: Config, ledger: Ledger, producer: RecordProducer, publisher: TaskPublisher, stack: ExitStack
     ) -> None:
-        self._config, self._ledger, self._producer, self._publisher = config, ledger, producer, publisher
+        self._config, self._ledger, self._publisher = config, ledger, publisher
+        self._heartbeats = HeartbeatSender(NAME, NAME, HEARTBEAT_S, partial(ownership.send, producer, config))
         self._fleet = Fleet()
         self._most = config.feeder.outstanding_for(0)
         self._beat()  # says its name, for a feeder that it has fenced
         self._topics = Topics(config, ledger, self._fleet, stack)
         self._moving_since = time.monotonic()
-        self._next_word = self._next_beat = time.monotonic()
+        self._next_word = time.monotonic()
 
     def begin(self) -> None:
         self._topics.read_all()
-        self._moving_since = self._next_word = self._next_beat = time.monotonic()
+        self._moving_since = self._next_word = time.monotonic()
         log.info(
             "%d tasks fed before, %d finished; suite %s",
             len(self._ledger.fed),
@@ -256,8 +258,7 @@ class Feeder:
             if tasks:
                 self._feed(tasks, stop)
             self._say()
-            if time.monotonic() >= self._next_beat:
-                self._next_beat = time.monotonic() + HEARTBEAT_S
+            if self._heartbeats.due:
                 self._beat()
 
     def _pace(self) -> None:
@@ -294,23 +295,13 @@ class Feeder:
             log.warning("%s; %s", words, STALLED_HINT)
 
     def _beat(self) -> None:
-        version = self._ledger.version
-        beat = Heartbeat(
-            NAME, NAME, SYSTEM_CLOCK.now_ms(), version.version if version else None,
-            version.adapter.sha256 if version else None,
-            {
-                "fed": len(self._ledger.fed),
-                "outstanding": self._ledger.outstanding,
-                "outstanding_limit": self._most,
-                "retried": self._ledger.retried,
-            },
-        )  # fmt: skip
-        try:
-            ownership.send(self._producer, self._config, beat)
-        except BeyondUseError:
-            raise  # nothing is published any more
-        except BrokerError as error:
-            log.warning("heartbeat not sent: %s", error.what)
+        metrics = {
+            "fed": len(self._ledger.fed),
+            "outstanding": self._ledger.outstanding,
+            "outstanding_limit": self._most,
+            "retried": self._ledger.retried,
+        }
+        self._heartbeats.send(self._ledger.version, metrics)
 
 
 def _some(ids: Sequence[str]) -> str:

@@ -13,12 +13,12 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Protocol
 
-from distrl.broker.connect import BeyondUseError
 from distrl.broker.consumer import LoggedTask
+from distrl.broker.heartbeats import HeartbeatSender
 from distrl.clock import SYSTEM_CLOCK, Clock
 from distrl.config import Config
 from distrl.errors import BrokerError
-from distrl.types import DeviceHealth, Heartbeat, LogPosition, ObjectRef, Record, Task, Trajectory
+from distrl.types import DeviceHealth, LogPosition, ObjectRef, Record, Task, Trajectory
 from distrl.worker import crew
 from distrl.worker.batcher import Batcher
 from distrl.worker.crew import Crew, deliver_whole_or_bare, new_attempt_id
@@ -113,7 +113,9 @@ class Worker:
         self._crew = Crew(fleet.lease, self._play, deliver, self._inbox, give_up, self._name, clock)
         self._membership = Membership()
         self._phones: int | None = None  # for how many tasks are taken; None before the first look
-        self._next_beat = clock.ticks()
+        self._heartbeats = HeartbeatSender(
+            self._name, "worker", config.worker.heartbeat_s, lambda beat: publish("heartbeats", self._name, beat), clock
+        )
 
     def work(self, tasks: Tasks, stop: threading.Event, check: Callable[[], None]) -> None:
         """Poll, hand out and commit until `stop`, then drain. check: raises what ended another thread."""
@@ -252,10 +254,9 @@ class Worker:
         self._inbox.finish(received.position)
 
     def _beat(self, tasks: Tasks) -> None:
-        if self._clock.ticks() < self._next_beat:
+        if not self._heartbeats.due:
             return
-        self._next_beat = self._clock.ticks() + self._config.worker.heartbeat_s
-        loaded, reload = self._policy.loaded, self._reloader.state
+        reload = self._reloader.state
         metrics = self._tally.metrics() | {
             "reloads": float(reload.reloads),
             "reload_alerts": float(reload.alerts),
@@ -268,14 +269,4 @@ class Worker:
             metrics |= spent(self._judge.counted)
         if self._hindsight is not None:
             metrics |= self._hindsight.metrics()
-        beat = Heartbeat(
-            self._name, "worker", self._clock.now_ms(),
-            loaded.version if loaded else None, loaded.adapter.sha256 if loaded else None,
-            metrics, self._fleet.health(), tuple(sorted(tasks.partitions)),
-        )  # fmt: skip
-        try:
-            self._publish("heartbeats", self._name, beat)
-        except BeyondUseError:
-            raise  # nothing is published any more
-        except BrokerError as error:
-            log.warning("heartbeat not sent: %s", error.what)
+        self._heartbeats.send(self._policy.loaded, metrics, self._fleet.health(), sorted(tasks.partitions))

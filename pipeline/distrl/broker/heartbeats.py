@@ -1,0 +1,57 @@
+"""What a process says of itself now and then, for people to look at; a failure to say it is logged and no more."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from distrl.broker.connect import BeyondUseError
+from distrl.clock import SYSTEM_CLOCK, Clock
+from distrl.errors import BrokerError
+from distrl.types import DeviceHealth, Heartbeat, Version
+
+log = logging.getLogger(__name__)
+
+
+class HeartbeatSender:
+    """Sends the heartbeats of one process; `due` says when the next one is. One thread.
+
+    publish: queues a heartbeat; `ownership.send` for a role that one process of a run has.
+    """
+
+    def __init__(
+        self, process: str, role: str, every_s: float, publish: Callable[[Heartbeat], object],
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:  # fmt: skip
+        self._process, self._role, self._every_s = process, role, every_s
+        self._publish = publish
+        self._clock = clock
+        self._next = clock.ticks()
+
+    @property
+    def due(self) -> bool:
+        """Whether `every_s` has passed since the last one was sent; the first is due at once."""
+        return self._clock.ticks() >= self._next
+
+    def send(
+        self,
+        version: Version | None,
+        metrics: Mapping[str, float],
+        devices: Sequence[DeviceHealth] = (),
+        partitions: Sequence[int] | None = None,
+    ) -> None:
+        """Send one now. version: the newest that this process uses. Raises BeyondUseError: nothing is published any
+        more then.
+        """
+        self._next = self._clock.ticks() + self._every_s
+        number, sha256 = (version.version, version.adapter.sha256) if version is not None else (None, None)
+        beat = Heartbeat(
+            self._process, self._role, self._clock.now_ms(), number, sha256, metrics, tuple(devices),
+            None if partitions is None else tuple(partitions),
+        )  # fmt: skip
+        try:
+            self._publish(beat)
+        except BeyondUseError:
+            raise
+        except BrokerError as error:
+            log.warning("heartbeat not sent: %s", error.what)

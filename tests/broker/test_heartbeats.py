@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import logging
+
+import pytest
+from distrl.broker.connect import BeyondUseError
+from distrl.broker.heartbeats import HeartbeatSender
+from distrl.clock import Clock
+from distrl.errors import BrokerError
+from distrl.types import DeviceHealth, Heartbeat, ObjectRef, Version
+
+VERSION = Version(4, None, 8, "b" * 64, ObjectRef("adapters/a", "a" * 64, 1), "c" * 64, 0)
+PHONES = (DeviceHealth("phone-0", "ready", {}),)
+
+
+class Ticks:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_heartbeat_says_who_it_is_and_what_it_uses_and_the_next_is_due_after_a_while() -> None:
+    sent: list[Heartbeat] = []
+    ticks = Ticks()
+    sender = HeartbeatSender("worker-0", "worker", 2.0, sent.append, Clock(lambda: 7.0, ticks))
+    assert sender.due
+    sender.send(None, {"queue": 1.0})
+    assert not sender.due
+    ticks.now += 2.0
+    assert sender.due
+    sender.send(VERSION, {}, PHONES, [0, 3])
+    assert sent == [
+        Heartbeat("worker-0", "worker", 7_000, None, None, {"queue": 1.0}),
+        Heartbeat("worker-0", "worker", 7_000, 4, "a" * 64, {}, PHONES, (0, 3)),
+    ]
+
+
+def test_a_broker_that_is_away_ends_nobody_and_a_client_beyond_use_does(caplog: pytest.LogCaptureFixture) -> None:
+    errors = [BrokerError("kafka.bootstrap", "no room", "wait"), BeyondUseError("run r", "fenced", "start again")]
+
+    def publish(beat: Heartbeat) -> None:
+        raise errors.pop(0)
+
+    sender = HeartbeatSender("feeder", "feeder", 2.0, publish)
+    with caplog.at_level(logging.WARNING):
+        sender.send(None, {})
+    assert "heartbeat not sent: no room" in caplog.text
+    assert not sender.due
+    with pytest.raises(BeyondUseError):
+        sender.send(None, {})

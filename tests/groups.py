@@ -40,7 +40,7 @@ def workers_group(config: Config) -> str:
 def committed(config: Config) -> dict[int, int]:
     """Partition of the tasks topic -> the workers' next offset. A partition without a commit is left out."""
     topic = topic_name(config.run, "tasks")
-    asker = Consumer({**settings(config.kafka, "a test"), "group.id": workers_group(config)})
+    asker = Consumer(settings(config.kafka, "a test", {"group.id": workers_group(config)}))
     deadline = time.monotonic() + PATIENCE_S
     try:
         while True:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
-from distrl.broker import group
+from distrl.broker import connect, consumer, fenced, group, producer, reader
 from distrl.broker.connect import admin
 from distrl.broker.passed import check_client, passed
 from distrl.broker.producer import RecordProducer
-from distrl.config import Kafka, load
+from distrl.config import Config, Kafka, load
 from distrl.errors import ConfigError
 
 NOBODY = "127.0.0.1:1"
+
+
+def _nobody() -> fenced.FencedError:
+    raise AssertionError("nobody is fenced")
 
 
 def kafka(*sets: str, protocol: str = "PLAINTEXT") -> Kafka:
@@ -94,8 +102,50 @@ def test_a_producer_with_impossible_settings_is_refused_by_the_same_words() -> N
         RecordProducer(config, "a-test")
 
 
-def test_who_asks_for_the_workers_offsets_logs_in_as_every_client_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: dict[str, object] = {}
-    monkeypatch.setattr(group, "Consumer", made.update)
-    group.GroupOffsets(load(sets=[f"kafka.bootstrap={NOBODY}", "kafka.client.client.rack=a"], environ={}))
+def _reader(config: Config) -> None:
+    with suppress(AttributeError):  # what stands in for a consumer cannot be assigned partitions
+        reader.LogReader(config, "tasks")
+
+
+CLIENTS: dict[str, tuple[Any, str, Callable[[Config], object]]] = {
+    "admin": (connect, "AdminClient", lambda config: admin(config.kafka)),
+    "producer": (producer, "Producer", lambda config: RecordProducer(config, "a-test").close(0)),
+    "fenced producer": (fenced, "Producer", lambda config: fenced.FencedProducer(config, "a", "a topic", _nobody)),
+    "tasks": (consumer, "Consumer", consumer.TaskConsumer),
+    "reader": (reader, "Consumer", _reader),
+    "offsets of the workers": (group, "Consumer", group.GroupOffsets),
+}
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_every_client_is_made_with_what_kafka_client_holds(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    module, kind, make = CLIENTS[name]
+    made: dict[str, Any] = {}
+
+    class Made:
+        def __init__(self, given: dict[str, Any]) -> None:
+            made.update(given)
+
+        def poll(self, timeout_s: float) -> int:
+            return 0
+
+        flush = poll
+
+    monkeypatch.setattr(module, kind, Made)
+    monkeypatch.setattr(reader.LogReader, "_kept", lambda self: {0: (0, 0)})
+    make(load(sets=[f"kafka.bootstrap={NOBODY}", "kafka.client.client.rack=a"], environ={}))
     assert made["client.rack"] == "a"
+    assert made["bootstrap.servers"] == NOBODY
+
+
+def test_nobody_but_connect_needs_to_think_of_what_kafka_client_holds() -> None:
+    """Each client did so once by itself, and one forgot it."""
+    package = Path(connect.__file__).parents[1]
+    users = {
+        str(file.relative_to(package))
+        for file in package.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module in (passed.__module__, "distrl.broker")
+        if "passed" in {alias.name for alias in node.names}
+    }
+    assert users == {"broker/connect.py"}

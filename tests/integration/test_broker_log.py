@@ -372,7 +372,7 @@ def test_an_older_learner_is_fenced_and_publishes_nothing(config: Config) -> Non
 
 
 def test_what_a_killed_learner_left_half_written_is_never_seen(config: Config) -> None:
-    made = settings(config.kafka, "killed") | {"transactional.id": f"distrl.{config.run}.learner"}
+    made = settings(config.kafka, "killed", {"transactional.id": f"distrl.{config.run}.learner"})
     killed = Producer(made)
     killed.init_transactions(PATIENCE_S)
     killed.begin_transaction()

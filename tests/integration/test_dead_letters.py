@@ -469,7 +469,7 @@ def test_many_retries_at_once_publish_each_record_once(config: Config, producer:
 def test_a_record_of_a_retry_that_was_killed_before_its_commit_is_read_and_not_published_again(
     config: Config, aside: list[Letter]
 ) -> None:
-    killed = Producer(settings(config.kafka, "killed") | {"transactional.id": f"distrl.{config.run}.dlq"})
+    killed = Producer(settings(config.kafka, "killed", {"transactional.id": f"distrl.{config.run}.dlq"}))
     killed.init_transactions(PATIENCE_S)
     killed.begin_transaction()
     origin = aside[0].origin
@@ -487,7 +487,7 @@ def test_a_record_too_large_for_its_letter_is_put_aside_cut_and_not_published_ag
 ) -> None:
     """The broker counts compressed bytes, so a topic may hold a record that our producers refuse."""
     name, whole = topic_name(config.run, "tasks"), b"spoilt " * (config.kafka.max_record_bytes // 5)
-    made = settings(config.kafka, "another") | {"compression.type": "zstd", "message.max.bytes": 2 * len(whole)}
+    made = settings(config.kafka, "another", {"compression.type": "zstd", "message.max.bytes": 2 * len(whole)})
     other = Producer(made)
     other.produce(name, key=b"k", value=whole, headers=list(OWN))
     assert other.flush(PATIENCE_S) == 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -120,11 +120,27 @@ class Cluster:
     brokers: int
 
 
-def settings(kafka: Kafka, client_id: str, on_error: Callable[[KafkaError], None] | None = None) -> Settings:
-    """What every client of ours is made with; `passed` then adds what kafka.client holds.
+OnError = Callable[[KafkaError], None]
+"""Called by the client's own polling thread with what it reports on the side."""
 
-    `on_error` is called by the client's own polling thread.
+
+def settings(
+    kafka: Kafka, client_id: str, own: Mapping[str, object] | None = None, on_error: OnError | None = None
+) -> Settings:
+    """What a producer or consumer is made with: what every client of ours has, over it `own`, which is this client's,
+    and over both what a person has put into kafka.client.
+
+    Raises ConfigError where librdkafka refuses kafka.client, BrokerError where kafka.ssl_ca is no file.
     """
+    every: Settings = {
+        "allow.auto.create.topics": False,
+        "message.max.bytes": kafka.max_record_bytes + BATCH_OVERHEAD_BYTES,
+    }
+    return passed(kafka, _connecting(kafka, client_id, on_error) | every | dict(own or {}))
+
+
+def _connecting(kafka: Kafka, client_id: str, on_error: OnError | None) -> Settings:
+    """What clients of every kind have: how the broker is reached."""
     made: Settings = {
         "bootstrap.servers": kafka.bootstrap,
         "security.protocol": kafka.security_protocol,
@@ -137,8 +153,6 @@ def settings(kafka: Kafka, client_id: str, on_error: Callable[[KafkaError], None
         "socket.timeout.ms": int(SOCKET_TIMEOUT_S * 1000),
         "socket.connection.setup.timeout.ms": int(SOCKET_TIMEOUT_S * 1000),
         "topic.metadata.refresh.interval.ms": int(METADATA_S * 1000),
-        "allow.auto.create.topics": False,
-        "message.max.bytes": kafka.max_record_bytes + BATCH_OVERHEAD_BYTES,
     }
     if kafka.security_protocol.startswith("SASL"):
         made["sasl.mechanism"] = kafka.sasl_mechanism
@@ -152,13 +166,10 @@ def settings(kafka: Kafka, client_id: str, on_error: Callable[[KafkaError], None
     return made
 
 
-def admin(kafka: Kafka, on_error: Callable[[KafkaError], None] | None = None) -> AdminClient:
-    """An administrating client. Raises BrokerError where the settings alone are impossible."""
-    made = settings(kafka, "distrl-admin", on_error)
-    for unwanted in ("message.max.bytes", "allow.auto.create.topics"):
-        del made[unwanted]
+def admin(kafka: Kafka, on_error: OnError | None = None) -> AdminClient:
+    """An administrating client. Raises BrokerError where the settings alone are impossible, and as `settings`."""
     try:
-        return AdminClient(passed(kafka, made))  # type: ignore[arg-type]
+        return AdminClient(passed(kafka, _connecting(kafka, "distrl-admin", on_error)))  # type: ignore[arg-type]
     except KafkaException as error:
         raise explain(error.args[0], "kafka", "make a client", kafka) from None
 

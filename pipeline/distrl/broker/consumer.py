@@ -21,7 +21,6 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from distrl.broker.connect import HOPELESS, explain, reported, settings
 from distrl.broker.deadletters import DeadLetters
 from distrl.broker.inflight import InFlight
-from distrl.broker.passed import passed
 from distrl.broker.reader import RawRecord, decoded
 from distrl.broker.topics import topic_name
 from distrl.config import Config
@@ -92,7 +91,7 @@ class TaskConsumer:
         self._phones = 0
         self._joined = False
         self._held: deque[RawRecord] = deque()
-        made = settings(config.kafka, config.worker.name, self._on_error) | {
+        own = {
             "group.id": f"distrl.{config.run}.{config.worker.group}",
             "partition.assignment.strategy": "cooperative-sticky",
             "enable.auto.commit": False,
@@ -107,7 +106,7 @@ class TaskConsumer:
             "on_commit": self._on_commit,
         }
         try:
-            self._consumer = Consumer(passed(config.kafka, made))
+            self._consumer = Consumer(settings(config.kafka, config.worker.name, own, self._on_error))
         except KafkaException as error:
             raise explain(error.args[0], self._topic, "join the workers' group", config.kafka) from None
 

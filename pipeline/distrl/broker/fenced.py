@@ -19,7 +19,6 @@ from typing import Self
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from distrl.broker.connect import ACKNOWLEDGE_TIMEOUT_S, ErrorLog, explain, failover_s, settings
-from distrl.broker.passed import passed
 from distrl.broker.producer import BY_KEY, Headers, refuse_too_large, told_position
 from distrl.config import Config
 from distrl.errors import BrokerError
@@ -75,7 +74,7 @@ class FencedProducer:
         self._config, self._what, self._fenced = config, what, fenced
         self._id = f"distrl.{config.run}.{name}"
         self._errors = ErrorLog(LOG, f"writing to {what}")
-        made = settings(config.kafka, f"{config.run}-{name}", self._errors) | {
+        own = {
             "transactional.id": self._id,
             "transaction.timeout.ms": int(TRANSACTION_TIMEOUT_S * 1000),
             "request.timeout.ms": int(ACKNOWLEDGE_TIMEOUT_S * 1000),
@@ -84,7 +83,7 @@ class FencedProducer:
         }
         self._failure: BrokerError | None = None
         try:
-            self._producer = Producer(passed(config.kafka, made))
+            self._producer = Producer(settings(config.kafka, f"{config.run}-{name}", own, self._errors))
         except KafkaException as error:
             raise explain(error.args[0], "kafka", f"make the producer of {what}", config.kafka) from None
 

@@ -12,7 +12,6 @@ from types import TracebackType
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from distrl.broker.connect import admin, explain, settings, with_retry
-from distrl.broker.passed import passed
 from distrl.broker.reader import RawRecord, read_since
 from distrl.broker.topic_admin import partition_count
 from distrl.broker.topics import topic_name
@@ -33,8 +32,8 @@ class GroupOffsets:
         self._config = config
         self._topic = topic_name(config.run, "tasks")
         try:
-            made = settings(config.kafka, "distrl-group") | {"group.id": workers_group(config)}
-            self._consumer = Consumer(passed(config.kafka, made))
+            own = {"group.id": workers_group(config)}
+            self._consumer = Consumer(settings(config.kafka, "distrl-group", own))
         except KafkaException as error:
             raise explain(error.args[0], self._topic, "ask for offsets", config.kafka) from None
 

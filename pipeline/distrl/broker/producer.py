@@ -39,7 +39,7 @@ from distrl.broker.connect import (
     explain,
     settings,
 )
-from distrl.broker.passed import Settings, passed
+from distrl.broker.passed import Settings
 from distrl.broker.topics import topic_name
 from distrl.config import Config, Kafka
 from distrl.errors import BrokerError
@@ -101,7 +101,7 @@ class RecordProducer:
 
     def __init__(self, config: Config, client_id: str) -> None:
         self._config = config
-        made = settings(config.kafka, client_id) | {
+        own = {
             "enable.idempotence": True,
             "acks": "all",
             "compression.type": "zstd",
@@ -111,7 +111,7 @@ class RecordProducer:
             "request.timeout.ms": int(ACKNOWLEDGE_TIMEOUT_S * 1000),
             "message.timeout.ms": 0,  # never given up: a lost acknowledgement must not lose a finished trajectory
         }
-        self._settings = passed(config.kafka, made)
+        self._settings = settings(config.kafka, client_id, own)
         self._producer = self._made({})
         self._lonely: Producer | None = None  # whose batches hold one record; made when it is needed
         self._lock = threading.RLock()

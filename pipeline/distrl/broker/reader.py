@@ -16,7 +16,6 @@ from typing import TypeVar, cast
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from distrl.broker.connect import HOPELESS, ErrorLog, admin, explain, failover_s, settings
-from distrl.broker.passed import passed
 from distrl.broker.producer import Headers, position_of
 from distrl.broker.topic_admin import offsets, partition_count
 from distrl.broker.topics import TOPICS, topic_name
@@ -121,7 +120,7 @@ class LogReader:
         self._at_end: dict[int, int] = {}
         self._hopeless: KafkaError | None = None
         self._errors = ErrorLog(LOG, f"reading {self.topic}")
-        made = settings(config.kafka, f"distrl-reader-{topic}", self._on_error) | {
+        own = {
             "group.id": f"distrl.{config.run}.reader",  # named, as librdkafka wants one; never joined
             "enable.auto.commit": False,
             "enable.partition.eof": True,
@@ -132,7 +131,7 @@ class LogReader:
             "fetch.wait.max.ms": END_MARK_MS if self._committed_only or TOPICS[topic].fenced else 500,
         }
         try:
-            self._consumer = Consumer(passed(config.kafka, made))
+            self._consumer = Consumer(settings(config.kafka, f"distrl-reader-{topic}", own, self._on_error))
             self._consumer.assign([TopicPartition(self.topic, p, offset) for p, offset in self._next.items()])
         except KafkaException as error:
             raise explain(error.args[0], self.topic, "read the log", config.kafka) from None

@@ -10,7 +10,7 @@ from contextlib import ExitStack, suppress
 
 import pytest
 from distrl import config
-from distrl.chat.http import UnansweredError, post
+from distrl.chat.http import HttpClient, UnansweredError
 from distrl.device.errors import DeviceTimeout
 from distrl.device.server import AdbServer
 from distrl.dial import dial
@@ -79,7 +79,7 @@ def _store(host: str, port: int) -> None:
 
 def _chat(host: str, port: int) -> None:
     with pytest.raises(UnansweredError, match=r"within 0\.5 s"):
-        post(f"http://{host}:{port}/", {}, {}, DEADLINE_S)
+        HttpClient().post(f"http://{host}:{port}/", {}, {}, DEADLINE_S)
 
 
 def _listens(host: str, port: int) -> None:

@@ -1,23 +1,34 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
 import pytest
+from distrl.appagent import answer
 from distrl.appagent.answer import (
     LONGEST,
     LONGEST_TYPED,
     ON_ELEMENTS,
     ON_GRID,
+    Answer,
     Call,
+    Reflection,
     UnreadError,
     Verdict,
-    read,
-    read_reflection,
 )
+from distrl.chat.answer import Message
 from hypothesis import given
 from hypothesis import strategies as st
+
+
+def read(message: dict[str, Any], forms: Mapping[str, tuple[type, ...]]) -> Answer:
+    return answer.read(Message(**message), forms)
+
+
+def read_reflection(message: dict[str, Any]) -> Reflection:
+    return answer.read_reflection(Message(**message))
 
 
 def says(action: str, summary: str | None = "tapped it") -> dict[str, Any]:

@@ -44,6 +44,7 @@ def body(data: bytes, status: int = 200, headers: Mapping[str, str] | None = Non
 
 def hangs_up(to: BaseHTTPRequestHandler) -> None:
     """The connection ends without a word."""
+    to.close_connection = True
 
 
 def thinks(answer: Callable[[dict[str, Any]], str]) -> Reply:
@@ -57,12 +58,15 @@ def thinks(answer: Callable[[dict[str, Any]], str]) -> Reply:
 
 @dataclass
 class Server:
-    """replies: one for each request in turn; the last one is repeated. requests: what came, decoded."""
+    """replies: one for each request in turn; the last one is repeated. requests: what came, decoded. ports: of whoever
+    sent them, one for each connection.
+    """
 
     url: str
     replies: list[Reply]
     requests: list[dict[str, Any]] = field(default_factory=list)
     headers: list[Mapping[str, str]] = field(default_factory=list)
+    ports: list[int] = field(default_factory=list)
     stopped: threading.Event = field(default_factory=threading.Event)
 
     def drips(self, to: BaseHTTPRequestHandler) -> None:
@@ -80,11 +84,16 @@ class Server:
 
 
 @contextmanager
-def serving(*replies: Reply) -> Iterator[Server]:
+def serving(*replies: Reply, keeps: bool = False) -> Iterator[Server]:
+    """keeps: connections stay open after an answer, until the server is told to hang up."""
+
     class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1" if keeps else "HTTP/1.0"
+
         def do_POST(self) -> None:
             self.asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             told.requests.append(self.asked)
+            told.ports.append(self.client_address[1])
             told.headers.append({name.lower(): value for name, value in self.headers.items()})
             reply = told.replies.pop(0) if len(told.replies) > 1 else told.replies[0]
             try:

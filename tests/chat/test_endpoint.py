@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import random
+import socket
 import time
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
+from distrl.chat import http
 from distrl.chat.endpoint import Endpoint, NoAnswerError, NoTurnError, retry_after
+from distrl.chat.http import HttpClient, UnansweredError
 from distrl.config import Judge
 from distrl.errors import ChatError
 
@@ -41,7 +45,7 @@ def test_an_answer_is_given_and_counted() -> None:
     usage = {"prompt_tokens": 1000, "completion_tokens": 50}
     with serving(verdict("success", usage)) as server:
         asked = endpoint(server.url, api_key="s3cret", price_in=2.0, price_out=10.0)
-        assert asked.ask(BODY)["content"].startswith("{")
+        assert asked.ask(BODY).content.startswith("{")
         counted = asked.counted
     assert server.requests == [BODY]
     assert server.headers[0]["authorization"] == "Bearer s3cret"
@@ -68,7 +72,7 @@ def test_what_may_come_right_is_asked_for_again(first: Reply) -> None:
     clock = Clock()
     with serving(first, first, verdict("failure")) as server:
         asked = endpoint(server.url, clock)
-        assert "failure" in asked.ask(BODY)["content"]
+        assert "failure" in asked.ask(BODY).content
     assert (len(server.requests), asked.counted.retries) == (3, 2)
     pauses = [pause for pause in clock.slept if pause > 0.01]
     assert len(pauses) <= 2
@@ -135,7 +139,7 @@ def test_nobody_at_the_address_is_no_answer() -> None:
 
 def test_a_content_filter_is_a_refusal() -> None:
     with serving(body(chat({"content": ""}, finish="content_filter"))) as server:
-        assert endpoint(server.url).ask(BODY)["refusal"]
+        assert endpoint(server.url).ask(BODY).refusal
 
 
 @pytest.mark.parametrize("usage", [{"prompt_tokens": -5, "completion_tokens": True}, "much", {"prompt_tokens": "9"}])
@@ -183,3 +187,49 @@ def test_retry_after_is_a_number_or_a_date(said: str, seconds: float | None) -> 
 def test_no_endpoint_is_told() -> None:
     with pytest.raises(ChatError, match=r"judge\.endpoint"):
         Endpoint(Judge(), "judge")
+
+
+def test_a_connection_is_kept_for_the_next_question_and_made_anew_where_the_server_has_ended_it() -> None:
+    def answers_and_ends(to: BaseHTTPRequestHandler) -> None:
+        verdict("success")(to)
+        to.close_connection = True
+
+    with serving(verdict("success"), answers_and_ends, verdict("success"), keeps=True) as server:
+        asked = endpoint(server.url)
+        asked.ask(BODY)
+        asked.ask(BODY)
+        while any(not kept.has_expired() for kept in asked._http._pool.connections):
+            time.sleep(0.01)  # the end of a connection comes after the answer
+        asked.ask(BODY)
+        assert asked.counted.retries == 0
+    assert server.ports[0] == server.ports[1] != server.ports[2]
+
+
+def test_an_answer_without_end_is_not_read_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "LARGEST_ANSWER", 1_000)
+    with serving(body(b" " * 1_001)) as server, pytest.raises(NoAnswerError, match="more than 1000 bytes"):
+        endpoint(server.url, timeout_s=1).ask(BODY)
+    with serving(body(chat({"content": "x"}).ljust(1_000))) as server:
+        assert endpoint(server.url).ask(BODY).content == "x"
+
+
+def test_a_handshake_that_does_not_go_on_ends_at_the_deadline() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        began = time.monotonic()
+        with pytest.raises(UnansweredError, match=r"within 0\.3 s"):
+            HttpClient().post(f"https://127.0.0.1:{silent.getsockname()[1]}/", {}, {}, 0.3)
+    assert time.monotonic() - began < 0.3 + SLACK_S
+
+
+def test_a_key_that_is_no_header_is_not_repeated() -> None:
+    with serving(hangs_up) as server, pytest.raises(UnansweredError, match="address and key") as told:
+        HttpClient().post(server.url, {"Authorization": "Bearer s3cret\nmore"}, {}, 5.0)
+    assert "s3cret" not in str(told.value)
+
+
+def test_a_content_filter_that_says_why_is_repeated_and_half_a_character_is_no_error() -> None:
+    filtered = body(chat({"content": "", "refusal": "violence"}, finish="content_filter"))
+    with serving(filtered, body(b'{"choices": [{"message": {"content": "\\ud800"}}]}')) as server:
+        asked = endpoint(server.url)
+        assert asked.ask(BODY).refusal == "violence"
+        assert asked.ask(BODY).content == "\ud800"

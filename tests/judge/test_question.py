@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from distrl.chat.answer import Message
 from distrl.judge.question import LONGEST_REASON, Question, Verdict, name_of, request, verdict_of
 from distrl.types import Outcome
 from hypothesis import given
@@ -62,11 +63,12 @@ def test_a_name_is_that_of_everything_that_the_answer_depends_on() -> None:
 )
 def test_an_answer_is_a_verdict_only_in_the_form_that_was_asked_for(message: dict[str, Any], outcome: Outcome) -> None:
     """The authors' code took a list for a failure."""
-    assert verdict_of(message).outcome is outcome
+    assert verdict_of(Message(**message)).outcome is outcome
 
 
 def test_a_reason_is_cut() -> None:
-    assert verdict_of(said(reason="x" * 10_000, status="failure")) == Verdict(Outcome.FAILURE, "x" * LONGEST_REASON)
+    message = Message(**said(reason="x" * 10_000, status="failure"))
+    assert verdict_of(message) == Verdict(Outcome.FAILURE, "x" * LONGEST_REASON)
 
 
 json_values = st.recursive(
@@ -77,4 +79,4 @@ json_values = st.recursive(
 
 @given(st.dictionaries(st.sampled_from(["content", "refusal", "role"]), json_values))
 def test_whatever_a_model_says_is_a_verdict_of_three(message: dict[str, Any]) -> None:
-    assert verdict_of(message).outcome in (Outcome.SUCCESS, Outcome.FAILURE, Outcome.UNKNOWN)
+    assert verdict_of(Message(**message)).outcome in (Outcome.SUCCESS, Outcome.FAILURE, Outcome.UNKNOWN)

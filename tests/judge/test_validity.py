@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from distrl.chat.answer import Message
 from distrl.judge.marks import TOUCH, marked
 from distrl.judge.question import LONGEST_REASON, name_of
 from distrl.judge.validity import ActionQuestion, Validity, request, to_be_judged, told, validity_of
@@ -103,16 +104,16 @@ def test_a_screen_that_is_no_picture_is_refused(png: bytes) -> None:
 )
 def test_only_the_form_that_was_asked_for_says_anything(message: dict[str, Any], valid: bool | None) -> None:
     """The authors' code took every action for valid; and what cannot be read is not invalid either."""
-    assert validity_of(message).valid is valid
+    assert validity_of(Message(**message)).valid is valid
 
 
 def test_a_reason_is_cut() -> None:
-    assert validity_of(said(reason="x" * 10_000, valid=False)) == Validity(False, "x" * LONGEST_REASON)
+    assert validity_of(Message(**said(reason="x" * 10_000, valid=False))) == Validity(False, "x" * LONGEST_REASON)
 
 
 @given(st.dictionaries(st.sampled_from(["content", "refusal", "role"]), json_values))
 def test_whatever_a_model_says_is_valid_invalid_or_neither(message: dict[str, Any]) -> None:
-    assert validity_of(message).valid in (True, False, None)
+    assert validity_of(Message(**message)).valid in (True, False, None)
 
 
 REF = ObjectRef("screenshots/a.png", "a", 1)

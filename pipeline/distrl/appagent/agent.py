@@ -18,6 +18,7 @@ from distrl.appagent.answer import FINISH, Answer, Call, UnreadError
 from distrl.appagent.elements import Element, Screen, UnreadableError, screen_of
 from distrl.appagent.grid import Grid
 from distrl.appagent.notes import Notes
+from distrl.chat.answer import Message
 from distrl.chat.endpoint import Endpoint, NoAnswerError, NoTurnError, QuestionRefusedError
 from distrl.config import AppAgent
 from distrl.errors import ChatError
@@ -55,7 +56,7 @@ class Agent:
         """Why it is no use to ask any further; None while it is."""
         return self._failure
 
-    def ask(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+    def ask(self, body: Mapping[str, Any]) -> Message:
         """The message that answers. Raises UnreadError where the endpoint does not take this question, ChatError where
         there is no answer; see `failure` for whether for good.
         """

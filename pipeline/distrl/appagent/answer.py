@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from distrl.chat.answer import Message
+
 LONGEST: Final = 20_000
 """Characters of an answer; a longer one is not read."""
 LONGEST_SUMMARY: Final = 500
@@ -79,16 +81,16 @@ class Reflection:
     documentation: str
 
 
-def read(message: Mapping[str, Any], forms: Mapping[str, tuple[type, ...]]) -> Answer:
+def read(message: Message, forms: Mapping[str, tuple[type, ...]]) -> Answer:
     """The decision that a chat message says. forms: the actions there are now. Raises UnreadError."""
     said = _parts(message, ("observation", "thought", "action"), ("summary",))
     call = _call(said["action"], forms)
     if "summary" not in said and call.name != FINISH:
-        raise UnreadError("it has no Summary", message.get("content"))
+        raise UnreadError("it has no Summary", message.content)
     return Answer(call, said.get("summary", "")[:LONGEST_SUMMARY])
 
 
-def read_reflection(message: Mapping[str, Any]) -> Reflection:
+def read_reflection(message: Message) -> Reflection:
     """Raises UnreadError."""
     said = _parts(message, ("decision", "thought"), ("documentation",))
     if said["decision"] not in list(Verdict):
@@ -97,7 +99,7 @@ def read_reflection(message: Mapping[str, Any]) -> Reflection:
     if verdict is Verdict.INEFFECTIVE:
         return Reflection(verdict, "")
     if not said.get("documentation"):
-        raise UnreadError("it has no Documentation", message.get("content"))
+        raise UnreadError("it has no Documentation", message.content)
     return Reflection(verdict, said["documentation"])
 
 
@@ -119,11 +121,11 @@ def _call(text: str, forms: Mapping[str, tuple[type, ...]]) -> Call:
     return Call(found[1], tuple(arguments))
 
 
-def _parts(message: Mapping[str, Any], needed: tuple[str, ...], optional: tuple[str, ...]) -> dict[str, str]:
+def _parts(message: Message, needed: tuple[str, ...], optional: tuple[str, ...]) -> dict[str, str]:
     """The named parts of an answer, stripped, in either form."""
-    if message.get("refusal"):
-        raise UnreadError("the model refused", message["refusal"])
-    content = message.get("content")
+    if message.refusal:
+        raise UnreadError("the model refused", message.refusal)
+    content = message.content
     if not isinstance(content, str) or len(content) > LONGEST:
         raise UnreadError("it is no text, or too long", content)
     text = _sound(content).strip()

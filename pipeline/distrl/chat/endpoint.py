@@ -8,7 +8,6 @@ that does not exist or a request that is none end it at once: every further ques
 from __future__ import annotations
 
 import email.utils
-import json
 import math
 import random
 import threading
@@ -17,7 +16,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from distrl.chat.http import Answer, UnansweredError, post
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_exponential
+
+from distrl.chat.answer import Completion, Message, completion_of
+from distrl.chat.http import Answer, HttpClient, UnansweredError
 from distrl.config import Chat
 from distrl.errors import ChatError
 
@@ -55,6 +57,14 @@ class QuestionRefusedError(ChatError):
     """The endpoint takes no such question. Where it has answered others, it is this one that it does not take."""
 
 
+class _TryAgainError(Exception):
+    """No answer, which may come right by waiting. pause_s: what the endpoint asks for."""
+
+    def __init__(self, why: str, pause_s: float | None = None) -> None:
+        super().__init__(why)
+        self.pause_s = pause_s
+
+
 class Endpoint:
     """Thread-safe. section: where `settings` stand, for people. clock, sleep: seconds; sleep is told the pace and the
     pauses.
@@ -75,6 +85,8 @@ class Endpoint:
         self._settings, self._section = settings, section
         self._url = settings.endpoint.rstrip("/") + "/chat/completions"
         self._clock, self._sleep, self._rule = clock, sleep, rule or random.Random()
+        self._http = HttpClient()
+        self._longest = wait_exponential(multiplier=FIRST_PAUSE_S, max=LONGEST_PAUSE_S)
         self._lock = threading.Lock()
         self._next_start = clock()
         self._counted = Counted()
@@ -84,64 +96,61 @@ class Endpoint:
         with self._lock:
             return self._counted
 
-    def ask(self, body: Mapping[str, Any], within_s: float = math.inf) -> Mapping[str, Any]:
+    def ask(self, body: Mapping[str, Any], within_s: float = math.inf) -> Message:
         """The message of the answer. within_s: where it is less than timeout_s, the time for this one.
 
         Raises NoAnswerError after that, ChatError for what stays wrong.
         """
         within_s = min(within_s, self._settings.timeout_s)
         deadline = self._clock() + within_s
-        attempt = 0
-        while True:
-            self._sleep_for(self._turn(deadline))
-            answer, why = self._post(body, deadline)
-            if answer is not None:
-                message = self._message(answer)
-                if message is not None:
-                    return message
-                why = f"{answer.status}: {answer.body[:SHOWN]!r}"
-                self._refuse_for_good(answer)
-            self._count(retries=1)
-            pause = self._pause(answer, attempt)
-            if self._clock() + pause >= deadline:
-                raise NoAnswerError(f"not within {within_s:.3g} s; the last reason was {why}")
-            self._sleep_for(pause)
-            attempt += 1
 
-    def _post(self, body: Mapping[str, Any], deadline: float) -> tuple[Answer | None, str]:
+        def attempt() -> Message:
+            self._sleep_for(self._turn(deadline))
+            return self._message(self._post(body, deadline))
+
+        def give_up(state: RetryCallState) -> Message:
+            raise NoAnswerError(f"not within {within_s:.3g} s; the last reason was {_failure(state)}")
+
+        return Retrying(
+            retry=retry_if_exception_type(_TryAgainError),
+            wait=self._pause,
+            stop=lambda state: self._clock() + state.upcoming_sleep >= deadline,
+            sleep=self._sleep_for,
+            after=lambda state: self._count(retries=1),
+            retry_error_callback=give_up,
+        )(attempt)
+
+    def _post(self, body: Mapping[str, Any], deadline: float) -> Answer:
         key = self._settings.api_key
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if key is not None:
             headers["Authorization"] = f"Bearer {key.get_secret_value()}"
         began = self._clock()
         try:
-            return post(self._url, headers, body, max(0.001, deadline - began)), ""
+            return self._http.post(self._url, headers, body, max(0.001, deadline - began))
         except UnansweredError as error:
-            return None, str(error)
+            raise _TryAgainError(str(error)) from None
         finally:
             spent = self._clock() - began
             self._count(requests=1, seconds=spent, slowest_s=spent)
 
-    def _message(self, answer: Answer) -> Mapping[str, Any] | None:
-        """The first choice's message, with what it cost counted; None where the answer holds none."""
-        if answer.status != 200:
-            return None
+    def _message(self, answer: Answer) -> Message:
+        """What the answer says, with what it cost counted. Raises _TryAgainError, ChatError."""
         try:
-            said = json.loads(answer.body)
-            choice = said["choices"][0]
-            message = choice["message"]
-        except (ValueError, KeyError, IndexError, TypeError, RecursionError):
-            return None
-        if not isinstance(message, dict):
-            return None
-        usage = said.get("usage")
-        spent = usage if isinstance(usage, dict) else {}
-        into, out = (_count_of(spent.get(name)) for name in ("prompt_tokens", "completion_tokens"))
+            said = completion_of(answer.body) if answer.status == 200 else None
+        except ValueError:
+            said = None
+        if said is None:
+            self._refuse_for_good(answer)
+            pause_s = retry_after(answer.headers.get("retry-after", ""), time.time())
+            raise _TryAgainError(f"{answer.status}: {answer.body[:SHOWN]!r}", pause_s)
+        self._count_cost(said)
+        return said.message
+
+    def _count_cost(self, said: Completion) -> None:
+        into, out = said.usage.prompt_tokens, said.usage.completion_tokens
         cost = (into * self._settings.price_in + out * self._settings.price_out) / 1e6
         self._count(answers=1, tokens_in=into, tokens_out=out, cost=cost)
-        if choice.get("finish_reason") == "content_filter":
-            return {**message, "refusal": message.get("refusal") or "the endpoint's content filter"}
-        return message
 
     def _refuse_for_good(self, answer: Answer) -> None:
         if 400 <= answer.status < 500 and answer.status not in RETRIED:
@@ -168,11 +177,9 @@ class Endpoint:
             self._next_start = start + 60.0 / self._settings.requests_per_minute
             return start - now
 
-    def _pause(self, answer: Answer | None, attempt: int) -> float:
-        asked = retry_after(answer.headers.get("retry-after", ""), time.time()) if answer is not None else None
-        if asked is not None:
-            return asked
-        return self._rule.uniform(0.0, min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**attempt))
+    def _pause(self, state: RetryCallState) -> float:
+        asked = _failure(state).pause_s
+        return self._rule.uniform(0.0, self._longest(state)) if asked is None else asked
 
     def _sleep_for(self, seconds: float) -> None:
         if seconds > 0:
@@ -196,5 +203,7 @@ def retry_after(said: str, now: float) -> float | None:
     return max(0.0, at - now)
 
 
-def _count_of(said: object) -> int:
-    return said if isinstance(said, int) and not isinstance(said, bool) and 0 <= said < 10**9 else 0
+def _failure(state: RetryCallState) -> _TryAgainError:
+    error = state.outcome.exception() if state.outcome is not None else None
+    assert isinstance(error, _TryAgainError)
+    return error

@@ -1,24 +1,35 @@
-"""One HTTP POST of JSON, with one total deadline: the clients at hand count each read anew, and a server that drips a
-byte a second holds them for hours.
+"""POST of JSON, each with one total deadline, over connections that are kept from one to the next.
+
+The HTTP clients at hand count each read anew, and a server that drips a byte a second holds them for hours; nor do they
+bound the resolver. httpcore takes a network of ours: here every connect, handshake, read and write ends at the deadline
+of the request in hand.
 """
 
 from __future__ import annotations
 
-import http.client
 import json
+import select
 import socket
 import ssl
-import threading
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+import httpcore2
+
 from distrl.dial import dial
 
 LARGEST_ANSWER: Final = 4 * 1024 * 1024
+KEPT: Final = 16
+KEPT_S: Final = 30.0
+"""Connections that wait for the next request, and how long: servers close idle ones themselves after a minute or so."""
+
+_deadline: ContextVar[float] = ContextVar("deadline")
+"""Monotonic seconds, of the request that this thread makes."""
 
 
 class UnansweredError(Exception):
@@ -34,52 +45,117 @@ class Answer:
     body: bytes
 
 
-def post(url: str, headers: Mapping[str, str], payload: Mapping[str, Any], timeout_s: float) -> Answer:
-    """POST `payload` as JSON to an http or https URL. Raises UnansweredError at most `timeout_s` after the call."""
-    deadline = time.monotonic() + timeout_s
-    parts = urlsplit(url)
-    secure = parts.scheme == "https"
-    host, port = parts.hostname or "", parts.port or (443 if secure else 80)
-    connection = http.client.HTTPConnection(host, port)
-    late = threading.Event()
-    try:
-        connection.sock = sock = _connected(host, port, timeout_s, secure)
-        cut = threading.Timer(max(0.0, deadline - time.monotonic()), _cut, (sock, late))
-        cut.daemon = True
-        cut.start()
+class HttpClient:
+    """Thread-safe."""
+
+    def __init__(self) -> None:
+        self._pool = httpcore2.ConnectionPool(
+            ssl_context=ssl.create_default_context(),
+            max_connections=None,  # whoever asks waits for an answer, and not for a connection
+            max_keepalive_connections=KEPT,
+            keepalive_expiry=KEPT_S,
+            network_backend=_Network(),
+        )
+
+    def post(self, url: str, headers: Mapping[str, str], payload: Mapping[str, Any], timeout_s: float) -> Answer:
+        """POST `payload` as JSON to an http or https URL. Raises UnansweredError at most `timeout_s` after the call."""
+        deadline = _deadline.set(time.monotonic() + timeout_s)
         try:
-            if isinstance(sock, ssl.SSLSocket):
-                sock.do_handshake()
-            connection.request("POST", parts.path or "/", json.dumps(payload).encode(), dict(headers))
-            answer = connection.getresponse()
-            body = answer.read(LARGEST_ANSWER + 1)
+            content = json.dumps(payload).encode()
+            with self._pool.stream("POST", _parsed(url), headers=_headers(url, headers), content=content) as answer:
+                names = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in answer.headers}
+                return Answer(answer.status, names, _whole(answer))
+        except httpcore2.TimeoutException:
+            raise UnansweredError(f"no whole answer within {timeout_s:.3g} s") from None
+        except httpcore2.LocalProtocolError:  # its words may hold the key
+            raise UnansweredError("HTTP takes no such request: see the endpoint's address and key") from None
+        except (httpcore2.NetworkError, httpcore2.ProtocolError) as error:
+            raise UnansweredError(str(error) or type(error).__name__) from None
         finally:
-            cut.cancel()
-    except (OSError, http.client.HTTPException) as error:
-        raise UnansweredError(_late(timeout_s) if late.is_set() else str(error) or type(error).__name__) from None
-    finally:
-        connection.close()
-    if late.is_set():  # what was read is a part
-        raise UnansweredError(_late(timeout_s))
-    if len(body) > LARGEST_ANSWER:
-        raise UnansweredError(f"an answer of more than {LARGEST_ANSWER} bytes")
-    return Answer(answer.status, {name.lower(): value for name, value in answer.getheaders()}, body)
+            _deadline.reset(deadline)
 
 
-def _connected(host: str, port: int, timeout_s: float, secure: bool) -> socket.socket:
-    """A socket; the handshake of a secure one is still to be made, since it counts against the deadline as well."""
-    sock = dial(host, port, timeout_s)
-    if not secure:
-        return sock
-    return ssl.create_default_context().wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)
+def _whole(answer: httpcore2.Response) -> bytes:
+    body = bytearray()
+    for part in answer.iter_stream():
+        body += part
+        if len(body) > LARGEST_ANSWER:
+            raise UnansweredError(f"an answer of more than {LARGEST_ANSWER} bytes")
+    return bytes(body)
 
 
-def _cut(sock: socket.socket, late: threading.Event) -> None:
-    """End a connection under whoever reads from it, who then gets an error or the end of what came."""
-    late.set()
-    with suppress(OSError):  # it is closed already
-        sock.shutdown(socket.SHUT_RDWR)
+def _parsed(url: str) -> httpcore2.URL:
+    parts = urlsplit(url)
+    host = (parts.hostname or "").encode("idna")
+    return httpcore2.URL(scheme=parts.scheme, host=host, port=parts.port, target=parts.path or "/")
 
 
-def _late(timeout_s: float) -> str:
-    return f"no whole answer within {timeout_s:.3g} s"
+def _headers(url: str, headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    """With Host as the URL has it: IPv6 in brackets, which the pool leaves out."""
+    host = urlsplit(url).netloc.rpartition("@")[2].encode("idna")
+    return [(b"Host", host), *((name.encode("ascii"), value.encode("latin-1")) for name, value in headers.items())]
+
+
+class _Network(httpcore2.NetworkBackend):
+    def connect_tcp(self, host: str, port: int, *_: object, **__: object) -> httpcore2.NetworkStream:
+        with _mapped(httpcore2.ConnectTimeout, httpcore2.ConnectError):
+            sock = dial(host, port, _left_s())
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return _Stream(sock)
+
+
+class _Stream(httpcore2.NetworkStream):
+    """A socket's timeout bounds a whole call, a handshake or a `sendall` too. Those of the pool are not used."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        with _mapped(httpcore2.ReadTimeout, httpcore2.ReadError):
+            self._sock.settimeout(_left_s())
+            return self._sock.recv(max_bytes)
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        with _mapped(httpcore2.WriteTimeout, httpcore2.WriteError):
+            self._sock.settimeout(_left_s())
+            self._sock.sendall(buffer)
+
+    def close(self) -> None:
+        self._sock.close()
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore2.NetworkStream:
+        try:
+            with _mapped(httpcore2.ConnectTimeout, httpcore2.ConnectError):
+                self._sock.settimeout(_left_s())
+                return _Stream(ssl_context.wrap_socket(self._sock, server_hostname=server_hostname))
+        except BaseException:
+            self.close()
+            raise
+
+    def get_extra_info(self, info: str) -> Any:
+        """is_readable: the pool asks it of an idle connection, which then has been closed by the server."""
+        if info != "is_readable":
+            return None
+        poll = select.poll()
+        poll.register(self._sock, select.POLLIN)
+        return bool(poll.poll(0))
+
+
+def _left_s() -> float:
+    left = _deadline.get() - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
+
+
+@contextmanager
+def _mapped(late: type[Exception], failed: type[Exception]) -> Iterator[None]:
+    """What sockets raise, as the pool knows it."""
+    try:
+        yield
+    except TimeoutError as error:
+        raise late(str(error)) from None
+    except OSError as error:
+        raise failed(str(error)) from None

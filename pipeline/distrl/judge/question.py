@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from distrl.chat import message as say
+from distrl.chat.answer import Message
 from distrl.types import Outcome
 
 LAST_ACTIONS: Final = 2
@@ -65,19 +66,19 @@ def name_of(body: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
-def verdict_of(message: Mapping[str, Any]) -> Verdict:
+def verdict_of(message: Message) -> Verdict:
     """What a chat message says, if it says one of two things in the form that was asked for; else UNKNOWN."""
     status, reason = answered(message, "status", lambda told: isinstance(told, str) and told in _OUTCOMES)
     return Verdict(Outcome.UNKNOWN if status is None else _OUTCOMES[status], reason)
 
 
-def answered(message: Mapping[str, Any], name: str, accepts: Callable[[Any], bool]) -> tuple[Any, str]:
+def answered(message: Message, name: str, accepts: Callable[[Any], bool]) -> tuple[Any, str]:
     """(`name`, reason) of an answer that holds these two alone, `name` one that is accepted and reason a text; else
     (None, why there is no answer).
     """
-    if message.get("refusal"):
-        return None, f"refused: {short(message['refusal'])}"
-    content = message.get("content")
+    if message.refusal:
+        return None, f"refused: {short(message.refusal)}"
+    content = message.content
     try:
         answer = json.loads(content) if isinstance(content, str) else None
     except (ValueError, RecursionError):

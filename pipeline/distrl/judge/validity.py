@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from distrl.chat import message as say
+from distrl.chat.answer import Message
 from distrl.judge.marks import marked
 from distrl.judge.question import answered
 from distrl.types import Action, ActionKind, HeldBack, ObjectRef, Outcome, Step, Trajectory
@@ -93,6 +94,6 @@ def told(action: Action) -> dict[str, Any]:
     return {"kind": action.kind.value, **found, **({"text": action.text} if action.text else {})}
 
 
-def validity_of(message: Mapping[str, Any]) -> Validity:
+def validity_of(message: Message) -> Validity:
     """What a chat message says, if it says it in the form that was asked for; else None."""
     return Validity(*answered(message, "valid", lambda told: isinstance(told, bool)))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+from distrl.chat.answer import Message
 from distrl.chat.endpoint import Counted, Endpoint, NoAnswerError
 from distrl.errors import StoreError
 from distrl.judge import validity
@@ -33,7 +34,7 @@ class Kept(Protocol):
 class Form(Generic[V]):
     """One kind of verdict: how a message is read, and its way into JSON and back."""
 
-    read: Callable[[Mapping[str, Any]], V]
+    read: Callable[[Message], V]
     to_json: Callable[[V], Mapping[str, Any]]
     from_json: Callable[[Any], V]
 

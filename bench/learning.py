@@ -3,7 +3,7 @@
 No broker, no adb, no store: an update is `trajectories_per_update` episodes under weights that lag by `--lag`
 versions, then one fold. Prints a line every `--every` updates. Never looks at the test split.
 
-    python bench/learning.py --seed 0 --updates 60 --set aride.entropy=0.004
+    python bench/learning.py --seed 0 --updates 60 --set algorithm.entropy=0.004
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ import numpy as np
 import torch
 from distrl.config import Config, load
 from distrl.learner.fold import fold
-from distrl.learner.gradients import score
-from distrl.learner.improve import ANNOTATED_TOGETHER
 from distrl.learner.state import LearnerState
 from distrl.policy.actions import to_text
 from distrl.policy.agent import Agent
@@ -132,17 +130,11 @@ def evaluate(
 
 def calibration(state: LearnerState, config: Config) -> str:
     """V(s_0) of the buffer's trajectories beside what it estimates, the mean of γ^H · success."""
-    entries = state.buffer.entries
-    truth = [
-        config.aride.gamma ** (len(entry) - 1) * (entry.logged.trajectory.outcome is Outcome.SUCCESS)
-        for entry in entries
-    ]
-    found: list[float] = []
-    with torch.no_grad():
-        for begin in range(0, len(entries), ANNOTATED_TOGETHER):
-            scored = score(state, [entry.steps[0] for entry in entries[begin : begin + ANNOTATED_TOGETHER]])
-            found += state.critics.values(scored.states, scored.mask).sigmoid().tolist()
-    return f"V(s0)={np.mean(found):.3f} true={np.mean(truth):.3f}" if entries else ""
+    entries = [entry for buffer in state.algorithm.memory.buffers.values() for entry in buffer.entries]
+    gamma = getattr(config.algorithm, "gamma", 1.0)
+    truth = [gamma ** (len(entry) - 1) * (entry.logged.trajectory.outcome is Outcome.SUCCESS) for entry in entries]
+    found = state.algorithm.values([entry.steps[0] for entry in entries]) if entries else None
+    return "" if found is None else f"V(s0)={np.mean(found):.3f} true={np.mean(truth):.3f}"
 
 
 class Run:
@@ -181,11 +173,11 @@ def main() -> None:
     torch.set_num_threads(config.learner.torch_threads)
     run, suite, popups = Run(config), suites()[config.feeder.suite], config.phones.popup_probability
     began = time.monotonic()
-    tasks = [suite.task(index, 1000 + given.seed, Split.TRAIN) for index in range(config.learner.demonstrations)]
+    tasks = [suite.task(index, 1000 + given.seed, Split.TRAIN) for index in range(config.warmup.demonstrations)]
     demos = episodes(tasks, script(run.state.agent, given.seed), run.objects, 0.0, True)
     done = np.mean([demo.outcome is Outcome.SUCCESS for demo in demos])
     print(f"demonstrations: success {done:.2f}, {time.monotonic() - began:.1f} s", flush=True)
-    for u in range(config.learner.warmup_updates):
+    for u in range(config.warmup.updates):
         metrics = run.fold("demonstrations", demos if u == 0 else [])
     adapters = [run.state.agent.adapter()]
     print(f"cloned: loss {metrics.get('clone_loss', 0):.3f}, {time.monotonic() - began:.1f} s", flush=True)

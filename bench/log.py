@@ -32,6 +32,7 @@ from pathlib import Path
 import torch
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from distrl.algorithms.aride.memory import COLUMNS
 from distrl.broker import topic_admin
 from distrl.broker.connect import admin
 from distrl.broker.connect import settings as client_settings
@@ -139,7 +140,7 @@ def bare(config: Config) -> tuple[int, int]:
 def ingest(config: Config) -> CircularBuffer:
     """The learner's way in: read, decode, drop duplicates, write into the ring."""
     name = topic_name(config.run, "trajectories")
-    inbox, buffer = Inbox("none", name), CircularBuffer(config.replay.capacity)
+    inbox, buffer = Inbox("none", name), CircularBuffer(config.algorithm.replay.capacity, COLUMNS)
     with LogReader(config, "trajectories") as reader:
         for batch in reader.to_end():
             with uncollected():
@@ -179,7 +180,9 @@ def compare_rebuild(config: Config, rounds: int) -> Row:
     rebuilt: list[CircularBuffer] = []
 
     def ours() -> None:
-        rebuilt[:] = [CircularBuffer.rebuild(buffer.bounds(), read_back(config, places), buffer.columns)]
+        made = CircularBuffer(buffer.capacity, COLUMNS)
+        made.refill(buffer.bounds(), read_back(config, places), buffer.columns)
+        rebuilt[:] = [made]
 
     one, two = alternated(rounds, ours, lambda: torch.load(io.BytesIO(data), weights_only=False))
     if rebuilt[0].digest() != buffer.digest():
@@ -203,9 +206,8 @@ def compare_journal(config: Config, rounds: int, update_s: float) -> Row:
 
 
 def gradient_seconds(config: Config) -> float:
-    """Seconds of one update's gradient steps at the shipped settings, on records of noise."""
-    from distrl.learner.improve import annotate, improve
-    from distrl.learner.state import LearnerState, screens
+    """Seconds of one update at the shipped settings, on records of noise: the median, so mostly its gradient steps."""
+    from distrl.learner.state import LearnerState
     from distrl.policy.base import load_base
     from simphone.machine import PhoneMachine
 
@@ -213,15 +215,15 @@ def gradient_seconds(config: Config) -> float:
     state = LearnerState.create(load_base(config.policy.base_model), config)
     png, rule = PhoneMachine(0, 0.0).png(), random.Random(1)
     for number in range(100):
-        state.buffer.add(LoggedTrajectory(LogPosition("bench", 0, number), trajectory(number, rule)))
-    state.features.load(screens(state.held()), lambda _: png)
-    annotate(state, state.buffer.entries, config)
+        state.algorithm.memory.admit(LoggedTrajectory(LogPosition("bench", 0, number), trajectory(number, rule)))
+    state.features.load(state.screens(state.held()), lambda _: png)
+    first = config.warmup.updates + config.algorithm.critic_warmup_updates
     taken = []
-    for state.u in range(5):
+    for u in range(first, first + 6):  # the first computes the whole buffer's columns
         began = time.perf_counter()
-        improve(state, config, train_policy=True)
+        state.algorithm.update(u)
         taken.append(time.perf_counter() - began)
-    return statistics.median(taken)
+    return statistics.median(taken[1:])
 
 
 def acknowledged(config: Config, made: list[Trajectory], at_once: int) -> None:
@@ -270,7 +272,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="distrl-bench-") as folder, ExitStack() as after:
         own = [
             f"run=bench-{uuid.uuid4().hex[:8]}", f"stack.directory={folder}/stack", f"store.url=file://{folder}/objects",
-            'devices.addresses=["127.0.0.1:1"]', "replay.capacity=10000",
+            'devices.addresses=["127.0.0.1:1"]', "algorithm.replay.capacity=10000",
         ]  # fmt: skip
         config = load(given.config, [*own, *given.set])
         stack = LocalStack(config, console.print)

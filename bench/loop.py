@@ -41,11 +41,11 @@ from rich.table import Table
 
 BENCH_SETTINGS = (
     "phones.evaluation_count=0",
-    "learner.demonstrations=32",
-    "learner.warmup_updates=4",
-    "learner.warmup_minibatches=10",
-    "learner.critic_warmup_updates=0",
-    "learner.lr=1.0e-7",
+    "warmup.demonstrations=32",
+    "warmup.updates=4",
+    "warmup.minibatches=10",
+    "algorithm.critic_warmup_updates=0",
+    "algorithm.lr=1.0e-7",
 )
 """A short warm-up, after which every update is a whole one of A-RIDE that leaves the policy all but as it was."""
 
@@ -222,7 +222,7 @@ def main() -> None:
             "machine": f"{platform.machine()}, {os.cpu_count()} cores",
             "phones": len(settings.devices.addresses),
             "base_model": given.base_model.name if given.base_model else "shipped",
-            "settings": config.model_dump(mode="json", include={"phones", "feeder", "worker", "learner", "replay"}),
+            "settings": config.model_dump(mode="json", include={"phones", "feeder", "worker", "learner", "algorithm"}),
             **{name: numbers(settings, mode) for name, mode in modes.items()},
         }
     rates = [found[name]["trajectories_per_minute"] for name in modes]

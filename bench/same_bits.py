@@ -59,11 +59,19 @@ Arrays = dict[str, NDArray[Any]]
 RUN = "same-bits"
 DEMONSTRATIONS, TRAJECTORIES = 24, 448
 SETTINGS = (
-    "learner.demonstrations=24", "learner.warmup_updates=6", "learner.warmup_minibatches=4",
-    "learner.critic_warmup_updates=4", "learner.trajectories_per_update=4", "learner.minibatches=2",
-    "learner.batch_size=16", "learner.publish_every=3", "replay.capacity=600", "learner.rebuild_window=20000",
-    "aride.truncation=bootstrap",
-)  # fmt: skip
+    "warmup.demonstrations=24",
+    "warmup.updates=6",
+    "warmup.minibatches=4",
+    "warmup.batch_size=16",
+    "algorithm.critic_warmup_updates=4",
+    "algorithm.minibatches=2",
+    "algorithm.batch_size=16",
+    "algorithm.replay.capacity=600",
+    "algorithm.truncation=bootstrap",
+    "learner.trajectories_per_update=4",
+    "learner.publish_every=3",
+    "learner.rebuild_window=20000",
+)
 """Of this revision. Small batches, so that more than a hundred updates take a minute or two; a buffer that is filled
 more than once; every reading of the log."""
 CHECKPOINT_AT = 40
@@ -163,7 +171,7 @@ def fold_log(directory: Path, out: Path) -> None:
             except WireError:
                 aside.adds(raw.position)
     skipped = 0.0
-    while (due := inbox.due(state.u, config.learner)) is not None:
+    while (due := inbox.due(state.u, config)) is not None:
         update = Update(state.u, due, config.learning_fingerprint(), 0, aside.due(due))
         skipped += fold(state, inbox.window(due), update, store.get, config)["skipped"]
         aside.journalled(update)

@@ -46,7 +46,7 @@ def test_an_unknown_setting_is_refused_with_its_path_and_the_allowed_names() -> 
         ("run=Not A Run", "run", "1 to 63"),
         ("store.url=ftp://x", "store.url", "s3"),
         ("phones.base_port=5555", "phones.base_port", "20000"),
-        ("learner.batch_size=many", "learner.batch_size", "a whole number of at least 1"),
+        ("algorithm.batch_size=many", "algorithm.batch_size", "a whole number of at least 1"),
         ("judge.endpoint=https://h/v1", "config", "needs judge.model"),
         ("appagent.endpoint=https://h/v1", "config", "needs appagent.model"),
         ("appagent.endpoint=h/v1", "appagent.endpoint", "https?"),
@@ -63,9 +63,20 @@ def test_an_unknown_setting_is_refused_with_its_path_and_the_allowed_names() -> 
         ("devices.emulators.arguments=['@other']", "devices.emulators", "cannot hold @other"),
         ("judge.validity=vlm", "config", "needs judge.endpoint"),
         ("judge.validity=truth", "judge.validity", "'none' or 'vlm'"),
-        ("aride.advantage=gae", "aride.advantage", "mend it: one of paper, retrace, td; the default is 'retrace'"),
+        (
+            "algorithm.advantage=gae",
+            "algorithm.advantage",
+            "mend it: one of paper, retrace, td; the default is 'retrace'",
+        ),
         ("store.timeout_s=-1", "store.timeout_s", "(it is -1)\n  to mend it: a number above 0; the default is 10.0"),
-        ("aride.retrace=maybe", "aride.retrace", "mend it: yes or no; the default is yes"),
+        (
+            "algorithm.type=magic",
+            "algorithm.type",
+            "no such type (it is 'magic')\n  to mend it: one of: aride, cloning",
+        ),
+        ("algorithm.gama=1", "algorithm.gama", "no such setting of algorithm.type aride"),
+        ("algorithm=fast", "algorithm", "a section, with settings of its own"),
+        ("algorithm.retrace=maybe", "algorithm.retrace", "mend it: yes or no; the default is yes"),
         ("stack.directory=[a]", "stack.directory", "mend it: a path: where the local servers keep"),
         ("kafka.ssl_ca=[a]", "kafka.ssl_ca", "mend it: a path or null: PEM file"),
         ("run=null", "run", "(it is null)\n  to mend it: text; the default is 'demo'"),
@@ -83,9 +94,14 @@ def test_an_impossible_value_is_refused_with_what_is_allowed(item: str, where: s
 
 
 def test_each_of_several_wrong_settings_is_told_with_what_mends_it() -> None:
-    error = refused(sets=["feeder.max_lag=-1", "run=Not A Run", "policy.lora_rnk=2", "aride.gamma=2"])
+    error = refused(sets=["feeder.max_lag=-1", "run=Not A Run", "policy.lora_rnk=2", "algorithm.gamma=2"])
     told = str(error).splitlines()
-    assert [line.partition(":")[0] for line in told[::2]] == ["run", "feeder.max_lag", "policy.lora_rnk", "aride.gamma"]
+    assert [line.partition(":")[0] for line in told[::2]] == [
+        "run",
+        "feeder.max_lag",
+        "policy.lora_rnk",
+        "algorithm.gamma",
+    ]
     assert [line.removeprefix("  to mend it: ") for line in told[1::2]] == [
         "text; the default is 'demo'",
         "a whole number of at least 0; the default is 4",
@@ -147,14 +163,18 @@ def test_the_fingerprint_names_the_base_model_by_what_it_is_and_not_by_where_it_
 
 
 def test_a_window_that_cannot_refill_the_buffer_is_refused_at_the_start() -> None:
-    with pytest.raises(ConfigError, match=r"learner\.rebuild_window \(900 records\) must be at least replay\.capacity"):
-        load(sets=["learner.rebuild_window=900", "replay.capacity=1000"], environ={})
+    with pytest.raises(
+        ConfigError, match=r"learner\.rebuild_window \(900 records\) must be at least algorithm\.replay\.capacity"
+    ):
+        load(sets=["learner.rebuild_window=900", "algorithm.replay.capacity=1000"], environ={})
 
 
 def test_the_fingerprint_follows_what_the_fold_reads_and_nothing_else() -> None:
     plain = load(environ={})
-    assert load(sets=["aride.gamma=0.5"], environ={}).learning_fingerprint() != plain.learning_fingerprint()
-    assert load(sets=["aride.truncation=bootstrap"], environ={}).learning_fingerprint() != plain.learning_fingerprint()
+    assert load(sets=["algorithm.gamma=0.5"], environ={}).learning_fingerprint() != plain.learning_fingerprint()
+    assert (
+        load(sets=["algorithm.truncation=bootstrap"], environ={}).learning_fingerprint() != plain.learning_fingerprint()
+    )
     assert load(sets=["worker.temperature=2"], environ={}).learning_fingerprint() == plain.learning_fingerprint()
 
 

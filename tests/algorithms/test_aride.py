@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from distrl.algorithms.aride import credit, policy_loss
+from distrl.algorithms.aride.credit import credit, policy_loss
 from distrl.algorithms.returns import AdvantageForm
 from distrl.config import Aride
 

@@ -17,7 +17,7 @@ SASL = {"DISTRL_KAFKA__SECURITY_PROTOCOL": "SASL_SSL", "DISTRL_KAFKA__SASL_USERN
 
 
 def test_what_is_shown_is_accepted_and_means_the_same(cli: Cli, tmp_path: Path) -> None:
-    sets = ["--set", "run=seven", "--set", "learner.lr=0.002", "--set", "devices.addresses=['127.0.0.1:26000']",
+    sets = ["--set", "run=seven", "--set", "algorithm.lr=0.002", "--set", "devices.addresses=['127.0.0.1:26000']",
             "--set", "policy.lora_targets=[q, k]", "--set", "kafka.sasl_username='0012'"]  # fmt: skip
     shown = cli("config", "show", *sets)
     assert shown.returncode == 0
@@ -61,9 +61,9 @@ def test_a_refusal_beside_a_secret_does_not_print_it(cli: Cli, command: str) -> 
         ("kafka: {bootstrp: 'x:1'}", "kafka.bootstrp: no such setting", "bootstrap"),
         ("feder: {max_lag: 1}", "feder: no such setting", "feeder"),
         ("feeder: {max_lag: -1}", "feeder.max_lag: ", "greater than or equal to 0"),
-        ("aride: {advantage: gae}", "aride.advantage: ", "'paper', 'retrace' or 'td'"),
-        ("learner: {lr: .inf}", "learner.lr: ", "finite number"),
-        ("learner: {lr: .nan}", "learner.lr: ", "number"),
+        ("algorithm: {advantage: gae}", "algorithm.advantage: ", "'paper', 'retrace' or 'td'"),
+        ("algorithm: {lr: .inf}", "algorithm.lr: ", "finite number"),
+        ("algorithm: {lr: .nan}", "algorithm.lr: ", "number"),
         ("run: Not A Run", "run: ", "a-z, 0-9 and '-'"),
     ],
 )

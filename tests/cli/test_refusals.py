@@ -126,7 +126,7 @@ def test_a_wrong_command_line_is_refused_before_anything_starts(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("setting", ["phones.base_port=80", "run=No_Run", "learner.batch_size=0"])
+@pytest.mark.parametrize("setting", ["phones.base_port=80", "run=No_Run", "algorithm.batch_size=0"])
 def test_a_demo_with_an_impossible_setting_starts_nothing(cli: Cli, tmp_path: Path, setting: str) -> None:
     refused = cli("demo", "--set", setting)
     assert (refused.returncode, refused.stdout) == (1, "")

@@ -34,7 +34,7 @@ def config(tmp_path: Path) -> Iterator[Config]:
         "kafka.connect_timeout_s=0.2",
         "phones.count=0",
         "phones.evaluation_count=0",
-        "learner.demonstrations=0",
+        "warmup.demonstrations=0",
     ]
     yield elsewhere(load(sets=sets, environ={}), drawn())
     stop_all(find_all(tmp_path / "stack"), 5.0)

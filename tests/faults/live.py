@@ -61,6 +61,7 @@ from distrl.types import (
 )
 from distrl.worker.retry import Retry
 from groups import committed
+from learner.world import learning
 from PIL import Image
 
 from faults.roles import KILLED, Launcher, Role
@@ -150,22 +151,11 @@ class Servers:
                 "settle_timeout_s": 1.0,
                 "settle_unchanged_s": 0.0,
             },
-            "policy": {"base_model": str(self.base_model), "lora_rank": 2, "lora_alpha": 4},
-            "replay": {"capacity": 60, "refresh_every": 2},
             "feeder": {"outstanding": 12, "max_lag": 1000},
             "worker": {"heartbeat_s": 0.3, "drain_timeout_s": 20.0},
-            "learner": {
-                "demonstrations": 6,
-                "warmup_updates": WARMUP,
-                "warmup_minibatches": 2,
-                "critic_warmup_updates": 1,
-                "trajectories_per_update": 3,
-                "minibatches": 2,
-                "batch_size": 8,
-                "checkpoint_every": 3,
-                "keep_checkpoints": 2,
-            },
+            **learning(self.base_model, warmup_updates=WARMUP, trajectories=3),
         }
+        made["learner"]["keep_checkpoints"] = 2
         for section, values in tree.items():
             made[section] = {**made.get(section, {}), **values}
         store = object_store.fill(Config(), self._parts["s3"], self.directory).store

@@ -36,7 +36,7 @@ from distrl.policy.model import AutoUIModel, Shape
 from distrl.policy.vocabulary import Codec
 from distrl.store.objects import open_store
 from distrl.types import Split, Version
-from learner.world import Screens, trajectory
+from learner.world import Screens, learning, trajectory
 from served import phones_served
 from simphone import words
 
@@ -66,14 +66,9 @@ def run(broker: str, s3: settings.Store, base_model: Path) -> Config:
             "run": f"ablate-{uuid.uuid4().hex[:8]}",
             "kafka": {"bootstrap": broker, "task_partitions": 2},
             "store": s3.model_dump() | {"secret_key": s3.secret_key.get_secret_value() if s3.secret_key else None},
-            "policy": {"base_model": str(base_model), "lora_rank": 2, "lora_alpha": 4},
-            "replay": {"capacity": 60, "refresh_every": 2},
-            "learner": {
-                "trajectories_per_update": 4, "minibatches": 2, "batch_size": 8, "demonstrations": 6,
-                "warmup_updates": 3, "warmup_minibatches": 2, "critic_warmup_updates": 1, "checkpoint_every": 3,
-            },
+            **learning(base_model),
         }
-    )  # fmt: skip
+    )
     topic_admin.ensure(config)
     publish(config, range(6), "demonstrations")
     publish(config, range(1000, 1000 + 4 * (UPDATES - 3)), "trajectories")
@@ -109,9 +104,14 @@ def distrl(
     write_settings(config, folder / "run.yaml")
     environ = {name: value for name, value in os.environ.items() if not name.startswith("DISTRL_")}
     return subprocess.run(
-        [sys.executable, *program, "ablate", "--config", "run.yaml", *arguments], cwd=folder,
-        env=environ, capture_output=True, text=True, timeout=LIMIT_S, check=False,
-    )  # fmt: skip
+        [sys.executable, *program, "ablate", "--config", "run.yaml", *arguments],
+        cwd=folder,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
 
 
 def report_of(folder: Path) -> dict[str, Any]:
@@ -153,9 +153,19 @@ def test_nothing_ablated_is_the_run_and_twice_is_the_same_and_the_run_is_left_al
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         done = distrl(
-            run, tmp_path / name, "--run", run.run, "--set", "retrace=false", "--set", "replay.w1=0",
-            "--arm", "trajectories_per_update=2,lr=0.01", "--hold-out", "2",
-        )  # fmt: skip
+            run,
+            tmp_path / name,
+            "--run",
+            run.run,
+            "--set",
+            "retrace=false",
+            "--set",
+            "algorithm.replay.w1=0",
+            "--arm",
+            "trajectories_per_update=2,lr=0.01",
+            "--hold-out",
+            "2",
+        )
         assert done.returncode == 0, done.stderr
         reports.append(report_of(tmp_path / name))
     assert (ends(run), groups(run), objects(run)) == before
@@ -172,12 +182,19 @@ def test_nothing_ablated_is_the_run_and_twice_is_the_same_and_the_run_is_left_al
 
     arms = {arm["name"]: arm for arm in reports[0]["arms"]}
     assert list(arms) == [
-        "baseline", "aride.retrace=false", "replay.w1=0", "learner.trajectories_per_update=2,learner.lr=0.01",
-    ]  # fmt: skip
+        "baseline",
+        "algorithm.retrace=false",
+        "algorithm.replay.w1=0",
+        "learner.trajectories_per_update=2,algorithm.lr=0.01",
+    ]
     assert len({arm["digests"]["adapter"] for arm in arms.values()}) == len(arms)
     assert reports[0]["range"] | {"begins": 0, "ends": 0} == {
-        "from": 0, "to": UPDATES - 2, "hold_out": 2, "begins": 0, "ends": 0,
-    }  # fmt: skip
+        "from": 0,
+        "to": UPDATES - 2,
+        "hold_out": 2,
+        "begins": 0,
+        "ends": 0,
+    }
     for arm in arms.values():
         assert set(arm["estimates"]) == {"range", "held_out"}
         assert arm["estimates"]["held_out"]["doubly_robust"]["episodes"] == 8
@@ -205,7 +222,7 @@ main()
 
 
 def test_a_sweep_that_is_killed_goes_on_with_the_arms_that_are_not_done(run: Config, tmp_path: Path) -> None:
-    arms = ("--run", run.run, "--grid", "replay.w1=0,1,2", "--hold-out", "2")
+    arms = ("--run", run.run, "--grid", "algorithm.replay.w1=0,1,2", "--hold-out", "2")
     (tmp_path / "killed").mkdir()
     killed = distrl(run, tmp_path / "killed", *arms, program=("-c", KILLED_AFTER_TWO))
     assert killed.returncode == -signal.SIGKILL
@@ -220,7 +237,10 @@ def test_a_sweep_that_is_killed_goes_on_with_the_arms_that_are_not_done(run: Con
     assert written(folder).items() >= done.items(), "what was done is not done again"
 
     peace, beside = ablate(
-        run, Request(plan(run, grids=["replay.w1=0,1,2"]), hold_out=2, out=tmp_path / "peace" / "out" / "ablations")
+        run,
+        Request(
+            plan(run, grids=["algorithm.replay.w1=0,1,2"]), hold_out=2, out=tmp_path / "peace" / "out" / "ablations"
+        ),
     )
     assert (peace.kept, beside.name) == (0, folder.name)
     reports = [report_of(tmp_path / name) for name in ("killed", "peace")]
@@ -237,7 +257,7 @@ def test_a_sweep_that_is_killed_goes_on_with_the_arms_that_are_not_done(run: Con
 
 
 def test_the_baseline_over_the_whole_journal_is_what_the_run_ended_with(run: Config, tmp_path: Path) -> None:
-    ablation, _ = ablate(run, Request(plan(run, sets=["replay.w1=0"]), out=tmp_path))
+    ablation, _ = ablate(run, Request(plan(run, sets=["algorithm.replay.w1=0"]), out=tmp_path))
     baseline, other = ablation.arms
     assert ablation.identity.versions == dict.fromkeys(range(2, UPDATES), True)
     assert ablation.identity.checkpoint is True
@@ -262,8 +282,8 @@ def test_a_range_from_a_later_update_ends_as_the_run_did(run: Config, tmp_path: 
         ([], {"first": 9}, "--from 0 to 8"),
         ([], {"to": 40}, "--to 9"),
         (["lora_rank=4"], {"first": 5}, "--from 0"),
-        (["replay.capacity=3"], {}, "at least 6"),
-        (["learner.demonstrations=99"], {}, "do not fill one update"),
+        (["algorithm.replay.capacity=3"], {}, "at least 6"),
+        (["warmup.demonstrations=99"], {}, "do not fill one update"),
         ([], {"evaluation": Evaluation(2, Split.TEST)}, "devices.addresses"),
         ([], {"name": "../elsewhere"}, "letters, digits"),
     ],
@@ -278,16 +298,16 @@ def test_refused_before_anything_is_folded(
 
 
 def test_a_run_of_other_settings_is_refused(run: Config, tmp_path: Path) -> None:
-    other = run.model_copy(update={"aride": run.aride.model_copy(update={"gamma": 0.5})})
+    other = run.model_copy(update={"algorithm": run.algorithm.model_copy(update={"gamma": 0.5})})
     with pytest.raises(ConfigError, match="other settings"):
         ablate(other, Request(plan(other), out=tmp_path))
 
 
 def test_an_unknown_setting_is_refused_before_a_broker_is_asked(run: Config, tmp_path: Path) -> None:
     nowhere = run.model_copy(update={"kafka": run.kafka.model_copy(update={"bootstrap": "127.0.0.1:1"})})
-    done = distrl(nowhere, tmp_path, "--set", "replay.w4=1")
+    done = distrl(nowhere, tmp_path, "--set", "algorithm.replay.w4=1")
     assert done.returncode == 1
-    assert "one of: aride.gamma" in done.stderr
+    assert "algorithm.gamma" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -295,7 +315,8 @@ def test_a_log_whose_beginning_is_gone_is_refused_with_the_command_that_works(
     run: Config, s3: settings.Store, tmp_path: Path
 ) -> None:
     config = run.model_copy(update={"run": f"gone-{uuid.uuid4().hex[:8]}"})
-    config = config.model_copy(update={"replay": config.replay.model_copy(update={"capacity": 24})})
+    replay = config.algorithm.replay.model_copy(update={"capacity": 24})
+    config = config.model_copy(update={"algorithm": config.algorithm.model_copy(update={"replay": replay})})
     topic_admin.ensure(config)
     publish(config, range(6), "demonstrations")
     publish(config, range(1000, 1000 + 4 * (UPDATES - 3)), "trajectories")
@@ -347,7 +368,7 @@ main()
 
 
 def test_a_kill_while_an_arm_is_played_costs_the_playing_alone(phones: Config, tmp_path: Path) -> None:
-    asked = ("--set", "replay.w1=0", "--evaluate", "2")
+    asked = ("--set", "algorithm.replay.w1=0", "--evaluate", "2")
     (tmp_path / "killed").mkdir()
     killed = distrl(phones, tmp_path / "killed", *asked, program=("-c", KILLED_WHILE_PLAYING))
     assert killed.returncode == -signal.SIGKILL
@@ -360,7 +381,7 @@ def test_a_kill_while_an_arm_is_played_costs_the_playing_alone(phones: Config, t
     assert "arms kept from an earlier run of this command: 1, 0 of them played" in again.stdout
     assert written(folder).items() >= baseline.items(), "what was folded is not folded again"
 
-    peace, _ = ablate(phones, Request(plan(phones, sets=["replay.w1=0"]), out=tmp_path / "peace"))
+    peace, _ = ablate(phones, Request(plan(phones, sets=["algorithm.replay.w1=0"]), out=tmp_path / "peace"))
     arms = report_of(tmp_path / "killed")["arms"]
     assert [arm["digests"] for arm in arms] == [folded.digests for folded in peace.arms]
     assert [arm["evaluation"]["episodes"] for arm in arms] == [2, 2]
@@ -372,12 +393,12 @@ def test_arms_whose_episodes_nobody_judged_are_played_again_and_not_folded_again
     def sweep(tasks: int | None) -> tuple[int, int, list[tuple[int, int]]]:
         """(arms found folded, of them found played, (episodes judged, others) of each arm)."""
         played = None if tasks is None else Evaluation(tasks, Split.TEST)
-        done, _ = ablate(phones, Request(plan(phones, sets=["replay.w1=0"]), evaluation=played, out=tmp_path))
+        done, _ = ablate(phones, Request(plan(phones, sets=["algorithm.replay.w1=0"]), evaluation=played, out=tmp_path))
         assert [folded.adapter for folded in done.arms] == [folded.adapter for folded in unplayed.arms]
         scores = [each.score for each in done.evaluations.values()]
         return done.kept, done.kept_played, [(score.episodes, score.others) for score in scores]
 
-    unplayed, folder = ablate(phones, Request(plan(phones, sets=["replay.w1=0"]), out=tmp_path))
+    unplayed, folder = ablate(phones, Request(plan(phones, sets=["algorithm.replay.w1=0"]), out=tmp_path))
     arms = written(folder)
     assert (unplayed.kept, len(arms)) == (0, 4)
     with monkeypatch.context() as patch:

@@ -188,7 +188,7 @@ def test_a_bad_deploy_stops_the_worker_and_a_restart_drains_no_more(config: Conf
 def learning(config: Config, tmp_path: Path) -> Config:
     """A run that folds six demonstrations, then four trajectories an update, without a warm-up."""
     save_tiny_base(tmp_path)
-    learned = small(tmp_path, "learner.warmup_updates=1", "learner.critic_warmup_updates=0")
+    learned = small(tmp_path, "warmup.updates=1", "algorithm.critic_warmup_updates=0")
     store = config.store.model_copy(update={"url": f"file://{tmp_path}/objects"})
     return learned.model_copy(update={"run": config.run, "kafka": config.kafka, "store": store})
 

@@ -63,16 +63,9 @@ def run_config(
         "adb": adb_server.model_dump(),
         "phones": {"count": PHONES, "evaluation_count": 0, "base_port": min(first, 60_000), "latency_median_ms": 5.0},
         "policy": {"base_model": str(base_model)},
-        "learner": {
-            "demonstrations": 8,
-            "warmup_updates": 2,
-            "warmup_minibatches": 2,
-            "critic_warmup_updates": 1,
-            "trajectories_per_update": 4,
-            "minibatches": 2,
-            "batch_size": 16,
-            "checkpoint_every": 3,
-        },
+        "warmup": {"demonstrations": 8, "updates": 2, "minibatches": 2, "batch_size": 16},
+        "algorithm": {"minibatches": 2, "batch_size": 16, "critic_warmup_updates": 1},
+        "learner": {"trajectories_per_update": 4, "checkpoint_every": 3},
         "feeder": {"outstanding": 12, "max_lag": 3},
     }
     addresses = tuple(f"127.0.0.1:{min(first, 60_000) + i}" for i in range(PHONES))

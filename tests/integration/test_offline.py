@@ -41,7 +41,7 @@ from distrl.store.objects import open_store
 from distrl.types import Evaluation, Heartbeat, Outcome, Split, Task, Trajectory, Version
 from distrl.wire.codec import decode
 from groups import committed, workers_group
-from learner.world import Screens, save_tiny_base, trajectory
+from learner.world import Screens, learning, save_tiny_base, trajectory
 from pyarrow import parquet
 from typer.testing import CliRunner
 
@@ -63,15 +63,10 @@ def run(broker: str, s3: settings.Store, tmp_path_factory: pytest.TempPathFactor
             "run": f"offline-{uuid.uuid4().hex[:8]}",
             "kafka": {"bootstrap": broker, "task_partitions": 3},
             "store": s3.model_dump() | {"secret_key": s3.secret_key.get_secret_value() if s3.secret_key else None},
-            "policy": {"base_model": str(base), "lora_rank": 2, "lora_alpha": 4},
-            "replay": {"capacity": 40, "refresh_every": 2},
-            "learner": {
-                "trajectories_per_update": 4, "minibatches": 2, "batch_size": 8, "demonstrations": 6,
-                "warmup_updates": 3, "warmup_minibatches": 2, "critic_warmup_updates": 1, "checkpoint_every": 3,
-                "keep_checkpoints": 9,
-            },
+            **learning(base, capacity=40),
         }
-    )  # fmt: skip
+    )
+    config = config.model_copy(update={"learner": config.learner.model_copy(update={"keep_checkpoints": 9})})
     topic_admin.ensure(config)
     publish(config)
     stop = threading.Event()
@@ -362,8 +357,8 @@ def test_a_version_names_what_the_learner_held_at_every_checkpoint(run: Config, 
     for u in checkpoints(store, run.run):
         found = latest_checkpoint(store, run.run, u)
         assert found is not None
-        kept = "buffer" if u > run.learner.warmup_updates else "demonstrations"
-        lived = [(topic, partition, offset) for topic, partition, offset, _ in found[0][kept]["entries"]]
+        kept = "buffer" if u > run.warmup.updates else "warmup/demonstrations"
+        lived = [(topic, partition, offset) for topic, partition, offset, _ in found[0]["buffers"][kept]["entries"]]
         span = "resident" if kept == "buffer" else "cloned"
         named = [
             (each["topic"], each["partition"], each["offset"])
@@ -496,8 +491,8 @@ def test_a_refused_range_names_the_same_command_with_one_that_works(folder: Path
         (["no-such-task"], r"no trajectory or demonstration of run"),
         (["99", "--task"], r"no trajectory or demonstration of run"),
         (
-            ["1", "--set", "replay.capacity=41"],
-            r"^replay.capacity: update 0 .*: replay.capacity is 41 here and [0-9]+ there",
+            ["1", "--set", "algorithm.replay.capacity=41"],
+            r"^algorithm.replay.capacity: update 0 .*: algorithm.replay.capacity is 41 here and [0-9]+ there",
         ),
     ],
 )

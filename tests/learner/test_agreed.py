@@ -43,19 +43,20 @@ def refused(fingerprint: str, config: Config) -> ConfigError:
 def test_a_checkpoint_of_other_settings_is_refused_with_the_settings_and_both_values(begun: Config) -> None:
     store = open_store(begun.store)
     checkpoint(begun, store, LearnerState.create(base_of(begun), begun), IdSet())
-    other = changed(changed(begun, "aride", gamma=0.5), "learner", seed=7)
+    other = changed(changed(begun, "algorithm", gamma=0.5), "learner", seed=7)
     with pytest.raises(ConfigError) as caught:
         recover(other, store, history=History(), log=Log({}, ""))
-    assert caught.value.where == "aride.gamma, learner.seed"
-    assert "aride.gamma is 0.5 here and 0.97 there; learner.seed is 7 here and 0 there" in caught.value.what
-    assert "--set aride.gamma=0.97 --set learner.seed=0" in caught.value.mend
+    assert caught.value.where == "algorithm.gamma, learner.seed"
+    assert "algorithm.gamma is 0.5 here and 0.97 there; learner.seed is 7 here and 0 there" in caught.value.what
+    assert "--set algorithm.gamma=0.97 --set learner.seed=0" in caught.value.mend
 
 
 def test_a_journal_of_other_settings_is_refused_with_the_setting(begun: Config, screens: Screens) -> None:
     window = windows(screens, begun, 1)[0]
     update = update_of(0, window, (), begun)
-    other = changed(begun, "replay", alpha=0.25)
-    with pytest.raises(ConfigError, match=r"^replay\.alpha: update 0 .* replay\.alpha is 0\.25 here and 0\.5 there"):
+    other = changed(begun, "algorithm", entropy=0.25)
+    entropy = r"algorithm\.entropy"
+    with pytest.raises(ConfigError, match=rf"^{entropy}: update 0 .* {entropy} is 0\.25 here and 0\.002 there"):
         unfolded([update], LearnerState.create(base_of(other), other), other)
 
 
@@ -79,7 +80,7 @@ def test_a_run_whose_settings_the_store_does_not_know_is_refused_all_the_same(
 ) -> None:
     if spoilt is not None:
         open_store(begun.store).put_named(f"runs/{begun.run}/learning-settings/{'0' * 64}.json", spoilt)
-    assert "other settings under policy, replay, aride or learner" in refused("0" * 64, begun).what
+    assert "other settings under policy, warmup, algorithm or learner" in refused("0" * 64, begun).what
 
 
 class Away:
@@ -100,5 +101,5 @@ def test_settings_are_recorded_once(begun: Config) -> None:
     record_settings(begun, store)
     record_settings(changed(begun, "worker", temperature=2.0), store)
     assert list(store.list("runs/")) == keys
-    record_settings(changed(begun, "aride", gamma=0.5), store)
+    record_settings(changed(begun, "algorithm", gamma=0.5), store)
     assert len(list(store.list("runs/"))) == len(keys) + 1

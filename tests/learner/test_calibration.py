@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 import torch
 from distrl.learner.fold import fold
-from distrl.learner.gradients import score
-from distrl.learner.improve import action_embeddings
 from distrl.learner.state import LearnerState
 from distrl.types import Outcome, Trajectory
 
@@ -44,9 +42,10 @@ def believed(state: LearnerState, played: Trajectory) -> tuple[float, float]:
     """V(s_0), and V_traj(s_H, a_H)."""
     steps = [played.steps[0], played.steps[-1]]
     with torch.no_grad():
-        scored = score(state, steps)
-        values = state.critics.values(scored.states, scored.mask)
-        outcomes = state.critics.trajectory_values(scored.states, scored.mask, action_embeddings(state, steps))
+        scored = state.context.score(steps)
+        critics, actions = state.algorithm.critics, state.agent.embed_actions([step.action_ids for step in steps])
+        values = critics.values(scored.states, scored.mask)
+        outcomes = critics.trajectory_values(scored.states, scored.mask, actions)
     return values[0].sigmoid().item(), outcomes[1].sigmoid().item()
 
 
@@ -54,9 +53,15 @@ def believed(state: LearnerState, played: Trajectory) -> tuple[float, float]:
 def test_critics_say_how_many_succeed_whichever_are_shorter(base_directory: Path, screens: Screens, won: int) -> None:
     """V(s_0) and V_traj came to 0.76 where successes were shorter, to 0.26 and 0.25 where they were longer."""
     settings = config(
-        base_directory, "learner.warmup_updates=0", f"learner.critic_warmup_updates={UPDATES}", "aride.gamma=1",
-        "learner.minibatches=4", "learner.batch_size=64", "replay.capacity=1000", "learner.critic_lr=0.01",
-    )  # fmt: skip
+        base_directory,
+        "warmup.updates=0",
+        f"algorithm.critic_warmup_updates={UPDATES}",
+        "algorithm.gamma=1",
+        "algorithm.minibatches=4",
+        "algorithm.batch_size=64",
+        "algorithm.replay.capacity=1000",
+        "algorithm.critic_lr=0.01",
+    )
     state, records, seen = LearnerState.create(base_of(settings), settings), episodes(screens, won), []
     for u in range(UPDATES):
         window = logged(records) if u == 0 else []

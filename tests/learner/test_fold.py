@@ -9,7 +9,7 @@ import pytest
 import torch
 from distrl.config import Config
 from distrl.errors import StoreError
-from distrl.learner.fold import Phase, fold, is_usable, phase_of
+from distrl.learner.fold import fold, is_usable
 from distrl.learner.state import LearnerState
 from distrl.telemetry.metrics import METRICS
 from distrl.types import PROMPTED, Action, ActionKind, HeldBack, LoggedTrajectory, Outcome, Step
@@ -80,17 +80,19 @@ def test_what_is_not_judged_is_learned_from_like_what_is_valid_and_what_is_inval
 def test_an_action_that_is_judged_invalid_costs_what_one_that_is_none_does(
     settings: Config, screens: Screens, valid: bool | None
 ) -> None:
-    from distrl.learner.improve import is_invalid, penalties_of
+    from distrl.algorithms.aride.annotate import is_invalid, penalties_of
 
     (first, *rest) = trajectory(screens, 1, steps=3).steps
     steps = [replace(first, valid=valid), *rest]
-    expected = [-settings.aride.invalid_reward if valid is False else 0.0, 0.0, 0.0]
-    assert penalties_of(steps, settings.aride) == pytest.approx(expected)
+    expected = [-settings.algorithm.invalid_reward if valid is False else 0.0, 0.0, 0.0]
+    assert penalties_of(steps, settings.algorithm) == pytest.approx(expected)
     refused = replace(first, held_back=HeldBack.REFUSED, valid=valid)
     assert is_invalid(refused), "what the phone cannot do, the policy should not have written"
     none = replace(first, action=Action(ActionKind.INVALID), valid=valid)
     assert is_invalid(none), "a judge cannot make an action of what is none"
-    assert penalties_of([none, *rest], settings.aride) == pytest.approx([-settings.aride.invalid_reward, 0.0, 0.0])
+    assert penalties_of([none, *rest], settings.algorithm) == pytest.approx(
+        [-settings.algorithm.invalid_reward, 0.0, 0.0]
+    )
 
 
 def test_seed_of_the_run_matters(base_directory: Path, settings: Config, screens: Screens) -> None:
@@ -134,7 +136,8 @@ def test_each_phase_trains_its_own_part(settings: Config, screens: Screens) -> N
         after = state.digests()
         changed.append((after["adapter"] != before["adapter"], after["critic"] != before["critic"]))
         before = after
-    assert [phase_of(u, settings.learner) for u in range(5)] == [Phase.CLONE] * 3 + [Phase.CRITICS, Phase.ARIDE]
+    memory = state.algorithm.memory
+    assert [memory.phase(u).name for u in range(3, 6)] == ["critics", "a-ride", "a-ride"]
     assert changed == [(True, False)] * 3 + [(False, True)] + [(True, True)] * 2
 
 
@@ -146,7 +149,7 @@ def test_metrics_are_all_declared(settings: Config, screens: Screens) -> None:
 
 
 def test_cloning_lowers_its_loss(base_directory: Path, screens: Screens) -> None:
-    settings = config(base_directory, "learner.warmup_minibatches=20", "learner.warmup_lr=0.01")
+    settings = config(base_directory, "warmup.minibatches=20", "warmup.lr=0.01")
     state, records = fresh(settings), windows(screens, settings, 3)
     found = [
         fold(state, window, update_of(state.u, window, state.watermarks, settings), screens, settings)["clone_loss"]
@@ -157,9 +160,13 @@ def test_cloning_lowers_its_loss(base_directory: Path, screens: Screens) -> None
 
 def test_critic_learns_to_tell_outcomes_apart(base_directory: Path, screens: Screens) -> None:
     settings = config(
-        base_directory, "learner.warmup_updates=0", "learner.critic_warmup_updates=100", "learner.critic_lr=0.01",
-        "learner.minibatches=8", "replay.capacity=400",
-    )  # fmt: skip
+        base_directory,
+        "warmup.updates=0",
+        "algorithm.critic_warmup_updates=100",
+        "algorithm.critic_lr=0.01",
+        "algorithm.minibatches=8",
+        "algorithm.replay.capacity=400",
+    )
     state = fresh(settings)
     good, bad = ([screens.plain(shade) for shade in range(begin, begin + 3)] for begin in (10, 240))
     for u in range(12):
@@ -178,9 +185,9 @@ def test_critic_learns_to_tell_outcomes_apart(base_directory: Path, screens: Scr
 
 
 def test_ratio_is_one_at_the_weights_that_acted(base_directory: Path, screens: Screens) -> None:
-    from distrl.learner.improve import annotate
+    from distrl.algorithms.aride.annotate import annotate
 
-    settings = config(base_directory, "learner.warmup_updates=0")
+    settings = config(base_directory, "warmup.updates=0")
     state = fresh(settings)
     made = trajectory(screens, 1, steps=5)
     pngs = [screens(step.screenshot) for step in made.steps]
@@ -191,8 +198,9 @@ def test_ratio_is_one_at_the_weights_that_acted(base_directory: Path, screens: S
     )
     item = logged([replace(made, steps=steps)])[0]
     state.features.load((step.screenshot for step in steps), screens)
-    annotate(state, [state.buffer.add(item)], settings)
-    assert state.buffer.columns["ratio"][:5] == pytest.approx(np.ones(5), abs=1e-4)
+    buffer = state.algorithm.memory.buffer
+    annotate(state.context, state.algorithm.critics, buffer, [buffer.add(item)], settings.algorithm)
+    assert buffer.columns["ratio"][:5] == pytest.approx(np.ones(5), abs=1e-4)
 
 
 def prompted(step: Step) -> Step:
@@ -218,20 +226,20 @@ def test_interrupted_unknown_and_broken_trajectories_are_skipped_and_counted(
         replace(fine, steps=tuple(map(prompted, fine.steps))),
         replace(fine, steps=(replace(fine.steps[0], screenshot=replace(torn, key="../../etc/passwd")),)),
         replace(fine, steps=(replace(fine.steps[0], screenshot=replace(torn, sha256="")),)),
-        replace(fine, steps=fine.steps * (settings.replay.capacity // 2 + 1)),
+        replace(fine, steps=fine.steps * (settings.algorithm.replay.capacity // 2 + 1)),
         replace(fine, steps=(replace(fine.steps[0], screenshot=torn),)),
     ]
     assert not any(is_usable(each, CODEC) for each in spoilt[:-2])
     window = logged([replace(each, task=replace(fine.task, task_id=f"t{i}")) for i, each in enumerate([*spoilt, fine])])
-    before = len(state.buffer)
+    before = len(state.algorithm.memory.buffer)
     metrics = fold(state, window, update_of(3, window, state.watermarks, settings), screens, settings)
     assert metrics["skipped"] == len(spoilt)
-    assert len(state.buffer) == before + 2
+    assert len(state.algorithm.memory.buffer) == before + 2
     assert all(math.isfinite(value) for value in metrics.values())
 
 
 def test_an_update_of_nothing_usable_changes_no_weights(base_directory: Path, screens: Screens) -> None:
-    settings = config(base_directory, "learner.warmup_updates=0", "learner.critic_warmup_updates=0")
+    settings = config(base_directory, "warmup.updates=0", "algorithm.critic_warmup_updates=0")
     state = fresh(settings)
     before = state.digests()
     window = logged([trajectory(screens, 1, outcome=Outcome.INTERRUPTED)])
@@ -258,10 +266,10 @@ def test_missing_screenshot_leaves_the_state_as_it_was(settings: Config, screens
 
 def test_demonstrations_seed_the_buffer_only_where_asked(base_directory: Path, screens: Screens) -> None:
     for asked in (0, 1):
-        settings = config(base_directory, f"replay.demonstrations={asked}")
+        settings = config(base_directory, f"algorithm.replay.demonstrations={asked}")
         state = run(fresh(settings), windows(screens, settings, 3), screens, settings)
-        assert (len(state.buffer) > 0) == bool(asked)
-        assert len(state.demonstrations) > 0
+        assert (len(state.algorithm.memory.buffer) > 0) == bool(asked)
+        assert len(state.warmup.memory.buffer) > 0
 
 
 @pytest.mark.parametrize("fault", ["number", "beyond", "before", "order", "twice"])

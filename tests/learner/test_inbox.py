@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from distrl.config import Learner
+from distrl.config import load
 from distrl.learner.inbox import Inbox
 from distrl.types import LoggedTrajectory, LogPosition, Outcome, Watermark
 from hypothesis import given
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from learner.world import DEMONSTRATIONS, TRAJECTORIES, Screens, logged, trajectory
 
 SCREENS = Screens()
-LEARNER = Learner(demonstrations=3, warmup_updates=2, trajectories_per_update=2)
+RUN = load(sets=["warmup.demonstrations=3", "warmup.updates=2", "learner.trajectories_per_update=2"], environ={})
 MADE = trajectory(SCREENS, 1, steps=1)
 
 
@@ -34,44 +34,44 @@ def offsets(watermarks: tuple[Watermark, ...] | None) -> dict[str, int]:
 
 def test_update_0_waits_for_its_demonstrations_and_takes_no_more() -> None:
     box = inbox(*(item(i, f"d{i}", topic=DEMONSTRATIONS) for i in range(2)))
-    assert box.due(0, LEARNER) is None
+    assert box.due(0, RUN) is None
     box.push(item(2, "d2", topic=DEMONSTRATIONS))
     box.push(item(3, "d3", topic=DEMONSTRATIONS))
-    assert offsets(box.due(0, LEARNER)) == {"demonstrations": 3}
+    assert offsets(box.due(0, RUN)) == {"demonstrations": 3}
 
 
 def test_the_rest_of_the_warm_up_waits_for_nothing() -> None:
-    assert inbox().due(1, LEARNER) == ()
-    assert inbox().due(2, LEARNER) is None
+    assert inbox().due(1, RUN) == ()
+    assert inbox().due(2, RUN) is None
 
 
 def test_a_later_update_takes_exactly_as_many_as_count() -> None:
     box = inbox(
         item(0, "a", Outcome.INTERRUPTED), item(1, "b"), item(2, "b"), item(3, "c", Outcome.UNKNOWN), item(4, "d")
     )
-    due = box.due(2, LEARNER)
+    due = box.due(2, RUN)
     assert offsets(due) == {"trajectories": 4}
     assert [each.trajectory.task_id for each in box.window(due or ())] == ["a", "b", "c"]
     assert box.duplicates == 1
 
 
 def test_without_a_warm_up_update_0_waits_for_both() -> None:
-    learner = LEARNER.model_copy(update={"warmup_updates": 0})
+    run = RUN.model_copy(update={"warmup": RUN.warmup.model_copy(update={"updates": 0})})
     box = inbox(*(item(i, f"d{i}", topic=DEMONSTRATIONS) for i in range(3)))
-    assert box.due(0, learner) is None
+    assert box.due(0, run) is None
     box.push(item(0, "a"))
     box.push(item(1, "b"))
-    assert offsets(box.due(0, learner)) == {"demonstrations": 3, "trajectories": 2}
+    assert offsets(box.due(0, run)) == {"demonstrations": 3, "trajectories": 2}
 
 
 def test_what_is_folded_is_gone_and_its_ids_stay() -> None:
     box = inbox(item(0, "a"), item(1, "b"), item(2, "c"))
-    due = box.due(2, LEARNER)
+    due = box.due(2, RUN)
     assert due is not None
     box.folded(due)
     assert [each.trajectory.task_id for each in box.pending] == ["c"]
     assert not box.push(item(3, "a"))
-    assert box.due(3, LEARNER) is None
+    assert box.due(3, RUN) is None
 
 
 def test_demonstration_and_trajectory_may_share_an_id() -> None:
@@ -86,7 +86,7 @@ def test_a_record_that_cannot_be_decoded_is_passed_over() -> None:
     assert not box.reaches([Watermark(TRAJECTORIES, 0, 3)])
     assert not box.passed(LogPosition(TRAJECTORIES, 0, 1))
     box.push(item(2, "b"))
-    assert offsets(box.due(2, LEARNER)) == {"trajectories": 3}
+    assert offsets(box.due(2, RUN)) == {"trajectories": 3}
 
 
 @given(st.lists(st.tuples(st.integers(0, 8), st.sampled_from(Outcome)), max_size=30), st.data())
@@ -101,7 +101,7 @@ def test_started_again_anywhere_it_hands_out_the_same_windows(
         found = []
         for each in records:
             box.push(each)
-            while (due := box.due(u + len(found), LEARNER)) is not None:
+            while (due := box.due(u + len(found), RUN)) is not None:
                 window = box.window(due)
                 box.folded(due)
                 found.append((window, tuple(box.folded_ids), due))
@@ -127,4 +127,4 @@ def test_windows_are_in_the_order_of_the_log_however_the_topics_came() -> None:
 
 @pytest.mark.parametrize("u", [0, 2])
 def test_nothing_is_due_of_an_empty_log(u: int) -> None:
-    assert inbox().due(u, LEARNER) is None
+    assert inbox().due(u, RUN) is None

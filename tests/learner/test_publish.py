@@ -25,7 +25,7 @@ def store(tmp_path: Path) -> ObjectStore:
 @pytest.fixture
 def state(settings: Config) -> LearnerState:
     made = LearnerState.create(base_of(settings), settings)
-    made.u = settings.learner.warmup_updates
+    made.u = settings.warmup.updates
     return made
 
 
@@ -116,7 +116,7 @@ def test_a_version_whose_record_is_lost_is_made_up_for_once_however_often_a_lear
 ) -> None:
     settings = config(base_directory, "learner.publish_every=3")
     state = LearnerState.create(base_of(settings), settings)
-    state.u = settings.learner.warmup_updates + 1
+    state.u = settings.warmup.updates + 1
     sent: list[Version] = []
     for _ in range(3):  # each begins with a checkpoint of the update after the one whose version is lost
         publisher = Publisher(settings, store, sent.append, list(sent), lambda: 1, History(version=4))

@@ -56,7 +56,7 @@ def test_checkpoint_in_a_store_and_back(
 def test_a_checkpoint_of_other_settings_is_refused(base_directory: Path, run: Run, tmp_path: Path) -> None:
     store = open_store(settings_room.Store(url=f"file://{tmp_path}"))
     state, updates, _ = run
-    checkpoint(config(base_directory, "aride.gamma=0.5"), store, state, IdSet())
+    checkpoint(config(base_directory, "algorithm.gamma=0.5"), store, state, IdSet())
     with pytest.raises(ConfigError, match="other settings"):
         recover(config(base_directory), store, history=History.of(updates), log=log_up_to(state))
 

@@ -1,4 +1,4 @@
-"""Episodes that the step limit cut off, under both settings of aride.truncation, by the real fold."""
+"""Episodes that the step limit cut off, under both settings of algorithm.truncation, by the real fold."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
+from distrl.algorithms.aride.truncation import cut_off, step_after
 from distrl.config import Config
 from distrl.errors import StoreError
 from distrl.learner.fold import fold
-from distrl.learner.gradients import score
 from distrl.learner.state import LearnerState
-from distrl.learner.truncation import Truncation, cut_off, step_after
 from distrl.types import Action, ActionKind, ObjectRef, Outcome, Step, Trajectory
 
 from learner.world import CODEC, Screens, base_of, config, logged, trajectory, update_of
@@ -29,9 +27,15 @@ def step(like: Step, screen: ObjectRef, action: Action = BACK, previous: tuple[A
 
 
 def episode(
-    screens: Screens, seed: int, seen: int, *, outcome: Outcome = Outcome.FAILURE, limit: int = 0,
-    last: Action = BACK, left_on: int | None = None,
-) -> Trajectory:  # fmt: skip
+    screens: Screens,
+    seed: int,
+    seen: int,
+    *,
+    outcome: Outcome = Outcome.FAILURE,
+    limit: int = 0,
+    last: Action = BACK,
+    left_on: int | None = None,
+) -> Trajectory:
     """`seen` steps on screens of their own shades, as many as the limit unless one is given. left_on: a shade."""
     made = trajectory(screens, seed, steps=1, outcome=outcome)
     actions = [BACK] * (seen - 1) + [last]
@@ -41,8 +45,8 @@ def episode(
     return replace(made, task=task, steps=tuple(steps), final_screenshot=final)
 
 
-def with_truncation(settings: Config, truncation: Truncation) -> Config:
-    return settings.model_copy(update={"aride": settings.aride.model_copy(update={"truncation": truncation})})
+def with_truncation(settings: Config, truncation: str) -> Config:
+    return settings.model_copy(update={"algorithm": settings.algorithm.model_copy(update={"truncation": truncation})})
 
 
 def folded(state: LearnerState, records: list[Trajectory], screens: Screens, settings: Config) -> LearnerState:
@@ -54,9 +58,15 @@ def folded(state: LearnerState, records: list[Trajectory], screens: Screens, set
 @pytest.fixture
 def critics_alone(base_directory: Path) -> Config:
     return config(
-        base_directory, "learner.warmup_updates=0", "learner.critic_warmup_updates=100", "aride.gamma=0.9",
-        "learner.minibatches=4", "learner.batch_size=32", "replay.capacity=100", "learner.critic_lr=0.01",
-    )  # fmt: skip
+        base_directory,
+        "warmup.updates=0",
+        "algorithm.critic_warmup_updates=100",
+        "algorithm.gamma=0.9",
+        "algorithm.minibatches=4",
+        "algorithm.batch_size=32",
+        "algorithm.replay.capacity=100",
+        "algorithm.critic_lr=0.01",
+    )
 
 
 def test_only_a_failure_that_used_up_its_steps_without_an_end_was_cut_off(screens: Screens) -> None:
@@ -69,20 +79,18 @@ def test_only_a_failure_that_used_up_its_steps_without_an_end_was_cut_off(screen
 
 def test_state_after_the_last_step_is_what_the_policy_would_have_read(screens: Screens) -> None:
     cut = episode(screens, 1, 3, left_on=200)
-    after = step_after(cut, CODEC)
+    after = step_after(cut, CODEC.encode_prompt)
     assert after is not None
     assert after.screenshot == cut.final_screenshot
     assert after.prompt_ids == CODEC.encode_prompt("search for red shoes", [BACK] * 3)
-    assert step_after(replace(cut, final_screenshot=None), CODEC) is None
+    assert step_after(replace(cut, final_screenshot=None), CODEC.encode_prompt) is None
     unnamed = replace(screens.plain(200), key="../../etc/passwd")
-    assert step_after(replace(cut, final_screenshot=unnamed), CODEC) is None
-    assert step_after(episode(screens, 1, 3, limit=9, left_on=200), CODEC) is None
+    assert step_after(replace(cut, final_screenshot=unnamed), CODEC.encode_prompt) is None
+    assert step_after(episode(screens, 1, 3, limit=9, left_on=200), CODEC.encode_prompt) is None
 
 
 @pytest.mark.parametrize("truncation", ["terminal", "bootstrap"])
-def test_target_of_the_last_step_under_each_setting(
-    critics_alone: Config, screens: Screens, truncation: Truncation
-) -> None:
+def test_target_of_the_last_step_under_each_setting(critics_alone: Config, screens: Screens, truncation: str) -> None:
     settings = with_truncation(critics_alone, truncation)
     torn = replace(episode(screens, 6, 2), final_screenshot=screens.keep(b"no image at all"))
     records = [
@@ -96,21 +104,20 @@ def test_target_of_the_last_step_under_each_setting(
     state = folded(LearnerState.create(base_of(settings), settings), records, screens, settings)
     before = LearnerState.create(base_of(settings), settings)
     before.features = state.features
-    targets = [state.buffer.columns["target"][state.buffer.slots(entry)[-1]] for entry in state.buffer.entries]
+    buffer = state.algorithm.memory.buffer
+    targets = [buffer.columns["target"][buffer.slots(entry)[-1]] for entry in buffer.entries]
     cut = 0.0
     if truncation == "bootstrap":
-        after = step_after(records[0], CODEC)
+        after = step_after(records[0], CODEC.encode_prompt)
         assert after is not None
-        with torch.no_grad():
-            scored = score(before, [after])
-            cut = 0.9 * before.critics.values(scored.states, scored.mask).sigmoid().item()
+        cut = 0.9 * before.algorithm.values([after]).item()
         assert cut > 0.1
     assert targets == pytest.approx([cut, 0.0, 0.0, 1.0, 0.0, 0.0], abs=1e-5)
 
 
 @pytest.mark.parametrize(("truncation", "expected"), [("terminal", 0.45), ("bootstrap", 0.9)])
 def test_what_v_comes_to_where_half_of_the_episodes_are_cut_off_one_step_before_success(
-    critics_alone: Config, screens: Screens, truncation: Truncation, expected: float
+    critics_alone: Config, screens: Screens, truncation: str, expected: float
 ) -> None:
     """All would succeed with one more step: the limit halves V(s_0) = γ · 1/2 as an end, and not where bootstrapped."""
     settings = with_truncation(critics_alone, truncation)
@@ -121,9 +128,7 @@ def test_what_v_comes_to_where_half_of_the_episodes_are_cut_off_one_step_before_
     state, seen = LearnerState.create(base_of(settings), settings), []
     for _ in range(15):
         folded(state, records, screens, settings)
-        with torch.no_grad():
-            scored = score(state, records[0].steps[:1])
-            seen.append(state.critics.values(scored.states, scored.mask).sigmoid().item())
+        seen.append(state.algorithm.values(records[0].steps[:1]).item())
     assert np.mean(seen[-6:]) == pytest.approx(expected, abs=TOLERANCE)
 
 

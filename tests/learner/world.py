@@ -7,10 +7,11 @@ import io
 import random
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from distrl.config import Config
+from distrl.config import Config, load
 from distrl.errors import StoreError
 from distrl.policy.base import Base, load_base, save_base
 from distrl.policy.model import AutoUIModel, Shape
@@ -44,21 +45,24 @@ def save_tiny_base(directory: Path) -> None:
 
 def config(directory: Path, *sets: str) -> Config:
     """Small everything: three warm-up updates, one of the critics alone, minibatches of eight."""
-    given = {
-        "run": RUN,
-        "policy": {"base_model": directory, "lora_rank": 2, "lora_alpha": 4},
-        "replay": {"capacity": 60, "refresh_every": 2},
-        "learner": {
-            "trajectories_per_update": 4, "minibatches": 2, "batch_size": 8, "demonstrations": 6, "warmup_updates": 3,
-            "warmup_minibatches": 2, "critic_warmup_updates": 1, "checkpoint_every": 2,
+    return load(sets=sets, environ={}, base={"run": RUN, **learning(directory, checkpoint_every=2)})
+
+
+def learning(
+    base_model: Path, *, warmup_updates: int = 3, trajectories: int = 4, capacity: int = 60, checkpoint_every: int = 3
+) -> dict[str, dict[str, Any]]:
+    """The sections that the fold reads, small: one update of the critics alone, minibatches of eight."""
+    return {
+        "policy": {"base_model": str(base_model), "lora_rank": 2, "lora_alpha": 4},
+        "warmup": {"demonstrations": 6, "updates": warmup_updates, "minibatches": 2, "batch_size": 8},
+        "algorithm": {
+            "minibatches": 2,
+            "batch_size": 8,
+            "critic_warmup_updates": 1,
+            "replay": {"capacity": capacity, "refresh_every": 2},
         },
-    }  # fmt: skip
-    whole = Config.model_validate(given).model_dump()
-    for item in sets:
-        path, value = item.split("=")
-        section, name = path.split(".")
-        whole[section][name] = type(whole[section][name])(float(value))
-    return Config.model_validate(whole)
+        "learner": {"trajectories_per_update": trajectories, "checkpoint_every": checkpoint_every},
+    }
 
 
 class Screens:
@@ -139,12 +143,12 @@ def logged(trajectories: Sequence[Trajectory], begin: int = 0) -> list[LoggedTra
 
 def windows(screens: Screens, settings: Config, updates: int) -> list[list[LoggedTrajectory]]:
     """The windows of the first `updates` updates: demonstrations first, then four trajectories at a time."""
-    learner = settings.learner
-    demos = logged([trajectory(screens, seed, expert=True) for seed in range(learner.demonstrations)])
+    demos = logged([trajectory(screens, seed, expert=True) for seed in range(settings.warmup.demonstrations)])
     found = []
     for u in range(updates):
-        begin = (u - learner.warmup_updates) * learner.trajectories_per_update
-        new = range(begin, begin + learner.trajectories_per_update) if begin >= 0 else ()
+        per_update = settings.learner.trajectories_per_update
+        begin = (u - settings.warmup.updates) * per_update
+        new = range(begin, begin + per_update) if begin >= 0 else ()
         found.append(
             (demos if u == 0 else []) + logged([trajectory(screens, 1000 + seed) for seed in new], max(begin, 0))
         )

@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 from distrl.broker.identity import IdSet
 from distrl.config import Config
+from distrl.config.effects import When
 from distrl.errors import ConfigError
 from distrl.learner.fold import fold
 from distrl.learner.recover import checkpoint
 from distrl.learner.state import LearnerState
-from distrl.offline.ablate_arms import AFTER_WARMUP, BASELINE, Arm, changed, plan
+from distrl.offline.ablate_arms import BASELINE, Arm, changed, plan
 from distrl.offline.ablate_fold import HELD_OUT, SEEN, Folded, Identity, Shared, fold_arm
 from distrl.offline.ablate_log import Branch, RunLog, Span, cut, span_of
 from distrl.offline.ablate_report import Ablation, to_json, to_markdown
@@ -27,14 +28,32 @@ from learner.world import Screens, base_of, config, logged, save_tiny_base, traj
 
 UPDATES = 6
 OTHER = {
-    "aride.gamma": "0.5", "aride.retrace_lambda": "0.2", "aride.retrace": "false", "aride.truncation": "bootstrap",
-    "aride.entropy": "0.3", "aride.invalid_penalty": "0.7", "aride.repetition_penalty": "0.4",
-    "aride.invalid_reward": "0.4",
-    "aride.advantage": "paper", "aride.ratio_clip": "0.3", "aride.normalise_advantage": "false",
-    "aride.negative_advantage_weight": "1", "replay.w1": "0", "replay.w2": "3", "replay.w3": "2",
-    "replay.alpha": "1", "replay.refresh_every": "1", "replay.value_filter": "0", "learner.minibatches": "3",
-    "learner.lr": "0.02", "learner.critic_lr": "0.02", "learner.critic_warmup_updates": "2",
-}  # fmt: skip
+    "algorithm.gamma": "0.5",
+    "algorithm.retrace_lambda": "0.2",
+    "algorithm.retrace": "false",
+    "algorithm.truncation": "bootstrap",
+    "algorithm.entropy": "0.3",
+    "algorithm.invalid_penalty": "0.7",
+    "algorithm.repetition_penalty": "0.4",
+    "algorithm.invalid_reward": "0.4",
+    "algorithm.advantage": "paper",
+    "algorithm.ratio_clip": "0.3",
+    "algorithm.normalise_advantage": "false",
+    "algorithm.negative_advantage_weight": "1",
+    "algorithm.replay.w1": "0",
+    "algorithm.replay.w2": "3",
+    "algorithm.replay.w3": "2",
+    "algorithm.replay.alpha": "1",
+    "algorithm.replay.refresh_every": "1",
+    "algorithm.replay.value_filter": "0",
+    "algorithm.minibatches": "3",
+    "algorithm.lr": "0.02",
+    "algorithm.critic_lr": "0.02",
+    "algorithm.critic_warmup_updates": "2",
+    "algorithm.batch_size": "4",
+    "algorithm.grad_norm": "0.1",
+}
+LATER = sorted(path for path, effect in Config().effects().items() if effect.when is When.LATER)
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +109,7 @@ def test_the_baseline_is_the_learners_own_fold(settings: Config, screens: Screen
     assert baseline.trajectories == sum(len(window) for _, window in log.windows)
 
 
-@pytest.mark.parametrize("path", sorted(AFTER_WARMUP))
+@pytest.mark.parametrize("path", LATER)
 def test_an_arm_that_goes_on_from_the_baselines_warm_up_ends_as_from_nothing(
     settings: Config, screens: Screens, log: RunLog, path: str
 ) -> None:
@@ -99,13 +118,14 @@ def test_an_arm_that_goes_on_from_the_baselines_warm_up_ends_as_from_nothing(
     shared = Shared()
     _, goes_on = folded([arm(settings), other], log, screens, shared)
     assert shared.after_warmup is not None
-    assert shared.after_warmup.u == settings.learner.warmup_updates
+    assert shared.after_warmup.u == settings.warmup.updates
     assert goes_on.digests == folded_by_the_learner(other.config, log, screens).digests()
     assert [u for u, _ in goes_on.updates] == list(range(UPDATES))
 
 
 @pytest.mark.parametrize(
-    "sets", [("learner.seed", "5"), ("learner.warmup_lr", "0.1"), ("policy.lora_rank", "3"), ("replay.capacity", "40")]
+    "sets",
+    [("learner.seed", "5"), ("warmup.lr", "0.1"), ("policy.lora_rank", "3"), ("algorithm.replay.capacity", "40")],
 )
 def test_an_arm_that_differs_in_the_warm_up_is_folded_from_nothing(
     settings: Config, screens: Screens, log: RunLog, sets: tuple[str, str]
@@ -121,7 +141,7 @@ def test_a_range_that_begins_later_goes_on_from_the_runs_state(settings: Config,
     for update, window in log.windows[:4]:
         fold(state, window, update, screens, settings)
     later = replace(log, span=Span(4, UPDATES), begin=Branch.of(state), windows=log.windows[4:])
-    baseline, other = folded([arm(settings), arm(settings, ("replay.w1", "0"))], later, screens)
+    baseline, other = folded([arm(settings), arm(settings, ("algorithm.replay.w1", "0"))], later, screens)
     assert baseline.digests == folded_by_the_learner(settings, log, screens).digests()
     assert other.digests != baseline.digests
     assert [u for u, _ in other.updates] == [4, 5]
@@ -141,20 +161,19 @@ def test_an_arm_that_cuts_the_log_anew_folds_the_same_records(settings: Config, 
 
 def test_a_cut_that_never_begins_is_refused(settings: Config, log: RunLog) -> None:
     with pytest.raises(ConfigError, match="do not fill one update"):
-        cut(log, changed(settings, (("learner.demonstrations", "500"),)))
+        cut(log, changed(settings, (("warmup.demonstrations", "500"),)))
 
 
 def test_at_the_policy_that_acted_the_estimates_are_the_mean_return(settings: Config, screens: Screens) -> None:
     """With steps that carry the last policy's own probabilities, nothing is left to correct."""
     base = log_of(settings, screens)
     _, state = fold_arm(arm(settings), base, Shared(), screens, lambda state: None)
-    from distrl.learner.gradients import score
 
     acted = []
     for each in base.held_out:
         steps = each.trajectory.steps
         state.features.load((step.screenshot for step in steps), screens)
-        logprobs = score(state, steps).logprob.detach().tolist()
+        logprobs = state.context.score(steps).logprob.detach().tolist()
         moved = tuple(replace(step, logprob=found) for step, found in zip(steps, logprobs, strict=True))
         acted.append(replace(each, trajectory=replace(each.trajectory, steps=moved)))
     (baseline,) = folded([arm(settings)], replace(base, held_out=acted), screens)
@@ -178,8 +197,8 @@ def test_demonstrations_and_what_nobody_judged_are_in_no_estimate(
 
 
 def test_an_arm_that_diverges_is_said_to_and_harms_no_other(settings: Config, screens: Screens, log: RunLog) -> None:
-    wild = arm(settings, ("learner.lr", "1e30"), ("learner.grad_norm", "1e30"))
-    baseline, found, after = folded([arm(settings), wild, arm(settings, ("replay.w1", "0"))], log, screens)
+    wild = arm(settings, ("algorithm.lr", "1e30"), ("algorithm.grad_norm", "1e30"))
+    baseline, found, after = folded([arm(settings), wild, arm(settings, ("algorithm.replay.w1", "0"))], log, screens)
     assert found.diverged
     assert found.estimates == {}
     assert not baseline.diverged
@@ -192,7 +211,7 @@ def test_an_arm_that_diverges_is_said_to_and_harms_no_other(settings: Config, sc
 def test_a_report_of_a_part_of_the_arms_says_that_it_is_not_complete(
     settings: Config, screens: Screens, log: RunLog
 ) -> None:
-    wanted = plan(settings, sets=["replay.w1=0"])
+    wanted = plan(settings, sets=["algorithm.replay.w1=0"])
     done = folded(wanted.arms, log, screens)
     for count, complete in ((1, False), (2, True)):
         report = json.loads(to_json(Ablation(settings, wanted, log, arms=done[:count])))
@@ -214,7 +233,7 @@ def test_the_comparison_with_the_run_sees_one_bit(
     identity.compare_checkpoint(state, store, settings.run)
     identity.compare(state, {UPDATES - 1: hashlib.sha256(state.agent.adapter()).hexdigest()})
     assert identity.holds
-    parameter = next(iter(state.critic_parameters().values())).data.view(-1)
+    parameter = next(iter(state.algorithm.critics.parameters())).data.view(-1)
     parameter[0] = math.nextafter(float(parameter[0]), 9.0) + 1e-6
     identity.compare_checkpoint(state, store, settings.run)
     assert identity.checkpoint is False
@@ -232,10 +251,13 @@ def test_spans(asked: tuple[int, int | None, int], span: Span) -> None:
 @pytest.mark.parametrize(
     ("length", "asked", "said"),
     [
-        (0, (0, None, 0), "distrl learner"), (9, (0, 10, 0), "--to 9"), (9, (9, None, 0), "--from 0 to 8"),
-        (9, (5, 4, 0), "--from 0 to 3"), (9, (5, None, 4), "0 to 3"),
+        (0, (0, None, 0), "distrl learner"),
+        (9, (0, 10, 0), "--to 9"),
+        (9, (9, None, 0), "--from 0 to 8"),
+        (9, (5, 4, 0), "--from 0 to 3"),
+        (9, (5, None, 4), "0 to 3"),
     ],
-)  # fmt: skip
+)
 def test_spans_that_the_journal_does_not_hold_are_refused_with_those_it_does(
     length: int, asked: tuple[int, int | None, int], said: str
 ) -> None:

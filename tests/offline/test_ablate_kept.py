@@ -106,8 +106,8 @@ def test_what_the_run_publishes_after_the_range_leaves_every_arm_kept(
 def test_an_arm_that_is_not_held_against_the_run_stays_kept_whatever_the_run_has_published(
     settings: Config, log: RunLog, baseline: Arm, tmp_path: Path
 ) -> None:
-    sets = (("replay.w1", "0"),)
-    arm = Arm("replay.w1=0", sets, changed(settings, sets))
+    sets = (("algorithm.replay.w1", "0"),)
+    arm = Arm("algorithm.replay.w1=0", sets, changed(settings, sets))
     done = replace(result_of(arm), identity=None)
     KeptArms(tmp_path, log, None).keep_fold(done)
     assert KeptArms(tmp_path, replace(log, versions={}), None, checkpoint=True).find(arm, tmp_path / ADAPTER) == done
@@ -124,7 +124,7 @@ def test_a_baseline_is_folded_again_once_there_is_a_checkpoint_to_hold_it_agains
         assert kept.find(baseline, tmp_path / ADAPTER) == compared
 
 
-@pytest.mark.parametrize("setting", [("replay.w1", "0"), ("learner.seed", "5")])
+@pytest.mark.parametrize("setting", [("algorithm.replay.w1", "0"), ("learner.seed", "5")])
 def test_other_settings_are_another_arm(
     settings: Config, log: RunLog, baseline: Arm, tmp_path: Path, setting: tuple[str, str]
 ) -> None:
@@ -229,8 +229,8 @@ def test_success_that_is_damaged_is_played_again(log: RunLog, baseline: Arm, tmp
 def test_clearing_leaves_all_that_is_kept_of_an_arm_and_nothing_of_another(
     settings: Config, log: RunLog, baseline: Arm, tmp_path: Path
 ) -> None:
-    sets = (("replay.w1", "0"),)
-    other = result_of(Arm("replay.w1=0", sets, changed(settings, sets)))
+    sets = (("algorithm.replay.w1", "0"),)
+    other = result_of(Arm("algorithm.replay.w1=0", sets, changed(settings, sets)))
     kept = [KeptArms(tmp_path, log, asked) for asked in (["a task"], ["another"])]
     for each in kept:
         for result in (result_of(baseline), other):

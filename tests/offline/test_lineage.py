@@ -8,14 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from distrl.learner import clone
+from distrl.algorithms.protocol import Context
+from distrl.config import Config, load
 from distrl.learner.fold import fold
 from distrl.learner.state import LearnerState
 from distrl.offline.lineage import (
     Learned,
-    Rules,
     Trace,
     of_trajectory,
     of_version,
@@ -71,29 +70,22 @@ def test_every_update_of_the_real_fold_finds_what_the_lineage_names(
     base_directory: Path, capacity: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also with a buffer so small that demonstrations leave it in the warm-up; and the warm-up's draws, one by one."""
-    config = world.config(base_directory, f"replay.capacity={capacity}")
+    config = world.config(base_directory, f"algorithm.replay.capacity={capacity}")
     screens = Screens()
     windows = world.windows(screens, config, UPDATES)
     windows[4][1] = LoggedTrajectory(windows[4][1].position, replace(windows[4][1].trajectory, outcome=Outcome.UNKNOWN))
     windows[5][2] = LoggedTrajectory(windows[5][2].position, replace(windows[5][2].trajectory, steps=()))
 
     scored: dict[int, list[Any]] = defaultdict(list)
-    real = clone.score
-    monkeypatch.setattr(clone, "score", lambda state, steps: scored[state.u].extend(steps) or real(state, steps))
-
-    state = LearnerState.create(world.base_of(config), config)
-    followed = trace(
-        journal(windows),
-        Rules.of(config),
-        lambda record: left_out(record, CODEC, None),
-        lambda u, steps: clone.draws(u, steps, config),
-    )
+    state, real = LearnerState.create(world.base_of(config), config), Context.score
+    monkeypatch.setattr(Context, "score", lambda self, steps: scored[state.u].extend(steps) or real(self, steps))
+    followed = trace(journal(windows), config, lambda record: left_out(record, CODEC, None))
     for u, window in enumerate(windows):
         update = world.update_of(u, window, state.watermarks, config)
         assert update.watermarks == followed.updates[u].update.watermarks
         fold(state, window, update, screens, config)
-        if u < config.learner.warmup_updates:
-            held = state.demonstrations.entries
+        if u < config.warmup.updates:
+            held = state.warmup.memory.buffer.entries
             assert cloned_at(followed, u) == [entry.logged.trajectory.task_id for entry in held]
             steps = {id(step): (e.logged.trajectory.task_id, i) for e in held for i, step in enumerate(e.steps)}
             drawn = {
@@ -106,18 +98,19 @@ def test_every_update_of_the_real_fold_finds_what_the_lineage_names(
                 drawn[name][index] += 1
             assert {e.task_id: e.drawn[u] for e in followed.trajectories if u in e.drawn} == drawn
         else:
-            held = state.buffer.entries
+            held = state.algorithm.memory.buffer.entries
             assert resident_at(followed, u) == [entry.logged.trajectory.task_id for entry in held]
         assert followed.updates[u].resident == len(held)
         assert followed.updates[u].transitions == sum(map(len, held))
     assert sum(each.left_out is not None for each in followed.trajectories) == 2
 
 
-RULES = Rules(capacity=20, warmup_updates=2, critic_warmup_updates=1, keeps_demonstrations=True)
+def ruled(*sets: str) -> Config:
+    sets = ("warmup.updates=2", "algorithm.critic_warmup_updates=1", "algorithm.replay.capacity=20", *sets)
+    return load(sets=sets, environ={})
 
 
-def no_draws(u: int, steps: int) -> Any:
-    return np.zeros(0, dtype=np.int64)
+RULES = ruled()
 
 
 @st.composite
@@ -143,8 +136,8 @@ def test_a_trajectory_is_resident_while_its_first_step_is_not_overwritten(
     windows: list[list[LoggedTrajectory]], keeps: bool
 ) -> None:
     """The same from the definition: start of the trajectory against transitions written, in one pass."""
-    rules = replace(RULES, keeps_demonstrations=keeps)
-    followed = trace(journal(windows), rules, lambda record: None if record.steps else "no steps", no_draws)
+    rules = ruled(f"algorithm.replay.demonstrations={keeps}")
+    followed = trace(journal(windows), rules, lambda record: None if record.steps else "no steps")
     written, starts, ends = 0, {}, []
     for window in windows:
         for item in window:
@@ -156,8 +149,8 @@ def test_a_trajectory_is_resident_while_its_first_step_is_not_overwritten(
     for each in followed.trajectories:
         expected = [
             u for u, total in enumerate(ends)
-            if each.position in starts and each.admitted <= u and u >= rules.warmup_updates
-            and starts[each.position] >= total - rules.capacity
+            if each.position in starts and each.admitted <= u and u >= rules.warmup.updates
+            and starts[each.position] >= total - rules.algorithm.replay.capacity
         ]  # fmt: skip
         assert each.resident == ((expected[0], expected[-1]) if expected else None)
         assert each.cloned is None or each.is_expert
@@ -167,7 +160,7 @@ def test_a_trajectory_is_resident_while_its_first_step_is_not_overwritten(
 @settings(deadline=None, max_examples=30)
 @given(histories())
 def test_the_windows_of_all_updates_are_the_log_without_gap_or_overlap(windows: list[list[LoggedTrajectory]]) -> None:
-    followed = trace(journal(windows), RULES, lambda record: None if record.steps else "no steps", no_draws)
+    followed = trace(journal(windows), RULES, lambda record: None if record.steps else "no steps")
     reached: dict[str, int] = {}
     for each in followed.updates:
         for window in each.windows:
@@ -191,7 +184,7 @@ def small_trace() -> tuple[Trace, list[list[LoggedTrajectory]]]:
     windows = [
         logged(records[:1]), [], logged(records[1:2]), logged(records[2:3], 1), [*logged(records[3:], 2)],
     ]  # fmt: skip
-    return trace(journal(windows), RULES, lambda record: None if record.steps else "no steps", no_draws), windows
+    return trace(journal(windows), RULES, lambda record: None if record.steps else "no steps"), windows
 
 
 def test_a_version_is_the_updates_until_it_and_what_they_took_in() -> None:
@@ -259,7 +252,7 @@ def test_what_is_left_out_twice_or_ahead_is_learned_by_no_version() -> None:
 def test_what_is_gone_before_any_update_could_draw_it_was_learned_from_by_none() -> None:
     """Three long records in one window: the first leaves before the update draws."""
     records = logged([trajectory(SCREENS, seed, steps=9) for seed in range(3)])
-    followed = trace(journal([[], [], records]), RULES, lambda record: None, no_draws)
+    followed = trace(journal([[], [], records]), RULES, lambda record: None)
     assert [each.resident for each in followed.trajectories] == [None, (2, 2), (2, 2)]
     (found,) = of_trajectory(records[:1], [version(0, 2, None)], followed)
     assert list(found.in_weights_of) == []

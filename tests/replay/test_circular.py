@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from distrl.errors import ConfigError, StoreError
-from distrl.replay.circular import DERIVED, CircularBuffer, Entry
+from distrl.replay.circular import CircularBuffer, Entry
 from distrl.types import (
     Action,
     ActionKind,
@@ -20,6 +20,8 @@ from distrl.types import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
+
+COLUMNS = ("td", "advantage", "other")
 
 
 def record(offset: int, steps: int, logprob: float = -1.0) -> LoggedTrajectory:
@@ -36,10 +38,10 @@ def record(offset: int, steps: int, logprob: float = -1.0) -> LoggedTrajectory:
 
 
 def filled(capacity: int, lengths: list[int]) -> CircularBuffer:
-    buffer = CircularBuffer(capacity)
+    buffer = CircularBuffer(capacity, COLUMNS)
     for offset, length in enumerate(lengths):
         entry = buffer.add(record(offset, length))
-        for index, name in enumerate(DERIVED):
+        for index, name in enumerate(COLUMNS):
             buffer.columns[name][buffer.slots(entry)] = offset + index / 10 + np.arange(length) / 100
     return buffer
 
@@ -91,11 +93,12 @@ def test_rebuilt_from_bounds_and_log_it_is_the_same_and_goes_on_the_same(
     cut = data.draw(st.integers(0, len(steps)))
     whole, half = filled(capacity, steps), filled(capacity, steps[:cut])
     log = [record(offset, length) for offset, length in enumerate(steps)]
-    again = CircularBuffer.rebuild(half.bounds(), log[::-1], half.columns)
+    again = CircularBuffer(capacity, COLUMNS)
+    again.refill(half.bounds(), log[::-1], half.columns)
     assert again.digest() == half.digest()
     for item in log[cut:]:
         entry: Entry = again.add(item)
-        for index, name in enumerate(DERIVED):
+        for index, name in enumerate(COLUMNS):
             again.columns[name][again.slots(entry)] = item.position.offset + index / 10 + np.arange(len(entry)) / 100
     assert again.digest() == whole.digest()
 
@@ -131,4 +134,6 @@ def test_a_trajectory_that_cannot_fit_is_refused_with_the_setting() -> None:
 def test_a_log_that_has_lost_a_record_is_refused() -> None:
     buffer = filled(10, [2, 3])
     with pytest.raises(StoreError, match="trajectories 0:1"):
-        CircularBuffer.rebuild(buffer.bounds(), [record(0, 2)], buffer.columns)
+        CircularBuffer(10, COLUMNS).refill(buffer.bounds(), [record(0, 2)], buffer.columns)
+    with pytest.raises(StoreError, match="a buffer of 10 transitions"):
+        CircularBuffer(9, COLUMNS).refill(buffer.bounds(), [record(0, 2), record(1, 3)], buffer.columns)

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 from device.conftest import LONG_S, given_time
+from distrl.algorithms.aride.annotate import is_invalid
 from distrl.config import Config, Devices
 from distrl.device.errors import DeviceGarbage, DeviceGone, DeviceRefused
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
-from distrl.learner.improve import is_invalid
 from distrl.types import Action, ActionKind, HeldBack, Outcome, Point, Trajectory
 from distrl.worker.episode import Decision, Episode, Observation
 from distrl.worker.phones import Phones, SessionPhone

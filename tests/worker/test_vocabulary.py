@@ -71,7 +71,7 @@ def test_nobody_is_refused_for_words_of_demonstrations_that_are_not_wanted(
     given = Config.model_validate(
         {
             "feeder": {"suite": "general", "tasks": sorted(tmp_path.iterdir())},
-            "learner": {"demonstrations": 0, "warmup_updates": 0},
+            "warmup": {"demonstrations": 0, "updates": 0},
         }
     )
     started: list[Config] = []

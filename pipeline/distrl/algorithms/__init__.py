@@ -1,1 +1,4 @@
-"""Learning rules as pure functions: returns and corrections in NumPy, losses in torch, one file per algorithm."""
+"""Learning algorithms: protocol.py says what one is, registry.py which there are, and each has a file or a folder.
+
+returns.py and losses.py hold the mathematics that several share.
+"""

@@ -1,4 +1,4 @@
-"""The losses of A-RIDE in torch: equation 1 for the policy, binary cross-entropy for both critics."""
+"""Losses in torch: equation 1 for the policy, binary cross-entropy for critics, −log π for what is imitated."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ def demonstrate(
     count: Annotated[
         int | None,
         typer.Option(
-            min=0, help="How many there are to be, those of earlier runs included; learner.demonstrations if not given."
+            min=0, help="How many there are to be, those of earlier runs included; warmup.demonstrations if not given."
         ),
     ] = None,
 ) -> None:
@@ -146,5 +146,5 @@ def demonstrate(
     settings = with_broker(config, sets, "training")
     from distrl.worker.demonstrate import run_demonstrations
 
-    wanted = settings.learner.demonstrations if count is None else count
+    wanted = settings.warmup.demonstrations if count is None else count
     run_demonstrations(settings, wanted, start_role("demonstrate", verbose))

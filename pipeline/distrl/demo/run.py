@@ -55,7 +55,7 @@ def run_demo(config: Config, minutes: float, out: Path, started: float, console:
     suite = suite_of(config.feeder)
     for split in Split:
         suite.task(0, 0, split)
-    if config.learner.demonstrations or not config.feeder.tasks:
+    if config.warmup.demonstrations or not config.feeder.tasks:
         refuse_lacking(config.feeder, load_base(config.policy.base_model).codec)
     Ledger.load(folder.progress)  # a spoilt one is refused before anything is made
     try:

@@ -14,8 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from distrl.allowed import written
 from distrl.config import Config
+from distrl.config.allowed import written
 from distrl.errors import ConfigError, StoreError
 from distrl.store.objects import ObjectStore, open_store
 
@@ -55,8 +55,8 @@ def refuse_other_settings(fingerprint: str, config: Config, what: str) -> None:
     if not found:
         raise ConfigError(
             f"run {config.run}",
-            f"{what} was made with other settings under policy, replay, aride or learner, and the store has no list "
-            "of them",
+            f"{what} was made with other settings under policy, warmup, algorithm or learner, and the store has no "
+            "list of them",
             "start with the settings that the run began with, or choose a new `run`",
         )
     sides = "; ".join(f"{each.path} is {_shown(each.here)} here and {_shown(each.run)} there" for each in found)

@@ -1,42 +1,25 @@
 """F: one update of the learner, as a pure function of the state, the new records and the update's number.
 
-    window ──▶ admit ──▶ buffer ──▶ annotate (V, ρ, Retrace, advantages) ──▶ priorities ──▶ draws ──▶ gradient steps
+    window ──▶ usable and readable ──▶ memories of warm-up and algorithm ──▶ one update of the one or the other
 
-Phases by update: u < warmup_updates clones the demonstrations; the next critic_warmup_updates train the critics
-alone; all later ones are A-RIDE. No clock, no global random numbers, no I/O but `images`, which is asked for
-everything before anything changes: where it raises, the state is as it was.
+What an update does with the trajectories is the algorithm's (algorithms/protocol.py). No clock, no global random
+numbers, no I/O but `images`, which is asked for everything before anything changes: where it raises, the state is as it
+was.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from enum import Enum
+from collections.abc import Sequence
 
-from distrl.config import Config, Learner
-from distrl.learner.clone import clone
-from distrl.learner.features import Images
-from distrl.learner.improve import annotate, improve
-from distrl.learner.seeds import reproducible
-from distrl.learner.state import LearnerState, screens
+from distrl.algorithms.protocol import Metrics
+from distrl.config import Config
+from distrl.learner.state import LearnerState
+from distrl.policy.features import Images
 from distrl.policy.vocabulary import PAD, Codec
-from distrl.replay.circular import Entry
+from distrl.seeds import reproducible
 from distrl.store.objects import is_reference
 from distrl.types import LoggedTrajectory, Outcome, Step, Trajectory, Update
-
-Metrics = Mapping[str, float]
-
-
-class Phase(Enum):
-    CLONE = "behaviour cloning of demonstrations"
-    CRITICS = "the critics alone: a policy that follows a fresh critic unlearns what it was cloned to do"
-    ARIDE = "A-RIDE"
-
-
-def phase_of(u: int, learner: Learner) -> Phase:
-    if u < learner.warmup_updates:
-        return Phase.CLONE
-    return Phase.CRITICS if u < learner.warmup_updates + learner.critic_warmup_updates else Phase.ARIDE
 
 
 def fold(
@@ -49,23 +32,19 @@ def fold(
     usable = [
         logged
         for logged in window
-        if is_usable(logged.trajectory, state.agent.codec) and len(logged.trajectory.steps) <= state.buffer.capacity
+        if is_usable(logged.trajectory, state.agent.codec) and state.refuses(logged.trajectory) is None
     ]
-    state.features.load(screens([*state.held(), *usable], config.aride.truncation), images)
-    phase = phase_of(update.u, config.learner)
+    state.features.load(state.screens([*state.held(), *usable]), images)
+    new = [logged for logged in usable if state.features.readable(logged.trajectory)]
     with reproducible(config.learner.torch_threads):
-        if update.u == config.learner.warmup_updates:
-            state.end_warmup()
-        new = [logged for logged in usable if state.features.readable(logged.trajectory)]
-        entries = _admit(state, new, phase, config)
-        metrics = _learn(state, entries, phase, config)
+        metrics = state.learn(new)
     state.u, state.watermarks = update.u + 1, update.watermarks
     return {
         **metrics,
         "update": float(state.u),
         "trajectories": float(len(window)),
         "skipped": float(len(window) - len(new)),
-        "buffer": float(len(state.buffer)),
+        "buffer": float(sum(map(len, state.algorithm.memory.buffers.values()))),
     }
 
 
@@ -85,26 +64,6 @@ def _is_sane(step: Step, codec: Codec) -> bool:
     fits = 0 < len(step.prompt_ids) <= codec.prompt_length and 0 < len(step.action_ids) <= codec.action_length
     known = all(PAD < token < len(codec.tokens) for token in (*step.prompt_ids, *step.action_ids))
     return fits and known and math.isfinite(step.logprob) and is_reference(step.screenshot)
-
-
-def _admit(state: LearnerState, new: Sequence[LoggedTrajectory], phase: Phase, config: Config) -> list[Entry]:
-    """Put new trajectories where they are learned from; the replay buffer's new entries."""
-    entries = []
-    for logged in new:
-        if logged.trajectory.is_expert and phase is Phase.CLONE:
-            state.demonstrations.add(logged)
-        if not logged.trajectory.is_expert or config.replay.demonstrations:
-            entries.append(state.buffer.add(logged))
-    return entries
-
-
-def _learn(state: LearnerState, new: Sequence[Entry], phase: Phase, config: Config) -> Metrics:
-    if phase is Phase.CLONE:
-        return clone(state, config)
-    since = state.u - config.learner.warmup_updates
-    every = phase is Phase.CRITICS or since % config.replay.refresh_every == 0  # fresh critics change fast
-    annotate(state, state.buffer.entries if every else new, config)
-    return improve(state, config, train_policy=phase is Phase.ARIDE)
 
 
 def _refuse_wrong_window(state: LearnerState, window: Sequence[LoggedTrajectory], update: Update) -> None:

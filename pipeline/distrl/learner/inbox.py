@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 
 from distrl.broker.identity import FirstWins, IdSet
-from distrl.config import Learner
+from distrl.config import Config
 from distrl.types import LoggedTrajectory, LogPosition, Outcome, Trajectory, Watermark
 
 Place = tuple[str, int]
@@ -88,7 +88,7 @@ class Inbox:
         """Everything before `watermarks` was read."""
         return all(self._read.get((mark.topic, mark.partition), 0) >= mark.offset for mark in watermarks)
 
-    def due(self, u: int, learner: Learner) -> tuple[Watermark, ...] | None:
+    def due(self, u: int, config: Config) -> tuple[Watermark, ...] | None:
         """How far update `u` folds the log, or None while it has to wait.
 
         Update 0 waits for the demonstrations; those of the warm-up for nothing more; every later one takes exactly
@@ -98,11 +98,11 @@ class Inbox:
         trajectories = [logged for logged in self._pending if logged.position.topic == self._trajectories]
         taken: list[LoggedTrajectory] = demonstrations
         if u == 0:
-            if len(demonstrations) < learner.demonstrations:
+            if len(demonstrations) < config.warmup.demonstrations:
                 return None
-            taken = demonstrations[: learner.demonstrations]
-        if u >= learner.warmup_updates:
-            enough = _first_that_count(trajectories, learner.trajectories_per_update)
+            taken = demonstrations[: config.warmup.demonstrations]
+        if u >= config.warmup.updates:
+            enough = _first_that_count(trajectories, config.learner.trajectories_per_update)
             if enough is None:
                 return None
             taken = [*taken, *enough]

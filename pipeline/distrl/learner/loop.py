@@ -223,7 +223,7 @@ class Loop:
         """Update after update, until stopped. Reads only while none is due, so that a long backlog stays in the log."""
         while not self._stop.is_set():
             self._letters.settled()
-            watermarks = self._inbox.due(self._state.u, self._config.learner)
+            watermarks = self._inbox.due(self._state.u, self._config)
             if watermarks is None or self._waits_for_letters(watermarks):
                 full = watermarks is not None and len(self._inbox.pending) >= READ_AHEAD
                 self._read() if not full else self._stop.wait(POLL_S)

@@ -20,7 +20,7 @@ LOG = logging.getLogger("distrl.learner.publish")
 
 def publishes(folded: int, config: Config) -> bool:
     """Whether a version is due once `folded` updates are: after the warm-up, then after every publish_every more."""
-    since = folded - config.learner.warmup_updates
+    since = folded - config.warmup.updates
     return since >= 0 and since % config.learner.publish_every == 0
 
 

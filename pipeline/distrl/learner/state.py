@@ -14,90 +14,133 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.optim import AdamW, Optimizer
 
+from distrl.algorithms.cloning import warmup
+from distrl.algorithms.protocol import Algorithm, Context, Memory, Metrics, Optimised
+from distrl.algorithms.registry import algorithm_of
 from distrl.config import Config
 from distrl.errors import StoreError
-from distrl.learner.critics import Critics
-from distrl.learner.features import Features
-from distrl.learner.seeds import seed_of, torch_seed
-from distrl.learner.truncation import Truncation, screen_after
 from distrl.policy.agent import Agent
 from distrl.policy.base import Base
-from distrl.policy.lora import lora_parameters
-from distrl.replay.circular import CircularBuffer
-from distrl.types import LoggedTrajectory, LogPosition, ObjectRef, Watermark
+from distrl.policy.features import Features
+from distrl.replay.circular import CircularBuffer, Entry
+from distrl.seeds import seed_of
+from distrl.types import LoggedTrajectory, LogPosition, ObjectRef, Trajectory, Watermark
 
 Arrays = dict[str, NDArray[Any]]
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 """What AdamW keeps of each parameter."""
+WARMUP = "warmup/"
+"""Before the names of what only the warm-up has."""
 
 
 class LearnerState:
-    """Everything that F reads and writes.
+    """Everything that F reads and writes: the policy, what is learned beside it, and what it is learned from.
 
-    u: updates folded so far, which is the number of the next one. watermarks: how far the log is folded.
-    buffer: what A-RIDE learns from. demonstrations: what behaviour cloning learns from; emptied after the warm-up.
-    features: a cache, no part of the state.
+    Until the warm-up's last update `warmup` learns, and `algorithm` takes trajectories in; from then on `algorithm`
+    does both.
     """
 
     def __init__(self, base: Base, config: Config) -> None:
         """The state before update 0. Takes `base` over: its model is given the adapter."""
-        self.agent = Agent(base, config.policy, seed_of(config, "adapter"))
-        with torch_seed(seed_of(config, "critics")):
-            self.critics = Critics(base.model.shape.d_model)
-        self.policy_optimiser = AdamW(self.policy_parameters().values())
-        self.critic_optimiser = AdamW(self.critics.parameters(), config.learner.critic_lr, weight_decay=0.0)
-        self.buffer = CircularBuffer(config.replay.capacity)
-        self.demonstrations = CircularBuffer(config.replay.capacity)
-        self.features = Features(self.agent.image_features, config.learner.torch_threads)
-        self.truncation = config.aride.truncation
+        agent = Agent(base, config.policy, seed_of(config, "adapter"))
+        self.context = Context(config, agent, Features(agent.image_features, config.learner.torch_threads))
+        self.algorithm: Algorithm = algorithm_of(self.context)
+        self.warmup: Algorithm | None = warmup(self.context) if config.warmup.updates else None
         self.u = 0
+        """Updates folded so far: the number of the next one."""
         self.watermarks: tuple[Watermark, ...] = ()
+        """How far the log is folded."""
 
     @classmethod
     def create(cls, base: Base, config: Config) -> LearnerState:
         return cls(base, config)
 
+    @property
+    def agent(self) -> Agent:
+        return self.context.policy
+
+    @property
+    def features(self) -> Features:
+        """A cache, no part of the state; states of one base model may share it."""
+        return self.context.features
+
+    @features.setter
+    def features(self, features: Features) -> None:
+        self.context.features = features
+
+    @property
+    def learning(self) -> Algorithm:
+        """What the next update is left to."""
+        return self.warmup or self.algorithm
+
+    def memories(self) -> list[Memory]:
+        """Those that new trajectories are offered to."""
+        return [each.memory for each in (self.warmup, self.algorithm) if each is not None]
+
+    def entries(self) -> list[Entry]:
+        """Every trajectory of every buffer; one that two hold comes twice."""
+        return [entry for buffer in self._buffers().values() for entry in buffer.entries]
+
     def held(self) -> list[LoggedTrajectory]:
-        """The trajectories in the buffer and among the demonstrations."""
-        return [entry.logged for entry in (*self.buffer.entries, *self.demonstrations.entries)]
+        return [entry.logged for entry in self.entries()]
+
+    @property
+    def transitions(self) -> int:
+        """Steps in all buffers."""
+        return sum(map(len, self._buffers().values()))
+
+    def refuses(self, trajectory: Trajectory) -> str | None:
+        """Why the algorithm can learn nothing from it; None where it can."""
+        return self.algorithm.memory.refuses(trajectory)
+
+    def learn(self, new: Iterable[LoggedTrajectory]) -> Metrics:
+        """Offer the new trajectories to the memories, and make the update. The caller counts it."""
+        if self.u >= self.context.config.warmup.updates:
+            self.warmup = None  # with its demonstrations, and the moments that its gradients built up
+        for logged in new:
+            for memory in self.memories():
+                memory.admit(logged)
+        return self.learning.update(self.u)
+
+    def screens(self, trajectories: Iterable[LoggedTrajectory]) -> Iterator[ObjectRef]:
+        """The screenshots that the fold reads, in order, repeated ones too."""
+        for logged in trajectories:
+            yield from self.algorithm.screens(logged.trajectory)
 
     def forget_screens(self, but: Iterable[LoggedTrajectory] = ()) -> None:
         """Drop the cached features of screenshots that neither the state nor `but` holds; whoever folds calls it."""
-        self.features.keep({ref.sha256 for ref in screens([*self.held(), *but], self.truncation)})
+        self.features.keep({ref.sha256 for ref in self.screens([*self.held(), *but])})
 
-    def policy_parameters(self) -> dict[str, nn.Parameter]:
-        return lora_parameters(self.agent.model)
-
-    def critic_parameters(self) -> dict[str, nn.Parameter]:
-        return dict(sorted(self.critics.named_parameters()))
-
-    def end_warmup(self) -> None:
-        """Leave behaviour cloning behind: its demonstrations, and the moments that its gradients built up."""
-        self.demonstrations = CircularBuffer(self.demonstrations.capacity)
-        self.policy_optimiser = AdamW(self.policy_parameters().values())
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Every trained weight, of the policy and beside it."""
+        yield from self.agent.parameters().values()
+        for module in self.algorithm.modules().values():
+            yield from module.parameters()
 
     def digests(self) -> dict[str, str]:
         """sha256 (hex) of each part: equal states have equal digests.
 
-        adapter: of the file that a version ships, so it is the version's. critic, optimisers: over their arrays sorted
-        by name. buffer: over what it and the demonstrations hold.
+        adapter: of the file that a version ships, so it is the version's. Each module and optimiser: over its arrays
+        sorted by name. buffer: over what all buffers hold.
         """
+        buffers = "".join(buffer.digest() for _, buffer in sorted(self._buffers().items()))
         return {
             "adapter": hashlib.sha256(self.agent.adapter()).hexdigest(),
-            "critic": _digest(_arrays(self.critic_parameters())),
-            **{each[0]: _digest(_moments(*each)) for each in self._optimisers()},
-            "buffer": hashlib.sha256(f"{self.buffer.digest()}{self.demonstrations.digest()}".encode()).hexdigest(),
+            **{name: _digest(_arrays(_named(module))) for name, module in self.algorithm.modules().items()},
+            **{name: _digest(_moments(name, each)) for name, each in self._optimisers().items()},
+            "buffer": hashlib.sha256(buffers.encode()).hexdigest(),
         }
 
     def tensors(self) -> Arrays:
         """Every array of a checkpoint, by name."""
+        trained = {"adapter": self.agent.parameters()}
+        trained |= {name: _named(module) for name, module in self.algorithm.modules().items()}
+        columns = {kind: buffer.columns for kind, buffer in self._buffers().items()}
         return {
-            **{f"adapter/{name}": value for name, value in _arrays(self.policy_parameters()).items()},
-            **{f"critic/{name}": value for name, value in _arrays(self.critic_parameters()).items()},
-            **{name: value for each in self._optimisers() for name, value in _moments(*each).items()},
-            **{f"buffer/{name}": column.copy() for name, column in self.buffer.columns.items()},
+            **{f"{kind}/{name}": value for kind, each in trained.items() for name, value in _arrays(each).items()},
+            **{name: value for kind, o in self._optimisers().items() for name, value in _moments(kind, o).items()},
+            **{f"{kind}/{name}": column.copy() for kind, each in columns.items() for name, column in each.items()},
         }
 
     def meta(self) -> dict[str, Any]:
@@ -106,8 +149,7 @@ class LearnerState:
             "u": self.u,
             "base_model_sha256": self.agent.base_sha256,
             "watermarks": [[mark.topic, mark.partition, mark.offset] for mark in self.watermarks],
-            "buffer": self.buffer.bounds(),
-            "demonstrations": self.demonstrations.bounds(),
+            "buffers": {name: buffer.bounds() for name, buffer in self._buffers().items()},
         }
 
     @classmethod
@@ -130,52 +172,61 @@ class LearnerState:
                 f"belongs to base model {meta['base_model_sha256']}, this one is {state.agent.base_sha256}",
                 "set policy.base_model to the one the run began with, or choose a new `run`",
             )
-        records = list(log)
-        _fill("adapter", state.policy_parameters(), tensors)
-        _fill("critic", state.critic_parameters(), tensors)
-        for kind, optimiser, parameters in state._optimisers():
-            for name, parameter in parameters.items():
-                found = {moment: tensors.get(f"{kind}/{name}/{moment}") for moment in MOMENTS}
-                if found["step"] is not None:
-                    optimiser.state[parameter] = {moment: _tensor(value) for moment, value in found.items()}
-        columns = {name: tensors[f"buffer/{name}"] for name in state.buffer.columns}
-        state.buffer = CircularBuffer.rebuild(meta["buffer"], records, columns)
-        state.demonstrations = CircularBuffer.rebuild(meta["demonstrations"], records)
         state.u = int(meta["u"])
         state.watermarks = tuple(Watermark(*mark) for mark in meta["watermarks"])
+        if not any(name.startswith(WARMUP) for name in meta["buffers"]):
+            state.warmup = None
+        records = list(log)
+        _fill("adapter", state.agent.parameters(), tensors)
+        for name, module in state.algorithm.modules().items():
+            _fill(name, _named(module), tensors)
+        for kind, optimised in state._optimisers().items():
+            for name, parameter in optimised.parameters.items():
+                found = {moment: tensors.get(f"{kind}/{name}/{moment}") for moment in MOMENTS}
+                if found["step"] is not None:
+                    optimised.optimiser.state[parameter] = {moment: _tensor(value) for moment, value in found.items()}
+        for kind, buffer in state._buffers().items():
+            columns = {name: _column(f"{kind}/{name}", tensors) for name in buffer.columns}
+            buffer.refill(meta["buffers"][kind], records, columns)
         return state
 
-    def _optimisers(self) -> list[tuple[str, Optimizer, dict[str, nn.Parameter]]]:
-        return [
-            ("policy_optimiser", self.policy_optimiser, self.policy_parameters()),
-            ("critic_optimiser", self.critic_optimiser, self.critic_parameters()),
-        ]
+    def _buffers(self) -> dict[str, CircularBuffer]:
+        found = dict(self.algorithm.memory.buffers)
+        if self.warmup is not None:
+            found |= {f"{WARMUP}{name}": buffer for name, buffer in self.warmup.memory.buffers.items()}
+        return found
 
-
-def screens(trajectories: Iterable[LoggedTrajectory], truncation: Truncation = "terminal") -> Iterator[ObjectRef]:
-    """The screenshots that the fold reads, in order, repeated ones too: what each step saw, and what came after the
-    last one where that is bootstrapped from.
-    """
-    for logged in trajectories:
-        yield from (step.screenshot for step in logged.trajectory.steps)
-        if truncation == "bootstrap" and (after := screen_after(logged.trajectory)) is not None:
-            yield after
+    def _optimisers(self) -> dict[str, Optimised]:
+        found = dict(self.algorithm.optimisers())
+        if self.warmup is not None:
+            found |= {f"{WARMUP}{name}": each for name, each in self.warmup.optimisers().items()}
+        return found
 
 
 def needed(meta: Mapping[str, Any]) -> set[LogPosition]:
     """The records that a restore reads back from the log."""
     return {
         LogPosition(topic, partition, offset)
-        for buffer in ("buffer", "demonstrations")
-        for topic, partition, offset, _ in meta[buffer]["entries"]
+        for bounds in meta.get("buffers", {}).values()  # older checkpoints: their settings are refused
+        for topic, partition, offset, _ in bounds["entries"]
     }
 
 
-def _moments(kind: str, optimiser: Optimizer, parameters: Mapping[str, nn.Parameter]) -> Arrays:
+def _named(module: nn.Module) -> dict[str, nn.Parameter]:
+    return dict(sorted(module.named_parameters()))
+
+
+def _column(name: str, tensors: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
+    if name not in tensors:
+        raise StoreError("checkpoint", f"{name} is missing", "keep algorithm.* as the run began")
+    return tensors[name]
+
+
+def _moments(kind: str, optimised: Optimised) -> Arrays:
     return {
         f"{kind}/{name}/{moment}": value.detach().numpy().copy()
-        for name, parameter in parameters.items()
-        for moment, value in optimiser.state.get(parameter, {}).items()
+        for name, parameter in optimised.parameters.items()
+        for moment, value in optimised.optimiser.state.get(parameter, {}).items()
     }
 
 

@@ -30,7 +30,7 @@ from distrl.evaluate.play import evaluation_tasks
 from distrl.evaluate.run import greedy
 from distrl.learner.state import LearnerState
 from distrl.offline import ablate_figure
-from distrl.offline.ablate_arms import BEFORE_A_RANGE, Arm, Plan
+from distrl.offline.ablate_arms import Arm, Plan
 from distrl.offline.ablate_fold import Folded, Identity, Shared, checkpoint_of, fold_arm
 from distrl.offline.ablate_kept import FOLDER, KeptArms
 from distrl.offline.ablate_log import RunLog, cut, read_log
@@ -199,7 +199,7 @@ def _refuse(request: Request) -> None:
     if request.name is not None and not NAME.fullmatch(request.name):
         raise ConfigError("--name", f"{request.name!r} is no folder's name", "use letters, digits, '.', '_' and '-'")
     for arm in request.plan.arms if request.first else ():
-        if early := sorted(arm.paths & BEFORE_A_RANGE):
+        if early := arm.early:
             raise ConfigError(
                 f"--from {request.first}",
                 f"arm {arm.name} changes {', '.join(early)}, which the updates before the range have used already",
@@ -211,9 +211,9 @@ def _refuse_too_long(plan: Plan, log: RunLog) -> None:
     """An arm whose buffer holds no such trajectory would end the whole ablation when its turn comes."""
     longest = max((len(logged.trajectory.steps) for logged in log.records), default=0)
     for arm in plan.arms:
-        if arm.config.replay.capacity < longest:
+        if arm.config.algorithm.replay.capacity < longest:
             raise ConfigError(
-                "replay.capacity",
+                "algorithm.replay.capacity",
                 f"a trajectory of {longest} steps does not fit into the buffer of arm {arm.name}",
                 f"give the arm at least {longest}",
             )

@@ -9,53 +9,21 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from distrl import config as settings
 from distrl.config import Config
+from distrl.config.effects import Effect, When
 from distrl.errors import ConfigError
 
 BASELINE: Final = "baseline"
-
-SECTIONS: Final = ("aride", "replay", "learner", "policy")
-
-REFUSED: Final[Mapping[str, str]] = {
-    "learner.publish_every": "decides when versions are published, and an ablation publishes none",
-    "learner.checkpoint_every": "changes no result",
-    "learner.keep_checkpoints": "changes no result",
-    "learner.rebuild_window": "changes no result",
-    "learner.torch_threads": "decides how sums are split, and arms are compared by the bit",
-    "policy.base_model": "is what the recorded token ids and probabilities belong to",
-}
-"""Settings of the sections that no arm may change, and why."""
-
-CUTS: Final = frozenset({"learner.demonstrations", "learner.warmup_updates", "learner.trajectories_per_update"})
-"""Settings that decide which records an update takes: an arm that changes one folds the same records, cut anew."""
-
-BEFORE_A_RANGE: Final = frozenset(
-    {
-        *(f"policy.{name}" for name in settings.Policy.model_fields),
-        *(f"learner.{name}" for name in ("demonstrations", "warmup_updates", "warmup_minibatches", "warmup_lr")),
-        *("replay.capacity", "replay.demonstrations"),
-    }
-)
-"""Settings that a range which begins after update 0 finds decided already: its first state was made with them."""
-
-AFTER_WARMUP: Final = frozenset(
-    {
-        *(f"aride.{name}" for name in settings.Aride.model_fields),
-        *(f"replay.{name}" for name in ("w1", "w2", "w3", "alpha", "refresh_every", "value_filter")),
-        *(f"learner.{name}" for name in ("minibatches", "lr", "critic_lr", "critic_warmup_updates")),
-    }
-)
-"""Settings that no update of the warm-up reads: an arm that changes none but these goes on from the baseline's state
-after it. A test folds each of them both ways."""
+TYPE: Final = "algorithm.type"
 
 SWEEPS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
     "dper-weights": {
-        "replay.w1": ("0.01", "0.1", "0.5", "1.0", "2.0", "5.0", "10.0"),
-        "replay.w2": ("0.01", "0.1", "0.3", "0.5", "0.7", "1.0"),
-        "replay.w3": ("0.01", "0.1", "0.3", "0.5", "0.7", "1.0"),
+        "algorithm.replay.w1": ("0.01", "0.1", "0.5", "1.0", "2.0", "5.0", "10.0"),
+        "algorithm.replay.w2": ("0.01", "0.1", "0.3", "0.5", "0.7", "1.0"),
+        "algorithm.replay.w3": ("0.01", "0.1", "0.3", "0.5", "0.7", "1.0"),
     },
 }
 """dper-weights: the ranges that DistRL searched (A.4.3), 252 arms; it does not print which values won. The text there
@@ -77,12 +45,25 @@ class Arm:
         return frozenset(path for path, _ in self.sets)
 
     @property
+    def effects(self) -> Mapping[str, Effect]:
+        """What each changed setting decides."""
+        known = self.config.effects()
+        return {path: known[path] for path in self.paths}
+
+    @property
     def cuts_anew(self) -> bool:
-        return bool(self.paths & CUTS)
+        """It folds the same records in other windows."""
+        return any(effect.windows for effect in self.effects.values())
 
     @property
     def shares_warmup(self) -> bool:
-        return self.paths <= AFTER_WARMUP
+        """No update of the warm-up reads what it changes: it may go on from the baseline's state after that."""
+        return all(effect.when is When.LATER for effect in self.effects.values())
+
+    @property
+    def early(self) -> list[str]:
+        """What it changes that the first state of a range which begins after update 0 was made with."""
+        return sorted(path for path, effect in self.effects.items() if effect.when in (When.START, When.WARMUP))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +87,9 @@ def plan(
     of all of them. sweeps: names of SWEEPS, or `<name>-axes`. A path may be short where it is the only one of its name.
     Raises ConfigError for what cannot be ablated, naming what can, and for values that the setting does not take.
     """
-    wanted: list[Sets] = [(_pair(item, f"--set {item}"),) for item in sets]
-    wanted += [_pairs(item) for item in arms]
-    wanted += product([_axis(item) for item in grids])
+    wanted: list[Sets] = [(_pair(item, f"--set {item}", config),) for item in sets]
+    wanted += [_pairs(item, config) for item in arms]
+    wanted += product([_axis(item, config) for item in grids])
     for name in sweeps:
         wanted += _sweep(name)
     found = [Arm(BASELINE, (), config)]
@@ -127,35 +108,34 @@ def plan(
 
 def changed(config: Config, sets: Sets) -> Config:
     """`config` with `sets`. Raises ConfigError for a value that a setting does not take, saying what it takes."""
-    read = settings.load(None, [f"{path}={value}" for path, value in sets], {})
-    for section, name in (path.split(".") for path, _ in sets):
-        value = getattr(getattr(read, section), name)
-        config = config.model_copy(update={section: getattr(config, section).model_copy(update={name: value})})
-    return config
+    kept = {name: getattr(config, name).model_dump(mode="json") for name in settings.LEARNING}
+    types = dict(sets)
+    if types.get(TYPE, config.algorithm.type) != config.algorithm.type:
+        del kept["algorithm"]  # of another type, with settings of its own
+    read = settings.load(None, [f"{path}={value}" for path, value in sets], {}, kept)
+    return config.model_copy(update={name: getattr(read, name) for name in settings.LEARNING})
 
 
-def allowed() -> list[str]:
+def allowed(config: Config) -> list[str]:
     """The path of every setting that an arm may change."""
-    paths = (f"{section}.{name}" for section in SECTIONS for name in _fields(section))
-    return [path for path in paths if path not in REFUSED]
+    return [path for path, effect in config.effects().items() if not effect.fixed]
 
 
-def resolve(name: str, where: str) -> str:
+def resolve(name: str, where: str, config: Config) -> str:
     """The full path of a setting named in full, or by its last part alone. Raises ConfigError."""
-    name = name.strip()
-    if name in REFUSED:
-        raise ConfigError(where, f"{name} cannot be ablated: it {REFUSED[name]}", f"one of: {', '.join(allowed())}")
-    if name in allowed():
-        return name
-    found = [path for path in allowed() if path.rpartition(".")[2] == name]
-    if len(found) == 1:
-        return found[0]
+    name, effects = name.strip(), config.effects()
+    found = [path for path in effects if name in (path, path.rpartition(".")[2])]
+    may = [path for path in found if not effects[path].fixed]
+    if name in found and name not in may:
+        may = []
+    if len(may) == 1 or name in may:
+        return name if name in may else may[0]
+    known = f"one of: {', '.join(allowed(config))}"
+    if may:
+        raise ConfigError(where, f"'{name}' may be each of {', '.join(may)}", "write the whole path")
     if found:
-        raise ConfigError(where, f"'{name}' may be each of {', '.join(found)}", "write the whole path")
-    refused = [path for path in REFUSED if path.rpartition(".")[2] == name]
-    if refused:
-        return resolve(refused[0], where)
-    raise ConfigError(where, f"no setting '{name}' that can be ablated", f"one of: {', '.join(allowed())}")
+        raise ConfigError(where, f"{found[0]} cannot be ablated: it {effects[found[0]].fixed}", known)
+    raise ConfigError(where, f"no setting '{name}' that can be ablated", known)
 
 
 def product(axes: Sequence[Sequence[tuple[str, str]]]) -> list[Sets]:
@@ -172,24 +152,27 @@ def _sweep(name: str) -> list[Sets]:
     return [(pair,) for axis in axes for pair in axis] if name.endswith("-axes") else product(axes)
 
 
-def _axis(item: str) -> list[tuple[str, str]]:
-    path, text = _pair(item, f"--grid {item}")
+def _axis(item: str, config: Config) -> list[tuple[str, str]]:
+    path, text = _pair(item, f"--grid {item}", config)
     return [(path, value.strip()) for value in split(text)]
 
 
-def _pairs(item: str) -> Sets:
+def _pairs(item: str, config: Config) -> Sets:
     where = f"--arm {item}"
-    found = tuple(_pair(part, where) for part in split(item))
+    for part in split(item):
+        if part.strip().startswith(f"{TYPE}="):  # what else it sets are settings of that type
+            config = changed(config, (_pair(part, where, config),))
+    found = tuple(_pair(part, where, config) for part in split(item))
     if len({path for path, _ in found}) < len(found):
         raise ConfigError(where, "sets one setting twice", "name each setting once")
     return found
 
 
-def _pair(item: str, where: str) -> tuple[str, str]:
+def _pair(item: str, where: str, config: Config) -> tuple[str, str]:
     name, equals, value = item.partition("=")
     if not equals or not value.strip():
         raise ConfigError(where, f"'{item}' is no setting with a value", "write it as path.to.setting=value")
-    return resolve(name, where), value.strip()
+    return resolve(name, where, config), value.strip()
 
 
 def split(text: str) -> list[str]:
@@ -202,8 +185,3 @@ def split(text: str) -> list[str]:
         else:
             parts[-1] += letter
     return parts
-
-
-def _fields(section: str) -> list[str]:
-    model: Any = Config.model_fields[section].annotation
-    return list(model.model_fields)

@@ -15,19 +15,18 @@ from typing import Any, Final
 import numpy as np
 import torch
 
+from distrl.algorithms.gradients import passes
 from distrl.algorithms.returns import outcome_rewards
 from distrl.config import Config
-from distrl.learner.features import Features, Images
 from distrl.learner.fold import fold, is_usable
-from distrl.learner.gradients import score
-from distrl.learner.improve import ANNOTATED_TOGETHER
-from distrl.learner.seeds import reproducible, seed_of
-from distrl.learner.state import LearnerState, screens
+from distrl.learner.state import LearnerState
 from distrl.offline import estimates
 from distrl.offline.ablate_arms import Arm
 from distrl.offline.ablate_log import Branch, RunLog, cut
 from distrl.offline.estimates import Array, Episodes, Estimate
 from distrl.policy.base import load_base
+from distrl.policy.features import Features, Images
+from distrl.seeds import reproducible, seed_of
 from distrl.store.checkpoints import Tensors, latest_checkpoint
 from distrl.store.objects import ObjectStore
 from distrl.types import LoggedTrajectory, Outcome
@@ -119,7 +118,7 @@ def fold_arm(arm: Arm, log: RunLog, shared: Shared, images: Images, on_update: O
     state, rows = begin(arm, log, shared)
     shared.features = state.features
     for update, window in windows[len(rows) :]:
-        if state.u == arm.config.learner.warmup_updates and shared.after_warmup is None and arm.shares_warmup:
+        if state.u == arm.config.warmup.updates and shared.after_warmup is None and arm.shares_warmup:
             shared.after_warmup, shared.warmup_updates = Branch.of(state), tuple(rows)
         rows.append((update.u, dict(fold(state, window, update, images, arm.config))))
         on_update(state)
@@ -150,9 +149,8 @@ def begin(arm: Arm, log: RunLog, shared: Shared) -> tuple[LearnerState, list[tup
 
 
 def finite(state: LearnerState) -> bool:
-    """Every weight of the adapter and the critics is a number."""
-    parameters = [*state.policy_parameters().values(), *state.critic_parameters().values()]
-    return all(bool(torch.isfinite(each).all()) for each in parameters)
+    """Every weight of the policy and of what is learned beside it is a number."""
+    return all(bool(torch.isfinite(each).all()) for each in state.parameters())
 
 
 def estimated(state: LearnerState, log: RunLog, images: Images, config: Config) -> Estimates | None:
@@ -166,7 +164,7 @@ def estimated(state: LearnerState, log: RunLog, images: Images, config: Config) 
         acted = [
             each for each in records if not each.trajectory.is_expert and is_usable(each.trajectory, state.agent.codec)
         ]
-        state.features.load(screens(acted), images)
+        state.features.load(state.screens(acted), images)
         acted = [each for each in acted if state.features.readable(each.trajectory)]
         if not acted:
             continue
@@ -178,22 +176,20 @@ def estimated(state: LearnerState, log: RunLog, images: Images, config: Config) 
 
 
 def episodes(state: LearnerState, acted: Sequence[LoggedTrajectory], config: Config, *, with_values: bool) -> Episodes:
-    """The trajectories under the state's policy and critic; their screenshots must be loaded."""
+    """The trajectories under the state's policy and V, if its algorithm has one; their screenshots must be loaded."""
     steps = [step for logged in acted for step in logged.trajectory.steps]
-    logprobs, values = np.zeros(len(steps)), np.zeros(len(steps))
+    logprobs = np.zeros(len(steps))
     with torch.no_grad(), reproducible(config.learner.torch_threads):
-        for first in range(0, len(steps), ANNOTATED_TOGETHER):
-            rows = slice(first, first + ANNOTATED_TOGETHER)
-            scored = score(state, steps[rows])
-            logprobs[rows] = scored.logprob.numpy()
-            values[rows] = state.critics.values(scored.states, scored.mask).sigmoid().numpy()
+        for rows in passes(steps):
+            logprobs[rows] = state.context.score(steps[rows]).logprob.numpy()
+        values = state.algorithm.values(steps) if with_values else None
     lengths = [len(logged.trajectory.steps) for logged in acted]
     rewards = [
         outcome_rewards(length, logged.trajectory.outcome is Outcome.SUCCESS)
         for length, logged in zip(lengths, acted, strict=True)
     ]
     log_ratios = logprobs - np.array([step.logprob for step in steps])
-    return Episodes.of(_rows(log_ratios, lengths), rewards, _rows(values, lengths) if with_values else None)
+    return Episodes.of(_rows(log_ratios, lengths), rewards, None if values is None else _rows(values, lengths))
 
 
 def _rows(flat: Array, lengths: Sequence[int]) -> list[Array]:

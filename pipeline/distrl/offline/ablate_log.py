@@ -21,7 +21,6 @@ from distrl.broker.topics import topic_name
 from distrl.broker.versions import lineage
 from distrl.config import Config
 from distrl.errors import ConfigError
-from distrl.learner.features import Features
 from distrl.learner.fold import fold
 from distrl.learner.inbox import Inbox
 from distrl.learner.reading import TOPICS, inbox_at
@@ -29,6 +28,7 @@ from distrl.learner.recover import Recovered, recover, unfolded
 from distrl.learner.state import Arrays, LearnerState, needed
 from distrl.learner.verify import windows
 from distrl.policy.base import load_base
+from distrl.policy.features import Features
 from distrl.store.checkpoints import checkpoints, latest_checkpoint
 from distrl.store.objects import ObjectStore
 from distrl.types import LoggedTrajectory, Update, Watermark
@@ -150,15 +150,15 @@ def cut(log: RunLog, config: Config) -> list[Window]:
     for logged in log.records:
         inbox.push(logged)
     found: list[Window] = []
-    while (due := inbox.due(log.span.first + len(found), config.learner)) is not None:
+    while (due := inbox.due(log.span.first + len(found), config)) is not None:
         update = Update(log.span.first + len(found), due, config.learning_fingerprint(), 0)
         found.append((update, inbox.window(due)))
         inbox.folded(due)
     if not found:
         raise ConfigError(
-            "learner.demonstrations",
+            "warmup.demonstrations",
             f"{len(log.records)} records of the range do not fill one update",
-            "lower learner.demonstrations or learner.trajectories_per_update of the arm, or take a longer range",
+            "lower warmup.demonstrations or learner.trajectories_per_update of the arm, or take a longer range",
         )
     return found
 

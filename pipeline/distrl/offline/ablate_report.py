@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from distrl.config import Config
+from distrl.config import LEARNING, Config
 from distrl.evaluate.curves import Score
 from distrl.offline.ablate_arms import Plan
 from distrl.offline.ablate_fold import HELD_OUT, SEEN, Folded, Identity
@@ -203,7 +203,7 @@ def last_mean(values: Sequence[float | None], most: int = LAST) -> float | None:
 
 def settings_of(config: Config) -> dict[str, Any]:
     """The settings that the fold reads, JSON-able."""
-    return {name: getattr(config, name).model_dump(mode="json") for name in ("policy", "replay", "aride", "learner")}
+    return {name: getattr(config, name).model_dump(mode="json") for name in LEARNING}
 
 
 def _arm(ablation: Ablation, folded: Folded) -> dict[str, Any]:

@@ -3,11 +3,12 @@
     journal ──▶ window of each update ──▶ admitted or left out ──▶ circular buffer ──▶ resident from u to u'
 
 Words. *Admitted* at update u: the journal says that u folds its record, first of its id. *Left out*: admitted and not
-learned from (`learner.fold.is_usable`). *Resident* at u: in the replay buffer while u draws from it, so it could be
-drawn; which of the residents were drawn depends on priorities, thus on the networks, and only a fold tells. *Cloned* at
-u: among the demonstrations of warm-up update u, whose draws are seeded alone and are named one by one.
+learned from (`learner.fold.is_usable`). *Resident* at u: what the run's algorithm may learn from in update u; which of
+the residents were drawn may depend on the networks, and then only a fold tells. *Cloned* at u: among the demonstrations
+of warm-up update u, whose draws are seeded alone and are named one by one.
 
-The buffer is the learner's own (`replay.circular`), run without networks. Pure: records come in as windows.
+What is kept, and what an update may learn from, the memories of warm-up and algorithm say, without their networks.
+Pure: records come in as windows.
 """
 
 from __future__ import annotations
@@ -15,40 +16,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
+from distrl.algorithms.cloning import warmup_memory
+from distrl.algorithms.registry import memory_of
 from distrl.config import Config
-from distrl.replay.circular import CircularBuffer
 from distrl.types import LoggedTrajectory, LogPosition, Outcome, Trajectory, Update, Version, Watermark
 
 Span = tuple[int, int]
 """Updates first..last, both in."""
-
-Draws = Callable[[int, int], NDArray[Any]]
-"""(u, steps) -> which of so many steps warm-up update u drew, with repetition (`learner.clone.draws`)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """The settings that decide where a trajectory is kept."""
-
-    capacity: int
-    warmup_updates: int
-    critic_warmup_updates: int
-    keeps_demonstrations: bool
-
-    @classmethod
-    def of(cls, config: Config) -> Rules:
-        learner, replay = config.learner, config.replay
-        return cls(replay.capacity, learner.warmup_updates, learner.critic_warmup_updates, replay.demonstrations)
-
-    def phase(self, u: int) -> str:
-        """What update `u` trains: `cloning`, `critics` (the policy stays as it is) or `a-ride`."""
-        if u < self.warmup_updates:
-            return "cloning"
-        return "critics" if u < self.warmup_updates + self.critic_warmup_updates else "a-ride"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +41,7 @@ class Window:
 
 @dataclass(slots=True)
 class Learned:
-    """What became of one trajectory. left_out: why it was not learned from; None if it was.
-
-    resident: the updates that could draw it from the replay buffer; None: never. cloned: the warm-up updates that it
-    was a demonstration of. drawn: warm-up update -> how often each of its steps was drawn.
-    """
+    """What became of one trajectory."""
 
     position: LogPosition
     task_id: str
@@ -76,9 +50,15 @@ class Learned:
     steps: int
     admitted: int
     left_out: str | None = None
+    """Why it was not learned from; None if it was."""
     resident: Span | None = None
+    """The updates after the warm-up that could learn from it; None: none."""
     cloned: Span | None = None
+    """The warm-up updates that it was a demonstration of."""
     drawn: dict[int, list[int]] = field(default_factory=dict)
+    """Update -> how often each of its steps was drawn, where that is known without the networks."""
+    in_policy_since: int | None = None
+    """The first update that trained the policy on it, or on networks that had learned from it; None: none yet."""
 
     @property
     def learned(self) -> Span | None:
@@ -86,15 +66,9 @@ class Learned:
         spans = [span for span in (self.cloned, self.resident) if span is not None]
         return (min(first for first, _ in spans), max(last for _, last in spans)) if spans else None
 
-    def in_weights(self, u: int, a_ride: int | None) -> bool:
-        """Whether the policy after update `u` has learned from it, or could.
-
-        a_ride: the first update of A-RIDE, None where there was none yet: before it, only the critics learn from what
-        is in the buffer, and the policy learns from them afterwards.
-        """
-        if self.cloned is not None and self.cloned[0] <= u:
-            return True
-        return self.resident is not None and a_ride is not None and max(self.resident[0], a_ride) <= u
+    def in_weights(self, u: int) -> bool:
+        """Whether the policy after update `u` has learned from it, or could."""
+        return self.in_policy_since is not None and self.in_policy_since <= u
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,15 +105,13 @@ class VersionLineage:
     @property
     def used(self) -> Sequence[Learned]:
         """What its weights have learned from, or could."""
-        first = first_of_a_ride(self.updates)
-        return [each for each in self.trajectories if each.in_weights(self.version.update, first)]
+        return [each for each in self.trajectories if each.in_weights(self.version.update)]
 
     @property
     def critics_alone(self) -> Sequence[Learned]:
         """What only the critics have learned from until then, or could."""
-        first = first_of_a_ride(self.updates)
         learned = [each for each in self.trajectories if each.learned is not None]
-        return [each for each in learned if not each.in_weights(self.version.update, first)]
+        return [each for each in learned if not each.in_weights(self.version.update)]
 
     @property
     def gone(self) -> Sequence[Learned]:
@@ -164,50 +136,50 @@ class Attempt:
 
 def trace(
     windows: Iterable[tuple[Update, Sequence[LoggedTrajectory]]],
-    rules: Rules,
+    config: Config,
     left_out: Callable[[Trajectory], str | None],
-    draws: Draws,
 ) -> Trace:
     """Follow every trajectory through the updates. windows: as the learner folds them, from update 0 on.
 
     left_out: why a trajectory is not learned from, None if it is.
     """
     updates: list[Admission] = []
-    trajectories: list[Learned] = []
-    buffer, demonstrations = _Residents(rules.capacity), _Residents(rules.capacity)
+    known: dict[LogPosition, Learned] = {}
+    beside: list[Learned] = []  # that only networks beside the policy have learned from until now
+    warmup, algorithm = warmup_memory(config), memory_of(config)
     before: tuple[Watermark, ...] = ()
     for update, window in windows:
-        u, phase = update.u, rules.phase(update.u)
-        cloning = phase == "cloning"
+        u, warming = update.u, update.u < config.warmup.updates
         skipped = 0
         for logged in window:
-            learned = _admitted(logged, u, left_out(logged.trajectory), rules.capacity)
-            trajectories.append(learned)
-            if learned.left_out is not None:
+            record = logged.trajectory
+            why_not = left_out(record) or algorithm.refuses(record)
+            known[logged.position] = Learned(
+                logged.position, record.task_id, record.is_expert, record.outcome, len(record.steps), u, why_not
+            )
+            if why_not is not None:
                 skipped += 1
                 continue
-            if learned.is_expert and cloning:
-                demonstrations.add(logged, learned)
-            if not learned.is_expert or rules.keeps_demonstrations:
-                buffer.add(logged, learned)
-        if cloning:
-            for learned in demonstrations.present():
-                learned.cloned = (u if learned.cloned is None else learned.cloned[0], u)
-            _count_draws(u, demonstrations.present(), draws)
-            drawn_from = demonstrations
-        else:
-            for learned in buffer.present():
-                learned.resident = (u if learned.resident is None else learned.resident[0], u)
-            drawn_from = buffer
-        present = drawn_from.present()
-        updates.append(
-            Admission(
-                update, phase, _windows(before, update.watermarks), len(window), skipped, len(present),
-                sum(each.steps for each in present),
-            )
-        )  # fmt: skip
+            for memory in (warmup, algorithm) if warming else (algorithm,):
+                memory.admit(logged)
+        used = warmup if warming else algorithm
+        present, phase = [known[entry.logged.position] for entry in used.uses(u)], used.phase(u)
+        for learned in present:
+            if warming:
+                learned.cloned = _longer(learned.cloned, u)
+            else:
+                learned.resident = _longer(learned.resident, u)
+        beside = [*beside, *(learned for learned in present if learned.in_policy_since is None)]
+        if phase.trains_policy:
+            for learned in beside:
+                learned.in_policy_since = u
+            beside = []
+        _count_draws(u, present, used.draws(u))
+        transitions = sum(each.steps for each in present)
+        taken = _windows(before, update.watermarks)
+        updates.append(Admission(update, phase.name, taken, len(window), skipped, len(present), transitions))
         before = update.watermarks
-    return Trace(updates, trajectories)
+    return Trace(updates, list(known.values()))
 
 
 def of_version(number: int, versions: Sequence[Version], followed: Trace) -> VersionLineage | None:
@@ -233,61 +205,33 @@ def of_trajectory(records: Sequence[LoggedTrajectory], versions: Sequence[Versio
     """What became of the records of one task id, in the order given."""
     at = {each.position: each for each in followed.trajectories}
     ends = {(mark.topic, mark.partition): mark.offset for mark in _last(followed)}
-    first = first_of_a_ride(followed.updates)
     found = []
     for logged in records:
         place = logged.position
         learned = at.get(place)
         span = None if learned is None else learned.learned
         by = [v.version for v in versions if span is not None and span[0] <= v.update <= span[1]]
-        weights = [v.version for v in versions if learned is not None and learned.in_weights(v.update, first)]
+        weights = [v.version for v in versions if learned is not None and learned.in_weights(v.update)]
         folded = place.offset < ends.get((place.topic, place.partition), 0)
         found.append(Attempt(logged, folded, learned, by, weights))
     return found
-
-
-def first_of_a_ride(updates: Iterable[Admission]) -> int | None:
-    """The first update that trains the policy on the replay buffer; None where there is none yet."""
-    return next((each.update.u for each in updates if each.phase == "a-ride"), None)
 
 
 def _last(followed: Trace) -> tuple[Watermark, ...]:
     return followed.updates[-1].update.watermarks if followed.updates else ()
 
 
-class _Residents:
-    """The learner's buffer, and what is known of each trajectory that is whole in it, oldest first."""
-
-    def __init__(self, capacity: int) -> None:
-        self._buffer = CircularBuffer(capacity)
-        self._order: list[Learned] = []
-
-    def add(self, logged: LoggedTrajectory, learned: Learned) -> None:
-        self._buffer.add(logged)
-        self._order.append(learned)
-
-    def present(self) -> list[Learned]:
-        """Entries leave oldest first, so those that are left are the last ones added."""
-        self._order = self._order[len(self._order) - len(self._buffer.entries) :]
-        return self._order
+def _longer(span: Span | None, u: int) -> Span:
+    return (u if span is None else span[0], u)
 
 
-def _admitted(logged: LoggedTrajectory, u: int, why_not: str | None, capacity: int) -> Learned:
-    record = logged.trajectory
-    if why_not is None and len(record.steps) > capacity:
-        why_not = f"longer than the buffer's {capacity} transitions"
-    return Learned(
-        logged.position, record.task_id, record.is_expert, record.outcome, len(record.steps), u, left_out=why_not
-    )
-
-
-def _count_draws(u: int, present: Sequence[Learned], draws: Draws) -> None:
-    owners = [(learned, step) for learned in present for step in range(learned.steps)]
-    if not owners:
+def _count_draws(u: int, present: Sequence[Learned], draws: NDArray[np.int64] | None) -> None:
+    if draws is None:
         return
+    owners = [(learned, step) for learned in present for step in range(learned.steps)]
     for learned in present:
         learned.drawn[u] = [0] * learned.steps
-    for row in draws(u, len(owners)).ravel():
+    for row in draws.ravel():
         learned, step = owners[int(row)]
         learned.drawn[u][step] += 1
 

@@ -75,7 +75,7 @@ def _learned(each: Learned) -> dict[str, Any]:
         "admitted": each.admitted,
         "left_out": each.left_out,
         "cloned": _span(each.cloned),
-        "cloned_draws": {str(u): counts for u, counts in each.drawn.items()},
+        "draws": {str(u): counts for u, counts in each.drawn.items()},
         "resident": _span(each.resident),
     }
 

@@ -13,12 +13,11 @@ from distrl.broker.versions import lineage as published
 from distrl.config import Config
 from distrl.errors import BrokerError, ConfigError, PolicyError, WireError
 from distrl.learner.agreed import refuse_other_settings
-from distrl.learner.clone import draws
 from distrl.learner.fold import is_usable
 from distrl.learner.inbox import Inbox
 from distrl.learner.reading import TOPICS
 from distrl.learner.verify import windows
-from distrl.offline.lineage import Attempt, Rules, Trace, VersionLineage, of_trajectory, of_version, trace
+from distrl.offline.lineage import Attempt, Trace, VersionLineage, of_trajectory, of_version, trace
 from distrl.policy.agent import pixels
 from distrl.policy.base import load_base
 from distrl.policy.vocabulary import Codec
@@ -105,9 +104,8 @@ def follow(config: Config, history: History, to: int | None = None, check_screen
     demonstrations, trajectories = (topic_name(config.run, name) for name in TOPICS)
     return trace(
         windows(config, updates, Inbox(demonstrations, trajectories), (), history.skipped),
-        Rules.of(config),
+        config,
         lambda record: left_out(record, codec, readable),
-        lambda u, steps: draws(u, steps, config),
     )
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -19,14 +20,14 @@ import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 from PIL import Image
-from torch import Tensor
+from torch import Tensor, nn
 
 from distrl.config import Policy
 from distrl.errors import PolicyError
 from distrl.images import ImageError, opened
 from distrl.policy.actions import to_text
 from distrl.policy.base import Base, load_base
-from distrl.policy.lora import adapter_bytes, attach, load_adapter
+from distrl.policy.lora import adapter_bytes, attach, load_adapter, lora_parameters
 from distrl.policy.model import AutoUIModel
 from distrl.policy.vocabulary import END, PAD, Codec
 from distrl.types import Action
@@ -61,8 +62,7 @@ class Score(NamedTuple):
 class Agent:
     """A base model with an adapter. Owned by one thread at a time: callers that share it take turns.
 
-    settings: rank, alpha and targets of the adapter. `model` is in evaluation mode: no dropout when acting; a learner
-    that wants dropout calls `model.train()` around its own `score` and seeds torch itself.
+    settings: rank, alpha and targets of the adapter. `model` is in evaluation mode: no dropout when acting.
     """
 
     def __init__(self, base: Base, settings: Policy, seed: int = 0) -> None:
@@ -83,6 +83,33 @@ class Agent:
     def adapter(self) -> bytes:
         """The weights as a version ships them."""
         return adapter_bytes(self.model)
+
+    def parameters(self) -> dict[str, nn.Parameter]:
+        """What a learner trains, by name."""
+        return lora_parameters(self.model)
+
+    @property
+    def width(self) -> int:
+        """d of the encoder states."""
+        return self.model.shape.d_model
+
+    @contextmanager
+    def dropout(self) -> Iterator[None]:
+        """Within, `score` drops units at random: a learner seeds torch itself."""
+        self.model.train()
+        try:
+            yield
+        finally:
+            self.model.eval()
+
+    def encode_prompt(self, instruction: str, earlier: Sequence[Action]) -> tuple[int, ...]:
+        """The token ids that are read beside a screen."""
+        return self.codec.encode_prompt(instruction, earlier)
+
+    def embed_actions(self, actions: Sequence[tuple[int, ...]]) -> Tensor:
+        """(B, d) the mean of each action's token embeddings, which are frozen."""
+        embed = self.model.t5.shared.weight.detach()
+        return torch.stack([embed[list(ids)].mean(0) for ids in actions])
 
     def image_features(self, png: bytes) -> Tensor:
         """Tokens (N, d) of one screenshot, whatever its size: a pure function of its bytes, one image at a time.

@@ -24,10 +24,6 @@ from distrl.types import LoggedTrajectory, LogPosition, Step
 Slots = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-DERIVED = ("td", "ratio", "surprise", "target", "advantage", "quality")
-"""What the learner computes for each transition, one float64 column each: td error, π/μ, −log π of the action, target
-of V(s), advantage, and V_traj of the whole trajectory (the same on all its steps). 0 until computed."""
-
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -47,11 +43,12 @@ class Entry:
 class CircularBuffer:
     """Trajectories by reference (token ids, screenshot names), and what is computed of their steps in flat columns."""
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, columns: Iterable[str] = ()) -> None:
+        """columns: names of what is computed for each transition, a float64 each; 0 until computed."""
         self.capacity = capacity
         self.written = 0
         """Transitions ever written; the next slot is this mod capacity."""
-        self.columns: dict[str, Floats] = {name: np.zeros(capacity) for name in DERIVED}
+        self.columns: dict[str, Floats] = {name: np.zeros(capacity) for name in columns}
         self._entries: deque[Entry] = deque()
 
     @property
@@ -73,9 +70,9 @@ class CircularBuffer:
             raise ValueError(f"{logged.position} has no steps")
         if length > self.capacity:
             raise ConfigError(
-                "replay.capacity",
+                "algorithm.replay.capacity",
                 f"a trajectory of {length} steps does not fit into {self.capacity} transitions",
-                "set replay.capacity to many times the longest episode",
+                "set algorithm.replay.capacity to many times the longest episode",
             )
         entry = Entry(logged, self.written)
         self.written += length
@@ -103,29 +100,33 @@ class CircularBuffer:
             "entries": [[place.topic, place.partition, place.offset, start] for place, start in places],
         }
 
-    @classmethod
-    def rebuild(
-        cls, bounds: Mapping[str, Any], log: Iterable[LoggedTrajectory], columns: Mapping[str, Floats] | None = None
-    ) -> CircularBuffer:
-        """The buffer that `bounds` and `columns` (all 0 if none) were taken of. `log` may hold more than is needed.
+    def refill(
+        self, bounds: Mapping[str, Any], log: Iterable[LoggedTrajectory], columns: Mapping[str, Floats] | None = None
+    ) -> None:
+        """Become the buffer that `bounds` and `columns` (all 0 if none) were taken of. `log` may hold more than needed.
 
-        Raises StoreError where the log no longer holds one of its records.
+        Raises StoreError where that one had another capacity, or the log no longer holds one of its records.
         """
-        buffer = cls(int(bounds["capacity"]))
-        buffer.written = int(bounds["written"])
+        if int(bounds["capacity"]) != self.capacity:
+            raise StoreError(
+                "checkpoint",
+                f"has a buffer of {bounds['capacity']} transitions, and this one is of {self.capacity}",
+                "keep the capacity that the run began with",
+            )
         found = {logged.position: logged for logged in log}
+        self._entries.clear()
+        self.written = int(bounds["written"])
         for topic, partition, offset, start in bounds["entries"]:
             position = LogPosition(topic, partition, offset)
             if position not in found:
                 raise StoreError(
                     f"{topic} {partition}:{offset}",
                     "the replay buffer holds this record and the log no longer does",
-                    "keep the topic's records for longer than replay.capacity transitions last",
+                    "keep the topic's records for longer than the buffer's transitions last",
                 )
-            buffer._entries.append(Entry(found[position], int(start)))
+            self._entries.append(Entry(found[position], int(start)))
         for name, column in (columns or {}).items():
-            buffer.columns[name][:] = column
-        return buffer
+            self.columns[name][:] = column
 
     def digest(self) -> str:
         """sha256 (hex) over where each entry stands, what its steps recorded, and all that is computed of them."""
@@ -135,6 +136,6 @@ class CircularBuffer:
             for step in entry.steps:
                 recorded = (step.screenshot.sha256, step.prompt_ids, step.action_ids, float(step.logprob).hex())
                 total.update(repr(recorded).encode())
-        for name in DERIVED:
-            total.update(self.columns[name][self.live()].astype("<f8").tobytes())
+        for column in self.columns.values():
+            total.update(column[self.live()].astype("<f8").tobytes())
         return total.hexdigest()

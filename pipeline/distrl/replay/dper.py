@@ -1,7 +1,7 @@
 """Distributed prioritised experience replay (DistRL, section 5.3): which trajectories are learned from again.
 
 p(τ) = w1 mean|δ| / max|δ| + w2 mean min(1, ρ) + w3 mean H / max H,   H_t = −log π(a_t|s_t)
-P(τ) ∝ (p(τ) · quality(τ))^α
+P(τ) ∝ (p(τ) · filter(τ))^α
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from distrl.config import Replay
+from distrl.config import PrioritisedReplay
 from distrl.replay.circular import CircularBuffer
 
 Floats = NDArray[np.float64]
@@ -19,13 +19,13 @@ PRIORITY_FLOOR = 1e-3
 """Added to every priority: a trajectory of priority 0 would never be drawn again, and so never be given another one."""
 
 
-def priorities(buffer: CircularBuffer, config: Replay) -> Floats:
-    """(n,) p(τ) > 0 of each entry, from the columns td, ratio and surprise; the maxima are those of the buffer now."""
+def priorities(buffer: CircularBuffer, config: PrioritisedReplay) -> Floats:
+    """(n,) p(τ) > 0 of each entry, from the columns td, ratio and nll; the maxima are those of the buffer now."""
     entries = buffer.entries
     if not entries:
         return np.zeros(0)
     live = buffer.live()
-    td, surprise = np.abs(buffer.columns["td"]), np.maximum(buffer.columns["surprise"], 0.0)
+    td, nll = np.abs(buffer.columns["td"]), np.maximum(buffer.columns["nll"], 0.0)
     ratio = np.minimum(1.0, buffer.columns["ratio"])
     owner = np.repeat(np.arange(len(entries)), [len(entry) for entry in entries])
 
@@ -35,19 +35,19 @@ def priorities(buffer: CircularBuffer, config: Replay) -> Floats:
     total: Floats = (
         config.w1 * mean(td) / max(float(td[live].max()), PRIORITY_FLOOR)
         + config.w2 * mean(ratio)
-        + config.w3 * mean(surprise) / max(float(surprise[live].max()), PRIORITY_FLOOR)
+        + config.w3 * mean(nll) / max(float(nll[live].max()), PRIORITY_FLOOR)
     )
     return total + PRIORITY_FLOOR
 
 
-def filtered(priority: Floats, quality: Floats, strength: float) -> Floats:
+def filtered(priority: Floats, v_traj: Floats, strength: float) -> Floats:
     """Priorities after V_traj's filter (section 5.1: it "filters/prioritizes trajectories for training").
 
     The paper does not say how. Here a trajectory keeps the share 1 − strength · (1 − V_traj(s_H, a_H)) of its
     priority: 0 filters nothing, 1 leaves only what V_traj holds for a success. Below 1 no trajectory is lost, so V(s)
-    still sees failures. quality: (n,) V_traj in [0, 1].
+    still sees failures. v_traj: (n,) in [0, 1].
     """
-    left: Floats = np.maximum(priority * (1.0 - strength * (1.0 - np.clip(quality, 0.0, 1.0))), PRIORITY_FLOOR)
+    left: Floats = np.maximum(priority * (1.0 - strength * (1.0 - np.clip(v_traj, 0.0, 1.0))), PRIORITY_FLOOR)
     return left
 
 

@@ -1,16 +1,14 @@
-"""The sections of the configuration tree, and what each of their settings may be (config.py puts them together)."""
+"""The sections of the configuration tree, and what each of their settings may be (tree.py puts them together)."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     SecretStr,
     field_validator,
@@ -20,6 +18,7 @@ from simphone.fleet import PhoneProfile
 
 from distrl import names
 from distrl.addresses import brokers, expanded
+from distrl.config.effects import Effect, Section, When
 from distrl.librdkafka import NO_PASSWORD_MECHANISMS, Value, client_settings
 
 NAME_OR_NONE = rf"^({names.DEVICE.pattern})?$"
@@ -30,12 +29,6 @@ OWN_ARGUMENTS = frozenset(
 )
 PACKAGES = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)*(\.\*)?", re.ASCII)
 """A package, or all whose names begin with what stands before the final `.*`."""
-
-
-class Section(BaseModel):
-    """Frozen, and strict about names: a misspelt setting is an error, not a default."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
 
 
 def _packages(values: tuple[str, ...]) -> tuple[str, ...]:
@@ -268,60 +261,35 @@ class Worker(Section):
 
 
 class Policy(Section):
-    base_model: Path | None = Field(None, description="directory of the base model; the shipped tiny one unless named")
+    effect: ClassVar[Effect | None] = Effect(When.START)
+
+    base_model: Annotated[
+        Path | None, Effect(When.START, fixed="is what the recorded token ids and probabilities belong to")
+    ] = Field(None, description="directory of the base model; the shipped tiny one unless named")
     lora_rank: int = Field(16, ge=1)
     lora_alpha: int = Field(32, ge=1)
     lora_targets: tuple[str, ...] = ("q", "v")
 
 
-class Replay(Section):
-    capacity: int = Field(10_000, ge=1, description="transitions; the paper's N")
-    w1: float = Field(1.0, ge=0, description="weight of mean |δ| (section 5.3)")
-    w2: float = Field(0.5, ge=0, description="weight of mean min(1, ρ)")
-    w3: float = Field(0.1, ge=0, description="weight of mean −log π")
-    alpha: float = Field(0.5, ge=0, le=1, description="P ∝ p^alpha (A.4.2)")
-    refresh_every: int = Field(4, ge=1, description="updates between two recomputations of every priority")
-    demonstrations: bool = Field(True, description="put the warm-up trajectories in the buffer (A.5.2)")
-    value_filter: float = Field(
-        0.5, ge=0, le=1, description="share of its priority that V_traj's worst trajectory loses"
-    )
-
-
-class Aride(Section):
-    gamma: float = Field(0.97, ge=0, le=1)
-    retrace_lambda: float = Field(0.95, ge=0, le=1)
-    retrace: bool = True
-    truncation: Literal["terminal", "bootstrap"] = Field(
-        "terminal", description="value after the last allowed step of a failure: 0, or V of the last screen"
-    )
-    entropy: float = Field(0.002, ge=0, description="β of equation 1")
-    invalid_penalty: float = Field(0.1, ge=0, description="λ of equation 1")
-    repetition_penalty: float = Field(0.05, ge=0, description="reward per further repetition; it accumulates (A.2.2)")
-    invalid_reward: float = Field(0.05, ge=0, description="reward taken for an action that is none (A.2.2)")
-    advantage: Literal["paper", "retrace", "td"] = "retrace"
-    ratio_clip: float = Field(1.0, gt=0, description="largest ρ in the policy loss")
-    normalise_advantage: bool = True
-    negative_advantage_weight: float = Field(0.3, ge=0, le=1)
+NO_RESULT = "changes no result"
 
 
 class Learner(Section):
-    seed: int = 0
-    torch_threads: int = Field(1, ge=1)
-    trajectories_per_update: int = Field(16, ge=1)
-    minibatches: int = Field(16, ge=1, description="gradient steps in an update")
-    batch_size: int = Field(64, ge=1, description="transitions in a minibatch")
-    lr: float = Field(1e-3, gt=0)
-    critic_lr: float = Field(1e-3, gt=0)
-    grad_norm: float = Field(1.0, gt=0)
-    demonstrations: int = Field(128, ge=0, description="warm-up trajectories waited for before the first update")
-    warmup_updates: int = Field(12, ge=0, description="updates of behaviour cloning before version 0")
-    warmup_minibatches: int = Field(20, ge=1)
-    warmup_lr: float = Field(4e-3, gt=0)
-    critic_warmup_updates: int = Field(4, ge=0, description="first updates after warm-up that train the critics alone")
-    publish_every: int = Field(1, ge=1, description="updates between two versions")
-    checkpoint_every: int = Field(10, ge=1, description="updates between two checkpoints")
-    keep_checkpoints: int = Field(3, ge=1)
-    rebuild_window: int = Field(20_000, ge=1, description="records that a restart may read back to refill the buffer")
+    seed: Annotated[int, Effect(When.ALWAYS)] = 0
+    torch_threads: Annotated[
+        int, Effect(When.ALWAYS, fixed="decides how sums are split, and arms are compared by the bit")
+    ] = Field(1, ge=1)
+    trajectories_per_update: Annotated[int, Effect(When.ALWAYS, windows=True)] = Field(16, ge=1)
+    publish_every: Annotated[
+        int, Effect(When.ALWAYS, fixed="decides when versions are published, and an ablation publishes none")
+    ] = Field(1, ge=1, description="updates between two versions")
+    checkpoint_every: Annotated[int, Effect(When.ALWAYS, fixed=NO_RESULT, learned=False)] = Field(
+        10, ge=1, description="updates between two checkpoints"
+    )
+    keep_checkpoints: Annotated[int, Effect(When.ALWAYS, fixed=NO_RESULT, learned=False)] = Field(3, ge=1)
+    rebuild_window: Annotated[int, Effect(When.ALWAYS, fixed=NO_RESULT, learned=False)] = Field(
+        20_000, ge=1, description="records that a restart may read back to refill the buffer"
+    )
 
 
 class Evaluate(Section):

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from distrl.errors import PolicyError
-from distrl.learner.seeds import reproducible
+from distrl.seeds import reproducible
 from distrl.types import ObjectRef, Step, Trajectory
 
-LOG = logging.getLogger("distrl.learner.features")
+LOG = logging.getLogger("distrl.policy.features")
 
 Images = Callable[[ObjectRef], bytes]
 """The bytes of a stored object, verified. Raises StoreError."""

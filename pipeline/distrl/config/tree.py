@@ -6,6 +6,7 @@ refused with its path and what is allowed, before anything starts.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import os
@@ -19,23 +20,22 @@ import yaml
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     SecretStr,
     ValidationError,
     model_validator,
 )
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from distrl.allowed import allowed, written
 from distrl.base_identity import identity_of
-from distrl.errors import ConfigError
-from distrl.librdkafka import PropertyError, is_secret
-from distrl.sections import (
+from distrl.config.algorithms import AlgorithmSettings, Aride, Warmup, named
+from distrl.config.allowed import allowed, written
+from distrl.config.effects import Effect, Section, effect_of, effects
+from distrl.config.sections import (
     Adb,
     AppAgent,
-    Aride,
-    Chat,
     Devices,
-    Emulators,
     Evaluate,
     Feeder,
     Judge,
@@ -43,43 +43,16 @@ from distrl.sections import (
     Learner,
     Phones,
     Policy,
-    Replay,
-    Section,
     Stack,
     Store,
     Worker,
 )
-
-__all__ = [
-    "ENV_PREFIX",
-    "NOT_LEARNED_FROM",
-    "RUN_NAME",
-    "Adb",
-    "AppAgent",
-    "Aride",
-    "Chat",
-    "Config",
-    "Devices",
-    "Emulators",
-    "Evaluate",
-    "Feeder",
-    "Judge",
-    "Kafka",
-    "Learner",
-    "Phones",
-    "Policy",
-    "Replay",
-    "Section",
-    "Stack",
-    "Store",
-    "Worker",
-    "load",
-    "with_run",
-]
+from distrl.errors import ConfigError
+from distrl.librdkafka import PropertyError, is_secret
 
 ENV_PREFIX = "DISTRL_"
-NOT_LEARNED_FROM = ("checkpoint_every", "keep_checkpoints", "rebuild_window")
-"""Settings of the learner that its results do not depend on: they may change in the middle of a run."""
+LEARNING = ("policy", "warmup", "algorithm", "learner")
+"""The sections that the fold reads."""
 CLIENT = ("kafka", "client")
 """The one setting that is a mapping: its names are librdkafka's."""
 RUN_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
@@ -101,8 +74,8 @@ class Config(Section):
     feeder: Feeder = Feeder()
     worker: Worker = Worker()
     policy: Policy = Policy()
-    replay: Replay = Replay()
-    aride: Aride = Aride()
+    warmup: Warmup = Warmup()
+    algorithm: Annotated[AlgorithmSettings, BeforeValidator(named)] = Aride()
     learner: Learner = Learner()
     evaluate: Evaluate = Evaluate()
     judge: Judge = Judge()
@@ -113,10 +86,12 @@ class Config(Section):
     def _agree(self) -> Config:
         if self.learner.rebuild_window < self.learner.trajectories_per_update:
             raise ValueError("learner.rebuild_window must be at least learner.trajectories_per_update")
-        if self.learner.rebuild_window < self.replay.capacity:
+        capacity = self.algorithm.replay.capacity
+        if self.learner.rebuild_window < capacity:
             raise ValueError(
-                f"learner.rebuild_window ({self.learner.rebuild_window} records) must be at least replay.capacity "
-                f"({self.replay.capacity} transitions): a trajectory may have one step, and a restart reads all back"
+                f"learner.rebuild_window ({self.learner.rebuild_window} records) must be at least "
+                f"algorithm.replay.capacity ({capacity} transitions): a trajectory may have one step, and a restart "
+                "reads all back"
             )
         if self.feeder.curriculum and self.feeder.tasks:
             raise ValueError("feeder.curriculum weighs the families of a suite; feeder.tasks is fed in rounds")
@@ -150,15 +125,22 @@ class Config(Section):
                 del node[name]  # a mask would be taken for the secret where the file is used
         return tree
 
+    def effects(self) -> dict[str, Effect]:
+        """What each setting that the fold reads decides, by its path."""
+        return {path: each for name in LEARNING for path, each in effects(getattr(self, name), name)}
+
     def learning_settings(self) -> dict[str, Any]:
         """The settings that the fold reads, by section and name, JSON-able.
 
         policy.base_model_sha256 is what its base model is; where it lies (policy.base_model) is for people alone.
         Raises ConfigError where it cannot be read.
         """
+        sections = {name: getattr(self, name) for name in LEARNING}
         found = {
-            name: getattr(self, name).model_dump(mode="json", exclude={*NOT_LEARNED_FROM})
-            for name in ("policy", "replay", "aride", "learner")
+            name: section.model_dump(
+                mode="json", exclude={each for each, _ in section if (e := effect_of(section, each)) and not e.learned}
+            )
+            for name, section in sections.items()
         }
         try:
             found["policy"]["base_model_sha256"] = identity_of(self.policy.base_model)
@@ -180,12 +162,18 @@ class Config(Section):
         return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
 
 
-def load(file: Path | None = None, sets: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> Config:
-    """The configuration from `file` (YAML), then `environ` (DISTRL_*), then `sets` ("path.to=value").
+def load(
+    file: Path | None = None,
+    sets: Sequence[str] = (),
+    environ: Mapping[str, str] | None = None,
+    base: Mapping[str, Any] | None = None,
+) -> Config:
+    """The configuration from `file` (YAML) or the tree `base`, then `environ` (DISTRL_*), then `sets`
+    ("path.to=value").
 
     Raises ConfigError, naming the setting, what is wrong with it and what is allowed.
     """
-    tree: dict[str, Any] = _read(file) if file is not None else {}
+    tree: dict[str, Any] = _read(file) if file is not None else copy.deepcopy(dict(base or {}))
     for name, value in sorted((os.environ if environ is None else environ).items()):
         if name.startswith(ENV_PREFIX):
             _put(tree, _split(name.removeprefix(ENV_PREFIX).lower().split("__")), value, where=name)
@@ -258,14 +246,18 @@ def _explain(error: ValidationError) -> ConfigError:
 
 
 def _refusal(problem: ErrorDetails) -> ConfigError:
-    loc = problem["loc"]
+    loc, kind = _untagged(problem["loc"])
     path = ".".join(str(part) for part in loc) or "config"
     fault = problem.get("ctx", {}).get("error")
     if isinstance(fault, PropertyError):
         return ConfigError(f"{path}.{fault.name}" if fault.name else path, str(fault), fault.fix)
+    if problem["type"] == "union_tag_invalid":
+        wrong, known = problem["ctx"]["tag"], problem["ctx"]["expected_tags"].replace("'", "")
+        return ConfigError(f"{path}.type", f"no such type (it is {written(wrong)})", f"one of: {known}")
     if problem["type"] == "extra_forbidden":
-        return ConfigError(path, "no such setting", f"one of: {', '.join(_siblings(loc))}")
-    return ConfigError(path, f"{_wrong(problem)}{_shown(loc, problem['input'])}", _allowed(loc))
+        of = f" of {loc[0]}.type {kind}" if kind else ""
+        return ConfigError(path, f"no such setting{of}", f"one of: {', '.join(_siblings(problem['loc']))}")
+    return ConfigError(path, f"{_wrong(problem)}{_shown(problem['loc'], problem['input'])}", _allowed(problem["loc"]))
 
 
 def _wrong(problem: ErrorDetails) -> str:
@@ -276,6 +268,7 @@ def _wrong(problem: ErrorDetails) -> str:
         "tuple_type": "Input should be a list",
         "path_type": "Input should be a path",
         "model_type": "Input should be a section, with settings of its own",
+        "model_attributes_type": "Input should be a section, with settings of its own",
     }.get(problem["type"], problem["msg"])
 
 
@@ -289,29 +282,54 @@ def _kinds(path: Sequence[str]) -> set[Any]:
     """The types that the setting at `path` takes, None aside; empty where there is no such setting."""
     if tuple(path[:2]) == CLIENT and len(path) == 3:
         return {SecretStr} if is_secret(path[2]) else {str}
-    found = _section(path[:-1]).model_fields.get(path[-1]) if path else None
+    found = _field(path)
     if found is None:
         return set()
     return {*(get_args(found.annotation) or (found.annotation,))} - {type(None)}
 
 
-def _section(loc: Sequence[int | str]) -> type[BaseModel]:
-    model: type[BaseModel] = Config
-    for part in loc:
-        found = model.model_fields.get(str(part))
-        if found is None or not (isinstance(found.annotation, type) and issubclass(found.annotation, BaseModel)):
+def _field(loc: Sequence[int | str]) -> FieldInfo | None:
+    models = _sections(loc[:-1]) if loc else []
+    return next((model.model_fields[str(loc[-1])] for model in models if str(loc[-1]) in model.model_fields), None)
+
+
+def _sections(loc: Sequence[int | str]) -> list[type[BaseModel]]:
+    """The section at `loc`, or every one that may stand there; the last one that there is, where `loc` leads on."""
+    models: list[type[BaseModel]] = [Config]
+    for part in map(str, loc):
+        tagged = [model for model in models if len(models) > 1 and _tag(model) == part]
+        below = [each for m in models if part in m.model_fields for each in _types(m.model_fields[part].annotation)]
+        if not tagged and not below:
             break
-        model = found.annotation
-    return model
+        models = tagged or below
+    return models
+
+
+def _untagged(loc: Sequence[int | str]) -> tuple[list[int | str], str]:
+    """`loc` as a person writes it, and the type that pydantic has put into it where a section may be one of several."""
+    for place in range(1, len(loc)):
+        if len(models := _sections(loc[:place])) > 1 and str(loc[place]) in map(_tag, models):
+            return [*loc[:place], *loc[place + 1 :]], str(loc[place])
+    return list(loc), ""
+
+
+def _tag(model: type[BaseModel]) -> str:
+    return str(model.model_fields["type"].default) if "type" in model.model_fields else ""
+
+
+def _types(annotation: Any) -> list[type[BaseModel]]:
+    """The sections that an annotation names."""
+    found = get_args(annotation) or (annotation,)
+    return [each for each in found if isinstance(each, type) and issubclass(each, Section)]
 
 
 def _siblings(loc: Sequence[int | str]) -> list[str]:
-    return sorted(_section(loc[:-1]).model_fields)
+    return sorted({name for model in _sections(loc[:-1]) for name in model.model_fields})
 
 
 def _allowed(loc: Sequence[int | str]) -> str:
     setting = loc[:-1] if loc and isinstance(loc[-1], int) else loc  # an entry of a list is mended as the list is
-    found = _section(setting[:-1]).model_fields.get(str(setting[-1])) if setting else None
-    if found is None or (isinstance(found.annotation, type) and issubclass(found.annotation, Section)):
+    found = _field(setting) if setting else None
+    if found is None or _types(found.annotation):
         return "see `distrl config show`"
     return allowed(found)

@@ -1,19 +1,19 @@
 """Episodes that the step limit cut off, and the state that they were left in.
 
 The paper's horizon H is an end like any other (section 3). A limit that only saves time is none: the state after it
-is worth what V says of it. `aride.truncation` chooses; see docs/learning.md.
+is worth what V says of it. `algorithm.truncation` chooses; see docs/learning.md.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Literal
 
-from distrl.policy.vocabulary import Codec
 from distrl.store.objects import is_reference
-from distrl.types import ActionKind, ObjectRef, Outcome, Step, Trajectory
+from distrl.types import Action, ActionKind, ObjectRef, Outcome, Step, Trajectory
 
-Truncation = Literal["terminal", "bootstrap"]
+EncodePrompt = Callable[[str, Sequence[Action]], tuple[int, ...]]
+"""(instruction, earlier actions) -> token ids, as the policy reads them."""
 
 
 def cut_off(trajectory: Trajectory) -> bool:
@@ -33,7 +33,7 @@ def screen_after(trajectory: Trajectory) -> ObjectRef | None:
     return final if final is not None and is_reference(final) and cut_off(trajectory) else None
 
 
-def step_after(trajectory: Trajectory, codec: Codec) -> Step | None:
+def step_after(trajectory: Trajectory, encode_prompt: EncodePrompt) -> Step | None:
     """The step that a cut off episode would have gone on with, as the policy would have read it; else None.
 
     Its action is that of the last step and stands for none: V(s) does not read it.
@@ -41,5 +41,5 @@ def step_after(trajectory: Trajectory, codec: Codec) -> Step | None:
     screen = screen_after(trajectory)
     if screen is None:
         return None
-    prompt = codec.encode_prompt(trajectory.task.instruction, [step.action for step in trajectory.steps])
+    prompt = encode_prompt(trajectory.task.instruction, [step.action for step in trajectory.steps])
     return replace(trajectory.steps[-1], screenshot=screen, prompt_ids=prompt)

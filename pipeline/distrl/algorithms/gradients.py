@@ -1,23 +1,23 @@
-"""One gradient step: score recorded steps under the present weights, and descend."""
+"""One gradient step, and scores of more steps than fit into one pass."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 
-from distrl.learner.state import LearnerState
-from distrl.policy.agent import Score
 from distrl.types import Step
 
+PASS_ROWS = 128
+"""Steps in one forward pass without gradient. A part of the result: how many rows share a pass decides their last
+bits."""
 
-def score(state: LearnerState, steps: Sequence[Step]) -> Score:
-    """log π, entropy and encoder states of B recorded steps; their screenshots must be loaded."""
-    return state.agent.score(
-        state.features.stack(steps), [step.prompt_ids for step in steps], [step.action_ids for step in steps]
-    )
+
+def passes(steps: Sequence[Step]) -> Iterator[slice]:
+    """The rows of each pass over `steps`."""
+    return (slice(begin, begin + PASS_ROWS) for begin in range(0, len(steps), PASS_ROWS))
 
 
 def descend(

@@ -1,7 +1,7 @@
 """A-RIDE (DistRL, section 5): advantage policy gradient with Retrace-corrected values on off-policy trajectories.
 
 y_t = clip(V(s_t) + δ_t, 0, 1)                         what V is fitted to
-A_t = r_t + penalty_t + γ y_{t+1} − V(s_t)             (aride.advantage names the reading)
+A_t = r_t + penalty_t + γ y_{t+1} − V(s_t)             (algorithm.advantage names the reading)
 L   = −E[ρ A log π] − β E[H(π)] + λ E[ρ P_invalid log π]
 """
 

@@ -1,0 +1,65 @@
+"""One update of A-RIDE: annotate the buffer, draw by priority, step the critics and the policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from torch.optim import AdamW
+
+from distrl import config as settings
+from distrl.algorithms.aride.annotate import annotate, state_values
+from distrl.algorithms.aride.critics import Critics
+from distrl.algorithms.aride.improve import Trained, batch_of, improve
+from distrl.algorithms.aride.memory import ArideMemory
+from distrl.algorithms.aride.truncation import screen_after
+from distrl.algorithms.gradients import passes
+from distrl.algorithms.protocol import Context, Metrics, Optimised, seen
+from distrl.seeds import seed_of, torch_seed
+from distrl.types import ObjectRef, Step, Trajectory
+
+
+class Aride:
+    """A-RIDE over a policy. context.config.algorithm must be its settings."""
+
+    def __init__(self, context: Context) -> None:
+        assert isinstance(context.config.algorithm, settings.Aride)
+        self._context, self._settings = context, context.config.algorithm
+        self.memory = ArideMemory(context.config)
+        with torch_seed(seed_of(context.config, "critics")):
+            self.critics = Critics(context.policy.width)
+        policy, critic = context.policy.parameters(), dict(sorted(self.critics.named_parameters()))
+        self._trained = Trained(
+            context,
+            self.critics,
+            Optimised(AdamW(policy.values()), policy),
+            Optimised(AdamW(self.critics.parameters(), self._settings.critic_lr, weight_decay=0.0), critic),
+        )
+
+    def modules(self) -> Mapping[str, nn.Module]:
+        return {"critic": self.critics}
+
+    def optimisers(self) -> Mapping[str, Optimised]:
+        return {"policy_optimiser": self._trained.policy, "critic_optimiser": self._trained.critic}
+
+    def screens(self, trajectory: Trajectory) -> Iterator[ObjectRef]:
+        """What each step saw, and what came after the last one where V is bootstrapped from that."""
+        yield from seen(trajectory)
+        if self._settings.truncation == "bootstrap" and (after := screen_after(trajectory)) is not None:
+            yield after
+
+    def update(self, u: int) -> Metrics:
+        buffer = self.memory.buffer
+        annotate(self._context, self.critics, buffer, self.memory.outdated(u), self._settings)
+        batches = [batch_of(draw, buffer) for draw in self.memory.draw(u)]
+        return improve(self._trained, batches, self._settings, train_policy=self.memory.phase(u).trains_policy)
+
+    def values(self, steps: Sequence[Step]) -> NDArray[np.float64]:
+        values = np.zeros(len(steps))
+        with torch.no_grad():
+            for rows in passes(steps):
+                values[rows] = state_values(self.critics, self._context.score(steps[rows]))
+        return values

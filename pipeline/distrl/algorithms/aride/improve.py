@@ -1,0 +1,114 @@
+"""What a minibatch changes: equation 1 for the policy, cross-entropy for both critics (DistRL, 5.1 and 5.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from distrl import config as settings
+from distrl.algorithms import losses
+from distrl.algorithms.aride.annotate import is_invalid, succeeded
+from distrl.algorithms.aride.credit import policy_loss
+from distrl.algorithms.aride.critics import Critics
+from distrl.algorithms.aride.memory import Draw
+from distrl.algorithms.gradients import descend
+from distrl.algorithms.protocol import Context, Optimised
+from distrl.replay.circular import CircularBuffer
+from distrl.types import Step
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """What a gradient step acts on."""
+
+    context: Context
+    critics: Critics
+    policy: Optimised
+    critic: Optimised
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """B transitions, and what was recorded and computed of them; each tensor (B,) float32.
+
+    success: the outcome of the trajectory. value_weight: makes the draws uniform over transitions, for V(s).
+    trajectory_weight: makes those of last steps uniform over trajectories, for V_traj; 0 on every other step.
+    """
+
+    steps: Sequence[Step]
+    behaviour_logprob: Tensor
+    invalid: Tensor
+    target: Tensor
+    advantage: Tensor
+    success: Tensor
+    value_weight: Tensor
+    trajectory_weight: Tensor
+
+
+def batch_of(draw: Draw, buffer: CircularBuffer) -> Batch:
+    final = np.array([index == len(entry) - 1 for entry, index in draw.rows])
+    steps = [entry.steps[index] for entry, index in draw.rows]
+    slots = [(entry.start + index) % buffer.capacity for entry, index in draw.rows]
+    return Batch(
+        steps,
+        behaviour_logprob=torch.tensor([step.logprob for step in steps]),
+        invalid=torch.tensor([float(is_invalid(step)) for step in steps]),
+        target=torch.from_numpy(buffer.columns["target"][slots]).float(),
+        advantage=torch.from_numpy(buffer.columns["advantage"][slots]).float(),
+        success=torch.tensor([float(succeeded(entry)) for entry, _ in draw.rows]),
+        value_weight=torch.from_numpy(draw.weights).float(),
+        trajectory_weight=torch.from_numpy(draw.weights * draw.mean_length * final).float(),
+    )
+
+
+def improve(
+    trained: Trained, batches: Iterable[Batch], config: settings.Aride, *, train_policy: bool
+) -> dict[str, float]:
+    """One gradient step on each minibatch; the mean of each metric over them, nothing of none."""
+    found = [_improve_once(trained, batch, config, train_policy) for batch in batches]
+    return {name: float(np.mean([each[name] for each in found])) for name in found[0]} if found else {}
+
+
+def _improve_once(trained: Trained, batch: Batch, config: settings.Aride, train_policy: bool) -> dict[str, float]:
+    """One minibatch: equation 1 for the policy, cross-entropy for both critics, all on the same encoder states."""
+    context, critics = trained.context, trained.critics
+    with torch.set_grad_enabled(train_policy):
+        scored = context.score(batch.steps)
+        loss, ratio = policy_loss(
+            scored.logprob, scored.entropy, batch.behaviour_logprob, batch.advantage, batch.invalid, config
+        )
+    actions = context.policy.embed_actions([step.action_ids for step in batch.steps])
+    values = critics.values(scored.states, scored.mask)
+    outcomes = critics.trajectory_values(scored.states, scored.mask, actions)
+    value_loss = losses.critic_loss(values, batch.target, batch.value_weight)
+    trajectory_loss = losses.critic_loss(outcomes, batch.success, batch.trajectory_weight)
+    _descend(trained.critic, value_loss + trajectory_loss, config.critic_lr, config.grad_norm)
+    if train_policy:
+        _descend(trained.policy, loss, config.lr, config.grad_norm)
+    weight = ratio.clamp(max=config.ratio_clip)
+    found = {
+        "policy_loss": loss,
+        "value_loss": value_loss,
+        "trajectory_value_loss": trajectory_loss,
+        "entropy": -scored.logprob.mean(),
+        "token_entropy": scored.entropy.mean(),
+        "ratio": ratio.mean(),
+        "clipped": (ratio > config.ratio_clip).float().mean(),
+        "sample_share": _effective_share(weight),
+        "critic_sample_share": _effective_share(batch.value_weight),
+        "value_accuracy": ((values > 0).float() == batch.success).float().mean(),
+    }
+    return {name: float(value.detach()) for name, value in found.items()}
+
+
+def _descend(optimised: Optimised, loss: Tensor, rate: float, grad_norm: float) -> None:
+    descend(optimised.optimiser, optimised.parameters.values(), loss, rate=rate, decay=0.0, grad_norm=grad_norm)
+
+
+def _effective_share(weight: Tensor) -> Tensor:
+    """(Σw)² / (B Σw²): 1 where all weigh alike, 1/B where one weighs all."""
+    return weight.sum().square() / (weight.square().sum().clamp(min=1e-12) * len(weight))

@@ -1,0 +1,144 @@
+"""Behaviour cloning of demonstrations, all of them, as they were done: −E[log π] (DistRL, A.5.2, has it as warm-up).
+
+The warm-up of every run, before its own algorithm; and an algorithm of its own, which goes on with nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+from torch.optim import AdamW
+
+from distrl.algorithms.gradients import descend
+from distrl.algorithms.losses import clone_loss
+from distrl.algorithms.protocol import Context, Metrics, Optimised, Phase, seen, steps_of, too_long
+from distrl.config import Config, Descent, Warmup
+from distrl.replay.circular import CircularBuffer, Entry
+from distrl.seeds import generator, seed_of, torch_seed
+from distrl.types import LoggedTrajectory, ObjectRef, Step, Trajectory
+
+RAMP: Final = 20
+"""Minibatches over which the learning rate rises from 0: Adam's first steps are as long as its rate allows."""
+
+LAST_RATE: Final = 0.1
+"""The rate of the warm-up's last minibatch as a share of warmup.lr; in between it falls in a straight line."""
+
+WEIGHT_DECAY: Final = 0.01
+
+CLONING: Final = Phase("cloning", trains_policy=True)
+
+Rate = Callable[[int], float]
+"""Minibatches before this one, over all updates -> learning rate."""
+
+
+class ImitationMemory:
+    """Trajectories whose every step is to be imitated, each step equally likely.
+
+    imitated: which trajectories are. phase: what an update on them is called.
+    """
+
+    def __init__(
+        self, config: Config, descent: Descent, imitated: Callable[[Trajectory], bool], phase: Phase = CLONING
+    ) -> None:
+        self._config, self._descent, self._imitated, self._phase = config, descent, imitated, phase
+        self.buffer = CircularBuffer(config.algorithm.replay.capacity)
+
+    @property
+    def buffers(self) -> Mapping[str, CircularBuffer]:
+        return {"demonstrations": self.buffer}
+
+    def phase(self, u: int) -> Phase:
+        return self._phase
+
+    def refuses(self, trajectory: Trajectory) -> str | None:
+        return too_long(trajectory, self.buffer.capacity)
+
+    def admit(self, logged: LoggedTrajectory) -> None:
+        if self._imitated(logged.trajectory):
+            self.buffer.add(logged)
+
+    def uses(self, u: int) -> Sequence[Entry]:
+        return self.buffer.entries
+
+    def draws(self, u: int) -> NDArray[np.int64] | None:
+        """(minibatches, batch_size) which of the kept steps update `u` learns from; None where there is none."""
+        steps = len(self.buffer)
+        size = (self._descent.minibatches, self._descent.batch_size)
+        return generator(self._config, "cloning", u).integers(steps, size=size) if steps else None
+
+
+class Imitation:
+    """Minibatches of a memory's steps, with dropout. rate: by the minibatch; decay: of the weights."""
+
+    def __init__(self, context: Context, memory: ImitationMemory, descent: Descent, rate: Rate, decay: float) -> None:
+        self._context, self.memory, self._descent, self._rate, self._decay = context, memory, descent, rate, decay
+        parameters = context.policy.parameters()
+        self._optimised = Optimised(AdamW(parameters.values()), parameters)
+
+    def modules(self) -> Mapping[str, nn.Module]:
+        return {}
+
+    def optimisers(self) -> Mapping[str, Optimised]:
+        return {"policy_optimiser": self._optimised}
+
+    def screens(self, trajectory: Trajectory) -> Iterator[ObjectRef]:
+        return seen(trajectory)
+
+    def update(self, u: int) -> Metrics:
+        steps, draws = steps_of(self.memory.uses(u)), self.memory.draws(u)
+        if draws is None:
+            return {}
+        found = []
+        with self._context.policy.dropout(), torch_seed(seed_of(self._context.config, "dropout", u)):
+            for index, rows in enumerate(draws):
+                loss = clone_loss(self._context.score([steps[row] for row in rows]).logprob)
+                descend(
+                    self._optimised.optimiser,
+                    self._optimised.parameters.values(),
+                    loss,
+                    rate=self._rate(u * self._descent.minibatches + index),
+                    decay=self._decay,
+                    grad_norm=self._descent.grad_norm,
+                )
+                found.append(float(loss.detach()))
+        return {"clone_loss": float(np.mean(found))}
+
+    def values(self, steps: Sequence[Step]) -> None:
+        """It estimates none."""
+        return
+
+
+def warmup_memory(config: Config) -> ImitationMemory:
+    return ImitationMemory(config, config.warmup, _is_expert)
+
+
+def warmup(context: Context) -> Imitation:
+    """The warm-up: a rate that rises for a moment, then falls in a straight line."""
+    settings = context.config.warmup
+    return Imitation(
+        context, warmup_memory(context.config), settings, lambda done: learning_rate(done, settings), WEIGHT_DECAY
+    )
+
+
+def cloning_memory(config: Config) -> ImitationMemory:
+    return ImitationMemory(config, config.algorithm, _is_expert)
+
+
+def cloning(context: Context) -> Imitation:
+    """Cloning as an algorithm of its own, at one rate."""
+    settings = context.config.algorithm
+    return Imitation(context, cloning_memory(context.config), settings, lambda done: settings.lr, WEIGHT_DECAY)
+
+
+def learning_rate(minibatch: int, settings: Warmup) -> float:
+    """The rate of one of all the warm-up's minibatches: a short rise, then a straight fall."""
+    done = minibatch / (settings.updates * settings.minibatches)
+    return settings.lr * min(1.0, (minibatch + 1) / RAMP) * (1.0 - (1.0 - LAST_RATE) * done)
+
+
+def _is_expert(trajectory: Trajectory) -> bool:
+    return trajectory.is_expert

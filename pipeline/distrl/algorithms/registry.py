@@ -1,0 +1,35 @@
+"""Every algorithm, by the type of its settings. `algorithm.type` chooses one; a run's warm-up comes before it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from distrl import config as settings
+from distrl.algorithms.aride.algorithm import Aride
+from distrl.algorithms.aride.memory import ArideMemory
+from distrl.algorithms.cloning import cloning, cloning_memory
+from distrl.algorithms.protocol import Algorithm, Context, Memory
+from distrl.config import Config
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """algorithm: over a policy. memory: the same algorithm's memory alone, for who only asks what it would keep."""
+
+    algorithm: Callable[[Context], Algorithm]
+    memory: Callable[[Config], Memory]
+
+
+ALGORITHMS: Mapping[type[settings.Section], Row] = {
+    settings.Aride: Row(Aride, ArideMemory),
+    settings.Cloning: Row(cloning, cloning_memory),
+}
+
+
+def algorithm_of(context: Context) -> Algorithm:
+    return ALGORITHMS[type(context.config.algorithm)].algorithm(context)
+
+
+def memory_of(config: Config) -> Memory:
+    return ALGORITHMS[type(config.algorithm)].memory(config)

@@ -1,0 +1,57 @@
+"""Every setting of the system: sections.py and algorithms.py say what there is, tree.py puts them together and reads
+them, effects.py says what of a run each one decides."""
+
+from distrl.config.algorithms import Aride, Buffer, Cloning, Descent, PrioritisedReplay, Replay, Warmup
+from distrl.config.effects import Section
+from distrl.config.sections import (
+    Adb,
+    AppAgent,
+    Chat,
+    Devices,
+    Emulators,
+    Evaluate,
+    Feeder,
+    Judge,
+    Kafka,
+    Learner,
+    PhoneProfile,
+    Phones,
+    Policy,
+    Stack,
+    Store,
+    Worker,
+)
+from distrl.config.tree import ENV_PREFIX, LEARNING, RUN_NAME, Config, load, with_run
+
+__all__ = [
+    "ENV_PREFIX",
+    "LEARNING",
+    "RUN_NAME",
+    "Adb",
+    "AppAgent",
+    "Aride",
+    "Buffer",
+    "Chat",
+    "Cloning",
+    "Config",
+    "Descent",
+    "Devices",
+    "Emulators",
+    "Evaluate",
+    "Feeder",
+    "Judge",
+    "Kafka",
+    "Learner",
+    "PhoneProfile",
+    "Phones",
+    "Policy",
+    "PrioritisedReplay",
+    "Replay",
+    "Section",
+    "Stack",
+    "Store",
+    "Warmup",
+    "Worker",
+    "load",
+    "with_run",
+]

@@ -1,0 +1,106 @@
+"""The settings of the algorithms, one type each; `algorithm.type` chooses. algorithms/registry.py has what they do."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Final, Literal
+
+from pydantic import Field
+
+from distrl.config.effects import Effect, Section, When
+
+
+class Buffer(Section):
+    """A circular buffer of whole trajectories."""
+
+    effect: ClassVar[Effect | None] = Effect(When.START)
+
+    capacity: int = Field(10_000, ge=1, description="transitions; the paper's N")
+
+
+class Replay(Buffer):
+    """One that holds the demonstrations as well."""
+
+    demonstrations: bool = Field(True, description="put the warm-up trajectories in the buffer (A.5.2)")
+
+
+class PrioritisedReplay(Replay):
+    """DPER, the paper's distributed prioritised experience replay (section 5.3)."""
+
+    w1: Annotated[float, Effect(When.LATER)] = Field(1.0, ge=0, description="weight of mean |δ| (section 5.3)")
+    w2: Annotated[float, Effect(When.LATER)] = Field(0.5, ge=0, description="weight of mean min(1, ρ)")
+    w3: Annotated[float, Effect(When.LATER)] = Field(0.1, ge=0, description="weight of mean −log π")
+    alpha: Annotated[float, Effect(When.LATER)] = Field(0.5, ge=0, le=1, description="P ∝ p^alpha (A.4.2)")
+    refresh_every: Annotated[int, Effect(When.LATER)] = Field(
+        4, ge=1, description="updates between two recomputations of every priority"
+    )
+    value_filter: Annotated[float, Effect(When.LATER)] = Field(
+        0.5, ge=0, le=1, description="share of its priority that V_traj's worst trajectory loses"
+    )
+
+
+class Descent(Section):
+    """Gradient steps of one update."""
+
+    effect: ClassVar[Effect | None] = Effect(When.LATER)
+
+    minibatches: int = Field(16, ge=1, description="gradient steps in an update")
+    batch_size: int = Field(64, ge=1, description="transitions in a minibatch")
+    lr: float = Field(1e-3, gt=0)
+    grad_norm: float = Field(1.0, gt=0, description="gradients are scaled down to this norm")
+
+
+class Warmup(Descent):
+    """Behaviour cloning of the demonstrations, before any algorithm (A.5.2); version 0 is what it leaves."""
+
+    effect: ClassVar[Effect | None] = Effect(When.WARMUP)
+
+    demonstrations: Annotated[int, Effect(When.START, windows=True)] = Field(
+        128, ge=0, description="warm-up trajectories waited for before the first update"
+    )
+    updates: Annotated[int, Effect(When.START, windows=True)] = Field(
+        12, ge=0, description="updates of behaviour cloning before version 0"
+    )
+    minibatches: int = Field(20, ge=1, description="gradient steps in an update")
+    lr: float = Field(4e-3, gt=0)
+
+
+class Aride(Descent):
+    """A-RIDE (section 5)."""
+
+    type: Annotated[Literal["aride"], Effect(When.START)] = "aride"
+    replay: PrioritisedReplay = PrioritisedReplay()
+    gamma: float = Field(0.97, ge=0, le=1)
+    retrace_lambda: float = Field(0.95, ge=0, le=1)
+    retrace: bool = True
+    truncation: Literal["terminal", "bootstrap"] = Field(
+        "terminal", description="value after the last allowed step of a failure: 0, or V of the last screen"
+    )
+    entropy: float = Field(0.002, ge=0, description="β of equation 1")
+    invalid_penalty: float = Field(0.1, ge=0, description="λ of equation 1")
+    repetition_penalty: float = Field(0.05, ge=0, description="reward per further repetition; it accumulates (A.2.2)")
+    invalid_reward: float = Field(0.05, ge=0, description="reward taken for an action that is none (A.2.2)")
+    advantage: Literal["paper", "retrace", "td"] = "retrace"
+    ratio_clip: float = Field(1.0, gt=0, description="largest ρ in the policy loss")
+    normalise_advantage: bool = True
+    negative_advantage_weight: float = Field(0.3, ge=0, le=1)
+    critic_lr: float = Field(1e-3, gt=0)
+    critic_warmup_updates: int = Field(4, ge=0, description="first updates after warm-up that train the critics alone")
+
+
+class Cloning(Descent):
+    """Behaviour cloning of the demonstrations alone: the warm-up that goes on, at one rate. What the workers do is
+    recorded and not learned from; supervised fine-tuning, as AutoUI's baseline has it."""
+
+    type: Annotated[Literal["cloning"], Effect(When.START)] = "cloning"
+    replay: Buffer = Buffer()
+
+
+AlgorithmSettings = Annotated[Aride | Cloning, Field(discriminator="type")]
+"""One of these; `type` says which."""
+
+DEFAULT: Final = "aride"
+
+
+def named(value: Any) -> Any:
+    """`algorithm` as written, with the default type where none is named: `algorithm.gamma` alone is enough."""
+    return {"type": DEFAULT, **value} if isinstance(value, dict) else value

@@ -1,0 +1,64 @@
+"""What of a run a setting decides, and from when on. It stands at the setting: `Annotated[int, Effect(When.START)]`.
+
+The fingerprint, ablations and the docs ask here; none of them keeps a list of settings of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+
+class When(StrEnum):
+    """From when on a setting counts."""
+
+    START = "before the first update"
+    WARMUP = "in the warm-up"
+    ALWAYS = "in every update"
+    LATER = "after the warm-up"
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """How a learning setting acts on the fold."""
+
+    when: When
+    windows: bool = False
+    """It decides which records an update folds."""
+    fixed: str = ""
+    """Why no ablation may change it, as the end of a sentence; empty where one may."""
+    learned: bool = True
+    """Results depend on it. Where not, it may change in the middle of a run, and no fingerprint holds it."""
+
+
+class Section(BaseModel):
+    """Settings. Frozen, and strict about names: a misspelt setting is an error, not a default."""
+
+    model_config = {"extra": "forbid", "frozen": True, "validate_default": True, "allow_inf_nan": False}
+
+    effect: ClassVar[Effect | None] = None
+    """Of every setting that has none of its own; None for settings that the fold does not read."""
+
+
+def effect_of(section: Section, name: str) -> Effect | None:
+    """The effect of a section's setting `name`."""
+    return next((each for each in _field(section, name).metadata if isinstance(each, Effect)), section.effect)
+
+
+def effects(section: Section, above: str = "") -> Iterator[tuple[str, Effect]]:
+    """The path of every setting below `section` that the fold reads, with its effect."""
+    for name, value in section:
+        path = f"{above}.{name}" if above else name
+        if isinstance(value, Section):
+            yield from effects(value, path)
+        elif (found := effect_of(section, name)) is not None:
+            yield path, found
+
+
+def _field(section: Section, name: str) -> FieldInfo:
+    return type(section).model_fields[name]

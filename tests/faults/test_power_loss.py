@@ -7,8 +7,9 @@ elsewhere and survive, or do not. Whatever was lost, the run goes on, and a fold
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 from distrl.broker.journal import history, in_force
@@ -106,14 +107,27 @@ def meaning(version: Version) -> tuple[int, str]:
     return version.update, version.adapter.sha256
 
 
-def cut(run: LiveRun, topic: str, rule: random.Random) -> tuple[int, int]:
+def cut(run: LiveRun, topic: str, rule: random.Random, left: int | None = None) -> tuple[int, int]:
     """Take away the end of the topic's log file. The broker must not run. Returns what is left, and what was there."""
-    (file,) = (run.servers.directory / "kafka" / "data").glob(f"{topic_name(run.config.run, topic)}-0/*.log")
+    file = log_file(run, topic)
     size = file.stat().st_size
-    left = rule.randrange(size + 1)
+    left = rule.randrange(size + 1) if left is None else left
     with file.open("r+b") as log:
         log.truncate(left)
     return left, size
+
+
+def log_file(run: LiveRun, topic: str) -> Path:
+    (file,) = (run.servers.directory / "kafka" / "data").glob(f"{topic_name(run.config.run, topic)}-0/*.log")
+    return file
+
+
+def batches(log: bytes) -> Iterator[int]:
+    """Where each record batch of a log file begins: 8 bytes of offset, 4 of the length that follows, and so on."""
+    at = 0
+    while at + 12 <= len(log):
+        yield at
+        at += 12 + int.from_bytes(log[at + 8 : at + 12], "big")
 
 
 @pytest.fixture
@@ -132,6 +146,23 @@ def test_a_tail_that_is_lost_costs_repetitions_and_the_run_goes_on(losses: Losse
 
 def test_tails_of_all_topics_are_lost_at_once_and_the_run_goes_on(losses: Losses) -> None:
     losses.lose(TRUTH, newest_checkpoints=1)
+    losses.goes_on()
+    losses.equals_a_fresh_fold()
+
+
+def test_a_version_whose_commit_alone_is_lost_is_void_when_it_shows(losses: Losses) -> None:
+    """Its record is in the log and nobody sees it, until the next version's transaction ends and shows both."""
+    losses.note_versions()
+    losses.run.roles["learner"].kill()
+    losses.run.servers.kill("kafka")
+    *_, last = batches(log_file(losses.run, "versions").read_bytes())  # the marker that commits the last version
+    print(f"versions: cut at byte {cut(losses.run, 'versions', losses.rule, last)}")
+    for topic in ("trajectories", "updates"):
+        half = log_file(losses.run, topic).stat().st_size // 2
+        print(f"{topic}: cut at byte {cut(losses.run, topic, losses.rule, half)}")
+    delete_checkpoints(losses.run.store, losses.run.config.run, checkpoints(losses.run.store, losses.run.config.run))
+    losses.run.servers.start("kafka")
+    losses.run.new_producer()
     losses.goes_on()
     losses.equals_a_fresh_fold()
 

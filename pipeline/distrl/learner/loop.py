@@ -205,6 +205,8 @@ class Loop:
             "going back to update %d, %s void: %s", self._state.u,
             f"updates {lost[0]} to {lost[-1]} are" if lost else "what follows is", why,
         )  # fmt: skip
+        if not self._patiently(self._publisher.look_up_reserved):
+            return
         line = Update(
             self._state.u, self._state.watermarks, self._config.learning_fingerprint(), SYSTEM_CLOCK.now_ms(),
             log_id=self._log.id, version=self._publisher.highest, void=why,

@@ -64,7 +64,15 @@ class Publisher:
     @property
     def highest(self) -> int:
         """The highest number that is known to be given out; -1 for none."""
-        return self._given
+        return max(self._given, -1 if self._reserved is None else int(self._reserved["version"]))
+
+    def look_up_reserved(self) -> None:
+        """Let `highest` count what was reserved as well. Raises StoreError.
+
+        A version may be in the log and not to be seen: a broker that has lost the end of its transaction shows it with
+        the next one. What makes it void has to know its number by then.
+        """
+        self._reservation()
 
     def due(self, state: LearnerState) -> None:
         """Publish the version that is due after the state's last update, if one is and it is not there.

@@ -6,6 +6,7 @@ PYTHON ?= python3
 SEED ?= 0
 MINUTES ?= 12
 PHONES ?= 8
+ALGORITHM ?= aride
 STARTED := $(shell date +%s)
 VENV := .venv
 BIN := $(VENV)/bin
@@ -24,7 +25,8 @@ $(READY): requirements.lock pyproject.toml
 	@touch $@
 
 demo: $(READY)
-	$(BIN)/distrl demo --seed $(SEED) --minutes $(MINUTES) --phones $(PHONES) --started $(STARTED)
+	$(BIN)/distrl demo --seed $(SEED) --minutes $(MINUTES) --phones $(PHONES) --algorithm $(ALGORITHM) \
+	  --started $(STARTED)
 
 test: $(READY)
 	$(BIN)/python -m pytest --numprocesses 2 --no-loadscope-reorder

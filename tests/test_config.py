@@ -72,7 +72,7 @@ def test_an_unknown_setting_is_refused_with_its_path_and_the_allowed_names() -> 
         (
             "algorithm.type=magic",
             "algorithm.type",
-            "no such type (it is 'magic')\n  to mend it: one of: aride, cloning",
+            "no such type (it is 'magic')\n  to mend it: one of: aride, ",
         ),
         ("algorithm.gama=1", "algorithm.gama", "no such setting of algorithm.type aride"),
         ("algorithm=fast", "algorithm", "a section, with settings of its own"),

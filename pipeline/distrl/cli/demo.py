@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from distrl.cli.common import ConfigFile, Sets, console, ended_as_interrupted, load
+from distrl.config.algorithms import DEFAULT
 from distrl.telemetry import logs
 
 
@@ -33,6 +34,9 @@ def demo(
     phones: Annotated[
         int, typer.Option(min=2, max=512, help="Simulated phones that train; phones.evaluation_count more evaluate.")
     ] = 8,
+    algorithm: Annotated[
+        str, typer.Option(help="algorithm.type: what the learner does. Each but aride has runs of its own.")
+    ] = DEFAULT,
     out: Annotated[
         Path,
         typer.Option(help="Holds a folder for each run: report, settings, logs, time trained."),
@@ -50,7 +54,14 @@ def demo(
 
     logs.configure("demo")
     ended_as_interrupted()
-    run = [f"run=demo-{seed}", f"learner.seed={seed}", f"phones.seed={seed}", f"phones.count={phones}"]
+    name = f"demo-{seed}" if algorithm == DEFAULT else f"demo-{algorithm.replace('_', '-')}-{seed}"
+    run = [
+        f"algorithm.type={algorithm}",
+        f"run={name}",
+        f"learner.seed={seed}",
+        f"phones.seed={seed}",
+        f"phones.count={phones}",
+    ]
     settings, began = load(config, [*run, *(sets or [])]), time.time() if started is None else started
     refuse_second(settings, out)  # before what takes seconds to import
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from distrl import config as settings
 from distrl.algorithms.aride.algorithm import Aride
 from distrl.algorithms.aride.memory import ArideMemory
 from distrl.algorithms.cloning import cloning, cloning_memory
+from distrl.algorithms.filtered_bc import filtered_bc, filtered_memory
 from distrl.algorithms.protocol import Algorithm, Context, Memory
-from distrl.config import Config
+from distrl.config import Config, Section
+from distrl.config import algorithms as settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +22,10 @@ class Row:
     memory: Callable[[Config], Memory]
 
 
-ALGORITHMS: Mapping[type[settings.Section], Row] = {
+ALGORITHMS: Mapping[type[Section], Row] = {
     settings.Aride: Row(Aride, ArideMemory),
     settings.Cloning: Row(cloning, cloning_memory),
+    settings.FilteredBc: Row(filtered_bc, filtered_memory),
 }
 
 

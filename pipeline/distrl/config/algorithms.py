@@ -95,7 +95,14 @@ class Cloning(Descent):
     replay: Buffer = Buffer()
 
 
-AlgorithmSettings = Annotated[Aride | Cloning, Field(discriminator="type")]
+class FilteredBc(Descent):
+    """Behaviour cloning of what succeeded."""
+
+    type: Annotated[Literal["filtered_bc"], Effect(When.START)] = "filtered_bc"
+    replay: Replay = Replay()
+
+
+AlgorithmSettings = Annotated[Aride | Cloning | FilteredBc, Field(discriminator="type")]
 """One of these; `type` says which."""
 
 DEFAULT: Final = "aride"

@@ -1,0 +1,31 @@
+"""Filtered behaviour cloning: imitate what succeeded, −E[log π], and nothing else.
+
+A baseline of DigiRL (arXiv 2406.11896) and of whoever asks what reinforcement learning adds. It has no critics, and no
+word for how old a trajectory is: with stale workers it imitates an older policy's successes.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from distrl.algorithms.cloning import Imitation, ImitationMemory
+from distrl.algorithms.protocol import Context, Phase
+from distrl.config import Config
+from distrl.types import Outcome, Trajectory
+
+FILTERED: Final = Phase("filtered-bc", trains_policy=True)
+
+
+def filtered_memory(config: Config) -> ImitationMemory:
+    """The successes, those of demonstrations too unless algorithm.replay.demonstrations says no."""
+    demonstrations = getattr(config.algorithm.replay, "demonstrations", True)
+
+    def succeeded(trajectory: Trajectory) -> bool:
+        return trajectory.outcome is Outcome.SUCCESS and (demonstrations or not trajectory.is_expert)
+
+    return ImitationMemory(config, config.algorithm, succeeded, FILTERED)
+
+
+def filtered_bc(context: Context) -> Imitation:
+    settings = context.config.algorithm
+    return Imitation(context, filtered_memory(context.config), settings, lambda done: settings.lr, decay=0.0)

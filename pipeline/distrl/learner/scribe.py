@@ -67,9 +67,9 @@ class Scribe:
     def append(self, update: Update) -> None:
         """Write `update` down; when this returns, every later learner will redo it."""
 
-        def is_written() -> bool:
+        def is_written(reopened: bool) -> bool:
             lines = journal_lines(self._config)
-            if len(lines) < self._lines:
+            if len(lines) < self._lines and reopened:
                 raise self._cut(f"holds {len(lines)} lines of {self._lines}")
             return self._is_last(update, lines[self._lines :])
 
@@ -85,13 +85,13 @@ class Scribe:
     def publish_version(self, version: Version) -> None:
         """Tell every worker of `version`. Its objects must be in the store already."""
 
-        def is_written() -> bool:
+        def is_written(reopened: bool) -> bool:
             later = [found for found in lineage(self._config) if found.version >= version.version]
             return self._is_last(version, later)
 
         self._write(lambda: self._journal.publish_version(version), is_written)
 
-    def _write(self, write: Callable[[], object], is_written: Callable[[], bool]) -> None:
+    def _write(self, write: Callable[[], object], is_written: Callable[[bool], bool]) -> None:
         reopened = self._in_doubt
         try:
             if not (self._in_doubt and self._reopen(is_written)):
@@ -104,13 +104,16 @@ class Scribe:
             self._in_doubt = True
             raise UnwrittenError(error.where, error.what, error.mend) from error
 
-    def _reopen(self, is_written: Callable[[], bool]) -> bool:
-        """Open the journal again. Returns whether the record in doubt is in the log."""
-        is_written()
+    def _reopen(self, is_written: Callable[[bool], bool]) -> bool:
+        """Open the journal again. Returns whether the record in doubt is in the log.
+
+        Before that, lines that are committed may not show yet: a broker that stands still has not marked their ends.
+        """
+        is_written(False)
         self._journal.close()
         self._journal = Journal(self._config)
         self._journal.open()
-        written = is_written()
+        written = is_written(True)
         self._in_doubt = False
         LOG.info("the journal is open again; the record in doubt %s", "is in it" if written else "is written now")
         return written

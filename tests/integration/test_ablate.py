@@ -162,7 +162,7 @@ def test_nothing_ablated_is_the_run_and_twice_is_the_same_and_the_run_is_left_al
             "--set",
             "algorithm.replay.w1=0",
             "--arm",
-            "trajectories_per_update=2,lr=0.01",
+            "trajectories_per_update=2,algorithm.lr=0.01",
             "--hold-out",
             "2",
         )

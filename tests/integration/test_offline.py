@@ -401,7 +401,7 @@ def test_a_trajectory_names_who_acted_and_who_learned(run: Config, folder: Path)
     assert early["in_weights_of_versions"] == [v.version for v in versions if v.update >= 4]
     demo = json.loads(done("lineage", "demo-0", "--json").stdout)["records"][0]
     assert demo["learned"]["cloned"] == {"first": 0, "last": 2}
-    assert sum(map(sum, demo["learned"]["cloned_draws"].values())) > 0
+    assert sum(map(sum, demo["learned"]["draws"].values())) > 0
 
 
 def test_lineage_for_people_is_short_and_whole_on_demand(run: Config, folder: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -61,3 +62,10 @@ def is_long(file: str, prefix: str) -> bool:
     tree = ast.parse((ROOT / "tests" / file.removeprefix("tests/")).read_text())
     found = [each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef) and each.name.startswith(prefix)]
     return all(LONG in map(ast.unparse, test.decorator_list) for test in found)
+
+
+def test_each_dependency_has_its_line_and_no_other_has_one() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    page = (ROOT / "docs" / "dependencies.md").read_text()
+    told = re.findall(r"^\| ([a-z0-9-]+) \|", page, re.MULTILINE)[2:]  # below the table's head
+    assert told == sorted(re.split(r"[><=!~]", item)[0] for item in declared)

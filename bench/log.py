@@ -123,10 +123,8 @@ def publish(config: Config, count: int) -> None:
 def bare(config: Config) -> tuple[int, int]:
     """Every byte of the topic, counted and thrown away: what no reader can beat. Returns records and bytes."""
     topic = topic_name(config.run, "trajectories")
-    consumer = Consumer(
-        client_settings(config.kafka, "bench")
-        | {"group.id": f"bench-{uuid.uuid4().hex}", "enable.auto.commit": False, "auto.offset.reset": "error"}
-    )
+    own = {"group.id": f"bench-{uuid.uuid4().hex}", "enable.auto.commit": False, "auto.offset.reset": "error"}
+    consumer = Consumer(client_settings(config.kafka, "bench", own))
     _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0))
     consumer.assign([TopicPartition(topic, 0, 0)])
     records = size = 0

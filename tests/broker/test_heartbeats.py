@@ -2,14 +2,15 @@ from __future__ import annotations
 
 import logging
 
+import factories
 import pytest
 from distrl.broker.connect import BeyondUseError
 from distrl.broker.heartbeats import HeartbeatSender
 from distrl.clock import Clock
 from distrl.errors import BrokerError
-from distrl.types import DeviceHealth, Heartbeat, ObjectRef, Version
+from distrl.types import DeviceHealth, Heartbeat, ObjectRef
 
-VERSION = Version(4, None, 8, "b" * 64, ObjectRef("adapters/a", "a" * 64, 1), "c" * 64, 0)
+VERSION = factories.version(4, adapter=ObjectRef("adapters/a", "a" * 64, 1))
 PHONES = (DeviceHealth("phone-0", "ready", {}),)
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import factories
 from distrl.broker.versions import newest
 from distrl.types import ObjectRef, Version
 from hypothesis import given
@@ -7,7 +8,7 @@ from hypothesis import strategies as st
 
 
 def version(number: int, sha256: str = "a") -> Version:
-    return Version(number, None, number, "base", ObjectRef("adapters/a", sha256, 1), "config", 0)
+    return factories.version(number, adapter=ObjectRef("adapters/a", sha256, 1))
 
 
 @given(st.lists(st.integers(0, 20), min_size=1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import factories
 import pytest
 from distrl.cli.main import app
 from distrl.config import Config
@@ -14,7 +15,6 @@ from distrl.errors import StackError
 from distrl.stack.local import LocalStack
 from distrl.stack.locks import held
 from distrl.telemetry.view import RunView
-from distrl.types import ObjectRef, Version
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -36,7 +36,7 @@ def test_a_second_demo_in_a_folder_or_on_a_stack_is_refused_and_touches_nothing(
 def test_before_there_is_a_version_the_demo_says_that_it_warms_up() -> None:
     view = RunView()
     assert _progress(view.snapshot(0)) == "it warms up on demonstrations; no version yet"
-    view.feed(Version(0, -1, 9, "base", ObjectRef("adapters/0", "c" * 64, 1), "config", 0))
+    view.feed(factories.version(0, update=9))
     assert _progress(view.snapshot(0)) == "0 trajectories, 0 a minute, success –, version 0"
 
 

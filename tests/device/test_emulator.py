@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
+import factories
 import pytest
 from distrl import config
 from distrl.device.about import look
@@ -25,7 +26,7 @@ from distrl.device.reset import reset
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
 from distrl.errors import DeviceError
-from distrl.types import Point, Split, Task
+from distrl.types import Point
 from distrl.worker.phones import Phones
 
 from .conftest import free_ports
@@ -33,7 +34,7 @@ from .standin import AVD, Standin
 from .test_pool import Clock, some
 
 HOME, NOTES = "com.sim.launcher/com.sim.launcher.Home", "com.sim.notes"
-TASK = Task("t-1", "home", "any", Split.TRAIN, "open something", 5, phone_seed=3)
+TASK = factories.task(phone_seed=3)
 Made = Callable[[config.Devices], list[Emulator]]
 TRIES = 3
 """In one of them no other work of the machine should come in between."""

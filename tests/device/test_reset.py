@@ -2,18 +2,19 @@ from __future__ import annotations
 
 import json
 
+import factories
 import pytest
 from distrl.device import reset as resetting
 from distrl.device.errors import DeviceGarbage, DeviceRefused
 from distrl.device.session import AdbSession
 from distrl.device.wire import Finished
-from distrl.types import Point, Split, Task
+from distrl.types import Point, Task
 from simphone.machine import fresh
 from simphone.serve import SimulatedPhone
 
 
 def task(setup: str = "{}", seed: int = 7) -> Task:
-    return Task("t-1", "home", "any", Split.TRAIN, "do it", 5, seed, setup=setup)
+    return factories.task(phone_seed=seed, setup=setup)
 
 
 def test_a_reset_makes_the_phone_what_the_task_says(session: AdbSession) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import io
 from collections.abc import Sequence
 
+import factories
 from distrl.errors import StoreError
 from distrl.types import (
     Action,
@@ -17,7 +18,6 @@ from distrl.types import (
     Outcome,
     Point,
     Split,
-    Step,
     Task,
     Trajectory,
     Update,
@@ -48,7 +48,7 @@ def read(ref: ObjectRef) -> bytes:
 
 
 def task(name: str, family: str = "toggle", split: Split = Split.TEST, instruction: str = "turn it on") -> Task:
-    return Task(name, "home", family, split, instruction, 9, 1)
+    return factories.task(name, family=family, split=split, instruction=instruction, max_steps=9)
 
 
 def trajectory(
@@ -63,13 +63,14 @@ def trajectory(
     chosen = actions or [TAP] * len(versions)
     times = steps_at or [started_at + 100 * (n + 1) for n in range(len(versions))]
     steps = tuple(
-        Step(screen(40 * n), (1,), (2,), action, action.kind.value, -1.0, version, "s", at)
+        factories.step(action, screenshot=screen(40 * n), version=version, at=at)
         for n, (version, action, at) in enumerate(zip(versions, chosen, times, strict=True))
     )
     finished = max([started_at, *times]) + 50
-    return Trajectory(
-        of, "a", worker, "phone-0", steps, screen(250), outcome, "ground-truth", "", False, started_at, finished
-    )
+    return factories.trajectory(
+        of, steps, worker=worker, device="phone-0", final_screenshot=screen(250), outcome=outcome,
+        started_at=started_at, finished_at=finished,
+    )  # fmt: skip
 
 
 def logged(trajectories: Sequence[Trajectory]) -> list[LoggedTrajectory]:
@@ -77,7 +78,8 @@ def logged(trajectories: Sequence[Trajectory]) -> list[LoggedTrajectory]:
 
 
 def version(number: int, update: int) -> Version:
-    return Version(number, None, update, "base", ObjectRef("adapters/x", f"{number:064d}", 1), "f", 1000 * number)
+    adapter = ObjectRef("adapters/x", f"{number:064d}", 1)
+    return factories.version(number, update=update, adapter=adapter, published_at=1000 * number)
 
 
 def update(u: int, offset: int) -> Update:

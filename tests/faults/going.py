@@ -9,13 +9,14 @@ from contextlib import ExitStack
 from itertools import pairwise
 from types import TracebackType
 
+import factories
 from distrl.broker import topic_admin
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
 from distrl.learner.scribe import Scribe, UnwrittenError
-from distrl.types import Heartbeat, Split, Task, Update, Watermark
+from distrl.types import Heartbeat, Update, Watermark
 from groups import member
 
 ACKNOWLEDGED_S = 120.0
@@ -105,7 +106,7 @@ class Going:
 
     def _group(self, number: int) -> None:
         """A task is fed, handed out and committed."""
-        task = Task(f"task-{number}", "home", "any", Split.TRAIN, "open the clock", 8, number)
+        task = factories.task(f"task-{number}")
         self._producer.publish("tasks", task.task_id, task).result(ACKNOWLEDGED_S)
         while not self._stop.is_set():
             found = self._tasks.poll(0.2)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import factories
 import numpy as np
 import psutil
 from babbling import CODEC, save_babbling
@@ -476,10 +477,12 @@ def trajectory(store: ObjectStore, number: int, expert: bool) -> Trajectory:
     """A trajectory of screens of noise and random actions, a function of its number; its screenshots are stored."""
     rule = random.Random(2 * number + expert)
     task_id = f"{'demo' if expert else 'task'}-{number}"
-    task = Task(task_id, "home", "any", Split.TRAIN, "open the clock", 8, number)
+    task = factories.task(task_id, family="any", instruction="open the clock", max_steps=8, phone_seed=number)
     steps = tuple(_step(store, rule) for _ in range(rule.randint(1, 5)))
     outcome = rule.choice([Outcome.SUCCESS, Outcome.FAILURE])
-    return Trajectory(task, f"a{number}", "w", "d", steps, None, outcome, "ground-truth", "", expert, 0, 1)
+    return factories.trajectory(
+        task, steps, attempt_id=f"a{number}", final_screenshot=None, outcome=outcome, is_expert=expert
+    )
 
 
 def _step(store: ObjectStore, rule: random.Random) -> Step:
@@ -487,7 +490,10 @@ def _step(store: ObjectStore, rule: random.Random) -> Step:
     action = CODEC.decode_action(ids)
     screenshot = store.put("screenshots", noise(rule.randrange(SCREENS)), "png", DAY)
     prompt = CODEC.encode_prompt("open the clock", [])
-    return Step(screenshot, prompt, ids, action, repr(action), -3.0 * rule.random(), 0, "", 0)
+    return factories.step(
+        action, screenshot=screenshot, prompt_ids=prompt, action_ids=ids, action_text=repr(action),
+        logprob=-3.0 * rule.random(), version_sha256="",
+    )  # fmt: skip
 
 
 def noise(seed: int) -> bytes:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+import factories
 import pytest
 from confluent_kafka import Producer
 from distrl.broker.consumer import CLOSE_S, LoggedTask, TaskConsumer
@@ -211,7 +212,7 @@ def update(u: int) -> Update:
 
 def version(number: int) -> Version:
     ref = ObjectRef(f"adapters/{'a' * 64}.safetensors", "a" * 64, 1)
-    return Version(number, None, number, "b" * 64, ref, "f" * 64, 1_000)
+    return factories.version(number, adapter=ref)
 
 
 def until_written(attempt: Callable[[], None]) -> int:

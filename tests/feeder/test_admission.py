@@ -5,22 +5,11 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field, replace
 
+import factories
 import pytest
 from distrl.feeder.admission import Admission, Progress
 from distrl.feeder.ledger import Ledger
-from distrl.types import (
-    Action,
-    ActionKind,
-    ObjectRef,
-    Outcome,
-    Split,
-    Step,
-    Task,
-    Trajectory,
-    Update,
-    Version,
-    Watermark,
-)
+from distrl.types import ObjectRef, Outcome, Task, Trajectory, Update, Version, Watermark
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,12 +18,11 @@ REF = ObjectRef("k", "s", 1)
 
 
 def task_at(index: int) -> Task:
-    return Task(f"t-{index}", "home", f"family-{index % 3}", Split.TRAIN, "do it", 4, index)
+    return factories.task(f"t-{index}", family=f"family-{index % 3}", max_steps=4, phone_seed=index)
 
 
 def played(task: Task, outcome: Outcome, *versions: int) -> Trajectory:
-    steps = tuple(Step(REF, (1,), (1,), Action(ActionKind.BACK), "back", -1.0, version, "s", 0) for version in versions)
-    return Trajectory(task, "a", "w", "d", steps, REF, outcome, "ground-truth", "", False, 0, 0)
+    return factories.trajectory(task, (factories.step(version=version) for version in versions), outcome=outcome)
 
 
 def ledger_of(admission: Admission, curriculum: bool = False, max_retries: int = 3) -> Ledger:
@@ -42,7 +30,7 @@ def ledger_of(admission: Admission, curriculum: bool = False, max_retries: int =
 
 
 def version(number: int, update: int) -> Version:
-    return Version(number, number - 1 if number else None, update, "base", REF, "f", 0)
+    return factories.version(number, update=update)
 
 
 @dataclass

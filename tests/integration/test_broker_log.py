@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 
+import factories
 import pytest
 from confluent_kafka import KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -65,7 +66,7 @@ def beat(number: int) -> Heartbeat:
 
 
 def version(number: int) -> Version:
-    return Version(number, None, number, "base", ObjectRef(f"adapters/{number}", "a" * 64, 1), "config", 0)
+    return factories.version(number, adapter=ObjectRef(f"adapters/{number}", "a" * 64, 1))
 
 
 def update(u: int) -> Update:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import factories
 import pytest
 from certificates import KEY_PASSWORD, Authority
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -37,15 +38,15 @@ from distrl.config import Config, Stack, load
 from distrl.errors import BrokerError, ConfigError
 from distrl.stack import jars, kafka
 from distrl.stack.ports import HOST, draw
-from distrl.types import Heartbeat, ObjectRef, Split, Task, Version
+from distrl.types import Heartbeat
 from groups import member
 
 pytestmark = pytest.mark.integration
 
 READY_S = 90.0
 PASSWORD = "right-password"  # of a broker that lives as long as this file's tests
-VERSION = Version(0, None, 0, "base", ObjectRef("adapters/0", "a" * 64, 1), "config", 0)
-TASK = Task("task-1", "home", "any", Split.TRAIN, "search", 8, 1, {"item": "shoes"})
+VERSION = factories.version()
+TASK = factories.task("task-1", instruction="search", params={"item": "shoes"})
 
 SECURED = """
 listeners=SASL://{host}:{port},MTLS://{host}:{mtls},TOKEN://{host}:{token},CONTROLLER://{host}:{controller_port}

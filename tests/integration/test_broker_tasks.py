@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 
+import factories
 import pytest
 from distrl.broker import topic_admin
 from distrl.broker.consumer import HELD_PER_PHONE, LoggedTask, TaskConsumer
@@ -18,7 +19,7 @@ from distrl.broker.reader import LogReader
 from distrl.broker.topics import topic_name
 from distrl.config import Config, load
 from distrl.errors import BrokerError, WireError
-from distrl.types import LogPosition, Split, Task
+from distrl.types import LogPosition, Task
 from groups import PHONES, committed, member, members
 
 pytestmark = pytest.mark.integration
@@ -42,7 +43,7 @@ def producer(config: Config) -> Iterator[RecordProducer]:
 
 
 def task(number: int) -> Task:
-    return Task(f"task-{number}", "home", "alarm", Split.TRAIN, "set an alarm", 8, number)
+    return factories.task(f"task-{number}", family="alarm", instruction="set an alarm", phone_seed=number)
 
 
 def feed(producer: RecordProducer, numbers: range) -> list[LogPosition]:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.request import Request, urlopen
 
+import factories
 import pytest
 import yaml
 from chat.server import serving, validity
@@ -37,7 +38,7 @@ from distrl.stack.processes import find_all, stop_all
 from distrl.store.objects import open_store
 from distrl.tasks.oracle import oracle
 from distrl.tasks.unsolved import MIN_ATTEMPTS
-from distrl.types import Action, ActionKind, Heartbeat, ObjectRef, Outcome, Split, Step, Task, Trajectory, Version
+from distrl.types import ActionKind, Heartbeat, ObjectRef, Outcome, Trajectory
 from distrl.wire.codec import decode, encode
 from distrl.worker.record import offered_tasks
 from distrl.worker.run import run_worker
@@ -47,13 +48,11 @@ pytestmark = pytest.mark.integration
 
 PATIENCE_S = 30.0
 LIMIT_S = 120.0
-REF = ObjectRef("screenshots/a.png", "a" * 64, 3)
 
 
 def trajectory(number: int, instruction: str = "turn on wifi lock") -> Trajectory:
-    task = Task(f"task-{number}", "home", "toggle", Split.TRAIN, instruction, 14, 1)
-    step = Step(REF, (1,), (2,), Action(ActionKind.HOME), "home", -0.1, 4, "b" * 64, 500)
-    return Trajectory(task, "a1", "w", "d", (step,), REF, Outcome.SUCCESS, "ground-truth", "", False, 0, 1)
+    task, step = factories.task(f"task-{number}", instruction=instruction), factories.step(version=4, at=500)
+    return factories.trajectory(task, (step,))
 
 
 @pytest.fixture
@@ -183,7 +182,7 @@ def test_a_dry_run_shows_actions_and_touches_neither_the_phone_nor_the_run(
     base = load_base(None)
     with Journal(made) as journal:
         adapter = open_store(s3).put("adapters", Agent(base, made.policy).adapter(), "safetensors")
-        journal.publish_version(Version(0, None, 0, base.sha256, adapter, "config", 0))
+        journal.publish_version(factories.version(base_model_sha256=base.sha256, adapter=adapter))
     write_settings(made, tmp_path / "run.yaml")
     session = AdbSession(AdbServer(made.adb), made.devices.addresses[0], made.devices)
     session.server.connect(session.serial)
@@ -265,7 +264,7 @@ def test_a_worker_records_what_the_judge_says_of_each_action(
         base = load_base(None)
         adapter = open_store(s3).put("adapters", Agent(base, made.policy).adapter(), "safetensors")
         with Journal(made) as journal:
-            journal.publish_version(Version(0, None, 0, base.sha256, adapter, "config", 0))
+            journal.publish_version(factories.version(base_model_sha256=base.sha256, adapter=adapter))
         task = replace(trajectory(1).task, params={"switch": "wifi lock", "goal": "on"}, max_steps=6)
         with RecordProducer(made, "a-test") as producer:
             producer.publish("tasks", "task-1", task).result(PATIENCE_S)
@@ -299,7 +298,7 @@ def test_weights_that_are_missing_or_have_another_hash_are_refused_by_name(
     base = load_base(None).sha256
     with Journal(made) as journal:
         for number, ref in enumerate((missing, other)):
-            journal.publish_version(Version(number, number - 1 or None, number, base, ref, "config", 0))
+            journal.publish_version(factories.version(number, base_model_sha256=base, adapter=ref))
     for number, ref in enumerate((missing, other)):
         command = ("evaluate", "--versions", str(number), "--episodes", "1")
         refused = distrl(tmp_path, *command, config=made)

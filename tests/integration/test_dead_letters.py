@@ -17,6 +17,7 @@ from shutil import copytree, rmtree
 from typing import Any
 
 import confluent_kafka
+import factories
 import pytest
 from confluent_kafka import Producer
 from distrl.broker import retry as retrying
@@ -37,7 +38,7 @@ from distrl.errors import WireError
 from distrl.learner.loop import run_learner
 from distrl.learner.verify import refold
 from distrl.store.objects import open_store
-from distrl.types import LogPosition, PutAside, Split, Task
+from distrl.types import LogPosition, PutAside, Task
 from distrl.wire import codec
 from distrl.wire.codec import encode
 from distrl.wire.schemas import catalogue, read_catalogue, schema_folder
@@ -73,7 +74,7 @@ def with_limit(config: Config, limit: int) -> Config:
 
 
 def task(number: int) -> Task:
-    return Task(f"task-{number}", "home", "alarm", Split.TRAIN, "set an alarm", 8, number)
+    return factories.task(f"task-{number}", family="alarm", instruction="set an alarm", phone_seed=number)
 
 
 def send(

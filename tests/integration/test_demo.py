@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import factories
 import pytest
 from distrl.broker import topic_admin
 from distrl.broker.journal import Journal
@@ -21,26 +22,13 @@ from distrl.demo.roles import running
 from distrl.errors import BrokerError, ConfigError, StackError
 from distrl.stack.processes import find_all, stop_all
 from distrl.telemetry.feed import RunFeed, snapshot_of
-from distrl.types import (
-    Action,
-    ActionKind,
-    Evaluation,
-    Heartbeat,
-    ObjectRef,
-    Outcome,
-    Split,
-    Step,
-    Task,
-    Trajectory,
-    Version,
-)
+from distrl.types import Evaluation, Heartbeat, Trajectory
 from rich.console import Console
 
 pytestmark = pytest.mark.integration
 
 PATIENCE_S = 30.0
-REF = ObjectRef("screenshots/a.png", "a" * 64, 3)
-VERSION = Version(3, 2, 9, "base", ObjectRef("adapters/3", "c" * 64, 1), "config", 0)
+VERSION = factories.version(3, update=9)
 
 
 @pytest.fixture
@@ -62,10 +50,9 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def trajectory(number: int, version: int = 1) -> Trajectory:
-    task = Task(f"task-{number}", "home", "toggle", Split.TRAIN, "turn on wifi lock", 14, 1)
-    step = Step(REF, (1,), (2,), Action(ActionKind.HOME), "home", -0.1, version, "b" * 64, 500)
     now = int(time.time() * 1000)
-    return Trajectory(task, "a1", "w", "d", (step,), REF, Outcome.SUCCESS, "ground-truth", "", False, now, now)
+    steps = (factories.step(version=version, at=500),)
+    return factories.trajectory(f"task-{number}", steps, started_at=now, finished_at=now)
 
 
 def test_the_feed_starts_with_all_there_is_and_follows(config: Config) -> None:

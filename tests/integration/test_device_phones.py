@@ -7,13 +7,14 @@ import sys
 from collections.abc import Iterator
 from urllib.request import urlopen
 
+import factories
 import pytest
 from distrl import config
 from distrl.device import reset as resetting
 from distrl.device.pool import DevicePool
 from distrl.device.server import AdbServer
 from distrl.stack import ports
-from distrl.types import Action, ActionKind, Point, Split, Task
+from distrl.types import Action, ActionKind, Point
 
 pytestmark = pytest.mark.integration
 PHONES = 2
@@ -44,7 +45,7 @@ def test_phones_are_leased_reset_driven_and_asked(base_port: int, adb_server: co
     addresses = tuple(f"127.0.0.1:{base_port + number}" for number in range(PHONES))
     pool = DevicePool(AdbServer(adb_server), config.Devices(addresses=addresses))
     assert tuple(pool.discover()) == addresses
-    task = Task("t-1", "home", "any", Split.TRAIN, "open something", 5, phone_seed=3)
+    task = factories.task(phone_seed=3)
     shots, sessions = [], []
     for _ in range(PHONES):
         session = pool.lease()

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import factories
 import pytest
 from confluent_kafka import TopicPartition
 from distrl.broker import topic_admin
@@ -26,7 +27,7 @@ from distrl.feeder import run as feeding
 from distrl.telemetry import stalls
 from distrl.telemetry.feed import RunFeed
 from distrl.telemetry.fleet import fleet_findings
-from distrl.types import DeviceHealth, Heartbeat, ObjectRef, Outcome, Task, Trajectory, Version
+from distrl.types import DeviceHealth, Heartbeat, Outcome, Task
 from groups import member
 
 pytestmark = pytest.mark.integration
@@ -45,7 +46,7 @@ def new_run(broker: str, *more: str) -> Config:
     config = load(sets=[*sets, *more], environ={})
     topic_admin.ensure(config)
     with Journal(config) as journal:
-        journal.publish_version(Version(0, None, 0, "base", ObjectRef("k", "s", 1), "f", 0))
+        journal.publish_version(factories.version())
     return config
 
 
@@ -96,7 +97,7 @@ def play(config: Config, count: int, worker: TaskConsumer) -> list[str]:
             assert time.monotonic() < deadline, f"only {len(done)} of {count} tasks came"
             found = worker.poll(0.05)
             if found is not None:
-                trajectory = Trajectory(found.task, "a", "w", "d", (), None, Outcome.FAILURE, "truth", "", False, 0, 0)
+                trajectory = factories.trajectory(found.task, (), final_screenshot=None, outcome=Outcome.FAILURE)
                 producer.publish("trajectories", found.task.task_id, trajectory).result(PATIENCE_S)
                 worker.commit(found.position)
                 done.append(found.task.task_id)

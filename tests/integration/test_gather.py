@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 import uuid
 
+import factories
 import pytest
 from distrl.broker import topic_admin
 from distrl.broker.producer import RecordProducer
 from distrl.config import Config, load
 from distrl.evaluate.gather import records
-from distrl.types import Evaluation, ObjectRef, Outcome, Split, Task, Trajectory
+from distrl.types import Evaluation, Split
 
 pytestmark = pytest.mark.integration
 
@@ -23,9 +24,7 @@ def config(broker: str) -> Config:
 
 
 def evaluation(number: int) -> Evaluation:
-    task = Task(f"task-{number}", "home", "toggle", Split.VALIDATION, "turn on wifi lock", 14, 1)
-    png = ObjectRef("screenshots/a.png", "a" * 64, 3)
-    played = Trajectory(task, "a", "w", "d", (), png, Outcome.SUCCESS, "ground-truth", "", False, 0, 1)
+    played = factories.trajectory(factories.task(f"task-{number}", split=Split.VALIDATION), ())
     return Evaluation(0, "c" * 64, f"0-task-{number}", played)
 
 

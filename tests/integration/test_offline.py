@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import distrl
+import factories
 import numpy as np
 import pytest
 from avro.datafile import DataFileReader
@@ -38,7 +39,7 @@ from distrl.learner.loop import run_learner
 from distrl.offline.runs import Run
 from distrl.store.checkpoints import checkpoints, latest_checkpoint
 from distrl.store.objects import open_store
-from distrl.types import Evaluation, Heartbeat, Outcome, Split, Task, Trajectory, Version
+from distrl.types import Evaluation, Heartbeat, Outcome, Trajectory, Version
 from distrl.wire.codec import decode
 from groups import committed, workers_group
 from learner.world import Screens, learning, save_tiny_base, trajectory
@@ -96,7 +97,7 @@ def publish(config: Config) -> None:
                 waiting.append(producer.publish("trajectories", made.task_id, made))
                 waiting.append(producer.publish_bytes(topic_name(config.run, "trajectories"), b"\xff", b"no record"))
         for number in range(12):
-            task = Task(f"task-{number}", "home", "any", Split.TRAIN, "search", 8, number, {"item": "shoes"})
+            task = factories.task(f"task-{number}", instruction="search", phone_seed=number, params={"item": "shoes"})
             waiting.append(producer.publish("tasks", task.task_id, task))
         for each in waiting:
             each.result(30)

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import factories
 import pytest
 from distrl.broker import topic_admin
 from distrl.broker.producer import RecordProducer
@@ -24,11 +25,10 @@ from distrl.stack.doctor import examine
 from distrl.stack.local import LocalStack, connect
 from distrl.stack.processes import find_all, stop_all
 from distrl.store.objects import open_store
-from distrl.types import Split, Task
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prepared")]
 
-TASK = Task("task-0", "home", "alarm", Split.TRAIN, "set an alarm", 8, 0)
+TASK = factories.task(family="alarm", instruction="set an alarm")
 PHONES = 3
 
 

@@ -5,12 +5,13 @@ import io
 import json
 from typing import Any
 
+import factories
 import pytest
 from distrl.chat.answer import Message
 from distrl.judge.marks import TOUCH, marked
 from distrl.judge.question import LONGEST_REASON, name_of
 from distrl.judge.validity import ActionQuestion, Validity, request, to_be_judged, told, validity_of
-from distrl.types import Action, ActionKind, HeldBack, ObjectRef, Outcome, Point, Split, Step, Task, Trajectory
+from distrl.types import Action, ActionKind, HeldBack, ObjectRef, Outcome, Point, Step, Trajectory
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
@@ -121,12 +122,11 @@ REF = ObjectRef("screenshots/a.png", "a", 1)
 
 def step(kind: ActionKind, held_back: HeldBack = HeldBack.NO) -> Step:
     ref = ObjectRef(f"screenshots/{kind.value}.png", kind.value, 1)
-    return Step(ref, (1,), (1,), Action(kind), kind.value, -1.0, 0, "", 0, held_back=held_back)
+    return factories.step(Action(kind), screenshot=ref, held_back=held_back)
 
 
 def trajectory(*steps: Step, outcome: Outcome = Outcome.FAILURE, final: ObjectRef | None = REF) -> Trajectory:
-    task = Task("t", "home", "any", Split.TRAIN, "do it", 20, 1)
-    return Trajectory(task, "a", "w", "d", steps, final, outcome, "truth", "", False, 0, 1)
+    return factories.trajectory(steps=steps, final_screenshot=final, outcome=outcome)
 
 
 def test_asked_about_is_what_reached_the_screen_and_may_have_missed_with_the_screen_after_it() -> None:

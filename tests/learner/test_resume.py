@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import factories
 from distrl.broker.journal import History, in_force
 from distrl.learner.resume import Saved, beyond, chain, choose, refusal
-from distrl.types import LogPosition, ObjectRef, Update, Version, Watermark
+from distrl.types import LogPosition, Update, Version, Watermark
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,7 +19,7 @@ def line(u: int, offset: int = 0, *, void: str = "", version: int = -1, window: 
 
 
 def version(number: int, update: int, *supersedes: int) -> Version:
-    return Version(number, None, update, "b", ObjectRef("a", "s", 1), "f", 0, supersedes)
+    return factories.version(number, parent=None, update=update, supersedes=supersedes)
 
 
 def journal(offsets: list[int]) -> list[Update]:

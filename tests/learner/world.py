@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import factories
 import numpy as np
 import torch
 from distrl.config import Config, load
@@ -17,18 +18,7 @@ from distrl.policy.base import Base, load_base, save_base
 from distrl.policy.model import AutoUIModel, Shape
 from distrl.policy.vocabulary import Codec
 from distrl.store.objects import ObjectStore
-from distrl.types import (
-    LoggedTrajectory,
-    LogPosition,
-    ObjectRef,
-    Outcome,
-    Split,
-    Step,
-    Task,
-    Trajectory,
-    Update,
-    Watermark,
-)
+from distrl.types import LoggedTrajectory, LogPosition, ObjectRef, Outcome, Step, Trajectory, Update, Watermark
 from PIL import Image
 
 WORDS = ("red", "shoes", "blue", "lamp", "search", "for", "touch")
@@ -108,15 +98,14 @@ def trajectory(
 ) -> Trajectory:
     rule = random.Random(seed)
     count = rule.randint(1, 6) if steps is None else steps
-    task = Task(
-        task_id=task_id or f"{'demo' if expert else 'task'}-{seed}", suite="home", family="any", split=Split.TRAIN,
-        instruction="search for red shoes", max_steps=8, phone_seed=seed,
+    task = factories.task(
+        task_id or f"{'demo' if expert else 'task'}-{seed}", family="any", instruction="search for red shoes",
+        max_steps=8, phone_seed=seed,
     )  # fmt: skip
-    return Trajectory(
-        task=task, attempt_id=f"a{seed}", worker="w", device="d",
-        steps=tuple(_step(screens, rule, store) for _ in range(count)), final_screenshot=None,
-        outcome=outcome or rule.choice([Outcome.SUCCESS, Outcome.FAILURE]), outcome_source="truth", note="",
-        is_expert=expert, started_at=0, finished_at=1,
+    made = [_step(screens, rule, store) for _ in range(count)]
+    return factories.trajectory(
+        task, made, attempt_id=f"a{seed}", final_screenshot=None, is_expert=expert,
+        outcome=outcome or rule.choice([Outcome.SUCCESS, Outcome.FAILURE]), outcome_source="truth",
     )  # fmt: skip
 
 
@@ -126,10 +115,9 @@ def _step(screens: Screens, rule: random.Random, store: ObjectStore | None) -> S
         + [[6, 16 + rule.randrange(8), 24 + rule.randrange(16), 1]]
     )
     action = CODEC.decode_action(ids)
-    return Step(
-        screenshot=screens.make(rule.randrange(20), store), prompt_ids=CODEC.encode_prompt("search for red shoes", []),
-        action_ids=tuple(ids), action=action, action_text=repr(action), logprob=-3.0 * rule.random(), version=0,
-        version_sha256="", at=0,
+    return factories.step(
+        action, screenshot=screens.make(rule.randrange(20), store), action_ids=tuple(ids), action_text=repr(action),
+        prompt_ids=CODEC.encode_prompt("search for red shoes", []), logprob=-3.0 * rule.random(), version_sha256="",
     )  # fmt: skip
 
 

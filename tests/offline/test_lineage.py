@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import factories
 import pytest
 from distrl.algorithms.protocol import Context
 from distrl.config import Config, load
@@ -170,7 +171,8 @@ def test_the_windows_of_all_updates_are_the_log_without_gap_or_overlap(windows: 
 
 
 def version(number: int, update: int, parent: int | None) -> Version:
-    return Version(number, parent, update, "base", ObjectRef(f"adapters/{number}", f"{number:064d}", 1), "config", 0)
+    adapter = ObjectRef(f"adapters/{number}", f"{number:064d}", 1)
+    return factories.version(number, parent=parent, update=update, adapter=adapter)
 
 
 VERSIONS = [version(0, 1, None), version(1, 2, 0), version(2, 3, 1), version(3, 4, 2)]

@@ -1,23 +1,11 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
+import factories
 import numpy as np
 import pytest
 from distrl.errors import ConfigError, StoreError
 from distrl.replay.circular import CircularBuffer, Entry
-from distrl.types import (
-    Action,
-    ActionKind,
-    LoggedTrajectory,
-    LogPosition,
-    ObjectRef,
-    Outcome,
-    Split,
-    Step,
-    Task,
-    Trajectory,
-)
+from distrl.types import LoggedTrajectory, LogPosition
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,15 +13,7 @@ COLUMNS = ("td", "advantage", "other")
 
 
 def record(offset: int, steps: int, logprob: float = -1.0) -> LoggedTrajectory:
-    task = Task(f"t{offset}", "home", "any", Split.TRAIN, "do", 8, 0)
-    step = Step(
-        ObjectRef("k", "s", 1), (4, 1), (10, 1), Action(ActionKind.BACK), "back", logprob, version=0,
-        version_sha256="", at=0,
-    )  # fmt: skip
-    made = Trajectory(
-        task, "a", "w", "d", tuple(replace(step, at=i) for i in range(steps)), None, Outcome.SUCCESS, "truth", "",
-        False, 0, 1,
-    )  # fmt: skip
+    made = factories.trajectory(f"t{offset}", (factories.step(logprob=logprob, at=i) for i in range(steps)))
     return LoggedTrajectory(LogPosition("trajectories", 0, offset), made)
 
 

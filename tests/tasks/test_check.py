@@ -6,10 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import factories
 import pytest
 from distrl.tasks.check import holds, parse_check, remembered
 from distrl.tasks.outcome import CHECK, succeeded
-from distrl.types import Split, Task
+from distrl.types import Task
 from hypothesis import given
 from hypothesis import strategies as st
 from simphone.gallery import walk
@@ -28,7 +29,7 @@ def phone(**apps: dict[str, Any]) -> State:
 
 
 def task(check: object, **changes: str) -> Task:
-    given = Task("t", "mine", "toggle", Split.TRAIN, "turn it on", 9, 1, {CHECK: json.dumps(check)})
+    given = factories.task(suite="mine", params={CHECK: json.dumps(check)})
     return replace(given, **changes)  # type: ignore[arg-type]
 
 
@@ -141,7 +142,7 @@ def test_a_task_without_a_check_that_can_be_read_is_left_to_a_judge() -> None:
 
 def test_a_family_of_the_built_in_suite_means_nothing_in_another() -> None:
     """A list may call its families as it likes: their names must not run a check whose parameters it has not."""
-    named = Task("t", "mine", "alarm", Split.TRAIN, "wake me", 9, 1, {"time": "8 am"})
+    named = factories.task(suite="mine", family="alarm", instruction="wake me", params={"time": "8 am"})
     assert succeeded(named, phone(clock={"alarms": ("8 am",)}).to_json()) is None
     assert succeeded(replace(named, suite="home"), phone(clock={"alarms": ("8 am",)}).to_json()) is True
 

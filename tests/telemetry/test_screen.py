@@ -5,42 +5,28 @@ from __future__ import annotations
 import io
 import re
 
+import factories
 import pytest
 from distrl.telemetry.screen import render
 from distrl.telemetry.view import HEARTBEAT_STALE_MS, RunView, Snapshot
-from distrl.types import (
-    Action,
-    ActionKind,
-    DeviceHealth,
-    Evaluation,
-    Heartbeat,
-    ObjectRef,
-    Outcome,
-    Split,
-    Step,
-    Task,
-    Trajectory,
-    Version,
-)
+from distrl.types import DeviceHealth, Evaluation, Heartbeat, Outcome, Split, Trajectory
 from rich.console import Console
 from rich.live import Live
 
 NOW_MS = 100_000
-REF = ObjectRef("screenshots/a.png", "a" * 64, 3)
 FOOTER = "1234 s left; Ctrl-C stops, `make demo` goes on"
 PROCESSES = ("evaluator-0", "feeder", "learner", "worker-0", "worker-1")
 
 
 def trajectory(task_id: str, split: Split, outcome: Outcome) -> Trajectory:
-    task = Task(task_id, "home", "toggle", split, "turn on wifi lock", 14, 1)
-    step = Step(REF, (1,), (2,), Action(ActionKind.HOME), "home", -0.1, 49, "b" * 64, 500)
-    return Trajectory(task, "a1", "w", "d", (step,), REF, outcome, "ground-truth", "", False, 0, NOW_MS)
+    task, step = factories.task(task_id, split=split), factories.step(version=49, at=500)
+    return factories.trajectory(task, (step,), outcome=outcome, finished_at=NOW_MS)
 
 
 def a_run(phones: int = 4) -> Snapshot:
     """What `make demo` looks like near its end."""
     view = RunView()
-    view.feed(Version(51, 50, 62, "c" * 64, REF, "f", 900))
+    view.feed(factories.version(51, update=62, published_at=900))
     for index in range(816):
         view.feed(trajectory(f"t{index}", Split.TRAIN, Outcome.SUCCESS if index % 2 else Outcome.FAILURE))
     losses = ("clone_loss", "policy_loss", "value_loss", "entropy", "ratio", "update_seconds")
@@ -95,7 +81,7 @@ def test_a_wide_terminal_shows_every_phone_and_the_weights() -> None:
 
 def test_each_worker_is_shown_with_what_it_has_loaded_and_how_far_behind_that_is() -> None:
     view = RunView()
-    view.feed(Version(51, 50, 62, "c" * 64, REF, "f", 900))
+    view.feed(factories.version(51, update=62, published_at=900))
     for name, version, sha256 in (("worker-0", 51, "a" * 64), ("worker-1", 47, "b" * 64), ("worker-2", None, None)):
         view.feed(Heartbeat(name, "worker", NOW_MS, version, sha256, {}))
     shown = lines(view.snapshot(NOW_MS), 200, 50)

@@ -1,36 +1,21 @@
 from dataclasses import replace
 
+import factories
 import pytest
 from distrl.cli.stack import without_success
 from distrl.telemetry.screen import render
 from distrl.telemetry.view import HEARTBEAT_STALE_MS, RunView
-from distrl.types import (
-    PROMPTED,
-    Action,
-    ActionKind,
-    Evaluation,
-    Heartbeat,
-    ObjectRef,
-    Outcome,
-    Split,
-    Step,
-    Task,
-    Trajectory,
-    Version,
-)
+from distrl.types import PROMPTED, Evaluation, Heartbeat, Outcome, Split, Trajectory, Version
 from rich.console import Console
-
-REF = ObjectRef("screenshots/a.png", "a" * 64, 3)
 
 
 def trajectory(task_id: str, outcome: Outcome, version: int = 0, finished_at: int = 1_000) -> Trajectory:
-    task = Task(task_id, "home", "toggle", Split.TRAIN, "turn on wifi lock", 14, 1)
-    step = Step(REF, (1,), (2,), Action(ActionKind.HOME), "home", -0.1, version, "b" * 64, 500)
-    return Trajectory(task, "a1", "w", "d", (step,), REF, outcome, "ground-truth", "", False, 0, finished_at)
+    step = factories.step(version=version, at=500)
+    return factories.trajectory(task_id, (step,), outcome=outcome, finished_at=finished_at)
 
 
 def version(number: int) -> Version:
-    return Version(number, number - 1 or None, number, "c" * 64, REF, "f", 900)
+    return factories.version(number, published_at=900)
 
 
 def test_counts_a_task_once_and_measures_lag_against_the_newest_version() -> None:

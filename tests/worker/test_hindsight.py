@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
+import factories
 import pytest
 from chat.server import Reply, Server, body, says, serving, validity
 from distrl.chat.endpoint import Endpoint
@@ -15,7 +16,7 @@ from distrl.config import Judge, Store
 from distrl.errors import StoreError
 from distrl.judge.vlm import VlmJudge
 from distrl.store.objects import ObjectStore, open_store
-from distrl.types import Action, ActionKind, LogPosition, ObjectRef, Outcome, Point, Step, Task, Trajectory
+from distrl.types import Action, ActionKind, LogPosition, ObjectRef, Outcome, Point, Task, Trajectory
 from distrl.worker import hindsight as hindsight_module
 from distrl.worker.hindsight import Hindsight, judged, most_held
 from distrl.worker.inbox import Received
@@ -46,8 +47,8 @@ def tap(at: float) -> Action:
 def played(store: ObjectStore, *actions: Action, name: str = "t-0", outcome: Outcome = Outcome.FAILURE) -> Trajectory:
     """Each screen another shade of grey."""
     shots = [store.put("screenshots", screen(10 * number), "png") for number in range(len(actions) + 1)]
-    steps = [Step(shot, (1,), (2,), a, a.kind.value, -1.0, 0, "", 0) for shot, a in zip(shots, actions, strict=False)]
-    return Trajectory(task(name), "a", "w", "d", tuple(steps), shots[-1], outcome, "truth", "", False, 0, 1)
+    steps = [factories.step(action, screenshot=shot) for shot, action in zip(shots, actions, strict=False)]
+    return factories.trajectory(task(name), steps, final_screenshot=shots[-1], outcome=outcome)
 
 
 def valid(trajectory: Trajectory) -> list[bool | None]:

@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import factories
 from distrl.clock import Clock
 from distrl.errors import DeviceError
-from distrl.types import Action, ActionKind, DeviceHealth, HeldBack, ObjectRef, Point, Split, Task, Version
+from distrl.types import Action, ActionKind, DeviceHealth, HeldBack, ObjectRef, Point, Task, Version
 from distrl.worker.episode import Decision, Observation, Screen
 
 TAP = Action(ActionKind.TAP, Point(0.5, 0.25))
@@ -20,7 +21,9 @@ INVALID = Action(ActionKind.INVALID, text="; reboot")
 
 
 def task(name: str = "t-0", max_steps: int = 4, fed_version: int = -1) -> Task:
-    return Task(name, "home", "counting", Split.TRAIN, "tap twice", max_steps, 1, fed_version=fed_version)
+    return factories.task(
+        name, family="counting", instruction="tap twice", max_steps=max_steps, fed_version=fed_version
+    )
 
 
 def ref(data: bytes, kind: str = "screenshots") -> ObjectRef:
@@ -29,7 +32,8 @@ def ref(data: bytes, kind: str = "screenshots") -> ObjectRef:
 
 
 def version(number: int, adapter: bytes = b"weights", base: str = "base", published_at: int = 0) -> Version:
-    return Version(number, None, number, base, ref(adapter, "adapters"), "f", published_at)
+    stored = ref(adapter, "adapters")
+    return factories.version(number, base_model_sha256=base, adapter=stored, published_at=published_at)
 
 
 @dataclass

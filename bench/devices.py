@@ -44,13 +44,13 @@ from distrl.stack.processes import find_all, stop_all
 from distrl.store.objects import open_store
 from distrl.tasks.lists import suite_of
 from distrl.types import Action, ActionKind, ObjectRef, Outcome, Point, Split, Step, Task, Trajectory, Version
+from distrl.worker.actor_pool import play_all
 from distrl.worker.batcher import Batcher
-from distrl.worker.crew import play_all
 from distrl.worker.episode import Episode, Phone
-from distrl.worker.parts import TRUTH, keeper
 from distrl.worker.phones import Phones
 from distrl.worker.retry import Retry
 from distrl.worker.serving import serving
+from distrl.worker.wiring import TRUTH, keeper
 from rich.console import Console
 from rich.table import Table
 

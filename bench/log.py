@@ -42,7 +42,7 @@ from distrl.broker.reader import LogReader, decoded
 from distrl.broker.topics import topic_name
 from distrl.config import Config, load, with_run
 from distrl.errors import DistrlError
-from distrl.learner.inbox import Inbox
+from distrl.learner.pending import PendingLog
 from distrl.learner.recover import read_back
 from distrl.replay.circular import CircularBuffer
 from distrl.stack.local import LocalStack
@@ -61,7 +61,7 @@ from distrl.types import (
     Update,
     Watermark,
 )
-from distrl.wire.collector import uncollected
+from distrl.wire.gc_paused import gc_paused
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -138,15 +138,15 @@ def bare(config: Config) -> tuple[int, int]:
 def ingest(config: Config) -> CircularBuffer:
     """The learner's way in: read, decode, drop duplicates, write into the ring."""
     name = topic_name(config.run, "trajectories")
-    inbox, buffer = Inbox("none", name), CircularBuffer(config.algorithm.replay.capacity, COLUMNS)
+    pending_log, buffer = PendingLog("none", name), CircularBuffer(config.algorithm.replay.capacity, COLUMNS)
     with LogReader(config, "trajectories") as reader:
         for batch in reader.to_end():
-            with uncollected():
+            with gc_paused():
                 for raw in batch:
                     logged = LoggedTrajectory(raw.position, decoded(raw, Trajectory))
-                    if inbox.push(logged):
+                    if pending_log.push(logged):
                         buffer.add(logged)
-            inbox.folded([Watermark(name, 0, batch[-1].position.offset + 1)])
+            pending_log.folded([Watermark(name, 0, batch[-1].position.offset + 1)])
     return buffer
 
 

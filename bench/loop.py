@@ -35,7 +35,7 @@ from distrl.evaluate.gather import records
 from distrl.stack.local import LocalStack
 from distrl.store.objects import ObjectStore, open_store
 from distrl.types import ActionKind, LoggedTrajectory, Outcome, Step, Trajectory, Update, Version
-from distrl.worker.tally import TIMINGS
+from distrl.worker.metrics import TIMINGS
 from rich.console import Console
 from rich.table import Table
 

@@ -34,10 +34,10 @@ from distrl.broker.reader import RawRecord
 from distrl.broker.topics import topic_name
 from distrl.config import Config, load
 from distrl.errors import WireError
-from distrl.learner.aside import Aside
 from distrl.learner.fold import fold
 from distrl.learner.publish import publishes
-from distrl.learner.reading import TOPICS, inbox_at, take
+from distrl.learner.reading import TOPICS, pending_log_at, take
+from distrl.learner.skipped import SkippedRecords
 from distrl.learner.state import LearnerState
 from distrl.policy.actions import to_text
 from distrl.policy.base import load_base
@@ -161,29 +161,29 @@ def fold_log(directory: Path, out: Path) -> None:
     config = settings(directory / "objects")
     store = open_store(config.store)
     state = LearnerState.create(load_base(config.policy.base_model), config)
-    inbox, aside = inbox_at(config, ()), Aside(())
+    pending_log, aside = pending_log_at(config, ()), SkippedRecords(())
     for name in TOPICS:
         for offset, line in enumerate((directory / f"{name}.hex").read_text().splitlines()):
             key, value = (bytes.fromhex(part) for part in line.split(" "))
             raw = RawRecord(LogPosition(topic_name(RUN, name), 0, offset), key, value, 0)
             try:
-                take(raw, inbox, aside)
+                take(raw, pending_log, aside)
             except WireError:
                 aside.adds(raw.position)
     skipped = 0.0
-    while (due := inbox.due(state.u, config)) is not None:
+    while (due := pending_log.due(state.u, config)) is not None:
         update = Update(state.u, due, config.learning_fingerprint(), 0, aside.due(due))
-        skipped += fold(state, inbox.window(due), update, store.get, config)["skipped"]
+        skipped += fold(state, pending_log.window(due), update, store.get, config)["skipped"]
         aside.journalled(update)
-        inbox.folded(due)
-        state.forget_screens(inbox.pending)
+        pending_log.folded(due)
+        state.forget_screens(pending_log.pending)
         if publishes(state.u, config):
             np.savez(out / f"version-{state.u - 1:05}.npz", **numbers(safetensors.numpy.load(state.agent.adapter())))
         if state.u == CHECKPOINT_AT:
             base = load_base(config.policy.base_model)
             state = LearnerState.restore(base, config, state.meta(), state.tensors(), state.held())
     np.savez(out / "state.npz", **numbers(state.tensors()))
-    print(json.dumps({"updates": state.u, "skipped": skipped, "duplicates": inbox.duplicates}))
+    print(json.dumps({"updates": state.u, "skipped": skipped, "duplicates": pending_log.duplicates}))
 
 
 def numbers(tensors: Mapping[str, NDArray[Any]]) -> Arrays:

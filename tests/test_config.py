@@ -27,7 +27,7 @@ def test_the_later_source_wins(tmp_path: Path) -> None:
 def test_an_unknown_setting_is_refused_with_its_path_and_the_allowed_names() -> None:
     error = refused(sets=["kafka.bootstrp=x:1"])
     assert error.where == "kafka.bootstrp"
-    assert "bootstrap" in error.mend
+    assert "bootstrap" in error.hint
 
 
 @pytest.mark.parametrize(
@@ -68,19 +68,19 @@ def test_an_unknown_setting_is_refused_with_its_path_and_the_allowed_names() -> 
             "algorithm.advantage",
             "mend it: one of paper, retrace, td; the default is 'retrace'",
         ),
-        ("store.timeout_s=-1", "store.timeout_s", "(it is -1)\n  to mend it: a number above 0; the default is 10.0"),
+        ("store.timeout_s=-1", "store.timeout_s", "(it is -1)\n  hint: a number above 0; the default is 10.0"),
         (
             "algorithm.type=magic",
             "algorithm.type",
-            "no such type (it is 'magic')\n  to mend it: one of: aride, ",
+            "no such type (it is 'magic')\n  hint: one of: aride, ",
         ),
         ("algorithm.gama=1", "algorithm.gama", "no such setting of algorithm.type aride"),
         ("algorithm=fast", "algorithm", "a section, with settings of its own"),
         ("algorithm.retrace=maybe", "algorithm.retrace", "mend it: yes or no; the default is yes"),
         ("stack.directory=[a]", "stack.directory", "mend it: a path: where the local servers keep"),
         ("kafka.ssl_ca=[a]", "kafka.ssl_ca", "mend it: a path or null: PEM file"),
-        ("run=null", "run", "(it is null)\n  to mend it: text; the default is 'demo'"),
-        ("devices.serials=5", "devices.serials", "should be a list (it is 5)\n  to mend it: a list, each entry text"),
+        ("run=null", "run", "(it is null)\n  hint: text; the default is 'demo'"),
+        ("devices.serials=5", "devices.serials", "should be a list (it is 5)\n  hint: a list, each entry text"),
         ("phones.profiles=[odd]", "phones.profiles.0", "mend it: a list, each entry one of plain, moving, steady"),
         ("kafka=5", "kafka", "should be a section, with settings of its own (it is 5)"),
     ],
@@ -102,7 +102,7 @@ def test_each_of_several_wrong_settings_is_told_with_what_mends_it() -> None:
         "policy.lora_rnk",
         "algorithm.gamma",
     ]
-    assert [line.removeprefix("  to mend it: ") for line in told[1::2]] == [
+    assert [line.removeprefix("  hint: ") for line in told[1::2]] == [
         "text; the default is 'demo'",
         "a whole number of at least 0; the default is 4",
         "one of: base_model, lora_alpha, lora_rank, lora_targets",
@@ -212,7 +212,7 @@ def test_any_flag_gives_a_config_or_an_explained_refusal(path: str, value: str) 
         outcome: Config | ConfigError = load(sets=[f"{path}={value}"], environ={})
     except ConfigError as error:
         outcome = error
-    assert isinstance(outcome, Config) or (outcome.where and outcome.mend)
+    assert isinstance(outcome, Config) or (outcome.where and outcome.hint)
 
 
 def test_a_notebook_names_a_run_as_the_setting_does() -> None:
@@ -247,7 +247,7 @@ def test_what_a_guarantee_rests_on_cannot_be_set_and_the_reason_is_told(name: st
     error = refused(sets=[f"kafka.client.{name}=1"])
     assert error.where == f"kafka.client.{name}"
     assert error.what.startswith("cannot be set: ")
-    assert error.mend == "leave it out of kafka.client"
+    assert error.hint == "leave it out of kafka.client"
 
 
 @pytest.mark.parametrize(

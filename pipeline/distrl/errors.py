@@ -1,4 +1,4 @@
-"""The errors a person meets: what is wrong, where, and the command or setting that mends it."""
+"""The errors a person meets: what is wrong, where, and the command or setting that fixes it."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ class DistrlError(Exception):
 
     where: the setting, topic, object, device or file concerned.
     what: the fact that is wrong.
-    mend: the command or setting that puts it right.
+    hint: the command or setting that puts it right.
     """
 
-    def __init__(self, where: str, what: str, mend: str) -> None:
-        super().__init__(where, what, mend)
+    def __init__(self, where: str, what: str, hint: str) -> None:
+        super().__init__(where, what, hint)
         self.where = where
         self.what = what
-        self.mend = mend
+        self.hint = hint
 
     def __str__(self) -> str:
-        return f"{self.where}: {self.what}\n  to mend it: {self.mend}"
+        return f"{self.where}: {self.what}\n  hint: {self.hint}"
 
 
 class ConfigError(DistrlError):

@@ -114,5 +114,5 @@ def test_the_grid_is_drawn() -> None:
 
 
 def test_a_question_that_finds_no_turn_asks_for_a_higher_rate_and_one_that_finds_no_answer_for_a_lower() -> None:
-    assert "raise appagent.requests_per_minute" in unanswered(NoTurnError("its turn")).mend
-    assert "lower appagent.requests_per_minute" in unanswered(NoAnswerError("429")).mend
+    assert "raise appagent.requests_per_minute" in unanswered(NoTurnError("its turn")).hint
+    assert "lower appagent.requests_per_minute" in unanswered(NoAnswerError("429")).hint

@@ -51,11 +51,11 @@ def test_what_ends_a_client_for_want_of_a_right_names_the_right() -> None:
     for error in (KafkaError(code), KafkaError(code, fatal=True)):
         told = explain(error, "a journal", "open it", Config().kafka)
         assert "may not open it" in told.what
-        assert "ACL" in told.mend
+        assert "ACL" in told.hint
         assert isinstance(told, BeyondUseError) == error.fatal()
     other = explain(KafkaError(KafkaError.UNKNOWN_PRODUCER_ID, fatal=True), "a topic", "write", Config().kafka)
     assert isinstance(other, BeyondUseError)
-    assert "start this process again" in other.mend
+    assert "start this process again" in other.hint
 
 
 def test_a_certificate_file_that_is_none_is_told_before_connecting(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_nothing_listens_at_the_address() -> None:
     assert time.monotonic() - started < 15
     assert told.value.where == "kafka.bootstrap"
     assert f"127.0.0.1:{port}" in told.value.what
-    assert "distrl up" in told.value.mend
+    assert "distrl up" in told.value.hint
 
 
 def test_something_that_is_no_broker_listens_at_the_address() -> None:

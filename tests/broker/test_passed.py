@@ -52,7 +52,7 @@ def test_what_librdkafka_refuses_is_told_by_its_name_before_anything_starts(item
             use(section)
         assert caught.value.where == f"kafka.client.{item.partition('=')[0]}"
         assert said in caught.value.what
-        assert "CONFIGURATION.md" in caught.value.mend
+        assert "CONFIGURATION.md" in caught.value.hint
 
 
 def test_files_are_looked_at_by_librdkafka_too(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from distrl.broker.runs import SHOWN_RUNS, mend, runs_of
+from distrl.broker.runs import SHOWN_RUNS, hint, runs_of
 from distrl.broker.topics import TOPICS, topic_name
 
 OTHERS = ["orders", "distrl.trajectories", "distrl..trajectories", "distrl.Not_One.trajectories", "__consumer_offsets"]
@@ -18,12 +18,12 @@ def test_runs_are_told_by_their_trajectories() -> None:
 
 
 def test_the_runs_that_are_nearest_in_name_are_named_first_and_not_all_of_many() -> None:
-    assert mend("demmo", topics_of("alpha", "demo", "demo-1")) == "name a run that it has: demo, demo-1, alpha"
+    assert hint("demmo", topics_of("alpha", "demo", "demo-1")) == "name a run that it has: demo, demo-1, alpha"
     many = [f"other-{number}" for number in range(20)]
-    said = mend("demo-7", topics_of(*many, "demo-17"))
+    said = hint("demo-7", topics_of(*many, "demo-17"))
     assert said.startswith("name a run that it has: demo-17, ")
     assert said.endswith(f", … {len(many) + 1 - SHOWN_RUNS} more")
 
 
 def test_where_there_is_no_run_that_is_said() -> None:
-    assert "this one has no run at all" in mend("demo", OTHERS)
+    assert "this one has no run at all" in hint("demo", OTHERS)

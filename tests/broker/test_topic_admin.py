@@ -56,15 +56,15 @@ def test_the_mismatch_lists_every_difference_and_what_mends_it() -> None:
     )
     assert "distrl.r.tasks: partitions is 32, declared is 16" in str(error)
     assert "distrl.r.updates: cleanup.policy is compact, declared is delete" in str(error)
-    assert "distrl topics ensure --alter" in error.mend
-    assert "set kafka.task_partitions to 32" in error.mend
+    assert "distrl topics ensure --alter" in error.hint
+    assert "set kafka.task_partitions to 32" in error.hint
 
 
 def test_copies_that_are_missing_are_told_with_the_command_that_makes_them() -> None:
     missing = [Difference("distrl.r.tasks", "replication factor", "1", "3")]
     before = _mismatch(CONFIG, missing)
     assert "replication factor is 1, declared is 3" in str(before)
-    assert "or set kafka.replication_factor to 1" in before.mend
+    assert "or set kafka.replication_factor to 1" in before.hint
     after = _mismatch(CONFIG, missing, Path("/out/reassign-r.json"))
-    assert f"kafka-reassign-partitions.sh --bootstrap-server {CONFIG.kafka.bootstrap} " in after.mend
-    assert "--reassignment-json-file /out/reassign-r.json --execute" in after.mend
+    assert f"kafka-reassign-partitions.sh --bootstrap-server {CONFIG.kafka.bootstrap} " in after.hint
+    assert "--reassignment-json-file /out/reassign-r.json --execute" in after.hint

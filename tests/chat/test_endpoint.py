@@ -116,7 +116,7 @@ def test_what_stays_wrong_ends_it_and_says_what_to_set(status: int) -> None:
         endpoint(server.url).ask(BODY)
     assert len(server.requests) == 1
     assert str(status) in told.value.what
-    assert "judge.api_key" in told.value.mend
+    assert "judge.api_key" in told.value.hint
 
 
 @pytest.mark.parametrize("how", [lambda server: server.drips, lambda server: server.drips_its_body])

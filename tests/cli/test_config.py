@@ -77,7 +77,7 @@ def test_what_cannot_be_is_refused_with_its_path_and_what_is_allowed(
         assert (refused.returncode, refused.stdout) == (1, "")
         assert refused.stderr.startswith(path)
         assert allowed in refused.stderr
-        assert "to mend it: " in refused.stderr
+        assert "hint: " in refused.stderr
         assert "Traceback" not in refused.stderr
 
 

@@ -34,10 +34,10 @@ def test_without_a_broker_it_ends_at_once_with_one_message(
     where = f"127.0.0.1:{closed_port}"
     ended = cli(*command.split(), "--set", f"kafka.bootstrap={where}", "--set", "kafka.connect_timeout_s=0.5")
     assert (ended.returncode, ended.stdout) == (1, "")
-    what, mend = ended.stderr.splitlines()
+    what, hint = ended.stderr.splitlines()
     assert what.startswith(f"kafka.bootstrap: no answer within 0.5 s from a broker at {where} (PLAINTEXT)")
     assert "Connection refused" in what
-    assert mend.startswith("  to mend it: start the broker (`distrl up` starts a local one)")
+    assert hint.startswith("  hint: start the broker (`distrl up` starts a local one)")
     assert list(tmp_path.iterdir()) == [], "nothing was begun"
 
 

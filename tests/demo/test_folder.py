@@ -129,5 +129,5 @@ def test_a_full_disk_is_said_with_its_place(config: Config, tmp_path: Path) -> N
     (tmp_path / "stack" / "stack.json.new").symlink_to("/dev/full")
     with pytest.raises(StackError, match=f"{tmp_path}.*: No space left on device") as told:
         run_demo(config, 0.1, tmp_path / "out", 0.0, Console(quiet=True))
-    assert "make room" in told.value.mend
+    assert "make room" in told.value.hint
     assert find_all(config.stack.directory) == []

@@ -156,7 +156,7 @@ def test_a_role_that_died_is_told_with_its_log_and_the_end_of_it(config: Config,
             assert told.value.where == "fleet"
             assert "stopped with exit code 1" in told.value.what
             assert "phones.count: " in told.value.what, "the end of its log"
-            assert str(folder / "fleet.log") in told.value.mend
+            assert str(folder / "fleet.log") in told.value.hint
 
 
 def test_a_role_that_was_killed_is_told(config: Config, folder: Path) -> None:

@@ -10,7 +10,7 @@ from distrl.cli.main import app
 from distrl.config import Config
 from distrl.demo.folder import LOCK
 from distrl.demo.run import _progress, run_demo
-from distrl.demo.told import held_out_success
+from distrl.demo.summary import held_out_success
 from distrl.errors import StackError
 from distrl.stack.local import LocalStack
 from distrl.stack.locks import held

@@ -93,7 +93,7 @@ def test_a_token_that_is_none_is_told_with_its_setting(port: int, standin: Stand
         with pytest.raises(DeviceRefused) as caught, Console(port, file, Deadline(LONG_S)):
             pass
         assert str(file) in caught.value.what
-        assert "devices.emulators.token_file" in caught.value.mend
+        assert "devices.emulators.token_file" in caught.value.hint
     assert standin.asked(port) == ["avd name"]  # of the start: nothing of these has gone out as a command
 
 

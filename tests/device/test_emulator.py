@@ -167,7 +167,7 @@ def test_one_that_boots_too_slowly_is_ended_and_the_setting_is_named(standin: St
     (emulator,) = made(standin.devices(boot_timeout_s=3))
     with pytest.raises(DeviceTimeout, match=r"after 3 s: adb calls it \w+, its console") as caught:
         emulator.bring()
-    assert "devices.emulators.boot_timeout_s" in caught.value.mend
+    assert "devices.emulators.boot_timeout_s" in caught.value.hint
     assert standin.running() == []
 
 
@@ -220,7 +220,7 @@ def test_a_wrong_token_is_told_at_the_start(standin: Standin, made: Made) -> Non
     (emulator,) = made(standin.devices(token_file=wrong))
     with pytest.raises(DeviceUnready, match="token does not match") as caught:
         emulator.bring()
-    assert "token_file" in caught.value.mend
+    assert "token_file" in caught.value.hint
     assert standin.running() == []
 
 
@@ -256,7 +256,7 @@ def test_a_snapshot_that_is_not_there_is_told_at_the_start_with_those_that_are(
     (emulator,) = made(standin.devices(snapshot="clear"))
     with pytest.raises(DeviceUnready, match=rf"no snapshot clear; its snapshots: [^;]*{snapshot}") as caught:
         emulator.bring()
-    assert "distrl emulators prepare" in caught.value.mend
+    assert "distrl emulators prepare" in caught.value.hint
     assert standin.running() == []
 
 

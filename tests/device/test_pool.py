@@ -162,7 +162,7 @@ def test_an_app_that_is_stuck_is_stopped_and_the_connection_stays(
     assert session.package_in_front() == "com.sim.launcher"
     session.start_app("com.sim.clock")
     assert session.settle().png == phone.machine.png(), "it was stopped, not only left"
-    assert counters(pool) == {"leases": 2, "interrupted": 1, "unsticks": 1}
+    assert counters(pool) == {"leases": 2, "interrupted": 1, "app_recoveries": 1}
 
 
 def test_where_stopping_the_app_does_not_help_the_phone_is_connected_anew(
@@ -176,11 +176,11 @@ def test_where_stopping_the_app_does_not_help_the_phone_is_connected_anew(
     pool.release(some(pool.lease()), fails_to_settle(session, DeviceGarbage))
     session._devices = pool._devices
     found = counters(pool)
-    assert (found["unsticks"], found["reconnects"]) == (1, 1)
+    assert (found["app_recoveries"], found["reconnects"]) == (1, 1)
     clock.now += 60
     some(pool.lease())
     found = counters(pool)
-    assert (found["unsticks"], found["reconnects"]) == (1, 2), "it failed again at once: no app is the cause"
+    assert (found["app_recoveries"], found["reconnects"]) == (1, 2), "it failed again at once: no app is the cause"
 
 
 def test_no_app_is_stopped_where_the_connection_broke_or_a_command_was_refused(

@@ -83,11 +83,11 @@ def test_a_phone_that_does_not_trust_this_computer_says_so_and_where_the_dialog_
     with phone_that(asks=True) as address:
         with pytest.raises(DeviceUnauthorized, match="failed to authenticate") as refused:
             own.connect(address, 5.0)
-        assert "accept the dialog" in refused.value.mend
+        assert "accept the dialog" in refused.value.hint
         with pytest.raises(DeviceUnauthorized, match=r"unauthorized|still authorizing") as refused:
             AdbSession(own, address, timeouts).key("HOME")
         assert refused.value.where == address
-        assert "adbkey" in refused.value.mend
+        assert "adbkey" in refused.value.hint
         pool = DevicePool(own, timeouts.model_copy(update={"addresses": (address,)}))
         assert list(pool.discover()) == []
         (about,) = look(own, timeouts.model_copy(update={"addresses": (address,)}))
@@ -100,7 +100,7 @@ def test_a_phone_that_is_offline_says_so_and_how_it_is_reconnected(own: AdbServe
             own.connect(address, 0.3)
         with pytest.raises(DeviceOffline, match="device offline") as refused:
             AdbSession(own, address, timeouts).settle()
-        assert f"adb -P {own.adb.port} reconnect offline" in refused.value.mend
+        assert f"adb -P {own.adb.port} reconnect offline" in refused.value.hint
 
 
 def test_of_two_phones_with_one_serial_neither_is_driven_and_each_can_be_named_by_its_place(
@@ -112,7 +112,7 @@ def test_of_two_phones_with_one_serial_neither_is_driven_and_each_can_be_named_b
     before = [phone.machine.state() for phone in phones]
     with pytest.raises(DeviceAmbiguous, match="more than one device with serial") as refused:
         AdbSession(own, NAMED, timeouts).key("HOME")
-    assert f"adb -P {own.adb.port} devices -l" in refused.value.mend
+    assert f"adb -P {own.adb.port} devices -l" in refused.value.hint
     assert [phone.machine.state() for phone in phones] == before
     pool = DevicePool(own, timeouts.model_copy(update={"serials": (NAMED,)}))
     assert list(pool.discover()) == []
@@ -126,7 +126,7 @@ def test_of_two_phones_with_one_serial_neither_is_driven_and_each_can_be_named_b
 
 
 @pytest.mark.parametrize(
-    ("words", "kind", "mend"),
+    ("words", "kind", "hint"),
     [
         (
             "device unauthorized.\nThis adb server's $ADB_VENDOR_KEYS is not set",
@@ -141,8 +141,8 @@ def test_of_two_phones_with_one_serial_neither_is_driven_and_each_can_be_named_b
         ("device '0123' not found", DeviceGone, "adb devices"),
     ],
 )
-def test_each_refusal_has_a_kind_and_a_mend(words: str, kind: type[DeviceGone], mend: str) -> None:
+def test_each_refusal_has_a_kind_and_a_hint(words: str, kind: type[DeviceGone], hint: str) -> None:
     error = refusal("0123", words, 7)
     assert type(error) is kind
-    assert mend in error.mend
+    assert hint in error.hint
     assert (error.where, error.what) == ("0123", words)

@@ -48,7 +48,7 @@ def test_a_screen_that_is_off_is_told_as_such_until_it_is_woken(
     def is_told(seconds: float) -> None:
         with hurried(session, seconds), pytest.raises(DeviceBlack, match=r"its screen is off \(Asleep\)") as refused:
             LOOKS[name](session)
-        assert "keyevent WAKEUP" in refused.value.mend
+        assert "keyevent WAKEUP" in refused.value.hint
 
     phone.faults.set(Fault.ASLEEP)
     given_time(is_told)
@@ -64,7 +64,7 @@ def test_a_window_that_may_not_be_pictured_is_told_as_such(
     def is_told(seconds: float) -> None:
         with hurried(session, seconds), pytest.raises(DeviceBlack, match="though its screen is on") as refused:
             LOOKS[name](session)
-        assert "FLAG_SECURE" in refused.value.mend
+        assert "FLAG_SECURE" in refused.value.hint
 
     monkeypatch.setattr(phone.machine, "png", lambda: picture(phone.machine.size))
     given_time(is_told)
@@ -117,7 +117,7 @@ def test_a_screen_with_more_pixels_than_the_policy_reads_is_refused_at_once(
     began = time.monotonic()
     with pytest.raises(DeviceOversized, match="8000 x 4001 pixels; at most 32,000,000") as refused:
         LOOKS[name](patient)
-    assert "wm size" in refused.value.mend
+    assert "wm size" in refused.value.hint
     assert time.monotonic() - began < LONG_S / 2
 
 

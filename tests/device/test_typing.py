@@ -86,8 +86,8 @@ def test_a_phone_without_such_a_keyboard_says_what_to_install(
     before = bare.machine.state()
     with pytest.raises(DeviceRefused, match="is not an enabled keyboard") as refused:
         without.type_text("caf\u00e9")
-    assert "adb install ADBKeyboard.apk" in refused.value.mend
-    assert f"ime enable {SERVICE}" in refused.value.mend
+    assert "adb install ADBKeyboard.apk" in refused.value.hint
+    assert f"ime enable {SERVICE}" in refused.value.hint
     assert (bare.machine.state(), bare.keyboards.selected) == (before, OWN)
     without.type_text("cafe")
 
@@ -95,7 +95,7 @@ def test_a_phone_without_such_a_keyboard_says_what_to_install(
 def test_a_person_may_have_no_keyboard_of_the_phone_touched(session: AdbSession, events: list[Event]) -> None:
     with pytest.raises(DeviceRefused, match="character 3") as refused:
         with_keyboard(session, "input").type_text("caf\u00e9")
-    assert "devices.keyboard" in refused.value.mend
+    assert "devices.keyboard" in refused.value.hint
     assert events == []
 
 

@@ -15,7 +15,7 @@ from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
-from distrl.learner.scribe import Scribe, UnwrittenError
+from distrl.learner.journal_writer import JournalWriter, UnwrittenError
 from distrl.types import Heartbeat, Update, Watermark
 from groups import member
 
@@ -37,7 +37,7 @@ class Going:
     def __enter__(self) -> Going:
         opened, config = self._open, self.config
         self._producer = opened.enter_context(RecordProducer(config, "going"))
-        self._scribe = opened.enter_context(Scribe(config))
+        self._journal_writer = opened.enter_context(JournalWriter(config))
         self._tasks = opened.enter_context(member(config))
         self._reader = opened.enter_context(LogReader(config, "heartbeats"))
         for name, step in (
@@ -99,7 +99,7 @@ class Going:
         update = Update(number, (Watermark("t", 0, number),), "f" * 64, 1_000 + number)
         while not self._stop.is_set():
             try:
-                self._scribe.append(update)
+                self._journal_writer.append(update)
             except UnwrittenError:
                 continue
             return

@@ -36,7 +36,7 @@ from distrl.demo.roles import write_settings
 from distrl.errors import StoreError, WireError
 from distrl.learner.recover import recover
 from distrl.learner.state import LearnerState
-from distrl.learner.verify import refold
+from distrl.learner.verify import replay
 from distrl.policy.agent import Agent
 from distrl.policy.base import load_base
 from distrl.stack import adb, kafka, minio, ports
@@ -463,7 +463,7 @@ class LiveRun:
 
     def fresh_fold(self) -> Learned:
         """What a learner that was never killed comes to: the log folded from its start, without a checkpoint."""
-        return self._learned(refold(self.config, from_start=True))
+        return self._learned(replay(self.config, from_start=True))
 
     def _learned(self, state: LearnerState) -> Learned:
         versions = self.versions()

@@ -51,7 +51,7 @@ class Proxy:
         for each in broken:
             _break(each)
 
-    def mend(self) -> None:
+    def hint(self) -> None:
         self._listener = socket.create_server((HOST, self.port))
         self._accept(self._listener)
 

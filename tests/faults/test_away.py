@@ -19,7 +19,7 @@ from distrl.broker.ownership import naming
 from distrl.broker.reader import LogReader
 from distrl.broker.versions import lineage
 from distrl.config import Config
-from distrl.learner.scribe import Scribe, UnwrittenError
+from distrl.learner.journal_writer import JournalWriter, UnwrittenError
 from distrl.types import ObjectRef, Update, Version, Watermark
 from groups import member
 
@@ -157,7 +157,7 @@ def test_a_learner_that_stood_still_in_a_write_is_told_that_this_may_be_why(run:
             journal.append(update(0))
     told = naming(refused.value, run.config, "learner", 0.0)
     assert "or nobody, and this one stood still for longer than 15 s" in told.what
-    assert "start this one again" in told.mend
+    assert "start this one again" in told.hint
     assert journalled(run.config) == []
 
 
@@ -233,18 +233,18 @@ def until_written(attempt: Callable[[], None]) -> int:
 def test_a_record_is_in_the_log_once_whether_the_answer_or_the_request_was_lost(
     run: LiveRun, proxy: Proxy, swallowed: bool
 ) -> None:
-    with Scribe(behind(proxy, run.config)) as scribe:
-        scribe.append(update(0))
-        for write in (lambda: scribe.append(update(1)), lambda: scribe.publish_version(version(0))):
+    with JournalWriter(behind(proxy, run.config)) as journal_writer:
+        journal_writer.append(update(0))
+        for write in (lambda: journal_writer.append(update(1)), lambda: journal_writer.publish_version(version(0))):
             if swallowed:
                 proxy.swallow_answer(f"distrl.{run.config.run}.learner".encode(), END_TRANSACTION, then_cut=True)
             else:
                 proxy.cut()
             with pytest.raises(UnwrittenError):
                 write()
-            proxy.mend()
+            proxy.hint()
             until_written(write)
-        scribe.append(update(2))
+        journal_writer.append(update(2))
     assert journalled(run.config) == [update(0), update(1), update(2)]
     assert run.versions() == [version(0)]
 
@@ -252,7 +252,7 @@ def test_a_record_is_in_the_log_once_whether_the_answer_or_the_request_was_lost(
 def test_a_learner_that_was_away_ends_where_another_has_taken_over_and_leaves_it_in_peace(
     run: LiveRun, proxy: Proxy
 ) -> None:
-    with Scribe(behind(proxy, run.config)) as away:
+    with JournalWriter(behind(proxy, run.config)) as away:
         away.append(update(0))
         proxy.cut()
         with pytest.raises(UnwrittenError):
@@ -260,7 +260,7 @@ def test_a_learner_that_was_away_ends_where_another_has_taken_over_and_leaves_it
         with Journal(run.config) as successor:
             theirs = replace(update(1), journalled_at=2_000)
             successor.append(theirs)
-            proxy.mend()
+            proxy.hint()
             with pytest.raises(FencedError, match="another learner has taken over"):
                 until_written(lambda: away.append(update(1)))
             successor.append(update(2))

@@ -16,7 +16,7 @@ from distrl.broker.journal import history, in_force
 from distrl.broker.versions import lineage
 from distrl.evaluate.gather import final_digests
 from distrl.learner.verify import verify
-from distrl.offline.lineage_log import follow
+from distrl.offline.lineage.read import follow
 from distrl.store.checkpoints import checkpoints, latest_checkpoint
 from distrl.types import Outcome
 from distrl.wire.codec import encode

@@ -129,7 +129,7 @@ def test_a_broker_that_is_away_stops_new_episodes_and_the_worker_goes_on_unaided
     assert worker.said().count("is not acknowledged yet") == 4, "four phones, one unpublished trajectory each"
     before = len(run.trajectories())
     assert before < len(run.tasks())
-    proxy.mend()
+    proxy.hint()
     run.until("the run to go on", lambda: len(run.trajectories()) >= before + 12)
     run.stop("feeder")
     run.until("every task to be counted", lambda: set(run.counted()) == set(run.tasks()))
@@ -153,7 +153,7 @@ def test_a_broker_that_is_away_until_the_group_has_put_the_worker_out_costs_repe
     assert worker.said().count("is not acknowledged yet") == PHONES, "nothing was begun in all that time"
     assert len(run.trajectories()) == before
     uncommitted = before + PHONES - run.committed()
-    proxy.mend()
+    proxy.hint()
     run.until("the run to go on", lambda: len(run.trajectories()) >= before + 12)
     run.stop("feeder")
     run.until("every task to be counted", lambda: set(run.counted()) == set(run.tasks()))

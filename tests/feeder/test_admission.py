@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import factories
 import pytest
 from distrl.feeder.admission import Admission, Progress
-from distrl.feeder.ledger import Ledger
+from distrl.feeder.state import FeederState
 from distrl.types import ObjectRef, Outcome, Task, Trajectory, Update, Version, Watermark
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,8 +25,8 @@ def played(task: Task, outcome: Outcome, *versions: int) -> Trajectory:
     return factories.trajectory(task, (factories.step(version=version) for version in versions), outcome=outcome)
 
 
-def ledger_of(admission: Admission, curriculum: bool = False, max_retries: int = 3) -> Ledger:
-    return Ledger(("family-0", "family-1", "family-2"), task_at, admission, max_retries, curriculum)
+def ledger_of(admission: Admission, curriculum: bool = False, max_retries: int = 3) -> FeederState:
+    return FeederState(("family-0", "family-1", "family-2"), task_at, admission, max_retries, curriculum)
 
 
 def version(number: int, update: int) -> Version:
@@ -57,26 +57,26 @@ class World:
 
     def start_feeder(self, admission: Admission) -> None:
         """A feeder that knows what was fed and has read nothing else yet."""
-        self.ledger = ledger_of(admission, max_retries=1_000)
+        self.state = ledger_of(admission, max_retries=1_000)
         self.read = dict.fromkeys(("trajectories", "versions", "updates"), 0)
         for task in self.tasks:
-            self.ledger.see_task(task)
+            self.state.see_task(task)
 
     def feed(self) -> None:
-        """Read some of what is there, topic by topic, then feed what the ledger says."""
+        """Read some of what is there, topic by topic, then feed what the state says."""
         for name in self.chance.sample(sorted(self.read), 3):
             log = getattr(self, name)
             upto = self.chance.choice((len(log), self.chance.randint(self.read[name], len(log))))
             for offset in range(self.read[name], upto):
                 match name:
                     case "trajectories":
-                        self.ledger.see_trajectory(offset, log[offset])
+                        self.state.see_trajectory(offset, log[offset])
                     case "versions":
-                        self.ledger.see_version(log[offset])
+                        self.state.see_version(log[offset])
                     case _:
-                        self.ledger.see_update(log[offset], TOPIC)
+                        self.state.see_update(log[offset], TOPIC)
             self.read[name] = upto
-        due = self.ledger.due(0)
+        due = self.state.due(0)
         self.tasks += due
         self.running += due
 
@@ -173,20 +173,20 @@ def test_the_bound_is_no_stricter_than_it_has_to_be(admission: Admission, seed: 
 @pytest.mark.parametrize("publish_every", [1, 2])
 def test_without_lag_every_version_gets_exactly_its_own_tasks(publish_every: int) -> None:
     """max_lag = 0 is a barrier: nothing is fed from the last task of a version until the next version is there."""
-    ledger = ledger_of(Admission(4, publish_every, 0, 100))
-    ledger.see_version(version(0, 4))
+    state = ledger_of(Admission(4, publish_every, 0, 100))
+    state.see_version(version(0, 4))
     for u in range(5):
-        ledger.see_update(Update(u, (), "f", 0), TOPIC)
-    tasks = ledger.due(0)
+        state.see_update(Update(u, (), "f", 0), TOPIC)
+    tasks = state.due(0)
     assert len(tasks) == 4 * publish_every
     for offset, task in enumerate(tasks):
-        ledger.see_trajectory(offset, played(task, Outcome.FAILURE, 0))
-        assert ledger.due(0) == []
+        state.see_trajectory(offset, played(task, Outcome.FAILURE, 0))
+        assert state.due(0) == []
     for number in range(publish_every):
-        ledger.see_update(Update(5 + number, (Watermark(TOPIC, 0, 4 * (number + 1)),), "f", 0), TOPIC)
-        assert ledger.due(0) == []
-    ledger.see_version(version(1, 4 + publish_every))
-    again = ledger.due(0)
+        state.see_update(Update(5 + number, (Watermark(TOPIC, 0, 4 * (number + 1)),), "f", 0), TOPIC)
+        assert state.due(0) == []
+    state.see_version(version(1, 4 + publish_every))
+    again = state.due(0)
     assert len(again) == 4 * publish_every
     assert {task.fed_version for task in again} == {1}
 

@@ -26,10 +26,10 @@ from distrl.config import Config
 from distrl.demo.roles import write_settings
 from distrl.errors import ConfigError, DistrlError
 from distrl.learner.loop import run_learner
-from distrl.learner.verify import refold
+from distrl.learner.verify import replay
 from distrl.offline import ablate as ablating
-from distrl.offline.ablate import Evaluation, Request, ablate
-from distrl.offline.ablate_arms import plan
+from distrl.offline.ablation.arms import plan
+from distrl.offline.ablation.run import Evaluation, Request, ablate
 from distrl.policy.agent import Agent
 from distrl.policy.base import save_base
 from distrl.policy.model import AutoUIModel, Shape
@@ -205,7 +205,7 @@ def test_nothing_ablated_is_the_run_and_twice_is_the_same_and_the_run_is_left_al
 
 KILLED_AFTER_TWO = """
 import os, signal, sys
-from distrl.offline.ablate_kept import KeptArms
+from distrl.offline.ablation.persisted import KeptArms
 
 keep, done = KeptArms.keep_fold, []
 
@@ -261,7 +261,7 @@ def test_the_baseline_over_the_whole_journal_is_what_the_run_ended_with(run: Con
     baseline, other = ablation.arms
     assert ablation.identity.versions == dict.fromkeys(range(2, UPDATES), True)
     assert ablation.identity.checkpoint is True
-    for state in (refold(run), refold(run, from_start=True)):
+    for state in (replay(run), replay(run, from_start=True)):
         assert baseline.digests == state.digests()
         assert baseline.adapter == state.agent.adapter()
     assert other.digests["critic"] != baseline.digests["critic"]
@@ -272,7 +272,7 @@ def test_a_range_from_a_later_update_ends_as_the_run_did(run: Config, tmp_path: 
     ablation, _ = ablate(run, Request(plan(run, sets=["ratio_clip=0.1"]), first=first, out=tmp_path))
     assert ablation.identity.versions == dict.fromkeys(range(first, UPDATES), True)
     assert ablation.identity.checkpoint is True
-    assert ablation.arms[0].digests == refold(run).digests()
+    assert ablation.arms[0].digests == replay(run).digests()
     assert [u for u, _ in ablation.arms[1].updates] == list(range(first, UPDATES))
 
 
@@ -327,7 +327,7 @@ def test_a_log_whose_beginning_is_gone_is_refused_with_the_command_that_works(
     with pytest.raises(ConfigError) as refusal:
         ablate(config, Request(plan(config), out=tmp_path))
     assert "keeps" in refusal.value.what
-    first = int(refusal.value.mend.partition("--from ")[2].split()[0])
+    first = int(refusal.value.hint.partition("--from ")[2].split()[0])
     ablation, _ = ablate(config, Request(plan(config), first=first, out=tmp_path))
     assert ablation.identity.holds
 

@@ -21,7 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from distrl.broker import topic_admin
 from distrl.broker.connect import METADATA_S, admin, check, settings
-from distrl.broker.deadletters import DeadLetters
+from distrl.broker.dead_letters import DeadLetters
 from distrl.broker.fenced import FencedError
 from distrl.broker.journal import Journal, journal_lines
 from distrl.broker.producer import RecordProducer, RecordTooLargeError
@@ -172,7 +172,7 @@ def test_a_topic_with_other_settings_is_reported_and_altered_when_asked(config: 
         topic_admin.ensure(more_tasks)
     assert f"{name}: retention.ms is 60000, declared is -1" in str(told.value)
     assert f"distrl.{config.run}.tasks: partitions is 3, declared is 5" in str(told.value)
-    assert "distrl topics ensure --alter" in told.value.mend
+    assert "distrl topics ensure --alter" in told.value.hint
     assert [row.name for row in topic_admin.describe(more_tasks) if row.differences] == ["tasks", "trajectories"]
 
     altered = topic_admin.ensure(more_tasks, alter=True)
@@ -246,7 +246,7 @@ def test_a_start_outside_of_what_is_kept_is_refused(config: Config, producer: Re
     client.delete_records([place])[place].result(PATIENCE_S)
     with pytest.raises(BrokerError, match=r"record 3 is wanted, the broker keeps 4 and later") as told:
         LogReader(config, "heartbeats", start={0: 3})
-    assert "retention.ms" in told.value.mend
+    assert "retention.ms" in told.value.hint
     with LogReader(config, "heartbeats") as reader:
         assert times(list(reader.to_end())) == list(range(4, 10))
 

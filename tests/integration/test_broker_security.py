@@ -189,10 +189,10 @@ def test_a_command_with_wrong_credentials_ends_at_once_with_one_message(secured:
     line = [sys.executable, "-m", "distrl.cli.main", *command.split()]
     refused = subprocess.run(line, env=environ, capture_output=True, text=True, timeout=READY_S, check=False)
     assert (refused.returncode, refused.stdout) == (1, "")
-    what, mend = refused.stderr.splitlines()
+    what, hint = refused.stderr.splitlines()
     assert what.startswith("kafka.sasl_username, kafka.sasl_password: ")
     assert "refuses the credentials" in what
-    assert mend.startswith("  to mend it: set the right user and password")
+    assert hint.startswith("  hint: set the right user and password")
     assert "wrong-password" not in refused.stderr
 
 
@@ -220,7 +220,7 @@ def test_a_user_without_rights_is_told_what_he_may_not_do(secured: str) -> None:
     check(config)
     with pytest.raises(BrokerError, match="user 'stranger' may not create the topic") as told:
         topic_admin.ensure(config)
-    assert "ACL" in told.value.mend
+    assert "ACL" in told.value.hint
     with pytest.raises(BrokerError, match="user 'stranger' may not see the topic"):
         check_run(config)
     with pytest.raises(BrokerError, match="user 'stranger' may not open the journal"):
@@ -320,7 +320,7 @@ def test_a_client_with_a_certificate_does_everything(listeners: Listeners) -> No
 def test_rights_are_those_of_the_certificates_name(listeners: Listeners) -> None:
     with pytest.raises(BrokerError, match="this client may not create the topic") as told:
         topic_admin.ensure(with_certificate(listeners, "stranger"))
-    assert "log in as one who has it" in told.value.mend
+    assert "log in as one who has it" in told.value.hint
 
 
 def test_a_client_without_a_certificate_is_told_what_to_set(listeners: Listeners) -> None:
@@ -328,7 +328,7 @@ def test_a_client_without_a_certificate_is_told_what_to_set(listeners: Listeners
             f"kafka.ssl_ca={listeners.tls.certificate}", "kafka.connect_timeout_s=10"]  # fmt: skip
     with pytest.raises(BrokerError) as told:
         check(load(sets=sets, environ={}))
-    assert "ssl.certificate.location" in told.value.mend
+    assert "ssl.certificate.location" in told.value.hint
 
 
 def test_a_wrong_password_of_the_key_is_told_before_anything_is_connected_to(listeners: Listeners) -> None:

@@ -13,7 +13,7 @@ import factories
 import pytest
 from distrl.broker import topic_admin
 from distrl.broker.consumer import HELD_PER_PHONE, LoggedTask, TaskConsumer
-from distrl.broker.deadletters import DeadLetters
+from distrl.broker.dead_letters import DeadLetters
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader
 from distrl.broker.topics import topic_name

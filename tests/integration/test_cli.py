@@ -40,7 +40,7 @@ from distrl.tasks.oracle import oracle
 from distrl.tasks.unsolved import MIN_ATTEMPTS
 from distrl.types import ActionKind, Heartbeat, ObjectRef, Outcome, Trajectory
 from distrl.wire.codec import decode, encode
-from distrl.worker.record import offered_tasks
+from distrl.worker.human_demonstrations import offered_tasks
 from distrl.worker.run import run_worker
 from served import phones_served
 
@@ -304,7 +304,7 @@ def test_weights_that_are_missing_or_have_another_hash_are_refused_by_name(
         refused = distrl(tmp_path, *command, config=made)
         assert (refused.returncode, refused.stdout) == (1, "")
         assert ref.key in refused.stderr
-        assert "to mend it: " in refused.stderr
+        assert "hint: " in refused.stderr
         assert "Traceback" not in refused.stderr
 
 

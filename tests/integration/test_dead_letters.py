@@ -24,10 +24,10 @@ from distrl.broker import retry as retrying
 from distrl.broker import topic_admin
 from distrl.broker.connect import admin, settings
 from distrl.broker.consumer import LoggedTask, TaskConsumer
-from distrl.broker.deadletters import BadRecordsError, DeadLetters
+from distrl.broker.dead_letter_log import Letter, entries, letters, own_headers
+from distrl.broker.dead_letters import BadRecordsError, DeadLetters
 from distrl.broker.fenced import FencedError
 from distrl.broker.journal import journalled
-from distrl.broker.letters import Letter, entries, letters, own_headers
 from distrl.broker.producer import Headers, RecordProducer
 from distrl.broker.reader import LogReader, RawRecord
 from distrl.broker.retry import retry, retry_headers
@@ -36,7 +36,7 @@ from distrl.cli.main import app
 from distrl.config import Config, load
 from distrl.errors import WireError
 from distrl.learner.loop import run_learner
-from distrl.learner.verify import refold
+from distrl.learner.verify import replay
 from distrl.store.objects import open_store
 from distrl.types import LogPosition, PutAside, Task
 from distrl.wire import codec
@@ -252,7 +252,7 @@ def test_no_update_is_journalled_past_a_bad_record_before_its_dead_letter_is_ack
     with Learner(learning) as learner:  # from its checkpoint, past what it has read before
         feed(learning, producer, range(4, 8))
         learner.until_folded(3)
-    assert refold(learning, from_start=True).digests() == refold(learning).digests()
+    assert replay(learning, from_start=True).digests() == replay(learning).digests()
     assert len(in_the_log(learning)) == 1
 
 
@@ -296,9 +296,9 @@ def test_what_was_put_aside_is_not_folded_by_a_newer_reader_who_can_read_it(
         learner.until_folded(2)
     name = topic_name(learning.run, "trajectories")
     assert journalled(learning)[1].put_aside == (PutAside(name, 0, (2,)),)
-    before = refold(learning, from_start=True).digests()
+    before = replay(learning, from_start=True).digests()
     monkeypatch.setattr(codec, "catalogue", lambda: newer)
-    assert refold(learning, from_start=True).digests() == before == refold(learning).digests()
+    assert replay(learning, from_start=True).digests() == before == replay(learning).digests()
     (done,) = retry(all_letters(learning), learning)
     assert done.at == LogPosition(name, 0, 5)
     rmtree(Path(learning.store.url.removeprefix("file://")) / "runs")
@@ -306,7 +306,7 @@ def test_what_was_put_aside_is_not_folded_by_a_newer_reader_who_can_read_it(
         feed(learning, producer, range(5, 8))
         learner.until_folded(3)
     assert [len(update.put_aside) for update in journalled(learning)] == [0, 1, 0]
-    assert refold(learning, from_start=True).buffer.entries[-4].logged.position == done.at
+    assert replay(learning, from_start=True).buffer.entries[-4].logged.position == done.at
 
 
 # What a person does
@@ -442,7 +442,7 @@ def test_of_two_retries_at_once_the_earlier_is_fenced_and_no_record_is_published
     monkeypatch.setattr(retrying, "this_process", iter(["the second"] * 2 + ["the first"] * 9).__next__)
     with pytest.raises(FencedError, match=r"another `distrl dlq retry` has taken over \(the second\)") as told:
         retry(aside, config)
-    assert "`distrl dlq retry --all`" in told.value.mend
+    assert "`distrl dlq retry --all`" in told.value.hint
     assert [each.before for each in second] == [False, False]
     assert [each.before for each in retry(aside, config)] == [True, True]
     assert [raw.value for raw in read(config, "tasks")] == [encode(task(n)) for n in (1, 2, 1, 2)]

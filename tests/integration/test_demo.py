@@ -17,7 +17,7 @@ from distrl.broker.producer import RecordProducer
 from distrl.broker.topics import topic_name
 from distrl.config import Config, load
 from distrl.demo import run as demo
-from distrl.demo.ledger import Ledger
+from distrl.demo.progress import Ledger
 from distrl.demo.roles import running
 from distrl.errors import BrokerError, ConfigError, StackError
 from distrl.stack.processes import find_all, stop_all
@@ -148,8 +148,8 @@ def test_a_role_that_dies_ends_the_demo_with_its_last_words_and_the_time_is_kept
         demo._train(config, roles, 5.0, Ledger(7.0, 100.0), file, Console(file=io.StringIO()))
     assert told.value.where in ("learner", "demonstrate")
     assert "stopped with exit code 1; the end of " in told.value.what
-    assert "to mend it: " in told.value.what
-    assert f"{folder}/" in told.value.mend
+    assert "hint: " in told.value.what
+    assert f"{folder}/" in told.value.hint
     kept = Ledger.load(file)
     assert kept.setup_seconds == 7.0
     assert 100.0 < kept.train_seconds < 400.0

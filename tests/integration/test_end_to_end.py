@@ -17,7 +17,7 @@ from distrl.config import Config
 from distrl.demo.roles import Roles, running
 from distrl.evaluate.gather import gather
 from distrl.evaluate.report import write_report
-from distrl.learner.verify import refold
+from distrl.learner.verify import replay
 from distrl.policy.base import save_base
 from distrl.policy.model import AutoUIModel, Shape
 from distrl.policy.vocabulary import Codec
@@ -107,7 +107,7 @@ def test_a_run_whose_learner_is_killed_ends_like_one_that_was_not(run_config: Co
         roles.stop("feeder", "worker-0", "demonstrate")
         roles.stop("learner")
 
-    lived, scratch = refold(run_config), refold(run_config, from_start=True)
+    lived, scratch = replay(run_config), replay(run_config, from_start=True)
     assert lived.u == scratch.u >= 8
     assert lived.digests() == scratch.digests()
 

@@ -258,7 +258,7 @@ def test_a_file_that_exists_is_refused_unless_forced(folder: Path) -> None:
     (folder / "mine.avro").write_text("mine")
     refused = call("replay", "--avro", "mine.avro")
     assert isinstance(refused.exception, ConfigError)
-    assert "--force" in refused.exception.mend
+    assert "--force" in refused.exception.hint
     assert (folder / "mine.avro").read_text() == "mine"
     done("replay", "--avro", "mine.avro", "--force", "--to", "3")
     assert manifest(folder / "mine.avro")["records"] == 3
@@ -306,7 +306,7 @@ def replayed_heartbeats(folder: Path, *begins: str) -> list[int]:
         )  # fmt: skip
         assert (refused.returncode, refused.stdout) == (1, "")
         assert "retention has deleted" in refused.stderr
-        command = shlex.split(refused.stderr.partition("to mend it: ")[2])
+        command = shlex.split(refused.stderr.partition("hint: ")[2])
         assert command[:2] == ["distrl", "replay"]
         works = CliRunner().invoke(app, command[1:])
         assert works.exit_code == 0
@@ -440,7 +440,7 @@ def test_failures_are_counted_by_version_and_named_with_their_place(run: Config,
     for where in ("taken", "taken/inside"):
         refused = call("failures", "--out", where)
         assert isinstance(refused.exception, ConfigError)
-        assert "--out" in refused.exception.mend
+        assert "--out" in refused.exception.hint
 
 
 def test_a_judge_is_compared_with_the_truth_and_paid_for_once(run: Config, folder: Path) -> None:
@@ -474,9 +474,9 @@ def test_a_refused_range_names_the_same_command_with_one_that_works(folder: Path
         refused = call(*command.split(), *settings, "--json", "--from", "999")
         assert isinstance(refused.exception, ConfigError)
         assert re.search(r"^--from 999: .* ends at ", str(refused.exception))
-        words = shlex.split(refused.exception.mend)
+        words = shlex.split(refused.exception.hint)
         assert words[:2] == ["distrl", command.split()[0]]
-        assert "hidden" not in refused.exception.mend
+        assert "hidden" not in refused.exception.hint
         works = CliRunner().invoke(app, [*words[1:], "--set", "judge.api_key=hidden"])
         assert works.exit_code == 0, works.output
         asked_whole = done(*command.split(), *settings, "--json", "--from", "0")
@@ -511,7 +511,7 @@ def test_a_run_that_is_not_there_is_refused_with_those_that_are(run: Config, fol
     words = ["--set", f"run={typo}"] if name == "dlq" else ["--run", typo]
     refused = CliRunner().invoke(app, [name, *rest, "--config", "run.yaml", *words])
     assert isinstance(refused.exception, BrokerError)
-    assert re.fullmatch(rf"run: the broker at \S+ has no run {typo}\n  to mend it: name a run that it has: {run.run}.*",
+    assert re.fullmatch(rf"run: the broker at \S+ has no run {typo}\n  hint: name a run that it has: {run.run}.*",
                         str(refused.exception))  # fmt: skip
     assert not any(typo in each for each in admin(run.kafka).list_topics(timeout=30).topics)
 

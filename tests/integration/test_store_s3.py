@@ -121,7 +121,7 @@ def test_wrong_credentials_are_an_error_that_names_the_setting(
         with pytest.raises(StoreError) as caught:
             use()
         assert caught.value.where == "store.access_key"
-        assert "store.secret_key" in caught.value.mend
+        assert "store.secret_key" in caught.value.hint
         assert "not-the-secret" not in str(caught.value)
 
 
@@ -152,7 +152,7 @@ def test_an_endpoint_of_an_unknown_authority_is_refused_and_the_setting_named(
     with pytest.raises(StoreError, match="TLS with") as caught:
         open_store(tls.model_copy(update={"ca": other})).check()
     assert caught.value.where == "store.ca"
-    assert "store.ca" in caught.value.mend
+    assert "store.ca" in caught.value.hint
 
 
 class Metadata(BaseHTTPRequestHandler):

@@ -48,7 +48,7 @@ def test_a_checkpoint_of_other_settings_is_refused_with_the_settings_and_both_va
         recover(other, store, history=History(), log=Log({}, ""))
     assert caught.value.where == "algorithm.gamma, learner.seed"
     assert "algorithm.gamma is 0.5 here and 0.97 there; learner.seed is 7 here and 0 there" in caught.value.what
-    assert "--set algorithm.gamma=0.97 --set learner.seed=0" in caught.value.mend
+    assert "--set algorithm.gamma=0.97 --set learner.seed=0" in caught.value.hint
 
 
 def test_a_journal_of_other_settings_is_refused_with_the_setting(begun: Config, screens: Screens) -> None:
@@ -63,7 +63,7 @@ def test_a_journal_of_other_settings_is_refused_with_the_setting(begun: Config, 
 def test_the_flags_of_the_advice_go_on(begun: Config) -> None:
     fingerprint = begun.learning_fingerprint()
     other = changed(begun, "policy", lora_targets=("q",), base_model=None)
-    words = shlex.split(refused(fingerprint, other).mend.removesuffix(", or choose a new `run`"))
+    words = shlex.split(refused(fingerprint, other).hint.removesuffix(", or choose a new `run`"))
     flags = [word for word in words if "=" in word]
     assert {flag.partition("=")[0] for flag in flags} == {"policy.lora_targets", "policy.base_model"}
     whole = load(sets=flags, environ={}).policy

@@ -14,15 +14,15 @@ from distrl.algorithms.protocol import Context
 from distrl.config import Config, load
 from distrl.learner.fold import fold
 from distrl.learner.state import LearnerState
-from distrl.offline.lineage import (
+from distrl.offline.lineage.read import left_out
+from distrl.offline.lineage.to_json import attempt_json, version_json
+from distrl.offline.lineage.trace import (
     Learned,
     Trace,
     of_trajectory,
     of_version,
     trace,
 )
-from distrl.offline.lineage_json import attempt_json, version_json
-from distrl.offline.lineage_log import left_out
 from distrl.types import LoggedTrajectory, ObjectRef, Outcome, Update, Version, Watermark
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -143,8 +143,8 @@ CUT = Log({0: (100, [1_000 + i for i in range(50)])})
 def test_a_range_outside_of_what_is_kept_names_the_command_that_works(asked: Asked, said: str, works: str) -> None:
     with pytest.raises(ConfigError, match=said) as refused:
         resolve(replace(asked, line=LINE), CUT)
-    assert refused.value.mend == f"distrl replay --run r --topic trajectories {works}"
-    assert len(resolve(asked_again(refused.value.mend), CUT)) > 0
+    assert refused.value.hint == f"distrl replay --run r --topic trajectories {works}"
+    assert len(resolve(asked_again(refused.value.hint), CUT)) > 0
 
 
 EMPTIED = Log({0: (100, [])})
@@ -158,7 +158,7 @@ def test_of_a_topic_that_retention_has_emptied_it_is_said_from_where_it_keeps_re
     with pytest.raises(ConfigError, match=r"nothing is kept in this range: .*\[0\] keeps 100 and later") as refused:
         resolve(replace(asked, line=LINE), EMPTIED)
     assert refused.value.where == replace(asked, line=LINE).where()
-    assert asked_again(refused.value.mend) == Asked("r", begin=100)
+    assert asked_again(refused.value.hint) == Asked("r", begin=100)
     assert len(resolve(Asked("r", begin=100), EMPTIED)) == len(resolve(Asked("r"), EMPTIED)) == 0
 
 
@@ -168,7 +168,7 @@ def test_a_range_is_empty_where_nothing_was_and_not_where_another_partition_was_
     assert resolve(Asked("r", begin=at(15)), apart).ranges == (Range(0, 100, 100), Range(1, 1, 2), Range(2, 30, 30))
     with pytest.raises(ConfigError, match=r"\[0\] keeps 100 and later, .*\[2\] keeps 30 and later; ") as refused:
         resolve(Asked("r", begin=at(21)), apart)
-    assert refused.value.mend == "ask without bounds: for all that is kept"
+    assert refused.value.hint == "ask without bounds: for all that is kept"
     assert len(resolve(Asked("r", begin=at(21), partitions=(1,)), apart)) == 0
     assert len(resolve(Asked("r", begin=at(21)), Log({0: (0, [])}))) == 0
 
@@ -177,11 +177,11 @@ def test_the_command_that_works_is_the_one_that_was_given() -> None:
     for line in (("distrl", "judge", "--run", "r", "--most", "3"), ("distrl", "replay", "--avro", "a file.avro")):
         with pytest.raises(ConfigError) as refused:
             resolve(Asked("r", begin=7, line=line), CUT)
-        assert refused.value.mend == shlex.join([*line, "--from", "100"])
+        assert refused.value.hint == shlex.join([*line, "--from", "100"])
 
 
 @pytest.mark.parametrize(
-    ("asked", "said", "mend"),
+    ("asked", "said", "hint"),
     [
         (Asked("r", begin=7), r"^begin=7: ", "ask for begin=100"),
         (Asked("r", begin=120, end=110), r"^begin=120 end=110: .* end is where", "ask for begin=110, end=120"),
@@ -189,21 +189,21 @@ def test_the_command_that_works_is_the_one_that_was_given() -> None:
         (Asked("r", partitions=(7,)), r"^partitions=\[7\]: ", "ask without bounds: for all that is kept"),
     ],
 )
-def test_a_program_is_told_the_arguments_that_work(asked: Asked, said: str, mend: str) -> None:
+def test_a_program_is_told_the_arguments_that_work(asked: Asked, said: str, hint: str) -> None:
     with pytest.raises(ConfigError, match=said) as refused:
         resolve(asked, CUT)
-    assert refused.value.mend == mend
+    assert refused.value.hint == hint
 
 
 def test_a_partition_alone_is_named_where_there_are_several() -> None:
     apart = {0: (100, [1_000]), 1: (0, [1_000, 2_000])}
     with pytest.raises(ConfigError) as refused:
         resolve(Asked("r", "tasks", begin=7), Log(apart))
-    assert refused.value.mend == "ask for begin=0, end=2, partitions=[1]"
+    assert refused.value.hint == "ask for begin=0, end=2, partitions=[1]"
     for name in apart:
         with pytest.raises(ConfigError) as refused:
             resolve(Asked("r", begin=900), Log({name: apart[name]}))
-        assert "partitions" not in refused.value.mend
+        assert "partitions" not in refused.value.hint
 
 
 def test_a_time_before_the_first_record_is_no_retention_where_nothing_was_deleted() -> None:
@@ -224,7 +224,7 @@ def test_a_range_is_within_what_is_kept_or_refused_with_a_command_that_is_not(
     try:
         span = resolve(asked, log)
     except ConfigError as refused:
-        again = asked_again(refused.mend)
+        again = asked_again(refused.hint)
         assert again != replace(asked, line=())
         resolve(again, log)  # raises nothing
     else:

@@ -1,4 +1,4 @@
-"""The doctor: looks at everything, says how to mend what is missing, and never raises."""
+"""The doctor: looks at everything, says how to fix what is missing, and never raises."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def test_a_configured_endpoint_that_does_not_answer_is_told_with_its_setting(tmp
         found = finding(findings, what)
         assert not found.ok
         assert setting in found.detail
-        assert found.mend
+        assert found.hint
 
 
 def test_an_adb_that_cannot_be_run_is_a_finding(tmp_path: Path) -> None:
     found = finding(examine(config(tmp_path, f"adb.binary={tmp_path / 'none'}")), "adb")
     assert not found.ok
-    assert found.mend
+    assert found.hint
 
 
 def test_a_full_disk_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

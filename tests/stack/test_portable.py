@@ -77,7 +77,7 @@ def test_a_second_stack_is_not_started_by_accident(
     with pytest.raises(StackError, match=f"one is up already in {tmp_path / 'stack'}") as told:
         known.refuse_second_by_accident(unnamed)
     for way in (f"--set stack.directory={tmp_path / 'stack'}", f"--set stack.directory={elsewhere / 'out/stack'}"):
-        assert way in told.value.mend
+        assert way in told.value.hint
         named = load(sets=[f"stack.cache={tmp_path / 'cache'}", way.removeprefix("--set ")], environ={})
         known.refuse_second_by_accident(named)
     assert list(elsewhere.iterdir()) == []

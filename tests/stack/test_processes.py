@@ -119,7 +119,7 @@ def test_a_child_that_ends_while_starting_is_told_with_its_last_words(tmp_path: 
     with pytest.raises(StackError, match="ended while starting") as told:
         wait_ready(child, lambda: False, 20.0, NEVER, "make room")
     assert "no room left" in told.value.what
-    assert told.value.mend == "make room"
+    assert told.value.hint == "make room"
     assert child.returncode() == 3
 
 

@@ -73,7 +73,7 @@ class StoreContract:
         ref = ObjectRef(f"blobs/{'0' * 64}.bin", "0" * 64, 3)
         with pytest.raises(MissingObjectError, match=ref.key) as caught:
             store.get(ref)
-        assert "store.url" in caught.value.mend
+        assert "store.url" in caught.value.hint
 
     @pytest.mark.parametrize(
         "bad", [b"", PNG[:-1], PNG + b"\0", bytes([PNG[0] ^ 1]) + PNG[1:]], ids=["empty", "short", "long", "flipped"]

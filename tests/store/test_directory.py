@@ -76,7 +76,7 @@ def test_a_file_that_cannot_grow_is_an_error_and_the_old_object_stays(tmp_path: 
             try:
                 write()
             except StoreError as error:
-                print(error.where, "|", error.mend)
+                print(error.where, "|", error.hint)
         """,
     )
     assert child.returncode == 0, child.stderr

@@ -76,7 +76,7 @@ def test_an_address_where_nothing_listens_is_an_error_that_names_the_setting(lis
         s3(port).check()
     assert caught.value.where == "store.url"
     assert f"127.0.0.1:{port}" in caught.value.what
-    assert "distrl up" in caught.value.mend
+    assert "distrl up" in caught.value.hint
     assert "secret" not in str(caught.value)
 
 
@@ -206,7 +206,7 @@ def test_no_credentials_anywhere_is_told_with_the_places_and_nothing_is_sent_uns
     assert caught.value.where == "store.access_key"
     for place in ("AWS_ACCESS_KEY_ID", "MINIO_ACCESS_KEY", str(tmp_path / "none"), "role"):
         assert place in caught.value.what
-    assert "store.anonymous=true" in caught.value.mend
+    assert "store.anonymous=true" in caught.value.hint
     assert asked.asked == []  # type: ignore[attr-defined]
 
 

@@ -7,11 +7,11 @@ from itertools import pairwise
 
 import pytest
 from distrl.tasks.entities import ENTITIES, dealt, held_out_pairs
-from distrl.tasks.hand import COMPLETE
 from distrl.tasks.oracle import ImperfectScript, oracle, random_action, random_likelihood
 from distrl.tasks.outcome import done, succeeded
+from distrl.tasks.rollout import play, prepared
+from distrl.tasks.scripted_actions import COMPLETE
 from distrl.tasks.suite import suites
-from distrl.tasks.trial import play, prepared
 from distrl.types import Action, ActionKind, Split, Task
 from distrl.wire.convert import from_task
 from simphone.state import State

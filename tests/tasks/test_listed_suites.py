@@ -20,9 +20,9 @@ from distrl.tasks.kept import KEPT, PASSING, TOGETHER
 from distrl.tasks.listed import ListedSuite
 from distrl.tasks.oracle import ImperfectScript, next_action
 from distrl.tasks.outcome import done
+from distrl.tasks.rollout import play, prepared
 from distrl.tasks.suite import held_out_pairs, suite_named, suites
 from distrl.tasks.survey import folded
-from distrl.tasks.trial import play, prepared
 from distrl.types import Action, ActionKind, Split, Task
 from simphone.machine import fresh
 from simphone.state import ADVERT, State, Value, words_of
@@ -56,7 +56,7 @@ def test_the_setting_names_every_suite_and_a_wrong_name_is_refused_with_them() -
         suite_named("hotel")
     for name in suites():
         assert name in said
-        assert name in refused.value.mend
+        assert name in refused.value.hint
 
 
 @pytest.mark.parametrize("name", sorted(LISTED))

@@ -340,7 +340,7 @@ def test_a_wrong_list_is_refused_with_its_rows_and_where_to_see_all(tmp_path: Pa
     assert "wrong in 30 places" in refused.value.what
     assert f"{tmp_path / 't_train.jsonl'}:20: is no JSON object" in refused.value.what
     assert refused.value.what.endswith("and 10 more")
-    assert "distrl tasks check" in refused.value.mend
+    assert "distrl tasks check" in refused.value.hint
 
 
 def test_a_list_is_not_weighed_by_family() -> None:

@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from distrl.tasks.hand import BACK
 from distrl.tasks.oracle import next_action
 from distrl.tasks.outcome import done
+from distrl.tasks.rollout import play, prepared
+from distrl.tasks.scripted_actions import BACK
 from distrl.tasks.suite import suites
-from distrl.tasks.trial import play, prepared
 from distrl.types import Split, Task
 from phone_hand import back, brought, touch, write
 from simphone.apps.contacts import number_of

@@ -120,13 +120,13 @@ def test_an_unknown_schema_is_an_error_that_says_to_upgrade() -> None:
     payload[2] ^= 1
     with pytest.raises(WireError, match=payload[2:10].hex()) as caught:
         decode(bytes(payload), Task)
-    assert "upgrade" in caught.value.mend
+    assert "upgrade" in caught.value.hint
 
 
 def test_another_kind_is_an_error_that_says_which() -> None:
     with pytest.raises(WireError, match="record trajectory: is a task") as caught:
         decode(encode(TASK), Trajectory)
-    assert "distrl tail trajectories" in caught.value.mend
+    assert "distrl tail trajectories" in caught.value.hint
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_bytes_that_are_no_record_are_an_error_that_says_what_they_are(payload: 
     with pytest.raises(WireError, match="record task: ") as caught:
         decode(payload, Task)
     assert what in caught.value.what
-    assert "distrl tail" in caught.value.mend
+    assert "distrl tail" in caught.value.hint
 
 
 @pytest.mark.parametrize(("kind", "payload"), PAYLOADS)

@@ -204,7 +204,7 @@ def test_the_command_says_what_breaks_whom_and_ends_with_1(folder: Path, schema:
     found = run("check", folder)
     assert isinstance(found.exception, WireError)
     assert told in found.output
-    assert "to mend it: " in found.output
+    assert "hint: " in found.output
 
 
 LEVEL = {"type": "record", "name": "Level", "fields": [field("l", "long")]}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from device.conftest import StartPhones, given_time, hasty
 from distrl.config import Config, Devices
-from distrl.device.fence import Fence
+from distrl.device.allow_list import PackageAllowList
 from distrl.device.leases import Hold, Leases
 from distrl.device.pool import DevicePool
 from distrl.device.server import AdbServer
@@ -74,11 +74,11 @@ def test_looking_sends_nothing_to_the_phone_and_tells_of_apps_that_would_be_left
     session.start_app("com.sim.settings")
     sent: list[Event] = []
     monkeypatch.setattr(phone.machine, "apply", sent.append)
-    seen = SeenSession(session, Fence(session, devices))
+    seen = SeenSession(session, PackageAllowList(session, devices))
     assert seen.screen() == phone.machine.png()
     assert seen.front() == "com.sim.settings (not allowed: it would be left)"
-    assert (sent, session.strays) == ([], 0)
-    everything = SeenSession(session, Fence(session, Config().devices))
+    assert (sent, session.foreign_apps) == ([], 0)
+    everything = SeenSession(session, PackageAllowList(session, Config().devices))
     assert everything.front() == "com.sim.settings"
 
 

@@ -68,7 +68,7 @@ def test_the_apps_that_it_was_brought_back_from_are_noted_with_their_step_beside
     class Straying(CountingPhone):
         def settle(self) -> Screen:
             if self.sent:
-                self.strays.append(f"com.b ({len(self.sent)})")
+                self.foreign_apps.append(f"com.b ({len(self.sent)})")
             return super().settle()
 
     noted = episode(Shelf()).run(task(), "a", Straying(), Recorded([TAP, TAP, DONE]))
@@ -86,7 +86,7 @@ def test_the_apps_that_it_was_brought_back_from_are_noted_with_their_step_beside
 def test_neither_what_was_left_nor_what_ended_it_hides_the_other_in_the_note() -> None:
     class Failing(CountingPhone):
         def perform(self, action: Action) -> HeldBack:
-            self.strays += ["com." + "b" * 900] * 5
+            self.foreign_apps += ["com." + "b" * 900] * 5
             raise DeviceError("phone-0", "gone " * 900, "")
 
     note = episode(Shelf()).run(task(), "a", Failing(), Recorded([TAP])).note
@@ -107,12 +107,12 @@ def test_an_action_is_undone_where_it_led_to_what_was_left_and_unsent_where_that
 
         def settle(self) -> Screen:
             self.looks += 1
-            self.strays += ["com.b"] * (self.looks in self.before)
+            self.foreign_apps += ["com.b"] * (self.looks in self.before)
             return super().settle()
 
         def perform(self, action: Action) -> HeldBack:
             if self.looks in self.under:
-                self.strays.append("com.c")
+                self.foreign_apps.append("com.c")
                 return HeldBack.UNSENT
             return super().perform(action)
 

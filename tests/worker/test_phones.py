@@ -97,14 +97,14 @@ def test_an_action_that_leaves_the_allowed_apps_is_undone_and_recorded(run: Run,
     assert trajectory.note == "left the allowed apps: com.sim.clock (HOME) at step 1"
     assert held_back(trajectory) == ["undone", "no", "no", "no"]
     assert [step.action for step in trajectory.steps] == decider.actions
-    assert counters["strays"] == 1
+    assert counters["foreign_apps"] == 1
 
 
 def test_where_all_are_allowed_nothing_is_undone_and_nothing_noted(run: Run, phone: SimulatedPhone) -> None:
     decider = Deciding([opens(phone, "clock"), DONE])
     trajectory, counters = run(decider, [])
     assert decider.seen[0] != decider.seen[1]
-    assert (trajectory.note, counters["strays"]) == ("", 0)
+    assert (trajectory.note, counters["foreign_apps"]) == ("", 0)
     assert held_back(trajectory) == ["no", "no"]
 
 
@@ -126,7 +126,7 @@ def test_no_gesture_reaches_an_app_that_comes_to_the_front_while_it_is_decided_o
     assert trajectory.note == "left the allowed apps: com.sim.clock (HOME), its action was not sent at step 1"
     assert held_back(trajectory) == ["no", "unsent", "no"]
     assert sent == [(CLOCK, Key("HOME"))]
-    assert counters["strays"] == 1
+    assert counters["foreign_apps"] == 1
 
 
 def test_an_app_left_after_the_last_action_is_recorded_too(run: Run, phone: SimulatedPhone) -> None:
@@ -166,7 +166,7 @@ def test_a_foreign_app_whose_screen_never_settles_is_left_all_the_same(
         assert trajectory.outcome is Outcome.SUCCESS
         assert trajectory.note == "left the allowed apps: com.sim.clock (HOME) at step 1"
         assert decider.seen[1] == decider.seen[0]
-        assert counters["strays"] == 1
+        assert counters["foreign_apps"] == 1
 
     given_time(is_left)
 
@@ -184,7 +184,7 @@ def test_a_screen_of_an_allowed_app_that_never_settles_is_shown_as_it_is_and_int
         assert (trajectory.outcome, trajectory.note) == (Outcome.SUCCESS, "")
         assert [step.restless for step in trajectory.steps] == [False, True]
         assert trajectory.final_restless
-        assert (counters["strays"], counters["interrupted"]) == (0, 0)
+        assert (counters["foreign_apps"], counters["interrupted"]) == (0, 0)
 
     given_time(is_shown)
 
@@ -235,7 +235,7 @@ def test_an_app_that_comes_back_while_the_screen_settles_is_never_shown(
     trajectory, counters = run(decider, [SETTINGS])
     assert trajectory.outcome is outcome
     assert set(decider.seen) == {decider.seen[0]}
-    assert counters["strays"] == 2
+    assert counters["foreign_apps"] == 2
     assert trajectory.note.count("com.sim.clock (HOME) at step 1") == 2
     assert ("DeviceStray: com.sim.clock comes back" in trajectory.note) is (outcome is Outcome.INTERRUPTED)
 

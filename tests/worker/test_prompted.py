@@ -180,7 +180,7 @@ def test_a_model_that_says_nothing_interrupts_and_is_given_up_after_a_while(play
 def test_credentials_that_are_refused_are_told_before_a_phone_is_touched(configured: Callable[..., Config]) -> None:
     with serving(body(b"who are you", 401)) as server, pytest.raises(ChatError) as told:
         ready_endpoint(configured(server.url), pictures=1)
-    assert "appagent.api_key" in told.value.mend
+    assert "appagent.api_key" in told.value.hint
     with pytest.raises(ChatError, match=r"appagent\.endpoint"):
         ready_endpoint(Config(), pictures=1)
     with serving(body(b"one picture at the most", 400)) as server, pytest.raises(ChatError, match="one picture"):

@@ -18,12 +18,12 @@ from distrl.policy.screens import phone_codec
 from distrl.tasks.oracle import ImperfectScript
 from distrl.tasks.suite import suites
 from distrl.types import DeviceHealth, ObjectRef, Outcome, Split, Task, Trajectory
-from distrl.worker.crew import play_all
+from distrl.worker.actor_pool import play_all
 from distrl.worker.demonstrate import Scripted
 from distrl.worker.episode import GROUND_TRUTH, Episode, Phone
-from distrl.worker.parts import TRUTH
 from distrl.worker.phones import Phones, SessionPhone
 from distrl.worker.vocabulary import words_of_all_suites
+from distrl.worker.wiring import TRUTH
 from simphone.commands import screen
 from simphone.machine import Open
 from simphone.serve import SimulatedPhone
@@ -88,7 +88,9 @@ def play(adb: AdbServer, phone: SimulatedPhone, timeouts: Devices, tmp_path: Pat
 
 def well(health: DeviceHealth) -> bool:
     counted = health.counters
-    return health.state == "idle" and not any(counted[name] for name in ("interrupted", "quarantines", "unsticks"))
+    return health.state == "idle" and not any(
+        counted[name] for name in ("interrupted", "quarantines", "app_recoveries")
+    )
 
 
 def test_the_papers_tasks_whose_screens_never_rest_are_judged_and_the_phone_stays_well(play: Play) -> None:

@@ -35,7 +35,7 @@ def test_a_base_model_with_all_words_lacks_none_of_any_suite_and_the_shipped_one
     with pytest.raises(ConfigError) as refused:
         refuse_lacking(config(suite).feeder, HOME)
     assert f"words of suite {suite}: " in refused.value.what
-    assert "base-model train --words all" in refused.value.mend
+    assert "base-model train --words all" in refused.value.hint
 
 
 def test_the_words_that_are_lacking_are_named_once_and_in_order() -> None:

@@ -19,7 +19,7 @@ from distrl.config import Config, Judge
 from distrl.errors import BrokerError
 from distrl.judge.vlm import VlmJudge
 from distrl.types import Heartbeat, LogPosition, Outcome, Record, Task, Trajectory
-from distrl.worker import hindsight, membership, work
+from distrl.worker import action_judge, membership, work
 from distrl.worker import retry as retry_module
 from distrl.worker.batcher import Batcher
 from distrl.worker.episode import SYSTEM_CLOCK
@@ -392,7 +392,7 @@ def test_a_task_is_committed_once_what_the_judge_says_of_its_actions_is_publishe
 ) -> None:
     from distrl.telemetry.metrics import METRICS
 
-    monkeypatch.setattr(hindsight, "THREADS", 1)
+    monkeypatch.setattr(action_judge, "THREADS", 1)
     shelf, ask, replies = Shelf(), threading.Event(), [validity(True), validity(False)]
 
     def once_asked(to: BaseHTTPRequestHandler) -> None:
@@ -439,7 +439,7 @@ def test_no_phone_waits_for_a_judge_that_does_not_answer(start: Start, count: in
 def test_a_stop_keeps_what_waits_for_a_judge_that_does_not_answer(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hindsight, "THREADS", 1)
+    monkeypatch.setattr(action_judge, "THREADS", 1)
     shelf, over, hold = Shelf(), threading.Event(), threading.Event()
     hold.set()
     phone = PicturePhone(hold=hold)

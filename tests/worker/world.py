@@ -62,7 +62,7 @@ class CountingPhone:
     resets: int = 0
     seen: threading.Event = field(default_factory=threading.Event)
     hold: threading.Event | None = None
-    strays: list[str] = field(default_factory=list)
+    foreign_apps: list[str] = field(default_factory=list)
     restless: bool = False
 
     def reset(self, task: Task) -> None:
@@ -85,7 +85,7 @@ class CountingPhone:
         return HeldBack.NO
 
     def taken_back(self) -> Sequence[str]:
-        found, self.strays = tuple(self.strays), []
+        found, self.foreign_apps = tuple(self.foreign_apps), []
         return found
 
     def truth(self) -> Mapping[str, Any] | None:

@@ -92,10 +92,10 @@ class Agent:
 
 def unanswered(error: NoAnswerError) -> ChatError:
     if isinstance(error, NoTurnError):
-        mend = "raise appagent.requests_per_minute, if the endpoint allows more, or use fewer phones, then run it again"
+        hint = "raise appagent.requests_per_minute, if the endpoint allows more, or use fewer phones, then run it again"
     else:
-        mend = "see to the endpoint, raise appagent.timeout_s or lower appagent.requests_per_minute, then run it again"
-    return ChatError("appagent.endpoint", f"no answer: {error}", mend)
+        hint = "see to the endpoint, raise appagent.timeout_s or lower appagent.requests_per_minute, then run it again"
+    return ChatError("appagent.endpoint", f"no answer: {error}", hint)
 
 
 class Attempt:

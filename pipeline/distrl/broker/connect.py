@@ -291,18 +291,18 @@ def explain(error: KafkaError, where: str, doing: str, kafka: Kafka) -> BrokerEr
 
 
 def _unreachable(kafka: Kafka, what: str, reason: KafkaError) -> BrokerError:
-    mend = (
+    hint = (
         "start the broker (`distrl up` starts a local one), or set kafka.bootstrap and kafka.security_protocol to its "
         "listener"
     )
     if kafka.security_protocol.endswith("SSL") and not any(
         "cert" in name or "keystore" in name for name in kafka.client
     ):
-        mend += f"; {_CERTIFICATE}"  # over TLS 1.3, a broker that misses a certificate just hangs up
+        hint += f"; {_CERTIFICATE}"  # over TLS 1.3, a broker that misses a certificate just hangs up
     return BrokerError(
         "kafka.bootstrap",
         f"{what} from a broker at {kafka.bootstrap} ({kafka.security_protocol}): {reason.str()}",
-        mend,
+        hint,
     )
 
 

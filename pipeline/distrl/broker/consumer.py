@@ -19,7 +19,7 @@ from types import TracebackType
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from distrl.broker.connect import HOPELESS, explain, reported, settings
-from distrl.broker.deadletters import DeadLetters
+from distrl.broker.dead_letters import DeadLetters
 from distrl.broker.inflight import InFlight
 from distrl.broker.reader import RawRecord, decoded
 from distrl.broker.topics import topic_name

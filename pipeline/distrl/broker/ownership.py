@@ -40,14 +40,14 @@ def naming(error: FencedError, config: Config, role: str, longest_s: float) -> F
         while (found := successor(config, role)) is None and time.monotonic() < deadline:
             time.sleep(POLL_S)
     except BrokerError as unreadable:
-        return FencedError(error.where, f"{error.what} (who it is cannot be read: {unreadable.what})", error.mend)
+        return FencedError(error.where, f"{error.what} (who it is cannot be read: {unreadable.what})", error.hint)
     if found is not None:
-        return FencedError(error.where, f"{error.what}. It is {found}", error.mend)
+        return FencedError(error.where, f"{error.what}. It is {found}", error.hint)
     nobody = f"this one stood still for longer than {TRANSACTION_TIMEOUT_S:g} s in the midst of a write"
     return FencedError(
         error.where,
         f"{error.what}. It is a process that has not said its name yet; or nobody, and {nobody}",
-        f"{error.mend}; where there is no other, start this one again",
+        f"{error.hint}; where there is no other, start this one again",
     )
 
 

@@ -86,7 +86,7 @@ def decoded(raw: RawRecord, expected: type[R], *, seen: bool = False) -> R:
     except WireError as error:
         at = raw.position
         raise WireError(
-            f"{at.topic}[{at.partition}] offset {at.offset}: {error.where}", error.what, error.mend
+            f"{at.topic}[{at.partition}] offset {at.offset}: {error.where}", error.what, error.hint
         ) from None
 
 

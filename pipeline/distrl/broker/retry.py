@@ -12,8 +12,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 
+from distrl.broker.dead_letter_log import Letter, kind_of, short_name
 from distrl.broker.fenced import FencedError, FencedProducer, this_process
-from distrl.broker.letters import Letter, kind_of, short_name
 from distrl.broker.producer import Headers, RecordTooLargeError
 from distrl.broker.reader import LogReader, RawRecord
 from distrl.config import Config
@@ -127,7 +127,7 @@ def _published(letter: Letter, producer: FencedProducer) -> Retried:
     try:
         at = producer.write(origin.topic, letter.raw.key, letter.raw.value, headers, origin.partition)
     except RecordTooLargeError as error:
-        return Retried(letter, refused=f"{error.what}; {error.mend}")
+        return Retried(letter, refused=f"{error.what}; {error.hint}")
     return Retried(letter, at)
 
 

@@ -34,7 +34,7 @@ def check_run(config: Config) -> None:
         partition_count(client, config, name, "see the topic")  # a list leaves out what one has no right to
     except UnknownTopicError:
         what = f"the broker at {kafka.bootstrap} has no run {config.run}"
-        raise RefusedError("run", what, mend(config.run, names)) from None
+        raise RefusedError("run", what, hint(config.run, names)) from None
 
 
 def runs_of(names: Iterable[str]) -> list[str]:
@@ -47,7 +47,7 @@ def _is_run(first: str, run: str, last: str) -> bool:
     return (first, last) == ("distrl", "trajectories") and RUN_NAME.fullmatch(run) is not None
 
 
-def mend(wanted: str, names: Iterable[str]) -> str:
+def hint(wanted: str, names: Iterable[str]) -> str:
     """What a person is told who has named a run that is not there. names: of the broker's topics. Pure."""
     runs = runs_of(names)
     if not runs:

@@ -15,8 +15,8 @@ from distrl.types import Split
 
 if TYPE_CHECKING:
     from distrl.config import Config
-    from distrl.offline.ablate import Request
-    from distrl.offline.ablate_report import Ablation
+    from distrl.offline.ablation.report import Ablation
+    from distrl.offline.ablation.run import Request
 
 COLUMNS = (
     MofNCompleteColumn(),
@@ -69,7 +69,7 @@ def ablate(
     The run's own settings come from --config and DISTRL_*; they are folded too, as the baseline. Where it was
     interrupted, the same command goes on with the arms that are not done.
     """
-    from distrl.offline.ablate_arms import plan
+    from distrl.offline.ablation.arms import plan
 
     logs.configure("ablate", verbose)
     given = [f"run={run}"] if run is not None else []
@@ -77,7 +77,7 @@ def ablate(
     arms_of_it = plan(settings, sets or (), arms or (), grids or (), sweeps or ())  # refuses before anything is read
 
     from distrl.broker.runs import check_run
-    from distrl.offline.ablate import Evaluation, Request
+    from distrl.offline.ablation.run import Evaluation, Request
 
     check_run(settings)
     played = None if evaluate is None else Evaluation(evaluate, split)
@@ -86,7 +86,7 @@ def ablate(
 
 def _folded(settings: Config, request: Request) -> tuple[Ablation, Path]:
     """The ablation and its folder, with a bar meanwhile."""
-    from distrl.offline.ablate import ablate as fold
+    from distrl.offline.ablation.run import ablate as fold
 
     with Progress(*COLUMNS, console=console) as progress:
         bar = progress.add_task("reading the log", total=None)
@@ -98,8 +98,8 @@ def _folded(settings: Config, request: Request) -> tuple[Ablation, Path]:
 
 
 def _show(ablation: Ablation, folder: Path) -> None:
-    from distrl.offline.ablate_report import said
-    from distrl.offline.ablate_report import table as rows_of
+    from distrl.offline.ablation.report import said
+    from distrl.offline.ablation.report import table as rows_of
 
     header, rows = rows_of(ablation)
     shown = table(*header)

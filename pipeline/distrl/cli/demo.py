@@ -66,7 +66,7 @@ def demo(
     refuse_second(settings, out)  # before what takes seconds to import
 
     from distrl.demo.run import run_demo
-    from distrl.demo.told import held_out_success
+    from distrl.demo.summary import held_out_success
 
     try:
         report = run_demo(settings, minutes, out, began, console)

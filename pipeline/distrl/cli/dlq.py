@@ -17,7 +17,7 @@ from distrl.errors import BrokerError, WireError
 from distrl.types import LogPosition
 
 if TYPE_CHECKING:
-    from distrl.broker.letters import Entry
+    from distrl.broker.dead_letter_log import Entry
     from distrl.broker.retry import Retried
 
 app = typer.Typer(
@@ -42,7 +42,7 @@ def list_letters(
 
     A record that was put aside twice, as its role crashed in between, is one line.
     """
-    from distrl.broker.letters import entries
+    from distrl.broker.dead_letter_log import entries
 
     found = entries(run_settings(config, sets))
     if as_json:
@@ -62,7 +62,7 @@ def show_letter(
     sets: Sets = None,
 ) -> None:
     """Print one dead letter: its headers, its key, the head of its bytes, and what this code reads in it now."""
-    from distrl.broker.letters import chosen, entries, letters, reading
+    from distrl.broker.dead_letter_log import chosen, entries, letters, reading
 
     settings = run_settings(config, sets)
     (entry,) = chosen(entries(settings), [offset])
@@ -96,7 +96,7 @@ def retry_letters(
     For once their reader is mended. Only to tasks, trajectories and demonstrations of this run. One retry at a time:
     another that is begun beside it takes over.
     """
-    from distrl.broker.letters import chosen, entries, letters
+    from distrl.broker.dead_letter_log import chosen, entries, letters
     from distrl.broker.retry import retry
 
     if bool(offsets) == everything:

@@ -15,7 +15,7 @@ from rich.tree import Tree
 from distrl.cli.common import ConfigFile, Sets, console, row, run_settings, table
 
 if TYPE_CHECKING:
-    from distrl.offline.lineage import Admission, Attempt, Learned, Span, VersionLineage
+    from distrl.offline.lineage.trace import Admission, Attempt, Learned, Span, VersionLineage
 
 T = TypeVar("T")
 
@@ -51,8 +51,8 @@ def lineage(
 
     Needs the learning settings of the run, since they say how long a trajectory is learned from.
     """
-    from distrl.offline.lineage_json import attempt_json, version_json
-    from distrl.offline.lineage_log import behind_trajectory, behind_version
+    from distrl.offline.lineage.read import behind_trajectory, behind_version
+    from distrl.offline.lineage.to_json import attempt_json, version_json
 
     settings = run_settings(config, sets, run)
     if subject.isascii() and subject.isdigit() and not task:
@@ -99,7 +99,7 @@ def _show_version(run: str, found: VersionLineage, everything: bool) -> None:
 
 
 def _show_grouped(found: VersionLineage) -> None:
-    from distrl.offline.lineage import grouped
+    from distrl.offline.lineage.trace import grouped
 
     shown = table("taken in at", "trajectories", "ids")
     for u, members in _ends(sorted(grouped(found.trajectories).items()), False, shown, 3):

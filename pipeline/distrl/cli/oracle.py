@@ -131,7 +131,7 @@ def _tasks(suite: BuiltIn, split: Split, count: int | None) -> list[Task]:
 def _in_process(settings: Config, chosen: dict[str, list[Task]]) -> list[dict[str, Any]]:
     from simphone.generations import NEWEST
 
-    from distrl.tasks.trial import score
+    from distrl.tasks.rollout import score
 
     popups = settings.phones.popup_probability
     kinds = [(0, 0.0), *((generation, popups) for generation in range(NEWEST + 1))]
@@ -151,7 +151,7 @@ def _in_process(settings: Config, chosen: dict[str, list[Task]]) -> list[dict[st
 
 
 def _over_adb(settings: Config, chosen: dict[str, list[Task]], profiles: list[PhoneProfile]) -> list[dict[str, Any]]:
-    from distrl.worker.rehearse import rehearse
+    from distrl.worker.oracle_smoke_test import oracle_smoke_test
 
     stop = start_role("oracle", verbose=False)
     measured: list[dict[str, Any]] = []
@@ -162,7 +162,7 @@ def _over_adb(settings: Config, chosen: dict[str, list[Task]], profiles: list[Ph
                 if stop.is_set():
                     return measured
                 progress.update(bar, description=f"{name}, {profile} phones")
-                found = rehearse(settings, profile, tasks, stop, lambda: progress.advance(bar))
+                found = oracle_smoke_test(settings, profile, tasks, stop, lambda: progress.advance(bar))
                 measured.append({
                     "suite": name, "phones": profile, "popup_probability": settings.phones.popup_probability,
                     "tasks": sum(found.outcomes.values()), "done": found.outcomes.get(Outcome.SUCCESS, 0),

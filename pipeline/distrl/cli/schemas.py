@@ -63,7 +63,7 @@ def _refuse(problems: Sequence[Problem]) -> None:
         console.print(str(problem), markup=False, highlight=False, soft_wrap=True)
     if problems:
         raise WireError(
-            "schemas", f"{len(problems)} of their rules are broken, as said above", "mend each, and check again"
+            "schemas", f"{len(problems)} of their rules are broken, as said above", "fix each, and check again"
         )
 
 

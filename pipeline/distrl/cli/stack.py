@@ -119,16 +119,16 @@ def without_success(found: Sequence[Unsolved]) -> list[str]:
 
 
 def doctor(config: ConfigFile = None, sets: Sets = None) -> None:
-    """Look at everything that a run needs on this machine and say how to mend what is missing; exit 1 if it must be."""
+    """Look at everything that a run needs on this machine and say how to fix what is missing; exit 1 if it must be."""
     from distrl.stack.doctor import LATER, examine
 
     findings = examine(load(config, sets))
     if any(finding.what == "broker" and finding.ok and finding.detail != LATER for finding in findings):
         findings += _of_the_run(config, sets)
-    shown = table("what", "", "detail", "to mend it")
+    shown = table("what", "", "detail", "hint")
     for finding in findings:
-        mend = "" if finding.ok else finding.mend
-        shown.add_row(*row(finding.what, "ok" if finding.ok else "NO", finding.detail, mend))
+        hint = "" if finding.ok else finding.hint
+        shown.add_row(*row(finding.what, "ok" if finding.ok else "NO", finding.detail, hint))
     console.print(shown)
     if not all(finding.ok for finding in findings):
         raise typer.Exit(1)

@@ -203,7 +203,7 @@ def _read(file: Path) -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(str(file), f"cannot be read ({error.strerror})", "name a readable YAML file") from None
     except yaml.YAMLError as error:
-        raise ConfigError(str(file), f"is no YAML ({error})", "mend the file at that line") from None
+        raise ConfigError(str(file), f"is no YAML ({error})", "fix the file at that line") from None
     if tree is None:
         return {}
     if not isinstance(tree, dict):
@@ -241,8 +241,8 @@ def _explain(error: ValidationError) -> ConfigError:
     found = [_refusal(problem) for problem in error.errors()]
     what = found[0].what
     for before, after in pairwise(found):
-        what += f"\n  to mend it: {before.mend}\n{after.where}: {after.what}"
-    return ConfigError(found[0].where, what, found[-1].mend)
+        what += f"\n  hint: {before.hint}\n{after.where}: {after.what}"
+    return ConfigError(found[0].where, what, found[-1].hint)
 
 
 def _refusal(problem: ErrorDetails) -> ConfigError:

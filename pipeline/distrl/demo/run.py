@@ -19,7 +19,7 @@ from distrl.broker import topic_admin
 from distrl.broker.versions import lineage
 from distrl.config import Config
 from distrl.demo.folder import RunFolder, alone, folder_of, refuse_second
-from distrl.demo.ledger import Ledger
+from distrl.demo.progress import DemoProgress
 from distrl.demo.roles import Roles, running, worker_shares
 from distrl.errors import ConfigError, StackError
 from distrl.evaluate.gather import gather
@@ -57,7 +57,7 @@ def run_demo(config: Config, minutes: float, out: Path, started: float, console:
         suite.task(0, 0, split)
     if config.warmup.demonstrations or not config.feeder.tasks:
         refuse_lacking(config.feeder, load_base(config.policy.base_model).codec)
-    Ledger.load(folder.progress)  # a spoilt one is refused before anything is made
+    DemoProgress.load(folder.progress)  # a spoilt one is refused before anything is made
     try:
         with alone(config, out):
             return _run(config, minutes, folder, started, console)
@@ -72,20 +72,20 @@ def run_demo(config: Config, minutes: float, out: Path, started: float, console:
 
 def _run(config: Config, minutes: float, folder: RunFolder, started: float, console: Console) -> Path:
     folder.make()
-    ledger_file = folder.progress
-    ledger = Ledger.load(ledger_file)
+    progress_file = folder.progress
+    progress = DemoProgress.load(progress_file)
     stack = LocalStack(config, owner=OWNER)
     with console.status("starting Kafka, the object store, adb and the phones"):
         settings = stack.up(reuse=True)
     try:
         topic_admin.ensure(settings)
-        if ledger.train_seconds == 0.0:
-            ledger = replace(ledger, setup_seconds=time.time() - started)
-            ledger.save(ledger_file)
+        if progress.train_seconds == 0.0:
+            progress = replace(progress, setup_seconds=time.time() - started)
+            progress.save(progress_file)
         with running(settings, folder.logs, stack.check, folder.settings) as roles:
-            _train(settings, roles, minutes, ledger, ledger_file, console)
+            _train(settings, roles, minutes, progress, progress_file, console)
             _evaluate(settings, roles, console)
-        report = write_report(gather(settings, Ledger.load(ledger_file)), folder.path)
+        report = write_report(gather(settings, DemoProgress.load(progress_file)), folder.path)
         folder.link()
     finally:
         with console.status("stopping"):
@@ -93,12 +93,14 @@ def _run(config: Config, minutes: float, folder: RunFolder, started: float, cons
     return report
 
 
-def _train(settings: Config, roles: Roles, minutes: float, ledger: Ledger, file: Path, console: Console) -> None:
+def _train(
+    settings: Config, roles: Roles, minutes: float, progress: DemoProgress, file: Path, console: Console
+) -> None:
     """Run every role until the training time is spent. The warm-up counts as training."""
     began = time.monotonic()
-    left = minutes * 60 - ledger.train_seconds
+    left = minutes * 60 - progress.train_seconds
     if left <= 0:
-        console.print(f"this run has trained for {ledger.train_seconds:.0f} s already: MINUTES= gives it more")
+        console.print(f"this run has trained for {progress.train_seconds:.0f} s already: MINUTES= gives it more")
         return
     phones = settings.devices.addresses
     training, evaluation = phones[: settings.phones.count], phones[settings.phones.count :]
@@ -116,7 +118,7 @@ def _train(settings: Config, roles: Roles, minutes: float, ledger: Ledger, file:
     try:
         _watch(settings, roles, console, lambda: spent() < left, lambda: max(0.0, left - spent()))
     finally:
-        replace(ledger, train_seconds=ledger.train_seconds + spent()).save(file)
+        replace(progress, train_seconds=progress.train_seconds + spent()).save(file)
     with console.status("training time is over: the workers finish their episodes"):
         roles.stop("feeder", "evaluator", "demonstrate")
         roles.stop(*(f"worker-{index}" for index in range(len(phones))))

@@ -22,8 +22,8 @@ MAX_ANSWER = 64 * 1024
 """No answer is larger; a console that goes on sending must not fill the memory of its worker."""
 MAX_TOKEN = 256
 WORDS_SHOWN = 200
-_MEND = 'see docs/emulators.md, "When it says no"'
-_AUTH_MEND = (
+_HINT = 'see docs/emulators.md, "When it says no"'
+_AUTH_HINT = (
     "set devices.emulators.token_file to the file of the user who started the emulator "
     "(~/.emulator_console_auth_token, made when an emulator first starts)"
 )
@@ -56,7 +56,7 @@ class Console:
             raise DeviceGone(self._who, f"no console answers at {HOST}:{self._port} ({error.strerror})") from error
         try:
             if any(_WANTS_TOKEN in line for line in self._answer("greeting")):
-                self._ask(f"auth {self._token()}", "auth", _AUTH_MEND)
+                self._ask(f"auth {self._token()}", "auth", _AUTH_HINT)
         except BaseException:
             self._socket.close()
             raise
@@ -110,12 +110,12 @@ class Console:
                 token = file.read(MAX_TOKEN + 1).decode("ascii", "replace").strip()
         except (OSError, RuntimeError) as error:  # RuntimeError: this user has no home
             why = f"its console wants a token, and {self._token_file} cannot be read ({error})"
-            raise DeviceRefused(self._who, why, _AUTH_MEND) from error
+            raise DeviceRefused(self._who, why, _AUTH_HINT) from error
         if len(token) > MAX_TOKEN or not _TOKEN.fullmatch(token):
-            raise DeviceRefused(self._who, f"its console wants a token, and {self._token_file} holds none", _AUTH_MEND)
+            raise DeviceRefused(self._who, f"its console wants a token, and {self._token_file} holds none", _AUTH_HINT)
         return token
 
-    def _ask(self, line: str, shown: str | None = None, mend: str = _MEND) -> list[str]:
+    def _ask(self, line: str, shown: str | None = None, hint: str = _HINT) -> list[str]:
         """Send a line; the lines of the answer, without its OK. shown: what errors name instead, if it is a secret."""
         assert self._socket is not None, "entered"
         try:
@@ -125,9 +125,9 @@ class Console:
             raise self._late(f"sending `{shown or line}`") from error
         except OSError as error:
             raise DeviceGone(self._who, f"its console closed the connection ({error.strerror})") from error
-        return self._answer(shown or line, mend)
+        return self._answer(shown or line, hint)
 
-    def _answer(self, asked: str, mend: str = _MEND) -> list[str]:
+    def _answer(self, asked: str, hint: str = _HINT) -> list[str]:
         lines: list[str] = []
         size = 0
         while True:
@@ -137,7 +137,7 @@ class Console:
                 return lines
             if line == "KO" or line.startswith("KO:"):
                 why = line[3:].strip()[:WORDS_SHOWN] or "without a reason"
-                raise DeviceRefused(self._who, f"its console refused `{asked}`: {why}", mend)
+                raise DeviceRefused(self._who, f"its console refused `{asked}`: {why}", hint)
             lines.append(line)
             if size > MAX_ANSWER:
                 raise DeviceGarbage(self._who, f"its console answered `{asked}` with more than {MAX_ANSWER} bytes")

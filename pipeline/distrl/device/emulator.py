@@ -123,7 +123,7 @@ class Emulator:
                         "`distrl emulators prepare` saves one; or set devices.emulators.snapshot to one that it has",
                     ) from error  # fmt: skip
         except DeviceRefused as error:
-            raise DeviceUnready(self.serial, error.what, error.mend) from error
+            raise DeviceUnready(self.serial, error.what, error.hint) from error
         self._forget(deadline)  # its connection leads to what is no more
         self._until_booted(deadline, "devices.emulators.snapshot_timeout_s", self._closing)
 
@@ -161,7 +161,7 @@ class Emulator:
             with self._console(Deadline(self._devices.operation_timeout_s)) as console:
                 name = console.avd_name()
         except DeviceRefused as error:
-            raise DeviceUnready(self.serial, error.what, error.mend) from error
+            raise DeviceUnready(self.serial, error.what, error.hint) from error
         if name != self._settings.avd or self.pid is None:
             raise DeviceUnready(
                 "devices.emulators.first_port", f"{self.serial} runs {name[:100]!r}, not {self._settings.avd!r}",

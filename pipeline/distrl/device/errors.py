@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from distrl.errors import DeviceError
 
-_MEND = "see `adb devices` on this adb server; the pool reconnects the phone and keeps away from it while that fails"
+_HINT = "see `adb devices` on this adb server; the pool reconnects the phone and keeps away from it while that fails"
 
 
 class AdbServerGone(DeviceError):  # noqa: N818
@@ -20,8 +20,8 @@ class AdbServerGone(DeviceError):  # noqa: N818
 class DeviceGone(DeviceError):  # noqa: N818
     """There is no connection to the phone, or it broke while something was asked."""
 
-    def __init__(self, where: str, what: str, mend: str = _MEND) -> None:
-        super().__init__(where, what, mend)
+    def __init__(self, where: str, what: str, hint: str = _HINT) -> None:
+        super().__init__(where, what, hint)
 
 
 class DeviceUnauthorized(DeviceGone):
@@ -39,15 +39,15 @@ class DeviceAmbiguous(DeviceGone):
 class DeviceTimeout(DeviceError):  # noqa: N818
     """The phone, or the adb server, did not do it within the deadline."""
 
-    def __init__(self, where: str, what: str, mend: str = "raise devices.operation_timeout_s if it is slow") -> None:
-        super().__init__(where, what, mend)
+    def __init__(self, where: str, what: str, hint: str = "raise devices.operation_timeout_s if it is slow") -> None:
+        super().__init__(where, what, hint)
 
 
 class DeviceGarbage(DeviceError):  # noqa: N818
     """The phone answered with something that is not an answer: a truncated screenshot, a broken packet."""
 
-    def __init__(self, where: str, what: str, mend: str = _MEND) -> None:
-        super().__init__(where, what, mend)
+    def __init__(self, where: str, what: str, hint: str = _HINT) -> None:
+        super().__init__(where, what, hint)
 
 
 class DeviceBlack(DeviceGarbage):
@@ -61,8 +61,8 @@ class DeviceOversized(DeviceError):  # noqa: N818
 class DeviceRefused(DeviceError):  # noqa: N818
     """The phone is well and will not do this: a command that exits with an error, text that it cannot type."""
 
-    def __init__(self, where: str, what: str, mend: str = "ask for something that the phone can do") -> None:
-        super().__init__(where, what, mend)
+    def __init__(self, where: str, what: str, hint: str = "ask for something that the phone can do") -> None:
+        super().__init__(where, what, hint)
 
 
 class ActionRefused(DeviceRefused):
@@ -127,7 +127,7 @@ _REFUSALS: tuple[tuple[tuple[str, ...], type[DeviceGone], str], ...] = (
 
 def refusal(who: str, words: str, port: int) -> DeviceGone:
     """The error for the words with which the adb server at `port` refuses to reach a phone."""
-    for signs, kind, mend in _REFUSALS:
+    for signs, kind, hint in _REFUSALS:
         if any(sign in words for sign in signs):
-            return kind(who, words, mend.format(port=port))
+            return kind(who, words, hint.format(port=port))
     return DeviceGone(who, words)

@@ -10,11 +10,13 @@ from dataclasses import dataclass, replace
 
 QUARANTINE_S = 1.0
 QUARANTINE_MAX_S = 60.0
-COUNTERS = ("leases", "retries", "interrupted", "unsticks", "reconnects", "restarts", "quarantines", "strays")
+COUNTERS = (
+    "leases", "retries", "interrupted", "app_recoveries", "reconnects", "restarts", "quarantines", "foreign_apps",
+)  # fmt: skip
 """leases: how often it was lent. retries: broken screenshots taken again. interrupted: leases that ended in a failure.
-unsticks: times after a failure that it was sent home and the app in front stopped. reconnects: new connections made
-after a failure. restarts: of its emulator. quarantines: times it was put aside. strays: times it was brought back from
-an app that is not allowed."""
+app_recoveries: times after a failure that it was sent home and the app in front stopped. reconnects: new connections
+made after a failure. restarts: of its emulator. quarantines: times it was put aside. foreign_apps: times it was brought
+back from an app that is not allowed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,7 +108,7 @@ class KeyboardService:
             try:
                 self._set(self._owed, deadline)
             except DeviceRefused as error:
-                log.warning("%s keeps %s: %s; %s", self._serial, SERVICE, error.what, error.mend)
+                log.warning("%s keeps %s: %s; %s", self._serial, SERVICE, error.what, error.hint)
             self._owed = None
 
     def _select(self, deadline: Deadline) -> None:

@@ -2,7 +2,7 @@
 
 Thread-safe. A phone is idle, leased, or (after a failure) quarantined until it is due. Mending a phone is done by the
 thread that wants to lease it, outside the lock, so that one dead phone never delays the lending of another. The ladder:
-a broken screenshot is taken again (session.py), the app in front is left and stopped (unstick.py), the phone is
+a broken screenshot is taken again (session.py), the app in front is left and stopped (recover_app.py), the phone is
 connected anew, an emulator is started again (its snapshot is loaded before each task), and then comes quarantine.
 
 A phone that the pool has once taken belongs to this process until `close`, unless another turns out to have it under
@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from distrl import config
+from distrl.device.app_recovery import probe, recover_app
 from distrl.device.emulator import Emulator, fleet
 from distrl.device.errors import AdbServerGone, DeviceGone, DeviceHeld, DeviceRefused
 from distrl.device.health import Health
@@ -29,7 +30,6 @@ from distrl.device.phone_lease import RENEWALS, Keeper, PhoneLease, holder_name,
 from distrl.device.pooled import PooledPhone
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
-from distrl.device.unstick import probe, unstick
 from distrl.errors import DeviceError
 from distrl.types import DeviceHealth
 
@@ -331,7 +331,7 @@ class DevicePool:
         fault, again = phone.fault, phone.health.failures > 1
         if phone.session is None or fault is None or again or isinstance(fault, DeviceGone | AdbServerGone):
             return False
-        return unstick(phone.session)
+        return recover_app(phone.session)
 
     def _server_answers(self) -> None:
         """Start the adb server where none runs: one that was killed would be away for every phone, and for ever.
@@ -343,7 +343,7 @@ class DevicePool:
         except AdbServerGone:
             raise
         except DeviceError as error:
-            raise AdbServerGone(error.where, error.what, error.mend) from error
+            raise AdbServerGone(error.where, error.what, error.hint) from error
 
     def _take_aliases(self, phone: PooledPhone) -> None:
         """Hold it under its other name as well: of a phone on USB, its serial or its place.

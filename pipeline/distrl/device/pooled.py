@@ -52,8 +52,8 @@ class PooledPhone:
         session = self.session
         return self.counters | {
             "retries": session.retries if session else 0,
-            "strays": session.strays if session else 0,
-            "unsticks": session.unsticks if session else 0,
+            "foreign_apps": session.foreign_apps if session else 0,
+            "app_recoveries": session.app_recoveries if session else 0,
             "restarts": max(0, self.emulator.starts - 1) if self.emulator else 0,
         }
 

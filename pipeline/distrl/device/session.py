@@ -56,9 +56,10 @@ class AdbSession:
     """A phone by its serial. Every method raises DeviceGone, DeviceTimeout, DeviceGarbage or DeviceRefused (errors.py),
     and AdbServerGone where no adb server answers; none of them later than its deadline.
 
-    retries: how often a broken screenshot was taken again while settling. strays: how often the phone was brought back
-    from an app that is not allowed (fence.py). unsticks: how often it was sent home and its app stopped (unstick.py).
-    guard: called before each command; raises DeviceError where the phone may not be touched any more.
+    retries: how often a broken screenshot was taken again while settling. foreign_apps: how often the phone was brought
+    back from an app that is not allowed (allow_list.py). app_recoveries: how often it was sent home and its app stopped
+    (app_recovery.py). guard: called before each command; raises DeviceError where the phone may not be touched any
+    more.
     """
 
     def __init__(
@@ -66,8 +67,8 @@ class AdbSession:
     ) -> None:
         self.server = server
         self.retries = 0
-        self.strays = 0
-        self.unsticks = 0
+        self.foreign_apps = 0
+        self.app_recoveries = 0
         self._serial = serial
         self._devices = devices
         self._guard = guard
@@ -135,8 +136,8 @@ class AdbSession:
                 line = typing_line(text)
             except UntypableError as error:
                 if way == "input":
-                    mend = "type printable ASCII, or set devices.keyboard to auto and install ADBKeyBoard on the phone"
-                    raise ActionRefused(self._serial, str(error), mend) from error
+                    hint = "type printable ASCII, or set devices.keyboard to auto and install ADBKeyBoard on the phone"
+                    raise ActionRefused(self._serial, str(error), hint) from error
         if line is None:
             self._keyboard.type_text(text, deadline)
             self._note_act()

@@ -17,11 +17,11 @@ from distrl.store.objects import ObjectStore
 from distrl.tasks.lists import suite_of
 from distrl.tasks.suite import EVALUATION_SEED
 from distrl.types import Evaluation, LogPosition, Split, Task, Trajectory
-from distrl.worker.crew import deliver_whole_or_bare, play_all
+from distrl.worker.actor_pool import deliver_whole_or_bare, play_all
 from distrl.worker.episode import Decider, Episode, Phone
-from distrl.worker.parts import TRUTH, judge_of, keeper, opinion_of
 from distrl.worker.phones import Phones
 from distrl.worker.retry import Retry
+from distrl.worker.wiring import TRUTH, fallback_judge_of, judge_of, keeper
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ def play_and_publish(
     give_up = threading.Event()
     retry = Retry(give_up)
     name = config.evaluate.name
-    episode = Episode(name + suffix, keeper(store, retry), TRUTH, opinion=opinion_of(judge_of(config, store)))
+    episode = Episode(name + suffix, keeper(store, retry), TRUTH, opinion=fallback_judge_of(judge_of(config, store)))
     with RecordProducer(config, name) as producer:
 
         def publish(played: Trajectory) -> Future[LogPosition | None]:

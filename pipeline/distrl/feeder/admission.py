@@ -18,7 +18,7 @@ Records that the learner does not count (interrupted, duplicates) are not in R; 
 be fewer updates, not more.
 
 Where the oldest is past the bound already (max_lag was lowered in the middle of a run, or a rollback was published),
-nothing that is fed can mend that, and only learning moves it on. Then as many are fed as the next update lacks.
+nothing that is fed can change that, and only learning moves it on. Then as many are fed as the next update lacks.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ from distrl.config import Config
 from distrl.errors import BrokerError, WireError
 from distrl.feeder.admission import Admission
 from distrl.feeder.fleet import Fleet
-from distrl.feeder.ledger import Ledger, least_loaded
 from distrl.feeder.publish import TaskPublisher
+from distrl.feeder.state import FeederState, least_loaded
 from distrl.retry import StoppedError, retry
 from distrl.tasks.lists import suite_of
 from distrl.telemetry.stalls import STALLED_HINT, STALLED_S, stalled
@@ -60,7 +60,7 @@ def run_feeder(config: Config, stop: threading.Event) -> None:
     Raises ConfigError for an unknown suite or a list that is wrong, FencedError where another feeder has taken over,
     BrokerError where waiting is vain.
     """
-    new_ledger(config)  # what is wrong with the suite is told before another feeder is fenced
+    new_state(config)  # what is wrong with the suite is told before another feeder is fenced
     with TaskPublisher(config) as publisher:  # opened once: again, it would fence a feeder that has taken over
         try:
             if not stop.is_set():
@@ -76,16 +76,16 @@ def _lost(error: CutError, wait_s: float) -> None:
 
 def _feed_until(config: Config, publisher: TaskPublisher, stop: threading.Event) -> None:
     """Read all topics and feed until `stop`. Raises CutError where what was read before no longer holds."""
-    ledger = new_ledger(config)
+    state = new_state(config)
     with ExitStack() as stack:
         producer = stack.enter_context(RecordProducer(config, NAME))
-        feeder = Feeder(config, ledger, producer, publisher, stack)
+        feeder = Feeder(config, state, producer, publisher, stack)
         feeder.begin()
         feeder.work(stop)
 
 
-def new_ledger(config: Config) -> Ledger:
-    """A ledger of the configured suite that has seen nothing yet."""
+def new_state(config: Config) -> FeederState:
+    """A state of the configured suite that has seen nothing yet."""
     suite = suite_of(config.feeder)
     suite.task(0, config.learner.seed, Split.TRAIN)  # a list without training tasks is refused now
     admission = Admission(
@@ -94,7 +94,7 @@ def new_ledger(config: Config) -> Ledger:
         config.feeder.max_lag,
         config.feeder.outstanding_for(0),
     )
-    return Ledger(
+    return FeederState(
         tuple(suite.families),
         lambda index: suite.task(index, config.learner.seed, Split.TRAIN),
         admission,
@@ -104,14 +104,14 @@ def new_ledger(config: Config) -> Ledger:
 
 
 class Topics:
-    """The five topics that the feeder follows, and the workers' offsets; whatever comes is told to ledger and fleet."""
+    """The five topics that the feeder follows, and the workers' offsets; whatever comes is told to state and fleet."""
 
-    def __init__(self, config: Config, ledger: Ledger, fleet: Fleet, stack: ExitStack) -> None:
+    def __init__(self, config: Config, state: FeederState, fleet: Fleet, stack: ExitStack) -> None:
         def reader(topic: str, start: Mapping[int, int] | None = None) -> LogReader:
             return stack.enter_context(LogReader(config, topic, start))
 
         self._config = config
-        self._ledger, self._fleet = ledger, fleet
+        self._state, self._fleet = state, fleet
         self._following = False
         self._group = stack.enter_context(GroupOffsets(config))
         self._reader, self.tasks = reader, reader("tasks")
@@ -125,7 +125,7 @@ class Topics:
         self._until: Mapping[int, int] = self._trajectories.ends
         self._next_look = time.monotonic() + GROUP_S
         self.last_trajectory = time.monotonic()
-        self._ledger.deleted = sum(first for first, _ in self.tasks.kept().values())
+        self._state.deleted = sum(first for first, _ in self.tasks.kept().values())
 
     @property
     def partitions(self) -> int:
@@ -151,7 +151,7 @@ class Topics:
         self._look()
 
     def _look(self) -> None:
-        """Now and then: how far the workers are, and what is deleted. See ledger.py for why this ends tasks."""
+        """Now and then: how far the workers are, and what is deleted. See state.py for why this ends tasks."""
         try:
             if self._committed is not None and self._trajectories.reached(self._until):
                 self._end_finished()
@@ -169,11 +169,11 @@ class Topics:
         self._committed = committed  # only now: an end from before it would prove nothing
 
     def _end_finished(self) -> None:
-        ended = self._ledger.see_committed(self._committed or {})
+        ended = self._state.see_committed(self._committed or {})
         self._committed = None
         if ended:
             log.warning("%d tasks are done, and their trajectories are kept no longer: %s", len(ended), _some(ended))
-        deleted = self._ledger.see_deleted({p: first for p, (first, _) in self.tasks.kept().items()})
+        deleted = self._state.see_deleted({p: first for p, (first, _) in self.tasks.kept().items()})
         if deleted:
             log.warning("%d tasks were deleted before they were done: %s", len(deleted), _some(deleted))
 
@@ -197,19 +197,19 @@ class Topics:
     def _task(self, raw: RawRecord) -> None:
         task = _readable(raw, Task)
         if task is not None:
-            self._ledger.see_task(task, raw.position)
+            self._state.see_task(task, raw.position)
 
     def _version(self, raw: RawRecord) -> None:
         version = _readable(raw, Version)
         if version is not None:
-            self._ledger.see_version(version)
+            self._state.see_version(version)
 
     def _update(self, raw: RawRecord) -> None:
         update = _readable(raw, Update)
         if update is not None and update.void and self._following:
             raise CutError(self._updates.topic, f"updates from {update.u} on are void ({update.void})", "wait")
         if update is not None:
-            self._ledger.see_update(update, self._trajectories.topic)
+            self._state.see_update(update, self._trajectories.topic)
 
     def _heartbeat(self, raw: RawRecord) -> None:
         beat = _readable(raw, Heartbeat)
@@ -220,23 +220,23 @@ class Topics:
         self.last_trajectory = time.monotonic()
         trajectory = _readable(raw, Trajectory)
         if trajectory is not None:
-            self._ledger.see_trajectory(raw.position.offset, trajectory)
+            self._state.see_trajectory(raw.position.offset, trajectory)
         elif raw.key is not None:
-            self._ledger.see_unreadable(raw.key.decode(errors="replace"))
+            self._state.see_unreadable(raw.key.decode(errors="replace"))
 
 
 class Feeder:
     """The loop over its edges. One thread."""
 
     def __init__(
-        self, config: Config, ledger: Ledger, producer: RecordProducer, publisher: TaskPublisher, stack: ExitStack
+        self, config: Config, state: FeederState, producer: RecordProducer, publisher: TaskPublisher, stack: ExitStack
     ) -> None:
-        self._config, self._ledger, self._publisher = config, ledger, publisher
+        self._config, self._state, self._publisher = config, state, publisher
         self._heartbeats = HeartbeatSender(NAME, NAME, HEARTBEAT_S, partial(ownership.send, producer, config))
         self._fleet = Fleet()
         self._most = config.feeder.outstanding_for(0)
         self._beat()  # says its name, for a feeder that it has fenced
-        self._topics = Topics(config, ledger, self._fleet, stack)
+        self._topics = Topics(config, state, self._fleet, stack)
         self._moving_since = time.monotonic()
         self._next_word = time.monotonic()
 
@@ -245,8 +245,8 @@ class Feeder:
         self._moving_since = self._next_word = time.monotonic()
         log.info(
             "%d tasks fed before, %d finished; suite %s",
-            len(self._ledger.fed),
-            len(self._ledger.finished),
+            len(self._state.fed),
+            len(self._state.finished),
             suite_of(self._config.feeder).name,
         )
 
@@ -254,7 +254,7 @@ class Feeder:
         while not stop.is_set():
             self._topics.follow(self._config.feeder.poll_s)
             self._pace()
-            tasks = self._ledger.due(SYSTEM_CLOCK.now_ms())
+            tasks = self._state.due(SYSTEM_CLOCK.now_ms())
             if tasks:
                 self._feed(tasks, stop)
             self._say()
@@ -266,42 +266,42 @@ class Feeder:
         if most != self._most:
             log.info("at most %d tasks are outstanding from now on, for the phones that workers report", most)
             self._most = most
-        self._ledger.admission = replace(self._ledger.admission, outstanding=most)
+        self._state.admission = replace(self._state.admission, outstanding=most)
 
     def _feed(self, tasks: list[Task], stop: threading.Event) -> None:
         """Publish the tasks and wait until the broker has them all: what is not acknowledged was not fed."""
         log.debug("feeding %d tasks under version %d", len(tasks), tasks[0].fed_version)
-        chosen = least_loaded(self._ledger.loads(), self._topics.partitions, len(tasks))
+        chosen = least_loaded(self._state.loads(), self._topics.partitions, len(tasks))
         for task, partition in zip(tasks, chosen, strict=True):
-            self._ledger.see_sent(task.task_id, partition)
+            self._state.see_sent(task.task_id, partition)
         before = self._topics.tasks.next_offsets
         self._publisher.feed(zip(tasks, chosen, strict=True), before, stop)
 
     def _say(self) -> None:
         """What a person must know, now and then: that there is no version yet, or that nothing moves."""
         now = time.monotonic()
-        if not self._ledger.outstanding:
+        if not self._state.outstanding:
             self._moving_since = now
         if now < self._next_word:
             return
-        if self._ledger.version is None:
+        if self._state.version is None:
             self._next_word = now + SAY_WAITING_S
             log.info("waiting for version 0: the learner publishes it after the warm-up on demonstrations")
             return
         quiet_s = now - max(self._moving_since, self._topics.last_trajectory)
-        words = stalled(quiet_s, self._ledger.loads(), self._fleet.beats(now))
+        words = stalled(quiet_s, self._state.loads(), self._fleet.beats(now))
         if words is not None:
             self._next_word = now + STALLED_S
             log.warning("%s; %s", words, STALLED_HINT)
 
     def _beat(self) -> None:
         metrics = {
-            "fed": len(self._ledger.fed),
-            "outstanding": self._ledger.outstanding,
+            "fed": len(self._state.fed),
+            "outstanding": self._state.outstanding,
             "outstanding_limit": self._most,
-            "retried": self._ledger.retried,
+            "retried": self._state.retried,
         }
-        self._heartbeats.send(self._ledger.version, metrics)
+        self._heartbeats.send(self._state.version, metrics)
 
 
 def _some(ids: Sequence[str]) -> str:

@@ -19,7 +19,7 @@ from functools import partial
 
 from distrl.broker import ownership
 from distrl.broker.connect import BeyondUseError
-from distrl.broker.deadletters import DeadLetters
+from distrl.broker.dead_letters import DeadLetters
 from distrl.broker.fenced import FencedError
 from distrl.broker.journal import History
 from distrl.broker.producer import RecordProducer
@@ -29,10 +29,10 @@ from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
 from distrl.errors import BrokerError, StoreError, WireError
 from distrl.learner.agreed import record_settings
-from distrl.learner.aside import Aside
 from distrl.learner.fold import fold, is_usable
+from distrl.learner.journal_writer import JournalWriter, UnwrittenError
 from distrl.learner.publish import Publisher
-from distrl.learner.reading import TOPICS, inbox_at, starts, take, unsupported
+from distrl.learner.reading import TOPICS, pending_log_at, starts, take, unsupported
 from distrl.learner.recover import (
     Log,
     Recovered,
@@ -44,12 +44,12 @@ from distrl.learner.recover import (
     warn_of_a_narrow_window,
 )
 from distrl.learner.resume import beyond, chain
-from distrl.learner.scribe import Scribe, UnwrittenError
 from distrl.learner.skip import COMMAND
+from distrl.learner.skipped import SkippedRecords
 from distrl.store.checkpoints import delete_checkpoints, prune, tensor_files
 from distrl.store.objects import MissingObjectError, ObjectStore, open_store
 from distrl.types import Heartbeat, LoggedTrajectory, Trajectory, Update, Version, Watermark
-from distrl.wire.collector import uncollected
+from distrl.wire.gc_paused import gc_paused
 
 LOG = logging.getLogger("distrl.learner")
 
@@ -85,10 +85,10 @@ def run_learner(config: Config, stop: threading.Event, on_update: OnUpdate | Non
     on_update is told the metrics of every update (also of one that is redone) and the newest version.
     """
     store = open_store(config.store)
-    with Scribe(config) as scribe, RecordProducer(config, ROLE) as producer:
+    with JournalWriter(config) as journal_writer, RecordProducer(config, ROLE) as producer:
         _say(config, producer, None, {})
         try:
-            while _goes_back(config, store, scribe, producer, stop, on_update):
+            while _goes_back(config, store, journal_writer, producer, stop, on_update):
                 stop.wait(AGAIN_S)
         except FencedError as error:
             raise ownership.naming(error, config, ROLE, SUCCESSOR_S) from None
@@ -97,18 +97,18 @@ def run_learner(config: Config, stop: threading.Event, on_update: OnUpdate | Non
 def _goes_back(
     config: Config,
     store: ObjectStore,
-    scribe: Scribe,
+    journal_writer: JournalWriter,
     producer: RecordProducer,
     stop: threading.Event,
     on_update: OnUpdate | None,
 ) -> bool:
     """Recover, redo and work until `stop`. Returns whether to begin again, as what was lost changes where to begin."""
-    history, log = scribe.history(), log_of(config)
+    history, log = journal_writer.history(), log_of(config)
     recovered = recover(config, store, history=history, log=log)
     redone = unfolded(history.updates, recovered.state, config)
     record_settings(config, store)
     with ExitStack() as open_readers:
-        learner = Loop(config, store, scribe, producer, recovered, history, log, stop, on_update)
+        learner = Loop(config, store, journal_writer, producer, recovered, history, log, stop, on_update)
         try:
             learner.follow(open_readers)
             if not learner.redo(redone) and not stop.is_set():
@@ -127,7 +127,7 @@ class Loop:
         self,
         config: Config,
         store: ObjectStore,
-        scribe: Scribe,
+        journal_writer: JournalWriter,
         producer: RecordProducer,
         recovered: Recovered,
         history: History,
@@ -135,19 +135,19 @@ class Loop:
         stop: threading.Event,
         on_update: OnUpdate | None,
     ) -> None:
-        self._config, self._store, self._scribe, self._producer = config, store, scribe, producer
+        self._config, self._store, self._journal_writer, self._producer = config, store, journal_writer, producer
         self._state, self._stop, self._on_update = recovered.state, stop, on_update
         self._history, self._log, self._refused = history, log, dict(recovered.refused)
         self._chain = chain(history.updates[: self._state.u])
-        self._inbox = inbox_at(config, self._state.watermarks, recovered.seen)
+        self._pending_log = pending_log_at(config, self._state.watermarks, recovered.seen)
         self._versions = lineage(config)
         self._publisher = Publisher(
-            config, store, scribe.publish_version, self._versions, SYSTEM_CLOCK.now_ms, history
+            config, store, journal_writer.publish_version, self._versions, SYSTEM_CLOCK.now_ms, history
         )  # fmt: skip
         self._readers: list[LogReader] = []
         self._metrics: dict[str, float] = {}
         self._letters = DeadLetters.of(config, producer)
-        self._aside = Aside(history.updates, history.skipped)
+        self._aside = SkippedRecords(history.updates, history.skipped)
         self._saved = recovered.state.u
         self._listed: frozenset[str] = frozenset()
         self._prunable: frozenset[str] = frozenset()
@@ -176,7 +176,7 @@ class Loop:
                 return False
             if why is not None:
                 refuse_other_log(
-                    self._config, self._history, self._log, why, content=self._inbox.reaches(update.watermarks)
+                    self._config, self._history, self._log, why, content=self._pending_log.reaches(update.watermarks)
                 )
                 self._void(why)
                 return False
@@ -192,11 +192,11 @@ class Loop:
 
     def _read_window(self, update: Update) -> str | None:
         """Read until the log has what `update` folds, or stopped. Returns why it has not, where it never will."""
-        while not self._inbox.reaches(update.watermarks) and not self._stop.is_set():
+        while not self._pending_log.reaches(update.watermarks) and not self._stop.is_set():
             ended = all(reader.caught_up for reader in self._readers)
-            if not self._read() and ended and not self._inbox.reaches(update.watermarks):
-                return unsupported(self._inbox, update, ended=True)
-        return unsupported(self._inbox, update, ended=False)
+            if not self._read() and ended and not self._pending_log.reaches(update.watermarks):
+                return unsupported(self._pending_log, update, ended=True)
+        return unsupported(self._pending_log, update, ended=False)
 
     def _void(self, why: str) -> None:
         """Tell the journal that the updates from here on do not count; what was redone until here is kept."""
@@ -211,7 +211,7 @@ class Loop:
             self._state.u, self._state.watermarks, self._config.learning_fingerprint(), SYSTEM_CLOCK.now_ms(),
             log_id=self._log.id, version=self._publisher.highest, void=why,
         )  # fmt: skip
-        if not self._patiently(partial(self._scribe.append, line)) or not self._patiently(self._delete_refused):
+        if not self._patiently(partial(self._journal_writer.append, line)) or not self._patiently(self._delete_refused):
             return
         if self._saved != self._state.u:
             self._patiently(self._checkpoint)
@@ -225,18 +225,18 @@ class Loop:
         """Update after update, until stopped. Reads only while none is due, so that a long backlog stays in the log."""
         while not self._stop.is_set():
             self._letters.settled()
-            watermarks = self._inbox.due(self._state.u, self._config)
+            watermarks = self._pending_log.due(self._state.u, self._config)
             if watermarks is None or self._waits_for_letters(watermarks):
-                full = watermarks is not None and len(self._inbox.pending) >= READ_AHEAD
+                full = watermarks is not None and len(self._pending_log.pending) >= READ_AHEAD
                 self._read() if not full else self._stop.wait(POLL_S)
                 self._beat()
                 continue
             fingerprint, aside = self._config.learning_fingerprint(), self._aside.due(watermarks)
             update = Update(
                 self._state.u, watermarks, fingerprint, SYSTEM_CLOCK.now_ms(), aside,
-                self._inbox.window_sha256(watermarks), self._log.id, self._publisher.highest,
+                self._pending_log.window_sha256(watermarks), self._log.id, self._publisher.highest,
             )  # fmt: skip
-            if not self._patiently(partial(self._scribe.append, update)):
+            if not self._patiently(partial(self._journal_writer.append, update)):
                 break  # stopped while the broker was away: whether it is journalled, the next start finds out
             self._prunable = self._listed  # written, so nobody had taken over when that was listed
             self._aside.journalled(update)
@@ -245,14 +245,14 @@ class Loop:
 
     def _apply(self, update: Update) -> None:
         """Fold one journalled update and do what follows from it, however long the store and the broker take."""
-        window = self._inbox.window(update.watermarks)
+        window = self._pending_log.window(update.watermarks)
         began = time.perf_counter()
         if not self._patiently(lambda: self._fold(window, update)):
             return  # stopped while the store was away: the update is journalled and will be redone
         self._metrics["update_seconds"] = time.perf_counter() - began
-        self._inbox.folded(update.watermarks)
+        self._pending_log.folded(update.watermarks)
         self._chain = chain([update], self._chain)
-        self._state.forget_screens(but=self._inbox.pending)
+        self._state.forget_screens(but=self._pending_log.pending)
         if self._patiently(self._publish) and self._state.u % self._config.learner.checkpoint_every == 0:
             self._patiently(self._checkpoint)
         if self._on_update is not None:
@@ -264,8 +264,8 @@ class Loop:
         """The last update's metrics and the counters since the start; names as in telemetry.metrics."""
         newest = self._publisher.newest
         return self._metrics | {
-            "pending": float(len(self._inbox.pending)),
-            "duplicates": float(self._inbox.duplicates),
+            "pending": float(len(self._pending_log.pending)),
+            "duplicates": float(self._pending_log.duplicates),
             "dead_letters": float(self._letters.written),
             "version": float(newest.version) if newest else -1.0,
         }
@@ -281,14 +281,14 @@ class Loop:
             raise MissingObjectError(
                 error.where,
                 f"{error.what}; named by {', '.join(places)}",
-                f"{error.mend}; where it is gone for good: {skip}",
+                f"{error.hint}; where it is gone for good: {skip}",
             ) from None
 
     def _publish(self) -> None:
         self._publisher.due(self._state)
 
     def _checkpoint(self) -> None:
-        seen, highest = self._inbox.folded_ids, self._publisher.highest
+        seen, highest = self._pending_log.folded_ids, self._publisher.highest
         checkpoint(self._config, self._store, self._state, seen, self._chain, highest, self._log.id)
         warn_of_a_narrow_window(self._config, self._state)
         if not self._refused:
@@ -331,7 +331,7 @@ class Loop:
         for reader in self._readers:
             batch = reader.read(POLL_S / len(self._readers))
             came += len(batch)
-            with uncollected():
+            with gc_paused():
                 for raw in batch:
                     self._take(raw)
         return came
@@ -342,7 +342,7 @@ class Loop:
 
     def _take(self, raw: RawRecord) -> None:
         try:
-            logged = take(raw, self._inbox, self._aside)
+            logged = take(raw, self._pending_log, self._aside)
         except WireError as error:
             if self._aside.adds(raw.position):
                 self._letters.put(raw, error)

@@ -1,4 +1,4 @@
-"""The log into an inbox, alike for the learner that lives and for who folds the log again."""
+"""The log into an pending_log, alike for the learner that lives and for who folds the log again."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from distrl.broker.reader import LogReader, RawRecord, decoded
 from distrl.broker.topics import topic_name
 from distrl.config import Config
 from distrl.errors import BrokerError, WireError
-from distrl.learner.aside import Aside
-from distrl.learner.inbox import Inbox
+from distrl.learner.pending import PendingLog
+from distrl.learner.skipped import SkippedRecords
 from distrl.types import LoggedTrajectory, Trajectory, Update, Watermark
 
 TOPICS: Final = ("demonstrations", "trajectories")
@@ -24,10 +24,10 @@ LEFT_OUT: Final = b"left out "
 """Before the content of a record that a person has asked to leave out: a window without it is another window."""
 
 
-def inbox_at(config: Config, watermarks: Iterable[Watermark], seen: IdSet | None = None) -> Inbox:
-    """An inbox of the run's topics that stands at `watermarks`. seen: the ids folded until there."""
+def pending_log_at(config: Config, watermarks: Iterable[Watermark], seen: IdSet | None = None) -> PendingLog:
+    """An pending_log of the run's topics that stands at `watermarks`. seen: the ids folded until there."""
     names = [topic_name(config.run, name) for name in TOPICS]
-    return Inbox(names[0], names[1], watermarks, seen or IdSet())
+    return PendingLog(names[0], names[1], watermarks, seen or IdSet())
 
 
 def content_of(raw: RawRecord) -> bytes:
@@ -47,51 +47,51 @@ def starts(config: Config, name: str, folded: Iterable[Watermark]) -> dict[int, 
     return begin | {mark.partition: mark.offset for mark in folded if mark.topic == topic_name(config.run, name)}
 
 
-def take(raw: RawRecord, inbox: Inbox, aside: Aside) -> LoggedTrajectory | None:
-    """Put a record into the inbox. Returns it; None where it was put aside, read before, or its id was.
+def take(raw: RawRecord, pending_log: PendingLog, aside: SkippedRecords) -> LoggedTrajectory | None:
+    """Put a record into the pending log. Returns it; None where it was put aside, read before, or its id was.
 
-    Raises WireError where it cannot be read; the inbox is past it then.
+    Raises WireError where it cannot be read; the pending log is past it then.
     """
     content = content_of(raw)
     if aside.leaves_out(raw.position, raw.value):
-        inbox.passed(raw.position, LEFT_OUT + content)
+        pending_log.passed(raw.position, LEFT_OUT + content)
         return None
     if aside.skips(raw.position):
-        inbox.passed(raw.position, content)
+        pending_log.passed(raw.position, content)
         return None
     try:
         logged = LoggedTrajectory(raw.position, decoded(raw, Trajectory))
     except WireError:
-        inbox.passed(raw.position, content)
+        pending_log.passed(raw.position, content)
         raise
-    return logged if inbox.push(logged, content) else None
+    return logged if pending_log.push(logged, content) else None
 
 
-def window_sha256(config: Config, begin: Iterable[Watermark], end: Iterable[Watermark], aside: Aside) -> str:
-    """What the log says now of the window between two watermarks, as `Inbox.window_sha256` has it."""
+def window_sha256(config: Config, begin: Iterable[Watermark], end: Iterable[Watermark], aside: SkippedRecords) -> str:
+    """What the log says now of the window between two watermarks, as `PendingLog.window_sha256` has it."""
     begun, wanted = tuple(begin), tuple(end)
-    inbox = inbox_at(config, begun)
+    pending_log = pending_log_at(config, begun)
     for name in TOPICS:
         here = [mark for mark in wanted if mark.topic == topic_name(config.run, name)]
         with LogReader(config, name, starts(config, name, begun)) as reader:
-            for batch in () if inbox.reaches(here) else reader.to_end():
+            for batch in () if pending_log.reaches(here) else reader.to_end():
                 for raw in batch:
                     with suppress(WireError):  # its content counts all the same
-                        take(raw, inbox, aside)
-                if inbox.reaches(here):
+                        take(raw, pending_log, aside)
+                if pending_log.reaches(here):
                     break
-    return inbox.window_sha256(wanted)
+    return pending_log.window_sha256(wanted)
 
 
-def unsupported(inbox: Inbox, update: Update, *, ended: bool) -> str | None:
+def unsupported(pending_log: PendingLog, update: Update, *, ended: bool) -> str | None:
     """Why the log does not hold what `update` folds; None where it does, or where that cannot be said yet.
 
     ended: everything that the log holds was read.
     """
-    if not inbox.reaches(update.watermarks):
+    if not pending_log.reaches(update.watermarks):
         marks = ", ".join(f"{mark.topic}[{mark.partition}] {mark.offset}" for mark in update.watermarks)
         return f"the log ends before the watermarks of update {update.u} ({marks})" if ended else None
-    if update.window_sha256 and inbox.window_sha256(update.watermarks) != update.window_sha256:
+    if update.window_sha256 and pending_log.window_sha256(update.watermarks) != update.window_sha256:
         return f"the log holds other records than update {update.u} folded"
     return None
 

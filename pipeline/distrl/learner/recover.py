@@ -17,15 +17,15 @@ from distrl.broker.topics import topic_name
 from distrl.config import Config
 from distrl.errors import BrokerError, ConfigError, StoreError, WireError
 from distrl.learner.agreed import refuse_other_settings
-from distrl.learner.aside import Aside
 from distrl.learner.reading import TOPICS, window_sha256
 from distrl.learner.resume import Kept, Saved, marks, refusal
+from distrl.learner.skipped import SkippedRecords
 from distrl.learner.state import LearnerState, needed
 from distrl.policy.base import load_base
 from distrl.store.checkpoints import checkpoint_meta, checkpoints, load_checkpoint, save_checkpoint
 from distrl.store.objects import ObjectStore
 from distrl.types import LoggedTrajectory, LogPosition, Trajectory, Update
-from distrl.wire.collector import uncollected
+from distrl.wire.gc_paused import gc_paused
 
 LOG = logging.getLogger("distrl.learner.recover")
 
@@ -36,12 +36,14 @@ NARROW = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """state: as of its checkpoint. seen: the ids folded until then, for the inbox. refused: why each newer checkpoint
-    is not what was begun with; one that is damaged is not among them."""
+    """What a learner begins with."""
 
     state: LearnerState
+    """As of its checkpoint."""
     seen: IdSet
+    """The ids folded until then."""
     refused: Mapping[int, str] = field(default_factory=dict)
+    """Why each newer checkpoint is not what was begun with; one that is damaged is not among them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +157,7 @@ def _other_content(
             f"restores to another {', '.join(differing)} than was saved",
             f"delete runs/{config.run}/checkpoints/{state.u:08d}.json, and the one before it is used",
         )
-    aside = Aside(history.updates, history.skipped)
+    aside = SkippedRecords(history.updates, history.skipped)
     for update in _last_windows(history.updates[: state.u]):
         begin = history.updates[update.u - 1].watermarks if update.u else ()
         begun = marks(begin)
@@ -227,7 +229,7 @@ def _read(config: Config, name: str, wanted: set[LogPosition]) -> list[LoggedTra
         start[place.partition] = min(place.offset, start.get(place.partition, place.offset))
     with LogReader(config, name, start) as reader:
         for batch in reader.to_end():
-            with uncollected():
+            with gc_paused():
                 found += [
                     LoggedTrajectory(raw.position, decoded(raw, Trajectory, seen=True))  # it was folded once
                     for raw in batch

@@ -19,10 +19,10 @@ from distrl.broker.versions import lineage
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
 from distrl.errors import ConfigError
+from distrl.learner.journal_writer import JournalWriter
 from distrl.learner.reading import TOPICS
 from distrl.learner.recover import log_of, manifests, refuse_other_journal
 from distrl.learner.resume import Saved, marks, refusal
-from distrl.learner.scribe import Scribe
 from distrl.learner.state import needed
 from distrl.store.objects import open_store
 from distrl.types import Skipped, Update
@@ -51,8 +51,8 @@ def skip(config: Config, place: str, reason: str) -> SkippedFrom:
     raw = _record_at(config, place)
     at = raw.position
     record = Skipped(at.topic, at.partition, at.offset, hashlib.sha256(raw.value or b"").hexdigest(), reason.strip())
-    with Scribe(config) as scribe:
-        history = scribe.history()
+    with JournalWriter(config) as journal_writer:
+        history = journal_writer.history()
         refuse_other_journal(history.updates, config)
         if any((each.topic, each.partition, each.offset, each.sha256) == (*_where(record), record.sha256)
                for each in history.skipped):  # fmt: skip
@@ -64,7 +64,7 @@ def skip(config: Config, place: str, reason: str) -> SkippedFrom:
         )
         _refuse_without_a_beginning(config, place, history, u)
         highest = max((version.version for version in lineage(config)), default=-1)
-        scribe.append(
+        journal_writer.append(
             Update(
                 u, history.updates[u - 1].watermarks if u else (), config.learning_fingerprint(), SYSTEM_CLOCK.now_ms(),
                 log_id=history.log_id, version=max(highest, history.version),

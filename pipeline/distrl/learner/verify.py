@@ -16,17 +16,17 @@ from distrl.broker.reader import LogReader
 from distrl.broker.versions import lineage
 from distrl.config import Config
 from distrl.errors import WireError
-from distrl.learner.aside import Aside
 from distrl.learner.fold import fold
-from distrl.learner.inbox import Inbox
+from distrl.learner.pending import PendingLog
 from distrl.learner.publish import refuse_other_weights
-from distrl.learner.reading import TOPICS, inbox_at, not_the_log, starts, take, unsupported
+from distrl.learner.reading import TOPICS, not_the_log, pending_log_at, starts, take, unsupported
 from distrl.learner.recover import Recovered, recover, unfolded
+from distrl.learner.skipped import SkippedRecords
 from distrl.learner.state import LearnerState
 from distrl.policy.base import load_base
 from distrl.store.objects import open_store
 from distrl.types import LoggedTrajectory, Skipped, Update, Version, Watermark
-from distrl.wire.collector import uncollected
+from distrl.wire.gc_paused import gc_paused
 
 LOG = logging.getLogger("distrl.learner.verify")
 
@@ -35,10 +35,10 @@ READ_S = 1.0
 
 
 def verify(config: Config, *, from_start: bool = False) -> tuple[LearnerState, list[int]]:
-    """What `refold` gives, and the versions that it was held against: their weights are the folded ones, bit for bit.
+    """What `replay` gives, and the versions that it was held against: their weights are the folded ones, bit for bit.
 
     Those are of the update that it begins after, and of every one that it folds. Raises BrokerError where one has other
-    weights, and what `refold` raises.
+    weights, and what `replay` raises.
     """
     made: dict[int, list[Version]] = {}  # one that supersedes lost ones is a second of its update
     for version in in_force(lineage(config), read_history(config)):
@@ -50,10 +50,10 @@ def verify(config: Config, *, from_start: bool = False) -> tuple[LearnerState, l
             refuse_other_weights(version, state.agent.adapter())
             same.append(version.version)
 
-    return refold(config, from_start=from_start, on_state=compare), same
+    return replay(config, from_start=from_start, on_state=compare), same
 
 
-def refold(
+def replay(
     config: Config, *, from_start: bool = False, on_state: Callable[[LearnerState], None] = lambda state: None
 ) -> LearnerState:
     """The state after every journalled update: from the newest checkpoint on, or from nothing.
@@ -68,46 +68,48 @@ def refold(
     state = begun.state
     updates = unfolded(history.updates, state, config)
     LOG.info("folding %d updates after the first %d", len(updates), state.u)
-    inbox = inbox_at(config, state.watermarks, begun.seen)
+    pending_log = pending_log_at(config, state.watermarks, begun.seen)
     on_state(state)
-    for update, window in windows(config, updates, inbox, state.watermarks, history.skipped):
+    for update, window in windows(config, updates, pending_log, state.watermarks, history.skipped):
         fold(state, window, update, store.get, config)
         on_state(state)
-        state.forget_screens(but=inbox.pending)
+        state.forget_screens(but=pending_log.pending)
     return state
 
 
 def windows(
     config: Config,
     updates: Sequence[Update],
-    inbox: Inbox,
+    pending_log: PendingLog,
     begin: Sequence[Watermark],
     skipped: Iterable[Skipped] = (),
 ) -> Iterator[tuple[Update, list[LoggedTrajectory]]]:
     """Each update with the records that it folds, read from the log as they are asked for.
 
-    inbox: at `begin`, the watermarks before the first update; when a window is handed out it holds what was read past
-    it. skipped: what the journal says is folded by nobody. Raises BrokerError where the log no longer holds a record
-    that an update folds, ends before them, or holds others.
+    pending_log: at `begin`, the watermarks before the first update; when a window is handed out it holds what was read
+    past it. skipped: what the journal says is folded by nobody. Raises BrokerError where the log no longer holds a
+    record that an update folds, ends before them, or holds others.
     """
-    aside = Aside(updates, skipped)
+    aside = SkippedRecords(updates, skipped)
     with ExitStack() as stack:
         readers = [stack.enter_context(LogReader(config, name, starts(config, name, begin))) for name in TOPICS]
         for update in updates:
-            while not inbox.reaches(update.watermarks):
-                if sum(_take(reader, inbox, aside) for reader in readers) == 0 and all(r.caught_up for r in readers):
+            while not pending_log.reaches(update.watermarks):
+                if sum(_take(reader, pending_log, aside) for reader in readers) == 0 and all(
+                    r.caught_up for r in readers
+                ):
                     break
-            if (why := unsupported(inbox, update, ended=True)) is not None:
+            if (why := unsupported(pending_log, update, ended=True)) is not None:
                 raise not_the_log(config, why)
-            window = inbox.window(update.watermarks)
-            inbox.folded(update.watermarks)
+            window = pending_log.window(update.watermarks)
+            pending_log.folded(update.watermarks)
             yield update, window
 
 
-def _take(reader: LogReader, inbox: Inbox, aside: Aside) -> int:
+def _take(reader: LogReader, pending_log: PendingLog, aside: SkippedRecords) -> int:
     batch = [] if reader.caught_up else reader.read(READ_S)
-    with uncollected():
+    with gc_paused():
         for raw in batch:
             with suppress(WireError):  # put aside by the learner that met it
-                take(raw, inbox, aside)
+                take(raw, pending_log, aside)
     return len(batch)

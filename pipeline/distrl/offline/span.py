@@ -44,7 +44,7 @@ class Asked:
     partitions: Sequence[int] = ()
     line: Sequence[str] = ()
 
-    def mend(self) -> str:
+    def hint(self) -> str:
         """What asks for this: the whole command line, or the arguments that a program gives."""
         given = [("--partition", str(each)) for each in self.partitions] if self.line else []
         given += [(self.name_of(end), written(bound)) for end, bound in self.bounds()]
@@ -162,7 +162,7 @@ class _RefusedError(Exception):
 
 
 def resolve(asked: Asked, kept: Kept) -> Span:
-    """The offsets that are meant. Raises ConfigError, whose mend is the whole command that would work (for a program,
+    """The offsets that are meant. Raises ConfigError, whose hint is the whole command that would work (for a program,
     the arguments), for a range that the broker does not keep, that ends before it begins, or that names a partition
     that is none.
     """
@@ -171,7 +171,7 @@ def resolve(asked: Asked, kept: Kept) -> Span:
     except _RefusedError as refused:
         working = (each for each in refused.instead if _works(each, kept))
         everything = replace(asked, begin=None, end=None, partitions=())
-        raise ConfigError(refused.where, refused.what, next(working, everything).mend()) from None
+        raise ConfigError(refused.where, refused.what, next(working, everything).hint()) from None
 
 
 def _works(asked: Asked, kept: Kept) -> bool:

@@ -33,7 +33,7 @@ from distrl.policy.vocabulary import Codec
 
 FORMAT: Final = "distrl-autoui/1"
 
-_MEND: Final = "name a whole base model in policy.base_model, or unset it to use the shipped one"
+_HINT: Final = "name a whole base model in policy.base_model, or unset it to use the shipped one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def load_base(path: Path | None = None) -> Base:
     config, weights_sha256 = _parse(where, config_bytes), hashlib.sha256(weights).hexdigest()
     if config.get("weights_sha256") != weights_sha256:
         raise PolicyError(
-            str(directory / "model.safetensors"), f"sha256 is {weights_sha256}, not what config.json names", _MEND
+            str(directory / "model.safetensors"), f"sha256 is {weights_sha256}, not what config.json names", _HINT
         )
     try:
         codec = Codec(
@@ -70,9 +70,9 @@ def load_base(path: Path | None = None) -> Base:
         with torch.random.fork_rng(devices=[]):  # the weights drawn here are replaced: leave the caller's RNG alone
             model = AutoUIModel(shape)
     except (KeyError, TypeError, ValueError, ZeroDivisionError, RuntimeError) as error:
-        raise PolicyError(where, f"does not describe a base model ({error!r})", _MEND) from None
+        raise PolicyError(where, f"does not describe a base model ({error!r})", _HINT) from None
     if shape.vocabulary != len(codec.tokens):
-        raise PolicyError(where, f"{shape.vocabulary} embeddings for {len(codec.tokens)} tokens", _MEND)
+        raise PolicyError(where, f"{shape.vocabulary} embeddings for {len(codec.tokens)} tokens", _HINT)
     _fill(model, _tensors(directory, weights), str(directory / "model.safetensors"))
     model.base_sha256 = identity(config_bytes, weights)
     return Base(model.requires_grad_(False).eval(), codec, model.base_sha256)
@@ -105,16 +105,16 @@ def _read(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:
-        raise PolicyError(str(file), f"cannot be read ({error.strerror})", _MEND) from None
+        raise PolicyError(str(file), f"cannot be read ({error.strerror})", _HINT) from None
 
 
 def _parse(where: str, content: bytes) -> dict[str, Any]:
     try:
         config = json.loads(content)
     except ValueError as error:
-        raise PolicyError(where, f"is no JSON ({error})", _MEND) from None
+        raise PolicyError(where, f"is no JSON ({error})", _HINT) from None
     if not isinstance(config, dict) or config.get("format") != FORMAT:
-        raise PolicyError(where, f"is not of the format {FORMAT}", _MEND)
+        raise PolicyError(where, f"is not of the format {FORMAT}", _HINT)
     return config
 
 
@@ -122,15 +122,15 @@ def _tensors(directory: Path, weights: bytes) -> dict[str, Tensor]:
     try:
         return load_tensors(weights)
     except (SafetensorError, ValueError, KeyError) as error:
-        raise PolicyError(str(directory / "model.safetensors"), f"is no safetensors file ({error})", _MEND) from None
+        raise PolicyError(str(directory / "model.safetensors"), f"is no safetensors file ({error})", _HINT) from None
 
 
 def _fill(model: AutoUIModel, tensors: Mapping[str, Tensor], where: str) -> None:
     parameters = dict(model.named_parameters())
     if wrong := sorted(parameters.keys() ^ tensors.keys()):
-        raise PolicyError(where, f"has other parameters than config.json describes: {', '.join(wrong[:3])}…", _MEND)
+        raise PolicyError(where, f"has other parameters than config.json describes: {', '.join(wrong[:3])}…", _HINT)
     with torch.no_grad():
         for name, parameter in parameters.items():
             if tensors[name].shape != parameter.shape:
-                raise PolicyError(where, f"{name} is {tuple(tensors[name].shape)}, not {tuple(parameter.shape)}", _MEND)
+                raise PolicyError(where, f"{name} is {tuple(tensors[name].shape)}, not {tuple(parameter.shape)}", _HINT)
             parameter.copy_(tensors[name])

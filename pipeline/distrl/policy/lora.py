@@ -25,7 +25,7 @@ from distrl.policy.model import AutoUIModel
 _METADATA: Final = "distrl"
 """All metadata is one JSON text under this key: safetensors writes several keys in a random order."""
 
-_MEND: Final = "start a new run for another base model or other policy.lora_* settings"
+_HINT: Final = "start a new run for another base model or other policy.lora_* settings"
 
 
 def attach(model: AutoUIModel, settings: Policy, seed: int = 0) -> AutoUIModel:
@@ -79,15 +79,15 @@ def load_adapter(model: AutoUIModel, data: bytes) -> None:
     tensors, found, expected = *_parse(data), _identity(model)
     for key, value in expected.items():
         if found.get(key) != value:
-            raise PolicyError("adapter", f"its {key} is {found.get(key)!r}, the model's is {value!r}", _MEND)
+            raise PolicyError("adapter", f"its {key} is {found.get(key)!r}, the model's is {value!r}", _HINT)
     parameters = lora_parameters(model)
     if wrong := sorted(parameters.keys() ^ tensors.keys()):
-        raise PolicyError("adapter", f"holds other layers than the model: {', '.join(wrong[:3])}…", _MEND)
+        raise PolicyError("adapter", f"holds other layers than the model: {', '.join(wrong[:3])}…", _HINT)
     for name, parameter in parameters.items():
         tensor = tensors[name]
         if tensor.shape != parameter.shape or tensor.dtype != parameter.dtype:
             raise PolicyError(
-                "adapter", f"{name} is {tensor.dtype} {tuple(tensor.shape)}, not {tuple(parameter.shape)}", _MEND
+                "adapter", f"{name} is {tensor.dtype} {tuple(tensor.shape)}, not {tuple(parameter.shape)}", _HINT
             )
         if not _finite(tensor):
             raise PolicyError("adapter", f"{name} is not finite", "roll back to an older version")
@@ -119,7 +119,7 @@ def _parse(data: bytes) -> tuple[dict[str, Tensor], Mapping[str, Any]]:
         (length,) = struct.unpack("<Q", data[:8])
         metadata = json.loads(json.loads(data[8 : 8 + length])["__metadata__"][_METADATA])
     except (SafetensorError, ValueError, KeyError, TypeError, struct.error) as error:
-        raise PolicyError("adapter", f"is no adapter of this project ({error!r})", _MEND) from None
+        raise PolicyError("adapter", f"is no adapter of this project ({error!r})", _HINT) from None
     if not isinstance(metadata, dict):
-        raise PolicyError("adapter", "its metadata is no mapping", _MEND)
+        raise PolicyError("adapter", "its metadata is no mapping", _HINT)
     return tensors, metadata

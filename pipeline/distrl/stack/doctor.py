@@ -28,12 +28,12 @@ LATER = "not running; `distrl up` starts it"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was looked at, whether it is as a run needs it, and how to mend it where it is not."""
+    """What was looked at, whether it is as a run needs it, and how to fix it where it is not."""
 
     what: str
     ok: bool
     detail: str
-    mend: str = ""
+    hint: str = ""
 
 
 def examine(config: Config) -> list[Finding]:
@@ -72,7 +72,7 @@ def _look(what: str, look: Callable[[], Finding]) -> Finding:
 
 def _failed(what: str, error: Exception) -> Finding:
     if isinstance(error, DistrlError):
-        return Finding(what, False, f"{error.where}: {error.what}", error.mend)
+        return Finding(what, False, f"{error.where}: {error.what}", error.hint)
     return Finding(what, False, f"{type(error).__name__}: {error}", "see `distrl config show` for where it looks")
 
 
@@ -85,8 +85,8 @@ def _disk(config: Config) -> Finding:
     folders = {_nearest(config.stack.directory), _nearest(config.stack.cache)}
     free = {folder: shutil.disk_usage(folder).free for folder in folders}
     least = min(free, key=lambda folder: free[folder])
-    mend = "make room, or set stack.directory and stack.cache to a larger disk"
-    return Finding("disk", free[least] >= DISK_BYTES, f"{free[least] / 1024**3:.0f} GB free at {least}", mend)
+    hint = "make room, or set stack.directory and stack.cache to a larger disk"
+    return Finding("disk", free[least] >= DISK_BYTES, f"{free[least] / 1024**3:.0f} GB free at {least}", hint)
 
 
 def _nearest(folder: Path) -> Path:
@@ -120,8 +120,8 @@ def _adb_binary(config: Config) -> Finding:
     program = adb.binary(config.adb)
     done = subprocess.run([program, "version"], capture_output=True, text=True, timeout=ASK_S, check=False)
     first = (done.stdout or done.stderr).strip().partition("\n")[0]
-    mend = "leave adb.binary unset for the one that ships with adbutils"
-    return Finding("adb", done.returncode == 0, f"{first} ({program})", mend)
+    hint = "leave adb.binary unset for the one that ships with adbutils"
+    return Finding("adb", done.returncode == 0, f"{first} ({program})", hint)
 
 
 def _port_looks(config: Config, rows: dict[str, Row]) -> dict[str, Callable[[], Finding]]:

@@ -78,7 +78,7 @@ def build(cache: Path, say: Callable[[str], None], cancelled: threading.Event) -
 
     def wait() -> None:
         if cancelled.wait(POLL_S):
-            raise CancelledError("MinIO", "its build was not waited for any longer", "mend what failed first")
+            raise CancelledError("MinIO", "its build was not waited for any longer", "fix what failed first")
 
     with held(cache / "bin" / "build.lock", "building MinIO", wait):
         if os.access(program, os.X_OK):

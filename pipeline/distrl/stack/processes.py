@@ -194,7 +194,7 @@ def stop_all(children: Iterable[Child], timeout_s: float) -> list[str]:
 
 
 def wait_ready(
-    child: Child, ready: Callable[[], bool], timeout_s: float, cancelled: threading.Event, mend: str
+    child: Child, ready: Callable[[], bool], timeout_s: float, cancelled: threading.Event, hint: str
 ) -> float:
     """Ask `ready` again and again until it is. Returns the seconds that it took.
 
@@ -205,11 +205,11 @@ def wait_ready(
     while not ready():
         spent = time.monotonic() - began
         if not child.lives():
-            raise StackError(child.name, f"ended while starting; {child.ending()}", mend)
+            raise StackError(child.name, f"ended while starting; {child.ending()}", hint)
         if spent > timeout_s:
-            raise StackError(child.name, f"is not ready after {spent:.0f} s; {child.ending()}", mend)
+            raise StackError(child.name, f"is not ready after {spent:.0f} s; {child.ending()}", hint)
         if cancelled.wait(POLL_S):
-            raise CancelledError(child.name, "was not waited for any longer", "mend what failed first")
+            raise CancelledError(child.name, "was not waited for any longer", "fix what failed first")
     return time.monotonic() - began
 
 

@@ -121,7 +121,7 @@ def _start_minio(site: Site, settings: Mapping[str, Any], home: Path, port: int)
         try:
             way = minio.Way(Kind.PROGRAM, minio.build(site.cache, site.say, site.cancelled), way.why)
         except StackError as error:
-            raise UnavailableError(error.where, error.what, error.mend) from None
+            raise UnavailableError(error.where, error.what, error.hint) from None
     assert way.program is not None
     data = home / "data"
     data.mkdir(exist_ok=True)

@@ -65,7 +65,7 @@ class S3Store:
                 http_client=connections,
             )
         except ValueError as error:
-            raise StoreError("store.url", f"{settings.url} names no endpoint ({error})", _MEND_URL) from None
+            raise StoreError("store.url", f"{settings.url} names no endpoint ({error})", _HINT_URL) from None
         if settings.addressing == "virtual":
             client.enable_virtual_style_endpoint()
         elif settings.addressing == "path":
@@ -154,8 +154,8 @@ class S3Store:
         except (urllib3.exceptions.HTTPError, OSError) as error:
             reason = getattr(error, "reason", None) or error
             if isinstance(reason, urllib3.exceptions.SSLError):
-                raise StoreError("store.ca", f"TLS with {self._address} fails ({reason})", _MEND_TLS) from None
-            raise StoreError("store.url", f"no S3 endpoint answers at {self._address} ({reason})", _MEND_URL) from None
+                raise StoreError("store.ca", f"TLS with {self._address} fails ({reason})", _HINT_TLS) from None
+            raise StoreError("store.url", f"no S3 endpoint answers at {self._address} ({reason})", _HINT_URL) from None
         except ServerError as error:
             raise StoreError(
                 "store.url",
@@ -164,13 +164,13 @@ class S3Store:
             ) from None
         except (InvalidResponseError, ParseError, MinioException) as error:
             what = " ".join(str(error).split())[:300]
-            raise StoreError("store.url", f"{self._address} does not answer as S3 does ({what})", _MEND_URL) from None
+            raise StoreError("store.url", f"{self._address} does not answer as S3 does ({what})", _HINT_URL) from None
         except ValueError as error:
-            raise StoreError("store.url", f"bucket {self._bucket} at {self._address}: {error}", _MEND_URL) from None
+            raise StoreError("store.url", f"bucket {self._bucket} at {self._address}: {error}", _HINT_URL) from None
 
 
-_MEND_URL = "start the endpoint (`distrl up` starts a local one), or set store.url to s3://HOST:PORT/BUCKET"
-_MEND_TLS = "set store.ca to the PEM file of the authority that the endpoint's certificate is of; s3:// is without TLS"
+_HINT_URL = "start the endpoint (`distrl up` starts a local one), or set store.url to s3://HOST:PORT/BUCKET"
+_HINT_TLS = "set store.ca to the PEM file of the authority that the endpoint's certificate is of; s3:// is without TLS"
 
 
 def _from_s3(error: S3Error, where: str, address: str, bucket: str) -> StoreError:

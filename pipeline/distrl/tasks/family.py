@@ -12,7 +12,7 @@ from typing import Any, Final
 from simphone.machine import fresh
 from simphone.state import State
 
-from distrl.tasks.deck import Deck
+from distrl.tasks.entity_pool import EntityPool
 from distrl.tasks.kept import Kept, kept
 from distrl.types import Action, Split, Task
 
@@ -43,7 +43,7 @@ class Family:
     draw: Callable[[random.Random, Split], tuple[Params, Setup]]
     done: Callable[[State, Task], bool]
     step: Callable[[State, Of], Action]
-    about: Mapping[str, Deck] = field(default_factory=dict)
+    about: Mapping[str, EntityPool] = field(default_factory=dict)
     types: tuple[str, ...] = ()
     answers: Mapping[str, str] = field(default_factory=dict)
     fills: Mapping[str, str] = field(default_factory=dict)
@@ -77,7 +77,7 @@ def family(
     name: str,
     app: str,
     phrases: tuple[str, ...],
-    about: Mapping[str, Deck | tuple[str, ...]],
+    about: Mapping[str, EntityPool | tuple[str, ...]],
     step: Callable[[State, Of], Action],
     *,
     types: Mapping[str, str] = NONE,
@@ -97,7 +97,7 @@ def family(
     def draw(rng: random.Random, split: Split) -> tuple[Params, Setup]:
         params: Params = {}
         for key, source in about.items():
-            cards = source.hands[split] if isinstance(source, Deck) else source
+            cards = source.hands[split] if isinstance(source, EntityPool) else source
             params[key] = rng.choice([card for card in cards if card not in params.values()])
         params |= {key: template.format(**params).lower() for key, template in types.items()}
         return params, setup(params)
@@ -109,9 +109,11 @@ def family(
         before, found = kept(start), kept(now)
         return any(found == {**before, **each} for each in (changes(start, of), *or_changes(start, of)))
 
-    decks = {key: source for key, source in about.items() if isinstance(source, Deck)}
+    decks = {key: source for key, source in about.items() if isinstance(source, EntityPool)}
     choices = {
-        key: tuple(card for hand in source.hands.values() for card in hand) if isinstance(source, Deck) else source
+        key: tuple(card for hand in source.hands.values() for card in hand)
+        if isinstance(source, EntityPool)
+        else source
         for key, source in about.items()
     }
     return Family(name, app, phrases, draw, done, step, decks, tuple(types), answers, types, choices)

@@ -14,13 +14,13 @@ from simphone.state import State
 
 from distrl.tasks.check import MAX_TEXT
 from distrl.tasks.family import Family, Params, family
-from distrl.tasks.hand import BACK, COMPLETE
 from distrl.tasks.lists import task_of
 from distrl.tasks.oracle import as_family
+from distrl.tasks.rollout import play
 from distrl.tasks.row import Row
+from distrl.tasks.scripted_actions import BACK, COMPLETE
 from distrl.tasks.suite import EVALUATION_SEED, suites
 from distrl.tasks.survey import folded
-from distrl.tasks.trial import play
 from distrl.types import Action, Task
 
 PHONES_TRIED: Final = 4

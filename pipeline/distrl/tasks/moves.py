@@ -9,7 +9,7 @@ from simphone.apps import calendar, maps, sites, store
 from simphone.lexicon import MONTHS
 from simphone.state import State, words_of
 
-from distrl.tasks.hand import BACK, WAIT, swipe, tap, tap_row, write
+from distrl.tasks.scripted_actions import BACK, WAIT, swipe, tap, tap_row, write
 from distrl.types import Action
 
 

@@ -12,8 +12,8 @@ from simphone.popups import POPUPS
 from simphone.state import ADVERT, State, words_of
 
 from distrl.tasks.family import Family, Of
-from distrl.tasks.hand import BACK, COLUMNS, COMPLETE, GO_HOME, ROWS, SWIPES, WAIT, swipe, tap, tap_if_there
 from distrl.tasks.outcome import done
+from distrl.tasks.scripted_actions import BACK, COLUMNS, COMPLETE, GO_HOME, ROWS, SWIPES, WAIT, swipe, tap, tap_if_there
 from distrl.tasks.suite import family_of, suites
 from distrl.types import Action, ActionKind, Point, Task
 

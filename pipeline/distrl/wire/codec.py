@@ -43,7 +43,7 @@ def encode(record: Record) -> bytes:
         payload = _write(schema, from_record(record))
     except _ENCODE_ERRORS as error:
         raise WireError(
-            f"record {kind}", f"cannot be written as {schema} ({error})", "mend what made the record"
+            f"record {kind}", f"cannot be written as {schema} ({error})", "fix what made the record"
         ) from None
     if len(payload) > MAX_PAYLOAD_BYTES:
         raise WireError(

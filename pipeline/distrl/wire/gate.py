@@ -22,15 +22,15 @@ DEFAULTS: Final[Mapping[str, tuple[type, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong with which schema, and what mends it. new: it has not landed, and landing it is the mend."""
+    """What is wrong with which schema, and what mends it. new: it has not landed, and landing it is the hint."""
 
     where: str
     what: str
-    mend: str
+    hint: str
     new: bool = False
 
     def __str__(self) -> str:
-        return f"{self.where}: {self.what}\n  to mend it: {self.mend}"
+        return f"{self.where}: {self.what}\n  hint: {self.hint}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def check(folder: Path) -> Verdict:
         try:
             schemas.append(read_schema(file))
         except WireError as error:
-            problems.append(Problem(error.where, error.what, error.mend))
+            problems.append(Problem(error.where, error.what, error.hint))
     schemas.sort(key=lambda schema: (schema.record, schema.version))
     by_record: Mapping[str, list[Schema]] = defaultdict(list)
     for schema in schemas:

@@ -73,7 +73,7 @@ def read_schema(file: Path) -> Schema:
         raw = json.loads(file.read_text(encoding="utf-8"))
         parsed = fastavro.schema.parse_schema(raw)
     except (ValueError, fastavro.schema.SchemaParseException) as error:
-        raise WireError(str(file), f"is no Avro schema ({error})", "mend the file") from None
+        raise WireError(str(file), f"is no Avro schema ({error})", "fix the file") from None
     expected = f"distrl.{file.parent.name.capitalize()}"
     if not isinstance(parsed, dict) or parsed.get("name") != expected:
         raise WireError(str(file), f"does not define {expected}", "name the record after its folder")

@@ -25,13 +25,13 @@ from distrl.store.objects import open_store
 from distrl.tasks.oracle import ImperfectScript
 from distrl.tasks.suite import suite_named
 from distrl.types import SCRIPTED, Action, Outcome, Split, Task, Trajectory
-from distrl.worker.crew import deliver_whole_or_bare, new_attempt_id, play_all
+from distrl.worker.actor_pool import deliver_whole_or_bare, new_attempt_id, play_all
 from distrl.worker.episode import Decision, Episode, Observation, Phone
 from distrl.worker.inorder import InOrder
-from distrl.worker.parts import TRUTH, keeper
 from distrl.worker.phones import Phones
 from distrl.worker.retry import Retry
 from distrl.worker.vocabulary import refuse_lacking
+from distrl.worker.wiring import TRUTH, keeper
 
 log = logging.getLogger(__name__)
 

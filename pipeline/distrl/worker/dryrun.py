@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from distrl.broker.versions import VersionFollower
 from distrl.config import Config
-from distrl.device.fence import Fence
+from distrl.device.allow_list import PackageAllowList
 from distrl.device.pool import DevicePool
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
@@ -66,7 +66,7 @@ def run_dry(config: Config, instruction: str | None, stop: threading.Event, say:
                 return
             say(f"version {version.version} on {session.serial}; nothing is sent to it")
             say(f"task: {task.instruction}")
-            show(task, SeenSession(session, Fence(session, config.devices)), policy.batcher, stop, say)
+            show(task, SeenSession(session, PackageAllowList(session, config.devices)), policy.batcher, stop, say)
 
 
 @contextmanager
@@ -114,13 +114,17 @@ def show(task: Task, phone: Looking, decider: Decider, stop: threading.Event, sa
 class SeenSession:
     """An adb session of which nothing but looking is used."""
 
-    def __init__(self, session: AdbSession, fence: Fence) -> None:
+    def __init__(self, session: AdbSession, allow_list: PackageAllowList) -> None:
         self._session = session
-        self._fence = fence
+        self._allow_list = allow_list
 
     def screen(self) -> bytes:
         return self._session.settle().png
 
     def front(self) -> str:
-        stray = self._fence.stray()
-        return self._session.package_in_front() if stray is None else f"{stray} (not allowed: it would be left)"
+        foreign_app = self._allow_list.foreign_app()
+        return (
+            self._session.package_in_front()
+            if foreign_app is None
+            else f"{foreign_app} (not allowed: it would be left)"
+        )

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 NOTE_CHARACTERS = 500
 """A note is for people; a device's error may carry a whole shell output, and the record must stay small."""
-STRAY_CHARACTERS = 150
+FOREIGN_APP_CHARACTERS = 150
 """Of one app that was left: a phone may name any, and the first one is always told."""
 GROUND_TRUTH = "ground-truth"
 NO_JUDGE = "none"
@@ -102,7 +102,7 @@ class Phone(Protocol):
 
 Judge = Callable[[Task, Mapping[str, Any]], bool | None]
 """Whether a task is done, from the phone's own state; None where the task does not say what that would be."""
-Opinion = Callable[[Task, bytes, Sequence[Step]], tuple[Outcome, str]]
+FallbackJudge = Callable[[Task, bytes, Sequence[Step]], tuple[Outcome, str]]
 """The same where the state does not say: from the last screen as PNG bytes and the steps. Returns the outcome (UNKNOWN
 where there is no telling) and who says so."""
 
@@ -120,7 +120,7 @@ class Episode:
     judge: Judge
     clock: Clock = SYSTEM_CLOCK
     is_expert: bool = False
-    opinion: Opinion | None = None
+    opinion: FallbackJudge | None = None
 
     def run(self, task: Task, attempt_id: str, phone: Phone, decider: Decider) -> Trajectory:
         """Play the episode. Never raises DeviceError or ChatError; what else decider or store raise passes through."""
@@ -146,7 +146,7 @@ class Playing:
         self._episode = episode
         self._attempt_id = attempt_id
         self._phone = phone
-        self._strays: list[str] = []
+        self._foreign_apps: list[str] = []
         self._started_at = episode.clock.now_ms()
         with self._interrupted():
             phone.reset(task)
@@ -160,10 +160,10 @@ class Playing:
     def step(self, decider: Decider) -> None:
         with self._interrupted():
             step = self._next(decider)
-            self._strays += _strays(self._phone, len(self.steps))
+            self._foreign_apps += _foreign_apps(self._phone, len(self.steps))
             self.steps.append(step)
 
-    def end(self, opinion: Opinion | None = None) -> Trajectory:
+    def end(self, opinion: FallbackJudge | None = None) -> Trajectory:
         """The trajectory. opinion: asked in place of the episode's own."""
         final, restless = None, False
         outcome, source = Outcome.INTERRUPTED, NO_JUDGE
@@ -175,7 +175,7 @@ class Playing:
                 outcome, source = self._outcome(self._phone.truth(), last.png, opinion or self._episode.opinion)
         return Trajectory(
             self.task, self._attempt_id, self._episode.worker, self._phone.serial, tuple(self.steps), final, outcome,
-            source, _note(self._strays, self.failed), self._episode.is_expert, self._started_at,
+            source, _note(self._foreign_apps, self.failed), self._episode.is_expert, self._started_at,
             self._episode.clock.now_ms(), final_restless=restless,
         )  # fmt: skip
 
@@ -220,12 +220,14 @@ class Playing:
 
     def _undone(self) -> None:
         """Note what was left before a screen was shown. It is the doing of the last action, if that was sent."""
-        left, steps = _strays(self._phone, len(self.steps)), self.steps
-        self._strays += left
+        left, steps = _foreign_apps(self._phone, len(self.steps)), self.steps
+        self._foreign_apps += left
         if left and steps and steps[-1].held_back is HeldBack.NO and _reaches_the_phone(steps[-1].action):
             steps[-1] = replace(steps[-1], held_back=HeldBack.UNDONE)
 
-    def _outcome(self, truth: Mapping[str, Any] | None, last: bytes, opinion: Opinion | None) -> tuple[Outcome, str]:
+    def _outcome(
+        self, truth: Mapping[str, Any] | None, last: bytes, opinion: FallbackJudge | None
+    ) -> tuple[Outcome, str]:
         done = None if truth is None else self._episode.judge(self.task, truth)
         if done is None:
             return opinion(self.task, last, self.steps) if opinion is not None else (Outcome.UNKNOWN, NO_JUDGE)
@@ -238,16 +240,16 @@ def sampling_seed(task_id: str, attempt_id: str, step: int) -> int:
     return int.from_bytes(digest[:8], "big") >> 1
 
 
-def _strays(phone: Phone, step: int) -> list[str]:
+def _foreign_apps(phone: Phone, step: int) -> list[str]:
     """What the phone was brought back from just before step number `step` was looked at or sent; the first is 0."""
     return [f"{each} at step {step}" for each in phone.taken_back()]
 
 
-def _note(strays: Sequence[str], why: str) -> str:
+def _note(foreign_apps: Sequence[str], why: str) -> str:
     """What was left, then what ended the episode. Neither hides the other: each has half of the note for certain."""
-    shown = [each[:STRAY_CHARACTERS] for each in strays]
+    shown = [each[:FOREIGN_APP_CHARACTERS] for each in foreign_apps]
     room = NOTE_CHARACTERS - min(len(why), NOTE_CHARACTERS // 2) - len("; ")
-    while len(left := _left(shown, len(strays) - len(shown))) > room:
+    while len(left := _left(shown, len(foreign_apps) - len(shown))) > room:
         shown.pop()
     return "; ".join(filter(None, (left, why)))[:NOTE_CHARACTERS]
 

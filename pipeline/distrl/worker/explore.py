@@ -18,12 +18,12 @@ from distrl.errors import ConfigError
 from distrl.store.objects import reference
 from distrl.tasks.lists import suite_of
 from distrl.types import Outcome, Split, Task, Trajectory
-from distrl.worker.crew import play_all
+from distrl.worker.actor_pool import play_all
 from distrl.worker.episode import Episode, Phone
 from distrl.worker.heldout import held_out
-from distrl.worker.parts import SCREENSHOTS
 from distrl.worker.phones import Phones
 from distrl.worker.prompted import Prompted, dump_of, notes_of, ready_endpoint
+from distrl.worker.wiring import SCREENSHOTS
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""The phones that a process drives: the device room's pool, as the crew leases from it."""
+"""The phones that a process drives: the device room's pool, as the actors leases from it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from distrl.config import Config
 from distrl.device import reset as resetting
+from distrl.device.allow_list import PackageAllowList
 from distrl.device.errors import ActionRefused, DeviceBlack, DeviceRefused, DeviceStray, DeviceTimeout, owed
-from distrl.device.fence import Fence
 from distrl.device.pool import DevicePool
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
@@ -77,7 +77,7 @@ class Phones:
         if session is None:
             yield None
             return
-        phone = SessionPhone(session, Fence(session, self._devices), self._pool.snapshot_of(session))
+        phone = SessionPhone(session, PackageAllowList(session, self._devices), self._pool.snapshot_of(session))
         try:
             yield phone
         finally:
@@ -92,15 +92,17 @@ class SessionPhone:
     action that the phone cannot do, as text that it cannot type, is no failure at all: the policy should not have
     written it.
 
-    An app that the fence does not allow is left before a screen is shown, also one whose screen never rests or is
+    An app that the allow-list does not allow is left before a screen is shown, also one whose screen never rests or is
     black, and again before an action is sent: it may have come to the front while the action was decided on. The action
     is dropped then, since it was meant for a screen that is no more. to_snapshot: puts the phone back to its snapshot,
     if it has one.
     """
 
-    def __init__(self, session: AdbSession, fence: Fence, to_snapshot: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, session: AdbSession, allow_list: PackageAllowList, to_snapshot: Callable[[], None] | None = None
+    ) -> None:
         self._session = session
-        self._fence = fence
+        self._allow_list = allow_list
         self._to_snapshot = to_snapshot
         self._taken_back: list[str] = []
         self._playing = False
@@ -150,14 +152,14 @@ class SessionPhone:
                 seen = self._seen()
             except (DeviceTimeout, DeviceBlack) as error:
                 fault = error  # a foreign app may forbid pictures
-            if (left := self._fence.enforce()) is not None:
+            if (left := self._allow_list.enforce()) is not None:
                 self._taken_back.append(left)
             elif seen is not None:
                 return seen
             elif fault is not None:
                 raise fault
         seen = self._seen()
-        if (package := self._fence.stray()) is not None:
+        if (package := self._allow_list.foreign_app()) is not None:
             raise DeviceStray(
                 self.serial, f"{package} comes back each time that it is left",
                 f"see to the phone: end it there, or add {package} to devices.allowed_packages",
@@ -170,7 +172,7 @@ class SessionPhone:
 
     def _perform(self, action: Action) -> HeldBack:
         with owed():
-            left = self._fence.enforce()
+            left = self._allow_list.enforce()
         if left is not None:
             self._taken_back.append(f"{left}, its action was not sent")
             return HeldBack.UNSENT

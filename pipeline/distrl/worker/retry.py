@@ -2,7 +2,7 @@
 
 This is the worker's whole back-pressure. A slot that cannot store a screenshot or publish a trajectory repeats that one
 call until it succeeds, so it takes no further task and holds at most one unpublished trajectory. (Those whose actions
-are being judged wait beside the slots, a bounded number of them: hindsight.py.)
+are being judged wait beside the slots, a bounded number of them: action_judge.py.)
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The worker role: tasks in, episodes on phones, trajectories out, newer weights whenever there are some.
 
 Life cycle. The calling thread works (work.py), one thread decides, one follows the versions, one serves the broker's
-acknowledgements, and with judge.validity some ask the judge about actions (hindsight.py). At `stop` no further task is
-taken and running episodes have worker.drain_timeout_s to end; what has not ended by then is abandoned, and since its
+acknowledgements, and with judge.validity some ask the judge about actions (action_judge.py). At `stop` no further task
+is taken and running episodes have worker.drain_timeout_s to end; what has not ended by then is abandoned, and since its
 task is uncommitted it is delivered to another worker.
 """
 
@@ -12,18 +12,18 @@ import logging
 import threading
 
 from distrl.broker.consumer import TaskConsumer
-from distrl.broker.deadletters import DeadLetters
+from distrl.broker.dead_letters import DeadLetters
 from distrl.broker.producer import RecordProducer
 from distrl.broker.versions import VersionFollower
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
 from distrl.store.objects import open_store
 from distrl.supervised import StoppableThread
-from distrl.worker.parts import TRUTH, judge_of, keeper, opinion_of
 from distrl.worker.phones import Phones
 from distrl.worker.reload import Reloader, wait_first
 from distrl.worker.retry import Retry
 from distrl.worker.serving import serving
+from distrl.worker.wiring import TRUTH, fallback_judge_of, judge_of, keeper
 from distrl.worker.work import Worker
 
 log = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ def run_worker(config: Config, stop: threading.Event) -> None:
                 judge = judge_of(config, store)
                 worker = Worker(
                     config, policy.batcher, reloader, phones, keeper(store, retry), TRUTH, producer.publish,
-                    retry, give_up, opinion=opinion_of(judge), actions_judge=judge, image=store.get,
+                    retry, give_up, opinion=fallback_judge_of(judge), actions_judge=judge, image=store.get,
                 )  # fmt: skip
                 worker.work(tasks, stop, check)
         finally:

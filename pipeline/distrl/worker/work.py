@@ -19,16 +19,16 @@ from distrl.clock import SYSTEM_CLOCK, Clock
 from distrl.config import Config
 from distrl.errors import BrokerError
 from distrl.types import DeviceHealth, LogPosition, ObjectRef, Record, Task, Trajectory
-from distrl.worker import crew
+from distrl.worker import actor_pool
+from distrl.worker.action_judge import AsyncActionJudge, ValidityJudge, most_held
+from distrl.worker.actor_pool import ActorPool, deliver_whole_or_bare, new_attempt_id
 from distrl.worker.batcher import Batcher
-from distrl.worker.crew import Crew, deliver_whole_or_bare, new_attempt_id
-from distrl.worker.episode import Episode, Judge, Opinion, Phone
-from distrl.worker.hindsight import Hindsight, ValidityJudge, most_held
-from distrl.worker.inbox import Inbox, Received
+from distrl.worker.episode import Episode, FallbackJudge, Judge, Phone
 from distrl.worker.membership import Membership
+from distrl.worker.metrics import WorkerMetrics, spent
 from distrl.worker.reload import Reloader
 from distrl.worker.retry import AbandonedError, Retry
-from distrl.worker.tally import Tally, spent
+from distrl.worker.task_queue import Received, TaskQueue
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class Tasks(Protocol):
     def running(self) -> int: ...
 
 
-class Fleet(crew.Fleet, Protocol):
+class Fleet(actor_pool.Fleet, Protocol):
     """The phones of this worker. answering: how many answer it; one that another process has is none of them."""
 
     @property
@@ -86,7 +86,7 @@ class Worker:
         retry: Retry,
         give_up: threading.Event,
         clock: Clock = SYSTEM_CLOCK,
-        opinion: Opinion | None = None,
+        opinion: FallbackJudge | None = None,
         actions_judge: ValidityJudge | None = None,
         image: Callable[[ObjectRef], bytes] | None = None,
     ) -> None:
@@ -100,17 +100,17 @@ class Worker:
         self._give_up = give_up
         self._clock = clock
         self._episode = Episode(self._name, keep, judge, clock, opinion=opinion)
-        self._inbox = Inbox()
-        self._tally = Tally()
+        self._task_queue = TaskQueue()
+        self._metrics = WorkerMetrics()
         self._judge = actions_judge
-        self._hindsight = None
+        self._action_judge = None
         if actions_judge is not None and image is not None and config.judge.validity == "vlm":
-            self._hindsight = Hindsight(
+            self._action_judge = AsyncActionJudge(
                 actions_judge, image, self._deliver, config.judge.validity_actions, config.judge.timeout_s,
                 most_held(fleet.count, config.feeder.outstanding_for(fleet.count)), clock,
             )  # fmt: skip
-        deliver = self._deliver if self._hindsight is None else self._hindsight.hand_over
-        self._crew = Crew(fleet.lease, self._play, deliver, self._inbox, give_up, self._name, clock)
+        deliver = self._deliver if self._action_judge is None else self._action_judge.hand_over
+        self._actors = ActorPool(fleet.lease, self._play, deliver, self._task_queue, give_up, self._name, clock)
         self._membership = Membership()
         self._phones: int | None = None  # for how many tasks are taken; None before the first look
         self._heartbeats = HeartbeatSender(
@@ -119,15 +119,15 @@ class Worker:
 
     def work(self, tasks: Tasks, stop: threading.Event, check: Callable[[], None]) -> None:
         """Poll, hand out and commit until `stop`, then drain. check: raises what ended another thread."""
-        self._crew.start(self._fleet.count)
-        if self._hindsight is not None:
-            self._hindsight.start()
+        self._actors.start(self._fleet.count)
+        if self._action_judge is not None:
+            self._action_judge.start()
         try:
             while not stop.is_set():
                 check()
-                self._crew.check()
-                if self._hindsight is not None:
-                    self._hindsight.check()
+                self._actors.check()
+                if self._action_judge is not None:
+                    self._action_judge.check()
                 self._round(tasks)
         finally:
             self._drain(tasks)
@@ -135,14 +135,14 @@ class Worker:
     def _round(self, tasks: Tasks) -> None:
         """One look at everything: the phones, a task for a free slot, what is finished, the heartbeat."""
         self._follow_phones(tasks)
-        if self._inbox.free():
+        if self._task_queue.free():
             tasks.resume()
             received = tasks.poll(TICK_S)
             if received is not None:
-                self._inbox.put(Received(received.position, received.task))
+                self._task_queue.put(Received(received.position, received.task))
         else:
             self._keep_up(tasks)
-            self._inbox.wait_useful(TICK_S)
+            self._task_queue.wait_useful(TICK_S)
         self._commit(tasks)
         self._beat(tasks)
 
@@ -153,7 +153,7 @@ class Worker:
         if wanted != before:
             tasks.take_for(wanted)
         if not wanted and before != 0:
-            for received in self._inbox.drop():
+            for received in self._task_queue.drop():
                 tasks.drop(received.position)
             log.warning(
                 "no phone answers (%s): this worker takes no tasks until one does; `distrl devices` shows each",
@@ -179,17 +179,17 @@ class Worker:
         tasks.pause()
         received = tasks.poll(0)
         if received is not None:
-            self._inbox.put(Received(received.position, received.task))
+            self._task_queue.put(Received(received.position, received.task))
 
     def _commit(self, tasks: Tasks) -> None:
-        for position in self._inbox.finished():
+        for position in self._task_queue.finished():
             tasks.commit(position)
 
     def _drain(self, tasks: Tasks) -> None:
         """Let running episodes end, committing each, for as long as a stop may take."""
-        self._crew.stop()
-        if self._hindsight is not None:
-            self._hindsight.ask_no_more()
+        self._actors.stop()
+        if self._action_judge is not None:
+            self._action_judge.ask_no_more()
         deadline = self._clock.ticks() + self._config.worker.drain_timeout_s
         while self._clock.ticks() < deadline and not self._drained():
             self._keep_up(tasks)
@@ -200,23 +200,23 @@ class Worker:
 
     def _drained(self) -> bool:
         """Whether every slot has ended, and then every trajectory that a judge was to see is delivered."""
-        if not self._crew.join(TICK_S):
+        if not self._actors.join(TICK_S):
             return False
-        if self._hindsight is None:
+        if self._action_judge is None:
             return True
-        self._hindsight.stop()
-        self._hindsight.join(TICK_S)
-        return not self._hindsight.running
+        self._action_judge.stop()
+        self._action_judge.join(TICK_S)
+        return not self._action_judge.running
 
     def _play(self, task: Task, phone: Phone) -> Trajectory:
         self._wait_fresh(task)
-        self._tally.begin()
+        self._metrics.begin()
         try:
             with self._policy.episode():
                 trajectory = self._episode.run(task, new_attempt_id(), phone, self._policy)
         finally:
-            self._tally.end()
-        self._tally.add(trajectory)
+            self._metrics.end()
+        self._metrics.add(trajectory)
         return trajectory
 
     def _wait_fresh(self, task: Task) -> None:
@@ -251,22 +251,22 @@ class Worker:
             lambda record: self._publish("trajectories", record.task_id, record),
             trajectory,
         )
-        self._inbox.finish(received.position)
+        self._task_queue.finish(received.position)
 
     def _beat(self, tasks: Tasks) -> None:
         if not self._heartbeats.due:
             return
         reload = self._reloader.state
-        metrics = self._tally.metrics() | {
+        metrics = self._metrics.metrics() | {
             "reloads": float(reload.reloads),
             "reload_alerts": float(reload.alerts),
             "reload_seconds": reload.seconds,
-            "queue": float(self._inbox.queued() + tasks.held),
+            "queue": float(self._task_queue.queued() + tasks.held),
             "running": float(tasks.running),
             "publish_stalls": float(self._retry.stalls),
         }
         if self._judge is not None:
             metrics |= spent(self._judge.counted)
-        if self._hindsight is not None:
-            metrics |= self._hindsight.metrics()
+        if self._action_judge is not None:
+            metrics |= self._action_judge.metrics()
         self._heartbeats.send(self._policy.loaded, metrics, self._fleet.health(), sorted(tasks.partitions))

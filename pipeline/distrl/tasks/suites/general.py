@@ -16,7 +16,7 @@ from simphone.apps.contacts import number_of
 from simphone.state import State, words_of
 
 from distrl.tasks import moves
-from distrl.tasks.deck import pairs, singles
+from distrl.tasks.entity_pool import pairs, singles
 from distrl.tasks.family import Of, Params, Setup, asks_for, family, words_in
 from distrl.tasks.kept import Kept
 from distrl.tasks.listed import ListedSuite

@@ -19,7 +19,7 @@ from simphone.words import RANKS, SITES
 from distrl.tasks import moves
 from distrl.tasks.entities import dealt
 from distrl.tasks.family import Family, Params, Setup
-from distrl.tasks.hand import BACK, tap, write
+from distrl.tasks.scripted_actions import BACK, tap, write
 from distrl.types import Action, Split, Task
 
 MAX_STEPS: Final = 14

@@ -6,7 +6,7 @@ from typing import Final
 
 from simphone import lexicon
 
-from distrl.tasks.deck import joined, of_home, pairs
+from distrl.tasks.entity_pool import joined, of_home, pairs
 
 SWITCHES: Final = of_home("switch")
 TIMES: Final = of_home("time")

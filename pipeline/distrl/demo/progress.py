@@ -1,0 +1,37 @@
+"""How long a demo run has trained so far: the only thing it knows that the log does not say.
+
+Written to a temporary file and renamed, so that a kill leaves the old numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from distrl.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class DemoProgress:
+    """Seconds of set-up (the first one, installation included) and of training, over all sittings."""
+
+    setup_seconds: float = 0.0
+    train_seconds: float = 0.0
+
+    def save(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_suffix(".new")
+        fresh.write_text(json.dumps(asdict(self)))
+        os.replace(fresh, path)
+
+    @classmethod
+    def load(cls, path: Path) -> DemoProgress:
+        """The numbers of earlier sittings, zeros where there was none. Raises ConfigError on an unreadable file."""
+        try:
+            return cls(**json.loads(path.read_text()))
+        except FileNotFoundError:
+            return cls()
+        except (ValueError, TypeError) as error:
+            raise ConfigError(str(path), f"is not a demo's progress ({error})", f"remove it: rm {path}") from None

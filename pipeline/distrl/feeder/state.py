@@ -1,0 +1,258 @@
+"""What was fed, finished and learned, as the topics tell it, and what to feed next. Pure: records in, tasks out.
+
+A task is outstanding from its record in `tasks` until the first of these facts:
+
+1. The log holds its trajectory, readable or not.
+2. The workers' group has committed past its record, and the trajectories were read up to an end captured after that
+   commit was seen. A commit follows the acknowledgement of the trajectory (or of an unreadable task's dead letter), so
+   the trajectory was in the log and is there no longer: retention, or somebody, deleted it. Whether it was interrupted
+   is not known any more, and it is not fed again. A learner refuses a log whose unlearned records are gone, so it was
+   learned. This holds while nobody moves the group's offsets by hand.
+3. Its record lies below the low watermark of `tasks`: no worker will be handed it. One that plays it already may still
+   publish its trajectory, which then counts as unlearned like any other.
+
+A trajectory also proves that its task was fed, so a task whose record was deleted is not fed again while its trajectory
+is kept. Tasks of a family are fed in the order of the suite, so all before the last one that is known were fed; records
+that were deleted leave gaps no longer than their number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from distrl.broker.identity import IdSet
+from distrl.feeder.admission import Admission, Progress
+from distrl.types import LogPosition, Outcome, Task, Trajectory, Update, Version
+
+RETRY = re.compile(r"^(?P<first>.+)\.r(?P<count>[1-9][0-9]*)$")
+PRIOR_TRIALS = 4
+"""Trials that every family is credited with before its first: one early failure must not own the whole curriculum."""
+LEAST_WEIGHT = 0.25
+"""Weight of a family that always succeeds: what is never fed is forgotten, and nobody notices."""
+
+
+def next_retry(task_id: str, most: int) -> str | None:
+    """The id under which an interrupted task is fed again: a, a.r1, a.r2, … None after `most` retries."""
+    found = RETRY.match(task_id)
+    first, count = (found["first"], int(found["count"])) if found else (task_id, 0)
+    return f"{first}.r{count + 1}" if count < most else None
+
+
+def least_loaded(loads: Mapping[int, int], partitions: int, count: int) -> list[int]:
+    """Where `count` further tasks go: each to the partition with the fewest outstanding ones, the lowest of equals.
+
+    loads: outstanding tasks by partition. A worker that is slow, or has few phones, is given new tasks as it finishes
+    old ones, so that its partitions do not take up what feeder.outstanding leaves to the others.
+    """
+    loaded = [loads.get(partition, 0) for partition in range(partitions)]
+    chosen = []
+    for _ in range(count):
+        chosen.append(min(range(partitions), key=loaded.__getitem__))
+        loaded[chosen[-1]] += 1
+    return chosen
+
+
+@dataclass(slots=True)
+class _Fed:
+    """offset: None until its record is read."""
+
+    version: int
+    partition: int | None = None
+    offset: int | None = None
+
+
+def choose_family(fed: Sequence[int], tried: Sequence[int], succeeded: Sequence[int], curriculum: bool) -> int:
+    """Which family is fed next, as an index: the one furthest below its share of what was fed.
+
+    fed, tried, succeeded: (families,) tasks fed, episodes finished with a known outcome, successes among them.
+    Shares are equal (round robin), or with `curriculum` in proportion to LEAST_WEIGHT or the failure rate, whichever
+    is more. A pure function of the counts, so a feeder that starts again goes on as if it had not stopped.
+    """
+    if curriculum:
+        failure = [
+            1 - (won + PRIOR_TRIALS / 2) / (count + PRIOR_TRIALS) for count, won in zip(tried, succeeded, strict=True)
+        ]
+        weights = [max(LEAST_WEIGHT, rate) for rate in failure]
+    else:
+        weights = [1.0] * len(fed)
+    return min(range(len(fed)), key=lambda family: ((fed[family] + 1) / weights[family], family))
+
+
+@dataclass
+class FeederState:
+    """Feed it every record of tasks, trajectories, versions and updates in the order of their logs; ask `due`.
+
+    families: of the suite, in its order. task_at: the suite's task at an index.
+    """
+
+    families: Sequence[str]
+    task_at: Callable[[int], Task]
+    admission: Admission
+    max_retries: int
+    curriculum: bool = False
+
+    fed: IdSet = field(default_factory=IdSet)
+    """The id of every task ever fed; those not finished or not learned are in `_outstanding` and `_unlearned`."""
+    finished: IdSet = field(default_factory=IdSet)
+    retried: int = 0
+    version: Version | None = None
+    update: int = -1
+    """The last journalled update; -1 before the first."""
+    deleted: int = 0
+    """At most so many records of `tasks` were deleted before they were read: the sum of its low watermarks."""
+    _learned_offset: int = 0
+    _outstanding: dict[str, _Fed] = field(default_factory=dict)
+    _unlearned: dict[int, int] = field(default_factory=dict)
+    _interrupted: dict[str, Task] = field(default_factory=dict)
+    _fed_by: Counter[str] = field(default_factory=Counter)
+    _tried: Counter[str] = field(default_factory=Counter)
+    _succeeded: Counter[str] = field(default_factory=Counter)
+    _cursor: dict[str, int] = field(default_factory=dict)
+
+    def see_task(self, task: Task, place: LogPosition | None = None) -> None:
+        """A record of the tasks topic at `place`, or (without one) a task that is being fed now."""
+        if self._known_as_fed(task) and task.task_id not in self.finished:
+            self._outstanding[task.task_id] = _Fed(task.fed_version)
+        known = self._outstanding.get(task.task_id)
+        if place is not None and known is not None and known.offset is None:
+            known.partition, known.offset = place.partition, place.offset
+
+    def see_sent(self, task_id: str, partition: int) -> None:
+        """A task is being published to this partition."""
+        if task_id in self._outstanding:
+            self._outstanding[task_id].partition = partition
+
+    def _known_as_fed(self, task: Task) -> bool:
+        """Counts the task as fed; False if it is known already."""
+        if not self.fed.add(task.task_id):
+            return False
+        self._interrupted.pop(task.task_id, None)
+        if RETRY.match(task.task_id):
+            self.retried += 1
+        else:
+            self._fed_by[task.family] += 1
+        return True
+
+    def see_trajectory(self, offset: int, trajectory: Trajectory) -> None:
+        """The record at `offset` of the trajectories topic."""
+        task = trajectory.task
+        self._known_as_fed(task)
+        if not self.finished.add(task.task_id):
+            return
+        self._outstanding.pop(task.task_id, None)
+        if trajectory.outcome is Outcome.INTERRUPTED:
+            again = next_retry(task.task_id, self.max_retries)
+            if again is not None and again not in self.fed:
+                self._interrupted[again] = replace(task, task_id=again)
+            return
+        if offset >= self._learned_offset:
+            self._unlearned[offset] = min((step.version for step in trajectory.steps), default=task.fed_version)
+        if trajectory.outcome is not Outcome.UNKNOWN:
+            self._tried[task.family] += 1
+            self._succeeded[task.family] += trajectory.outcome is Outcome.SUCCESS
+
+    def see_unreadable(self, task_id: str) -> None:
+        """A record of the trajectories topic that cannot be read: its task is over, and the learner puts it aside."""
+        self.finished.add(task_id)
+        self._outstanding.pop(task_id, None)
+
+    def see_version(self, version: Version) -> None:
+        if self.version is None or version.version > self.version.version:
+            self.version = version
+
+    def see_update(self, update: Update, topic: str) -> None:
+        """A line of the journal; `topic`: the full name of the trajectories topic.
+
+        A line that follows lost ones counts for nothing, and one that makes others void goes back (docs/adr/0010). To
+        go back with trajectories that were forgotten as learned, read all topics into a new state.
+        """
+        if update.u > self.update + 1:
+            return
+        self.update = update.u - 1 if update.void else update.u
+        self._learned_offset = next((mark.offset for mark in update.watermarks if mark.topic == topic), 0)
+        self._unlearned = {at: version for at, version in self._unlearned.items() if at >= self._learned_offset}
+
+    def see_committed(self, committed: Mapping[int, int]) -> list[str]:
+        """The workers' next offset by partition, seen before the end to which trajectories are read now.
+
+        Returns the ids of the tasks that are finished by it, and whose trajectories are kept no longer.
+        """
+        return self._end_before(committed)
+
+    def see_deleted(self, first: Mapping[int, int]) -> list[str]:
+        """The first offset kept by partition of `tasks`. Returns the ids of the tasks that no worker will get."""
+        return self._end_before(first)
+
+    def _end_before(self, offsets: Mapping[int, int]) -> list[str]:
+        ended = [
+            task_id
+            for task_id, fed in self._outstanding.items()
+            if fed.offset is not None and fed.partition is not None and fed.offset < offsets.get(fed.partition, 0)
+        ]
+        for task_id in ended:
+            del self._outstanding[task_id]
+        return ended
+
+    @property
+    def outstanding(self) -> int:
+        return len(self._outstanding)
+
+    def loads(self) -> Counter[int]:
+        """Outstanding tasks by partition."""
+        return Counter(fed.partition for fed in self._outstanding.values() if fed.partition is not None)
+
+    def due(self, now_ms: int) -> list[Task]:
+        """The tasks to feed now, oldest retry first; none before there is a version to act with."""
+        if self.version is None:
+            return []
+        versions = [fed.version for fed in self._outstanding.values()]
+        oldest = min([*versions, *self._unlearned.values()], default=None)
+        progress = Progress(
+            self.outstanding, len(self._unlearned), oldest,
+            self.version.version, self.update, self.version.update,
+        )  # fmt: skip
+        tasks: list[Task] = []
+        for _ in range(self.admission.allowed(progress)):
+            task = replace(self._next(), fed_at=now_ms, fed_version=self.version.version)
+            self.see_task(task)
+            tasks.append(task)
+        return tasks
+
+    def _next(self) -> Task:
+        if self._interrupted:
+            return next(iter(self._interrupted.values()))
+        family = self.families[
+            choose_family(
+                [self._fed_by[name] for name in self.families],
+                [self._tried[name] for name in self.families],
+                [self._succeeded[name] for name in self.families],
+                self.curriculum,
+            )
+        ]
+        return self._next_of(family)
+
+    def _next_of(self, family: str) -> Task:
+        """The first task of the suite, of that family, that was never fed. Families take turns in the suite."""
+        index = self._cursor[family] if family in self._cursor else self._after_last(family)
+        while (task := self.task_at(index)).task_id in self.fed:
+            index += len(self.families)
+        self._cursor[family] = index
+        return task
+
+    def _after_last(self, family: str) -> int:
+        """The index after the last task of the family that is known to be fed, across gaps of what was deleted.
+
+        Where none is known though records were deleted, as many tasks as records are passed over.
+        """
+        first, step = self.families.index(family), len(self.families)
+        after, gap, index = first, 0, first
+        while gap <= self.deleted:
+            if self.task_at(index).task_id in self.fed:
+                after, gap = index + step, 0
+            else:
+                gap += 1
+            index += step
+        return after if after > first else first + self.deleted * step

@@ -1,0 +1,150 @@
+"""Records that are read and not yet folded, and which of them the next update folds. Pure: records in, windows out."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+
+from distrl.broker.identity import FirstWins, IdSet
+from distrl.config import Config
+from distrl.types import LoggedTrajectory, LogPosition, Outcome, Trajectory, Watermark
+
+Place = tuple[str, int]
+
+
+def counts(trajectory: Trajectory) -> bool:
+    """Whether a trajectory counts towards `trajectories_per_update`, as the feeder assumes: its task is not fed again.
+
+    An interrupted one is fed again and comes back under another id; one that nobody could judge does not.
+    """
+    return trajectory.outcome is not Outcome.INTERRUPTED
+
+
+class PendingLog:
+    """What the loop has read past the watermarks, each id once, in the order of the log.
+
+    demonstrations, trajectories: the topics' full names. watermarks, seen: how far the log is folded, and the ids
+    folded until there (as `folded_ids` gave them).
+    """
+
+    def __init__(
+        self, demonstrations: str, trajectories: str, watermarks: Iterable[Watermark] = (), seen: Iterable[str] = ()
+    ) -> None:
+        self._demonstrations, self._trajectories = demonstrations, trajectories
+        self._folded = {(mark.topic, mark.partition): mark.offset for mark in watermarks}
+        self._read = dict(self._folded)
+        self._first = FirstWins(seen)
+        self._folded_ids = IdSet(seen)
+        self._pending: list[LoggedTrajectory] = []
+        self._contents: dict[LogPosition, bytes] = {}
+
+    @property
+    def duplicates(self) -> int:
+        """Records dropped since the start because the log held their id already."""
+        return self._first.duplicates
+
+    @property
+    def pending(self) -> Sequence[LoggedTrajectory]:
+        return tuple(self._pending)
+
+    @property
+    def folded_ids(self) -> IdSet:
+        """Every id before the watermarks; what a checkpoint keeps."""
+        return self._folded_ids
+
+    def push(self, logged: LoggedTrajectory, content: bytes = b"") -> bool:
+        """Take a record, each partition's in order; False for a later record of an id, or one already read."""
+        if not self.passed(logged.position, content) or not self._first.admits(_name(logged)):
+            return False
+        self._pending.append(logged)
+        return True
+
+    def passed(self, position: LogPosition, content: bytes = b"") -> bool:
+        """Note that everything up to `position` was read, whether it could be decoded or not; False if it was.
+
+        content: what stands there, as a digest.
+        """
+        place = (position.topic, position.partition)
+        if position.offset < self._read.get(place, 0):
+            return False
+        self._read[place] = position.offset + 1
+        self._contents[position] = content
+        return True
+
+    def window_sha256(self, watermarks: Iterable[Watermark]) -> str:
+        """sha256 (hex) over every record read before `watermarks` and not folded: where it stands and its content.
+
+        Equal windows of equal logs have equal ones, so a journal that names it is that of no other log.
+        """
+        marks = {(mark.topic, mark.partition): mark.offset for mark in watermarks}
+        found = [position for position in self._contents if _before(position, marks)]
+        total = hashlib.sha256()
+        for place in sorted(found, key=lambda each: (each.topic, each.partition, each.offset)):
+            total.update(f"{place.topic} {place.partition} {place.offset} ".encode())
+            total.update(self._contents[place])
+        return total.hexdigest()
+
+    def reaches(self, watermarks: Iterable[Watermark]) -> bool:
+        """Everything before `watermarks` was read."""
+        return all(self._read.get((mark.topic, mark.partition), 0) >= mark.offset for mark in watermarks)
+
+    def due(self, u: int, config: Config) -> tuple[Watermark, ...] | None:
+        """How far update `u` folds the log, or None while it has to wait.
+
+        Update 0 waits for the demonstrations; those of the warm-up for nothing more; every later one takes exactly
+        `trajectories_per_update` that count, so that the updates are a function of the log and not of its timing.
+        """
+        demonstrations = [logged for logged in self._pending if logged.position.topic == self._demonstrations]
+        trajectories = [logged for logged in self._pending if logged.position.topic == self._trajectories]
+        taken: list[LoggedTrajectory] = demonstrations
+        if u == 0:
+            if len(demonstrations) < config.warmup.demonstrations:
+                return None
+            taken = demonstrations[: config.warmup.demonstrations]
+        if u >= config.warmup.updates:
+            enough = _first_that_count(trajectories, config.learner.trajectories_per_update)
+            if enough is None:
+                return None
+            taken = [*taken, *enough]
+        marks = dict(self._folded)
+        for logged in taken:
+            place = (logged.position.topic, logged.position.partition)
+            marks[place] = max(marks.get(place, 0), logged.position.offset + 1)
+        return tuple(Watermark(topic, partition, offset) for (topic, partition), offset in sorted(marks.items()))
+
+    def window(self, watermarks: Iterable[Watermark]) -> list[LoggedTrajectory]:
+        """The pending records before `watermarks`, in the order of the log."""
+        marks = {(mark.topic, mark.partition): mark.offset for mark in watermarks}
+        found = [logged for logged in self._pending if _before(logged.position, marks)]
+        return sorted(
+            found, key=lambda logged: (logged.position.topic, logged.position.partition, logged.position.offset)
+        )
+
+    def folded(self, watermarks: Iterable[Watermark]) -> None:
+        """The window of `watermarks` is folded: forget it."""
+        marks = {(mark.topic, mark.partition): mark.offset for mark in watermarks}
+        for logged in self._pending:
+            if _before(logged.position, marks):
+                self._folded_ids.add(_name(logged))
+        self._pending = [logged for logged in self._pending if not _before(logged.position, marks)]
+        self._contents = {place: each for place, each in self._contents.items() if not _before(place, marks)}
+        self._folded = marks
+
+
+def _first_that_count(trajectories: Sequence[LoggedTrajectory], wanted: int) -> Sequence[LoggedTrajectory] | None:
+    """The shortest prefix that holds `wanted` trajectories that count; None if there is none."""
+    found = 0
+    for index, logged in enumerate(trajectories):
+        found += counts(logged.trajectory)
+        if found == wanted:
+            return trajectories[: index + 1]
+    return None
+
+
+def _before(position: LogPosition, marks: dict[Place, int]) -> bool:
+    return position.offset < marks.get((position.topic, position.partition), 0)
+
+
+def _name(logged: LoggedTrajectory) -> str:
+    """An id within its topic: a demonstration and a trajectory may share one."""
+    return f"{logged.position.topic}/{logged.trajectory.task_id}"

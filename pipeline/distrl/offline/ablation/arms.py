@@ -1,0 +1,187 @@
+"""Which settings an ablation may change, and the arms that a command line names. Pure: settings in, arms out.
+
+An arm is the run's settings with some of them changed. The first one is always `baseline`, which changes none. All
+arms keep the run's name and seed, so they draw the same random numbers and differ in what was changed alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from distrl import config as settings
+from distrl.config import Config
+from distrl.config.effects import Effect, When
+from distrl.errors import ConfigError
+
+BASELINE: Final = "baseline"
+TYPE: Final = "algorithm.type"
+
+SWEEPS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
+    "dper-weights": {
+        "algorithm.replay.w1": ("0.01", "0.1", "0.5", "1.0", "2.0", "5.0", "10.0"),
+        "algorithm.replay.w2": ("0.01", "0.1", "0.3", "0.5", "0.7", "1.0"),
+        "algorithm.replay.w3": ("0.01", "0.1", "0.3", "0.5", "0.7", "1.0"),
+    },
+}
+"""dper-weights: the ranges that DistRL searched (A.4.3), 252 arms; it does not print which values won. The text there
+has w2 ∈ {0.01, 0.10.3, …}, read as 0.1, 0.3. `<name>-axes` varies one setting at a time (19 arms)."""
+
+Sets = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One setting of everything. sets: (path, value as written) of what differs from the run."""
+
+    name: str
+    sets: Sets
+    config: Config
+
+    @property
+    def paths(self) -> frozenset[str]:
+        return frozenset(path for path, _ in self.sets)
+
+    @property
+    def effects(self) -> Mapping[str, Effect]:
+        """What each changed setting decides."""
+        known = self.config.effects()
+        return {path: known[path] for path in self.paths}
+
+    @property
+    def other_windows(self) -> bool:
+        """It folds the same records in other windows."""
+        return any(effect.windows for effect in self.effects.values())
+
+    @property
+    def shares_warmup(self) -> bool:
+        """No update of the warm-up reads what it changes: it may go on from the baseline's state after that."""
+        return all(effect.when is When.LATER for effect in self.effects.values())
+
+    @property
+    def early(self) -> list[str]:
+        """What it changes that the first state of a range which begins after update 0 was made with."""
+        return sorted(path for path, effect in self.effects.items() if effect.when in (When.START, When.WARMUP))
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The arms, baseline first, no two with equal settings. same: a name left out -> the arm that it equals."""
+
+    arms: tuple[Arm, ...]
+    same: Mapping[str, str]
+
+
+def plan(
+    config: Config,
+    sets: Iterable[str] = (),
+    arms: Iterable[str] = (),
+    grids: Sequence[str] = (),
+    sweeps: Iterable[str] = (),
+) -> Plan:
+    """The arms of a command line.
+
+    sets: "path=value", an arm each. arms: "path=value,path=value", an arm each. grids: "path=value,value…"; the product
+    of all of them. sweeps: names of SWEEPS, or `<name>-axes`. A path may be short where it is the only one of its name.
+    Raises ConfigError for what cannot be ablated, naming what can, and for values that the setting does not take.
+    """
+    wanted: list[Sets] = [(_pair(item, f"--set {item}", config),) for item in sets]
+    wanted += [_pairs(item, config) for item in arms]
+    wanted += product([_axis(item, config) for item in grids])
+    for name in sweeps:
+        wanted += _sweep(name)
+    found = [Arm(BASELINE, (), config)]
+    by_settings = {config.learning_fingerprint(): BASELINE}
+    same: dict[str, str] = {}
+    for changes in wanted:
+        arm = Arm(",".join(f"{path}={value}" for path, value in changes), changes, changed(config, changes))
+        fingerprint = arm.config.learning_fingerprint()
+        if fingerprint not in by_settings:
+            by_settings[fingerprint] = arm.name
+            found.append(arm)
+        elif by_settings[fingerprint] != arm.name:
+            same[arm.name] = by_settings[fingerprint]
+    return Plan(tuple(found), same)
+
+
+def changed(config: Config, sets: Sets) -> Config:
+    """`config` with `sets`. Raises ConfigError for a value that a setting does not take, saying what it takes."""
+    kept = {name: getattr(config, name).model_dump(mode="json") for name in settings.LEARNING}
+    types = dict(sets)
+    if types.get(TYPE, config.algorithm.type) != config.algorithm.type:
+        del kept["algorithm"]  # of another type, with settings of its own
+    read = settings.load(None, [f"{path}={value}" for path, value in sets], {}, kept)
+    return config.model_copy(update={name: getattr(read, name) for name in settings.LEARNING})
+
+
+def allowed(config: Config) -> list[str]:
+    """The path of every setting that an arm may change."""
+    return [path for path, effect in config.effects().items() if not effect.fixed]
+
+
+def resolve(name: str, where: str, config: Config) -> str:
+    """The full path of a setting named in full, or by its last part alone. Raises ConfigError."""
+    name, effects = name.strip(), config.effects()
+    found = [path for path in effects if name in (path, path.rpartition(".")[2])]
+    may = [path for path in found if not effects[path].fixed]
+    if name in found and name not in may:
+        may = []
+    if len(may) == 1 or name in may:
+        return name if name in may else may[0]
+    known = f"one of: {', '.join(allowed(config))}"
+    if may:
+        raise ConfigError(where, f"'{name}' may be each of {', '.join(may)}", "write the whole path")
+    if found:
+        raise ConfigError(where, f"{found[0]} cannot be ablated: it {effects[found[0]].fixed}", known)
+    raise ConfigError(where, f"no setting '{name}' that can be ablated", known)
+
+
+def product(axes: Sequence[Sequence[tuple[str, str]]]) -> list[Sets]:
+    """Every choice of one (path, value) of each axis, the last axis fastest; none without axes."""
+    return list(itertools.product(*axes)) if axes else []
+
+
+def _sweep(name: str) -> list[Sets]:
+    grid = SWEEPS.get(name.removesuffix("-axes"))
+    if grid is None:
+        known = [each for sweep in SWEEPS for each in (sweep, f"{sweep}-axes")]
+        raise ConfigError(f"--sweep {name}", "no sweep of that name", f"one of: {', '.join(known)}")
+    axes = [[(path, value) for value in values] for path, values in grid.items()]
+    return [(pair,) for axis in axes for pair in axis] if name.endswith("-axes") else product(axes)
+
+
+def _axis(item: str, config: Config) -> list[tuple[str, str]]:
+    path, text = _pair(item, f"--grid {item}", config)
+    return [(path, value.strip()) for value in split(text)]
+
+
+def _pairs(item: str, config: Config) -> Sets:
+    where = f"--arm {item}"
+    for part in split(item):
+        if part.strip().startswith(f"{TYPE}="):  # what else it sets are settings of that type
+            config = changed(config, (_pair(part, where, config),))
+    found = tuple(_pair(part, where, config) for part in split(item))
+    if len({path for path, _ in found}) < len(found):
+        raise ConfigError(where, "sets one setting twice", "name each setting once")
+    return found
+
+
+def _pair(item: str, where: str, config: Config) -> tuple[str, str]:
+    name, equals, value = item.partition("=")
+    if not equals or not value.strip():
+        raise ConfigError(where, f"'{item}' is no setting with a value", "write it as path.to.setting=value")
+    return resolve(name, where, config), value.strip()
+
+
+def split(text: str) -> list[str]:
+    """`text` at its commas, those within brackets left alone."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter in "[{(") - (letter in "]})")
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts

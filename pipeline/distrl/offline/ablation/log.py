@@ -1,0 +1,209 @@
+"""The part of a run's log that every arm folds, read once and kept for all of them, and the state that it begins with.
+
+Words. A *span* is [first, to) in update numbers. What it holds out, the last `hold_out` of the asked updates, no arm
+folds: their trajectories are for estimates alone. A *branch* is a state put aside, from which several arms go on.
+
+Update 0 begins with nothing. A later first update begins with the run's own state: its newest kept checkpoint at or
+before it, folded on under the run's settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from distrl.broker.identity import IdSet
+from distrl.broker.journal import History, in_force
+from distrl.broker.journal import history as read_history
+from distrl.broker.reader import LogReader
+from distrl.broker.topics import topic_name
+from distrl.broker.versions import lineage
+from distrl.config import Config
+from distrl.errors import ConfigError
+from distrl.learner.fold import fold
+from distrl.learner.pending import PendingLog
+from distrl.learner.reading import TOPICS, pending_log_at
+from distrl.learner.recover import Recovered, recover, unfolded
+from distrl.learner.state import Arrays, LearnerState, needed
+from distrl.learner.verify import windows
+from distrl.policy.base import load_base
+from distrl.policy.features import Features
+from distrl.store.checkpoints import checkpoints, latest_checkpoint
+from distrl.store.objects import ObjectStore
+from distrl.types import LoggedTrajectory, Update, Watermark
+
+Window = tuple[Update, Sequence[LoggedTrajectory]]
+Place = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Updates [first, to) are folded, [to, to + hold_out) are held out."""
+
+    first: int
+    to: int
+    hold_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A state put aside: u updates folded."""
+
+    u: int
+    meta: Mapping[str, Any]
+    tensors: Arrays
+    held: Sequence[LoggedTrajectory]
+
+    @classmethod
+    def of(cls, state: LearnerState) -> Branch:
+        return cls(state.u, state.meta(), state.tensors(), state.held())
+
+    def grow(self, config: Config, features: Features | None) -> LearnerState:
+        """The state again, on a base model of its own and under `config`."""
+        state = LearnerState.restore(
+            load_base(config.policy.base_model), config, self.meta, self.tensors, self.held
+        )  # fmt: skip
+        state.features = features or state.features
+        return state
+
+
+@dataclass(frozen=True, slots=True)
+class RunLog:
+    """windows: what each update of the span folds. held_out: trajectories after it, for estimates alone.
+
+    begin: the state that the span begins with; None is nothing. versions: update -> sha256 of the adapter that the run
+    published after it.
+    """
+
+    span: Span
+    begin: Branch | None
+    windows: Sequence[Window]
+    held_out: Sequence[LoggedTrajectory]
+    versions: Mapping[int, str]
+
+    @property
+    def records(self) -> list[LoggedTrajectory]:
+        """Every record that the span folds, in the order of the updates."""
+        return [logged for _, window in self.windows for logged in window]
+
+    @property
+    def begins(self) -> tuple[Watermark, ...]:
+        return () if self.begin is None else tuple(Watermark(*mark) for mark in self.begin.meta["watermarks"])
+
+    @property
+    def ends(self) -> tuple[Watermark, ...]:
+        return self.windows[-1][0].watermarks
+
+
+def span_of(length: int, first: int, to: int | None, hold_out: int) -> Span:
+    """The span that a command line asks for, in a journal of `length` updates. to: None is the journal's end.
+
+    Raises ConfigError with the numbers that would work.
+    """
+    if not length:
+        raise ConfigError("the journal", "holds no update yet", "start `distrl learner` and wait for its first updates")
+    end = length if to is None else to
+    if end > length:
+        raise ConfigError(f"--to {end}", f"the journal ends after {length} updates", f"--to {length}, or leave it out")
+    if not 0 <= first < end:
+        raise ConfigError(f"--from {first}", f"does not lie before --to {end}", f"--from 0 to {end - 1}")
+    if not 0 <= hold_out < end - first:
+        raise ConfigError(
+            f"--hold-out {hold_out}", f"leaves nothing of {end - first} updates to fold", f"0 to {end - first - 1}"
+        )
+    return Span(first, end - hold_out, hold_out)
+
+
+def read_log(config: Config, store: ObjectStore, first: int, to: int | None, hold_out: int) -> RunLog:
+    """Read the span from the run's topics. Joins no group and writes nothing.
+
+    Raises ConfigError for a span that the journal or the log does not hold, or that was made with other settings.
+    """
+    history = read_history(config)
+    span = span_of(len(history.updates), first, to, hold_out)
+    begun = _begin(config, store, span.first, history)
+    updates = unfolded(history.updates, begun.state, config)[: span.to + span.hold_out - begun.state.u]
+    pending_log = pending_log_at(config, begun.state.watermarks, begun.seen)
+    read: list[Window] = list(windows(config, updates, pending_log, begun.state.watermarks, history.skipped))
+    before = span.first - begun.state.u
+    for update, window in read[:before]:
+        fold(begun.state, window, update, store.get, config)
+        begun.state.forget_screens()
+    held_out = [logged for _, window in read[span.to - begun.state.u :] for logged in window] if span.hold_out else []
+    return RunLog(
+        span,
+        begin=Branch.of(begun.state) if span.first else None,
+        windows=read[before : before + span.to - span.first],
+        held_out=held_out,
+        versions=_published(config, history),
+    )
+
+
+def cut(log: RunLog, config: Config) -> list[Window]:
+    """The span's records in the updates that a learner of `config` would fold them in (`PendingLog.due`).
+
+    Records at the end that fill no update are folded by none. Raises ConfigError where there is no update at all.
+    """
+    demonstrations, trajectories = (topic_name(config.run, name) for name in TOPICS)
+    pending_log = PendingLog(demonstrations, trajectories, log.begins)
+    for logged in log.records:
+        pending_log.push(logged)
+    found: list[Window] = []
+    while (due := pending_log.due(log.span.first + len(found), config)) is not None:
+        update = Update(log.span.first + len(found), due, config.learning_fingerprint(), 0)
+        found.append((update, pending_log.window(due)))
+        pending_log.folded(due)
+    if not found:
+        raise ConfigError(
+            "warmup.demonstrations",
+            f"{len(log.records)} records of the range do not fill one update",
+            "lower warmup.demonstrations or learner.trajectories_per_update of the arm, or take a longer range",
+        )
+    return found
+
+
+def _begin(config: Config, store: ObjectStore, first: int, history: History) -> Recovered:
+    """The state that folding starts with so as to reach `first`."""
+    kept = _kept(config)
+    starts = [0] if not any(kept.values()) else []
+    starts += [u for u in sorted(checkpoints(store, config.run)) if _restorable(store, config.run, u, kept)]
+    possible = [u for u in starts if u == 0 or u <= first] if first else [u for u in starts if u == 0]
+    if not possible:
+        gone = ", ".join(f"{topic}[{partition}] from {offset}" for (topic, partition), offset in sorted(kept.items()))
+        raise ConfigError(
+            f"--from {first}",
+            f"what was folded before is no longer in the log (it keeps {gone}) and no kept checkpoint lies before it",
+            f"distrl ablate --run {config.run} --from {starts[0]} …" if starts
+            else "ablate a run whose topics keep their records (retention.ms=-1)",
+        )  # fmt: skip
+    if possible[-1] == 0:
+        return Recovered(LearnerState.create(load_base(config.policy.base_model), config), IdSet())
+    return recover(config, store, at_most=possible[-1], history=history)
+
+
+def _kept(config: Config) -> dict[Place, int]:
+    """The first record that the broker keeps of each partition that is folded."""
+    found: dict[Place, int] = {}
+    for name in TOPICS:
+        with LogReader(config, name) as reader:
+            found |= {(reader.topic, partition): offset for partition, offset in reader.next_offsets.items()}
+    return found
+
+
+def _restorable(store: ObjectStore, run: str, u: int, kept: Mapping[Place, int]) -> bool:
+    """Whether the checkpoint of `u` is whole and the log still holds what it does not: its buffer, and what follows."""
+    found = latest_checkpoint(store, run, u)
+    if found is None or found[0]["u"] != u:
+        return False
+    marks = {(topic, partition): offset for topic, partition, offset in found[0]["watermarks"]}
+    follows = all(marks.get(place, 0) >= offset for place, offset in kept.items())
+    return follows and all(place.offset >= kept[place.topic, place.partition] for place in needed(found[0]))
+
+
+def _published(config: Config, history: History) -> dict[int, str]:
+    """Update -> sha256 of the adapter of the first version made after it; versions that are void are left out."""
+    found: dict[int, str] = {}
+    for version in in_force(lineage(config), history):
+        found.setdefault(version.update, version.adapter.sha256)
+    return found

@@ -1,0 +1,307 @@
+"""An ablation as report.json, table.md and lines for a terminal. Pure: results in, text out.
+
+report.json has sorted keys and no clock in it: the same command over the same log gives the same bytes but for
+`measured`, which holds every number that a clock or the machine gave. A number that is none is null.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from distrl.config import LEARNING, Config
+from distrl.evaluate.curves import Score
+from distrl.offline.ablation.arms import Plan
+from distrl.offline.ablation.fold import HELD_OUT, SEEN, Folded, Identity
+from distrl.offline.ablation.log import RunLog
+from distrl.offline.estimates import LEAST_EPISODES, Estimate
+from distrl.types import Watermark
+
+FORMAT: Final = 1
+
+LAST: Final = 8
+"""Updates that a number in the table is the mean of: one update is 8 minibatches, and a single one jumps about."""
+
+SHOWN: Final = {
+    "policy_loss": "policy loss",
+    "value_loss": "V loss",
+    "ratio": "ρ",
+    "sample_share": "sample share",
+    "entropy": "−log π",
+}
+"""Metrics of the table, and how it names them; telemetry.metrics says what they mean."""
+
+PLACE: Final = ("update", "trajectories", "skipped")
+"""Metrics that say where an update stands, and nothing of what was learned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """Success on phones. tasks: how many were asked for."""
+
+    split: str
+    tasks: int
+    score: Score
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one arm has come to. identity: of the baseline alone. evaluated: where it was played on phones."""
+
+    folded: Folded
+    evaluated: Evaluated | None = None
+    identity: Identity | None = None
+
+
+@dataclass
+class Ablation:
+    """What is known so far; arms join as they are done. kept: how many were folded before, by an ablation that was
+    interrupted or that played other tasks. kept_played: how many of those had been played, too."""
+
+    config: Config
+    plan: Plan
+    log: RunLog
+    identity: Identity = field(default_factory=Identity)
+    arms: list[Folded] = field(default_factory=list)
+    evaluations: dict[str, Evaluated] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+    measured: dict[str, float] = field(default_factory=dict)
+    kept: int = 0
+    kept_played: int = 0
+
+    def join(self, result: Result, file: str) -> None:
+        """An arm that is done. file: its adapter, within the report's folder."""
+        name = result.folded.arm.name
+        self.arms.append(result.folded)
+        self.files[name] = file
+        if result.evaluated is not None:
+            self.evaluations[name] = result.evaluated
+        self.identity = result.identity or self.identity
+
+    @property
+    def complete(self) -> bool:
+        return len(self.arms) == len(self.plan.arms)
+
+
+def to_json(ablation: Ablation) -> str:
+    """report.json."""
+    log = ablation.log
+    report = {
+        "format": FORMAT,
+        "complete": ablation.complete,
+        "run": ablation.config.run,
+        "range": {
+            "from": log.span.first,
+            "to": log.span.to,
+            "hold_out": log.span.hold_out,
+            "begins": [_mark(mark) for mark in log.begins],
+            "ends": [_mark(mark) for mark in log.ends],
+        },
+        "same": dict(ablation.plan.same),
+        "settings": settings_of(ablation.config),
+        "baseline_is_the_run": {
+            "holds": ablation.identity.holds,
+            "versions": {str(update): equal for update, equal in ablation.identity.versions.items()},
+            "checkpoint": ablation.identity.checkpoint,
+        },
+        "least_effective_episodes": LEAST_EPISODES,
+        "arms": [_arm(ablation, folded) for folded in ablation.arms],
+        "measured": {
+            "seconds": {"reading": ablation.measured.get("reading")}
+            | {folded.arm.name: folded.seconds for folded in ablation.arms},
+            "peak_memory_mb": ablation.measured.get("peak_memory_mb"),
+        },
+    }
+    return json.dumps(report, indent=1, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def table(ablation: Ablation) -> tuple[list[str], list[list[str]]]:
+    """(header, a row for each arm that is done): learning, the weighted estimate, success."""
+    on = HELD_OUT if any(HELD_OUT in folded.estimates for folded in ablation.arms) else SEEN
+    header = ["arm", *SHOWN.values(), f"value ({'held out' if on == HELD_OUT else 'seen'})", "effective episodes"]
+    header += ["success"] if ablation.evaluations else []
+    rows = []
+    for folded in ablation.arms:
+        means = [last_mean([metrics.get(name) for _, metrics in folded.updates]) for name in SHOWN]
+        estimate = folded.estimates.get(on, {}).get("weighted")
+        row = [folded.arm.name, *("–" if mean is None else f"{mean:.3f}" for mean in means)]
+        row += [_value(estimate), _effective(estimate)] if not folded.diverged else ["diverged", "–"]
+        row += [_success(ablation.evaluations.get(folded.arm.name))] if ablation.evaluations else []
+        rows.append(row)
+    return header, rows
+
+
+def to_markdown(ablation: Ablation) -> str:
+    """table.md: what was folded, the table, every estimate, the digests."""
+    log = ablation.log
+    lines = [f"# Ablation of run {ablation.config.run}, updates {log.span.first} to {log.span.to - 1}", ""]
+    lines += [said(ablation), "", f"Losses and ratios are means over the last {LAST} updates that have them.", ""]
+    lines += _markdown_table(*table(ablation))
+    lines += ["", "## Estimates of value", "", NOTE, ""]
+    lines += _markdown_table(["arm", "on", "estimate", "value", "95 %", "effective episodes"], _estimate_rows(ablation))
+    if ablation.evaluations:
+        lines += ["", "## Success on phones", "", "Greedy decoding, judged by ground truth; 95 % Wilson intervals.", ""]
+        lines += _markdown_table(["arm", "split", "tasks", "success"], _evaluation_rows(ablation))
+    lines += ["", "## Digests", ""]
+    parts = sorted(ablation.arms[0].digests) if ablation.arms else []
+    lines += _markdown_table(
+        ["arm", "settings", *parts, "adapter file"],
+        [
+            [
+                folded.arm.name,
+                folded.arm.config.learning_fingerprint()[:12],
+                *(folded.digests[part][:12] for part in parts),
+                folded.adapter_sha256[:12],
+            ]
+            for folded in ablation.arms
+        ],
+    )
+    same = [f"- `{name}` has the settings of `{first}`" for name, first in sorted(ablation.plan.same.items())]
+    lines += ["", "Folded once:", "", *same] if same else []
+    return "\n".join(lines) + "\n"
+
+
+NOTE: Final = (
+    "Success rate of each arm's last policy, sampling at temperature 1, estimated from episodes that the run's own "
+    f"policies acted. Below {LEAST_EPISODES:g} effective episodes an estimate is noise, whatever its interval says. "
+    "`range` episodes were learned from, which flatters a policy; `held_out` ones were not."
+)
+
+
+def said(ablation: Ablation) -> str:
+    """One sentence on whether the baseline is the run."""
+    identity = ablation.identity
+    versions, equal = len(identity.versions), sum(identity.versions.values())
+    checkpoint = {None: "", True: ", and the whole state of its checkpoint", False: ", but not its checkpoint"}
+    if identity.holds is None:
+        return "The run has published no version in this range, so the baseline could not be compared with it."
+    if identity.holds:
+        return f"The baseline is the run, bit for bit: all {versions} versions{checkpoint[identity.checkpoint]}."
+    return (
+        f"The baseline is NOT the run: {equal} of {versions} versions are equal{checkpoint[identity.checkpoint]}. Arms "
+        "may be compared with each other; to compare them with the run, fold with the package versions and on the kind "
+        "of processor that the run had."
+    )
+
+
+def curves(updates: Sequence[tuple[int, Mapping[str, float]]]) -> dict[str, list[float | None]]:
+    """Metric -> its value at each update; None where an update has none, or one that is no number."""
+    names = sorted({name for _, metrics in updates for name in metrics} - {*PLACE})
+    return {name: [_number(metrics.get(name)) for _, metrics in updates] for name in names}
+
+
+def last_mean(values: Sequence[float | None], most: int = LAST) -> float | None:
+    """The mean of the last `most` values that there are; None without any, or where it is no number."""
+    known = [value for value in values if value is not None][-most:]
+    return _number(float(np.mean(known))) if known else None
+
+
+def settings_of(config: Config) -> dict[str, Any]:
+    """The settings that the fold reads, JSON-able."""
+    return {name: getattr(config, name).model_dump(mode="json") for name in LEARNING}
+
+
+def _arm(ablation: Ablation, folded: Folded) -> dict[str, Any]:
+    evaluated = ablation.evaluations.get(folded.arm.name)
+    return {
+        "name": folded.arm.name,
+        "set": dict(folded.arm.sets),
+        "config_fingerprint": folded.arm.config.learning_fingerprint(),
+        "cut_anew": folded.arm.other_windows,
+        "updates": [u for u, _ in folded.updates],
+        "records": folded.trajectories,
+        "diverged": folded.diverged,
+        "digests": dict(folded.digests),
+        "adapter": {"file": ablation.files.get(folded.arm.name), "sha256": folded.adapter_sha256},
+        "curves": curves(folded.updates),
+        "last": {
+            name: last_mean([metrics.get(name) for _, metrics in folded.updates])
+            for name in curves(folded.updates)
+        },
+        "estimates": {
+            on: {name: _estimate(estimate) for name, estimate in found.items()}
+            for on, found in folded.estimates.items()
+        },
+        "evaluation": None if evaluated is None else _evaluation(evaluated),
+    }  # fmt: skip
+
+
+def _estimate(estimate: Estimate) -> dict[str, Any]:
+    return {
+        "value": _number(estimate.value),
+        "interval": [_number(estimate.low), _number(estimate.high)],
+        "effective_episodes": estimate.episodes,
+        "episodes": estimate.of,
+        "noise": estimate.is_noise,
+    }
+
+
+def _evaluation(evaluated: Evaluated) -> dict[str, Any]:
+    score = evaluated.score
+    return {
+        "split": evaluated.split,
+        "tasks": evaluated.tasks,
+        "episodes": score.episodes,
+        "successes": score.successes,
+        "without_outcome": score.others,
+        "success": score.success,
+        "wilson_interval": list(score.interval),
+    }
+
+
+def _estimate_rows(ablation: Ablation) -> list[list[str]]:
+    return [
+        [folded.arm.name, on, name, _short(estimate.value), f"{_short(estimate.low)} to {_short(estimate.high)}",
+         _effective(estimate)]
+        for folded in ablation.arms
+        for on, found in folded.estimates.items()
+        for name, estimate in found.items()
+    ]  # fmt: skip
+
+
+def _evaluation_rows(ablation: Ablation) -> list[list[str]]:
+    return [
+        [name, evaluated.split, str(evaluated.tasks), _success(evaluated)]
+        for name, evaluated in ablation.evaluations.items()
+    ]
+
+
+def _value(estimate: Estimate | None) -> str:
+    if estimate is None:
+        return "–"
+    return f"{_short(estimate.value)} ({_short(estimate.low)} to {_short(estimate.high)})"
+
+
+def _effective(estimate: Estimate | None) -> str:
+    if estimate is None:
+        return "–"
+    return f"{estimate.episodes:.1f} of {estimate.of}" + (": noise" if estimate.is_noise else "")
+
+
+def _success(evaluated: Evaluated | None) -> str:
+    if evaluated is None:
+        return "–"
+    return str(evaluated.score)
+
+
+def _short(value: float) -> str:
+    """An estimate for people: importance sampling may give a success rate of 10^9."""
+    return f"{value:.3f}" if abs(value) < 100 else f"{value:.1e}"
+
+
+def _number(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _mark(mark: Watermark) -> dict[str, Any]:
+    return {"topic": mark.topic, "partition": mark.partition, "offset": mark.offset}
+
+
+def _markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    lines = ["| " + " | ".join(header) + " |", "| " + " | ".join(["---"] * len(header)) + " |"]
+    return lines + ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]

@@ -1,0 +1,243 @@
+"""`distrl ablate`: one range of a run's log folded under several settings, side by side, on this machine.
+
+    read the range once ──▶ baseline ──▶ arm ──▶ arm … ──▶ report.json, table.md, curves.png, adapters/, arms/
+
+It reads topics and objects and writes files alone: it joins no group, publishes no record and stores no object. Arms
+are folded one after the other, so the number of arms costs time and no memory; the records of the range and the tokens
+of their screenshots stay for all of them. An arm is kept once it is folded, and its success once it is played: the same
+command after an interruption does only what is not done. After each arm the report is written anew, marked incomplete
+until the last.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import resource
+import threading
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from distrl.config import Config
+from distrl.device.leases import LOOPBACK
+from distrl.errors import ConfigError
+from distrl.evaluate import curves
+from distrl.evaluate.play import evaluation_tasks
+from distrl.evaluate.run import greedy
+from distrl.learner.state import LearnerState
+from distrl.offline.ablation import figure as ablate_figure
+from distrl.offline.ablation.arms import Arm, Plan
+from distrl.offline.ablation.fold import Folded, Identity, Shared, checkpoint_of, fold_arm
+from distrl.offline.ablation.log import RunLog, cut, read_log
+from distrl.offline.ablation.persisted import FOLDER, KeptArms
+from distrl.offline.ablation.report import Ablation, Evaluated, Result, to_json, to_markdown
+from distrl.offline.files import unwritable, write
+from distrl.store.objects import ObjectStore, open_store, reference
+from distrl.types import ObjectRef, Split, Trajectory, Version
+from distrl.worker.episode import Episode
+from distrl.worker.phones import Phones
+from distrl.worker.wiring import SCREENSHOTS, TRUTH
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+FILES: Final = ("report.json", "table.md", "curves.png")
+ADAPTERS: Final = "adapters"
+PLAYER: Final = "ablation"
+"""Who acts in the trajectories of an evaluation, which nobody keeps."""
+
+Tell = Callable[[int, int, str], None]
+"""Told (updates folded, updates in all, what is done now)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Play so many tasks of a split under each arm's adapter."""
+
+    tasks: int
+    split: Split
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to ablate. first, to, hold_out: in updates, see ablate_log. name: of the folder in `out`."""
+
+    plan: Plan
+    first: int = 0
+    to: int | None = None
+    hold_out: int = 0
+    evaluation: Evaluation | None = None
+    out: Path = Path("out/ablations")
+    name: str | None = None
+
+
+def ablate(config: Config, request: Request, tell: Tell = lambda done, total, text: None) -> tuple[Ablation, Path]:
+    """Fold every arm and write the report; returns it with its folder. Raises DistrlError, at once where it can."""
+    _refuse(request)
+    if request.evaluation is not None:
+        evaluation_tasks(config, request.evaluation.split, request.evaluation.tasks)
+        with Phones(config):  # without phones, say so now and not after hours of folding
+            pass
+    store = open_store(config.store)
+    began = time.perf_counter()
+    log = read_log(config, store, request.first, request.to, request.hold_out)
+    ablation = Ablation(config, request.plan, log, measured={"reading": time.perf_counter() - began})
+    _refuse_too_long(request.plan, log)
+    sweep = _Sweep(ablation, request.evaluation, store, tell)
+    folder = request.out / (request.name or default_name(config, request, log))
+    arms = [(arm, adapter_path(number, arm)) for number, arm in enumerate(request.plan.arms)]
+    ends_in_checkpoint = checkpoint_of(store, config.run, log.span.to) is not None
+    kept = KeptArms(folder, log, played_on(config, request.evaluation), checkpoint=ends_in_checkpoint)
+    found = {arm.name: result for arm, file in arms if (result := kept.find(arm, folder / file)) is not None}
+    clear(folder, {path for arm, file in arms if arm.name in found for path in (*kept.files(arm), folder / file)})
+    ablation.kept = len(found)
+    ablation.kept_played = sum(result.evaluated is not None for result in found.values())
+    for number, (arm, file) in enumerate(arms):
+        result = found.get(arm.name)
+        if result is None:
+            result = sweep.fold(number)
+            write(folder / file, result.folded.adapter)
+            kept.keep_fold(result)
+        if result.evaluated is None and (evaluated := sweep.play(number, result.folded)) is not None:
+            kept.keep_success(result.folded, evaluated)
+            result = replace(result, evaluated=evaluated)
+        ablation.measured["peak_memory_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        ablation.join(result, file)
+        write(folder / "report.json", to_json(ablation).encode())
+        write(folder / "table.md", to_markdown(ablation).encode())
+    write(folder / "curves.png", ablate_figure.draw(ablation.arms))
+    return ablation, folder
+
+
+class _Sweep:
+    """Folds and plays the arms of an ablation, one at a time, each with what those before it have left for it."""
+
+    def __init__(self, ablation: Ablation, evaluation: Evaluation | None, store: ObjectStore, tell: Tell) -> None:
+        self._ablation, self._evaluation, self._store, self._tell = ablation, evaluation, store, tell
+        log, arms = ablation.log, ablation.plan.arms
+        self._names = [f"{arm.name} ({number + 1} of {len(arms)})" for number, arm in enumerate(arms)]
+        self._updates = [len(cut(log, arm.config)) if arm.other_windows else len(log.windows) for arm in arms]
+        self._shared = Shared()
+
+    def fold(self, number: int) -> Result:
+        """Fold arm `number`, and hold the baseline against the run."""
+        ablation, log = self._ablation, self._ablation.log
+        arm, text = ablation.plan.arms[number], self._names[number]
+        before, total = sum(self._updates[:number]), sum(self._updates)
+        identity = None if arm.sets else Identity()
+        self._tell(before, total, text)
+
+        def on_update(state: LearnerState) -> None:
+            self._tell(before + state.u - log.span.first, total, text)
+            if identity is not None:
+                identity.compare(state, log.versions)
+
+        folded, state = fold_arm(arm, log, self._shared, self._store.get, on_update)
+        if identity is not None:
+            identity.compare_checkpoint(state, self._store, ablation.config.run)
+        self._tell(before + self._updates[number], total, text)
+        return Result(folded, identity=identity)
+
+    def play(self, number: int, folded: Folded) -> Evaluated | None:
+        """Play the policy of arm `number`; None where nothing is to be played, or the arm has diverged."""
+        if self._evaluation is None or folded.diverged:
+            return None
+        done, total = sum(self._updates[: number + 1]), sum(self._updates)
+        self._tell(done, total, f"{self._names[number]}: playing {self._evaluation.tasks} tasks")
+        return _evaluated(folded, self._evaluation)
+
+
+def default_name(config: Config, request: Request, log: RunLog) -> str:
+    """A folder name that follows from range and arms: the same command gives the same one.
+
+    What is played is no matter, so that arms that were folded without it, or for fewer tasks, are found.
+    """
+    span = log.span
+    asked = {
+        "range": [span.first, span.to, span.hold_out],
+        "arms": [[arm.name, arm.config.learning_fingerprint()] for arm in request.plan.arms],
+    }
+    digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+    return f"{config.run}-{digest[:8]}"
+
+
+def played_on(config: Config, evaluation: Evaluation | None) -> object:
+    """What an arm's success follows from, beside the arm (JSON-able); None where none is asked.
+
+    Where a phone is reached is left out, unless nothing else tells it from others: simulated ones get other ports each
+    time that they are started, and are what `phones` says.
+    """
+    if evaluation is None:
+        return None
+    tasks = evaluation_tasks(config, evaluation.split, evaluation.tasks)
+    devices = config.devices
+    return {
+        "tasks": [[task.task_id, task.suite, task.instruction, task.max_steps, task.phone_seed] for task in tasks],
+        "phones": config.phones.model_dump(mode="json", exclude={"base_port"}),
+        "devices": devices.model_dump(mode="json", exclude={"addresses", "directory", "emulators"}),
+        "emulators": devices.emulators.model_dump(mode="json", exclude={"first_port", "token_file"}),
+        "elsewhere": sorted(each for each in devices.addresses if each.rpartition(":")[0] not in LOOPBACK),
+        "threads": config.worker.torch_threads,
+    }
+
+
+def clear(folder: Path, kept: Collection[Path]) -> None:
+    """Make the folder, with what is `kept` alone of an earlier ablation; files of another kind are left alone."""
+    try:
+        for inner in (ADAPTERS, FOLDER):
+            (folder / inner).mkdir(parents=True, exist_ok=True)
+        earlier = [*(folder / ADAPTERS).glob("*.safetensors"), *(folder / FOLDER).glob("*.json")]
+        for old in (*(folder / name for name in FILES), *(each for each in earlier if each not in kept)):
+            old.unlink(missing_ok=True)
+    except OSError as error:
+        raise unwritable(folder, error) from None
+
+
+def _refuse(request: Request) -> None:
+    if request.name is not None and not NAME.fullmatch(request.name):
+        raise ConfigError("--name", f"{request.name!r} is no folder's name", "use letters, digits, '.', '_' and '-'")
+    for arm in request.plan.arms if request.first else ():
+        if early := arm.early:
+            raise ConfigError(
+                f"--from {request.first}",
+                f"arm {arm.name} changes {', '.join(early)}, which the updates before the range have used already",
+                "--from 0, or leave that arm out",
+            )
+
+
+def _refuse_too_long(plan: Plan, log: RunLog) -> None:
+    """An arm whose buffer holds no such trajectory would end the whole ablation when its turn comes."""
+    longest = max((len(logged.trajectory.steps) for logged in log.records), default=0)
+    for arm in plan.arms:
+        if arm.config.algorithm.replay.capacity < longest:
+            raise ConfigError(
+                "algorithm.replay.capacity",
+                f"a trajectory of {longest} steps does not fit into the buffer of arm {arm.name}",
+                f"give the arm at least {longest}",
+            )
+
+
+def _evaluated(folded: Folded, wanted: Evaluation) -> Evaluated:
+    """Success of an arm's adapter on phones. Neither screenshots nor trajectories are kept."""
+    config = folded.arm.config
+    name = ObjectRef(f"adapters/{folded.adapter_sha256}.safetensors", folded.adapter_sha256, len(folded.adapter))
+    version = Version(0, None, folded.updates[-1][0], folded.base_sha256, name, config.learning_fingerprint(), 0)
+    played: list[Trajectory] = []
+    greedy(
+        config,
+        version,
+        folded.adapter,
+        evaluation_tasks(config, wanted.split, wanted.tasks),
+        Episode(PLAYER, lambda png: reference(SCREENSHOTS, png, "png", None), TRUTH),
+        played.append,
+        stop=threading.Event(),
+        give_up=threading.Event(),
+    )
+    return Evaluated(wanted.split.value, wanted.tasks, curves.score(played))
+
+
+def adapter_path(number: int, arm: Arm) -> str:
+    """Where the adapter of arm `number` stands within the folder."""
+    return f"{ADAPTERS}/{number:03d}-{re.sub(r'[^A-Za-z0-9._=-]+', '_', arm.name)[:80]}.safetensors"

@@ -1,0 +1,1 @@
+"""Which trajectories are behind a version, and which versions learned from a trajectory."""

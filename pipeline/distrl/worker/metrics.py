@@ -1,0 +1,64 @@
+"""What a worker says of itself in its heartbeat: counters since the start, means over the steps of late."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+
+from distrl.chat.endpoint import Counted
+from distrl.types import Step, Trajectory
+
+RECENT_STEPS = 200
+"""Steps in the means: some ten seconds of a worker with four phones, so that a change is seen and noise is not."""
+
+TIMINGS = ("phone_ms", "adb_ms", "policy_ms", "publish_ms")
+
+
+class WorkerMetrics:
+    """Counts trajectories. Any thread may add and ask."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._episodes = 0
+        self._steps = 0
+        self._busy = 0
+        self._recent: deque[Step] = deque(maxlen=RECENT_STEPS)
+
+    def begin(self) -> None:
+        with self._lock:
+            self._busy += 1
+
+    def end(self) -> None:
+        with self._lock:
+            self._busy -= 1
+
+    def add(self, trajectory: Trajectory) -> None:
+        with self._lock:
+            self._episodes += 1
+            self._steps += len(trajectory.steps)
+            self._recent.extend(trajectory.steps)
+
+    def metrics(self) -> dict[str, float]:
+        """episodes, steps, busy_devices and the mean of each of TIMINGS in ms."""
+        with self._lock:
+            recent = list(self._recent)
+            counts = {"episodes": self._episodes, "steps": self._steps, "busy_devices": self._busy}
+        return {**{name: float(count) for name, count in counts.items()}, **mean_timings(recent)}
+
+
+def spent(counted: Counted) -> dict[str, float]:
+    """What the judge has cost since the start, in the names of heartbeats."""
+    return {
+        "judge_requests": float(counted.requests),
+        "judge_retries": float(counted.retries),
+        "judge_seconds": counted.seconds / max(1, counted.requests),
+        "judge_slowest_seconds": counted.slowest_s,
+        "judge_tokens": float(counted.tokens_in + counted.tokens_out),
+        "judge_cost": counted.cost,
+    }
+
+
+def mean_timings(steps: Sequence[Step]) -> dict[str, float]:
+    """Mean of each of TIMINGS over `steps`, in ms; zeros without steps."""
+    return {name: sum(getattr(step, name) for step in steps) / max(1, len(steps)) for name in TIMINGS}

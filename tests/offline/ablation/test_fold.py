@@ -1,0 +1,266 @@
+"""Arms over a log in memory: the same fold as the learner's, shared where nothing differs, compared by the bit."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from distrl.broker.identity import IdSet
+from distrl.config import Config
+from distrl.config.effects import When
+from distrl.errors import ConfigError
+from distrl.learner.fold import fold
+from distrl.learner.recover import checkpoint
+from distrl.learner.state import LearnerState
+from distrl.offline.ablation.arms import BASELINE, Arm, changed, plan
+from distrl.offline.ablation.fold import HELD_OUT, SEEN, Folded, Identity, Shared, fold_arm
+from distrl.offline.ablation.log import Branch, RunLog, Span, cut, span_of
+from distrl.offline.ablation.report import Ablation, to_json, to_markdown
+from distrl.store.directory import DirectoryStore
+from distrl.types import Outcome
+from learner.world import Screens, base_of, config, logged, save_tiny_base, trajectory, update_of, windows
+
+UPDATES = 6
+OTHER = {
+    "algorithm.gamma": "0.5",
+    "algorithm.retrace_lambda": "0.2",
+    "algorithm.retrace": "false",
+    "algorithm.truncation": "bootstrap",
+    "algorithm.entropy": "0.3",
+    "algorithm.invalid_penalty": "0.7",
+    "algorithm.repetition_penalty": "0.4",
+    "algorithm.invalid_reward": "0.4",
+    "algorithm.advantage": "paper",
+    "algorithm.ratio_clip": "0.3",
+    "algorithm.normalise_advantage": "false",
+    "algorithm.negative_advantage_weight": "1",
+    "algorithm.replay.w1": "0",
+    "algorithm.replay.w2": "3",
+    "algorithm.replay.w3": "2",
+    "algorithm.replay.alpha": "1",
+    "algorithm.replay.refresh_every": "1",
+    "algorithm.replay.value_filter": "0",
+    "algorithm.minibatches": "3",
+    "algorithm.lr": "0.02",
+    "algorithm.critic_lr": "0.02",
+    "algorithm.critic_warmup_updates": "2",
+    "algorithm.batch_size": "4",
+    "algorithm.grad_norm": "0.1",
+}
+LATER = sorted(path for path, effect in Config().effects().items() if effect.when is When.LATER)
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Config:
+    directory = tmp_path_factory.mktemp("base")
+    save_tiny_base(directory)
+    return config(directory)
+
+
+@pytest.fixture(scope="module")
+def screens() -> Screens:
+    return Screens()
+
+
+@pytest.fixture(scope="module")
+def log(settings: Config, screens: Screens) -> RunLog:
+    return log_of(settings, screens)
+
+
+def log_of(settings: Config, screens: Screens, held_out: int = 12) -> RunLog:
+    rows, marks = [], ()
+    for u, window in enumerate(windows(screens, settings, UPDATES)):
+        update = update_of(u, window, marks, settings)
+        rows.append((update, window))
+        marks = update.watermarks
+    after = logged([trajectory(screens, 5000 + seed) for seed in range(held_out)], 900)
+    return RunLog(Span(0, UPDATES, 1), None, rows, after, {})
+
+
+def folded_by_the_learner(settings: Config, log: RunLog, screens: Screens) -> LearnerState:
+    state = LearnerState.create(base_of(settings), settings)
+    for update, window in log.windows:
+        fold(state, window, update, screens, settings)
+        state.forget_screens()
+    return state
+
+
+def arm(settings: Config, *sets: tuple[str, str]) -> Arm:
+    return Arm(",".join(f"{path}={value}" for path, value in sets) or BASELINE, sets, changed(settings, sets))
+
+
+def folded(arms: Sequence[Arm], log: RunLog, screens: Screens, shared: Shared | None = None) -> list[Folded]:
+    keeps = shared or Shared()
+    return [fold_arm(each, log, keeps, screens, lambda state: None)[0] for each in arms]
+
+
+def test_the_baseline_is_the_learners_own_fold(settings: Config, screens: Screens, log: RunLog) -> None:
+    state = folded_by_the_learner(settings, log, screens)
+    (baseline,) = folded([arm(settings)], log, screens)
+    assert baseline.digests == state.digests()
+    assert baseline.adapter == state.agent.adapter()
+    assert [u for u, _ in baseline.updates] == list(range(UPDATES))
+    assert baseline.trajectories == sum(len(window) for _, window in log.windows)
+
+
+@pytest.mark.parametrize("path", LATER)
+def test_an_arm_that_goes_on_from_the_baselines_warm_up_ends_as_from_nothing(
+    settings: Config, screens: Screens, log: RunLog, path: str
+) -> None:
+    other = arm(settings, (path, OTHER[path]))
+    assert other.config.learning_fingerprint() != settings.learning_fingerprint()
+    shared = Shared()
+    _, goes_on = folded([arm(settings), other], log, screens, shared)
+    assert shared.after_warmup is not None
+    assert shared.after_warmup.u == settings.warmup.updates
+    assert goes_on.digests == folded_by_the_learner(other.config, log, screens).digests()
+    assert [u for u, _ in goes_on.updates] == list(range(UPDATES))
+
+
+@pytest.mark.parametrize(
+    "sets",
+    [("learner.seed", "5"), ("warmup.lr", "0.1"), ("policy.lora_rank", "3"), ("algorithm.replay.capacity", "40")],
+)
+def test_an_arm_that_differs_in_the_warm_up_is_folded_from_nothing(
+    settings: Config, screens: Screens, log: RunLog, sets: tuple[str, str]
+) -> None:
+    other = arm(settings, sets)
+    baseline, found = folded([arm(settings), other], log, screens)
+    assert found.digests == folded_by_the_learner(other.config, log, screens).digests()
+    assert found.digests["adapter"] != baseline.digests["adapter"]
+
+
+def test_a_range_that_begins_later_goes_on_from_the_runs_state(settings: Config, screens: Screens, log: RunLog) -> None:
+    state = LearnerState.create(base_of(settings), settings)
+    for update, window in log.windows[:4]:
+        fold(state, window, update, screens, settings)
+    later = replace(log, span=Span(4, UPDATES), begin=Branch.of(state), windows=log.windows[4:])
+    baseline, other = folded([arm(settings), arm(settings, ("algorithm.replay.w1", "0"))], later, screens)
+    assert baseline.digests == folded_by_the_learner(settings, log, screens).digests()
+    assert other.digests != baseline.digests
+    assert [u for u, _ in other.updates] == [4, 5]
+
+
+def test_an_arm_that_cuts_the_log_anew_folds_the_same_records(settings: Config, screens: Screens, log: RunLog) -> None:
+    again = cut(log, settings)
+    assert [(u.watermarks, list(window)) for u, window in again] == [(u.watermarks, w) for u, w in log.windows]
+    halved = arm(settings, ("learner.trajectories_per_update", "2"))
+    rows = cut(log, halved.config)
+    per_update = settings.learner.trajectories_per_update // 2
+    assert len(rows) == 3 + (UPDATES - 3) * 2
+    assert all(len(window) == per_update for _, window in rows[3:])
+    (found,) = folded([halved], log, screens)
+    assert (len(found.updates), found.trajectories) == (len(rows), len(log.records))
+
+
+def test_a_cut_that_never_begins_is_refused(settings: Config, log: RunLog) -> None:
+    with pytest.raises(ConfigError, match="do not fill one update"):
+        cut(log, changed(settings, (("warmup.demonstrations", "500"),)))
+
+
+def test_at_the_policy_that_acted_the_estimates_are_the_mean_return(settings: Config, screens: Screens) -> None:
+    """With steps that carry the last policy's own probabilities, nothing is left to correct."""
+    base = log_of(settings, screens)
+    _, state = fold_arm(arm(settings), base, Shared(), screens, lambda state: None)
+
+    acted = []
+    for each in base.held_out:
+        steps = each.trajectory.steps
+        state.features.load((step.screenshot for step in steps), screens)
+        logprobs = state.context.score(steps).logprob.detach().tolist()
+        moved = tuple(replace(step, logprob=found) for step, found in zip(steps, logprobs, strict=True))
+        acted.append(replace(each, trajectory=replace(each.trajectory, steps=moved)))
+    (baseline,) = folded([arm(settings)], replace(base, held_out=acted), screens)
+    expected = np.mean([each.trajectory.outcome is Outcome.SUCCESS for each in acted])
+    found = baseline.estimates[HELD_OUT]
+    assert set(found) == {"mean_return", "mean_weight", "ordinary", "weighted", "per_decision", "doubly_robust"}
+    for name, estimate in found.items():
+        assert estimate.value == pytest.approx(1.0 if name == "mean_weight" else expected, abs=1e-4)
+        assert estimate.episodes == pytest.approx(len(acted), rel=1e-4)
+    assert set(baseline.estimates[SEEN]) == set(found) - {"doubly_robust"}
+
+
+def test_demonstrations_and_what_nobody_judged_are_in_no_estimate(
+    settings: Config, screens: Screens, log: RunLog
+) -> None:
+    spoilt = [replace(each, trajectory=replace(each.trajectory, outcome=Outcome.UNKNOWN)) for each in log.held_out[:4]]
+    (baseline,) = folded([arm(settings)], replace(log, held_out=[*spoilt, *log.held_out[4:]]), screens)
+    assert baseline.estimates[HELD_OUT]["weighted"].of == len(log.held_out) - 4
+    acted = sum(not each.trajectory.is_expert for each in log.records)
+    assert baseline.estimates[SEEN]["weighted"].of == acted
+
+
+def test_an_arm_that_diverges_is_said_to_and_harms_no_other(settings: Config, screens: Screens, log: RunLog) -> None:
+    wild = arm(settings, ("algorithm.lr", "1e30"), ("algorithm.grad_norm", "1e30"))
+    baseline, found, after = folded([arm(settings), wild, arm(settings, ("algorithm.replay.w1", "0"))], log, screens)
+    assert found.diverged
+    assert found.estimates == {}
+    assert not baseline.diverged
+    assert not after.diverged
+    ablation = Ablation(settings, plan(settings), log, arms=[baseline, found, after])
+    assert "NaN" not in to_json(ablation)
+    assert "diverged" in to_markdown(ablation)
+
+
+def test_a_report_of_a_part_of_the_arms_says_that_it_is_not_complete(
+    settings: Config, screens: Screens, log: RunLog
+) -> None:
+    wanted = plan(settings, sets=["algorithm.replay.w1=0"])
+    done = folded(wanted.arms, log, screens)
+    for count, complete in ((1, False), (2, True)):
+        report = json.loads(to_json(Ablation(settings, wanted, log, arms=done[:count])))
+        assert report["complete"] is complete
+        assert [each["name"] for each in report["arms"]] == [each.name for each in wanted.arms[:count]]
+
+
+def test_the_comparison_with_the_run_sees_one_bit(
+    settings: Config, screens: Screens, log: RunLog, tmp_path: Path
+) -> None:
+    store = DirectoryStore(tmp_path)
+    state = folded_by_the_learner(settings, log, screens)
+    identity = Identity()
+    assert identity.holds is None
+    identity.compare(state, {})
+    identity.compare_checkpoint(state, store, settings.run)
+    assert identity.holds is None
+    checkpoint(settings, store, state, IdSet())
+    identity.compare_checkpoint(state, store, settings.run)
+    identity.compare(state, {UPDATES - 1: hashlib.sha256(state.agent.adapter()).hexdigest()})
+    assert identity.holds
+    parameter = next(iter(state.algorithm.critics.parameters())).data.view(-1)
+    parameter[0] = math.nextafter(float(parameter[0]), 9.0) + 1e-6
+    identity.compare_checkpoint(state, store, settings.run)
+    assert identity.checkpoint is False
+    assert not identity.holds
+
+
+@pytest.mark.parametrize(
+    ("asked", "span"),
+    [((0, None, 0), Span(0, 9)), ((2, 5, 0), Span(2, 5)), ((0, None, 3), Span(0, 6, 3)), ((4, 8, 1), Span(4, 7, 1))],
+)
+def test_spans(asked: tuple[int, int | None, int], span: Span) -> None:
+    assert span_of(9, *asked) == span
+
+
+@pytest.mark.parametrize(
+    ("length", "asked", "said"),
+    [
+        (0, (0, None, 0), "distrl learner"),
+        (9, (0, 10, 0), "--to 9"),
+        (9, (9, None, 0), "--from 0 to 8"),
+        (9, (5, 4, 0), "--from 0 to 3"),
+        (9, (5, None, 4), "0 to 3"),
+    ],
+)
+def test_spans_that_the_journal_does_not_hold_are_refused_with_those_it_does(
+    length: int, asked: tuple[int, int | None, int], said: str
+) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        span_of(length, *asked)
+    assert said in refusal.value.hint

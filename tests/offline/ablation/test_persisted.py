@@ -1,0 +1,270 @@
+"""Arms that are kept: found again to the last bit under the very same circumstances, and under no others."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import platform
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import PIL
+import pytest
+import torch
+from distrl.config import Config
+from distrl.evaluate.curves import Score
+from distrl.offline import ablate_kept
+from distrl.offline.ablation.arms import Arm, changed
+from distrl.offline.ablation.fold import Folded, Identity
+from distrl.offline.ablation.log import RunLog, Span
+from distrl.offline.ablation.persisted import KeptArms
+from distrl.offline.ablation.report import Evaluated, Result
+from distrl.offline.ablation.run import Evaluation, clear, played_on
+from distrl.offline.estimates import Estimate
+from distrl.types import Outcome, Split
+from learner.world import Screens, config, save_tiny_base, update_of, windows
+
+WEIGHTS = b"the weights of an adapter"
+ADAPTER = "000-baseline.safetensors"
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Config:
+    directory = tmp_path_factory.mktemp("base")
+    save_tiny_base(directory)
+    return config(directory)
+
+
+@pytest.fixture(scope="module")
+def log(settings: Config) -> RunLog:
+    rows, marks = [], ()
+    for u, window in enumerate(windows(Screens(), settings, 4)):
+        update = update_of(u, window, marks, settings)
+        rows.append((update, window))
+        marks = update.watermarks
+    return RunLog(Span(0, 4), None, rows, [], {1: "ab"})
+
+
+def result_of(arm: Arm) -> Result:
+    """With numbers that a careless text form would round, lose or refuse."""
+    updates = [(0, {"policy_loss": 0.1 + 0.2, "ratio": math.inf}), (1, {"policy_loss": 5e-324, "ratio": -0.0})]
+    estimates = {"range": {"weighted": Estimate(1 / 3, -0.0, math.inf, 29.999999999999996, 7)}}
+    folded = Folded(arm, updates, 12, {"critic": "c" * 64}, WEIGHTS, "b" * 64, estimates, False, 1.5)
+    return Result(folded, identity=Identity({0: True, 3: False}, None))
+
+
+SUCCESS = Evaluated("test", 7, Score(7, 3))
+
+
+@pytest.fixture
+def baseline(settings: Config, log: RunLog, tmp_path: Path) -> Arm:
+    """The arm, kept in `tmp_path`."""
+    (tmp_path / ablate_kept.FOLDER).mkdir()
+    (tmp_path / ADAPTER).write_bytes(WEIGHTS)
+    arm = Arm("baseline", (), settings)
+    KeptArms(tmp_path, log, None).keep_fold(result_of(arm))
+    return arm
+
+
+def test_what_was_kept_is_found_to_the_last_bit(log: RunLog, baseline: Arm, tmp_path: Path) -> None:
+    found = KeptArms(tmp_path, log, None).find(baseline, tmp_path / ADAPTER)
+    assert found == result_of(baseline)
+    assert repr(found) == repr(result_of(baseline)), "0.0 and -0.0 are equal, and yet not the same"
+
+
+CHANGES: dict[str, Callable[[RunLog], RunLog]] = {
+    "another outcome": lambda log: with_first(log, outcome=Outcome.UNKNOWN),
+    "another attempt": lambda log: with_first(log, attempt_id="another"),
+    "a record less": lambda log: replace(log, windows=[(log.windows[0][0], log.windows[0][1][1:]), *log.windows[1:]]),
+    "an update less": lambda log: replace(log, span=Span(0, 3), windows=log.windows[:3]),
+    "held out": lambda log: replace(log, held_out=[log.windows[0][1][0]]),
+    "other versions": lambda log: replace(log, versions={1: "cd"}),
+}
+
+
+def with_first(log: RunLog, **changes: object) -> RunLog:
+    (update, (first, *others)), *rest = log.windows
+    changed = replace(first, trajectory=replace(first.trajectory, **changes))
+    return replace(log, windows=[(update, [changed, *others]), *rest])
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_another_range_is_another_arm(log: RunLog, baseline: Arm, tmp_path: Path, change: str) -> None:
+    assert KeptArms(tmp_path, CHANGES[change](log), None).find(baseline, tmp_path / ADAPTER) is None
+
+
+def test_what_the_run_publishes_after_the_range_leaves_every_arm_kept(
+    log: RunLog, baseline: Arm, tmp_path: Path
+) -> None:
+    later = replace(log, versions=log.versions | {4: "ef", 5: "01"})
+    assert KeptArms(tmp_path, later, None).find(baseline, tmp_path / ADAPTER) == result_of(baseline)
+
+
+def test_an_arm_that_is_not_held_against_the_run_stays_kept_whatever_the_run_has_published(
+    settings: Config, log: RunLog, baseline: Arm, tmp_path: Path
+) -> None:
+    sets = (("algorithm.replay.w1", "0"),)
+    arm = Arm("algorithm.replay.w1=0", sets, changed(settings, sets))
+    done = replace(result_of(arm), identity=None)
+    KeptArms(tmp_path, log, None).keep_fold(done)
+    assert KeptArms(tmp_path, replace(log, versions={}), None, checkpoint=True).find(arm, tmp_path / ADAPTER) == done
+
+
+def test_a_baseline_is_folded_again_once_there_is_a_checkpoint_to_hold_it_against(
+    log: RunLog, baseline: Arm, tmp_path: Path
+) -> None:
+    before, after = (KeptArms(tmp_path, log, None, checkpoint=there) for there in (False, True))
+    assert after.find(baseline, tmp_path / ADAPTER) is None
+    compared = replace(result_of(baseline), identity=Identity({0: True, 3: False}, checkpoint=True))
+    after.keep_fold(compared)
+    for kept in (before, after):  # the learner deletes old checkpoints, and what was found stays so
+        assert kept.find(baseline, tmp_path / ADAPTER) == compared
+
+
+@pytest.mark.parametrize("setting", [("algorithm.replay.w1", "0"), ("learner.seed", "5")])
+def test_other_settings_are_another_arm(
+    settings: Config, log: RunLog, baseline: Arm, tmp_path: Path, setting: tuple[str, str]
+) -> None:
+    other = Arm("baseline", (), changed(settings, (setting,)))
+    assert KeptArms(tmp_path, log, None).find(other, tmp_path / ADAPTER) is None
+
+
+MACHINES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+    "fewer instructions": lambda patch: patch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "DEFAULT"),
+    "another kind": lambda patch: patch.setattr(platform, "machine", lambda: "riscv64"),
+    "another torch": lambda patch: patch.setattr(torch, "__version__", "0.1"),
+    "another NumPy": lambda patch: patch.setattr(np, "__version__", "0.1"),
+    "another Pillow": lambda patch: patch.setattr(PIL, "__version__", "0.1"),
+}
+
+
+@pytest.mark.parametrize("change", MACHINES)
+def test_another_machine_is_another_arm(
+    log: RunLog, baseline: Arm, tmp_path: Path, change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    MACHINES[change](monkeypatch)
+    assert KeptArms(tmp_path, log, None).find(baseline, tmp_path / ADAPTER) is None
+
+
+def test_another_model_of_the_same_processor_is_another_arm(
+    log: RunLog, baseline: Arm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = tmp_path / "cpuinfo"
+    monkeypatch.setattr(ablate_kept, "CPUINFO", told)
+    assert "" in ablate_kept.machine(), "a system that does not say is no error"
+    told.write_text("processor\t: 0\nmodel name\t: Old 1\nflags\t: fpu\n\nprocessor\t: 1\nmodel name\t: Old 1\n")
+    assert "Old 1" in ablate_kept.machine()
+    kept = KeptArms(tmp_path, log, None)
+    kept.keep_fold(result_of(baseline))
+    assert kept.find(baseline, tmp_path / ADAPTER) is not None
+    told.write_text(told.read_text().replace("Old", "New"))
+    assert KeptArms(tmp_path, log, None).find(baseline, tmp_path / ADAPTER) is None
+
+
+PLAYED = {
+    "another look": {"phones": {"generation": 2}},
+    "more pop-ups": {"phones": {"popup_probability": 0.5}},
+    "other kinds": {"phones": {"profiles": ["torn"]}},
+    "slower ones": {"phones": {"latency_median_ms": 500.0}},
+    "fewer ones": {"phones": {"evaluation_count": 1}},
+    "less patience": {"devices": {"settle_unchanged_s": 0.0}},
+    "a phone elsewhere": {"devices": {"addresses": ["10.0.0.1:5555"]}},
+    "a real one": {"devices": {"serials": ["R58M"]}},
+    "emulators": {"devices": {"emulators": {"avd": "pixel", "count": 1}}},
+    "other tasks": {"feeder": {"suite": "general"}},
+}
+
+
+def test_success_is_found_again_on_the_same_phones_wherever_they_are_reached(
+    settings: Config, log: RunLog, baseline: Arm, tmp_path: Path
+) -> None:
+    def kept(changes: dict[str, Any]) -> KeptArms:
+        read = Config.model_validate(settings.model_dump(mode="json", exclude_defaults=True) | changes)
+        return KeptArms(tmp_path, log, played_on(read, Evaluation(7, Split.TEST)))
+
+    first = {"devices": {"addresses": ["127.0.0.1:26000"], "directory": "here"}, "phones": {"base_port": 26000}}
+    later = {"devices": {"addresses": ["127.0.0.1:27000"], "directory": "there"}, "phones": {"base_port": 27000}}
+    folded = result_of(baseline)
+    kept(first).keep_success(folded.folded, SUCCESS)
+    assert kept(later).find(baseline, tmp_path / ADAPTER) == replace(folded, evaluated=SUCCESS)
+    for name, changes in PLAYED.items():
+        assert kept(changes).find(baseline, tmp_path / ADAPTER) == folded, f"{name}: played again, not folded again"
+
+
+def test_success_that_counts_episodes_without_an_outcome_is_not_kept_and_the_fold_is(
+    log: RunLog, baseline: Arm, tmp_path: Path
+) -> None:
+    kept, folded = KeptArms(tmp_path, log, ["a task"]), result_of(baseline)
+    kept.keep_success(folded.folded, Evaluated("test", 8, Score(7, 3, 1)))
+    assert kept.find(baseline, tmp_path / ADAPTER) == folded
+    kept.keep_success(folded.folded, SUCCESS)
+    assert kept.find(baseline, tmp_path / ADAPTER) == replace(folded, evaluated=SUCCESS)
+
+
+def test_success_is_of_what_was_asked_and_of_the_adapter_that_was_played(
+    log: RunLog, baseline: Arm, tmp_path: Path
+) -> None:
+    folded = result_of(baseline)
+    asked, unasked = KeptArms(tmp_path, log, ["a task"]), KeptArms(tmp_path, log, None)
+    asked.keep_success(folded.folded, SUCCESS)
+    assert unasked.find(baseline, tmp_path / ADAPTER) == folded
+    other = replace(folded, folded=replace(folded.folded, adapter=b"other weights"))
+    asked.keep_fold(other)
+    (tmp_path / ADAPTER).write_bytes(b"other weights")
+    assert asked.find(baseline, tmp_path / ADAPTER) == other
+
+
+@pytest.mark.parametrize("cut_at", [0, 40, 64, 65, 70, -1])
+def test_success_that_is_damaged_is_played_again(log: RunLog, baseline: Arm, tmp_path: Path, cut_at: int) -> None:
+    kept, folded = KeptArms(tmp_path, log, ["a task"]), result_of(baseline)
+    kept.keep_success(folded.folded, SUCCESS)
+    file = kept.success_file(folded.folded)
+    file.write_bytes(file.read_bytes()[:cut_at])
+    assert kept.find(baseline, tmp_path / ADAPTER) == folded
+
+
+def test_clearing_leaves_all_that_is_kept_of_an_arm_and_nothing_of_another(
+    settings: Config, log: RunLog, baseline: Arm, tmp_path: Path
+) -> None:
+    sets = (("algorithm.replay.w1", "0"),)
+    other = result_of(Arm("algorithm.replay.w1=0", sets, changed(settings, sets)))
+    kept = [KeptArms(tmp_path, log, asked) for asked in (["a task"], ["another"])]
+    for each in kept:
+        for result in (result_of(baseline), other):
+            each.keep_fold(result)
+            each.keep_success(result.folded, SUCCESS)
+    assert len(list(tmp_path.glob("arms/*"))) == 6
+    clear(tmp_path, kept[0].files(baseline))
+    left = {kept[0].file(baseline), *(each.success_file(result_of(baseline).folded) for each in kept)}
+    assert {*tmp_path.glob("arms/*")} == left
+
+
+def test_other_code_or_another_run_is_another_arm(
+    settings: Config, log: RunLog, baseline: Arm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renamed = replace(baseline, config=settings.model_copy(update={"run": "another"}))
+    assert KeptArms(tmp_path, log, None).find(renamed, tmp_path / ADAPTER) is None
+    monkeypatch.setattr(ablate_kept, "code_digest", lambda: hashlib.sha256(b"newer").hexdigest())
+    assert KeptArms(tmp_path, log, None).find(baseline, tmp_path / ADAPTER) is None
+
+
+@pytest.mark.parametrize("cut_at", [0, 1, 40, 64, 65, 66, 200, -1])
+def test_a_damaged_file_is_folded_anew(log: RunLog, baseline: Arm, tmp_path: Path, cut_at: int) -> None:
+    kept = KeptArms(tmp_path, log, None)
+    whole = kept.file(baseline).read_bytes()
+    for damaged in (whole[:cut_at], whole[:cut_at] + b"\0" + whole[cut_at:]):
+        kept.file(baseline).write_bytes(damaged)
+        assert kept.find(baseline, tmp_path / ADAPTER) is None
+    kept.file(baseline).write_bytes(whole)
+    assert kept.find(baseline, tmp_path / ADAPTER) is not None
+
+
+def test_an_adapter_that_is_missing_or_another_is_folded_anew(log: RunLog, baseline: Arm, tmp_path: Path) -> None:
+    kept = KeptArms(tmp_path, log, None)
+    (tmp_path / ADAPTER).write_bytes(WEIGHTS[:-1])
+    assert kept.find(baseline, tmp_path / ADAPTER) is None
+    (tmp_path / ADAPTER).unlink()
+    assert kept.find(baseline, tmp_path / ADAPTER) is None

@@ -27,7 +27,7 @@ from distrl.demo.roles import write_settings
 from distrl.errors import ConfigError, DistrlError
 from distrl.learner.loop import run_learner
 from distrl.learner.verify import replay
-from distrl.offline import ablate as ablating
+from distrl.offline.ablation import run as ablating
 from distrl.offline.ablation.arms import plan
 from distrl.offline.ablation.run import Evaluation, Request, ablate
 from distrl.policy.agent import Agent
@@ -359,7 +359,7 @@ def test_success_on_phones_of_each_arm_and_nothing_of_it_in_the_run(phones: Conf
 
 KILLED_WHILE_PLAYING = """
 import os, signal
-from distrl.offline import ablate
+from distrl.offline.ablation import run as ablate
 
 ablate.greedy = lambda *arguments, **named: os.kill(os.getpid(), signal.SIGKILL)
 from distrl.cli.main import main

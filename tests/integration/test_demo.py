@@ -17,7 +17,7 @@ from distrl.broker.producer import RecordProducer
 from distrl.broker.topics import topic_name
 from distrl.config import Config, load
 from distrl.demo import run as demo
-from distrl.demo.progress import Ledger
+from distrl.demo.progress import DemoProgress
 from distrl.demo.roles import running
 from distrl.errors import BrokerError, ConfigError, StackError
 from distrl.stack.processes import find_all, stop_all
@@ -126,9 +126,9 @@ def test_on_a_terminal_the_view_is_drawn_for_its_size(config: Config, folder: Pa
 
 def test_a_run_whose_time_is_spent_starts_nobody_and_says_how_to_go_on(config: Config, folder: Path) -> None:
     out = io.StringIO()
-    file = folder.parent / "ledger.json"
+    file = folder.parent / "progress.json"
     with running(config, folder) as roles:
-        demo._train(config, roles, 1.0, Ledger(5.0, 60.0), file, Console(file=out, width=200))
+        demo._train(config, roles, 1.0, DemoProgress(5.0, 60.0), file, Console(file=out, width=200))
         assert find_all(folder) == []
     assert "this run has trained for 60 s already: MINUTES= gives it more" in out.getvalue()
     assert not file.exists()
@@ -143,21 +143,21 @@ def test_a_demo_that_was_too_short_for_a_version_asks_for_more_minutes_and_start
 
 
 def test_a_role_that_dies_ends_the_demo_with_its_last_words_and_the_time_is_kept(config: Config, folder: Path) -> None:
-    file = folder.parent / "ledger.json"
+    file = folder.parent / "progress.json"
     with pytest.raises(StackError) as told, running(config, folder) as roles:
-        demo._train(config, roles, 5.0, Ledger(7.0, 100.0), file, Console(file=io.StringIO()))
+        demo._train(config, roles, 5.0, DemoProgress(7.0, 100.0), file, Console(file=io.StringIO()))
     assert told.value.where in ("learner", "demonstrate")
     assert "stopped with exit code 1; the end of " in told.value.what
     assert "hint: " in told.value.what
     assert f"{folder}/" in told.value.hint
-    kept = Ledger.load(file)
+    kept = DemoProgress.load(file)
     assert kept.setup_seconds == 7.0
     assert 100.0 < kept.train_seconds < 400.0
     assert find_all(folder) == [], "nobody is left behind"
 
 
 def test_ctrl_c_in_training_keeps_the_time_and_leaves_nobody(config: Config, folder: Path) -> None:
-    file = folder.parent / "ledger.json"
+    file = folder.parent / "progress.json"
 
     class Interrupting(Console):
         def print(self, *objects: object, **options: object) -> None:
@@ -165,6 +165,6 @@ def test_ctrl_c_in_training_keeps_the_time_and_leaves_nobody(config: Config, fol
 
     patient = config.model_copy(update={"learner": config.learner.model_copy(update={"demonstrations": 0})})
     with pytest.raises(KeyboardInterrupt), running(patient, folder) as roles:
-        demo._train(patient, roles, 0.01, Ledger(7.0, 0.0), file, Interrupting(file=io.StringIO()))
-    assert Ledger.load(file).train_seconds > 0.0
+        demo._train(patient, roles, 0.01, DemoProgress(7.0, 0.0), file, Interrupting(file=io.StringIO()))
+    assert DemoProgress.load(file).train_seconds > 0.0
     assert find_all(folder) == []

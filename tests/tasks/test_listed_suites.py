@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from distrl.config import Config, Feeder
 from distrl.errors import ConfigError
-from distrl.feeder.run import new_ledger
+from distrl.feeder.run import new_state
 from distrl.policy.vocabulary import Codec, plain_words
 from distrl.tasks.entities import SHARES
 from distrl.tasks.kept import KEPT, PASSING, TOGETHER
@@ -208,11 +208,11 @@ def test_a_held_out_list_keeps_its_order_and_begins_again(name: str, split: Spli
 @pytest.mark.parametrize("curriculum", [False, True])
 def test_a_feeder_feeds_it_family_by_family_and_each_task_once(name: str, curriculum: bool) -> None:
     feeder = {"suite": name, "curriculum": curriculum}
-    ledger = new_ledger(Config.model_validate({"feeder": feeder}))
+    state = new_state(Config.model_validate({"feeder": feeder}))
     fed = []
     for _ in range(5 * len(LISTED[name].families)):
-        fed.append(ledger._next())
-        ledger.see_task(fed[-1])
+        fed.append(state._next())
+        state.see_task(fed[-1])
     assert len({task.task_id for task in fed}) == len(fed)
     assert set(Counter(task.family for task in fed).values()) == {5}
 

@@ -11,7 +11,7 @@ from distrl.config import Config, Feeder
 from distrl.device import session
 from distrl.errors import ConfigError
 from distrl.evaluate.play import evaluation_tasks
-from distrl.feeder.run import new_ledger
+from distrl.feeder.run import new_state
 from distrl.tasks import row
 from distrl.tasks.formats import FORMATS, MAX_LINE
 from distrl.tasks.lists import ListSuite, TaskList, read_lists, suite_of
@@ -312,11 +312,11 @@ def test_a_list_that_grows_keeps_the_ids_of_what_it_had(tmp_path: Path) -> None:
 def test_the_feeder_feeds_the_list_and_each_row_once_before_any_twice(tmp_path: Path) -> None:
     (tmp_path / "t_train.txt").write_text("a\nb\nc\nd\n")
     config = Config.model_validate({"feeder": {"tasks": str(tmp_path / "t_train.txt"), "task_steps": 9}})
-    ledger = new_ledger(config)
+    state = new_state(config)
     fed = []
     for _ in range(8):
-        task = ledger._next()
-        ledger.see_task(task)
+        task = state._next()
+        state.see_task(task)
         fed.append(task)
     assert Counter(task.instruction for task in fed[:4]) == Counter("abcd")
     assert Counter(task.instruction for task in fed) == Counter("abcd" * 2)
@@ -327,7 +327,7 @@ def test_a_split_that_the_list_lacks_is_refused_before_anything_starts(tmp_path:
     (tmp_path / "t_test.txt").write_text("a\n")
     config = Config.model_validate({"feeder": {"tasks": [tmp_path / "t_test.txt"]}})
     with pytest.raises(ConfigError, match=r"t_test.txt has no train task"):
-        new_ledger(config)
+        new_state(config)
     with pytest.raises(ConfigError, match="has no validation task"):
         evaluation_tasks(config, Split.VALIDATION, 3)
     assert len(evaluation_tasks(config, Split.TEST, 3)) == 3

@@ -16,7 +16,7 @@ import pytest
 import torch
 from distrl.config import Config
 from distrl.evaluate.curves import Score
-from distrl.offline import ablate_kept
+from distrl.offline.ablation import persisted
 from distrl.offline.ablation.arms import Arm, changed
 from distrl.offline.ablation.fold import Folded, Identity
 from distrl.offline.ablation.log import RunLog, Span
@@ -62,7 +62,7 @@ SUCCESS = Evaluated("test", 7, Score(7, 3))
 @pytest.fixture
 def baseline(settings: Config, log: RunLog, tmp_path: Path) -> Arm:
     """The arm, kept in `tmp_path`."""
-    (tmp_path / ablate_kept.FOLDER).mkdir()
+    (tmp_path / persisted.FOLDER).mkdir()
     (tmp_path / ADAPTER).write_bytes(WEIGHTS)
     arm = Arm("baseline", (), settings)
     KeptArms(tmp_path, log, None).keep_fold(result_of(arm))
@@ -153,10 +153,10 @@ def test_another_model_of_the_same_processor_is_another_arm(
     log: RunLog, baseline: Arm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = tmp_path / "cpuinfo"
-    monkeypatch.setattr(ablate_kept, "CPUINFO", told)
-    assert "" in ablate_kept.machine(), "a system that does not say is no error"
+    monkeypatch.setattr(persisted, "CPUINFO", told)
+    assert "" in persisted.machine(), "a system that does not say is no error"
     told.write_text("processor\t: 0\nmodel name\t: Old 1\nflags\t: fpu\n\nprocessor\t: 1\nmodel name\t: Old 1\n")
-    assert "Old 1" in ablate_kept.machine()
+    assert "Old 1" in persisted.machine()
     kept = KeptArms(tmp_path, log, None)
     kept.keep_fold(result_of(baseline))
     assert kept.find(baseline, tmp_path / ADAPTER) is not None
@@ -247,7 +247,7 @@ def test_other_code_or_another_run_is_another_arm(
 ) -> None:
     renamed = replace(baseline, config=settings.model_copy(update={"run": "another"}))
     assert KeptArms(tmp_path, log, None).find(renamed, tmp_path / ADAPTER) is None
-    monkeypatch.setattr(ablate_kept, "code_digest", lambda: hashlib.sha256(b"newer").hexdigest())
+    monkeypatch.setattr(persisted, "code_digest", lambda: hashlib.sha256(b"newer").hexdigest())
     assert KeptArms(tmp_path, log, None).find(baseline, tmp_path / ADAPTER) is None
 
 

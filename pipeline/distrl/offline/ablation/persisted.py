@@ -23,6 +23,7 @@ from typing import Any, Final
 
 import numpy as np
 import PIL
+import simphone
 import torch
 
 import distrl
@@ -183,12 +184,13 @@ def _processor() -> str:
 
 @cache
 def code_digest() -> str:
-    """sha256 over the sources of this package: another version of it may fold otherwise."""
+    """sha256 over the sources of distrl and its phones: another version may fold, or play, otherwise."""
     total = hashlib.sha256()
-    root = Path(distrl.__file__).parent
-    for file in sorted(root.rglob("*.py")):
-        total.update(f"{file.relative_to(root)}\n".encode())
-        total.update(hashlib.sha256(file.read_bytes()).digest())
+    for package in (distrl, simphone):
+        root = Path(str(package.__file__)).parent
+        for file in sorted(root.rglob("*.py")):
+            total.update(f"{root.name}/{file.relative_to(root)}\n".encode())
+            total.update(hashlib.sha256(file.read_bytes()).digest())
     return total.hexdigest()
 
 

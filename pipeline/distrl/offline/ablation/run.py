@@ -62,7 +62,7 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to ablate. first, to, hold_out: in updates, see ablate_log. name: of the folder in `out`."""
+    """What to ablate. first, to, hold_out: in updates, see log.py. name: of the folder in `out`."""
 
     plan: Plan
     first: int = 0

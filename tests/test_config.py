@@ -66,7 +66,7 @@ def test_an_unknown_setting_is_refused_with_its_path_and_the_allowed_names() -> 
         (
             "algorithm.advantage=gae",
             "algorithm.advantage",
-            "mend it: one of paper, retrace, td; the default is 'retrace'",
+            "hint: one of paper, retrace, td; the default is 'retrace'",
         ),
         ("store.timeout_s=-1", "store.timeout_s", "(it is -1)\n  hint: a number above 0; the default is 10.0"),
         (
@@ -76,12 +76,12 @@ def test_an_unknown_setting_is_refused_with_its_path_and_the_allowed_names() -> 
         ),
         ("algorithm.gama=1", "algorithm.gama", "no such setting of algorithm.type aride"),
         ("algorithm=fast", "algorithm", "a section, with settings of its own"),
-        ("algorithm.retrace=maybe", "algorithm.retrace", "mend it: yes or no; the default is yes"),
-        ("stack.directory=[a]", "stack.directory", "mend it: a path: where the local servers keep"),
-        ("kafka.ssl_ca=[a]", "kafka.ssl_ca", "mend it: a path or null: PEM file"),
+        ("algorithm.retrace=maybe", "algorithm.retrace", "hint: yes or no; the default is yes"),
+        ("stack.directory=[a]", "stack.directory", "hint: a path: where the local servers keep"),
+        ("kafka.ssl_ca=[a]", "kafka.ssl_ca", "hint: a path or null: PEM file"),
         ("run=null", "run", "(it is null)\n  hint: text; the default is 'demo'"),
         ("devices.serials=5", "devices.serials", "should be a list (it is 5)\n  hint: a list, each entry text"),
-        ("phones.profiles=[odd]", "phones.profiles.0", "mend it: a list, each entry one of plain, moving, steady"),
+        ("phones.profiles=[odd]", "phones.profiles.0", "hint: a list, each entry one of plain, moving, steady"),
         ("kafka=5", "kafka", "should be a section, with settings of its own (it is 5)"),
     ],
 )

@@ -216,7 +216,8 @@ class Update:
 
     put_aside: what lies before these watermarks, not before those of an earlier update, and is folded by nobody, also
     not by a later reader who can read it: the same log gives the same weights whatever code reads it.
-    window_sha256: over the records between the watermarks before and these (`Inbox.window_sha256`); empty: unknown.
+    window_sha256: over the records between the watermarks before and these (`PendingLog.window_sha256`); empty: not
+    known.
     log_id: ids of the folded topics at the broker; empty: unknown. version: the highest version number given out so
     far, -1 for none.
     void: why the lines before this one, from update `u` on, no longer count; empty for an update. A line with a reason

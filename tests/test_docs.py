@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), ROOT / "bench" / "README.md"])
+PAGES = sorted(
+    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"), ROOT / "bench" / "README.md"]
+)
 TEST = re.compile(r"`(?P<file>[\w/.]+\.py)::(?P<name>test_\w*)(?P<cut>…?)`")
 LONG = "pytest.mark.faults_long"
 LINK = re.compile(r"\]\((?!https?://|#)(?P<path>[^)#]+)(?:#[^)]*)?\)")
@@ -35,6 +37,13 @@ def test_every_test_and_file_that_a_page_names_exists(page: Path) -> None:
             missing.append(found[0])
     missing += [path for path in LINK.findall(text) if not (page.parent / path).exists()]
     assert missing == []
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md"])
+def test_every_path_that_a_page_for_engineers_names_is_there(page: str) -> None:
+    named = re.findall(r"`((?:pipeline|tests|schemas|infra|bench|docs)/[\w./-]*)`", (ROOT / page).read_text())
+    assert len(named) > 15
+    assert [path for path in named if not (ROOT / path).exists()] == []
 
 
 def test_the_guarantees_name_a_test_for_each_promise() -> None:

@@ -19,6 +19,7 @@ from distrl.learner.fold import fold
 from distrl.learner.recover import checkpoint
 from distrl.learner.state import LearnerState
 from distrl.offline.ablation.arms import BASELINE, Arm, changed, plan
+from distrl.offline.ablation.figure import draw
 from distrl.offline.ablation.fold import HELD_OUT, SEEN, Folded, Identity, Shared, fold_arm
 from distrl.offline.ablation.log import Branch, RunLog, Span, cut, span_of
 from distrl.offline.ablation.report import Ablation, to_json, to_markdown
@@ -194,6 +195,22 @@ def test_demonstrations_and_what_nobody_judged_are_in_no_estimate(
     assert baseline.estimates[HELD_OUT]["weighted"].of == len(log.held_out) - 4
     acted = sum(not each.trajectory.is_expert for each in log.records)
     assert baseline.estimates[SEEN]["weighted"].of == acted
+
+
+@pytest.mark.parametrize("kind", ["cloning", "filtered_bc"])
+def test_an_arm_of_another_algorithm_folds_the_same_log_and_stands_in_the_report(
+    settings: Config, screens: Screens, log: RunLog, kind: str
+) -> None:
+    other = plan(settings, arms=[f"algorithm.type={kind},algorithm.minibatches=2,algorithm.batch_size=8"])
+    baseline, found = folded(other.arms, log, screens)
+    assert (found.trajectories, len(found.updates)) == (baseline.trajectories, len(baseline.updates))
+    assert found.digests["adapter"] != baseline.digests["adapter"]
+    assert "critic" not in found.digests
+    assert set(found.estimates[HELD_OUT]) == set(baseline.estimates[HELD_OUT]) - {"doubly_robust"}
+    ablation = Ablation(settings, other, log, arms=[baseline, found])
+    assert json.loads(to_json(ablation))["arms"][1]["name"].startswith(f"algorithm.type={kind}")
+    assert f"algorithm.type={kind}" in to_markdown(ablation)
+    assert draw(ablation.arms)[:4] == b"\x89PNG"
 
 
 def test_an_arm_that_diverges_is_said_to_and_harms_no_other(settings: Config, screens: Screens, log: RunLog) -> None:

@@ -148,14 +148,14 @@ def to_markdown(ablation: Ablation) -> str:
         lines += ["", "## Success on phones", "", "Greedy decoding, judged by ground truth; 95 % Wilson intervals.", ""]
         lines += _markdown_table(["arm", "split", "tasks", "success"], _evaluation_rows(ablation))
     lines += ["", "## Digests", ""]
-    parts = sorted(ablation.arms[0].digests) if ablation.arms else []
+    parts = sorted({part for folded in ablation.arms for part in folded.digests})
     lines += _markdown_table(
         ["arm", "settings", *parts, "adapter file"],
         [
             [
                 folded.arm.name,
                 folded.arm.config.learning_fingerprint()[:12],
-                *(folded.digests[part][:12] for part in parts),
+                *(folded.digests.get(part, "–")[:12] for part in parts),  # an algorithm has parts of its own
                 folded.adapter_sha256[:12],
             ]
             for folded in ablation.arms

@@ -173,7 +173,7 @@ def test_a_slot_hands_over_at_once_and_the_judge_s_word_is_in_what_is_delivered(
         trajectory = played(store, TAP)
         action_judge.hand_over(received(trajectory.task), trajectory)
         assert held.asked.acquire(timeout=30)
-        assert delivered.found == {}, "the slot goes on, the judge is still thinking"
+        assert delivered.found == {}, "the actor goes on, the judge is still thinking"
         held.let_go.set()
         delivered.wait("t-0")
         assert valid(delivered.found["t-0"]) == [False]
@@ -183,11 +183,11 @@ def test_a_slot_hands_over_at_once_and_the_judge_s_word_is_in_what_is_delivered(
 
 
 @given(st.integers(1, 600), st.integers(1, 2000))
-def test_as_many_tasks_are_there_for_free_phones_as_are_held(slots: int, outstanding: int) -> None:
-    held = most_held(slots, outstanding)
-    assert 0 <= held <= 2 * slots
-    assert held == 0 or slots + 2 * held <= outstanding
-    assert held == 2 * slots or slots + 2 * (held + 1) > outstanding, "no verdict is given away"
+def test_as_many_tasks_are_there_for_free_phones_as_are_held(actors: int, outstanding: int) -> None:
+    held = most_held(actors, outstanding)
+    assert 0 <= held <= 2 * actors
+    assert held == 0 or actors + 2 * held <= outstanding
+    assert held == 2 * actors or actors + 2 * (held + 1) > outstanding, "no verdict is given away"
 
 
 def test_what_finds_no_room_is_delivered_unjudged_and_counted_and_room_comes_back(

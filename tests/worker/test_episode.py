@@ -138,16 +138,16 @@ def test_a_phone_that_tells_no_truth_leaves_the_outcome_unknown() -> None:
 def test_of_a_phone_that_tells_no_truth_the_opinion_counts() -> None:
     asked = []
 
-    def opinion(of: Task, last: bytes, steps: Sequence[Step]) -> tuple[Outcome, str]:
+    def fallback_judge(of: Task, last: bytes, steps: Sequence[Step]) -> tuple[Outcome, str]:
         asked.append((of.task_id, last, [step.action for step in steps]))
         return Outcome.FAILURE, "vlm:m"
 
-    judged = replace(episode(Shelf()), opinion=opinion)
+    judged = replace(episode(Shelf()), fallback_judge=fallback_judge)
     told = judged.run(task(), "a", CountingPhone(offers_truth=False), Recorded([TAP, DONE]))
     assert (told.outcome, told.outcome_source) == (Outcome.FAILURE, "vlm:m")
     assert asked == [(task().task_id, b"screen 1", [TAP, DONE])]
     assert judged.run(task(), "b", CountingPhone(), Recorded([TAP, DONE])).outcome_source == "ground-truth"
-    assert len(asked) == 1, "a phone that tells the truth needs no opinion"
+    assert len(asked) == 1, "a phone that tells the truth needs no other judge"
 
 
 def test_where_the_state_cannot_tell_the_opinion_counts_too() -> None:
@@ -155,7 +155,7 @@ def test_where_the_state_cannot_tell_the_opinion_counts_too() -> None:
     unsaid = replace(episode(Shelf()), judge=lambda of, truth: None)
     told = unsaid.run(task(), "a", CountingPhone(), Recorded([DONE]))
     assert (told.outcome, told.outcome_source) == (Outcome.UNKNOWN, "none")
-    judged = replace(unsaid, opinion=lambda of, last, steps: (Outcome.SUCCESS, "vlm:m"))
+    judged = replace(unsaid, fallback_judge=lambda of, last, steps: (Outcome.SUCCESS, "vlm:m"))
     told = judged.run(task(), "a", CountingPhone(), Recorded([DONE]))
     assert (told.outcome, told.outcome_source) == (Outcome.SUCCESS, "vlm:m")
 

@@ -1,4 +1,4 @@
-"""The worker over a log, a producer and phones in memory. Its own thread is real, and so are its slots."""
+"""The worker over a log, a producer and phones in memory. Its own thread is real, and so are its actors."""
 
 from __future__ import annotations
 

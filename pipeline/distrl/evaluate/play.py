@@ -21,7 +21,7 @@ from distrl.worker.actor_pool import deliver_whole_or_bare, play_all
 from distrl.worker.episode import Decider, Episode, Phone
 from distrl.worker.phones import Phones
 from distrl.worker.retry import Retry
-from distrl.worker.wiring import TRUTH, fallback_judge_of, judge_of, keeper
+from distrl.worker.wiring import TRUTH, fallback_judge_of, judge_of, screenshot_store
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +78,9 @@ def play_and_publish(
     give_up = threading.Event()
     retry = Retry(give_up)
     name = config.evaluate.name
-    episode = Episode(name + suffix, keeper(store, retry), TRUTH, opinion=fallback_judge_of(judge_of(config, store)))
+    episode = Episode(
+        name + suffix, screenshot_store(store, retry), TRUTH, fallback_judge=fallback_judge_of(judge_of(config, store))
+    )
     with RecordProducer(config, name) as producer:
 
         def publish(played: Trajectory) -> Future[LogPosition | None]:

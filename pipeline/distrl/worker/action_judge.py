@@ -1,10 +1,10 @@
 """What a judge says of each action of a finished episode, asked for while its phone already plays the next one.
 
-Life cycle. `start` begins the threads. A slot hands a trajectory over and goes on; a thread asks about it and delivers
-it, at its deadline with what was said until then: tasks are committed in the order of the log, so what is held keeps
-all after it uncommitted. After `ask_no_more` nothing further is asked, and another thread delivers what waits, since
-all others may be in a question that nobody answers. After `stop` the threads end once nothing waits; `running` is false
-once all is delivered. A trajectory that is lost before leaves its task uncommitted, to be delivered again.
+Life cycle. `start` begins the threads. An actor hands a trajectory over and goes on; a thread asks about it and
+delivers it, at its deadline with what was said until then: tasks are committed in the order of the log, so what is held
+keeps all after it uncommitted. After `ask_no_more` nothing further is asked, and another thread delivers what waits,
+since all others may be in a question that nobody answers. After `stop` the threads end once nothing waits; `running` is
+false once all is delivered. A trajectory that is lost before leaves its task uncommitted, to be delivered again.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ class ValidityJudge(Protocol):
     def valid(self, question: ActionQuestion, within_s: float) -> Validity: ...
 
 
-def most_held(slots: int, outstanding: int) -> int:
-    """How many episodes of a worker with so many slots may be with the judge; what comes on top is delivered unjudged.
+def most_held(actors: int, outstanding: int) -> int:
+    """How many episodes of a worker with so many actors may be with the judge; what comes on top is delivered unjudged.
 
     Their tasks are not finished, and the feeder feeds no more than `outstanding` (feeder.outstanding) unfinished ones.
     Held is half of what is outstanding beside those that are played; the other half is there for phones that get free.
-    Other workers share it: none holds more than two for each of its slots.
+    Other workers share it: none holds more than two for each of its actors.
     """
-    return max(0, min(2 * slots, (outstanding - slots) // 2))
+    return max(0, min(2 * actors, (outstanding - actors) // 2))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class AsyncActionJudge:
         self._threads.start(self._work, "action_judge-rest")
 
     def stop(self) -> None:
-        """To be called after `ask_no_more`, once no slot hands anything over any more."""
+        """To be called after `ask_no_more`, once no actor hands anything over any more."""
         self._stop.set()
 
     def join(self, timeout_s: float) -> None:
@@ -122,7 +122,7 @@ class AsyncActionJudge:
         self._threads.check()
 
     def hand_over(self, received: Received, trajectory: Trajectory) -> None:
-        """Take a trajectory from a slot, or deliver it as it is where there is no room for more."""
+        """Take a trajectory from an actor, or deliver it as it is where there is no room for more."""
         actions = len(to_be_judged(trajectory))
         if actions and self._takes():
             self._waiting.put(Held(received, trajectory, self._clock.ticks() + self._timeout_s))

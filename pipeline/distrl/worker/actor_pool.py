@@ -1,8 +1,8 @@
-"""Slots: threads that each hold one leased phone and play one task after another on it.
+"""Actors: threads that each hold one leased phone and play one task after another on it.
 
 Life cycle: `start` begins the threads, `stop` lets each finish the episode it is in and takes no further task, and
-whoever owns the actors sets `give_up` when it will not wait any longer. A phone whose episode was interrupted goes back
-to its pool, which knows how to bring it round; the slot leases the next healthy one.
+whoever owns the pool sets `give_up` when it will not wait any longer. A phone whose episode was interrupted goes back
+to its pool, which knows how to bring it round; the actor leases the next healthy one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from distrl.worker.task_queue import Received, TaskQueue
 log = logging.getLogger(__name__)
 
 LEASE_WAIT_S = 0.5
-"""How long one try for a phone lasts; between two tries a slot looks whether the actors stops."""
+"""How long one try for a phone lasts; between two tries an actor looks whether the pool stops."""
 
 
 class Lease(Protocol):
@@ -40,7 +40,7 @@ class Lease(Protocol):
 
 
 class Fleet(Protocol):
-    """The phones of a actors. count: how many there are, healthy or not."""
+    """The phones of an actor pool. count: how many there are, healthy or not."""
 
     @property
     def count(self) -> int: ...
@@ -53,7 +53,7 @@ Deliver = Callable[[Received, Trajectory], None]
 
 
 class ActorPool:
-    """deliver is called in the slot's thread and returns once the trajectory is safe; the slot then goes on."""
+    """deliver is called in the actor's thread and returns once the trajectory is safe; the actor then goes on."""
 
     def __init__(
         self,
@@ -78,23 +78,23 @@ class ActorPool:
     def running(self) -> bool:
         return self._threads.running
 
-    def start(self, slots: int) -> None:
-        for number in range(slots):
-            self._threads.start(self._slot, f"slot-{number}")
+    def start(self, actors: int) -> None:
+        for number in range(actors):
+            self._threads.start(self._actor, f"actor-{number}")
 
     def stop(self) -> None:
-        """Take no further task; the slots end after their episode."""
+        """Take no further task; the actors end after their episode."""
         self._task_queue.close()
 
     def check(self) -> None:
-        """Raises what ended a slot unforeseen: its phone would be idle, and nobody would hear of it."""
+        """Raises what ended an actor unforeseen: its phone would be idle, and nobody would hear of it."""
         self._threads.check()
 
     def join(self, timeout_s: float) -> bool:
-        """Whether every slot has ended within timeout_s."""
+        """Whether every actor has ended within timeout_s."""
         return self._threads.join(timeout_s)
 
-    def _slot(self) -> None:
+    def _actor(self) -> None:
         try:
             while not self._task_queue.closed and not self._give_up.is_set():
                 with self._lease(LEASE_WAIT_S) as phone:

@@ -1,6 +1,6 @@
 """One policy for all phones of a process: decisions asked for at about the same time share one forward pass.
 
-Who runs what: every slot calls `decide` and waits; one thread runs `serve` until `close`; the reloader calls `swap`
+Who runs what: every actor calls `decide` and waits; one thread runs `serve` until `close`; the reloader calls `swap`
 from its own thread. Only the serving thread touches the weights, so a swap always falls between two batches and
 every row of a batch is stamped with the version that chose it.
 """

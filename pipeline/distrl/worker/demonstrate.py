@@ -31,7 +31,7 @@ from distrl.worker.inorder import InOrder
 from distrl.worker.phones import Phones
 from distrl.worker.retry import Retry
 from distrl.worker.vocabulary import refuse_lacking
-from distrl.worker.wiring import TRUTH, keeper
+from distrl.worker.wiring import TRUTH, screenshot_store
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ def run_demonstrations(config: Config, count: int, stop: threading.Event) -> Non
         return
     give_up = threading.Event()
     retry = Retry(give_up)
-    episode = Episode(NAME, keeper(open_store(config.store), retry), TRUTH, is_expert=True)
+    episode = Episode(NAME, screenshot_store(open_store(config.store), retry), TRUTH, is_expert=True)
     failed: list[str] = []
     with RecordProducer(config, NAME) as producer, Phones(config, stop) as phones:
 

@@ -112,7 +112,7 @@ class Episode:
     """How an episode is run here.
 
     keep: puts a screenshot in the store and returns its reference; the object is there before any record names it.
-    judge: asked where the phone tells its state; opinion: where it does not, or the judge cannot tell from it.
+    judge: asked where the phone tells its state; fallback_judge: where it does not, or the judge cannot tell from it.
     """
 
     worker: str
@@ -120,7 +120,7 @@ class Episode:
     judge: Judge
     clock: Clock = SYSTEM_CLOCK
     is_expert: bool = False
-    opinion: FallbackJudge | None = None
+    fallback_judge: FallbackJudge | None = None
 
     def run(self, task: Task, attempt_id: str, phone: Phone, decider: Decider) -> Trajectory:
         """Play the episode. Never raises DeviceError or ChatError; what else decider or store raise passes through."""
@@ -163,8 +163,8 @@ class Playing:
             self._foreign_apps += _foreign_apps(self._phone, len(self.steps))
             self.steps.append(step)
 
-    def end(self, opinion: FallbackJudge | None = None) -> Trajectory:
-        """The trajectory. opinion: asked in place of the episode's own."""
+    def end(self, fallback_judge: FallbackJudge | None = None) -> Trajectory:
+        """The trajectory. fallback_judge: asked in place of the episode's own."""
         final, restless = None, False
         outcome, source = Outcome.INTERRUPTED, NO_JUDGE
         if not self.failed:
@@ -172,7 +172,9 @@ class Playing:
                 last = self._phone.settle()
                 self._undone()
                 final, restless = self._episode.keep(last.png), last.restless
-                outcome, source = self._outcome(self._phone.truth(), last.png, opinion or self._episode.opinion)
+                outcome, source = self._outcome(
+                    self._phone.truth(), last.png, fallback_judge or self._episode.fallback_judge
+                )
         return Trajectory(
             self.task, self._attempt_id, self._episode.worker, self._phone.serial, tuple(self.steps), final, outcome,
             source, _note(self._foreign_apps, self.failed), self._episode.is_expert, self._started_at,
@@ -226,11 +228,15 @@ class Playing:
             steps[-1] = replace(steps[-1], held_back=HeldBack.UNDONE)
 
     def _outcome(
-        self, truth: Mapping[str, Any] | None, last: bytes, opinion: FallbackJudge | None
+        self, truth: Mapping[str, Any] | None, last: bytes, fallback_judge: FallbackJudge | None
     ) -> tuple[Outcome, str]:
         done = None if truth is None else self._episode.judge(self.task, truth)
         if done is None:
-            return opinion(self.task, last, self.steps) if opinion is not None else (Outcome.UNKNOWN, NO_JUDGE)
+            return (
+                fallback_judge(self.task, last, self.steps)
+                if fallback_judge is not None
+                else (Outcome.UNKNOWN, NO_JUDGE)
+            )
         return (Outcome.SUCCESS if done else Outcome.FAILURE), GROUND_TRUTH
 
 

@@ -1,4 +1,4 @@
-"""The phones that a process drives: the device room's pool, as the actors leases from it."""
+"""The phones that a process drives: the device room's pool, as the actor pool leases from it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Retries of what a worker stores and publishes, for as long as the store or the broker does not answer.
 
-This is the worker's whole back-pressure. A slot that cannot store a screenshot or publish a trajectory repeats that one
-call until it succeeds, so it takes no further task and holds at most one unpublished trajectory. (Those whose actions
-are being judged wait beside the slots, a bounded number of them: action_judge.py.)
+This is the worker's whole back-pressure. An actor that cannot store a screenshot or publish a trajectory repeats that
+one call until it succeeds, so it takes no further task and holds at most one unpublished trajectory. (Those whose
+actions are being judged wait beside the actors, a bounded number of them: action_judge.py.)
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ R = TypeVar("R")
 
 FIRST_WAIT_S = 0.25
 LONGEST_WAIT_S = 10.0
-"""Between two attempts of one slot: a broker that comes back is noticed within this, and eight slots do not hammer
+"""Between two attempts of one actor: a broker that comes back is noticed within this, and eight actors do not hammer
 it."""
 ACKNOWLEDGE_WAIT_S = 1.0
-"""An acknowledgement takes milliseconds; a slot that waits this long says so and looks whether it should give up."""
+"""An acknowledgement takes milliseconds; an actor that waits this long says so and looks whether it should give up."""
 
 
 class AbandonedError(DistrlError):

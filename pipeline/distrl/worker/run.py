@@ -23,7 +23,7 @@ from distrl.worker.phones import Phones
 from distrl.worker.reload import Reloader, wait_first
 from distrl.worker.retry import Retry
 from distrl.worker.serving import serving
-from distrl.worker.wiring import TRUTH, fallback_judge_of, judge_of, keeper
+from distrl.worker.wiring import TRUTH, fallback_judge_of, judge_of, screenshot_store
 from distrl.worker.work import Worker
 
 log = logging.getLogger(__name__)
@@ -53,8 +53,8 @@ def run_worker(config: Config, stop: threading.Event) -> None:
             with Phones(config, stop) as phones, TaskConsumer(config, letters) as tasks:
                 judge = judge_of(config, store)
                 worker = Worker(
-                    config, policy.batcher, reloader, phones, keeper(store, retry), TRUTH, producer.publish,
-                    retry, give_up, opinion=fallback_judge_of(judge), actions_judge=judge, image=store.get,
+                    config, policy.batcher, reloader, phones, screenshot_store(store, retry), TRUTH, producer.publish,
+                    retry, give_up, fallback_judge=fallback_judge_of(judge), actions_judge=judge, image=store.get,
                 )  # fmt: skip
                 worker.work(tasks, stop, check)
         finally:

@@ -1,6 +1,6 @@
-"""Hand-over from the one thread that polls Kafka to the slots, and back.
+"""Hand-over from the one thread that polls Kafka to the actors, and back.
 
-The poller offers a task only while a slot waits for one; a slot hands back the place of a task in the log once its
+The poller offers a task only while an actor waits for one; an actor hands back the place of a task in the log once its
 trajectory is acknowledged, and the poller commits it.
 """
 
@@ -46,7 +46,7 @@ class TaskQueue:
             self._changed.notify_all()
 
     def drop(self) -> list[Received]:
-        """Takes back every task that no slot has taken."""
+        """Takes back every task that no actor has taken."""
         with self._changed:
             dropped = list(self._tasks)
             self._tasks.clear()
@@ -75,7 +75,7 @@ class TaskQueue:
             return len(self._tasks)
 
     def wait_useful(self, timeout_s: float) -> None:
-        """Until a slot is free, something is finished or the task_queue is closed, up to timeout_s."""
+        """Until an actor is free, something is finished or the queue is closed, up to timeout_s."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._closed or bool(self._finished) or self._waiting > len(self._tasks), timeout_s

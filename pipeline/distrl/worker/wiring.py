@@ -25,14 +25,14 @@ TRUTH: Judge = succeeded
 """Outcomes come from the phone's own state, where it offers one."""
 
 
-def keeper(store: ObjectStore, retry: Retry, clock: Clock = SYSTEM_CLOCK) -> Callable[[bytes], ObjectRef]:
+def screenshot_store(store: ObjectStore, retry: Retry, clock: Clock = SYSTEM_CLOCK) -> Callable[[bytes], ObjectRef]:
     """Puts a screenshot in the store, waiting out a store that is away; returns once the object is there."""
 
-    def keep(png: bytes) -> ObjectRef:
+    def put(png: bytes) -> ObjectRef:
         day = utc_day(clock.now_ms())
-        return retry.call("keeping a screenshot", lambda: store.put(SCREENSHOTS, png, "png", day), StoreError)
+        return retry.call("storing a screenshot", lambda: store.put(SCREENSHOTS, png, "png", day), StoreError)
 
-    return keep
+    return put
 
 
 def judge_of(config: Config, store: ObjectStore) -> VlmJudge | None:
@@ -46,12 +46,12 @@ def fallback_judge_of(judge: VlmJudge | None) -> FallbackJudge | None:
     """What says how tasks went on phones that do not say so themselves.
 
     It raises nothing: a judge that refuses every question (ChatError) is logged, and outcomes are UNKNOWN until it is
-    mended, since phones that have played are not to play again for it.
+    fixed, since phones that have played are not to play again for it.
     """
     if judge is None:
         return None
 
-    def opinion(task: Task, last: bytes, steps: Sequence[Step]) -> tuple[Outcome, str]:
+    def fallback(task: Task, last: bytes, steps: Sequence[Step]) -> tuple[Outcome, str]:
         try:
             verdict = judge.judge(Question(task.instruction, last, tuple(step.action_text for step in steps)))
         except ChatError as error:
@@ -59,4 +59,4 @@ def fallback_judge_of(judge: VlmJudge | None) -> FallbackJudge | None:
             return Outcome.UNKNOWN, judge.source
         return verdict.outcome, judge.source
 
-    return opinion
+    return fallback

@@ -1,6 +1,6 @@
 """A worker at work, over its edges: a topic of tasks, phones, a policy, a store and a producer are handed in.
 
-The thread that calls `work` polls, hands out, commits and sends heartbeats, and never waits for a phone; one slot
+The thread that calls `work` polls, hands out, commits and sends heartbeats, and never waits for a phone; one actor
 thread per phone plays and publishes. Order of every task: trajectory published, acknowledged, then committed.
 """
 
@@ -35,13 +35,13 @@ log = logging.getLogger(__name__)
 TICK_S = 0.1
 """Longest pause of the polling thread: a stop, a heartbeat and a commit wait no longer than this."""
 FRESH_WAIT_S = 0.5
-"""One wait of a slot for the version that its task asks for; in between it looks whether it should give up."""
+"""One wait of an actor for the version that its task asks for; in between it looks whether it should give up."""
 FRESH_LIMIT_S = 600.0
 """Longest wait for that version. A loss of power may take a version's record before a worker has seen it; the learner
 then publishes a higher one, so only what nobody will ever load waits as long. A store that is away for less costs
 nothing."""
 FRESH_SAY_S = 10.0
-"""How often a slot says which version it waits for."""
+"""How often an actor says which version it waits for."""
 
 Publish = Callable[[str, str, Record], Future[LogPosition | None]]
 
@@ -86,7 +86,7 @@ class Worker:
         retry: Retry,
         give_up: threading.Event,
         clock: Clock = SYSTEM_CLOCK,
-        opinion: FallbackJudge | None = None,
+        fallback_judge: FallbackJudge | None = None,
         actions_judge: ValidityJudge | None = None,
         image: Callable[[ObjectRef], bytes] | None = None,
     ) -> None:
@@ -99,7 +99,7 @@ class Worker:
         self._retry = retry
         self._give_up = give_up
         self._clock = clock
-        self._episode = Episode(self._name, keep, judge, clock, opinion=opinion)
+        self._episode = Episode(self._name, keep, judge, clock, fallback_judge=fallback_judge)
         self._task_queue = TaskQueue()
         self._metrics = WorkerMetrics()
         self._judge = actions_judge
@@ -133,7 +133,7 @@ class Worker:
             self._drain(tasks)
 
     def _round(self, tasks: Tasks) -> None:
-        """One look at everything: the phones, a task for a free slot, what is finished, the heartbeat."""
+        """One look at everything: the phones, a task for a free actor, what is finished, the heartbeat."""
         self._follow_phones(tasks)
         if self._task_queue.free():
             tasks.resume()
@@ -175,7 +175,7 @@ class Worker:
         return ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
 
     def _keep_up(self, tasks: Tasks) -> None:
-        """Stay in the group without taking a task; one that came all the same waits for the next free slot."""
+        """Stay in the group without taking a task; one that came all the same waits for the next free actor."""
         tasks.pause()
         received = tasks.poll(0)
         if received is not None:
@@ -199,7 +199,7 @@ class Worker:
         self._commit(tasks)
 
     def _drained(self) -> bool:
-        """Whether every slot has ended, and then every trajectory that a judge was to see is delivered."""
+        """Whether every actor has ended, and then every trajectory that a judge was to see is delivered."""
         if not self._actors.join(TICK_S):
             return False
         if self._action_judge is None:

@@ -306,7 +306,7 @@ def test_what_was_put_aside_is_not_folded_by_a_newer_reader_who_can_read_it(
         feed(learning, producer, range(5, 8))
         learner.until_folded(3)
     assert [len(update.put_aside) for update in journalled(learning)] == [0, 1, 0]
-    assert replay(learning, from_start=True).buffer.entries[-4].logged.position == done.at
+    assert replay(learning, from_start=True).algorithm.memory.uses(3)[-4].logged.position == done.at
 
 
 # What a person does

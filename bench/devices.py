@@ -50,7 +50,7 @@ from distrl.worker.episode import Episode, Phone
 from distrl.worker.phones import Phones
 from distrl.worker.retry import Retry
 from distrl.worker.serving import serving
-from distrl.worker.wiring import TRUTH, keeper
+from distrl.worker.wiring import TRUTH, screenshot_store
 from rich.console import Console
 from rich.table import Table
 
@@ -235,7 +235,7 @@ def fleet(config: Config, shipped: bool, seconds: float) -> Fleet:
     played: list[Trajectory] = []
     spent: list[tuple[int, float]] = []  # ms since the epoch, processor seconds so far
     retry = Retry(give_up)
-    episode = Episode("bench", keeper(open_store(config.store), retry), TRUTH)
+    episode = Episode("bench", screenshot_store(open_store(config.store), retry), TRUTH)
 
     def clock_in() -> None:
         spent.append((time.time_ns() // 1_000_000, time.process_time()))

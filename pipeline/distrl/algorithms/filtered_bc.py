@@ -11,6 +11,7 @@ from typing import Final
 from distrl.algorithms.cloning import Imitation, ImitationMemory
 from distrl.algorithms.protocol import Context, Phase
 from distrl.config import Config
+from distrl.config.algorithms import FilteredBc
 from distrl.types import Outcome, Trajectory
 
 FILTERED: Final = Phase("filtered-bc", trains_policy=True)
@@ -18,7 +19,8 @@ FILTERED: Final = Phase("filtered-bc", trains_policy=True)
 
 def filtered_memory(config: Config) -> ImitationMemory:
     """The successes, those of demonstrations too unless algorithm.replay.demonstrations says no."""
-    demonstrations = getattr(config.algorithm.replay, "demonstrations", True)
+    assert isinstance(config.algorithm, FilteredBc)
+    demonstrations = config.algorithm.replay.demonstrations
 
     def succeeded(trajectory: Trajectory) -> bool:
         return trajectory.outcome is Outcome.SUCCESS and (demonstrations or not trajectory.is_expert)

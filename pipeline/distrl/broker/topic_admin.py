@@ -100,7 +100,7 @@ def ensure(config: Config, create: bool = True, alter: bool = False) -> list[Top
 
     create: make the missing ones, else they are an error. alter: change differing settings (and add partitions).
     Another replication factor is never altered: with `alter`, a plan for Kafka's own tool is written.
-    Raises BrokerError with every difference, what is declared and what mends it.
+    Raises BrokerError with every difference, what is declared and what fixes it.
     """
     check(config)
     client = admin(config.kafka)
@@ -353,32 +353,32 @@ def _alter(client: AdminClient, config: Config, differences: list[Difference]) -
 def _mismatch(config: Config, differences: list[Difference], written: Path | None = None) -> BrokerError:
     """written: the plan that gives each topic its copies, for Kafka's own tool."""
     shrinking = [difference for difference in differences if difference.shrinks]
-    mends = []
+    hints = []
     if written is not None:
         secured = "" if config.kafka.security_protocol == "PLAINTEXT" else " --command-config CLIENT.properties"
         tool = f"kafka-reassign-partitions.sh --bootstrap-server {config.kafka.bootstrap}{secured}"
-        mends.append(
+        hints.append(
             f"nothing has the declared copies yet; have Kafka's own tool make them: `{tool} --reassignment-json-file "
             f"{written} --execute`, then the same with --verify instead of --execute until all is complete, then "
             "`distrl topics ensure --alter` once more"
         )
     elif any(difference.moves for difference in differences):
         found = {d.found for d in differences if d.moves}
-        mends.append(
+        hints.append(
             "run `distrl topics ensure --alter`, which writes down how the copies are made and prints the command"
             + (f", or set kafka.replication_factor to {found.pop()}" if len(found) == 1 else "")
         )
     if alterable(differences):
-        mends.append("run `distrl topics ensure --alter` to change the topics to what is declared")
+        hints.append("run `distrl topics ensure --alter` to change the topics to what is declared")
     if shrinking:
         tasks = topic_name(config.run, "tasks")
         fits = [f"set kafka.task_partitions to {d.found}" for d in shrinking if d.topic == tasks]
-        mends.append(
+        hints.append(
             "; ".join([*fits, "Kafka cannot take partitions away: choose another `run`, or delete the topic first"])
         )
     lines = "".join(f"\n  {difference}" for difference in differences)
     return BrokerError(
-        f"topics of run {config.run}", f"exist with other settings than declared:{lines}", "; ".join(mends)
+        f"topics of run {config.run}", f"exist with other settings than declared:{lines}", "; ".join(hints)
     )
 
 

@@ -11,7 +11,6 @@ from enum import StrEnum
 from typing import ClassVar
 
 from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
 
 class When(StrEnum):
@@ -47,7 +46,8 @@ class Section(BaseModel):
 
 def effect_of(section: Section, name: str) -> Effect | None:
     """The effect of a section's setting `name`."""
-    return next((each for each in _field(section, name).metadata if isinstance(each, Effect)), section.effect)
+    found = type(section).model_fields[name].metadata
+    return next((each for each in found if isinstance(each, Effect)), section.effect)
 
 
 def effects(section: Section, above: str = "") -> Iterator[tuple[str, Effect]]:
@@ -58,7 +58,3 @@ def effects(section: Section, above: str = "") -> Iterator[tuple[str, Effect]]:
             yield from effects(value, path)
         elif (found := effect_of(section, name)) is not None:
             yield path, found
-
-
-def _field(section: Section, name: str) -> FieldInfo:
-    return type(section).model_fields[name]

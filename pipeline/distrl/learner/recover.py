@@ -95,9 +95,7 @@ def recover(
             except (WireError, MissingRecordError) as error:
                 why = error.what
             if why is None:
-                LOG.info(
-                    "restored the checkpoint of %d updates; %d transitions refilled", u, sum(map(len, state.entries()))
-                )
+                LOG.info("restored the checkpoint of %d updates; %d transitions refilled", u, state.transitions)
                 return Recovered(state, IdSet.of(meta["seen"]), refused)
             refuse_other_log(config, history, log, why, content=True)
             base = load_base(config.policy.base_model)  # the state took it over

@@ -261,7 +261,7 @@ def fleet(config: Config, shipped: bool, seconds: float) -> Fleet:
         timer.start()
         play_all(
             tasks, phones, play, played.append, worker="bench", retries=0, drain_s=30.0, stop=stop, give_up=give_up
-        )  # fmt: skip
+        )
         stop.set()
         timer.join()
     (first, cpu_first), (last, cpu_last) = spent
@@ -270,12 +270,18 @@ def fleet(config: Config, shipped: bool, seconds: float) -> Fleet:
         raise SystemExit(f"no step was played on {count} phones: {played[0].note if played else 'no episode ended'}")
     whole = [step.phone_ms + step.adb_ms + step.policy_ms + step.publish_ms for step in steps]
     return Fleet(
-        count, "shipped" if shipped else "fixed", (last - first) / 1000, len(steps),
+        count,
+        "shipped" if shipped else "fixed",
+        (last - first) / 1000,
+        len(steps),
         sum(each.outcome is Outcome.INTERRUPTED for each in played),
-        percentile(whole, 0.5), percentile(whole, 0.99),
-        mean(steps, lambda step: step.phone_ms + step.adb_ms), mean(steps, lambda step: step.policy_ms),
-        mean(steps, lambda step: step.publish_ms), 1000 * (cpu_last - cpu_first) / len(steps),
-    )  # fmt: skip
+        percentile(whole, 0.5),
+        percentile(whole, 0.99),
+        mean(steps, lambda step: step.phone_ms + step.adb_ms),
+        mean(steps, lambda step: step.policy_ms),
+        mean(steps, lambda step: step.publish_ms),
+        1000 * (cpu_last - cpu_first) / len(steps),
+    )
 
 
 def mean(steps: Sequence[Step], of: Callable[[Step], float]) -> float:
@@ -288,12 +294,19 @@ def served(folder: Path, count: int, latency_ms: float) -> Iterator[Config]:
     folder.mkdir()
     base = ports.draw("the bench", count=count)
     sets = [
-        f"adb.port={ports.draw('the bench')}", f"phones.count={count}", "phones.evaluation_count=0",
-        f"phones.base_port={base}", f"phones.latency_median_ms={latency_ms}", "phones.latency_sigma=0",
-        "phones.popup_probability=0", f'devices.addresses=["127.0.0.1:{base}-{base + count - 1}"]',
-        f"devices.directory={folder}/devices", "devices.operation_timeout_s=60", "devices.settle_timeout_s=60",
+        f"adb.port={ports.draw('the bench')}",
+        f"phones.count={count}",
+        "phones.evaluation_count=0",
+        f"phones.base_port={base}",
+        f"phones.latency_median_ms={latency_ms}",
+        "phones.latency_sigma=0",
+        "phones.popup_probability=0",
+        f'devices.addresses=["127.0.0.1:{base}-{base + count - 1}"]',
+        f"devices.directory={folder}/devices",
+        "devices.operation_timeout_s=60",
+        "devices.settle_timeout_s=60",
         f"store.url=file://{folder}/objects",
-    ]  # fmt: skip
+    ]
     config = load(None, sets)
     site = Site(folder, folder, threading.Event(), console.print)
     try:
@@ -331,10 +344,12 @@ def main() -> None:
     if given.json is not None:
         given.json.parent.mkdir(parents=True, exist_ok=True)
         found = {
-            "python": platform.python_version(), "calls": CALLS, "latency_ms": LATENCY_MS,
+            "python": platform.python_version(),
+            "calls": CALLS,
+            "latency_ms": LATENCY_MS,
             "operations": [asdict(each) | {"to_raw": each.to_raw, "to_adbutils": each.to_adbutils} for each in done],
             "fleets": [asdict(each) | {"steps_per_second": each.steps_per_second} for each in fleets],
-        }  # fmt: skip
+        }
         given.json.write_text(json.dumps(found, indent=1))
 
 
@@ -348,9 +363,17 @@ def shown_operations(done: Sequence[Operation]) -> Table:
 
 def shown_fleets(fleets: Sequence[Fleet]) -> Table:
     table = Table(
-        "phones", "policy", "steps/s", "step p50 ms", "p99 ms", "phone + adb", "policy ms", "publish", "worker's CPU",
+        "phones",
+        "policy",
+        "steps/s",
+        "step p50 ms",
+        "p99 ms",
+        "phone + adb",
+        "policy ms",
+        "publish",
+        "worker's CPU",
         "interrupted",
-    )  # fmt: skip
+    )
     for each in fleets:
         parts = (each.steps_per_second, each.p50, each.p99, each.phone, each.policy, each.publish, each.worker)
         table.add_row(str(each.phones), each.policy_is, *(f"{part:.1f}" for part in parts), str(each.interrupted))

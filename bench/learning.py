@@ -78,11 +78,21 @@ def episodes(
         ]
     return [
         Trajectory(
-            task, "a", "bench", "bench", tuple(taken), keep(objects, phone.png()),
-            Outcome.SUCCESS if succeeded(task, phone.state()) else Outcome.FAILURE, "ground-truth", "", expert, 0, 0,
+            task,
+            "a",
+            "bench",
+            "bench",
+            tuple(taken),
+            keep(objects, phone.png()),
+            Outcome.SUCCESS if succeeded(task, phone.state()) else Outcome.FAILURE,
+            "ground-truth",
+            "",
+            expert,
+            0,
+            0,
         )
         for task, phone, taken in zip(tasks, phones, steps, strict=True)
-    ]  # fmt: skip
+    ]
 
 
 def policy(agent: Agent, temperature: float | None, seed: int) -> Choose:

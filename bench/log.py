@@ -92,21 +92,39 @@ def trajectory(number: int, rule: random.Random) -> Trajectory:
     name = f"{rule.getrandbits(256):064x}"
     steps = tuple(
         Step(
-            ObjectRef(f"screenshots/2026-01-01/{name}.png", name, 3000), tuple(rule.choices(range(3, 150), k=20)),
+            ObjectRef(f"screenshots/2026-01-01/{name}.png", name, 3000),
+            tuple(rule.choices(range(3, 150), k=20)),
             (6, rule.randrange(16, 24), rule.randrange(24, 40), 1),
-            Action(ActionKind.TAP, touch=Point(rule.random(), rule.random())), '"action_type": "DUAL_POINT"' * 3,
-            -rule.random(), 7, name, 1_700_000_000_000, 30.0, 4.0, 20.0, 5.0,
+            Action(ActionKind.TAP, touch=Point(rule.random(), rule.random())),
+            '"action_type": "DUAL_POINT"' * 3,
+            -rule.random(),
+            7,
+            name,
+            1_700_000_000_000,
+            30.0,
+            4.0,
+            20.0,
+            5.0,
         )
         for _ in range(rule.randint(*STEPS))
-    )  # fmt: skip
+    )
     task = Task(
         f"bench-{number:08d}", "home", "search", Split.TRAIN, "open browser and search for red shoes", 14, number
     )
     return Trajectory(
-        task, uuid.UUID(int=rule.getrandbits(128)).hex, "worker-0", "127.0.0.1:20000", steps, None,
-        rule.choice((Outcome.SUCCESS, Outcome.FAILURE)), "ground-truth", "", False, 1_700_000_000_000,
+        task,
+        uuid.UUID(int=rule.getrandbits(128)).hex,
+        "worker-0",
+        "127.0.0.1:20000",
+        steps,
+        None,
+        rule.choice((Outcome.SUCCESS, Outcome.FAILURE)),
+        "ground-truth",
+        "",
+        False,
+        1_700_000_000_000,
         1_700_000_009_000,
-    )  # fmt: skip
+    )
 
 
 def publish(config: Config, count: int) -> None:
@@ -269,9 +287,12 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="distrl-bench-") as folder, ExitStack() as after:
         own = [
-            f"run=bench-{uuid.uuid4().hex[:8]}", f"stack.directory={folder}/stack", f"store.url=file://{folder}/objects",
-            'devices.addresses=["127.0.0.1:1"]', "algorithm.replay.capacity=10000",
-        ]  # fmt: skip
+            f"run=bench-{uuid.uuid4().hex[:8]}",
+            f"stack.directory={folder}/stack",
+            f"store.url=file://{folder}/objects",
+            'devices.addresses=["127.0.0.1:1"]',
+            "algorithm.replay.capacity=10000",
+        ]
         config = load(given.config, [*own, *given.set])
         stack = LocalStack(config, console.print)
         with console.status("starting Kafka"):

@@ -184,9 +184,15 @@ def main() -> None:
     )
     for row in found:
         table.add_row(
-            str(row.rank), f"{row.megabytes:.2f}", f"{row.acted_ms:.1f}", f"{row.loaded_ms:.1f}", f"{row.copy_ms:.1f}",
-            f"{row.decision_ms:.1f}", f"{row.ours_ms:.1f}", f"{row.ratio:.2f}",
-        )  # fmt: skip
+            str(row.rank),
+            f"{row.megabytes:.2f}",
+            f"{row.acted_ms:.1f}",
+            f"{row.loaded_ms:.1f}",
+            f"{row.copy_ms:.1f}",
+            f"{row.decision_ms:.1f}",
+            f"{row.ours_ms:.1f}",
+            f"{row.ratio:.2f}",
+        )
     console.print(table)
     if given.json is not None:
         given.json.parent.mkdir(parents=True, exist_ok=True)

@@ -25,8 +25,21 @@ class Authority:
         folder.mkdir(parents=True, exist_ok=True)
         self.certificate = folder / "ca.pem"
         self._key = folder / "ca.key"
-        _openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=test authority",
-                 "-keyout", self._key, "-out", self.certificate)  # fmt: skip
+        _openssl(
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=test authority",
+            "-keyout",
+            self._key,
+            "-out",
+            self.certificate,
+        )
 
     def issue(self, name: str, password: str | None = None) -> Pair:
         """A certificate of 127.0.0.1 and localhost for CN=`name`; its key is encrypted with `password`, if given."""
@@ -35,8 +48,23 @@ class Authority:
         _openssl("req", "-newkey", "rsa:2048", *hidden, "-subj", f"/CN={name}", "-keyout", key, "-out", request)
         extensions = self._folder / "extensions"
         extensions.write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
-        _openssl("x509", "-req", "-in", request, "-CA", self.certificate, "-CAkey", self._key, "-CAcreateserial",
-                 "-days", "2", "-extfile", extensions, "-out", made)  # fmt: skip
+        _openssl(
+            "x509",
+            "-req",
+            "-in",
+            request,
+            "-CA",
+            self.certificate,
+            "-CAkey",
+            self._key,
+            "-CAcreateserial",
+            "-days",
+            "2",
+            "-extfile",
+            extensions,
+            "-out",
+            made,
+        )
         return Pair(made, key)
 
 

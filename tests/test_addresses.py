@@ -62,9 +62,7 @@ def test_many_small_ranges_are_counted_together() -> None:
         expanded([*whole, "10.0.9.1:1"])
 
 
-@given(
-    st.ip_addresses(v=4), st.integers(0, 30), st.integers(1, 65_500), st.integers(0, 30)
-)  # fmt: skip
+@given(st.ip_addresses(v=4), st.integers(0, 30), st.integers(1, 65_500), st.integers(0, 30))
 def test_a_range_is_what_counting_gives(host: ipaddress.IPv4Address, hosts: int, port: int, ports: int) -> None:
     if int(host) + hosts > 2**32 - 1:
         return

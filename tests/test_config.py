@@ -194,8 +194,10 @@ def test_a_secret_that_is_refused_is_not_printed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("secret", ["0012", "a #b", "x: y", "null", "'quoted'", "[1", "yes"])
 def test_a_secret_is_taken_as_it_stands(secret: str) -> None:
-    config = load(sets=[f"store.access_key={secret}"] if secret not in ("null", "'quoted'") else (),
-                  environ={"DISTRL_STORE__SECRET_KEY": secret})  # fmt: skip
+    config = load(
+        sets=[f"store.access_key={secret}"] if secret not in ("null", "'quoted'") else (),
+        environ={"DISTRL_STORE__SECRET_KEY": secret},
+    )
     assert config.store.secret_key is not None
     assert config.store.secret_key.get_secret_value() == secret
     assert config.store.access_key in (secret, None)
@@ -231,8 +233,11 @@ def test_settings_of_librdkafka_come_from_a_file_variables_and_flags(tmp_path: P
     environ = {"DISTRL_KAFKA__CLIENT__SSL__KEY__LOCATION": "/variable", "DISTRL_KAFKA__CLIENT__CLIENT__RACK": "0012"}
     client = load(file, ["kafka.client.linger.ms=9"], environ).kafka.client
     assert client == {
-        "ssl.key.location": "/variable", "linger.ms": "9", "socket.keepalive.enable": "true", "client.rack": "0012",
-    }  # fmt: skip
+        "ssl.key.location": "/variable",
+        "linger.ms": "9",
+        "socket.keepalive.enable": "true",
+        "client.rack": "0012",
+    }
     whole = {"DISTRL_KAFKA__CLIENT": '{"client.rack": "b"}'}
     assert load(file, (), whole).kafka.client == {"client.rack": "b"}
     assert load(file, ["kafka.client={client.rack: c}"], whole).kafka.client == {"client.rack": "c"}
@@ -291,8 +296,12 @@ def test_secrets_of_librdkafka_are_taken_as_they_stand_and_not_printed(name: str
 
 def test_a_log_in_without_a_user_needs_none() -> None:
     oidc = "kafka.client={sasl.oauthbearer.method: oidc, sasl.mechanism: OAUTHBEARER}"
-    for sets in (["kafka.client.sasl.mechanism=GSSAPI"], ["kafka.sasl_mechanism=GSSAPI"], [oidc],
-                 ["kafka.client={sasl.username: u, sasl.password: p}"]):  # fmt: skip
+    for sets in (
+        ["kafka.client.sasl.mechanism=GSSAPI"],
+        ["kafka.sasl_mechanism=GSSAPI"],
+        [oidc],
+        ["kafka.client={sasl.username: u, sasl.password: p}"],
+    ):
         load(sets=["kafka.security_protocol=SASL_SSL", *sets], environ={})
     error = refused(sets=["kafka.security_protocol=SASL_SSL", "kafka.sasl_mechanism=OAUTHBEARER"])
     assert "sasl.oauthbearer.method" in error.what

@@ -40,44 +40,70 @@ def _introduce(fleet: Sequence[SimulatedPhone]) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        "python -m simphone", allow_abbrev=False, formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        "python -m simphone",
+        allow_abbrev=False,
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
         description="Serve simulated Android phones on loopback to any adb user, until Ctrl-C or SIGTERM. Prints how "
         "to connect to each, then a line that begins with 'ready'.",
-    )  # fmt: skip
+    )
     parser.add_argument("--count", type=int, metavar="N", default=DEFAULTS.count, help="how many phones")
     parser.add_argument(
-        "--base-port", type=int, metavar="PORT", default=DEFAULTS.base_port,
+        "--base-port",
+        type=int,
+        metavar="PORT",
+        default=DEFAULTS.base_port,
         help="of the first phone; each further one has the next",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--seed", type=int, metavar="N", default=DEFAULTS.seed,
+        "--seed",
+        type=int,
+        metavar="N",
+        default=DEFAULTS.seed,
         help="of all chance: the same seed and the same actions give the same screens",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--generation", type=int, metavar="N", default=DEFAULTS.generation,
+        "--generation",
+        type=int,
+        metavar="N",
+        default=DEFAULTS.generation,
         help="of the apps' look: 0 as first drawn, 1 recoloured, 2 moved too, 3 renamed too, 4 outlined too",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--profile", dest="profiles", action="append", metavar="KIND", default=argparse.SUPPRESS,
+        "--profile",
+        dest="profiles",
+        action="append",
+        metavar="KIND",
+        default=argparse.SUPPRESS,
         help=f"a kind of phone, one of {', '.join(PROFILE_NAMES)}; given often, the kinds are assigned in turn "
         "(default: plain)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--popup-probability", type=float, metavar="P", default=DEFAULTS.popup_probability,
+        "--popup-probability",
+        type=float,
+        metavar="P",
+        default=DEFAULTS.popup_probability,
         help="chance of a pop-up after an action",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--keyboard-service", action="store_true", default=argparse.SUPPRESS,
+        "--keyboard-service",
+        action="store_true",
+        default=argparse.SUPPRESS,
         help="give the phones ADBKeyBoard, which types any Unicode",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--latency-median-ms", type=float, metavar="MS", default=DEFAULTS.latency_median_ms,
+        "--latency-median-ms",
+        type=float,
+        metavar="MS",
+        default=DEFAULTS.latency_median_ms,
         help="of an action; latencies are log-normal",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--latency-sigma", type=float, metavar="SIGMA", default=DEFAULTS.latency_sigma,
+        "--latency-sigma",
+        type=float,
+        metavar="SIGMA",
+        default=DEFAULTS.latency_sigma,
         help="of the latency's logarithm; larger is heavier-tailed",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--latency-max-ms", type=float, metavar="MS", default=DEFAULTS.latency_max_ms, help="no action takes longer"
     )

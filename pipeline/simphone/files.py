@@ -110,8 +110,11 @@ class Files:
     def directories_below(self, path: str) -> list[str]:
         """Plain paths, each after the one that holds it."""
         above = path.rstrip("/") + "/"
-        return sorted(name for name, entry in self._entries.items()
-                      if entry.is_directory and name.startswith(above) and name != "/")  # fmt: skip
+        return sorted(
+            name
+            for name, entry in self._entries.items()
+            if entry.is_directory and name.startswith(above) and name != "/"
+        )
 
     def write(self, path: str, data: bytes) -> None:
         """Make a file, or replace the one that is there; its directory exists."""

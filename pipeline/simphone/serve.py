@@ -38,10 +38,14 @@ class SimulatedPhone:
         self.faults = Faults(time.monotonic)
         luck = Luck(settings, number)
         handset = Handset(
-            self.machine, self.faults, luck.latency.draw, properties(self.serial, address_of(number)),
-            keyboard_service=settings.keyboard_service, mishaps=luck.faults,
+            self.machine,
+            self.faults,
+            luck.latency.draw,
+            properties(self.serial, address_of(number)),
+            keyboard_service=settings.keyboard_service,
+            mishaps=luck.faults,
             clock=time.monotonic if luck.moves else None,
-        )  # fmt: skip
+        )
         self.handset = handset
         self.keyboards = handset.keyboards
         self._adbd = Adbd(handset)

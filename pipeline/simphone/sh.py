@@ -87,10 +87,14 @@ class _Reader:
         if self.words:
             self.commands.append(
                 Command(
-                    tuple(self.words), self.joined == "&&", tuple(self.statuses), self.joined == "||",
-                    self.joined == "|", tuple(self.redirections),
+                    tuple(self.words),
+                    self.joined == "&&",
+                    tuple(self.statuses),
+                    self.joined == "||",
+                    self.joined == "|",
+                    tuple(self.redirections),
                 )
-            )  # fmt: skip
+            )
         self.words, self.statuses, self.redirections, self.joined = [], [], [], joined
 
     def status_follows(self, parts: list[str]) -> bool:

@@ -153,10 +153,16 @@ def _ranks(rng: random.Random, labels: Labels, top: int, space: int) -> list[Ele
     height, about = min(rng.choice((32, 40, 48)), space), labels.any()
     ranks = labels.of([f"result {rank}" for rank in words.RANKS[: space // height]], 4)
     return [
-        Element("row", (0, top + i * height, WIDTH, top + (i + 1) * height), rank, "x",
-                text=f"{rank.split()[1]}  {about}", colour=LIGHT)
+        Element(
+            "row",
+            (0, top + i * height, WIDTH, top + (i + 1) * height),
+            rank,
+            "x",
+            text=f"{rank.split()[1]}  {about}",
+            colour=LIGHT,
+        )
         for i, rank in enumerate(sorted(ranks))
-    ]  # fmt: skip
+    ]
 
 
 def _icons(rng: random.Random, labels: Labels, top: int, space: int) -> list[Element]:
@@ -168,10 +174,15 @@ def _icons(rng: random.Random, labels: Labels, top: int, space: int) -> list[Ele
     names += labels.of(SHORT, count - len(names))
     rng.shuffle(names)
     return [
-        Element("icon", (i % 2 * 64, top + i // 2 * height, i % 2 * 64 + 64, top + i // 2 * height + 56), name, "x",
-                colour=_colour(rng))
+        Element(
+            "icon",
+            (i % 2 * 64, top + i // 2 * height, i % 2 * 64 + 64, top + i // 2 * height + 56),
+            name,
+            "x",
+            colour=_colour(rng),
+        )
         for i, name in enumerate(names)
-    ]  # fmt: skip
+    ]
 
 
 def _buttons(rng: random.Random, labels: Labels, top: int, space: int) -> list[Element]:
@@ -186,19 +197,26 @@ def _buttons(rng: random.Random, labels: Labels, top: int, space: int) -> list[E
 def _corner(rng: random.Random, labels: Labels, top: int, space: int) -> list[Element]:
     left, size = rng.choice((0, 32, 64)), min(space, 48)
     return [
-        Element("cross" if name == "close" else "button", (left, top, left + 64, top + size), name, "x",
-                colour=_colour(rng))
+        Element(
+            "cross" if name == "close" else "button", (left, top, left + 64, top + size), name, "x", colour=_colour(rng)
+        )
         for name in labels.of(CORNERS, 1)
-    ]  # fmt: skip
+    ]
 
 
 def _tiles(rng: random.Random, labels: Labels, top: int, space: int) -> list[Element]:
     rows, colour = rng.randint(1, max(1, min(6, space // 32))), rng.choice(((60, 60, 92), (230, 230, 235)))
     return [
-        Element("tile", (i % 2 * 64, top + i // 2 * 32, i % 2 * 64 + 64, top + i // 2 * 32 + 32), name, "x",
-                on=rng.random() < 0.2, colour=colour)
+        Element(
+            "tile",
+            (i % 2 * 64, top + i // 2 * 32, i % 2 * 64 + 64, top + i // 2 * 32 + 32),
+            name,
+            "x",
+            on=rng.random() < 0.2,
+            colour=colour,
+        )
         for i, name in enumerate(labels.tiles(2 * rows))
-    ]  # fmt: skip
+    ]
 
 
 def _tabs(rng: random.Random, labels: Labels, top: int, space: int) -> list[Element]:

@@ -51,9 +51,7 @@ class Frame(NamedTuple):
 def pack(frame: Frame, checksum: bool) -> bytes:
     """The bytes of a frame. checksum: whether the receiver wants the sum of the payload's bytes."""
     total = sum(frame.payload) & 0xFFFFFFFF if checksum else 0
-    header = _HEADER.pack(
-        frame.command, frame.arg0, frame.arg1, len(frame.payload), total, frame.command ^ 0xFFFFFFFF
-    )  # fmt: skip
+    header = _HEADER.pack(frame.command, frame.arg0, frame.arg1, len(frame.payload), total, frame.command ^ 0xFFFFFFFF)
     return header + frame.payload
 
 

@@ -20,9 +20,15 @@ def gradient(
     """d loss / d log π and d loss / d H of one transition."""
     logprob, entropy = torch.tensor([-1.0], requires_grad=True), torch.tensor([0.5], requires_grad=True)
     policy_loss(
-        logprob, entropy, torch.tensor([ratio]), torch.tensor([advantage]), torch.tensor([invalid]), beta=beta, lam=lam,
+        logprob,
+        entropy,
+        torch.tensor([ratio]),
+        torch.tensor([advantage]),
+        torch.tensor([invalid]),
+        beta=beta,
+        lam=lam,
         ratio_clip=2.0,
-    ).backward()  # fmt: skip
+    ).backward()
     assert logprob.grad is not None
     return float(logprob.grad), 0.0 if entropy.grad is None else float(entropy.grad)
 
@@ -54,9 +60,15 @@ def test_penalty_is_the_score_function_gradient_of_the_probability_of_invalid_ac
     found: Tensor = torch.zeros(3)
     for action in range(3):
         loss = policy_loss(
-            logp[action : action + 1], torch.zeros(1), ratio[action : action + 1], torch.zeros(1),
-            invalid[action : action + 1], beta=0.0, lam=1.0, ratio_clip=100.0,
-        )  # fmt: skip
+            logp[action : action + 1],
+            torch.zeros(1),
+            ratio[action : action + 1],
+            torch.zeros(1),
+            invalid[action : action + 1],
+            beta=0.0,
+            lam=1.0,
+            ratio_clip=100.0,
+        )
         (each,) = torch.autograd.grad(loss, logits, retain_graph=True)
         found = found + behaviour[action] * each
     assert torch.allclose(found, exact, atol=1e-6)

@@ -33,10 +33,12 @@ def test_a_tap_is_in_the_middle_of_its_element() -> None:
 
 def test_keys_words_and_the_end() -> None:
     for call, action in [
-        (Call("back"), Action(ActionKind.BACK)), (Call("home"), Action(ActionKind.HOME)),
-        (Call("enter"), Action(ActionKind.ENTER)), (Call("FINISH"), Action(ActionKind.COMPLETE)),
+        (Call("back"), Action(ActionKind.BACK)),
+        (Call("home"), Action(ActionKind.HOME)),
+        (Call("enter"), Action(ActionKind.ENTER)),
+        (Call("FINISH"), Action(ActionKind.COMPLETE)),
         (Call("text", ("; reboot",)), Action(ActionKind.TYPE, text="; reboot")),
-    ]:  # fmt: skip
+    ]:
         assert on_elements(call, [], SIZE) == action == on_grid(call, Grid.over(SIZE))
 
 
@@ -53,9 +55,12 @@ def test_a_swipe_that_goes_nowhere_is_none(rest: tuple[str, str]) -> None:
 
 
 @given(
-    st.floats(0, 1), st.floats(0, 1), st.sampled_from(DIRECTIONS), st.sampled_from(DISTANCES),
+    st.floats(0, 1),
+    st.floats(0, 1),
+    st.sampled_from(DIRECTIONS),
+    st.sampled_from(DISTANCES),
     st.sampled_from([(1080, 2400), (128, 256), (2400, 1080), (500, 500)]),
-)  # fmt: skip
+)
 def test_a_swipe_stays_on_the_screen_goes_its_way_and_is_no_tap(
     x: float, y: float, direction: str, distance: str, size: tuple[int, int]
 ) -> None:
@@ -86,9 +91,12 @@ def test_every_place_of_the_grid_is_its_own_and_on_the_screen(size: tuple[int, i
 def test_what_the_grid_has_not_is_none() -> None:
     grid = Grid.over(SIZE)
     calls = [
-        Call("tap", (0, "center")), Call("tap", (grid.cells + 1, "center")), Call("tap", (1, "middle")),
-        Call("swipe", (1, "top", 999, "top")), Call("swipe", (1, "top", 1, "top")),
-    ]  # fmt: skip
+        Call("tap", (0, "center")),
+        Call("tap", (grid.cells + 1, "center")),
+        Call("tap", (1, "middle")),
+        Call("swipe", (1, "top", 999, "top")),
+        Call("swipe", (1, "top", 1, "top")),
+    ]
     for call in calls:
         with pytest.raises(UnreadError):
             on_grid(call, grid)

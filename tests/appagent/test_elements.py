@@ -37,8 +37,10 @@ def test_what_reacts_is_listed_what_is_clicked_first() -> None:
     )
     assert found.package == "com.example"
     assert [(each.text, each.box) for each in found.elements] == [
-        ("ok", (0, 300, 500, 400)), ("field", (0, 100, 1080, 300)), ("", (0, 500, 1080, 2400)),
-    ]  # fmt: skip
+        ("ok", (0, 300, 500, 400)),
+        ("field", (0, 100, 1080, 300)),
+        ("", (0, 500, 1080, 2400)),
+    ]
     assert found.elements[0].name == "com.example:id/ok #0"
 
 
@@ -76,9 +78,12 @@ def test_the_part_on_the_screen_counts() -> None:
 def test_a_name_is_the_same_on_another_screen_and_what_is_useless_is_not_offered() -> None:
     def screen(left: int, gone: frozenset[str] = frozenset()) -> list[str]:
         icon = node(
-            bounds=f"[{left},0][{left + 90},90]", clickable="true", resource_id="com.l:id/icon", content_desc="mail",
+            bounds=f"[{left},0][{left + 90},90]",
+            clickable="true",
+            resource_id="com.l:id/icon",
+            content_desc="mail",
             index=str(left),
-        )  # fmt: skip
+        )
         row = node(bounds="[0,900][500,990]", clickable="true", content_desc="a long text that says what it holds")
         return [each.name for each in screen_of(dump(node(icon + row, bounds="[0,0][9,9]")), SIZE, 9, gone).elements]
 

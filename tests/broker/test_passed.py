@@ -66,8 +66,12 @@ def test_two_faults_at_once_name_the_one_that_librdkafka_speaks_of() -> None:
 
 
 def test_a_mechanism_that_this_librdkafka_lacks_is_told_as_such() -> None:
-    section = kafka("kafka.client.sasl.mechanism=NONSENSE", "kafka.client.sasl.username=u",
-                    "kafka.client.sasl.password=hunter2", protocol="SASL_PLAINTEXT")  # fmt: skip
+    section = kafka(
+        "kafka.client.sasl.mechanism=NONSENSE",
+        "kafka.client.sasl.username=u",
+        "kafka.client.sasl.password=hunter2",
+        protocol="SASL_PLAINTEXT",
+    )
     error = refused(section)
     assert error.where == "kafka.client.sasl.mechanism"
     assert "hunter2" not in str(error)

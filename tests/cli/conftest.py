@@ -28,8 +28,13 @@ def cli(tmp_path: Path) -> Cli:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("DISTRL_")}
         line = [sys.executable, "-m", "distrl.cli.main", *arguments]
         return subprocess.run(
-            line, cwd=tmp_path, env={**kept, **(environ or {})}, capture_output=True, text=True, timeout=LIMIT_S,
+            line,
+            cwd=tmp_path,
+            env={**kept, **(environ or {})},
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
             check=False,
-        )  # fmt: skip
+        )
 
     return run

@@ -17,8 +17,18 @@ SASL = {"DISTRL_KAFKA__SECURITY_PROTOCOL": "SASL_SSL", "DISTRL_KAFKA__SASL_USERN
 
 
 def test_what_is_shown_is_accepted_and_means_the_same(cli: Cli, tmp_path: Path) -> None:
-    sets = ["--set", "run=seven", "--set", "algorithm.lr=0.002", "--set", "devices.addresses=['127.0.0.1:26000']",
-            "--set", "policy.lora_targets=[q, k]", "--set", "kafka.sasl_username='0012'"]  # fmt: skip
+    sets = [
+        "--set",
+        "run=seven",
+        "--set",
+        "algorithm.lr=0.002",
+        "--set",
+        "devices.addresses=['127.0.0.1:26000']",
+        "--set",
+        "policy.lora_targets=[q, k]",
+        "--set",
+        "kafka.sasl_username='0012'",
+    ]
     shown = cli("config", "show", *sets)
     assert shown.returncode == 0
     file = tmp_path / "run.yaml"
@@ -48,8 +58,15 @@ def test_secrets_are_never_printed_and_no_mask_takes_their_place(cli: Cli, tmp_p
 
 @pytest.mark.parametrize("command", ["show", "check"])
 def test_a_refusal_beside_a_secret_does_not_print_it(cli: Cli, command: str) -> None:
-    refused = cli("config", command, "--set", "store.timeout_s=never", "--set", "store.secrt_key=hunter2-typo",
-                  environ=SECRETS | SASL)  # fmt: skip
+    refused = cli(
+        "config",
+        command,
+        "--set",
+        "store.timeout_s=never",
+        "--set",
+        "store.secrt_key=hunter2-typo",
+        environ=SECRETS | SASL,
+    )
     assert refused.returncode == 1
     assert "store.timeout_s" in refused.stderr
     assert "hunter2" not in refused.stdout + refused.stderr

@@ -14,10 +14,14 @@ from .conftest import Cli
 def sets(standin: Standin, avd: str = AVD, snapshot: str = "clean") -> list[str]:
     emulators = standin.devices(count=1).emulators
     settings = [
-        f"adb.port={free_ports(1)}", f"devices.directory={standin.state}", f"devices.emulators.avd={avd}",
-        f"devices.emulators.snapshot={snapshot}", f"devices.emulators.first_port={emulators.first_port}",
-        f"devices.emulators.binary={standin.binary}", f"devices.emulators.token_file={standin.token}",
-    ]  # fmt: skip
+        f"adb.port={free_ports(1)}",
+        f"devices.directory={standin.state}",
+        f"devices.emulators.avd={avd}",
+        f"devices.emulators.snapshot={snapshot}",
+        f"devices.emulators.first_port={emulators.first_port}",
+        f"devices.emulators.binary={standin.binary}",
+        f"devices.emulators.token_file={standin.token}",
+    ]
     return [word for each in settings for word in ("--set", each)]
 
 

@@ -24,8 +24,9 @@ def test_quiet_phones_then_popups_in_every_generation() -> None:
     assert told["split"] == "test"
     rows = told["measured"]
     assert [(row["phones"], row["popup_probability"]) for row in rows] == [
-        ("generation 0", 0.0), *((f"generation {n}", 0.2) for n in range(5)),
-    ]  # fmt: skip
+        ("generation 0", 0.0),
+        *((f"generation {n}", 0.2) for n in range(5)),
+    ]
     assert all((row["suite"], row["tasks"], row["done"]) == ("install", 8, 8) for row in rows)
     assert rows[0]["mean_steps"] < rows[1]["mean_steps"]
     assert "100.0%" in here("--suite", "install", "--count", "2")
@@ -43,8 +44,10 @@ def test_the_rows_of_a_list_are_played_and_one_that_cannot_be_done_ends_in_an_er
     setting = ("-s", f"feeder.tasks={path}")
     told = json.loads(here(*setting, "--json", exit_code=1))
     assert [(each["line"], each["split"], each["script"], each["done"]) for each in told["rows"]] == [
-        (1, "train", "general alarm", True), (2, "test", "general alarm", False), (3, "test", None, None),
-    ]  # fmt: skip
+        (1, "train", "general alarm", True),
+        (2, "test", "general alarm", False),
+        (3, "test", None, None),
+    ]
     assert "done in 4 steps" in here(*setting, "--split", "train")
     assert "no script" in here(*setting, exit_code=1)
     assert "install" in here(*setting, "--suite", "install", "--count", "1")

@@ -67,8 +67,10 @@ def test_a_terminal_without_the_room_folds_the_header_too(name: str, width: int)
     assert max(map(len, printed(name, width)[0])) <= width
 
 
-@given(st.lists(st.lists(st.integers(1, 60), min_size=3, max_size=3).map(lambda each: tuple(sorted(each))), max_size=9),
-       st.integers(0, 200))  # fmt: skip
+@given(
+    st.lists(st.lists(st.integers(1, 60), min_size=3, max_size=3).map(lambda each: tuple(sorted(each))), max_size=9),
+    st.integers(0, 200),
+)
 def test_widths_fill_the_room_and_serve_the_urgent_first(needs: list[tuple[int, int, int]], room: int) -> None:
     found = widths(needs, room)
     assert all(1 <= width <= wanted[-1] for width, wanted in zip(found, needs, strict=True))

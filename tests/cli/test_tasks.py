@@ -35,17 +35,24 @@ def here(*arguments: str, exit_code: int = 0) -> str:
 
 def test_check_tells_everything_that_should_be_known(mine: Path) -> None:
     assert json.loads(here("check", str(mine), "--json")) == {
-        "rows": 5, "duplicates": 1, "problems": [], "done_at_the_start": [],
+        "rows": 5,
+        "duplicates": 1,
+        "problems": [],
+        "done_at_the_start": [],
         "splits": [
             {"suite": "mine", "split": "train", "rows": 2, "with_check": 0, "least_steps": 5, "most_steps": 20},
             {"suite": "mine", "split": "test", "rows": 3, "with_check": 1, "least_steps": 20, "most_steps": 20},
         ],
         "unknown_words": {"\u00e9tsy": 2, "water": 1, "plants": 1},
-        "overlap": [{
-            "split": "test", "rows": 3, "same_template": [],
-            "identical": [{"file": str(mine), "line": 3, "instruction": "Open Notes"}],
-        }],
-    }  # fmt: skip
+        "overlap": [
+            {
+                "split": "test",
+                "rows": 3,
+                "same_template": [],
+                "identical": [{"file": str(mine), "line": 3, "instruction": "Open Notes"}],
+            }
+        ],
+    }
     table = here("check", str(mine))
     assert "5 rows, 1 of them repeat an earlier one" in table
     assert "4 words (3 different ones) are not the policy's and read <unk>: \u00e9tsy (2), water (1)" in table

@@ -56,8 +56,13 @@ def test_ctrl_c_is_answered_with_how_to_go_on(tmp_path: Path, monkeypatch: pytes
 
 def test_the_end_says_how_far_the_first_and_the_last_version_came() -> None:
     def scored(version: int, success: float | None, episodes: int = 128, others: int = 0) -> dict[str, object]:
-        return {"policy": f"version {version}", "version": version, "success": success, "episodes": episodes,
-                "others": others}  # fmt: skip
+        return {
+            "policy": f"version {version}",
+            "version": version,
+            "success": success,
+            "episodes": episodes,
+            "others": others,
+        }
 
     agent = scored(-1, 0.5) | {"policy": "an agent"}
     rows = [scored(0, 0.25), scored(7, 0.5), scored(40, 0.75, 120, 8), agent]

@@ -37,9 +37,15 @@ class Standin:
 
     def devices(self, count: int = 1, operation_timeout_s: float = 5.0, **settings: Any) -> config.Devices:
         emulators = {
-            "avd": AVD, "count": count, "first_port": free_console_port(count), "binary": self.binary,
-            "token_file": self.token, "boot_timeout_s": 60, "snapshot_timeout_s": 30, **settings,
-        }  # fmt: skip
+            "avd": AVD,
+            "count": count,
+            "first_port": free_console_port(count),
+            "binary": self.binary,
+            "token_file": self.token,
+            "boot_timeout_s": 60,
+            "snapshot_timeout_s": 30,
+            **settings,
+        }
         return config.Devices.model_validate(
             {"emulators": emulators, "directory": self.state, "operation_timeout_s": operation_timeout_s}
         )

@@ -120,8 +120,9 @@ def test_reverse_ports_are_listed_added_and_removed(device: adbutils.AdbDevice, 
     device.reverse("localabstract:mine", "tcp:8002")
     device.reverse("tcp:7001", "tcp:8003")  # takes the place of the first
     assert [tuple(vars(item).values()) for item in device.reverse_list()] == [
-        ("tcp:7001", "tcp:8003"), ("localabstract:mine", "tcp:8002"),
-    ]  # fmt: skip
+        ("tcp:7001", "tcp:8003"),
+        ("localabstract:mine", "tcp:8002"),
+    ]
     with pytest.raises(AdbError, match="cannot rebind existing socket"):
         device.reverse("tcp:7001", "tcp:8004", norebind=True)
     device.reverse("tcp:7002", "tcp:8004", norebind=True)

@@ -87,25 +87,47 @@ def sets(adb: AdbServer, devices: config.Devices) -> list[str]:
     """A configuration as a command line gives it."""
     emulators = devices.emulators.model_dump(mode="json")
     return [
-        f"adb.port={adb.adb.port}", f"devices.directory={devices.directory}",
+        f"adb.port={adb.adb.port}",
+        f"devices.directory={devices.directory}",
         *(f"devices.emulators.{name}={value}" for name, value in emulators.items() if value not in ("", [])),
-    ]  # fmt: skip
+    ]
 
 
 def test_the_command_line_is_the_one_that_android_documents() -> None:
     settings = config.Emulators(avd="Pixel_8", count=2, binary="/sdk/emulator", arguments=("-gpu", "swiftshader"))
     both = ["-no-window", "-no-audio", "-no-boot-anim", "-gpu", "swiftshader"]
     assert command_line(settings, 5556) == [
-        "/sdk/emulator", "-avd", "Pixel_8", "-port", "5556", "-read-only", "-no-snapshot", *both,
-    ]  # fmt: skip
+        "/sdk/emulator",
+        "-avd",
+        "Pixel_8",
+        "-port",
+        "5556",
+        "-read-only",
+        "-no-snapshot",
+        *both,
+    ]
     settings = settings.model_copy(update={"snapshot": "clean"})
     assert command_line(settings, 5556) == [
-        "/sdk/emulator", "-avd", "Pixel_8", "-port", "5556", "-read-only", "-snapshot", "clean", "-no-snapshot-save",
+        "/sdk/emulator",
+        "-avd",
+        "Pixel_8",
+        "-port",
+        "5556",
+        "-read-only",
+        "-snapshot",
+        "clean",
+        "-no-snapshot-save",
         *both,
-    ]  # fmt: skip
+    ]
     assert command_line(settings, 5556, writable=True) == [
-        "/sdk/emulator", "-avd", "Pixel_8", "-port", "5556", "-no-snapshot", *both,
-    ]  # fmt: skip
+        "/sdk/emulator",
+        "-avd",
+        "Pixel_8",
+        "-port",
+        "5556",
+        "-no-snapshot",
+        *both,
+    ]
 
 
 def test_the_program_is_found_in_the_sdk_or_on_the_path(standin: Standin, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,8 +347,10 @@ def test_a_killed_emulator_interrupts_its_episode_and_is_started_again(adb: AdbS
             assert some(session).focus() == HOME
         (health,) = pool.health()
         assert {name: count for name, count in health.counters.items() if count} == {
-            "leases": 2, "interrupted": 1, "restarts": 1,
-        }  # fmt: skip
+            "leases": 2,
+            "interrupted": 1,
+            "restarts": 1,
+        }
         assert len(standin.started()) == 2
     finally:
         pool.close()

@@ -197,8 +197,12 @@ def test_a_snapshot_that_brings_an_old_lease_back(
     (older,) = entries(session) or []
     held.renew()
     same, other = parsed(older, TTL_S), Entry("host b", "b", "1", TTL_S)
-    names = {"older": older, "other host": other.name, "nonsense": "x,y", "same machine": Entry(
-        "process 1", same.place, "2", TTL_S, 7).name}  # fmt: skip
+    names = {
+        "older": older,
+        "other host": other.name,
+        "nonsense": "x,y",
+        "same machine": Entry("process 1", same.place, "2", TTL_S, 7).name,
+    }
     session.output(f"rm -r {DIRECTORY}")
     for kind in brought_back:
         session.output(f"mkdir {DIRECTORY} && : >{DIRECTORY}/{names[kind]}")

@@ -80,9 +80,12 @@ def test_a_black_picture_may_be_transparent() -> None:
 
 
 @given(
-    x=st.integers(0, 23), y=st.integers(0, 39), channel=st.integers(0, 2), value=st.integers(1, 255),
+    x=st.integers(0, 23),
+    y=st.integers(0, 39),
+    channel=st.integers(0, 2),
+    value=st.integers(1, 255),
     mode=st.sampled_from(["RGB", "RGBA"]),
-)  # fmt: skip
+)
 def test_one_pixel_that_is_not_black_makes_a_picture(x: int, y: int, channel: int, value: int, mode: str) -> None:
     image = Image.new("RGB", (24, 40))
     image.putpixel((x, y), tuple(value if each == channel else 0 for each in range(3)))

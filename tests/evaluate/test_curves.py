@@ -44,8 +44,10 @@ def test_the_learning_curve_tells_what_each_version_cost() -> None:
     """Update 4 ends the warm-up; updates 5 and 6 fold four trajectories each."""
     updates = [update(4, 0), update(5, 4), update(6, 8)]
     versions = [version(0, 4), version(1, 5), version(2, 6)]
-    won, lost = trajectory(task("a", split=Split.VALIDATION)), trajectory(task("b", split=Split.VALIDATION),
-                                                                          Outcome.FAILURE)  # fmt: skip
+    won, lost = (
+        trajectory(task("a", split=Split.VALIDATION)),
+        trajectory(task("b", split=Split.VALIDATION), Outcome.FAILURE),
+    )
     evaluations = [evaluation(2, won), evaluation(0, won), evaluation(0, lost), evaluation(1, trajectory(task("held")))]
     points = curves.learning_curve(evaluations, Split.VALIDATION, versions, updates, TOPIC)
     assert [(p.version, p.trajectories, p.seconds, p.score.success) for p in points] == [(0, 0, 0, 0.5), (2, 8, 2, 1.0)]

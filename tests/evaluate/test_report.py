@@ -42,14 +42,20 @@ def data(**changes: object) -> RunData:
     acted = [trajectory(task(f"t-{n}", split=Split.TRAIN), versions=(n // 40,), started_at=n * 30) for n in range(100)]
     return RunData(
         **{
-            "run": "demo", "seed": 1, "topic": TOPIC, "trajectories": logged(acted),
+            "run": "demo",
+            "seed": 1,
+            "topic": TOPIC,
+            "trajectories": logged(acted),
             "versions": [version(0, 4), version(1, 5), version(2, 6)],
             "updates": [update(4, 0), update(5, 40), update(6, 80)],
-            "evaluations": evaluations(), "setup_seconds": 12.0, "train_seconds": 60.0,
-            "digests": {"adapter": "ab" * 32, "buffer": "cd" * 32}, "read": read,
+            "evaluations": evaluations(),
+            "setup_seconds": 12.0,
+            "train_seconds": 60.0,
+            "digests": {"adapter": "ab" * 32, "buffer": "cd" * 32},
+            "read": read,
             **changes,
         }
-    )  # fmt: skip
+    )
 
 
 def test_report_json_has_exactly_the_promised_keys_and_true_numbers(tmp_path: Path) -> None:

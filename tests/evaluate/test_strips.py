@@ -52,15 +52,23 @@ def test_the_told_task_failed_before_and_was_solved_after() -> None:
 
 def test_a_strip_says_what_was_held_back_or_judged_invalid() -> None:
     played = trajectory(task("a"), versions=(1,) * 4)
-    changes: list[dict[str, Any]] = [{}, {"held_back": HeldBack.UNSENT}, {"valid": False, "held_back": HeldBack.UNDONE},
-                                     {"held_back": HeldBack.REFUSED}]  # fmt: skip
+    changes: list[dict[str, Any]] = [
+        {},
+        {"held_back": HeldBack.UNSENT},
+        {"valid": False, "held_back": HeldBack.UNDONE},
+        {"held_back": HeldBack.REFUSED},
+    ]
     steps = tuple(replace(step, **change) for step, change in zip(played.steps, changes, strict=True))
     captions = [frame.caption for frame in strips.strip("t", replace(played, steps=steps), lambda ref: b"").frames]
     plain = strips.caption(steps[0].action)
     undone = f"{plain} (left the allowed apps, undone) (judged invalid)"
     assert captions == [
-        plain, f"{plain} (not sent)", undone, f"{plain} (refused by the phone)", played.outcome.value,
-    ]  # fmt: skip
+        plain,
+        f"{plain} (not sent)",
+        undone,
+        f"{plain} (refused by the phone)",
+        played.outcome.value,
+    ]
 
 
 def test_an_image_that_claims_too_many_pixels_is_not_unpacked() -> None:

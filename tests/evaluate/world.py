@@ -68,9 +68,15 @@ def trajectory(
     )
     finished = max([started_at, *times]) + 50
     return factories.trajectory(
-        of, steps, worker=worker, device="phone-0", final_screenshot=screen(250), outcome=outcome,
-        started_at=started_at, finished_at=finished,
-    )  # fmt: skip
+        of,
+        steps,
+        worker=worker,
+        device="phone-0",
+        final_screenshot=screen(250),
+        outcome=outcome,
+        started_at=started_at,
+        finished_at=finished,
+    )
 
 
 def logged(trajectories: Sequence[Trajectory]) -> list[LoggedTrajectory]:

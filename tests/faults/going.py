@@ -41,9 +41,12 @@ class Going:
         self._tasks = opened.enter_context(member(config))
         self._reader = opened.enter_context(LogReader(config, "heartbeats"))
         for name, step in (
-            ("write", self._write), ("follow", self._follow), ("journal", self._journal), ("group", self._group),
+            ("write", self._write),
+            ("follow", self._follow),
+            ("journal", self._journal),
+            ("group", self._group),
             ("describe", self._describe),
-        ):  # fmt: skip
+        ):
             self._done[name] = []
             self._threads.append(threading.Thread(target=self._loop, args=(name, step), name=name, daemon=True))
         for thread in self._threads:

@@ -491,9 +491,14 @@ def _step(store: ObjectStore, rule: random.Random) -> Step:
     screenshot = store.put("screenshots", noise(rule.randrange(SCREENS)), "png", DAY)
     prompt = CODEC.encode_prompt("open the clock", [])
     return factories.step(
-        action, screenshot=screenshot, prompt_ids=prompt, action_ids=ids, action_text=repr(action),
-        logprob=-3.0 * rule.random(), version_sha256="",
-    )  # fmt: skip
+        action,
+        screenshot=screenshot,
+        prompt_ids=prompt,
+        action_ids=ids,
+        action_text=repr(action),
+        logprob=-3.0 * rule.random(),
+        version_sha256="",
+    )
 
 
 def noise(seed: int) -> bytes:

@@ -279,8 +279,11 @@ def test_a_clock_hours_ahead_is_no_reason_to_refuse_a_record(run: LiveRun) -> No
     for name in ("tasks", "trajectories", "versions", "heartbeats"):
         stamp = int(time.time() * 1000) + 7 * 3_600_000
         producer.produce(
-            topic_name(run.config.run, name), b"value", b"key", timestamp=stamp,
+            topic_name(run.config.run, name),
+            b"value",
+            b"key",
+            timestamp=stamp,
             on_delivery=lambda error, _: refused.append(error),
-        )  # fmt: skip
+        )
     assert producer.flush(30.0) == 0
     assert refused == [None] * 4

@@ -56,12 +56,23 @@ def run_config(
         "run": f"appagent-{uuid.uuid4().hex[:8]}",
         "kafka": {"bootstrap": broker, "task_partitions": 2},
         "adb": adb_server.model_dump(),
-        "phones": {"count": PHONES, "evaluation_count": 0, "base_port": port, "latency_median_ms": 1.0,
-                   "popup_probability": 0.0},
+        "phones": {
+            "count": PHONES,
+            "evaluation_count": 0,
+            "base_port": port,
+            "latency_median_ms": 1.0,
+            "popup_probability": 0.0,
+        },
         "devices": {"addresses": [f"127.0.0.1:{port + n}" for n in range(PHONES)], "settle_unchanged_s": 0.0},
-        "appagent": {"endpoint": server.url, "model": "scripted", "requests_per_minute": 60_000,
-                     "notes": str(tmp_path / "notes.json"), "rounds": 6, "timeout_s": 5.0},
-    }  # fmt: skip
+        "appagent": {
+            "endpoint": server.url,
+            "model": "scripted",
+            "requests_per_minute": 60_000,
+            "notes": str(tmp_path / "notes.json"),
+            "rounds": 6,
+            "timeout_s": 5.0,
+        },
+    }
     config = Config.model_validate(tree).model_copy(update={"store": s3})
     publish_untrained(config)
     with phones_served(config.phones, tmp_path):
@@ -102,8 +113,9 @@ def test_it_is_explored_evaluated_and_reported_beside_a_version(
     shown = CliRunner().invoke(app, ["scores", "--json", "-c", str(tmp_path / "run.yaml")], catch_exceptions=False)
     rows = json.loads(shown.stdout)["scores"]
     assert [(row["policy"], row["episodes"], row["split"]) for row in rows] == [
-        ("version 0", TASKS, "test"), (told.name, TASKS, "test"),
-    ]  # fmt: skip
+        ("version 0", TASKS, "test"),
+        (told.name, TASKS, "test"),
+    ]
     assert rows[1]["success"] == told.score.success
     for_people = CliRunner().invoke(app, ["scores", "-c", str(tmp_path / "run.yaml")], env={"COLUMNS": "200"})
     assert told.name in for_people.output

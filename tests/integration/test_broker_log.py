@@ -308,9 +308,10 @@ def test_a_record_that_is_too_large_for_its_topic_fails_alone(config: Config, pr
     """The broker refuses its whole batch, which all of these are in."""
     name = topic_name(config.run, "heartbeats")
     resource = ConfigResource(
-        ResourceType.TOPIC, name,
+        ResourceType.TOPIC,
+        name,
         incremental_configs=[ConfigEntry("max.message.bytes", "900", incremental_operation=AlterConfigOpType.SET)],
-    )  # fmt: skip
+    )
     client = admin(config.kafka)
     client.incremental_alter_configs([resource])[resource].result(PATIENCE_S)
     taken = until_refused(producer, name)

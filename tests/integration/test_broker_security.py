@@ -183,9 +183,13 @@ def test_wrong_credentials_are_told_at_once_and_named(secured: str, user: str, p
 @pytest.mark.parametrize("command", ["feed", "worker", "learner", "evaluate", "tail trajectories", "topics ensure"])
 def test_a_command_with_wrong_credentials_ends_at_once_with_one_message(secured: str, command: str) -> None:
     environ = {name: value for name, value in os.environ.items() if not name.startswith("DISTRL_")}
-    environ |= {"DISTRL_KAFKA__BOOTSTRAP": secured, "DISTRL_KAFKA__SECURITY_PROTOCOL": "SASL_PLAINTEXT",
-                "DISTRL_KAFKA__SASL_USERNAME": "admin", "DISTRL_KAFKA__SASL_PASSWORD": "wrong-password",
-                "DISTRL_KAFKA__CONNECT_TIMEOUT_S": "60"}  # fmt: skip
+    environ |= {
+        "DISTRL_KAFKA__BOOTSTRAP": secured,
+        "DISTRL_KAFKA__SECURITY_PROTOCOL": "SASL_PLAINTEXT",
+        "DISTRL_KAFKA__SASL_USERNAME": "admin",
+        "DISTRL_KAFKA__SASL_PASSWORD": "wrong-password",
+        "DISTRL_KAFKA__CONNECT_TIMEOUT_S": "60",
+    }
     line = [sys.executable, "-m", "distrl.cli.main", *command.split()]
     refused = subprocess.run(line, env=environ, capture_output=True, text=True, timeout=READY_S, check=False)
     assert (refused.returncode, refused.stdout) == (1, "")
@@ -324,8 +328,12 @@ def test_rights_are_those_of_the_certificates_name(listeners: Listeners) -> None
 
 
 def test_a_client_without_a_certificate_is_told_what_to_set(listeners: Listeners) -> None:
-    sets = [f"kafka.bootstrap={listeners.mtls}", "kafka.security_protocol=SSL",
-            f"kafka.ssl_ca={listeners.tls.certificate}", "kafka.connect_timeout_s=10"]  # fmt: skip
+    sets = [
+        f"kafka.bootstrap={listeners.mtls}",
+        "kafka.security_protocol=SSL",
+        f"kafka.ssl_ca={listeners.tls.certificate}",
+        "kafka.connect_timeout_s=10",
+    ]
     with pytest.raises(BrokerError) as told:
         check(load(sets=sets, environ={}))
     assert "ssl.certificate.location" in told.value.hint
@@ -340,9 +348,13 @@ def test_a_wrong_password_of_the_key_is_told_before_anything_is_connected_to(lis
 
 
 def test_scram_through_kafka_client_alone(listeners: Listeners) -> None:
-    sets = [f"kafka.bootstrap={listeners.scram}", "kafka.security_protocol=SASL_PLAINTEXT",
-            "kafka.client.sasl.mechanism=SCRAM-SHA-512", "kafka.client.sasl.username=admin",
-            f"kafka.client.sasl.password={PASSWORD}"]  # fmt: skip
+    sets = [
+        f"kafka.bootstrap={listeners.scram}",
+        "kafka.security_protocol=SASL_PLAINTEXT",
+        "kafka.client.sasl.mechanism=SCRAM-SHA-512",
+        "kafka.client.sasl.username=admin",
+        f"kafka.client.sasl.password={PASSWORD}",
+    ]
     assert check(load(sets=sets, environ={})).brokers == 1
     with pytest.raises(BrokerError, match="refuses the credentials") as told:
         check(load(sets=[*sets, "kafka.client.sasl.password=hunter2-wrong"], environ={}))
@@ -375,11 +387,13 @@ def issuer() -> Iterator[Issuer]:
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
         url = f"http://{HOST}:{server.server_address[1]}/token"
         yield lambda name: [
-            "kafka.security_protocol=SASL_PLAINTEXT", "kafka.sasl_mechanism=OAUTHBEARER",
-            "kafka.client.sasl.oauthbearer.method=oidc", f"kafka.client.sasl.oauthbearer.token.endpoint.url={url}",
+            "kafka.security_protocol=SASL_PLAINTEXT",
+            "kafka.sasl_mechanism=OAUTHBEARER",
+            "kafka.client.sasl.oauthbearer.method=oidc",
+            f"kafka.client.sasl.oauthbearer.token.endpoint.url={url}",
             f"kafka.client.sasl.oauthbearer.client.id={name}",
             f"kafka.client.sasl.oauthbearer.client.secret={PASSWORD}",
-        ]  # fmt: skip
+        ]
         server.shutdown()
 
 
@@ -396,8 +410,12 @@ def test_a_client_with_a_token_does_everything(listeners: Listeners, issuer: Iss
 
 
 def test_a_refused_client_secret_is_told_at_once_and_not_printed(listeners: Listeners, issuer: Issuer) -> None:
-    sets = [f"kafka.bootstrap={listeners.token}", "kafka.connect_timeout_s=20", *issuer("admin"),
-            "kafka.client.sasl.oauthbearer.client.secret=hunter2-wrong"]  # fmt: skip
+    sets = [
+        f"kafka.bootstrap={listeners.token}",
+        "kafka.connect_timeout_s=20",
+        *issuer("admin"),
+        "kafka.client.sasl.oauthbearer.client.secret=hunter2-wrong",
+    ]
     with pytest.raises(BrokerError) as told:
         check(load(sets=sets, environ={}))
     assert told.value.where == "kafka.client"

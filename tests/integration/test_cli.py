@@ -69,9 +69,14 @@ def distrl(folder: Path, *arguments: str, config: Config | None = None) -> subpr
         write_settings(config, folder / "run.yaml")
         given = ["--config", "run.yaml"]
     return subprocess.run(
-        [sys.executable, "-m", "distrl.cli.main", *arguments, *given], cwd=folder, env=environ, capture_output=True,
-        text=True, timeout=LIMIT_S, check=False,
-    )  # fmt: skip
+        [sys.executable, "-m", "distrl.cli.main", *arguments, *given],
+        cwd=folder,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
 
 
 def test_topics_are_missing_then_made_then_as_declared_and_then_told_to_differ(config: Config, tmp_path: Path) -> None:
@@ -188,8 +193,13 @@ def test_a_dry_run_shows_actions_and_touches_neither_the_phone_nor_the_run(
     session.server.connect(session.serial)
     before, stored = truth(session), set(open_store(s3).list("screenshots/"))
     line = [sys.executable, "-m", "distrl.cli.main", "worker", "--config", "run.yaml", "--dry-run"]
-    child = subprocess.Popen([*line, "--instruction", "turn on \x1b[31mwifi"], cwd=tmp_path, stdout=subprocess.PIPE,
-                             stderr=(tmp_path / "log").open("wb"), text=True)  # fmt: skip
+    child = subprocess.Popen(
+        [*line, "--instruction", "turn on \x1b[31mwifi"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=(tmp_path / "log").open("wb"),
+        text=True,
+    )
     try:
         assert child.stdout is not None
         lines = [child.stdout.readline() for _ in range(3)]
@@ -312,9 +322,16 @@ def test_weights_that_are_missing_or_have_another_hash_are_refused_by_name(
 def stack(config: Config, free_ports: Callable[[int], list[int]], tmp_path: Path) -> Iterator[Config]:
     """A stack of an adb server and two phones, beside the session's broker; objects go to a directory."""
     server, phones = free_ports(2)
-    sets = [f"run={config.run}", f"kafka.bootstrap={config.kafka.bootstrap}", "store.url=file://objects",
-            f"stack.directory={tmp_path / 'stack'}", f"adb.port={server}", f"phones.base_port={min(phones, 60_000)}",
-            "phones.count=1", "phones.evaluation_count=1"]  # fmt: skip
+    sets = [
+        f"run={config.run}",
+        f"kafka.bootstrap={config.kafka.bootstrap}",
+        "store.url=file://objects",
+        f"stack.directory={tmp_path / 'stack'}",
+        f"adb.port={server}",
+        f"phones.base_port={min(phones, 60_000)}",
+        "phones.count=1",
+        "phones.evaluation_count=1",
+    ]
     yield load(sets=sets, environ={})
     stop_all(find_all(tmp_path / "stack"), 10.0)
 
@@ -322,8 +339,12 @@ def stack(config: Config, free_ports: Callable[[int], list[int]], tmp_path: Path
 def flags(config: Config) -> list[str]:
     """The settings that were named for `config`, and no other, as a person would type them."""
     tree = config.model_dump(mode="json", exclude_unset=True)
-    pairs = [(f"{section}.{name}", value) for section, part in tree.items() if isinstance(part, dict)
-             for name, value in part.items()]  # fmt: skip
+    pairs = [
+        (f"{section}.{name}", value)
+        for section, part in tree.items()
+        if isinstance(part, dict)
+        for name, value in part.items()
+    ]
     return [flag for name, value in [("run", config.run), *pairs] for flag in ("--set", f"{name}={json.dumps(value)}")]
 
 

@@ -129,9 +129,18 @@ def send_headers_that_are_no_utf8(config: Config, topic: str, value: bytes) -> N
     copied = 2
     kinds = {"topic": 1, "value": 4, "flags": 7, "headers": 10, "end": 0}
     refused = library.rd_kafka_producev(
-        client, kinds["topic"], topic_name(config.run, topic).encode(), kinds["value"], value, size(len(value)),
-        kinds["flags"], copied, kinds["headers"], headers, kinds["end"],
-    )  # fmt: skip
+        client,
+        kinds["topic"],
+        topic_name(config.run, topic).encode(),
+        kinds["value"],
+        value,
+        size(len(value)),
+        kinds["flags"],
+        copied,
+        kinds["headers"],
+        headers,
+        kinds["end"],
+    )
     assert (refused, library.rd_kafka_flush(client, int(PATIENCE_S * 1000))) == (0, 0)
     library.rd_kafka_destroy(client)
 
@@ -352,8 +361,11 @@ def test_a_record_that_was_put_aside_twice_is_one_letter(config: Config, aside: 
     assert len(in_the_log(config)) == 3
     (first, second) = json.loads(run(config, "ls", "--json").output)
     assert (first["offset"], first["topic"], first["origin_offset"], first["letters"]) == (
-        0, topic_name(config.run, "tasks"), 0, 2,
-    )  # fmt: skip
+        0,
+        topic_name(config.run, "tasks"),
+        0,
+        2,
+    )
     assert (second["class"], second["bytes"]) == ("distrl.errors.WireError", 1 + len(encode(task(2))))
     table = run(config, "ls").output
     assert f"{topic_name(config.run, 'tasks')}[0]@1" in table

@@ -34,10 +34,18 @@ VERSION = factories.version(3, update=9)
 @pytest.fixture
 def config(broker: str, tmp_path: Path) -> Config:
     """A run with its topics, whose roles would find no store."""
-    sets = [f"run=demo-{uuid.uuid4().hex[:12]}", f"kafka.bootstrap={broker}", "kafka.task_partitions=2",
-            "phones.count=0", "phones.evaluation_count=0", f"stack.directory={tmp_path / 'stack'}",
-            "store.url=s3://127.0.0.1:1/distrl", "store.access_key=a", "store.secret_key=b",
-            "store.timeout_s=1"]  # fmt: skip
+    sets = [
+        f"run=demo-{uuid.uuid4().hex[:12]}",
+        f"kafka.bootstrap={broker}",
+        "kafka.task_partitions=2",
+        "phones.count=0",
+        "phones.evaluation_count=0",
+        f"stack.directory={tmp_path / 'stack'}",
+        "store.url=s3://127.0.0.1:1/distrl",
+        "store.access_key=a",
+        "store.secret_key=b",
+        "store.timeout_s=1",
+    ]
     made = load(sets=sets, environ={})
     topic_admin.ensure(made)
     return made

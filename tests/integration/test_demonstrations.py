@@ -43,11 +43,14 @@ def test_two_runs_have_the_same_demonstrations_in_the_same_order_though_one_was_
         "adb": adb_server.model_dump(),
         # The slowest of a handful of gestures takes many times as long as the quickest, so phones overtake each other.
         "phones": {
-            "count": PHONES, "evaluation_count": 0, "base_port": first,
-            "latency_median_ms": 5.0, "latency_sigma": 2.0,
+            "count": PHONES,
+            "evaluation_count": 0,
+            "base_port": first,
+            "latency_median_ms": 5.0,
+            "latency_sigma": 2.0,
         },
         "devices": {"addresses": tuple(f"127.0.0.1:{first + at}" for at in range(PHONES))},
-    }  # fmt: skip
+    }
     one, other = (Config.model_validate({**tree, "run": f"shown-{uuid.uuid4().hex[:8]}"}) for _ in range(2))
     with phones_served(one.phones, tmp_path):
         for config, counts in ((one, (COUNT,)), (other, (5, COUNT))):

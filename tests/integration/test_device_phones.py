@@ -65,8 +65,17 @@ def test_phones_are_leased_reset_driven_and_asked(base_port: int, adb_server: co
 
 
 def test_a_phone_is_played_in_a_browser_until_sigterm(base_port: int, adb_server: config.Adb) -> None:
-    line = [sys.executable, "-m", "distrl.cli.main", "phones", "play", "--serial", f"127.0.0.1:{base_port}",
-            "--set", f"adb.port={adb_server.port}"]  # fmt: skip
+    line = [
+        sys.executable,
+        "-m",
+        "distrl.cli.main",
+        "phones",
+        "play",
+        "--serial",
+        f"127.0.0.1:{base_port}",
+        "--set",
+        f"adb.port={adb_server.port}",
+    ]
     with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as playing:
         try:
             assert playing.stdout is not None

@@ -192,11 +192,18 @@ def test_the_parquet_file_has_a_typed_row_for_each_step(run: Config, folder: Pat
     assert types["prompt_ids"].startswith("list<")
     assert (types["logprob"], types["is_expert"], types["touch_x"]) == ("double", "bool", "double")
     expected = [
-        (logged.position.offset, index, step.logprob, list(step.prompt_ids), step.action.kind.value,
-         step.action.touch.x if step.action.touch else None, logged.trajectory.outcome.value)
+        (
+            logged.position.offset,
+            index,
+            step.logprob,
+            list(step.prompt_ids),
+            step.action.kind.value,
+            step.action.touch.x if step.action.touch else None,
+            logged.trajectory.outcome.value,
+        )
         for logged in Run(run).trajectories(repeated=True)
         for index, step in enumerate(logged.trajectory.steps)
-    ]  # fmt: skip
+    ]
     columns = ("offset", "step", "logprob", "prompt_ids", "action", "touch_x", "outcome")
     assert [tuple(row[name] for name in columns) for row in found.to_pylist()] == expected
     assert manifest(folder / "steps.parquet")["rows"] == len(expected)
@@ -300,10 +307,25 @@ def replayed_heartbeats(folder: Path, *begins: str) -> list[int]:
     found = []
     for wanted in begins:
         refused = subprocess.run(
-            [sys.executable, "-m", "distrl.cli.main", "replay", "--config", "run.yaml", "--topic", "heartbeats",
-             "--from", wanted, "--print"],
-            cwd=folder, capture_output=True, text=True, timeout=120, check=False,
-        )  # fmt: skip
+            [
+                sys.executable,
+                "-m",
+                "distrl.cli.main",
+                "replay",
+                "--config",
+                "run.yaml",
+                "--topic",
+                "heartbeats",
+                "--from",
+                wanted,
+                "--print",
+            ],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
         assert (refused.returncode, refused.stdout) == (1, "")
         assert "retention has deleted" in refused.stderr
         command = shlex.split(refused.stderr.partition("hint: ")[2])
@@ -319,8 +341,14 @@ def replayed_heartbeats(folder: Path, *begins: str) -> list[int]:
 def group(run: Config) -> Iterator[Consumer]:
     """A live member of the workers' group, which has committed its place."""
     name = workers_group(run)
-    member = Consumer({"bootstrap.servers": run.kafka.bootstrap, "group.id": name, "enable.auto.commit": False,
-                       "auto.offset.reset": "earliest"})  # fmt: skip
+    member = Consumer(
+        {
+            "bootstrap.servers": run.kafka.bootstrap,
+            "group.id": name,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+        }
+    )
     member.subscribe([topic_name(run.run, "tasks")])
     message = member.poll(60)
     assert message is not None
@@ -445,8 +473,16 @@ def test_failures_are_counted_by_version_and_named_with_their_place(run: Config,
 
 def test_a_judge_is_compared_with_the_truth_and_paid_for_once(run: Config, folder: Path) -> None:
     with serving(verdict("success", {"prompt_tokens": 100, "completion_tokens": 10})) as server:
-        settings = ("--set", f"judge.endpoint={server.url}", "--set", "judge.model=m", "--set", "judge.price_in=1.0",
-                    "--set", "judge.requests_per_minute=60000")  # fmt: skip
+        settings = (
+            "--set",
+            f"judge.endpoint={server.url}",
+            "--set",
+            "judge.model=m",
+            "--set",
+            "judge.price_in=1.0",
+            "--set",
+            "judge.requests_per_minute=60000",
+        )
         told = json.loads(done("judge", "--against-truth", "--json", *settings).stdout)
         truth = [each.trajectory.outcome for each in Run(run).trajectories()]
         assert told["against_truth"]["counts"] == {
@@ -511,8 +547,10 @@ def test_a_run_that_is_not_there_is_refused_with_those_that_are(run: Config, fol
     words = ["--set", f"run={typo}"] if name == "dlq" else ["--run", typo]
     refused = CliRunner().invoke(app, [name, *rest, "--config", "run.yaml", *words])
     assert isinstance(refused.exception, BrokerError)
-    assert re.fullmatch(rf"run: the broker at \S+ has no run {typo}\n  hint: name a run that it has: {run.run}.*",
-                        str(refused.exception))  # fmt: skip
+    assert re.fullmatch(
+        rf"run: the broker at \S+ has no run {typo}\n  hint: name a run that it has: {run.run}.*",
+        str(refused.exception),
+    )
     assert not any(typo in each for each in admin(run.kafka).list_topics(timeout=30).topics)
 
 

@@ -36,8 +36,14 @@ PHONES = 3
 def config(tmp_path: Path, free_ports: Callable[[int], list[int]]) -> Iterator[Config]:
     """A stack of its own, on ports of its own, with nothing configured that it would not start."""
     kafka, s3, server, phones = free_ports(4)
-    sets = [f"stack.directory={tmp_path / 'stack'}", f"stack.kafka_port={kafka}", f"stack.s3_port={s3}",
-            f"adb.port={server}", "phones.count=2", "phones.evaluation_count=1"]  # fmt: skip
+    sets = [
+        f"stack.directory={tmp_path / 'stack'}",
+        f"stack.kafka_port={kafka}",
+        f"stack.s3_port={s3}",
+        f"adb.port={server}",
+        "phones.count=2",
+        "phones.evaluation_count=1",
+    ]
     made = load(sets=[f"run=stack-{uuid.uuid4().hex[:12]}", *sets], environ={})
     phones_anywhere = made.phones.model_construct(
         **{**made.phones.model_dump(), "base_port": phones}, _fields_set={"count", "evaluation_count"}
@@ -108,8 +114,13 @@ def test_a_killed_broker_is_started_again_beside_the_others_and_has_kept_its_log
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_up_that_is_interrupted_leaves_no_process(config: Config, tmp_path: Path, number: signal.Signals) -> None:
-    values = {"stack.directory": tmp_path / "stack", "stack.kafka_port": config.stack.kafka_port,
-              "stack.s3_port": config.stack.s3_port, "adb.port": config.adb.port, "phones.count": 1}  # fmt: skip
+    values = {
+        "stack.directory": tmp_path / "stack",
+        "stack.kafka_port": config.stack.kafka_port,
+        "stack.s3_port": config.stack.s3_port,
+        "adb.port": config.adb.port,
+        "phones.count": 1,
+    }
     sets = [part for name, value in values.items() for part in ("--set", f"{name}={value}")]
     up = subprocess.Popen([sys.executable, "-m", "distrl.cli.main", "up", *sets])
     deadline = time.monotonic() + 30.0
@@ -133,9 +144,14 @@ def test_an_up_that_is_interrupted_between_two_parts_stops_the_one_that_runs_alr
             raise KeyboardInterrupt
 
     monkeypatch.setattr(local, "ThreadPoolExecutor", InterruptedOnceItRuns)
-    others = [f"kafka.bootstrap={broker}", f"store.url=file://{tmp_path}/objects", "phones.count=0",
-              "phones.evaluation_count=0", f"adb.port={config.adb.port}",
-              f"stack.directory={config.stack.directory}"]  # fmt: skip
+    others = [
+        f"kafka.bootstrap={broker}",
+        f"store.url=file://{tmp_path}/objects",
+        "phones.count=0",
+        "phones.evaluation_count=0",
+        f"adb.port={config.adb.port}",
+        f"stack.directory={config.stack.directory}",
+    ]
     with pytest.raises(KeyboardInterrupt):
         LocalStack(load(sets=others, environ={})).up()
     assert find_all(config.stack.directory) == []
@@ -147,9 +163,14 @@ def test_an_up_that_is_interrupted_between_two_parts_stops_the_one_that_runs_alr
 def test_who_goes_on_with_a_stack_is_told_of_a_server_that_has_ended(
     config: Config, broker: str, tmp_path: Path, how: str
 ) -> None:
-    others = [f"kafka.bootstrap={broker}", f"store.url=file://{tmp_path}/objects", "phones.count=0",
-              "phones.evaluation_count=0", f"adb.port={config.adb.port}",
-              f"stack.directory={config.stack.directory}"]  # fmt: skip
+    others = [
+        f"kafka.bootstrap={broker}",
+        f"store.url=file://{tmp_path}/objects",
+        "phones.count=0",
+        "phones.evaluation_count=0",
+        f"adb.port={config.adb.port}",
+        f"stack.directory={config.stack.directory}",
+    ]
     stack = LocalStack(load(sets=others, environ={}))
     stack.up()
     stack.check()

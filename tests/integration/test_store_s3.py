@@ -170,10 +170,17 @@ class Metadata(BaseHTTPRequestHandler):
         made = server.role.retrieve()
         server.given.append(made.access_key)
         soon = datetime.now(UTC) + timedelta(seconds=5)  # less than minio-py holds to be safe, so it asks every time
-        return self._answer(json.dumps({
-            "Code": "Success", "AccessKeyId": made.access_key, "SecretAccessKey": made.secret_key,
-            "Token": made.session_token, "Expiration": soon.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        }))  # fmt: skip
+        return self._answer(
+            json.dumps(
+                {
+                    "Code": "Success",
+                    "AccessKeyId": made.access_key,
+                    "SecretAccessKey": made.secret_key,
+                    "Token": made.session_token,
+                    "Expiration": soon.strftime("%Y-%m-%dT%H:%M:%SZ"),
+                }
+            )
+        )
 
     def _answer(self, text: str) -> None:
         self.send_response(200)
@@ -194,9 +201,11 @@ def role(settings: config.Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[li
         given: list[str] = []
         server.given = given  # type: ignore[attr-defined]
         server.role = AssumeRoleProvider(  # type: ignore[attr-defined]
-            sts_endpoint=f"http://{urlsplit(settings.url).netloc}", access_key=settings.access_key,
-            secret_key=settings.secret_key.get_secret_value(), region=settings.region,
-        )  # fmt: skip
+            sts_endpoint=f"http://{urlsplit(settings.url).netloc}",
+            access_key=settings.access_key,
+            secret_key=settings.secret_key.get_secret_value(),
+            region=settings.region,
+        )
         Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
         for name in ("AWS_ACCESS_KEY_ID", "MINIO_ACCESS_KEY", "AWS_EC2_METADATA_DISABLED"):
             monkeypatch.delenv(name, raising=False)
@@ -221,8 +230,10 @@ def test_credentials_of_the_environment_are_used_and_wrong_ones_told(
     assert settings.access_key is not None
     assert settings.secret_key is not None
     file = tmp_path / "credentials"
-    file.write_text(f"[default]\naws_access_key_id={settings.access_key}\n"
-                    f"aws_secret_access_key={settings.secret_key.get_secret_value()}\n")  # fmt: skip
+    file.write_text(
+        f"[default]\naws_access_key_id={settings.access_key}\n"
+        f"aws_secret_access_key={settings.secret_key.get_secret_value()}\n"
+    )
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
     without = settings.model_copy(update={"access_key": None, "secret_key": None})
     open_store(without).check()

@@ -54,11 +54,16 @@ def run_config(
         "run": f"list-{uuid.uuid4().hex[:8]}",
         "kafka": {"bootstrap": broker, "task_partitions": 2},
         "adb": adb_server.model_dump(),
-        "phones": {"count": PHONES, "evaluation_count": 0, "base_port": port, "latency_median_ms": 1.0,
-                   "popup_probability": 0.0},
+        "phones": {
+            "count": PHONES,
+            "evaluation_count": 0,
+            "base_port": port,
+            "latency_median_ms": 1.0,
+            "popup_probability": 0.0,
+        },
         "devices": {"addresses": [f"127.0.0.1:{port + n}" for n in range(PHONES)]},
         "feeder": {"tasks": str(file), "outstanding": 4},
-    }  # fmt: skip
+    }
     config = Config.model_validate(tree).model_copy(update={"store": s3})
     publish_untrained(config)
     with phones_served(config.phones, tmp_path):

@@ -99,14 +99,22 @@ def trajectory(
     rule = random.Random(seed)
     count = rule.randint(1, 6) if steps is None else steps
     task = factories.task(
-        task_id or f"{'demo' if expert else 'task'}-{seed}", family="any", instruction="search for red shoes",
-        max_steps=8, phone_seed=seed,
-    )  # fmt: skip
+        task_id or f"{'demo' if expert else 'task'}-{seed}",
+        family="any",
+        instruction="search for red shoes",
+        max_steps=8,
+        phone_seed=seed,
+    )
     made = [_step(screens, rule, store) for _ in range(count)]
     return factories.trajectory(
-        task, made, attempt_id=f"a{seed}", final_screenshot=None, is_expert=expert,
-        outcome=outcome or rule.choice([Outcome.SUCCESS, Outcome.FAILURE]), outcome_source="truth",
-    )  # fmt: skip
+        task,
+        made,
+        attempt_id=f"a{seed}",
+        final_screenshot=None,
+        is_expert=expert,
+        outcome=outcome or rule.choice([Outcome.SUCCESS, Outcome.FAILURE]),
+        outcome_source="truth",
+    )
 
 
 def _step(screens: Screens, rule: random.Random, store: ObjectStore | None) -> Step:
@@ -116,9 +124,14 @@ def _step(screens: Screens, rule: random.Random, store: ObjectStore | None) -> S
     )
     action = CODEC.decode_action(ids)
     return factories.step(
-        action, screenshot=screens.make(rule.randrange(20), store), action_ids=tuple(ids), action_text=repr(action),
-        prompt_ids=CODEC.encode_prompt("search for red shoes", []), logprob=-3.0 * rule.random(), version_sha256="",
-    )  # fmt: skip
+        action,
+        screenshot=screens.make(rule.randrange(20), store),
+        action_ids=tuple(ids),
+        action_text=repr(action),
+        prompt_ids=CODEC.encode_prompt("search for red shoes", []),
+        logprob=-3.0 * rule.random(),
+        version_sha256="",
+    )
 
 
 def logged(trajectories: Sequence[Trajectory], begin: int = 0) -> list[LoggedTrajectory]:

@@ -149,10 +149,13 @@ def test_a_trajectory_is_resident_while_its_first_step_is_not_overwritten(
         ends.append(written)
     for each in followed.trajectories:
         expected = [
-            u for u, total in enumerate(ends)
-            if each.position in starts and each.admitted <= u and u >= rules.warmup.updates
+            u
+            for u, total in enumerate(ends)
+            if each.position in starts
+            and each.admitted <= u
+            and u >= rules.warmup.updates
             and starts[each.position] >= total - rules.algorithm.replay.capacity
-        ]  # fmt: skip
+        ]
         assert each.resident == ((expected[0], expected[-1]) if expected else None)
         assert each.cloned is None or each.is_expert
     assert len(followed.trajectories) == sum(map(len, windows))
@@ -184,8 +187,12 @@ def small_trace() -> tuple[Trace, list[list[LoggedTrajectory]]]:
     records += [trajectory(SCREENS, seed, steps=8) for seed in range(2, 5)]
     records += [trajectory(SCREENS, 5, steps=8), trajectory(SCREENS, 6, steps=0)]
     windows = [
-        logged(records[:1]), [], logged(records[1:2]), logged(records[2:3], 1), [*logged(records[3:], 2)],
-    ]  # fmt: skip
+        logged(records[:1]),
+        [],
+        logged(records[1:2]),
+        logged(records[2:3], 1),
+        [*logged(records[3:], 2)],
+    ]
     return trace(journal(windows), RULES, lambda record: None if record.steps else "no steps"), windows
 
 

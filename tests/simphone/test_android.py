@@ -71,8 +71,15 @@ def test_an_intent_finds_the_app_that_answers_it(line: str, app: str | None) -> 
 
 
 @settings(deadline=None)
-@given(st.lists(st.one_of(st.sampled_from(["-n", "-a", "-d", "-W", "--es", "-f", "a/b", "com.sim.clock"]),
-                          st.text("-a/.:", max_size=6)), max_size=6))  # fmt: skip
+@given(
+    st.lists(
+        st.one_of(
+            st.sampled_from(["-n", "-a", "-d", "-W", "--es", "-f", "a/b", "com.sim.clock"]),
+            st.text("-a/.:", max_size=6),
+        ),
+        max_size=6,
+    )
+)
 def test_any_intent_starts_an_app_or_says_why_not(words: list[str]) -> None:
     async def play(shell: Shell) -> None:
         quoted = " ".join(f"'{word}'" for word in words)
@@ -222,8 +229,11 @@ def test_the_four_keys_that_the_machine_knows_have_androids_numbers() -> None:
 
 def test_files_log_and_settings_outlive_a_reset_and_the_screen_does_not() -> None:
     said = last(
-        "am start -p com.sim.clock", "touch /sdcard/f", "settings put global a 1", "simctl reset --seed 1 --setup '{}'",
+        "am start -p com.sim.clock",
+        "touch /sdcard/f",
+        "settings put global a 1",
+        "simctl reset --seed 1 --setup '{}'",
         f"ls -d /sdcard/f; settings get global a; logcat -d -v raw -t 1; {FOCUS}",
-    )  # fmt: skip
+    )
     assert said.startswith("/sdcard/f\n1\n--------- beginning of main\nreset with seed 1\n")
     assert f"u0 {PhoneMachine(1, 0.0).focus().replace('/', '/com.sim.launcher')}}}" in said

@@ -165,8 +165,12 @@ def test_bytes_are_counted_right_whatever_happens(operations: list[tuple[str, st
                     held.make_directory(path)
         except FileError:
             continue
-    there = [entry.data for where in ("/sdcard", "/sdcard/d") if held.find(where) and held.at(where).is_directory
-             for _, entry in held.held(where)]  # fmt: skip
+    there = [
+        entry.data
+        for where in ("/sdcard", "/sdcard/d")
+        if held.find(where) and held.at(where).is_directory
+        for _, entry in held.held(where)
+    ]
     with (
         pytest.MonkeyPatch.context() as patch,
         held.receive("/data/local/tmp/rest", 0o600) as upload,

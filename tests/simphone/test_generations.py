@@ -65,8 +65,16 @@ def test_nothing_leaves_the_screen_or_lies_over_another_widget_in_any_generation
 
 def test_what_tasks_name_is_never_renamed() -> None:
     things = {*COLOURS, *NOUNS, *SITES, *SWITCHES, *FIRST_NAMES, *HOURS}
-    entities = (lexicon.PEOPLE, lexicon.EVENTS, lexicon.SONGS, lexicon.VIDEOS, lexicon.PLACES, lexicon.MAILS,
-                lexicon.STORE_APPS, lexicon.WARES)  # fmt: skip
+    entities = (
+        lexicon.PEOPLE,
+        lexicon.EVENTS,
+        lexicon.SONGS,
+        lexicon.VIDEOS,
+        lexicon.PLACES,
+        lexicon.MAILS,
+        lexicon.STORE_APPS,
+        lexicon.WARES,
+    )
     things |= {word for kind in entities for pair in kind for word in (*pair, " ".join(pair))}
     assert not {*things, *lexicon.SHOP_SITES, *lexicon.MONTHS, *lexicon.MINUTES} & set(NAMES)
     assert len(set(NAMES.values())) == len(NAMES), "two things of one name"

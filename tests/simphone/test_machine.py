@@ -57,9 +57,11 @@ def test_equal_events_give_equal_phones_and_the_json_is_the_whole_state(seed: in
 
 
 @given(
-    st.sampled_from(sorted(REGISTRY)), st.integers(0, NEWEST),
-    st.sampled_from(["red lamp", "ebay.com", "photo hub", ": "]), st.lists(st.integers(0, 59), max_size=30),
-)  # fmt: skip
+    st.sampled_from(sorted(REGISTRY)),
+    st.integers(0, NEWEST),
+    st.sampled_from(["red lamp", "ebay.com", "photo hub", ": "]),
+    st.lists(st.integers(0, 59), max_size=30),
+)
 @settings(max_examples=150, deadline=None)
 def test_no_way_through_an_app_raises_and_each_state_on_it_can_be_drawn_written_and_read(
     app: str, generation: int, text: str, choices: list[int]

@@ -42,8 +42,11 @@ def start(alone: Path, *arguments: str) -> subprocess.Popen[str]:
     environment = {**os.environ, "PYTHONPATH": str(alone), "PYTHONSAFEPATH": "1", "COLUMNS": "120"}
     return subprocess.Popen(
         [sys.executable, "-S", "-m", "simphone", *arguments],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
 
 
 def run(alone: Path, *arguments: str) -> tuple[int, str, str]:

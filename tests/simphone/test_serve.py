@@ -14,8 +14,10 @@ from simphone.faults import Fault
 from simphone.fleet import FleetSettings, SettingError
 from simphone.serve import PhonesInThread
 
-SERVE = "from simphone.fleet import FleetSettings; from simphone.serve import run_phones; import sys; " \
-        "run_phones(FleetSettings(count=1, base_port=int(sys.argv[1])))"  # fmt: skip
+SERVE = (
+    "from simphone.fleet import FleetSettings; from simphone.serve import run_phones; import sys; "
+    "run_phones(FleetSettings(count=1, base_port=int(sys.argv[1])))"
+)
 
 
 def free_port() -> int:

@@ -38,14 +38,17 @@ def test_pipes_alternatives_and_redirections() -> None:
         Command(("a",), if_ok=False),
         Command(("grep", "x"), if_ok=False, piped=True),
         Command(
-            ("b",), if_ok=False, if_failed=True,
+            ("b",),
+            if_ok=False,
+            if_failed=True,
             redirections=(Redirection(1, "/sdcard/f", append=False), Redirection(2, "", append=False)),
         ),
         Command(
-            ("c",), if_ok=False,
+            ("c",),
+            if_ok=False,
             redirections=(Redirection(2, "/sdcard/a b", append=True), Redirection(1, "/dev/null", append=False)),
         ),
-    )  # fmt: skip
+    )
 
 
 def test_the_last_status_is_expanded_but_for_single_quotes() -> None:

@@ -183,11 +183,18 @@ def test_what_is_no_request_fails_and_ends_the_service_and_nothing_else(name: st
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.one_of(
-    st.binary(max_size=30),
-    st.builds(request, st.sampled_from([b"STAT", b"LIST", b"SEND", b"RECV", b"DATA"]), st.binary(max_size=20)),
-    st.builds(request, st.just(b"SEND"), st.just(FILE)), st.builds(data, st.binary(max_size=20)), st.just(done()),
-), max_size=6).map(b"".join))  # fmt: skip
+@given(
+    st.lists(
+        st.one_of(
+            st.binary(max_size=30),
+            st.builds(request, st.sampled_from([b"STAT", b"LIST", b"SEND", b"RECV", b"DATA"]), st.binary(max_size=20)),
+            st.builds(request, st.just(b"SEND"), st.just(FILE)),
+            st.builds(data, st.binary(max_size=20)),
+            st.just(done()),
+        ),
+        max_size=6,
+    ).map(b"".join)
+)
 def test_whatever_the_host_says_the_phone_lives_on(said: bytes) -> None:
     async def play(host: Host) -> None:
         stream = await open_sync(host)

@@ -29,8 +29,14 @@ def test_what_is_not_up_yet_is_no_fault(tmp_path: Path) -> None:
 
 
 def test_a_configured_endpoint_that_does_not_answer_is_told_with_its_setting(tmp_path: Path) -> None:
-    sets = ["kafka.bootstrap=127.0.0.1:1", "kafka.connect_timeout_s=0.2", "store.url=s3://127.0.0.1:1/distrl",
-            "store.access_key=a", "store.secret_key=b", "devices.addresses=['127.0.0.1:1']"]  # fmt: skip
+    sets = [
+        "kafka.bootstrap=127.0.0.1:1",
+        "kafka.connect_timeout_s=0.2",
+        "store.url=s3://127.0.0.1:1/distrl",
+        "store.access_key=a",
+        "store.secret_key=b",
+        "devices.addresses=['127.0.0.1:1']",
+    ]
     findings = examine(config(tmp_path, *sets))
     for what, setting in (("broker", "kafka.bootstrap"), ("objects", "store.url"), ("phones", "127.0.0.1:1")):
         found = finding(findings, what)

@@ -23,8 +23,14 @@ SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
 @pytest.fixture
 def config(tmp_path: Path) -> Iterator[Config]:
     """A stack of an adb server alone; the broker and the objects are elsewhere."""
-    sets = [f"stack.directory={tmp_path / 'stack'}", f"stack.cache={tmp_path / 'cache'}", f"store.url=file://{tmp_path}",
-            "kafka.bootstrap=127.0.0.1:1", "phones.count=0", "phones.evaluation_count=0"]  # fmt: skip
+    sets = [
+        f"stack.directory={tmp_path / 'stack'}",
+        f"stack.cache={tmp_path / 'cache'}",
+        f"store.url=file://{tmp_path}",
+        "kafka.bootstrap=127.0.0.1:1",
+        "phones.count=0",
+        "phones.evaluation_count=0",
+    ]
     made = load(sets=sets, environ={})
     free = made.adb.model_construct(**{**made.adb.model_dump(), "port": ports.draw("a test")}, _fields_set=set())
     yield made.model_copy(update={"adb": free})
@@ -86,9 +92,22 @@ def test_a_second_stack_is_not_started_by_accident(
 
 
 def test_up_refuses_a_configured_broker_that_is_away_and_leaves_nothing(config: Config, tmp_path: Path) -> None:
-    line = [sys.executable, "-m", "distrl.cli.main", "up", "--set", "kafka.bootstrap=127.0.0.1:1",
-            "--set", f"stack.directory={tmp_path / 'stack'}", "--set", "kafka.connect_timeout_s=1",
-            "--set", f"adb.port={config.adb.port}", "--set", f"store.url=file://{tmp_path}/objects"]  # fmt: skip
+    line = [
+        sys.executable,
+        "-m",
+        "distrl.cli.main",
+        "up",
+        "--set",
+        "kafka.bootstrap=127.0.0.1:1",
+        "--set",
+        f"stack.directory={tmp_path / 'stack'}",
+        "--set",
+        "kafka.connect_timeout_s=1",
+        "--set",
+        f"adb.port={config.adb.port}",
+        "--set",
+        f"store.url=file://{tmp_path}/objects",
+    ]
     refused = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
     assert refused.returncode == 1
     assert "take kafka.bootstrap out of the settings" in refused.stderr

@@ -183,8 +183,11 @@ def test_requests_are_signed_with_what_the_environment_holds_in_the_order_of_aws
     file.write_text("[team]\naws_access_key_id = of-the-file\naws_secret_access_key = hunter2\n")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
     monkeypatch.setenv("AWS_PROFILE", "team")
-    signed = {"of-the-file": (), "of-minio": ("MINIO_ACCESS_KEY", "MINIO_SECRET_KEY"),
-              "of-aws": ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}  # fmt: skip
+    signed = {
+        "of-the-file": (),
+        "of-minio": ("MINIO_ACCESS_KEY", "MINIO_SECRET_KEY"),
+        "of-aws": ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
+    }
     for user, names in signed.items():
         for name in names:
             monkeypatch.setenv(name, user)

@@ -114,8 +114,10 @@ def test_the_imperfect_script_errs_as_often_as_it_says_and_knows_how_likely_each
     right = oracle(task, state)
     script = ImperfectScript(3)
     taken = [script.act(task, state) for _ in range(4000)]
-    share = {name: sum(test(a) for a, _ in taken) / len(taken) for name, test in {
-        "right": lambda a: a == right, "stop": lambda a: a == COMPLETE}.items()}  # fmt: skip
+    share = {
+        name: sum(test(a) for a, _ in taken) / len(taken)
+        for name, test in {"right": lambda a: a == right, "stop": lambda a: a == COMPLETE}.items()
+    }
     assert share["right"] == pytest.approx(0.86, abs=0.02)
     assert share["stop"] == pytest.approx(0.04, abs=0.015)
     expected = {action: math.exp(logprob) for action, logprob in taken}

@@ -48,12 +48,23 @@ def said(found: TaskList) -> list[tuple[int, str]]:
 
 def test_a_row_of_our_own_form_says_everything(tmp_path: Path) -> None:
     setup = {"settings": {"show": "wifi sync", "on": False}}
-    full = {"instruction": " turn  it on ", "suite": "s-1", "split": "test", "steps": 7, "family": "f", "check": ON,
-            "setup": setup}  # fmt: skip
+    full = {
+        "instruction": " turn  it on ",
+        "suite": "s-1",
+        "split": "test",
+        "steps": 7,
+        "family": "f",
+        "check": ON,
+        "setup": setup,
+    }
     (found,) = read(tmp_path, jsonl(full)).rows
     assert (found.instruction, found.suite, found.split, found.steps, found.family) == (
-        "turn it on", "s-1", Split.TEST, 7, "f",
-    )  # fmt: skip
+        "turn it on",
+        "s-1",
+        Split.TEST,
+        7,
+        "f",
+    )
     assert (json.loads(found.check), json.loads(found.setup), found.line) == (ON, setup, 1)
 
 
@@ -68,13 +79,22 @@ def test_csv_is_the_same_with_json_in_its_cells(tmp_path: Path) -> None:
     assert (first.instruction, first.line, first.split, first.steps) == ('say "hi", then stop', 2, Split.TEST, 5)
     assert json.loads(first.check) == [{"screen": "notes/list"}]
     assert (second.instruction, second.line, second.split, second.steps, second.check) == (
-        "go", 5, Split.TRAIN, 20, "",
-    )  # fmt: skip
+        "go",
+        5,
+        Split.TRAIN,
+        20,
+        "",
+    )
 
 
 def test_episodes_of_android_in_the_wild_are_rows(tmp_path: Path) -> None:
-    episode = {"goal_info": "open a new tab", "episode_id": 17, "dataset": "google_apps", "episode_length": 4,
-               "step_id": 0}  # fmt: skip
+    episode = {
+        "goal_info": "open a new tab",
+        "episode_id": 17,
+        "dataset": "google_apps",
+        "episode_length": 4,
+        "step_id": 0,
+    }
     (found,) = read(tmp_path, jsonl(episode), "aitw_val.jsonl").rows
     assert (found.instruction, found.suite, found.split) == ("open a new tab", "google_apps", Split.VALIDATION)
     assert found.params == (("episode_id", "17"),)
@@ -88,10 +108,17 @@ def test_a_text_is_an_instruction_a_line_and_the_files_name_says_the_rest(tmp_pa
 
 def test_templates_of_android_world_are_filled_in(tmp_path: Path) -> None:
     tasks = [
-        {"task_name": "Add", "task_template": 'Add "{who}", {number} {who}.', "difficulty": "easy", "tags": [],
-         "optimal_steps": "5", "complexity": 1.29, "params": {"who": "Ann {x}", "number": 3, "seed": [1]}},
+        {
+            "task_name": "Add",
+            "task_template": 'Add "{who}", {number} {who}.',
+            "difficulty": "easy",
+            "tags": [],
+            "optimal_steps": "5",
+            "complexity": 1.29,
+            "params": {"who": "Ann {x}", "number": 3, "seed": [1]},
+        },
         {"task": "Go", "goal": "Go home", "max_steps": "8", "params": {}},
-    ]  # fmt: skip
+    ]
     first, second = read(tmp_path, "\ufeff" + json.dumps(tasks, indent=1), "android_world_test.json").rows
     assert (first.instruction, first.steps, first.family) == ('Add "Ann {x}", 3 Ann {x}.', 12, "Add")
     assert dict(first.params) == {"who": "Ann {x}", "number": "3", "seed": "[1]"}
@@ -125,9 +152,7 @@ def test_a_list_is_never_taken_for_the_built_in_suite_of_its_name(tmp_path: Path
 
 @pytest.mark.parametrize("name", ["general.txt", "train_test.txt", "latest.txt"])
 def test_a_row_whose_split_nobody_says_is_refused(tmp_path: Path, name: str) -> None:
-    assert said(read(tmp_path, "go", name)) == [
-        (1, "no split: state `split`, or name the file like general_train.txt")
-    ]  # fmt: skip
+    assert said(read(tmp_path, "go", name)) == [(1, "no split: state `split`, or name the file like general_train.txt")]
 
 
 # What is wrong is told, all of it
@@ -218,8 +243,10 @@ def test_a_file_that_is_missing_a_folder_or_too_large_is_refused(
     (tmp_path / "large_train.txt").write_text("four")
     found = read_lists([tmp_path / name for name in ("none.txt", "folder.txt", "large_train.txt")], 20)
     assert [each.what for each in found.problems] == [
-        "cannot be read (No such file or directory)", "cannot be read (Is a directory)", "has more than 3 bytes",
-    ]  # fmt: skip
+        "cannot be read (No such file or directory)",
+        "cannot be read (Is a directory)",
+        "has more than 3 bytes",
+    ]
 
 
 def test_too_many_rows_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -355,14 +382,16 @@ def test_what_training_and_held_out_splits_share_is_counted_and_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     text = jsonl(
-        {"instruction": "Go to ebay.com, search for 'usb-c', and stop"}, {"instruction": "Set an alarm for 7"},
-        {"template": "call {who}", "params": {"who": "Ann"}}, {"instruction": "What's up?"},
+        {"instruction": "Go to ebay.com, search for 'usb-c', and stop"},
+        {"instruction": "Set an alarm for 7"},
+        {"template": "call {who}", "params": {"who": "Ann"}},
+        {"instruction": "What's up?"},
         {"instruction": "set an  ALARM for 7", "split": "test"},
         {"instruction": "go to ebay.com, search for 'lamp', and stop", "split": "test"},
         {"template": "Call {who}", "params": {"who": "Bea"}, "split": "test"},
         {"instruction": "What's new? It's cold", "split": "test"},
         {"instruction": "set an alarm for 8", "split": "val"},
-    )  # fmt: skip
+    )
     test, validation = overlaps(read(tmp_path, text, "shared_train.jsonl").rows)
     assert (test.split, test.rows) == (Split.TEST, 4)
     assert [each.line for each in test.identical] == [5]
@@ -374,9 +403,11 @@ def test_what_training_and_held_out_splits_share_is_counted_and_logged(
     assert told == [
         ("INFO", "shared_train.jsonl: 9 tasks, 0 of them duplicates"),
         ("WARNING", "shared_train.jsonl: 1 of 4 test tasks have an instruction that training has, 2 more its template"),
-        ("INFO",
-         "shared_train.jsonl: 0 of 1 validation tasks have an instruction that training has, 1 more its template"),
-    ]  # fmt: skip
+        (
+            "INFO",
+            "shared_train.jsonl: 0 of 1 validation tasks have an instruction that training has, 1 more its template",
+        ),
+    ]
 
 
 def test_duplicates_are_counted_and_stay(tmp_path: Path) -> None:
@@ -389,11 +420,16 @@ def test_duplicates_are_counted_and_stay(tmp_path: Path) -> None:
 def test_a_check_that_holds_before_anything_is_done_is_found(tmp_path: Path) -> None:
     setup = {"settings": {"show": "wifi sync", "on": False}}
     empty = {"app": "notes", "path": "notes", "lacks": "tea"}
-    found = read(tmp_path, jsonl(
-        {"instruction": "a", "check": ON}, {"instruction": "b", "check": ON, "setup": setup},
-        {"instruction": "c", "check": empty}, {"instruction": "d"},
-        {"instruction": "e", "check": empty, "setup": {"packages": ["com.a"]}},
-    ))  # fmt: skip
+    found = read(
+        tmp_path,
+        jsonl(
+            {"instruction": "a", "check": ON},
+            {"instruction": "b", "check": ON, "setup": setup},
+            {"instruction": "c", "check": empty},
+            {"instruction": "d"},
+            {"instruction": "e", "check": empty, "setup": {"packages": ["com.a"]}},
+        ),
+    )
     assert [each.instruction for each in done_at_the_start(found.rows)] == ["a", "c"]
 
 

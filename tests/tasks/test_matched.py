@@ -26,9 +26,13 @@ def row(instruction: str, **fields: Any) -> Row:
 def test_every_row_of_the_example_is_done_by_a_script() -> None:
     found = [played(each) for each in read_lists([EXAMPLE], 10).rows]
     assert [(each.script, each.done) for each in found] == [
-        ("home toggle", True), ("home note", True), ("home search", True), ("home alarm", True), ("home toggle", True),
+        ("home toggle", True),
+        ("home note", True),
+        ("home search", True),
+        ("home alarm", True),
+        ("home toggle", True),
         ("open", True),
-    ]  # fmt: skip
+    ]
     assert all(each.steps is not None and each.steps <= each.row.steps for each in found)
 
 

@@ -94,9 +94,13 @@ def test_a_reply_is_one_to_the_letter_that_was_asked_about() -> None:
     state, asked, text = inbox(task), task.params["mail"], task.params["text"]
     who = sender(state, asked)
     other = next(subject for subject in words_of(state.of("mail")["inbox"]) if subject != asked)
-    state = state.remember("mail", senders=tuple(
-        f"{other}: {who}" if each.startswith(f"{other}: ") else each for each in words_of(state.of("mail")["senders"])
-    ))  # fmt: skip
+    state = state.remember(
+        "mail",
+        senders=tuple(
+            f"{other}: {who}" if each.startswith(f"{other}: ") else each
+            for each in words_of(state.of("mail")["senders"])
+        ),
+    )
     right, wrong = replied(state, asked, text), replied(state, other, text)
     assert right.of("mail")["sent"] == wrong.of("mail")["sent"]
     assert (done(task, right), done(task, wrong)) == (True, False)

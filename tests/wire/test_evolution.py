@@ -93,8 +93,10 @@ A = field("a", "long")
     ids=lambda value: "",
 )
 def test_it_says_which_version_cannot_read_which_in_which_field(old: Any, new: Any, who: list[str]) -> None:
-    found = [str(each).replace("thing/", "").replace("read what ", "").replace(" wrote", "") for each in
-             misfits(schemas(old, new))]  # fmt: skip
+    found = [
+        str(each).replace("thing/", "").replace("read what ", "").replace(" wrote", "")
+        for each in misfits(schemas(old, new))
+    ]
     assert len(found) == len(who)
     assert all(said.startswith(start) for said, start in zip(sorted(found), sorted(who), strict=True)), found
     for reader, writer in permutations((old, new)):
@@ -120,8 +122,9 @@ def test_the_reference_does_not_say_which_field_or_why() -> None:
     assert (len(found.locations), len(found.messages)) == (2, 2)
     assert not any("/" in message for message in found.messages), "neither reason names its field"
     assert [(each.field, each.why) for each in misfits(schemas(one, other))][:2] == [
-        ("a", "long cannot be read as string"), ("b", "string cannot be read as long"),
-    ]  # fmt: skip
+        ("a", "long cannot be read as string"),
+        ("b", "string cannot be read as long"),
+    ]
 
 
 def test_the_check_is_transitive() -> None:

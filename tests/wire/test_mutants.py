@@ -16,8 +16,12 @@ COUNT = 100_000
 def test_every_mutant_is_read_or_refused_within_bounded_memory() -> None:
     ended = subprocess.run(
         [sys.executable, "-m", "tests.wire.mutants", str(COUNT), "8"],
-        cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=200, check=False,
-    )  # fmt: skip
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
     assert ended.returncode == 0, ended.stderr[-3000:]
     found = json.loads(ended.stdout)
     assert found["read"] + found["refused"] == COUNT

@@ -178,8 +178,11 @@ def test_a_slot_hands_over_at_once_and_the_judge_s_word_is_in_what_is_delivered(
         delivered.wait("t-0")
         assert valid(delivered.found["t-0"]) == [False]
         assert action_judge.metrics() == {
-            "actions_judged": 1.0, "actions_invalid": 1.0, "actions_unjudged": 0.0, "judge_queue": 0.0
-        }  # fmt: skip
+            "actions_judged": 1.0,
+            "actions_invalid": 1.0,
+            "actions_unjudged": 0.0,
+            "judge_queue": 0.0,
+        }
 
 
 @given(st.integers(1, 600), st.integers(1, 2000))

@@ -24,9 +24,16 @@ def all_of(
 ) -> tuple[list[Trajectory], bool]:
     kept: list[Trajectory] = []
     done = play_all(
-        tasks, fleet, play, kept.append, worker="w", retries=retries, drain_s=10, stop=stop or threading.Event(),
+        tasks,
+        fleet,
+        play,
+        kept.append,
+        worker="w",
+        retries=retries,
+        drain_s=10,
+        stop=stop or threading.Event(),
         give_up=threading.Event(),
-    )  # fmt: skip
+    )
     return kept, done
 
 

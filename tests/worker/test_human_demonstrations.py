@@ -111,10 +111,13 @@ def session(adb: AdbServer, phone: SimulatedPhone, timeouts: Devices) -> AdbSess
 @pytest.fixture
 def person(session: AdbSession, timeouts: Devices, topic: Topic, shelf: AwayShelf) -> Iterator[Person]:
     recorder = Recorder(
-        SessionPhone(session, PackageAllowList(session, timeouts)), CODEC,
+        SessionPhone(session, PackageAllowList(session, timeouts)),
+        CODEC,
         Episode("play", shelf.keep, TRUTH, is_expert=True),
-        offered_tasks(Config()), held_out(Config().feeder), topic.publish,
-    )  # fmt: skip
+        offered_tasks(Config()),
+        held_out(Config().feeder),
+        topic.publish,
+    )
     with PlayServer(session, recorder=recorder) as played:
         yield Person(played)
 
@@ -311,9 +314,13 @@ def test_what_the_fence_drops_is_told_and_no_part_of_a_demonstration(
         return shelf.keep(png)
 
     recorder = Recorder(
-        SessionPhone(session, PackageAllowList(session, fenced)), CODEC, Episode("play", keep, TRUTH, is_expert=True),
-        [], held_out(Config().feeder), topic.publish,
-    )  # fmt: skip
+        SessionPhone(session, PackageAllowList(session, fenced)),
+        CODEC,
+        Episode("play", keep, TRUTH, is_expert=True),
+        [],
+        held_out(Config().feeder),
+        topic.publish,
+    )
     with PlayServer(session, recorder=recorder) as played:
         person = Person(played)
         person.post("record", instruction="close the page")

@@ -23,14 +23,16 @@ def test_it_starts_no_emulator_of_the_configuration_and_may_act_in_every_app(adb
     binary = tmp_path / "emulator"
     binary.write_text(f"#!/bin/sh\ntouch {started}\nexit 1\n")
     binary.chmod(0o755)
-    settings = Config.model_validate({
-        "adb": adb.adb.model_dump(),
-        "phones": {"count": 1, "latency_median_ms": 1, "popup_probability": 0},
-        "devices": {
-            "allowed_packages": ["com.example.other"],
-            "emulators": {"avd": "real", "count": 1, "binary": binary, "boot_timeout_s": 1},
-        },
-    })  # fmt: skip
+    settings = Config.model_validate(
+        {
+            "adb": adb.adb.model_dump(),
+            "phones": {"count": 1, "latency_median_ms": 1, "popup_probability": 0},
+            "devices": {
+                "allowed_packages": ["com.example.other"],
+                "emulators": {"avd": "real", "count": 1, "binary": binary, "boot_timeout_s": 1},
+            },
+        }
+    )
     found = oracle_smoke_test(settings, "steady", [first_task()], threading.Event(), lambda: None)
     assert not started.exists()
     assert found.outcomes == {Outcome.SUCCESS: 1}

@@ -57,9 +57,11 @@ def run(adb: AdbServer, phone: SimulatedPhone, timeouts: Devices) -> Run:
     def play(decider: Deciding, allowed: Sequence[str], settles_s: float = LONG_S) -> tuple[Trajectory, dict[str, int]]:
         devices = timeouts.model_copy(
             update={
-                "addresses": (phone.address,), "allowed_packages": tuple(allowed), "settle_timeout_s": settles_s,
+                "addresses": (phone.address,),
+                "allowed_packages": tuple(allowed),
+                "settle_timeout_s": settles_s,
             }
-        )  # fmt: skip
+        )
         with Phones(Config(adb=adb.adb, devices=devices)) as phones, leased(phones) as one:
             trajectory = Episode("w", Shelf().keep, lambda task, truth: True).run(task(max_steps=6), "a", one, decider)
             (health,) = phones.health()

@@ -137,10 +137,14 @@ def test_text_that_the_phone_cannot_type_is_recorded_as_refused_and_told_to_the_
 def test_what_is_no_action_is_recorded_as_invalid_told_to_the_model_and_ends_no_episode(play: Play) -> None:
     (task,) = toggles(Split.TEST, 1)
     bad = [
-        (says("Sure, I would tap the settings icon."), "Sure, I would"), (says(model.acts("tap(99)")), "tap(99,)"),
-        (says(model.acts("tap(0)")), "tap(0,)"), (says(model.acts("long_press(1)")), "long_press(1)"), (says(""), ""),
-        (body(b"filtered", 400), "the endpoint does not"), (says(json.dumps({"action": "\ud800"})), ""),
-    ]  # fmt: skip
+        (says("Sure, I would tap the settings icon."), "Sure, I would"),
+        (says(model.acts("tap(99)")), "tap(99,)"),
+        (says(model.acts("tap(0)")), "tap(0,)"),
+        (says(model.acts("long_press(1)")), "long_press(1)"),
+        (says(""), ""),
+        (body(b"filtered", 400), "the endpoint does not"),
+        (says(json.dumps({"action": "\ud800"})), ""),
+    ]
     with serving(*(reply for reply, _ in bad), ANSWER) as server:
         done, agent = play(server, task)
         asked = [model.about(each) for each in server.requests]
@@ -246,8 +250,9 @@ def test_what_exploration_finds_out_is_told_at_test_time(
         assert (found.before, found.tasks, found.interrupted) == (0, 1, 0)
         assert steps == [(0, 1), (1, 1)]
         assert all(len(model.pictures(asked)) == 2 for asked in reflections)
-        assert "notes" not in {key for asked in server.requests[1:] for each in model.about(asked).get("elements", [])
-                               for key in each}, "exploration knows none"  # fmt: skip
+        assert "notes" not in {
+            key for asked in server.requests[1:] for each in model.about(asked).get("elements", []) for key in each
+        }, "exploration knows none"
         notes = load(path)
         assert notes["com.sim.launcher"]["com.sim.launcher:id/icon settings"] == {"tap": "The element opens an app."}
         assert found.notes == found.counters["reflections"] == len(reflections) >= 2

@@ -77,9 +77,16 @@ def play(adb: AdbServer, phone: SimulatedPhone, timeouts: Devices, tmp_path: Pat
 
         with Phones(Config(adb=adb.adb, devices=devices)) as phones:
             play_all(
-                tasks, phones, one, found.append, worker="w", retries=0, drain_s=1.0, stop=threading.Event(),
+                tasks,
+                phones,
+                one,
+                found.append,
+                worker="w",
+                retries=0,
+                drain_s=1.0,
+                stop=threading.Event(),
                 give_up=threading.Event(),
-            )  # fmt: skip
+            )
             (health,) = phones.health()
         return Played(found, health, shelf)
 
@@ -125,9 +132,13 @@ def test_a_cursor_that_blinks_between_any_two_looks_interrupts_nothing(play: Pla
 
 @pytest.mark.parametrize("idle_s", [0.0, 60.0], ids=["gives up", "takes too long"])
 def test_an_app_that_draws_without_end_has_no_elements_and_a_prompted_agent_takes_the_grid(
-    adb: AdbServer, phone: SimulatedPhone, timeouts: Devices, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    adb: AdbServer,
+    phone: SimulatedPhone,
+    timeouts: Devices,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     idle_s: float,
-) -> None:  # fmt: skip
+) -> None:
     from distrl.appagent.agent import Agent
     from distrl.chat.endpoint import Endpoint
     from distrl.config import AppAgent

@@ -171,9 +171,18 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
         log, publishing, fleet = TaskLog(tasks, outstanding), broker or Broker(), OneByOne(phones, answers=answers)
         reloader = Reloader(NoVersions(), lambda ref: b"", "base", batcher, SYSTEM_CLOCK)
         worker = Worker(
-            settings, batcher, reloader, fleet, shelf.keep, lambda task, truth: True, publishing.publish,
-            Retry(give_up), give_up, actions_judge=judge, image=shelf.get,
-        )  # fmt: skip
+            settings,
+            batcher,
+            reloader,
+            fleet,
+            shelf.keep,
+            lambda task, truth: True,
+            publishing.publish,
+            Retry(give_up),
+            give_up,
+            actions_judge=judge,
+            image=shelf.get,
+        )
         failures: list[BrokerError] = []
 
         def work() -> None:

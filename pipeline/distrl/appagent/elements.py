@@ -132,9 +132,14 @@ def _node(attributes: Mapping[str, str], parent: _Node | None) -> _Node:
     kind = attributes.get("class", "").rpartition(".")[2]
     on = says("checked") if says("checkable") else None
     return _Node(
-        _name(attributes, kind, parent), attributes.get("package", ""), _plain(kind, LONGEST_TEXT),
-        attributes.get("bounds", ""), says("clickable"), says("clickable", "focusable", "scrollable"), on,
-    )  # fmt: skip
+        _name(attributes, kind, parent),
+        attributes.get("package", ""),
+        _plain(kind, LONGEST_TEXT),
+        attributes.get("bounds", ""),
+        says("clickable"),
+        says("clickable", "focusable", "scrollable"),
+        on,
+    )
 
 
 def _name(attributes: Mapping[str, str], kind: str, parent: _Node | None) -> str:

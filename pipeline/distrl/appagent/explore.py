@@ -107,7 +107,13 @@ class Exploring:
         known = self._notebook.known(tried.screen.package, tried.element.name, tried.gesture)
         before = tags.tagged(tried.png, (element.box for element in tried.screen.elements))
         asked = prompt.reflect(
-            self._agent.settings.model, task, tried.words, tried.element, tried.number, known, before,
+            self._agent.settings.model,
+            task,
+            tried.words,
+            tried.element,
+            tried.number,
+            known,
+            before,
             tags.tagged(after, ()),
-        )  # fmt: skip
+        )
         return answer.read_reflection(self._agent.ask(asked))

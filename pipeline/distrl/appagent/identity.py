@@ -23,9 +23,14 @@ def description(settings: AppAgent, notes: Notes) -> bytes:
     equal bytes. Where the model is served is not part of it, and no secret is.
     """
     told = {
-        "agent": AGENT, "form": FORM, "model": settings.model, "mode": settings.mode,
-        "most_elements": settings.most_elements, "prompts_sha256": prompt.FINGERPRINT, "notes": notes,
-    }  # fmt: skip
+        "agent": AGENT,
+        "form": FORM,
+        "model": settings.model,
+        "mode": settings.mode,
+        "most_elements": settings.most_elements,
+        "prompts_sha256": prompt.FINGERPRINT,
+        "notes": notes,
+    }
     return json.dumps(told, sort_keys=True, ensure_ascii=False).encode()
 
 

@@ -137,9 +137,13 @@ class FencedProducer:
             self._producer.begin_transaction()
             for each in records:
                 self._producer.produce(
-                    each.topic, value=each.value, key=each.key, headers=list(each.headers), partition=each.partition,
+                    each.topic,
+                    value=each.value,
+                    key=each.key,
+                    headers=list(each.headers),
+                    partition=each.partition,
                     on_delivery=acknowledged,
-                )  # fmt: skip
+                )
             self._producer.commit_transaction(COMMIT_TIMEOUT_S)
         except KafkaException as error:
             # Not aborted here: whoever opens it next does that, and the broker does after a time-out.

@@ -20,9 +20,13 @@ class HeartbeatSender:
     """
 
     def __init__(
-        self, process: str, role: str, every_s: float, publish: Callable[[Heartbeat], object],
+        self,
+        process: str,
+        role: str,
+        every_s: float,
+        publish: Callable[[Heartbeat], object],
         clock: Clock = SYSTEM_CLOCK,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._process, self._role, self._every_s = process, role, every_s
         self._publish = publish
         self._clock = clock
@@ -46,9 +50,15 @@ class HeartbeatSender:
         self._next = self._clock.ticks() + self._every_s
         number, sha256 = (version.version, version.adapter.sha256) if version is not None else (None, None)
         beat = Heartbeat(
-            self._process, self._role, self._clock.now_ms(), number, sha256, metrics, tuple(devices),
+            self._process,
+            self._role,
+            self._clock.now_ms(),
+            number,
+            sha256,
+            metrics,
+            tuple(devices),
             None if partitions is None else tuple(partitions),
-        )  # fmt: skip
+        )
         try:
             self._publish(beat)
         except BeyondUseError:

@@ -38,8 +38,10 @@ def check_client(kafka: Kafka) -> None:
 
 def plain_settings(kafka: Kafka) -> dict[str, str]:
     """kafka.client with its secrets in the clear, for librdkafka alone."""
-    return {name: value.get_secret_value() if isinstance(value, SecretStr) else value
-            for name, value in kafka.client.items()}  # fmt: skip
+    return {
+        name: value.get_secret_value() if isinstance(value, SecretStr) else value
+        for name, value in kafka.client.items()
+    }
 
 
 @lru_cache(maxsize=8)
@@ -70,9 +72,12 @@ def _refusal(kind: Any, settings: Settings) -> str | None:
     try:
         kind(settings)
     except KafkaException as error:
-        return str(error.args[0].str()).removeprefix("Failed to create producer: ").removeprefix(
-            "Failed to create consumer: "
-        ).strip()  # fmt: skip
+        return (
+            str(error.args[0].str())
+            .removeprefix("Failed to create producer: ")
+            .removeprefix("Failed to create consumer: ")
+            .strip()
+        )
     except (TypeError, ValueError, AttributeError) as error:
         return str(error)
     return None

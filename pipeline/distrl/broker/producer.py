@@ -183,9 +183,13 @@ class RecordProducer:
 
         try:
             producer.produce(
-                queued.topic, value=queued.value, key=queued.key, headers=list(queued.headers),
-                partition=queued.partition, on_delivery=acknowledged,
-            )  # fmt: skip
+                queued.topic,
+                value=queued.value,
+                key=queued.key,
+                headers=list(queued.headers),
+                partition=queued.partition,
+                on_delivery=acknowledged,
+            )
         except BufferError:
             raise BrokerError(
                 "kafka.bootstrap",
@@ -318,8 +322,10 @@ class RecordProducer:
             waiting = [queued for queued, _ in self._unacknowledged.values()]
             LOG.warning(
                 "%s has lost records that it had acknowledged (%s); %d that wait are sent again",
-                self._config.kafka.bootstrap, error.str(), len(waiting),
-            )  # fmt: skip
+                self._config.kafka.bootstrap,
+                error.str(),
+                len(waiting),
+            )
             self._generation += 1
             self._producer, self._lonely = self._made({}), None
             for queued in waiting:

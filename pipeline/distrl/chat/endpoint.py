@@ -158,9 +158,10 @@ class Endpoint:
             section = self._section
             kind = QuestionRefusedError if answer.status in OF_THE_QUESTION else ChatError
             raise kind(
-                f"{section}.endpoint", f"{self._url} refuses with {answer.status}: {said!r}",
+                f"{section}.endpoint",
+                f"{self._url} refuses with {answer.status}: {said!r}",
                 f"set {section}.api_key, {section}.model and {section}.endpoint to what the endpoint knows",
-            )  # fmt: skip
+            )
 
     def _turn(self, deadline: float) -> float:
         """Seconds until a request may begin, so that they begin evenly, requests_per_minute at the most.

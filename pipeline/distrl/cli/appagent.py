@@ -111,10 +111,14 @@ def _bar(what: str) -> Iterator[Callable[[int, int], None]]:
 
 def _counted(counters: Mapping[str, int]) -> str:
     said = {
-        "decisions": "decisions", "invalid": "were no action", "on_grid": "on a grid",
-        "grid_instead": "of those for want of elements", "reflections": "reflections",
-        "invalid_reflections": "of those unreadable", "unanswered": "questions without an answer",
-    }  # fmt: skip
+        "decisions": "decisions",
+        "invalid": "were no action",
+        "on_grid": "on a grid",
+        "grid_instead": "of those for want of elements",
+        "reflections": "reflections",
+        "invalid_reflections": "of those unreadable",
+        "unanswered": "questions without an answer",
+    }
     return ", ".join(f"{counters[name]} {words}" for name, words in said.items() if counters.get(name)) or "no decision"
 
 

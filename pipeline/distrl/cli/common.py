@@ -128,8 +128,9 @@ def show_cost(counted: Counted) -> None:
         f"{counted.requests} requests ({counted.retries} repeated), {mean:.2f} s each, the slowest "
         f"{counted.slowest_s:.2f} s; {counted.tokens_in} tokens read, {counted.tokens_out} written, "
         f"cost {counted.cost:.4f}",
-        markup=False, highlight=False,
-    )  # fmt: skip
+        markup=False,
+        highlight=False,
+    )
 
 
 def start_role(role: str, verbose: bool) -> threading.Event:

@@ -96,13 +96,18 @@ def _cells(each: About, health: DeviceHealth | None) -> Mapping[str, str]:
         zip(
             COLUMNS,
             (
-                each.serial, each.state, " ".join(filter(None, (each.model, each.android, each.size))),
-                f"{app}{slash}{short}", each.holder, "" if health is None else health.state,
-                ", ".join(f"{name} {counters[name]}" for name in COUNTERS if counters.get(name)), each.fault,
+                each.serial,
+                each.state,
+                " ".join(filter(None, (each.model, each.android, each.size))),
+                f"{app}{slash}{short}",
+                each.holder,
+                "" if health is None else health.state,
+                ", ".join(f"{name} {counters[name]}" for name in COUNTERS if counters.get(name)),
+                each.fault,
             ),
             strict=True,
         )
-    )  # fmt: skip
+    )
 
 
 def _counters(settings: Config) -> Mapping[str, DeviceHealth]:

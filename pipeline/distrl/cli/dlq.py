@@ -109,9 +109,10 @@ def retry_letters(
     refused = [str(each.letter.offset) for each in done if each.refused]
     if refused:
         raise BrokerError(
-            f"dead letters {', '.join(refused)}", "were not published again, as said above",
+            f"dead letters {', '.join(refused)}",
+            "were not published again, as said above",
             "`distrl dlq show OFFSET` prints their headers; choose the `run` that they belong to",
-        )  # fmt: skip
+        )
 
 
 def escaped(text: str) -> str:

@@ -54,9 +54,12 @@ def failures(
     if out is not None:
         make_folder(out)
     given = {
-        "--run": settings.run, "--topic": topic, "--together": together if together > 1 else None, "--out": out,
+        "--run": settings.run,
+        "--topic": topic,
+        "--together": together if together > 1 else None,
+        "--out": out,
         "--json": as_json,
-    }  # fmt: skip
+    }
     attempts = list(_attempts(Run(settings, command_line("failures", config, sets, given)), topic, begin, end))
     rows = by_suite_and_version(attempts, together)
     named = _named(attempts)
@@ -101,25 +104,34 @@ def _rows_json(rows: Sequence[Modes]) -> list[dict[str, Any]]:
 
     return [
         {
-            "suite": each.suite, "first_version": each.first, "last_version": each.last, "agent": each.agent,
-            "attempts": each.attempts, "failures": each.failures,
+            "suite": each.suite,
+            "first_version": each.first,
+            "last_version": each.last,
+            "agent": each.agent,
+            "attempts": each.attempts,
+            "failures": each.failures,
             **{mode.name.lower(): each.counts[mode] for mode in Mode},
         }
         for each in rows
-    ]  # fmt: skip
+    ]
 
 
 def _named(attempts: Sequence[Attempt]) -> list[dict[str, Any]]:
     return [
         {
-            "task_id": each.trajectory.task_id, "suite": each.trajectory.task.suite, "version": each.version,
-            "agent": each.agent, "mode": each.mode.value, "topic": each.position.topic,
-            "partition": each.position.partition, "offset": each.position.offset,
+            "task_id": each.trajectory.task_id,
+            "suite": each.trajectory.task.suite,
+            "version": each.version,
+            "agent": each.agent,
+            "mode": each.mode.value,
+            "topic": each.position.topic,
+            "partition": each.position.partition,
+            "offset": each.position.offset,
             "instruction": each.trajectory.task.instruction,
         }
         for each in attempts
         if each.mode is not None
-    ]  # fmt: skip
+    ]
 
 
 def _show(rows: Sequence[Modes], named: Sequence[dict[str, Any]], topic: Topic) -> None:
@@ -142,5 +154,6 @@ def _show(rows: Sequence[Modes], named: Sequence[dict[str, Any]], topic: Topic) 
         console.print(
             f"the last {min(SHOWN, len(named))} of {len(named)} failures, each with its partition:offset; --json names "
             f"all, and `distrl replay --topic {topic} --from OFFSET --to OFFSET+1 --print` shows one",
-            markup=False, highlight=False,
-        )  # fmt: skip
+            markup=False,
+            highlight=False,
+        )

@@ -76,18 +76,25 @@ def judge(
 def _told(found: Sequence[Judged], confusion: Confusion | None, counted: Counted) -> dict[str, Any]:
     verdicts = [
         {
-            "task_id": each.logged.trajectory.task_id, "offset": each.logged.position.offset,
-            "truth": each.truth.value, "verdict": each.verdict.outcome.value, "reason": each.verdict.reason,
+            "task_id": each.logged.trajectory.task_id,
+            "offset": each.logged.position.offset,
+            "truth": each.truth.value,
+            "verdict": each.verdict.outcome.value,
+            "reason": each.verdict.reason,
         }
         for each in found
-    ]  # fmt: skip
+    ]
     told: dict[str, Any] = {"verdicts": verdicts, "spent": asdict(counted)}
     if confusion is not None:
         told["against_truth"] = {
             "counts": {f"{truth.value}/{said.value}": count for (truth, said), count in confusion.counts.items()},
-            "judged": confusion.judged, "total": confusion.total, "accuracy": confusion.accuracy,
-            "precision": confusion.precision, "recall": confusion.recall, "discrepancy": confusion.discrepancy,
-        }  # fmt: skip
+            "judged": confusion.judged,
+            "total": confusion.total,
+            "accuracy": confusion.accuracy,
+            "precision": confusion.precision,
+            "recall": confusion.recall,
+            "discrepancy": confusion.discrepancy,
+        }
     return told
 
 
@@ -112,8 +119,10 @@ def _show_confusion(confusion: Confusion) -> None:
         shown.add_row(*row(truth.value, *(confusion.counts[truth, verdict] for verdict in VERDICTS)))
     console.print(shown)
     shares = {
-        "accuracy": confusion.accuracy, "precision": confusion.precision, "recall": confusion.recall,
+        "accuracy": confusion.accuracy,
+        "precision": confusion.precision,
+        "recall": confusion.recall,
         "success by the judge less by the truth": confusion.discrepancy,
-    }  # fmt: skip
+    }
     told = ", ".join(f"{name} {'-' if share is None else f'{share:.1%}'}" for name, share in shares.items())
     console.print(f"{confusion.judged} of {confusion.total} judged; {told}", markup=False, highlight=False)

@@ -84,10 +84,12 @@ def _show_version(run: str, found: VersionLineage, everything: bool) -> None:
     _say(f"  weights {version.adapter.sha256}")
     _say(f"  config  {version.config_fingerprint}")
     _say(f"  parents {parents}")
-    _say(f"  learned from {len(used)} trajectories, {sum(each.is_expert for each in used)} of them demonstrations; "
-         f"{len(found.trajectories) - len(used) - critics - gone} left out"
-         + (f", {critics} by the critics alone" if critics else "")
-         + (f", {gone} in no buffer that an update drew from" if gone else ""))  # fmt: skip
+    _say(
+        f"  learned from {len(used)} trajectories, {sum(each.is_expert for each in used)} of them demonstrations; "
+        f"{len(found.trajectories) - len(used) - critics - gone} left out"
+        + (f", {critics} by the critics alone" if critics else "")
+        + (f", {gone} in no buffer that an update drew from" if gone else "")
+    )
     shown = table("update", "phase", "took in", "left out", "from the log", "could draw")
     for each in _ends(found.updates, everything, shown, 6):
         shown.add_row(*row(each.update.u, each.phase, each.admitted, each.left_out, _windows(each), _drawable(each)))
@@ -117,10 +119,16 @@ def _show_all(trajectories: Iterable[Learned]) -> None:
         at = each.position
         shown.add_row(
             *row(
-                each.admitted, escaped(each.task_id), f"{_short(at.topic)}[{at.partition}]@{at.offset}",
-                each.outcome.value, each.steps, _updates(each.cloned), _updates(each.resident), each.left_out or "",
+                each.admitted,
+                escaped(each.task_id),
+                f"{_short(at.topic)}[{at.partition}]@{at.offset}",
+                each.outcome.value,
+                each.steps,
+                _updates(each.cloned),
+                _updates(each.resident),
+                each.left_out or "",
             )
-        )  # fmt: skip
+        )
     console.print(shown)
 
 
@@ -135,8 +143,11 @@ def _show_attempt(found: Attempt, everything: bool) -> None:
     acted = tree.add(_text(f"acted: {ranges(sorted({step.version for step in record.steps})) or 'no version'}"))
     steps = list(enumerate(record.steps))
     for index, step in steps if everything or len(steps) <= 2 * EDGE else [*steps[:EDGE], *steps[-EDGE:]]:
-        acted.add(_text(f"step {index}: version {step.version} {escaped(step.version_sha256[:12])}  "
-                        f"{escaped(step.action_text)}"))  # fmt: skip
+        acted.add(
+            _text(
+                f"step {index}: version {step.version} {escaped(step.version_sha256[:12])}  {escaped(step.action_text)}"
+            )
+        )
     learned = tree.add(_text(f"learned: {_fate(found)}"))
     if found.learned is not None and found.learned.learned is not None:
         if found.learned.cloned is not None:

@@ -85,21 +85,27 @@ def _play_list(settings: Config, split: Split | None, count: int | None, as_json
     if as_json:
         told = [
             {
-                "file": each.row.file, "line": each.row.line, "split": each.row.split.value,
-                "instruction": each.row.instruction, "script": each.script or None, "done": each.done,
-                "steps": each.steps, "why": each.why,
+                "file": each.row.file,
+                "line": each.row.line,
+                "split": each.row.split.value,
+                "instruction": each.row.instruction,
+                "script": each.script or None,
+                "done": each.done,
+                "steps": each.steps,
+                "why": each.why,
             }
             for each in found
-        ]  # fmt: skip
+        ]
         json.dump({"split": split.value if split else None, "rows": told}, sys.stdout, indent=1)
         sys.stdout.write("\n")
     else:
         console.print(_rows_shown(found))
     if failed:
         raise ConfigError(
-            "feeder.tasks", f"a script played {len(failed)} rows whose check did not hold in the end",
+            "feeder.tasks",
+            f"a script played {len(failed)} rows whose check did not hold in the end",
             "look at their check, setup and steps: nobody may be able to do them",
-        )  # fmt: skip
+        )
 
 
 def _rows_shown(found: Sequence[Played]) -> Any:
@@ -142,10 +148,16 @@ def _in_process(settings: Config, chosen: dict[str, list[Task]]) -> list[dict[st
             for generation, probability in kinds:
                 progress.update(bar, description=f"{name}, generation {generation}")
                 found = score(tasks, probability, generation)
-                measured.append({
-                    "suite": name, "phones": f"generation {generation}", "popup_probability": probability,
-                    "tasks": found.tasks, "done": found.done, "mean_steps": _mean(found.steps, found.done),
-                })  # fmt: skip
+                measured.append(
+                    {
+                        "suite": name,
+                        "phones": f"generation {generation}",
+                        "popup_probability": probability,
+                        "tasks": found.tasks,
+                        "done": found.done,
+                        "mean_steps": _mean(found.steps, found.done),
+                    }
+                )
                 progress.advance(bar)
     return measured
 
@@ -163,12 +175,18 @@ def _over_adb(settings: Config, chosen: dict[str, list[Task]], profiles: list[Ph
                     return measured
                 progress.update(bar, description=f"{name}, {profile} phones")
                 found = oracle_smoke_test(settings, profile, tasks, stop, lambda: progress.advance(bar))
-                measured.append({
-                    "suite": name, "phones": profile, "popup_probability": settings.phones.popup_probability,
-                    "tasks": sum(found.outcomes.values()), "done": found.outcomes.get(Outcome.SUCCESS, 0),
-                    "mean_steps": _mean(found.steps, found.ended),
-                    "interrupted": found.outcomes.get(Outcome.INTERRUPTED, 0), "seconds": round(found.seconds, 1),
-                })  # fmt: skip
+                measured.append(
+                    {
+                        "suite": name,
+                        "phones": profile,
+                        "popup_probability": settings.phones.popup_probability,
+                        "tasks": sum(found.outcomes.values()),
+                        "done": found.outcomes.get(Outcome.SUCCESS, 0),
+                        "mean_steps": _mean(found.steps, found.ended),
+                        "interrupted": found.outcomes.get(Outcome.INTERRUPTED, 0),
+                        "seconds": round(found.seconds, 1),
+                    }
+                )
     return measured
 
 
@@ -177,8 +195,15 @@ def _mean(total: int, count: int) -> float | None:
 
 
 def _shown(measured: list[dict[str, Any]]) -> Any:
-    shown = table("suite", "phones", "pop-ups", "tasks", "done", "steps", *(("interrupted", "seconds") if measured and
-                  "seconds" in measured[0] else ()))  # fmt: skip
+    shown = table(
+        "suite",
+        "phones",
+        "pop-ups",
+        "tasks",
+        "done",
+        "steps",
+        *(("interrupted", "seconds") if measured and "seconds" in measured[0] else ()),
+    )
     for each in measured:
         share = f"{each['done'] / each['tasks']:.1%}" if each["tasks"] else "–"
         popups = f"{each['popup_probability']:.0%}" if each["popup_probability"] else "none"

@@ -94,9 +94,11 @@ def play(
         if ":" in named and named not in server.devices():
             server.connect(named, settings.devices.operation_timeout_s)
         lease = PhoneLease(
-            AdbSession(server, named, settings.devices), holder_name(settings.run), place_of(leases, named),
+            AdbSession(server, named, settings.devices),
+            holder_name(settings.run),
+            place_of(leases, named),
             settings.devices.lease_ttl_s,
-        )  # fmt: skip
+        )
         session = AdbSession(server, named, settings.devices, lease.check)
         session.screenshot()  # a phone that does not answer is told here, not in the browser
         with (
@@ -143,6 +145,7 @@ def _configured(settings: Config) -> tuple[str, ...]:
     if found := (*settings.devices.serials, *settings.devices.addresses):
         return found
     raise ConfigError(
-        "devices.addresses", "no phone is configured, and no local stack runs",
+        "devices.addresses",
+        "no phone is configured, and no local stack runs",
         "name one with --serial 127.0.0.1:26000; `distrl phones` serves simulated ones",
-    )  # fmt: skip
+    )

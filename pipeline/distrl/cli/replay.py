@@ -71,9 +71,14 @@ def replay(
     refuse_existing(files, force)
     now = datetime.now(UTC)
     given = {
-        "--run": settings.run, "--topic": topic, "--avro": avro, "--parquet": parquet, "--print": as_json,
-        "--force": force, "--dry-run": dry_run,
-    }  # fmt: skip
+        "--run": settings.run,
+        "--topic": topic,
+        "--avro": avro,
+        "--parquet": parquet,
+        "--print": as_json,
+        "--force": force,
+        "--dry-run": dry_run,
+    }
     words = command_line("replay", config, sets, given)
     bounds = [None if text is None else bound_of(text, now) for text in (begin, end)]
     asked = Asked(settings.run, topic, bounds[0], bounds[1], tuple(partitions or ()), words)
@@ -102,8 +107,10 @@ def _read_out(settings: Config, span: Span, wanted: list[tuple[str, Path]], forc
                 _print(item, as_json)
         for export in exports:
             made = export.finish()
-            _note(f"{export.file}: {made['records']} records, {made['rows']} rows, {made['bytes']} bytes, "
-                  f"sha256 {made['sha256']}; {export.manifest.name} beside it")  # fmt: skip
+            _note(
+                f"{export.file}: {made['records']} records, {made['rows']} rows, {made['bytes']} bytes, "
+                f"sha256 {made['sha256']}; {export.manifest.name} beside it"
+            )
     if not found:
         _note("no record in the range")
     if unreadable:

@@ -29,5 +29,6 @@ def skip(
     done = leave_out(settings, place, reason)
     console.print(
         f"{place} is left out from update {done.u} on; {done.void} updates are folded anew. Start `distrl learner`.",
-        highlight=False, markup=False,
-    )  # fmt: skip
+        highlight=False,
+        markup=False,
+    )

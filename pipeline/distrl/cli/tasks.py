@@ -114,13 +114,15 @@ def _suites(settings: Config) -> list[dict[str, Any]]:
     codec = load_base(settings.policy.base_model).codec
     return [
         {
-            "suite": suite.name, "families": list(suite.families), "steps": suite.task(0, 0, Split.TRAIN).max_steps,
+            "suite": suite.name,
+            "families": list(suite.families),
+            "steps": suite.task(0, 0, Split.TRAIN).max_steps,
             "tasks": {split.value: suite.size(split) for split in Split},
             "in_training": {split.value: shared(suite, split) for split in HELD_OUT},
             "unknown_words": list(lacking(suite.texts, codec)),
         }
         for suite in suites().values()
-    ]  # fmt: skip
+    ]
 
 
 def _show_suites(told: list[dict[str, Any]], as_json: bool) -> None:
@@ -162,15 +164,19 @@ def _told(found: TaskList, unknown: Counter[str] | None) -> dict[str, Any]:
         "problems": [{"file": each.file, "line": each.line, "what": each.what} for each in found.problems],
         "splits": [
             {
-                "suite": each.suite, "split": each.split.value, "rows": each.rows, "with_check": each.checked,
-                "least_steps": each.steps[0], "most_steps": each.steps[1],
+                "suite": each.suite,
+                "split": each.split.value,
+                "rows": each.rows,
+                "with_check": each.checked,
+                "least_steps": each.steps[0],
+                "most_steps": each.steps[1],
             }
             for each in shares(found.rows)
         ],
         "unknown_words": None if unknown is None else dict(unknown.most_common()),
         "done_at_the_start": [_named(each) for each in done_at_the_start(found.rows)],
         "overlap": [as_json(each) for each in overlaps(found.rows)],
-    }  # fmt: skip
+    }
 
 
 def _named(of: Row) -> dict[str, Any]:
@@ -190,8 +196,10 @@ def _show(found: TaskList, told: dict[str, Any]) -> None:
     _say(f"{told['rows']} rows, {told['duplicates']} of them repeat an earlier one")
     words = told["unknown_words"]
     often = ", ".join(f"{escaped(word)} ({times})" for word, times in list(words.items())[:SHOWN])
-    _say(f"{sum(words.values())} words ({len(words)} different ones) are not the policy's and read <unk>"
-         + (f": {often}{', …' if len(words) > SHOWN else ''}" if words else ""))  # fmt: skip
+    _say(
+        f"{sum(words.values())} words ({len(words)} different ones) are not the policy's and read <unk>"
+        + (f": {often}{', …' if len(words) > SHOWN else ''}" if words else "")
+    )
     if told["done_at_the_start"]:
         _say(f"checks that hold on some phone before anything is done: {len(told['done_at_the_start'])}")
         _say_rows(told["done_at_the_start"])

@@ -125,9 +125,12 @@ class Emulators(Section):
     avd: str = Field("", pattern=NAME_OR_NONE, description="the Android virtual device that all of them are made from")
     count: int = Field(0, ge=0, le=64, description="how many to start; 0 starts none")
     first_port: int = Field(
-        5554, ge=5554, le=LAST_CONSOLE_PORT, multiple_of=2,
+        5554,
+        ge=5554,
+        le=LAST_CONSOLE_PORT,
+        multiple_of=2,
         description="console port of the first; each takes two ports, adb's beside the console's",
-    )  # fmt: skip
+    )
     snapshot: str = Field(
         "", pattern=NAME_OR_NONE, description="loaded at the start and before each task; without one each boots cold"
     )
@@ -303,9 +306,10 @@ class Chat(Section):
     """A vision-language model behind an OpenAI-compatible chat endpoint."""
 
     endpoint: str | None = Field(
-        None, pattern=r"^https?://[^/?#]+(/[^?#]*)?$",
+        None,
+        pattern=r"^https?://[^/?#]+(/[^?#]*)?$",
         description="base URL of an OpenAI-compatible chat endpoint, such as https://HOST/v1; none is asked unless set",
-    )  # fmt: skip
+    )
     model: str = Field("", description="as the endpoint names it")
     api_key: SecretStr | None = None
     timeout_s: float = Field(60.0, gt=0, description="total deadline of one answer, retries included")

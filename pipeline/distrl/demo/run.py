@@ -64,9 +64,10 @@ def run_demo(config: Config, minutes: float, out: Path, started: float, console:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise StackError(
-                str(error.filename or folder.path), f"{error.strerror}: the demo cannot write",
+                str(error.filename or folder.path),
+                f"{error.strerror}: the demo cannot write",
                 "make room there, then run the same command again: it goes on where the run was",
-            ) from error  # fmt: skip
+            ) from error
         raise
 
 

@@ -51,9 +51,10 @@ class PackageAllowList:
             if self._back():
                 return f"{package} ({name})"
         raise DeviceStray(
-            self._session.serial, f"{package} stays in front",
+            self._session.serial,
+            f"{package} stays in front",
             f"see to the phone: close it there, or add {package} to devices.allowed_packages",
-        )  # fmt: skip
+        )
 
     def foreign_app(self) -> str | None:
         """The package in front if it is foreign, else None. Nothing is done about it."""

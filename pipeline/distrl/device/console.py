@@ -99,9 +99,10 @@ class Console:
     def _snapshot(self, name: str) -> str:
         if not names.DEVICE.fullmatch(name):
             raise DeviceRefused(
-                self._who, f"{name[:WORDS_SHOWN]!r} is no name of a snapshot",
+                self._who,
+                f"{name[:WORDS_SHOWN]!r} is no name of a snapshot",
                 "name it with letters, digits, '.', '_' and '-', not with '.' or '-' first",
-            )  # fmt: skip
+            )
         return name
 
     def _token(self) -> str:
@@ -166,6 +167,7 @@ class Console:
 
     def _late(self, doing: str) -> DeviceTimeout:
         return DeviceTimeout(
-            self._who, f"{doing} took longer than {self._deadline.seconds:g} s at its console",
+            self._who,
+            f"{doing} took longer than {self._deadline.seconds:g} s at its console",
             "raise devices.emulators.snapshot_timeout_s if snapshots are slow here, else devices.operation_timeout_s",
-        )  # fmt: skip
+        )

@@ -119,9 +119,10 @@ class Emulator:
                 except DeviceRefused as error:
                     kept = console.snapshots().strip()[:WORDS_SHOWN] or "none"
                     raise DeviceUnready(
-                        self.serial, f"{error.what}; its snapshots: {kept}",
+                        self.serial,
+                        f"{error.what}; its snapshots: {kept}",
                         "`distrl emulators prepare` saves one; or set devices.emulators.snapshot to one that it has",
-                    ) from error  # fmt: skip
+                    ) from error
         except DeviceRefused as error:
             raise DeviceUnready(self.serial, error.what, error.hint) from error
         self._forget(deadline)  # its connection leads to what is no more
@@ -164,9 +165,10 @@ class Emulator:
             raise DeviceUnready(self.serial, error.what, error.hint) from error
         if name != self._settings.avd or self.pid is None:
             raise DeviceUnready(
-                "devices.emulators.first_port", f"{self.serial} runs {name[:100]!r}, not {self._settings.avd!r}",
+                "devices.emulators.first_port",
+                f"{self.serial} runs {name[:100]!r}, not {self._settings.avd!r}",
                 "end that emulator, or set another even port",
-            )  # fmt: skip
+            )
         self._recognised = True
 
     def _until_booted(self, deadline: Deadline, setting: str, give_up: threading.Event) -> None:
@@ -199,8 +201,9 @@ class Emulator:
                 raise AdbServerGone(
                     "adb.port",
                     f"the adb server at {self._server.where} does not answer, so nothing is known of {self.serial}: "
-                    f"{away.what}", "see to the adb server, which `distrl doctor` asks too",
-                )  # fmt: skip
+                    f"{away.what}",
+                    "see to the adb server, which `distrl doctor` asks too",
+                )
             if deadline.remaining() <= 0:
                 raise DeviceTimeout(
                     self.serial,
@@ -208,7 +211,7 @@ class Emulator:
                     f"{'answers' if self._console_answers() else 'is silent'}{self._program.last_words()}",
                     f"raise {setting}, start fewer at once, or see to hardware acceleration ({GUIDE}); "
                     f"its log is {self._program.log}",
-                )  # fmt: skip
+                )
             self._closing.wait(min(POLL_S, deadline.remaining()))
 
     def _booted(self, deadline: Deadline) -> bool:
@@ -231,9 +234,10 @@ class Emulator:
             raise DeviceGone(self.serial, "it is being ended")
         if self.pid is None:
             raise DeviceGone(
-                self.serial, f"the emulator has ended with status {self._program.status}{self._program.last_words()}",
+                self.serial,
+                f"the emulator has ended with status {self._program.status}{self._program.last_words()}",
                 f"read {self._program.log}; `emulator -list-avds` names the virtual devices; see {GUIDE}",
-            )  # fmt: skip
+            )
 
     def _console(self, deadline: Deadline) -> Console:
         return Console(self._port, self._settings.token_file, deadline)
@@ -267,9 +271,10 @@ def fleet(server: AdbServer, devices: config.Devices, leases: Leases, stop: thre
         return ()
     if not server.local:
         raise DeviceError(
-            "devices.emulators.count", f"emulators are started on this machine; the adb server is on {server.adb.host}",
+            "devices.emulators.count",
+            f"emulators are started on this machine; the adb server is on {server.adb.host}",
             "set adb.host to 127.0.0.1, or start the worker there",
-        )  # fmt: skip
+        )
     program(settings)
     ports = range(settings.first_port, settings.first_port + 2 * settings.count, 2)
     return [Emulator(server, devices, port, leases, stop) for port in ports]

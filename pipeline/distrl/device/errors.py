@@ -90,9 +90,10 @@ class DeviceHeld(DeviceError):  # noqa: N818
 
     def __init__(self, where: str, holder: str, *, renewed: bool = False) -> None:
         super().__init__(
-            where, f"it is held by {holder}, by the lease on the phone",
+            where,
+            f"it is held by {holder}, by the lease on the phone",
             "stop what drives it there, or leave the phone out here; the lease of a dead holder ends by itself",
-        )  # fmt: skip
+        )
         self.holder = holder
         self.renewed = renewed
 

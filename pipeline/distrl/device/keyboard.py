@@ -87,10 +87,11 @@ class KeyboardService:
         if SERVICE not in self._ask("ime list -s", deadline).split():
             refused = ActionRefused if _UNTYPABLE.search(text) else DeviceRefused
             raise refused(
-                self._serial, f"this text cannot be typed with `input text`, and {SERVICE} is not an enabled keyboard",
+                self._serial,
+                f"this text cannot be typed with `input text`, and {SERVICE} is not an enabled keyboard",
                 f"install ADBKeyBoard (github.com/senzhk/ADBKeyBoard): `adb install ADBKeyboard.apk`, then `adb shell "
                 f"ime enable {SERVICE}`; or have printable ASCII typed only",
-            )  # fmt: skip
+            )
         self._select(deadline)
         try:
             said = self._ask(line, deadline)

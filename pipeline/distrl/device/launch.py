@@ -68,14 +68,19 @@ class Program:
                 self.log.replace(self.log.with_suffix(".log.old"))
             with self.log.open("wb") as said:
                 self._child = subprocess.Popen(
-                    list(line), env={**os.environ, **more, MARK: str(self._pid_file)}, stdin=subprocess.DEVNULL,
-                    stdout=said, stderr=subprocess.STDOUT, start_new_session=True,
-                )  # fmt: skip
+                    list(line),
+                    env={**os.environ, **more, MARK: str(self._pid_file)},
+                    stdin=subprocess.DEVNULL,
+                    stdout=said,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
         except OSError as error:
             raise DeviceUnready(
-                "devices.emulators.binary", f"{line[0]} cannot be run ({error.strerror})",
+                "devices.emulators.binary",
+                f"{line[0]} cannot be run ({error.strerror})",
                 f"set it to the emulator program of the Android SDK; see {GUIDE}",
-            ) from error  # fmt: skip
+            ) from error
         try:
             started = psutil.Process(self._child.pid).create_time()
             self._pid_file.write_text(json.dumps({"pid": self._child.pid, "started": started}))
@@ -84,9 +89,10 @@ class Program:
         except OSError as error:
             self.stop()
             raise DeviceUnready(
-                "devices.directory", f"{self._pid_file} cannot be written ({error.strerror})",
+                "devices.directory",
+                f"{self._pid_file} cannot be written ({error.strerror})",
                 "make room there, or set devices.directory to another folder",
-            ) from error  # fmt: skip
+            ) from error
         log.info("%s starts as process %d, log in %s", self._name, self._child.pid, self.log)
 
     def stop(self, ask: Callable[[], bool] = lambda: False) -> None:
@@ -167,12 +173,22 @@ def command_line(settings: config.Emulators, port: int, *, writable: bool = Fals
     that is to save a snapshot is not, and boots cold. Raises DeviceUnready where there is no emulator program.
     """
     share = [] if writable else ["-read-only"]
-    state = ["-no-snapshot"] if writable or not settings.snapshot else ["-snapshot", settings.snapshot,
-                                                                       "-no-snapshot-save"]  # fmt: skip
+    state = (
+        ["-no-snapshot"] if writable or not settings.snapshot else ["-snapshot", settings.snapshot, "-no-snapshot-save"]
+    )
     return [
-        program(settings), "-avd", settings.avd, "-port", str(port), *share, *state,
-        "-no-window", "-no-audio", "-no-boot-anim", *settings.arguments,
-    ]  # fmt: skip
+        program(settings),
+        "-avd",
+        settings.avd,
+        "-port",
+        str(port),
+        *share,
+        *state,
+        "-no-window",
+        "-no-audio",
+        "-no-boot-anim",
+        *settings.arguments,
+    ]
 
 
 def program(settings: config.Emulators) -> str:
@@ -184,9 +200,10 @@ def program(settings: config.Emulators) -> str:
     found = next((str(file) for file in inside if file.exists()), None) or shutil.which("emulator")
     if found is None:
         raise DeviceUnready(
-            "devices.emulators.binary", "there is no emulator in $ANDROID_HOME/emulator nor on the PATH",
+            "devices.emulators.binary",
+            "there is no emulator in $ANDROID_HOME/emulator nor on the PATH",
             f"install the Android SDK's emulator and set ANDROID_HOME, or this setting; see {GUIDE}",
-        )  # fmt: skip
+        )
     return found
 
 
@@ -209,6 +226,7 @@ def check_free(ports: Sequence[int]) -> None:
                 probe.listen(1)
             except OSError as error:
                 raise DeviceUnready(
-                    "devices.emulators.first_port", f"port {port} of {HOST} is in use",
+                    "devices.emulators.first_port",
+                    f"port {port} of {HOST} is in use",
                     "end what listens there (another emulator? see `distrl devices`), or set another even port",
-                ) from error  # fmt: skip
+                ) from error

@@ -50,9 +50,10 @@ class Leases:
             self._directory = directory.expanduser()
         except RuntimeError as error:
             raise DeviceError(
-                "devices.directory", f"{directory} is in a home, and this user has none",
+                "devices.directory",
+                f"{directory} is in a home, and this user has none",
                 "set devices.directory to a folder that every worker of this machine can write",
-            ) from error  # fmt: skip
+            ) from error
         self._server = f"{host}:{adb.port}"
         self._told = False
 
@@ -82,9 +83,10 @@ class Leases:
     def _unwritable(self, file: Path, error: Exception) -> DeviceError:
         why = error.strerror if isinstance(error, OSError) else error
         return DeviceError(
-            "devices.directory", f"{file} cannot be written ({why})",
+            "devices.directory",
+            f"{file} cannot be written ({why})",
             "set devices.directory to a folder that every worker of this machine can write",
-        )  # fmt: skip
+        )
 
     def take(self, serial: str) -> Hold | str:
         """The phone, for this process until it is released; or, at once, who has it ("process 123").

@@ -151,9 +151,10 @@ class PhoneLease:
             raise lost
         if self._name and self._clock() - self._renewed >= self.ttl_s * USABLE:
             raise DeviceGone(
-                self._session.serial, f"its lease could not be renewed for {self.ttl_s * USABLE:.0f} s, and another "
-                "host may take it", "see the connection to the phone; devices.lease_ttl_s is its time to live",
-            )  # fmt: skip
+                self._session.serial,
+                f"its lease could not be renewed for {self.ttl_s * USABLE:.0f} s, and another host may take it",
+                "see the connection to the phone; devices.lease_ttl_s is its time to live",
+            )
 
     def _hold(self) -> None:
         mine = replace(self._next, count=self._next.count + 1)
@@ -179,8 +180,11 @@ class PhoneLease:
         if found is not None:
             raise self._refused(min(found, default=""))
         if not self._told:
-            log.warning("%s keeps no lease: %s cannot be made there, so no other host sees that it is in use",
-                        self._session.serial, DIRECTORY)  # fmt: skip
+            log.warning(
+                "%s keeps no lease: %s cannot be made there, so no other host sees that it is in use",
+                self._session.serial,
+                DIRECTORY,
+            )
         self._name, self._lost, self._told = "", None, True
 
     def _way(self, found: list[str] | None) -> str:

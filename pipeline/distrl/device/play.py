@@ -134,8 +134,11 @@ class PlayServer:
         try:
             self._server = _Server((HOST, port), lambda *args: _Handler(self, *args))
         except (OSError, OverflowError) as error:
-            raise ConfigError("--port", f"port {port} of {HOST} cannot be opened: {error}",
-                              "leave --port out, and a free one is taken") from error  # fmt: skip
+            raise ConfigError(
+                "--port",
+                f"port {port} of {HOST} cannot be opened: {error}",
+                "leave --port out, and a free one is taken",
+            ) from error
         self._thread: SupervisedThread | None = None
 
     @property
@@ -276,8 +279,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, status: HTTPStatus, body: bytes = b"", kind: str = "", policy: str = "") -> None:
         self.send_response(status)
-        named = {"Content-Type": kind, "Content-Security-Policy": policy, "Cache-Control": "no-store",
-                 "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}  # fmt: skip
+        named = {
+            "Content-Type": kind,
+            "Content-Security-Policy": policy,
+            "Cache-Control": "no-store",
+            "X-Content-Type-Options": "nosniff",
+            "Referrer-Policy": "no-referrer",
+        }
         for name, value in named.items():
             if value:
                 self.send_header(name, value)

@@ -62,10 +62,11 @@ class DevicePool:
     ) -> None:
         if not devices.named:
             raise DeviceError(
-                "devices.addresses", "no phone is named",
+                "devices.addresses",
+                "no phone is named",
                 "set devices.addresses to host:port of phones, devices.serials to serials that adb knows, or "
                 "devices.emulators to what is to be started",
-            )  # fmt: skip
+            )
         self._server = server
         self._devices = devices
         self._clock = clock
@@ -282,8 +283,11 @@ class DevicePool:
             if phone.lease is not None:
                 self._keeper.remove(phone.lease)
             if held.holder != phone.left_to:
-                log.warning("%s is held by %s, on another host or by another name; it is taken when that lets it go",
-                            phone.serial, held.holder)  # fmt: skip
+                log.warning(
+                    "%s is held by %s, on another host or by another name; it is taken when that lets it go",
+                    phone.serial,
+                    held.holder,
+                )
             phone.let_go()
             phone.held_by = phone.left_to = held.holder
             phone.held_until = self._clock() + max(HELD_S, self._devices.lease_ttl_s / RENEWALS)

@@ -74,7 +74,8 @@ def _packages(session: AdbSession, task: Task) -> tuple[str, ...]:
     for name in named if session.allowed_packages else ():
         if not allowed(name, session.allowed_packages):
             raise DeviceRefused(
-                session.serial, f"the setup of task {task.task_id} clears {name}, which is not allowed",
+                session.serial,
+                f"the setup of task {task.task_id} clears {name}, which is not allowed",
                 "correct the task's setup, or add the package to devices.allowed_packages",
-            )  # fmt: skip
+            )
     return tuple(named)

@@ -91,9 +91,10 @@ class AdbServer:
         if not self._listens():
             if not self.local:
                 raise DeviceError(
-                    "adb.host", f"no adb server answers at {self.where}, and none can be started on another machine",
+                    "adb.host",
+                    f"no adb server answers at {self.where}, and none can be started on another machine",
                     "start it there with `adb -a -P PORT server nodaemon`, or set adb.host to 127.0.0.1",
-                )  # fmt: skip
+                )
             with self._starting:
                 if not self._listens():  # no other thread has started one meanwhile
                     return self._start()
@@ -116,8 +117,11 @@ class AdbServer:
             ended = child.poll() is not None
             if (ended and not self._listens()) or deadline.remaining() <= 0:
                 self.stop()
-                raise DeviceError("adb.port", f"the adb server did not start at {self.where}{_last_words(said)}",
-                                  "set adb.port to a free port, and adb.binary to an adb that runs")  # fmt: skip
+                raise DeviceError(
+                    "adb.port",
+                    f"the adb server did not start at {self.where}{_last_words(said)}",
+                    "set adb.port to a free port, and adb.binary to an adb that runs",
+                )
             time.sleep(POLL_S)
 
     def stop(self) -> None:
@@ -138,8 +142,11 @@ class AdbServer:
         try:
             return int(answer, 16)
         except ValueError as error:
-            raise DeviceError("adb.port", f"what listens at {self.where} is no adb server: it said {answer[:40]!r}",
-                              "set adb.port to a free port") from error  # fmt: skip
+            raise DeviceError(
+                "adb.port",
+                f"what listens at {self.where} is no adb server: it said {answer[:40]!r}",
+                "set adb.port to a free port",
+            ) from error
 
     def devices(self, timeout_s: float = SERVER_S) -> Mapping[str, str]:
         """Serial to state ("device", "offline", "unauthorized", …) of all phones that the server knows."""
@@ -209,13 +216,18 @@ class AdbServer:
         try:
             return subprocess.Popen(
                 [binary, "-P", str(self.adb.port), "server", "nodaemon"],
-                env=known, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT,
+                env=known,
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=subprocess.STDOUT,
                 start_new_session=True,
-            )  # fmt: skip
+            )
         except OSError as error:
-            raise DeviceError("adb.binary", f"{binary} cannot be run: {error.strerror}",
-                              "set adb.binary to an adb program, or leave it unset for the one that ships with adbutils"
-                              ) from error  # fmt: skip
+            raise DeviceError(
+                "adb.binary",
+                f"{binary} cannot be run: {error.strerror}",
+                "set adb.binary to an adb program, or leave it unset for the one that ships with adbutils",
+            ) from error
 
 
 def _last_words(said: IO[bytes]) -> str:

@@ -170,18 +170,27 @@ class AdbSession:
         said = (finished.stdout or finished.stderr).decode("utf-8", "replace")
         if (found := _HOME_ACTIVITY.search(said)) is None:
             raise DeviceGarbage(
-                self._serial, f"it names no home screen: {said.strip()[:WORDS_SHOWN]!r}",
+                self._serial,
+                f"it names no home screen: {said.strip()[:WORDS_SHOWN]!r}",
                 "choose a launcher on the phone, or add its package to devices.allowed_packages",
-            )  # fmt: skip
+            )
         return found.group(1)
 
     def start_app(self, package: str) -> None:
         """Bring an app to the front. Raises DeviceRefused where the phone has none of that name."""
         said = self._act(
-            ["am", "start", "-a", "android.intent.action.MAIN", "-c", "android.intent.category.LAUNCHER", "-p",
-             self._package(package)],
+            [
+                "am",
+                "start",
+                "-a",
+                "android.intent.action.MAIN",
+                "-c",
+                "android.intent.category.LAUNCHER",
+                "-p",
+                self._package(package),
+            ],
             self._deadline(),
-        )  # fmt: skip
+        )
         if "Error" in said:  # Android before 12 exits with 0 all the same
             raise DeviceRefused(self._serial, f"{package} cannot be started: {said.strip()[:WORDS_SHOWN]}")
 
@@ -318,9 +327,10 @@ class AdbSession:
             raise DeviceGarbage(self._serial, f"the screenshot is broken: {error}") from error
         except OversizedImageError as error:
             raise DeviceOversized(
-                self._serial, f"the screen is too large: {error}",
+                self._serial,
+                f"the screen is too large: {error}",
                 f"`adb -s {self._serial} shell wm size WIDTHxHEIGHT` gives it fewer; `… wm size reset` undoes that",
-            ) from error  # fmt: skip
+            ) from error
         except BlackImageError as error:
             raise self._black(str(error), deadline) from error
         self._size = (self._seen.width, self._seen.height)
@@ -334,12 +344,14 @@ class AdbSession:
             found = None
         if found is not None and found.group(1) != "Awake":
             return DeviceBlack(
-                self._serial, f"{what}: its screen is off ({found.group(1)})",
+                self._serial,
+                f"{what}: its screen is off ({found.group(1)})",
                 f"`adb -s {self._serial} shell input keyevent WAKEUP` (a reset does so), and `… shell svc power "
                 "stayon true` to keep it on",
-            )  # fmt: skip
+            )
         return DeviceBlack(
-            self._serial, f"{what}, though its screen is on",
+            self._serial,
+            f"{what}, though its screen is on",
             "an app that forbids screenshots (FLAG_SECURE) cannot be driven; another one may need a longer "
             "devices.settle_timeout_s to begin",
-        )  # fmt: skip
+        )

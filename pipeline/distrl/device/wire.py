@@ -64,9 +64,10 @@ class Connection:
             raise self._late("connecting to the adb server") from error
         except OSError as error:
             raise AdbServerGone(
-                "adb.port", f"no adb server answers at {adb.host}:{adb.port} ({error.strerror or error})",
+                "adb.port",
+                f"no adb server answers at {adb.host}:{adb.port} ({error.strerror or error})",
                 "`distrl up` starts one; or set adb.host and adb.port to one that runs",
-            ) from error  # fmt: skip
+            ) from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def __enter__(self) -> Connection:

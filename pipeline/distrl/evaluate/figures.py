@@ -28,8 +28,10 @@ def curve(points: Sequence[CurvePoint], over: Callable[[CurvePoint], float], lab
             xs,
             [point.score.interval[0] for point in points],
             [point.score.interval[1] for point in points],
-            color=LINE, alpha=0.14, linewidth=0,
-        )  # fmt: skip
+            color=LINE,
+            alpha=0.14,
+            linewidth=0,
+        )
         axes.plot(xs, [point.score.success for point in points], color=LINE, marker="o", markersize=4, linewidth=1.8)
         _share_axis(axes, "success on validation tasks")
         axes.set_xlabel(label)
@@ -58,9 +60,14 @@ def families(before: Mapping[str, Score], after: Mapping[str, Score]) -> str:
             low = [item.success - item.interval[0] if item.episodes else 0.0 for item in known]
             high = [item.interval[1] - item.success if item.episodes else 0.0 for item in known]
             axes.barh(
-                [place + offset for place in range(len(names))], [item.success for item in known], 0.36,
-                xerr=[low, high], color=colour, label=label, error_kw={"ecolor": MUTED, "elinewidth": 0.8},
-            )  # fmt: skip
+                [place + offset for place in range(len(names))],
+                [item.success for item in known],
+                0.36,
+                xerr=[low, high],
+                color=colour,
+                label=label,
+                error_kw={"ecolor": MUTED, "elinewidth": 0.8},
+            )
         axes.set_yticks(range(len(names)), [_plain(name) for name in names])
         axes.set_xlim(0, 1)
         axes.xaxis.set_major_formatter(PercentFormatter(1))
@@ -89,9 +96,12 @@ def reloads(seconds: Sequence[float]) -> str:
     def draw(axes: Axes) -> None:
         ordered = sorted(seconds)
         axes.step(
-            [0.0, *ordered], [place / max(1, len(ordered)) for place in range(len(ordered) + 1)],
-            where="post", color=LINE, linewidth=1.8,
-        )  # fmt: skip
+            [0.0, *ordered],
+            [place / max(1, len(ordered)) for place in range(len(ordered) + 1)],
+            where="post",
+            color=LINE,
+            linewidth=1.8,
+        )
         _share_axis(axes, "share of reloads")
         axes.set_xlabel("seconds from publication to first action")
 

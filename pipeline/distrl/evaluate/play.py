@@ -116,6 +116,13 @@ def on_phones(
                 return episode.run(task, ATTEMPT, phone, decider)
 
         play_all(
-            tasks, phones, play, keep, worker=episode.worker, retries=RETRIES, drain_s=config.worker.drain_timeout_s,
-            stop=stop, give_up=give_up,
-        )  # fmt: skip
+            tasks,
+            phones,
+            play,
+            keep,
+            worker=episode.worker,
+            retries=RETRIES,
+            drain_s=config.worker.drain_timeout_s,
+            stop=stop,
+            give_up=give_up,
+        )

@@ -66,8 +66,13 @@ def evaluate_version(
     since = max(0, (written_at(config, version.version) or 0) - SKEW_MS)
     known = known_of(config, acted, split, since)
     left = [task for task in tasks if task.task_id not in known]
-    log.info("version %d, %s: %d tasks, %d of them evaluated before", version.version, split.value, len(tasks),
-             len(tasks) - len(left))  # fmt: skip
+    log.info(
+        "version %d, %s: %d tasks, %d of them evaluated before",
+        version.version,
+        split.value,
+        len(tasks),
+        len(tasks) - len(left),
+    )
     if left:
         store = open_store(config.store)
         play = partial(greedy, config, version, store.get(version.adapter))

@@ -67,8 +67,11 @@ def caption(action: Action) -> str:
 
 def remark(step: Step) -> str:
     """What became of an action that was not done as written, or that a judge called invalid; else empty."""
-    held = {HeldBack.UNSENT: " (not sent)", HeldBack.UNDONE: " (left the allowed apps, undone)",
-            HeldBack.REFUSED: " (refused by the phone)"}  # fmt: skip
+    held = {
+        HeldBack.UNSENT: " (not sent)",
+        HeldBack.UNDONE: " (left the allowed apps, undone)",
+        HeldBack.REFUSED: " (refused by the phone)",
+    }
     return held.get(step.held_back, "") + (" (judged invalid)" if step.valid is False else "")
 
 

@@ -211,9 +211,13 @@ class FeederState:
         versions = [fed.version for fed in self._outstanding.values()]
         oldest = min([*versions, *self._unlearned.values()], default=None)
         progress = Progress(
-            self.outstanding, len(self._unlearned), oldest,
-            self.version.version, self.update, self.version.update,
-        )  # fmt: skip
+            self.outstanding,
+            len(self._unlearned),
+            oldest,
+            self.version.version,
+            self.update,
+            self.version.update,
+        )
         tasks: list[Task] = []
         for _ in range(self.admission.allowed(progress)):
             task = replace(self._next(), fed_at=now_ms, fed_version=self.version.version)

@@ -143,7 +143,7 @@ class Loop:
         self._versions = lineage(config)
         self._publisher = Publisher(
             config, store, journal_writer.publish_version, self._versions, SYSTEM_CLOCK.now_ms, history
-        )  # fmt: skip
+        )
         self._readers: list[LogReader] = []
         self._metrics: dict[str, float] = {}
         self._letters = DeadLetters.of(config, producer)
@@ -202,15 +202,22 @@ class Loop:
         """Tell the journal that the updates from here on do not count; what was redone until here is kept."""
         lost = [update.u for update in self._history.updates if update.u >= self._state.u]
         LOG.warning(
-            "going back to update %d, %s void: %s", self._state.u,
-            f"updates {lost[0]} to {lost[-1]} are" if lost else "what follows is", why,
-        )  # fmt: skip
+            "going back to update %d, %s void: %s",
+            self._state.u,
+            f"updates {lost[0]} to {lost[-1]} are" if lost else "what follows is",
+            why,
+        )
         if not self._patiently(self._publisher.look_up_reserved):
             return
         line = Update(
-            self._state.u, self._state.watermarks, self._config.learning_fingerprint(), SYSTEM_CLOCK.now_ms(),
-            log_id=self._log.id, version=self._publisher.highest, void=why,
-        )  # fmt: skip
+            self._state.u,
+            self._state.watermarks,
+            self._config.learning_fingerprint(),
+            SYSTEM_CLOCK.now_ms(),
+            log_id=self._log.id,
+            version=self._publisher.highest,
+            void=why,
+        )
         if not self._patiently(partial(self._journal_writer.append, line)) or not self._patiently(self._delete_refused):
             return
         if self._saved != self._state.u:
@@ -233,9 +240,15 @@ class Loop:
                 continue
             fingerprint, aside = self._config.learning_fingerprint(), self._aside.due(watermarks)
             update = Update(
-                self._state.u, watermarks, fingerprint, SYSTEM_CLOCK.now_ms(), aside,
-                self._pending_log.window_sha256(watermarks), self._log.id, self._publisher.highest,
-            )  # fmt: skip
+                self._state.u,
+                watermarks,
+                fingerprint,
+                SYSTEM_CLOCK.now_ms(),
+                aside,
+                self._pending_log.window_sha256(watermarks),
+                self._log.id,
+                self._publisher.highest,
+            )
             if not self._patiently(partial(self._journal_writer.append, update)):
                 break  # stopped while the broker was away: whether it is journalled, the next start finds out
             self._prunable = self._listed  # written, so nobody had taken over when that was listed
@@ -375,9 +388,13 @@ def _names(trajectory: Trajectory, key: str) -> bool:
 def _say(config: Config, producer: RecordProducer, newest: Version | None, metrics: Mapping[str, float]) -> None:
     """One heartbeat of the learner."""
     beat = Heartbeat(
-        ROLE, ROLE, SYSTEM_CLOCK.now_ms(), newest.version if newest else None,
-        newest.adapter.sha256 if newest else None, metrics,
-    )  # fmt: skip
+        ROLE,
+        ROLE,
+        SYSTEM_CLOCK.now_ms(),
+        newest.version if newest else None,
+        newest.adapter.sha256 if newest else None,
+        metrics,
+    )
     try:
         ownership.send(producer, config, beat)
     except BeyondUseError:

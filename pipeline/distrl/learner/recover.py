@@ -274,8 +274,10 @@ def warn_of_a_narrow_window(config: Config, state: LearnerState) -> None:
         LOG.warning(
             "the replay buffer spans %d records of the log, and a restart reads back learner.rebuild_window=%d at "
             "most: set it to %d or more before the next start (it may change in the middle of a run)",
-            widest, config.learner.rebuild_window, 2 * widest,
-        )  # fmt: skip
+            widest,
+            config.learner.rebuild_window,
+            2 * widest,
+        )
 
 
 def unfolded(entries: Sequence[Update], state: LearnerState, config: Config) -> list[Update]:

@@ -54,8 +54,10 @@ def skip(config: Config, place: str, reason: str) -> SkippedFrom:
     with JournalWriter(config) as journal_writer:
         history = journal_writer.history()
         refuse_other_journal(history.updates, config)
-        if any((each.topic, each.partition, each.offset, each.sha256) == (*_where(record), record.sha256)
-               for each in history.skipped):  # fmt: skip
+        if any(
+            (each.topic, each.partition, each.offset, each.sha256) == (*_where(record), record.sha256)
+            for each in history.skipped
+        ):
             raise ConfigError(place, "is left out already", "start `distrl learner`, which goes on without it")
         folded = (at.topic, at.partition)
         u = next(
@@ -66,11 +68,16 @@ def skip(config: Config, place: str, reason: str) -> SkippedFrom:
         highest = max((version.version for version in lineage(config)), default=-1)
         journal_writer.append(
             Update(
-                u, history.updates[u - 1].watermarks if u else (), config.learning_fingerprint(), SYSTEM_CLOCK.now_ms(),
-                log_id=history.log_id, version=max(highest, history.version),
-                void=f"{place} is left out: {record.reason}", skipped=(record,),
+                u,
+                history.updates[u - 1].watermarks if u else (),
+                config.learning_fingerprint(),
+                SYSTEM_CLOCK.now_ms(),
+                log_id=history.log_id,
+                version=max(highest, history.version),
+                void=f"{place} is left out: {record.reason}",
+                skipped=(record,),
             )
-        )  # fmt: skip
+        )
     return SkippedFrom(record, u, len(history.updates) - u)
 
 
@@ -98,9 +105,10 @@ def _record_at(config: Config, place: str) -> RawRecord:
     found = PLACE.fullmatch(place)
     if found is None:
         raise ConfigError(
-            repr(place), "is no place of a record that is learned from", "write it like trajectories/0/17, as the "
-            "learner names it where it waits for an object",
-        )  # fmt: skip
+            repr(place),
+            "is no place of a record that is learned from",
+            "write it like trajectories/0/17, as the learner names it where it waits for an object",
+        )
     name, partition, offset = found[1], int(found[2]), int(found[3])
     with LogReader(config, name, {partition: offset}) as reader:
         for batch in reader.to_end():

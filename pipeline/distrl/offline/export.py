@@ -166,9 +166,10 @@ class Export:
 
     def _not_written(self, error: OSError) -> StoreError:
         return StoreError(
-            str(self.file), f"could not be written ({error.strerror}); nothing is left of it",
+            str(self.file),
+            f"could not be written ({error.strerror}); nothing is left of it",
             "make room on the disk, or name a file elsewhere",
-        )  # fmt: skip
+        )
 
 
 def manifest_of(file: Path) -> Path:
@@ -201,9 +202,10 @@ def container_schema(topic: str) -> dict[str, Any]:
         file = schema_folder() / newest.record / f"v{newest.version}.avsc"
         record = json.loads(file.read_text(encoding="utf-8"))
     header = {
-        "type": "record", "name": "Header",
+        "type": "record",
+        "name": "Header",
         "fields": [{"name": "name", "type": "string"}, {"name": "value", "type": optional_bytes}],
-    }  # fmt: skip
+    }
     return {
         "type": "record",
         "name": "Logged",

@@ -161,12 +161,20 @@ def steps_of(trajectories: Iterable[LoggedTrajectory]) -> Steps:
     """Arrays over all steps of `trajectories`, in order. Pure."""
     rows = [
         (
-            index, logged.position.offset, place, step.logprob, step.version, OUTCOMES[logged.trajectory.outcome],
-            logged.trajectory.is_expert, len(step.prompt_ids), len(step.action_ids), step.at,
+            index,
+            logged.position.offset,
+            place,
+            step.logprob,
+            step.version,
+            OUTCOMES[logged.trajectory.outcome],
+            logged.trajectory.is_expert,
+            len(step.prompt_ids),
+            len(step.action_ids),
+            step.at,
         )
         for index, logged in enumerate(trajectories)
         for place, step in enumerate(logged.trajectory.steps)
-    ]  # fmt: skip
+    ]
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(Steps.__slots__)
     kinds = (np.int64, np.int64, np.int64, np.float64, np.int64, np.int64, np.bool_, np.int64, np.int64, np.int64)
     return Steps(*(np.array(column, dtype=kind) for column, kind in zip(columns, kinds, strict=True)))

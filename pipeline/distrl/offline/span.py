@@ -246,17 +246,20 @@ def _refuse_backwards(asked: Asked, begin: Bound, end: Bound, chosen: Mapping[in
     if (both_offsets or both_times) and not begin < end:  # type: ignore[operator]  # of one kind by now
         turned = replace(asked, begin=end, end=begin) if begin != end else replace(asked, end=None)
         raise _RefusedError(
-            asked.where(), f"holds nothing: {asked.name_of('end')} is where it ends before",
-            turned, *([] if both_times else _within(turned, chosen)),
-        )  # fmt: skip
+            asked.where(),
+            f"holds nothing: {asked.name_of('end')} is where it ends before",
+            turned,
+            *([] if both_times else _within(turned, chosen)),
+        )
 
 
 def _refuse_ends_first(asked: Asked) -> NoReturn:
     """Of an offset and a time, only the log tells which comes first."""
     raise _RefusedError(
-        asked.where(), f"holds nothing: {asked.name_of('end')} is where it ends before",
+        asked.where(),
+        f"holds nothing: {asked.name_of('end')} is where it ends before",
         replace(asked, end=None),
-    )  # fmt: skip
+    )
 
 
 def _refuse_offsets_outside(asked: Asked, chosen: Mapping[int, tuple[int, int]]) -> None:

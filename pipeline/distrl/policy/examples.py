@@ -149,9 +149,15 @@ def copy_example(
 
 
 def _touch(
-    number: int, target: Target, screen: Screen, codec: Codec, language: Language, rng: random.Random, clutter: float,
+    number: int,
+    target: Target,
+    screen: Screen,
+    codec: Codec,
+    language: Language,
+    rng: random.Random,
+    clutter: float,
     announced: bool,
-) -> Example:  # fmt: skip
+) -> Example:
     others = [each for each in screen.targets if each is not target]
     labels = [other.words for other in others]
     named = rng.random() < 0.5 or any(_holds(target.words, label) for label in labels)
@@ -194,8 +200,9 @@ def _among(
         return words
     return _allowed(
         lambda: [*rng.choices(around, k=rng.randrange(4)), *words, *rng.choices(around, k=rng.randrange(4))],
-        labels, language,
-    )  # fmt: skip
+        labels,
+        language,
+    )
 
 
 def _allowed(draw: Callable[[], list[str]], labels: Sequence[Sequence[str]], language: Language) -> list[str]:

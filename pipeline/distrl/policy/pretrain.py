@@ -202,9 +202,14 @@ def _read(
 
 
 def _act(
-    model: AutoUIModel, codec: Codec, language: Language, pool: Sequence[Screen], recipe: Recipe, rng: random.Random,
+    model: AutoUIModel,
+    codec: Codec,
+    language: Language,
+    pool: Sequence[Screen],
+    recipe: Recipe,
+    rng: random.Random,
     show: Show,
-) -> list[dict[str, float]]:  # fmt: skip
+) -> list[dict[str, float]]:
     """Stage two: the encoder-decoder and the tokens' places, on contents that the frozen tower has seen once."""
     with torch.no_grad():
         seen = torch.cat([model.vision.content(_images(pool[i : i + 64])) for i in range(0, len(pool), 64)])
@@ -216,9 +221,14 @@ def _act(
         typists = recipe.acting.batch // 3 if by_screen else 0
         numbers = [*rng.choices(typing, k=typists), *rng.choices(range(len(pool)), k=recipe.acting.batch - typists)]
         examples = _ask(
-            [pool[n] for n in numbers], recipe.touches_per_screen, codec, language, rng, update / recipe.uncluttered,
+            [pool[n] for n in numbers],
+            recipe.touches_per_screen,
+            codec,
+            language,
+            rng,
+            update / recipe.uncluttered,
             by_screen,
-        )  # fmt: skip
+        )
         tokens = (seen[numbers] + model.vision.row + model.vision.column).flatten(1, 2)
         return _acting_losses(model, tokens, examples)
 
@@ -249,9 +259,14 @@ def _descend(
 
 
 def _ask(
-    batch: Sequence[Screen], touches: int, codec: Codec, language: Language, rng: random.Random, clutter: float = 1.0,
+    batch: Sequence[Screen],
+    touches: int,
+    codec: Codec,
+    language: Language,
+    rng: random.Random,
+    clutter: float = 1.0,
     by_screen: bool = True,
-) -> list[Example]:  # fmt: skip
+) -> list[Example]:
     """by_screen: text is typed where a keyboard is up and nowhere else; a sentence may announce it anywhere."""
     asked = [
         touch_examples(n, screen, touches, codec, language, rng, clutter, by_screen and not screen.typing)

@@ -130,9 +130,13 @@ def _port_looks(config: Config, rows: dict[str, Row]) -> dict[str, Callable[[], 
         kafka.NAME: (config.stack.kafka_port, 1, "stack.kafka_port", "kafka_port" in config.stack.model_fields_set),
         "s3": (config.stack.s3_port, 1, "stack.s3_port", "s3_port" in config.stack.model_fields_set),
         adb.NAME: (config.adb.port, 1, "adb.port", "port" in config.adb.model_fields_set),
-        phones.NAME: (config.phones.base_port, phones.total(config.phones), "phones.base_port",
-                      "base_port" in config.phones.model_fields_set),
-    }  # fmt: skip
+        phones.NAME: (
+            config.phones.base_port,
+            phones.total(config.phones),
+            "phones.base_port",
+            "base_port" in config.phones.model_fields_set,
+        ),
+    }
     down = {name: asked for name, asked in wanted.items() if name in rows and not rows[name].where and asked[1]}
     return {name: _port_look(f"port of {name}", *asked) for name, asked in down.items()}
 
@@ -186,8 +190,12 @@ def _emulators(emulators: Emulators) -> Finding:
     listed = subprocess.run([binary, "-list-avds"], capture_output=True, text=True, timeout=ASK_S, check=True)
     if emulators.avd not in listed.stdout.split():
         there = ", ".join(listed.stdout.split()) or "none"
-        return Finding("emulators", False, f"{binary} has no virtual device {emulators.avd}; it has {there}",
-                       "make it with avdmanager (docs/emulators.md), or set devices.emulators.avd")  # fmt: skip
+        return Finding(
+            "emulators",
+            False,
+            f"{binary} has no virtual device {emulators.avd}; it has {there}",
+            "make it with avdmanager (docs/emulators.md), or set devices.emulators.avd",
+        )
     return Finding("emulators", True, f"{binary} has the virtual device {emulators.avd}")
 
 

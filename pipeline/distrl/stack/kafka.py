@@ -99,8 +99,12 @@ def _java_major(java: str) -> int:
 def _java_line(class_path: list[Path], heap_mb: int) -> list[str]:
     if any(os.pathsep in str(jar) for jar in class_path):
         raise StackError("stack.cache", f"Java takes no class path with '{os.pathsep}' in a name", "set stack.cache")
-    logging = ("showDateTime=true", "dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss.SSS", "defaultLogLevel=info",
-               "log.org.apache.kafka.common.config=warn")  # fmt: skip  # else 600 lines of settings at each start
+    logging = (
+        "showDateTime=true",
+        "dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss.SSS",
+        "defaultLogLevel=info",
+        "log.org.apache.kafka.common.config=warn",
+    )  # else 600 lines of settings at each start
     return [
         str(find_java()[0]),
         f"-Xmx{heap_mb}m",
@@ -138,8 +142,13 @@ def _format(java: list[str], home: Path, port: int, controller_port: int) -> Non
         try:
             done = subprocess.run(
                 [java[0], "-XX:TieredStopAtLevel=1", *java[1:], *tool],
-                cwd=home, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, timeout=FORMAT_S, check=False,
-            )  # fmt: skip
+                cwd=home,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                timeout=FORMAT_S,
+                check=False,
+            )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise StackError(NAME, f"its storage cannot be formatted ({error})", MEND) from None
     if done.returncode != 0:

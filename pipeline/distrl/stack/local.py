@@ -71,9 +71,10 @@ class LocalStack:
             good = {name: parts[name] for name in wanted if name in parts and parts[name].settings == wanted[name]}
             if good.keys() == wanted.keys() and any(part.child for part in good.values()) and not reuse:
                 raise StackError(
-                    str(self._directory), "the stack is up already",
+                    str(self._directory),
+                    "the stack is up already",
                     "`distrl status` shows it, `distrl down` stops it; or set stack.directory for a second one",
-                )  # fmt: skip
+                )
             if self._owner:
                 self._refuse_others(parts, wanted)
             missing = {name: wanted[name] for name in NAMES if name in wanted and name not in good}
@@ -133,13 +134,17 @@ class LocalStack:
         for name, part in parts.items():
             if part.child is None or part.started_by == self._owner or part.settings == wanted.get(name, part.settings):
                 continue
-            differ = [f"{key} {part.settings.get(key)!r} and not {value!r}" for key, value in wanted[name].items()
-                      if part.settings.get(key) != value]  # fmt: skip
+            differ = [
+                f"{key} {part.settings.get(key)!r} and not {value!r}"
+                for key, value in wanted[name].items()
+                if part.settings.get(key) != value
+            ]
             raise StackError(
-                name, f"runs at {part.where} with other settings than wanted: {', '.join(differ)}",
+                name,
+                f"runs at {part.where} with other settings than wanted: {', '.join(differ)}",
                 "`distrl down` stops it, and the same command then starts its own; or set stack.directory to another "
                 "folder, for a second stack",
-            )  # fmt: skip
+            )
 
     def _held(self, doing: str) -> Any:
         return held(self._directory / "stack.lock", doing)

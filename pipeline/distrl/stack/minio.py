@@ -98,8 +98,13 @@ def _go_install(work: Path, log: Path, say: Callable[[str], None], wait: Callabl
     with log.open("wb") as out:
         go = subprocess.Popen(
             ["go", "install", "-trimpath", "-ldflags=-s -w", f"{MODULE}@{VERSION}"],
-            stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, env=env, cwd=work, start_new_session=True,
-        )  # fmt: skip
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env=env,
+            cwd=work,
+            start_new_session=True,
+        )
     try:
         while go.poll() is None:
             wait()

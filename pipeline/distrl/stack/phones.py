@@ -26,8 +26,11 @@ MEND = "read its log; set phones.base_port to the first of a free range of ports
 
 def start_phones(site: Site, phones: Phones) -> Part:
     """Start every phone, from phones.base_port on, and wait until all ports are open."""
-    sets = [flag for name, value in phones.model_dump(mode="json").items()
-            for flag in ("--set", f"phones.{name}={json.dumps(value)}")]  # fmt: skip
+    sets = [
+        flag
+        for name, value in phones.model_dump(mode="json").items()
+        for flag in ("--set", f"phones.{name}={json.dumps(value)}")
+    ]
     child = start(NAME, [sys.executable, "-m", "distrl.cli.main", "phones", *sets], site.directory)
     last = phones.base_port + total(phones) - 1  # the ports are opened in order
     try:

@@ -32,8 +32,11 @@ def portable(config: Config) -> dict[str, Any]:
     if phones.NAME in parts and phones.fill(config, parts[phones.NAME], "all").devices == config.devices:
         filled += [("devices", "addresses"), ("phones", "base_port")]
     default = Config()
-    filled += [(section, name) for section, name in PORTS
-               if getattr(getattr(config, section), name) == getattr(getattr(default, section), name)]  # fmt: skip
+    filled += [
+        (section, name)
+        for section, name in PORTS
+        if getattr(getattr(config, section), name) == getattr(getattr(default, section), name)
+    ]
     for section, name in filled:
         tree[section].pop(name, None)
     return tree

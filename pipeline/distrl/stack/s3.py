@@ -106,10 +106,14 @@ def ensure_bucket(client: Minio) -> None:
     if not client.bucket_exists(bucket["bucket"]):
         client.make_bucket(bucket["bucket"])
     rules = [
-        Rule(rule["Status"], Filter(prefix=rule["Filter"]["Prefix"]), rule["ID"],
-             expiration=Expiration(days=rule["Expiration"]["Days"]))
+        Rule(
+            rule["Status"],
+            Filter(prefix=rule["Filter"]["Prefix"]),
+            rule["ID"],
+            expiration=Expiration(days=rule["Expiration"]["Days"]),
+        )
         for rule in bucket["lifecycle"]["Rules"]
-    ]  # fmt: skip
+    ]
     client.set_bucket_lifecycle(bucket["bucket"], LifecycleConfig(rules))
 
 
@@ -129,9 +133,13 @@ def _start_minio(site: Site, settings: Mapping[str, Any], home: Path, port: int)
     run = _in_docker if way.kind is Kind.DOCKER else _as_program
     child = run(way.program, site, data, port, {"MINIO_ROOT_USER": user, "MINIO_ROOT_PASSWORD": password})
     client = Minio(
-        f"{HOST}:{port}", access_key=user, secret_key=password, secure=False, region="us-east-1",
+        f"{HOST}:{port}",
+        access_key=user,
+        secret_key=password,
+        secure=False,
+        region="us-east-1",
         http_client=urllib3.PoolManager(timeout=urllib3.Timeout(total=5.0), retries=False),
-    )  # fmt: skip
+    )
     limit = PULL_S if way.kind is Kind.DOCKER else READY_S
     try:
         wait_ready(child, lambda: listens(port) and _has_bucket(client), limit, site.cancelled, MEND)

@@ -121,9 +121,10 @@ def _read_once(files: tuple[Path, ...], steps: int) -> ListSuite:
         first = "".join(f"\n  {problem}" for problem in found.problems[:SHOWN])
         more = f"\n  and {len(found.problems) - SHOWN} more" if len(found.problems) > SHOWN else ""
         raise ConfigError(
-            "feeder.tasks", f"{name} is wrong in {len(found.problems)} places{first}{more}",
+            "feeder.tasks",
+            f"{name} is wrong in {len(found.problems)} places{first}{more}",
             "correct the rows; `distrl tasks check FILE` tells every one that is wrong",
-        )  # fmt: skip
+        )
     suite = ListSuite(name, found.rows)
     log.info("%s: %d tasks, %d of them duplicates", name, len(found.rows), found.duplicates)
     for overlap in suite.overlaps:

@@ -74,9 +74,15 @@ class Row:
     def digest(self) -> str:
         """Names what is asked, wherever it was read: equal rows have equal digests. 16 hex digits."""
         said = (
-            self.instruction, self.suite, self.family, self.split.value, self.steps, self.params, self.check,
+            self.instruction,
+            self.suite,
+            self.family,
+            self.split.value,
+            self.steps,
+            self.params,
+            self.check,
             self.setup,
-        )  # fmt: skip
+        )
         return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]
 
 
@@ -107,7 +113,10 @@ def row_of(file: str, line: int, fields: Fields, defaults: Defaults) -> Row:
     if check is not None:
         parse_check(check)
     return Row(
-        file, line, instruction, suite,
+        file,
+        line,
+        instruction,
+        suite,
         family=_name(_one(stated, FAMILY), suite, "family"),
         split=_split(stated, defaults.split),
         steps=_steps(stated, defaults.steps),
@@ -115,7 +124,7 @@ def row_of(file: str, line: int, fields: Fields, defaults: Defaults) -> Row:
         params=tuple(sorted(params.items())),
         check="" if check is None else _canonical(check),
         setup=_setup(stated),
-    )  # fmt: skip
+    )
 
 
 def plain_text(value: Any, name: str, longest: int) -> str:

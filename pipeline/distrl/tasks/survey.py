@@ -85,11 +85,14 @@ def shares(rows: Sequence[Row]) -> tuple[Share, ...]:
     order = list(Split)
     return tuple(
         Share(
-            suite, split, len(group), sum(bool(row.check) for row in group),
+            suite,
+            split,
+            len(group),
+            sum(bool(row.check) for row in group),
             (min(row.steps for row in group), max(row.steps for row in group)),
         )
         for (suite, split), group in sorted(groups.items(), key=lambda item: (item[0][0], order.index(item[0][1])))
-    )  # fmt: skip
+    )
 
 
 def shared(suite: BuiltIn, split: Split) -> int:

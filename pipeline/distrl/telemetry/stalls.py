@@ -87,16 +87,19 @@ def limits(
     idle = f"; {', '.join(without)} own none, and their phones get no task" if without else ""
     return [
         (
-            "feeder.outstanding", most >= phones,
+            "feeder.outstanding",
+            most >= phones,
             f"{outstanding} tasks outstanding of at most {most} ({follows}), {phones} phones answer",
             f"raise feeder.outstanding to {2 * phones} or more, or leave it unset",
         ),
         (
-            "kafka.task_partitions", not without, f"{partitions} partitions for {len(workers)} workers{idle}",
+            "kafka.task_partitions",
+            not without,
+            f"{partitions} partitions for {len(workers)} workers{idle}",
             f"set kafka.task_partitions to {max(2 * len(workers), partitions)} or more and run "
             "`distrl topics ensure --alter`, or give fewer workers more phones each",
         ),
-    ]  # fmt: skip
+    ]
 
 
 def ranges(numbers: Iterable[int]) -> str:

@@ -74,9 +74,10 @@ def _in_itself(schema: Schema) -> Iterator[Problem]:
     for name, found in types.items():
         if found["type"] == "enum" and "default" not in found:
             yield Problem(
-                str(schema), f"enum {name} has no default: a reader could not read a symbol that is added later",
+                str(schema),
+                f"enum {name} has no default: a reader could not read a symbol that is added later",
                 'give it a "default", the harmless one of its symbols',
-            )  # fmt: skip
+            )
         for field in found.get("fields", ()):
             if "default" in field and not _holds(field["type"], field["default"], types):
                 yield Problem(
@@ -87,9 +88,10 @@ def _in_itself(schema: Schema) -> Iterator[Problem]:
                 )
     for path in _empty_items(schema.parsed, schema.parsed["name"], types):
         yield Problem(
-            str(schema), f"{path} holds items of no bytes: a length of a few bytes could claim billions of them",
+            str(schema),
+            f"{path} holds items of no bytes: a length of a few bytes could claim billions of them",
             "count them in a long instead",
-        )  # fmt: skip
+        )
 
 
 def _empty_items(schema: Any, path: str, types: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
@@ -151,9 +153,10 @@ def _against_the_lock(folder: Path, landed: Lock) -> Iterator[Problem]:
             )
         elif entry_of(files[name]) != entry:
             yield Problem(
-                name, "was edited after it landed: what it wrote cannot be read, or means something else",
+                name,
+                "was edited after it landed: what it wrote cannot be read, or means something else",
                 "put the file back (git checkout) and add a new version",
-            )  # fmt: skip
+            )
     for name in files.keys() - landed.keys():
         yield Problem(name, "is not locked", "run `distrl schemas lock` once it is as it shall stay", new=True)
 

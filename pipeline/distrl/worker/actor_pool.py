@@ -123,9 +123,19 @@ class ActorPool:
             log.exception("%s: the episode on %s ended in an unforeseen error", task.task_id, phone.serial)
             what = error.what if isinstance(error, DistrlError) else str(error)
             return Trajectory(
-                task, new_attempt_id(), self._worker, phone.serial, (), None, Outcome.INTERRUPTED, NO_JUDGE,
-                f"{type(error).__name__}: {what}"[:NOTE_CHARACTERS], False, started, self._clock.now_ms(),
-            )  # fmt: skip
+                task,
+                new_attempt_id(),
+                self._worker,
+                phone.serial,
+                (),
+                None,
+                Outcome.INTERRUPTED,
+                NO_JUDGE,
+                f"{type(error).__name__}: {what}"[:NOTE_CHARACTERS],
+                False,
+                started,
+                self._clock.now_ms(),
+            )
 
 
 def new_attempt_id() -> str:
@@ -211,6 +221,10 @@ def deliver_whole_or_bare(
 def without_steps(trajectory: Trajectory, note: str) -> Trajectory:
     """The same attempt as INTERRUPTED and without its steps, for where the whole cannot be published."""
     return replace(
-        trajectory, steps=(), final_screenshot=None, outcome=Outcome.INTERRUPTED, outcome_source=NO_JUDGE,
+        trajectory,
+        steps=(),
+        final_screenshot=None,
+        outcome=Outcome.INTERRUPTED,
+        outcome_source=NO_JUDGE,
         note=note[:NOTE_CHARACTERS],
-    )  # fmt: skip
+    )

@@ -115,9 +115,16 @@ def run_demonstrations(config: Config, count: int, stop: threading.Event) -> Non
                 published.put(trajectory.task_id, trajectory)
 
         play_all(
-            tasks, phones, play, keep, worker=NAME, retries=RETRIES, drain_s=config.worker.drain_timeout_s, stop=stop,
+            tasks,
+            phones,
+            play,
+            keep,
+            worker=NAME,
+            retries=RETRIES,
+            drain_s=config.worker.drain_timeout_s,
+            stop=stop,
             give_up=give_up,
-        )  # fmt: skip
+        )
     if failed:
         raise DeviceError(
             "devices",

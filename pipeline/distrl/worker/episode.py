@@ -176,10 +176,20 @@ class Playing:
                     self._phone.truth(), last.png, fallback_judge or self._episode.fallback_judge
                 )
         return Trajectory(
-            self.task, self._attempt_id, self._episode.worker, self._phone.serial, tuple(self.steps), final, outcome,
-            source, _note(self._foreign_apps, self.failed), self._episode.is_expert, self._started_at,
-            self._episode.clock.now_ms(), final_restless=restless,
-        )  # fmt: skip
+            self.task,
+            self._attempt_id,
+            self._episode.worker,
+            self._phone.serial,
+            tuple(self.steps),
+            final,
+            outcome,
+            source,
+            _note(self._foreign_apps, self.failed),
+            self._episode.is_expert,
+            self._started_at,
+            self._episode.clock.now_ms(),
+            final_restless=restless,
+        )
 
     @contextmanager
     def _interrupted(self) -> Iterator[None]:
@@ -214,11 +224,22 @@ class Playing:
         held_back = phone.perform(chosen.action) if _reaches_the_phone(chosen.action) else HeldBack.NO
         phone_s = watch.lap()
         return Step(
-            screenshot, chosen.prompt_ids, chosen.action_ids, chosen.action, chosen.action_text, chosen.logprob,
-            chosen.version, chosen.version_sha256, at,
-            phone_ms=phone_s * 1000, adb_ms=adb_s * 1000, policy_ms=chosen.seconds * 1000, publish_ms=publish_s * 1000,
-            held_back=held_back, restless=seen.restless,
-        )  # fmt: skip
+            screenshot,
+            chosen.prompt_ids,
+            chosen.action_ids,
+            chosen.action,
+            chosen.action_text,
+            chosen.logprob,
+            chosen.version,
+            chosen.version_sha256,
+            at,
+            phone_ms=phone_s * 1000,
+            adb_ms=adb_s * 1000,
+            policy_ms=chosen.seconds * 1000,
+            publish_ms=publish_s * 1000,
+            held_back=held_back,
+            restless=seen.restless,
+        )
 
     def _undone(self) -> None:
         """Note what was left before a screen was shown. It is the doing of the last action, if that was sent."""

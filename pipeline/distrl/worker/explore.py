@@ -70,9 +70,13 @@ def explore(
     if agent.failure is not None:
         raise agent.failure
     return Explored(
-        count(book.notes), count(notes), len(outcomes), outcomes.count(Outcome.INTERRUPTED), dict(agent.counters),
+        count(book.notes),
+        count(notes),
+        len(outcomes),
+        outcomes.count(Outcome.INTERRUPTED),
+        dict(agent.counters),
         endpoint.counted,
-    )  # fmt: skip
+    )
 
 
 def exploration_tasks(config: Config, tasks: int, instructions: Sequence[str]) -> list[Task]:
@@ -105,9 +109,13 @@ def _refuse_impossible(config: Config) -> Path:
 
 
 def _on_phones(
-    config: Config, agent: Agent, book: Notebook, tasks: Sequence[Task], keep: Callable[[Trajectory], None],
+    config: Config,
+    agent: Agent,
+    book: Notebook,
+    tasks: Sequence[Task],
+    keep: Callable[[Trajectory], None],
     stop: threading.Event,
-) -> None:  # fmt: skip
+) -> None:
     give_up = threading.Event()
     episode = Episode(NAME, lambda png: reference(SCREENSHOTS, png, "png", None), lambda task, truth: None)
     with Phones(config, stop) as phones:
@@ -121,6 +129,13 @@ def _on_phones(
                     stop.set()
 
         play_all(
-            tasks, phones, play, keep, worker=NAME, retries=RETRIES, drain_s=config.worker.drain_timeout_s, stop=stop,
+            tasks,
+            phones,
+            play,
+            keep,
+            worker=NAME,
+            retries=RETRIES,
+            drain_s=config.worker.drain_timeout_s,
+            stop=stop,
             give_up=give_up,
-        )  # fmt: skip
+        )

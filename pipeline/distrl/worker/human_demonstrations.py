@@ -133,8 +133,11 @@ class Recorder:
         refuse_unread(task.instruction, self._tokens)
         playing = Playing(self._episode, task, new_attempt_id(), self._phone)
         if playing.failed:
-            raise NotRecordedError("record", f"the phone cannot be put where the task begins: {playing.failed}",
-                                   "see to the phone, or choose another task")  # fmt: skip
+            raise NotRecordedError(
+                "record",
+                f"the phone cannot be put where the task begins: {playing.failed}",
+                "see to the phone, or choose another task",
+            )
         self._playing = playing
 
     def act(self, action: Action) -> None:
@@ -196,9 +199,10 @@ class Recorder:
         said = self._tokens.decode_action(self._tokens.encode_action(action))
         if action.kind is ActionKind.TYPE and said.text != action.text:
             raise NotRecordedError(
-                "record", f"the base model cannot write {action.text!r:.80}; it would type {said.text!r:.80}",
+                "record",
+                f"the base model cannot write {action.text!r:.80}; it would type {said.text!r:.80}",
                 "type it as the base model does: lower case, no punctuation around words, single spaces",
-            )  # fmt: skip
+            )
         return said
 
     def _ended(self, playing: Playing, well: bool) -> Trajectory:
@@ -233,9 +237,10 @@ class Recorder:
     def _refuse_failed(self, playing: Playing) -> None:
         if playing.failed:
             raise NotRecordedError(
-                "record", f"the phone failed, and what it interrupted is no demonstration: {playing.failed}",
+                "record",
+                f"the phone failed, and what it interrupted is no demonstration: {playing.failed}",
                 "discard it, and record it again",
-            )  # fmt: skip
+            )
 
 
 def recorder_of(config: Config, session: AdbSession, publish: Publish) -> Recorder:
@@ -247,18 +252,23 @@ def recorder_of(config: Config, session: AdbSession, publish: Publish) -> Record
     emulators = config.devices.emulators
     if emulators.snapshot and session.serial in emulators.serials:
         raise ConfigError(
-            "devices.emulators.snapshot", f"a demonstration on {session.serial} would not begin at its snapshot",
+            "devices.emulators.snapshot",
+            f"a demonstration on {session.serial} would not begin at its snapshot",
             "record on another phone, or with the snapshot set to nothing here and for the workers",
-        )  # fmt: skip
+        )
     store = open_store(config.store)
 
     def keep(png: bytes) -> ObjectRef:
         return store.put(SCREENSHOTS, png, "png", utc_day(SYSTEM_CLOCK.now_ms()))
 
     return Recorder(
-        SessionPhone(session, PackageAllowList(session, config.devices)), load_base(config.policy.base_model).codec,
-        Episode(NAME, keep, TRUTH, is_expert=True), offered_tasks(config), held_out(config.feeder), publish,
-    )  # fmt: skip
+        SessionPhone(session, PackageAllowList(session, config.devices)),
+        load_base(config.policy.base_model).codec,
+        Episode(NAME, keep, TRUTH, is_expert=True),
+        offered_tasks(config),
+        held_out(config.feeder),
+        publish,
+    )
 
 
 def offered_tasks(config: Config, most: int = OFFERED) -> list[Task]:
@@ -273,8 +283,12 @@ def offered_tasks(config: Config, most: int = OFFERED) -> list[Task]:
 
 def _told(task: Task, steps: Sequence[Step], *, over: bool, failed: str) -> dict[str, Any]:
     return {
-        "instruction": task.instruction, "steps": len(steps), "most": task.max_steps, "over": over, "failed": failed
-    }  # fmt: skip
+        "instruction": task.instruction,
+        "steps": len(steps),
+        "most": task.max_steps,
+        "over": over,
+        "failed": failed,
+    }
 
 
 def _why_over(playing: Playing) -> str:

@@ -77,9 +77,16 @@ def _play(
 
     began = time.monotonic()
     play_all(
-        tasks, phones, play, keep, worker=NAME, retries=0, drain_s=config.worker.drain_timeout_s, stop=stop,
+        tasks,
+        phones,
+        play,
+        keep,
+        worker=NAME,
+        retries=0,
+        drain_s=config.worker.drain_timeout_s,
+        stop=stop,
         give_up=threading.Event(),
-    )  # fmt: skip
+    )
     ended = [len(each.steps) for each in played if each.outcome is not Outcome.INTERRUPTED]
     return SmokeTest(Counter(each.outcome for each in played), sum(ended), time.monotonic() - began)
 
@@ -94,9 +101,15 @@ def _with_phones(config: Config, profile: PhoneProfile, directory: Path) -> Conf
     first = ports.draw("phones.base_port", count=count)
     phones = config.phones.model_copy(update={"profiles": (profile,), "base_port": first, "evaluation_count": 0})
     addresses = tuple(f"{ports.HOST}:{port}" for port in range(first, first + count))
-    devices = config.devices.model_copy(update={
-        "addresses": addresses, "serials": (), "emulators": Emulators(), "allowed_packages": (), "directory": directory,
-    })  # fmt: skip
+    devices = config.devices.model_copy(
+        update={
+            "addresses": addresses,
+            "serials": (),
+            "emulators": Emulators(),
+            "allowed_packages": (),
+            "directory": directory,
+        }
+    )
     return config.model_copy(update={"phones": phones, "devices": devices})
 
 

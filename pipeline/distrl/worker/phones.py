@@ -161,9 +161,10 @@ class SessionPhone:
         seen = self._seen()
         if (package := self._allow_list.foreign_app()) is not None:
             raise DeviceStray(
-                self.serial, f"{package} comes back each time that it is left",
+                self.serial,
+                f"{package} comes back each time that it is left",
                 f"see to the phone: end it there, or add {package} to devices.allowed_packages",
-            )  # fmt: skip
+            )
         return seen
 
     def _seen(self) -> Screen:

@@ -53,9 +53,19 @@ def run_worker(config: Config, stop: threading.Event) -> None:
             with Phones(config, stop) as phones, TaskConsumer(config, letters) as tasks:
                 judge = judge_of(config, store)
                 worker = Worker(
-                    config, policy.batcher, reloader, phones, screenshot_store(store, retry), TRUTH, producer.publish,
-                    retry, give_up, fallback_judge=fallback_judge_of(judge), actions_judge=judge, image=store.get,
-                )  # fmt: skip
+                    config,
+                    policy.batcher,
+                    reloader,
+                    phones,
+                    screenshot_store(store, retry),
+                    TRUTH,
+                    producer.publish,
+                    retry,
+                    give_up,
+                    fallback_judge=fallback_judge_of(judge),
+                    actions_judge=judge,
+                    image=store.get,
+                )
                 worker.work(tasks, stop, check)
         finally:
             give_up.set()

@@ -106,9 +106,14 @@ class Worker:
         self._action_judge = None
         if actions_judge is not None and image is not None and config.judge.validity == "vlm":
             self._action_judge = AsyncActionJudge(
-                actions_judge, image, self._deliver, config.judge.validity_actions, config.judge.timeout_s,
-                most_held(fleet.count, config.feeder.outstanding_for(fleet.count)), clock,
-            )  # fmt: skip
+                actions_judge,
+                image,
+                self._deliver,
+                config.judge.validity_actions,
+                config.judge.timeout_s,
+                most_held(fleet.count, config.feeder.outstanding_for(fleet.count)),
+                clock,
+            )
         deliver = self._deliver if self._action_judge is None else self._action_judge.hand_over
         self._actors = ActorPool(fleet.lease, self._play, deliver, self._task_queue, give_up, self._name, clock)
         self._membership = Membership()

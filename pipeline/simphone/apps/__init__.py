@@ -27,9 +27,22 @@ from simphone.state import State
 REGISTRY: Final[dict[str, App]] = {
     module.APP.name: module.APP
     for module in (
-        launcher, settings, browser, shop, clock, messages, notes, mail, maps, contacts, phone, calendar, media, store,
+        launcher,
+        settings,
+        browser,
+        shop,
+        clock,
+        messages,
+        notes,
+        mail,
+        maps,
+        contacts,
+        phone,
+        calendar,
+        media,
+        store,
     )
-}  # fmt: skip
+}
 """Those that every phone has."""
 
 

@@ -70,11 +70,17 @@ def elements(state: State) -> Elements:
             for at, letter in enumerate(WEEKDAYS)
         ),
         *(
-            Element("day", (1 + at % 7 * 18, 40 + at // 7 * 32, 19 + at % 7 * 18, 72 + at // 7 * 32), day, f"day {day}",
-                    on=bool(planned(state, f"{name} {day}")), colour=RED)
+            Element(
+                "day",
+                (1 + at % 7 * 18, 40 + at // 7 * 32, 19 + at % 7 * 18, 72 + at // 7 * 32),
+                day,
+                f"day {day}",
+                on=bool(planned(state, f"{name} {day}")),
+                colour=RED,
+            )
             for at, day in enumerate(days, offset)
         ),
-    )  # fmt: skip
+    )
 
 
 def tap(state: State, target: str) -> State:

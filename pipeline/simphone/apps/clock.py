@@ -44,12 +44,18 @@ def elements(state: State) -> Elements:
     return (
         *tabs,
         *(
-            Element("tile", (c * 64, 48 + r * 32, c * 64 + 64, 80 + r * 32), f"{hour} {half}", f"{hour} {half}",
-                    on=f"{hour} {half}" in set_ones, colour=DARK)
+            Element(
+                "tile",
+                (c * 64, 48 + r * 32, c * 64 + 64, 80 + r * 32),
+                f"{hour} {half}",
+                f"{hour} {half}",
+                on=f"{hour} {half}" in set_ones,
+                colour=DARK,
+            )
             for r, hour in enumerate(HOURS)
             for c, half in enumerate(HALVES)
         ),
-    )  # fmt: skip
+    )
 
 
 def _stopwatch(state: State) -> Elements:
@@ -70,13 +76,19 @@ def _timer(state: State) -> Elements:
     return (
         title("timer", NAVY),
         *(
-            Element("tile", (i % 2 * 64, 40 + i // 2 * 32, i % 2 * 64 + 64, 72 + i // 2 * 32), f"{each} min",
-                    f"{each} min", on=each == data["minutes"], colour=DARK)
+            Element(
+                "tile",
+                (i % 2 * 64, 40 + i // 2 * 32, i % 2 * 64 + 64, 72 + i // 2 * 32),
+                f"{each} min",
+                f"{each} min",
+                on=each == data["minutes"],
+                colour=DARK,
+            )
             for i, each in enumerate(MINUTES)
         ),
         Element("text", (0, 112, WIDTH, 152), text=_time(left), colour=WHITE),
         Element("round", (38, 168, 90, 220), word, word, colour=RED if left else GREEN),
-    )  # fmt: skip
+    )
 
 
 def _time(seconds: int) -> str:

@@ -41,11 +41,14 @@ def icons(state: State, page: int) -> tuple[str, ...]:
 def elements(state: State) -> Elements:
     return tuple(
         Element(
-            "icon", (i % 2 * 64, 8 + i // 2 * 60, i % 2 * 64 + 64, 64 + i // 2 * 60), name, name,
+            "icon",
+            (i % 2 * 64, 8 + i // 2 * 60, i % 2 * 64 + 64, 64 + i // 2 * 60),
+            name,
+            name,
             colour=COLOURS[name] if name in COLOURS else colour_of(name),
         )
         for i, name in enumerate(icons(state, page_of(state)))
-    )  # fmt: skip
+    )
 
 
 def tap(state: State, target: str) -> State:

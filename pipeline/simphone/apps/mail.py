@@ -36,10 +36,15 @@ def fresh(rng: random.Random, setup: Setup) -> AppData:
         subjects[rng.randrange(RECEIVED)] = asked
     senders = [rng.choice(WRITERS) for _ in subjects]
     return {
-        "inbox": tuple(subjects), "senders": tuple(f"{s}: {who}" for s, who in zip(subjects, senders, strict=True)),
+        "inbox": tuple(subjects),
+        "senders": tuple(f"{s}: {who}" for s, who in zip(subjects, senders, strict=True)),
         "read": tuple(s for s in subjects if s != asked and rng.random() < 0.4),
-        "mail": "", "to": "", "sent": (), "answered": (), "first": 0,
-    }  # fmt: skip
+        "mail": "",
+        "to": "",
+        "sent": (),
+        "answered": (),
+        "first": 0,
+    }
 
 
 def sender(state: State, subject: str) -> str:

@@ -58,10 +58,11 @@ def elements(state: State) -> Elements:
             return (
                 title(place, VIOLET),
                 Element("map", (0, 24, WIDTH, 144), place),
-                Element("star", (88, 152, 120, 184), "star", "star", on=place in words_of(data["starred"]),
-                        colour=YELLOW),
+                Element(
+                    "star", (88, 152, 120, 184), "star", "star", on=place in words_of(data["starred"]), colour=YELLOW
+                ),
                 Element("button", (8, 208, 120, 240), "directions", "directions", colour=BLUE),
-            )  # fmt: skip
+            )
         case "maps/way":
             mode, going = str(data["mode"]), data["going"] == f"{data['mode']} {place}"
             tabs = (

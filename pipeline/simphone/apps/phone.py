@@ -60,13 +60,18 @@ def elements(state: State) -> Elements:
         *tabs,
         Element("text", (0, 36, WIDTH, 60), text=str(data["digits"]), colour=INK),
         *(
-            Element("round", (i % 3 * 42 + 2, 64 + i // 3 * 36, i % 3 * 42 + 42, 98 + i // 3 * 36), key, f"key {key}",
-                    colour=PALE)
+            Element(
+                "round",
+                (i % 3 * 42 + 2, 64 + i // 3 * 36, i % 3 * 42 + 42, 98 + i // 3 * 36),
+                key,
+                f"key {key}",
+                colour=PALE,
+            )
             for i, key in enumerate(KEYS)
         ),
         Element("button", (4, 212, 64, 252), "call", "call", colour=GREEN),
         Element("button", (68, 212, 124, 252), "erase", "erase", colour=GREY),
-    )  # fmt: skip
+    )
 
 
 def tap(state: State, target: str) -> State:

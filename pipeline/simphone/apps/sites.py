@@ -49,9 +49,15 @@ IN_SIGHT: Final = {FOUND: 5, CART: 5}
 
 def fresh(rng: random.Random) -> AppData:
     return {
-        "site": "", "asked": "", "ware": "", "cheapest": False, "cookies": (), "cart": (), "first": 0,
+        "site": "",
+        "asked": "",
+        "ware": "",
+        "cheapest": False,
+        "cookies": (),
+        "cart": (),
+        "first": 0,
         "shelf": rng.randrange(2**31),
-    }  # fmt: skip
+    }
 
 
 def address(typed: str) -> str:

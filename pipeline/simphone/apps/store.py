@@ -49,8 +49,12 @@ def fresh(rng: random.Random, setup: Setup) -> AppData:
     return {
         "installed": tuple(sorted(owned)),
         "old": (old,) if old else tuple(app for app in sorted(owned)[:1] if app != have),
-        "query": "", "shown": "", "pending": "", "left": 0, "first": 0,
-    }  # fmt: skip
+        "query": "",
+        "shown": "",
+        "pending": "",
+        "left": 0,
+        "first": 0,
+    }
 
 
 def installed(state: State) -> tuple[str, ...]:

@@ -65,8 +65,13 @@ class Intent:
     message: str | None = None
 
     def __str__(self) -> str:
-        named = (("act", self.action), ("cat", self.category and f"[{self.category}]"), ("dat", self.data),
-                 ("pkg", self.package), ("cmp", self.component))  # fmt: skip
+        named = (
+            ("act", self.action),
+            ("cat", self.category and f"[{self.category}]"),
+            ("dat", self.data),
+            ("pkg", self.package),
+            ("cmp", self.component),
+        )
         return "Intent { " + "".join(f"{name}={value} " for name, value in named if value) + "}"
 
 
@@ -83,8 +88,10 @@ async def am(phone: Handset, call: Call) -> Result:
             return await _broadcast(phone, intent_of(words))
         case ["get-current-user"]:
             return said("0\n")
-    raise RefusedError("usage: am start [-W] [-n PACKAGE/.ACTIVITY] [-p PACKAGE] [-a ACTION] [-d DATA] [-c CATEGORY] | "
-                       "force-stop PACKAGE | broadcast -a ACTION | get-current-user")  # fmt: skip
+    raise RefusedError(
+        "usage: am start [-W] [-n PACKAGE/.ACTIVITY] [-p PACKAGE] [-a ACTION] [-d DATA] [-c CATEGORY] | "
+        "force-stop PACKAGE | broadcast -a ACTION | get-current-user"
+    )
 
 
 def intent_of(words: Sequence[str]) -> Intent:

@@ -80,8 +80,7 @@ async def grep(phone: Handset, call: Call) -> Result:
     found: list[bytes] = []
 
     def one(data: bytes) -> bytes:
-        lines = [(number, line) for number, line in enumerate(_lines(data), 1)
-                 if wanted(line) is not ("v" in letters)]  # fmt: skip
+        lines = [(number, line) for number, line in enumerate(_lines(data), 1) if wanted(line) is not ("v" in letters)]
         found.extend(line for _, line in lines)
         if "q" in letters:
             return b""

@@ -17,8 +17,10 @@ MOST_KEYS: Final = 512
 SOURCES: Final = frozenset({"touchscreen", "keyboard", "mouse", "stylus", "touchpad", "dpad", "trackball", "joystick",
                             "gamepad", "touchnavigation", "rotaryencoder"})  # fmt: skip
 DISPLAYS: Final = frozenset({"0", "DEFAULT_DISPLAY", "INVALID_DISPLAY"})
-USAGE: Final = ("usage: input [SOURCE] [-d 0] tap X Y | swipe X0 Y0 X1 Y1 [MS] | draganddrop X0 Y0 X1 Y1 [MS] | "
-                "text TEXT | keyevent [--longpress] CODE …")  # fmt: skip
+USAGE: Final = (
+    "usage: input [SOURCE] [-d 0] tap X Y | swipe X0 Y0 X1 Y1 [MS] | draganddrop X0 Y0 X1 Y1 [MS] | "
+    "text TEXT | keyevent [--longpress] CODE …"
+)
 
 
 async def run_input(phone: Handset, call: Call) -> Result:

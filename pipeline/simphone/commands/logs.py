@@ -11,8 +11,10 @@ from simphone.handset import Handset
 from simphone.logbook import FORMATS, HEADING, MOST_ENTRIES, PRIORITIES, Entry, Logbook
 
 BUFFERS: Final = frozenset({"main", "system", "crash", "events", "radio", "default", "all"})
-USAGE: Final = ("usage: logcat [-d | -c | -g | -t COUNT | -T COUNT] [-v FORMAT] [-b BUFFER] [-s] [TAG:PRIORITY …]; "
-                f"formats are {', '.join(FORMATS)}")  # fmt: skip
+USAGE: Final = (
+    "usage: logcat [-d | -c | -g | -t COUNT | -T COUNT] [-v FORMAT] [-b BUFFER] [-s] [TAG:PRIORITY …]; "
+    f"formats are {', '.join(FORMATS)}"
+)
 
 
 @dataclass

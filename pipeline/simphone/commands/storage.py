@@ -60,8 +60,10 @@ async def ls(phone: Handset, call: Call) -> Result:
             return _lines([(given, entry)], letters)
         blocks = [_block(given, path, heading=len(named) > 1 or "R" in letters)]
         if "R" in letters:
-            blocks += [_block(posixpath.join(given, inner[len(path) :].lstrip("/")), inner, heading=True)
-                       for inner in phone.files.directories_below(path)]  # fmt: skip
+            blocks += [
+                _block(posixpath.join(given, inner[len(path) :].lstrip("/")), inner, heading=True)
+                for inner in phone.files.directories_below(path)
+            ]
         return b"\n".join(blocks)
 
     def _block(given: str, path: str, heading: bool) -> bytes:
@@ -174,8 +176,15 @@ def _described(given: str, entry: Entry, form: str) -> str:
     kind = "directory" if entry.is_directory else "regular file"
     octal = f"{stat.S_IMODE(entry.mode):o}"
     if form:
-        facts = {"%n": given, "%s": str(_size(entry)), "%F": kind, "%a": octal, "%Y": str(entry.mtime),
-                 "%y": _time(entry), "%A": stat.filemode(entry.mode)}  # fmt: skip
+        facts = {
+            "%n": given,
+            "%s": str(_size(entry)),
+            "%F": kind,
+            "%a": octal,
+            "%Y": str(entry.mtime),
+            "%y": _time(entry),
+            "%A": stat.filemode(entry.mode),
+        }
         for sign, fact in facts.items():
             form = form.replace(sign, fact)
         return f"{form}\n"
@@ -216,9 +225,15 @@ async def test(phone: Handset, call: Call) -> Result:
                 entry = phone.files.find(plain(path, call.directory))
             except FileError:
                 entry = None
-            met = entry is not None and {
-                "-e": True, "-f": not entry.is_directory, "-d": entry.is_directory, "-s": _size(entry) > 0,
-            }[wanted]  # fmt: skip
+            met = (
+                entry is not None
+                and {
+                    "-e": True,
+                    "-f": not entry.is_directory,
+                    "-d": entry.is_directory,
+                    "-s": _size(entry) > 0,
+                }[wanted]
+            )
             return Result(code=OK if met else FAILED)
     raise RefusedError("usage: test -e|-f|-d|-s PATH")
 

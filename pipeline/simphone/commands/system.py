@@ -55,8 +55,10 @@ async def settings(phone: Handset, call: Call) -> Result:
                 (key, value) for (where, key), value in phone.settings.items() if where == _namespace(namespace)
             )
             return said("".join(f"{key}={value}\n" for key, value in named))
-    raise RefusedError("usage: settings get NAMESPACE KEY | put NAMESPACE KEY VALUE | delete NAMESPACE KEY | "
-                       f"list NAMESPACE; namespaces are {', '.join(NAMESPACES)}")  # fmt: skip
+    raise RefusedError(
+        "usage: settings get NAMESPACE KEY | put NAMESPACE KEY VALUE | delete NAMESPACE KEY | "
+        f"list NAMESPACE; namespaces are {', '.join(NAMESPACES)}"
+    )
 
 
 async def svc(phone: Handset, call: Call) -> Result:

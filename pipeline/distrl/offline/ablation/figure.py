@@ -49,8 +49,10 @@ def draw(arms: Sequence[Folded]) -> bytes:
     for axes in panels[len(PANELS) + 1 :]:
         axes.set_axis_off()
     if len(arms) <= NAMED:
-        handles = [panels[0].plot([], [], **style, label=folded.arm.name[:LEGEND].replace("$", r"\$"))[0]
-                   for folded, style in zip(arms, styles, strict=True)]  # fmt: skip
+        handles = [
+            panels[0].plot([], [], **style, label=folded.arm.name[:LEGEND].replace("$", r"\$"))[0]
+            for folded, style in zip(arms, styles, strict=True)
+        ]
         figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False, fontsize=8, labelcolor=INK)
     out = io.BytesIO()
     figure.savefig(out, format="png", dpi=110, metadata={"Software": None})
@@ -66,8 +68,14 @@ def _values(axes: Axes, arms: Sequence[Folded], styles: Sequence[Mapping[str, ob
             continue
         colour = str(style["color"])
         axes.plot([place, place], [estimate.low, estimate.high], color=colour, linewidth=1.2)
-        axes.plot([place], [estimate.value], marker="o", markersize=4, color=colour,
-                  markerfacecolor="white" if estimate.is_noise else colour)  # fmt: skip
+        axes.plot(
+            [place],
+            [estimate.value],
+            marker="o",
+            markersize=4,
+            color=colour,
+            markerfacecolor="white" if estimate.is_noise else colour,
+        )
     _dress(axes, f"value, {'held-out' if on == HELD_OUT else 'folded'} episodes (hollow: noise)", "arm")
     axes.set_xticks([])
 

@@ -61,9 +61,7 @@ class Branch:
 
     def grow(self, config: Config, features: Features | None) -> LearnerState:
         """The state again, on a base model of its own and under `config`."""
-        state = LearnerState.restore(
-            load_base(config.policy.base_model), config, self.meta, self.tensors, self.held
-        )  # fmt: skip
+        state = LearnerState.restore(load_base(config.policy.base_model), config, self.meta, self.tensors, self.held)
         state.features = features or state.features
         return state
 
@@ -174,9 +172,10 @@ def _begin(config: Config, store: ObjectStore, first: int, history: History) -> 
         raise ConfigError(
             f"--from {first}",
             f"what was folded before is no longer in the log (it keeps {gone}) and no kept checkpoint lies before it",
-            f"distrl ablate --run {config.run} --from {starts[0]} …" if starts
+            f"distrl ablate --run {config.run} --from {starts[0]} …"
+            if starts
             else "ablate a run whose topics keep their records (retention.ms=-1)",
-        )  # fmt: skip
+        )
     if possible[-1] == 0:
         return Recovered(LearnerState.create(load_base(config.policy.base_model), config), IdSet())
     return recover(config, store, at_most=possible[-1], history=history)

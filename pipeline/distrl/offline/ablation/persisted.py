@@ -57,8 +57,11 @@ class KeptArms:
         self._checkpoint = checkpoint
         self._versions = _versions(range_)
         self._common = {
-            "format": FORMAT, "range": range_digest(range_), "code": code_digest(), "machine": machine(),
-        }  # fmt: skip
+            "format": FORMAT,
+            "range": range_digest(range_),
+            "code": code_digest(),
+            "machine": machine(),
+        }
 
     def file(self, arm: Arm) -> Path:
         """Where the arm's fold is kept, or would be."""
@@ -93,8 +96,11 @@ class KeptArms:
         Success with episodes that nobody could judge, as where a phone was lost, is not: playing again may judge them.
         """
         if evaluated.score.others:
-            log.info("%s: %s episodes without an outcome, so its success is not kept",
-                     folded.arm.name, evaluated.score.others)  # fmt: skip
+            log.info(
+                "%s: %s episodes without an outcome, so its success is not kept",
+                folded.arm.name,
+                evaluated.score.others,
+            )
             return
         _write(self.success_file(folded), asdict(evaluated))
 

@@ -220,15 +220,14 @@ def _arm(ablation: Ablation, folded: Folded) -> dict[str, Any]:
         "adapter": {"file": ablation.files.get(folded.arm.name), "sha256": folded.adapter_sha256},
         "curves": curves(folded.updates),
         "last": {
-            name: last_mean([metrics.get(name) for _, metrics in folded.updates])
-            for name in curves(folded.updates)
+            name: last_mean([metrics.get(name) for _, metrics in folded.updates]) for name in curves(folded.updates)
         },
         "estimates": {
             on: {name: _estimate(estimate) for name, estimate in found.items()}
             for on, found in folded.estimates.items()
         },
         "evaluation": None if evaluated is None else _evaluation(evaluated),
-    }  # fmt: skip
+    }
 
 
 def _estimate(estimate: Estimate) -> dict[str, Any]:
@@ -256,12 +255,18 @@ def _evaluation(evaluated: Evaluated) -> dict[str, Any]:
 
 def _estimate_rows(ablation: Ablation) -> list[list[str]]:
     return [
-        [folded.arm.name, on, name, _short(estimate.value), f"{_short(estimate.low)} to {_short(estimate.high)}",
-         _effective(estimate)]
+        [
+            folded.arm.name,
+            on,
+            name,
+            _short(estimate.value),
+            f"{_short(estimate.low)} to {_short(estimate.high)}",
+            _effective(estimate),
+        ]
         for folded in ablation.arms
         for on, found in folded.estimates.items()
         for name, estimate in found.items()
-    ]  # fmt: skip
+    ]
 
 
 def _evaluation_rows(ablation: Ablation) -> list[list[str]]:

@@ -42,9 +42,10 @@ def behind_version(config: Config, number: int, check_screens: bool = False) -> 
     if wanted is None:
         known = f"0 to {run.versions[-1].version}" if run.versions else "none"
         raise ConfigError(
-            f"version {number}", f"is none of run {config.run}, or its updates are void; it has {known}",
+            f"version {number}",
+            f"is none of run {config.run}, or its updates are void; it has {known}",
             "name one of those, or another run with --run" if run.versions else "name another run with --run",
-        )  # fmt: skip
+        )
     followed = follow(config, run.history, wanted.update + 1, check_screens)
     found = of_version(number, run.versions, followed)
     assert found is not None
@@ -56,9 +57,10 @@ def behind_trajectory(config: Config, task_id: str, check_screens: bool = False)
     records = records_of(config, task_id)
     if not records:
         raise ConfigError(
-            f"task id {task_id!r}", f"no trajectory or demonstration of run {config.run} has it",
+            f"task id {task_id!r}",
+            f"no trajectory or demonstration of run {config.run} has it",
             "see `distrl replay` for the ids that there are, or name another run with --run",
-        )  # fmt: skip
+        )
     run = read_run(config)
     return of_trajectory(records, run.versions, follow(config, run.history, None, check_screens))
 
@@ -96,9 +98,10 @@ def follow(config: Config, history: History, to: int | None = None, check_screen
         refuse_other_settings(update.config_fingerprint, config, f"update {update.u} in the journal")
         if update.u != place:
             raise BrokerError(
-                topic_name(config.run, "updates"), f"its update {update.u} stands at place {place}",
+                topic_name(config.run, "updates"),
+                f"its update {update.u} stands at place {place}",
                 "set `run` and kafka.bootstrap to those of a whole journal",
-            )  # fmt: skip
+            )
     codec = load_base(config.policy.base_model).codec
     readable = Screens(open_store(config.store)) if check_screens else None
     demonstrations, trajectories = (topic_name(config.run, name) for name in TOPICS)

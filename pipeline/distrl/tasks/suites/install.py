@@ -24,8 +24,9 @@ def with_it(start: State, of: Of) -> Kept:
 
 def without_it(start: State, of: Of) -> Kept:
     data = start.of("store")
-    return {("store", name): tuple(app for app in words_of(data[name]) if app != of["app"])
-            for name in ("installed", "old")}  # fmt: skip
+    return {
+        ("store", name): tuple(app for app in words_of(data[name]) if app != of["app"]) for name in ("installed", "old")
+    }
 
 
 def up_to_date(start: State, of: Of) -> Kept:

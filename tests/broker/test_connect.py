@@ -60,7 +60,7 @@ def test_what_ends_a_client_for_want_of_a_right_names_the_right() -> None:
 
 def test_a_certificate_file_that_is_none_is_told_before_connecting(tmp_path: Path) -> None:
     config = configured("kafka.security_protocol=SSL", f"kafka.ssl_ca={tmp_path / 'no.pem'}")
-    with pytest.raises(BrokerError, match=r"kafka\.ssl_ca: .*no\.pem is no file"):
+    with pytest.raises(BrokerError, match=r"kafka\.ssl_ca: .*no\.pem is not a file"):
         check(config)
 
 

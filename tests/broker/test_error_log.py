@@ -4,7 +4,7 @@ import logging
 
 import pytest
 from confluent_kafka import KafkaError
-from distrl.broker.connect import OLD_S, ErrorLog, reported
+from distrl.broker.connect import STALE_S, ErrorLog, reported
 
 LOG = logging.getLogger("distrl.broker.a-test")
 AWAY = KafkaError(KafkaError._TRANSPORT, "127.0.0.1:1: connection refused")
@@ -16,7 +16,7 @@ def test_what_was_reported_while_nobody_polled_is_not_told_as_news(caplog: pytes
     errors.polling()
     errors(AWAY)
     assert len(caplog.records) == 1
-    now += OLD_S + 1
+    now += STALE_S + 1
     errors.polling()
     errors(AWAY)  # it waited in the client's queue
     errors.polling()

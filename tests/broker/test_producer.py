@@ -13,7 +13,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka import KafkaError, Message
 from distrl.broker.connect import BeyondUseError
-from distrl.broker.producer import SAY_AFTER_S, SAY_EVERY_S, RecordProducer, RecordTooLargeError, refuse_too_large
+from distrl.broker.producer import WARN_AFTER_S, WARN_EVERY_S, RecordProducer, RecordTooLargeError, refuse_too_large
 from distrl.config import Config, load
 from distrl.errors import BrokerError
 from distrl.types import Heartbeat
@@ -148,13 +148,13 @@ def test_records_that_wait_are_told_of_now_and_then_and_when_it_is_over(
     with caplog.at_level("INFO", "distrl.broker.producer"), RecordProducer(away, "a-test") as producer:
         producer.publish("heartbeats", "worker-0", BEAT)
         began = time.monotonic()
-        for after in (SAY_AFTER_S / 2, SAY_AFTER_S + 1, SAY_AFTER_S + 2, SAY_AFTER_S + 2 + SAY_EVERY_S):
-            producer._say_waiting(began + after)
+        for after in (WARN_AFTER_S / 2, WARN_AFTER_S + 1, WARN_AFTER_S + 2, WARN_AFTER_S + 2 + WARN_EVERY_S):
+            producer._warn_waiting(began + after)
         said = [record.getMessage() for record in caplog.records]
-        assert [text[:40] for text in said] == ["1 records wait to be acknowledged by 127"] * 2
+        assert [text[:40] for text in said] == ["1 records are not acknowledged by 127.0."] * 2
         producer.close(0.05)
-        producer._say_waiting(time.monotonic())
-        assert caplog.records[-1].getMessage() == "what waited to be acknowledged is acknowledged"
+        producer._warn_waiting(time.monotonic())
+        assert caplog.records[-1].getMessage() == "all late records are acknowledged"
 
 
 def test_a_too_large_record_is_refused_before_it_is_queued(away: Config) -> None:
@@ -174,13 +174,13 @@ def test_the_limit_counts_key_and_value() -> None:
 def test_a_client_that_is_made_anew_may_have_lost_its_lonely_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever serves both at that moment goes on."""
     producer = object.__new__(RecordProducer)
-    producer._producer = producer._lonely = SimpleNamespace(poll=None)  # type: ignore[assignment]
+    producer._producer = producer._unbatched = SimpleNamespace(poll=None)  # type: ignore[assignment]
     producer._closing = threading.Event()
 
     def made_anew(*_: object) -> None:
-        producer._lonely = None
+        producer._unbatched = None
 
     monkeypatch.setattr(producer, "_wait", made_anew)
-    monkeypatch.setattr(producer, "_say_waiting", lambda now: producer._closing.set())
+    monkeypatch.setattr(producer, "_warn_waiting", lambda now: producer._closing.set())
     producer._serve()
     assert producer._closing.is_set()

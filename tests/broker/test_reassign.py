@@ -26,7 +26,7 @@ def test_a_broker_that_is_away_keeps_its_copies_and_counts() -> None:
 
 
 def test_more_copies_than_brokers_are_refused() -> None:
-    with pytest.raises(BrokerError, match="3 copies are wanted of a cluster of 2 brokers"):
+    with pytest.raises(BrokerError, match="3 replicas need as many brokers, and the cluster has 2"):
         reassigned({"tasks": {0: [1]}}, brokers=[1, 2], factor=3)
 
 

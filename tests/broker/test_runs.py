@@ -18,12 +18,12 @@ def test_runs_are_told_by_their_trajectories() -> None:
 
 
 def test_the_runs_that_are_nearest_in_name_are_named_first_and_not_all_of_many() -> None:
-    assert hint("demmo", topics_of("alpha", "demo", "demo-1")) == "name a run that it has: demo, demo-1, alpha"
+    assert hint("demmo", topics_of("alpha", "demo", "demo-1")) == "set `run` to one that it has: demo, demo-1, alpha"
     many = [f"other-{number}" for number in range(20)]
     said = hint("demo-7", topics_of(*many, "demo-17"))
-    assert said.startswith("name a run that it has: demo-17, ")
+    assert said.startswith("set `run` to one that it has: demo-17, ")
     assert said.endswith(f", … {len(many) + 1 - SHOWN_RUNS} more")
 
 
 def test_where_there_is_no_run_that_is_said() -> None:
-    assert "this one has no run at all" in hint("demo", OTHERS)
+    assert "this one has no runs" in hint("demo", OTHERS)

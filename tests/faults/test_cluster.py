@@ -161,7 +161,7 @@ def test_a_run_waits_while_two_brokers_are_away_and_goes_on_unaided(whole: Clust
     for node in NODES[:2]:
         whole.kill(node)
     worker = run.roles["worker-0"]
-    run.until("the worker to say what it waits for", lambda: "wait to be acknowledged" in worker.said())
+    run.until("the worker to say what it waits for", lambda: "are not acknowledged by" in worker.said())
     whole.repair()
     goes_on(run, counted(run))
     end_all(run)

@@ -178,7 +178,7 @@ def test_records_deleted_before_they_were_learned_are_refused_with_the_command_t
     learner = run.learner()
     assert learner.wait() == 1
     said = " ".join(learner.said().split())
-    assert "the broker keeps 5 and later" in said
+    assert "retention has deleted all before 5" in said
     assert f"distrl learner --set run={run.config.run}-2" in said
     assert len(run.updates()) == WARMUP + 1, "nothing was journalled"
 
@@ -197,7 +197,7 @@ def test_a_learner_without_a_checkpoint_refuses_a_log_whose_beginning_was_delete
     learner = run.learner()
     assert learner.wait() == 1
     said = " ".join(learner.said().split())
-    assert "record 0 is wanted, the broker keeps 2 and later" in said
+    assert "record 0 is needed, but retention has deleted all before 2" in said
     assert f"distrl learner --set run={run.config.run}-2" in said
     assert (len(run.updates()), len(run.versions())) == (WARMUP + 1, 2), "nothing was journalled or published"
 

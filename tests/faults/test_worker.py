@@ -215,7 +215,7 @@ def test_a_record_too_large_for_the_broker_alone_counts_as_interrupted_too(run: 
     run.until("every task to be counted", lambda: set(run.counted()) == set(fed))
     run.stop()
     notes = {each.note for each in run.counted().values() if each.outcome is Outcome.INTERRUPTED}
-    assert notes == {"the broker refuses a record as too large, which kafka.max_record_bytes (1048576) allows"}
+    assert notes == {"the broker refuses as too large a record that kafka.max_record_bytes (1048576) allows"}
 
 
 def test_weights_that_are_not_those_of_their_version_are_refused_and_the_old_ones_stay(run: LiveRun) -> None:

@@ -324,7 +324,7 @@ def test_a_client_with_a_certificate_does_everything(listeners: Listeners) -> No
 def test_rights_are_those_of_the_certificates_name(listeners: Listeners) -> None:
     with pytest.raises(BrokerError, match="this client may not create the topic") as told:
         topic_admin.ensure(with_certificate(listeners, "stranger"))
-    assert "log in as one who has it" in told.value.hint
+    assert "log in as a user who has it" in told.value.hint
 
 
 def test_a_client_without_a_certificate_is_told_what_to_set(listeners: Listeners) -> None:

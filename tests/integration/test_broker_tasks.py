@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import factories
 import pytest
 from distrl.broker import topic_admin
-from distrl.broker.consumer import HELD_PER_PHONE, LoggedTask, TaskConsumer
+from distrl.broker.consumer import BUFFERED_PER_PHONE, LoggedTask, TaskConsumer
 from distrl.broker.dead_letters import DeadLetters
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader
@@ -216,7 +216,7 @@ def test_partitions_that_left_a_full_hand_bring_tasks_when_they_come_back(
     feed(producer, range(40))
     with member(config) as ours:
         ours.pause()
-        poll_until(ours, lambda _: ours.held >= HELD_PER_PHONE * PHONES and len(ours.partitions) == 4)
+        poll_until(ours, lambda _: ours.buffered >= BUFFERED_PER_PHONE * PHONES and len(ours.partitions) == 4)
         for _ in range(5):  # the hand is full by now, and fetching stopped
             ours.poll(0.05)
         with member(config.model_copy(deep=True)) as theirs:
@@ -228,7 +228,7 @@ def test_partitions_that_left_a_full_hand_bring_tasks_when_they_come_back(
                 theirs.poll(0.05)
             ours.resume()
             early = poll_until(
-                ours, lambda got: len(got) > HELD_PER_PHONE * PHONES
+                ours, lambda got: len(got) > BUFFERED_PER_PHONE * PHONES
             )  # fetching again, what has left is away
         names = {f"task-{n}" for n in range(40)} - {found.task.task_id for found in early}
         poll_until(ours, lambda got: names <= {found.task.task_id for found in got})
@@ -241,7 +241,7 @@ def test_a_worker_without_a_phone_is_in_no_group_and_holds_no_task(config: Confi
         got += poll_until(busy, lambda more: len(got) + len(more) == 20)
         for _ in range(10):
             assert idle.poll(0.05) is None
-        assert (idle.partitions, idle.held, idle.joined) == (frozenset(), 0, False)
+        assert (idle.partitions, idle.buffered, idle.joined) == (frozenset(), 0, False)
         assert members(config) == 1
     assert {found.task.task_id for found in got} == {f"task-{n}" for n in range(20)}
 

@@ -24,7 +24,7 @@ from distrl.broker import retry as retrying
 from distrl.broker import topic_admin
 from distrl.broker.connect import admin, settings
 from distrl.broker.consumer import LoggedTask, TaskConsumer
-from distrl.broker.dead_letter_log import Letter, entries, letters, own_headers
+from distrl.broker.dead_letter_log import DeadLetter, entries, letters, own_headers
 from distrl.broker.dead_letters import BadRecordsError, DeadLetters
 from distrl.broker.fenced import FencedError
 from distrl.broker.journal import journalled
@@ -328,7 +328,7 @@ def put_aside(config: Config, producer: RecordProducer, raw: RawRecord, known: t
     assert bad.settled() == [raw.position]
 
 
-def all_letters(config: Config) -> list[Letter]:
+def all_letters(config: Config) -> list[DeadLetter]:
     return letters(config, entries(config))
 
 
@@ -348,7 +348,7 @@ OWN: Headers = (("trace", b"\x1b]0;title\x07"), ("empty", None))
 
 
 @pytest.fixture
-def aside(config: Config, producer: RecordProducer) -> list[Letter]:
+def aside(config: Config, producer: RecordProducer) -> list[DeadLetter]:
     """Two tasks that this code can read by now; the first was put aside twice, as by a worker that was killed."""
     places = send(producer, config, "tasks", encode(task(1)), encode(task(2)), headers=OWN)
     for place, number in ((places[0], 1), (places[1], 2), (places[0], 1)):
@@ -356,7 +356,7 @@ def aside(config: Config, producer: RecordProducer) -> list[Letter]:
     return all_letters(config)
 
 
-def test_a_record_that_was_put_aside_twice_is_one_letter(config: Config, aside: list[Letter]) -> None:
+def test_a_record_that_was_put_aside_twice_is_one_letter(config: Config, aside: list[DeadLetter]) -> None:
     assert [(letter.offset, letter.entry.copies) for letter in aside] == [(0, 2), (1, 1)]
     assert len(in_the_log(config)) == 3
     (first, second) = json.loads(run(config, "ls", "--json").output)
@@ -395,7 +395,7 @@ def test_what_lists_letters_or_shows_one_holds_the_bytes_of_one_at_a_time(
 
 
 def test_show_tells_headers_bytes_and_what_is_read_now_and_nothing_to_the_terminal(
-    config: Config, producer: RecordProducer, aside: list[Letter]
+    config: Config, producer: RecordProducer, aside: list[DeadLetter]
 ) -> None:
     shown = run(config, "show", "1").output
     assert "trace: \\x1b]0;title\\x07" in shown
@@ -415,7 +415,7 @@ def test_show_tells_headers_bytes_and_what_is_read_now_and_nothing_to_the_termin
 
 
 def test_retry_publishes_key_bytes_and_headers_again_and_never_twice(
-    config: Config, producer: RecordProducer, aside: list[Letter]
+    config: Config, producer: RecordProducer, aside: list[DeadLetter]
 ) -> None:
     assert "0 from " in run(config, "retry", "--all", "--dry-run").output
     assert len(read(config, "tasks")) == 2
@@ -437,13 +437,13 @@ def test_retry_publishes_key_bytes_and_headers_again_and_never_twice(
 
 
 def test_of_two_retries_at_once_the_earlier_is_fenced_and_no_record_is_published_twice(
-    config: Config, aside: list[Letter], monkeypatch: pytest.MonkeyPatch
+    config: Config, aside: list[DeadLetter], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second begins, and ends, between the first one's look at the log and its publishing."""
     real = retrying.retried_before
     second: list[retrying.Retried] = []
 
-    def look_then_be_overtaken(found: list[Letter], looked: Config) -> object:
+    def look_then_be_overtaken(found: list[DeadLetter], looked: Config) -> object:
         before = real(found, looked)
         if not second:
             second.append(retrying.Retried(found[0]))
@@ -480,7 +480,7 @@ def test_many_retries_at_once_publish_each_record_once(config: Config, producer:
 
 
 def test_a_record_of_a_retry_that_was_killed_before_its_commit_is_read_and_not_published_again(
-    config: Config, aside: list[Letter]
+    config: Config, aside: list[DeadLetter]
 ) -> None:
     killed = Producer(settings(config.kafka, "killed", {"transactional.id": f"distrl.{config.run}.dlq"}))
     killed.init_transactions(PATIENCE_S)
@@ -513,7 +513,7 @@ def test_a_record_too_large_for_its_letter_is_put_aside_cut_and_not_published_ag
     assert whole.startswith(letter.raw.value or b"?")
     assert config.kafka.max_record_bytes // 2 < letter.entry.size < config.kafka.max_record_bytes
     refused = run(config, "retry", "0")
-    assert f"is cut to {letter.entry.size} of {len(whole) + 1} bytes" in refused.output
+    assert f"is truncated to {letter.entry.size} of {len(whole) + 1} bytes" in refused.output
     assert sha256(whole).hexdigest() in refused.output
     assert "dead letters 0: were not published again" in str(refused.exception)
     assert len(read(config, "tasks")) == 2
@@ -538,15 +538,15 @@ def test_a_record_larger_than_is_let_out_by_now_keeps_no_other_from_being_publis
 @pytest.mark.parametrize(
     ("origin", "why"),
     [
-        (LogPosition("distrl.another.tasks", 0, 0), "is no topic of tasks or trajectories of run"),
-        (LogPosition("", 0, 0), "is no topic of tasks or trajectories of run"),
+        (LogPosition("distrl.another.tasks", 0, 0), "is not a topic of tasks or trajectories of run"),
+        (LogPosition("", 0, 0), "is not a topic of tasks or trajectories of run"),
         (None, "has no partition 7"),
-        ("versions", "is no topic of tasks or trajectories of run"),
-        (DLQ, "is no topic of tasks or trajectories of run"),
+        ("versions", "is not a topic of tasks or trajectories of run"),
+        (DLQ, "is not a topic of tasks or trajectories of run"),
     ],
 )
 def test_retry_writes_to_topics_of_this_run_alone(
-    config: Config, producer: RecordProducer, aside: list[Letter], origin: LogPosition | str | None, why: str
+    config: Config, producer: RecordProducer, aside: list[DeadLetter], origin: LogPosition | str | None, why: str
 ) -> None:
     if isinstance(origin, str) or origin is None:
         origin = LogPosition(topic_name(config.run, origin or "tasks"), 0 if origin else 7, 0)
@@ -563,6 +563,6 @@ def test_a_letter_whose_headers_say_nothing_is_listed_and_not_published(
     send(producer, config, DLQ, b"anything")
     (letter,) = all_letters(config)
     assert (letter.origin, letter.entry.copies) == (None, 1)
-    assert "do not say where it came from" in run(config, "retry", "0").output
+    assert "do not name its origin" in run(config, "retry", "0").output
     assert " ? " in run(config, "ls").output
-    assert "name no topic that can be read again" in run(config, "show", "0").output
+    assert "name no topic of tasks or trajectories" in run(config, "show", "0").output

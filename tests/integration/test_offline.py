@@ -548,7 +548,7 @@ def test_a_run_that_is_not_there_is_refused_with_those_that_are(run: Config, fol
     refused = CliRunner().invoke(app, [name, *rest, "--config", "run.yaml", *words])
     assert isinstance(refused.exception, BrokerError)
     assert re.fullmatch(
-        rf"run: the broker at \S+ has no run {typo}\n  hint: name a run that it has: {run.run}.*",
+        rf"run: the broker at \S+ has no run {typo}\n  hint: set `run` to one that it has: {run.run}.*",
         str(refused.exception),
     )
     assert not any(typo in each for each in admin(run.kafka).list_topics(timeout=30).topics)
@@ -570,7 +570,7 @@ def test_scores_of_a_run_that_nobody_evaluated_are_an_error_and_no_empty_table(
 
 
 def test_a_notebook_is_told_the_runs_that_there_are(run: Config) -> None:
-    with pytest.raises(BrokerError, match=f"name a run that it has: {run.run}"):
+    with pytest.raises(BrokerError, match=f"set `run` to one that it has: {run.run}"):
         distrl.open_run(f"{run.run}x", run)
     assert distrl.open_run(run.run, run).versions() != []
 

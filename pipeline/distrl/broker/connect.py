@@ -1,7 +1,7 @@
-"""How a client reaches the broker, and what a person is told when it cannot.
+"""Connecting to the broker, and the error messages when that fails.
 
-librdkafka retries for ever and reports why on the side, through an error callback. `check` gathers those reasons
-until the deadline, so that a wrong password reads as one and not as a time-out.
+librdkafka retries for ever and reports the reasons through an error callback only. `check` collects them until the
+deadline, so that a wrong password is reported as such and not as a time-out.
 """
 
 from __future__ import annotations
@@ -24,34 +24,34 @@ from distrl.librdkafka import NO_PASSWORD_MECHANISMS
 LOG = logging.getLogger("distrl.kafka")
 
 BATCH_OVERHEAD_BYTES = 16_384
-"""Room beside the largest record for its batch header, key and dead-letter headers: without it the broker refuses a
-record that the producer has let through."""
+"""Room beside the largest record for its batch header, key and dead-letter headers: without it the broker would refuse
+records that the producer accepts."""
 
 SOCKET_TIMEOUT_S = 10.0
 """How long a request waits for a broker that does not answer. A frozen broker leads its partitions until the cluster
-misses its heartbeats (9 s unless the cluster says otherwise), and a client asks its successor after this long;
-librdkafka's own 60 s would hold everything for as long."""
+misses its heartbeats (9 s by default); after this long a client asks its successor. librdkafka's default of 60 s would
+block everything for as long."""
 
 ACKNOWLEDGE_TIMEOUT_S = 8.0
-"""How long a broker may wait for a record's other replicas before it says that they are late. Shorter than
-SOCKET_TIMEOUT_S: such an answer is no reason to give the connection up."""
+"""How long a broker may wait for a record's other replicas before it answers with a time-out. Shorter than
+SOCKET_TIMEOUT_S, so that slow replicas do not cost the connection."""
 
 METADATA_S = 5.0
-"""How soon a client sees that another broker leads a partition, also where the old one stands still and says nothing,
-and that a topic has more partitions; librdkafka's own are 5 minutes."""
+"""How soon a client notices a new partition leader, even if the old one is frozen, and added partitions; librdkafka's
+default is 5 minutes."""
 
 FAILOVER = 2
-"""Times `kafka.connect_timeout_s` that an answer is waited for: the broker that is asked may be frozen, and by then the
-cluster has given its partitions to another one and told so."""
+"""Longest wait for an answer, in units of `kafka.connect_timeout_s`. The broker that was asked may be frozen; within
+this time the cluster elects another leader and announces it."""
 
-OLD_S = 5.0
-"""A report of a client that was not polled for so long may be as old, and what it says over."""
+STALE_S = 5.0
+"""Errors of a client that was not polled for this long may be as old, and over by now."""
 
 CHECK_SLICE_S = 0.25
-"""One look at the cluster while checking; short, so that a refused password is reported soon."""
+"""Time-out of one metadata request of `check`; short, so that a refused password is reported soon."""
 
 RETRY_PAUSE_S = 0.05
-"""Between two tries of a request that a broker refuses while it is becoming a partition's leader."""
+"""Pause between attempts of a request that a broker refuses while it becomes a partition's leader."""
 
 UNREACHABLE = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE, KafkaError._TIMED_OUT}
 CREDENTIALS = {
@@ -71,37 +71,36 @@ UNKNOWN_TOPIC = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, Ka
 SETTLING = {
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.UNKNOWN_LEADER_EPOCH,  # a restarted broker knows its new term a moment before its partitions do
+    KafkaError.UNKNOWN_LEADER_EPOCH,  # a restarted broker learns its new epoch shortly before its partitions do
     KafkaError.FENCED_LEADER_EPOCH,
-    KafkaError.OFFSET_NOT_AVAILABLE,  # a new leader that has not heard yet how far its followers are
+    KafkaError.OFFSET_NOT_AVAILABLE,  # a new leader does not know yet how far its followers are
     KafkaError.REPLICA_NOT_AVAILABLE,
     KafkaError.BROKER_NOT_AVAILABLE,
     KafkaError.NOT_CONTROLLER,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.NOT_COORDINATOR,
-    KafkaError._NOENT,  # librdkafka's word for: no partition of the topic has a leader
+    KafkaError._NOENT,  # librdkafka: no partition of the topic has a leader
 }
-"""A topic that was just made, a broker that was just started or a leader that was just chosen answers with these for a
-moment."""
+"""Transient errors of a topic just created, a broker just started or a leader just elected."""
 
 LATE = {
     KafkaError._TIMED_OUT,
     KafkaError._TIMED_OUT_QUEUE,
     KafkaError.REQUEST_TIMED_OUT,
     KafkaError._TRANSPORT,
-    KafkaError._DESTROY_BROKER,  # the cluster has taken a broker that stands still off its list
+    KafkaError._DESTROY_BROKER,  # the cluster has removed a frozen broker from its metadata
 }
-"""What a request comes to whose broker does not answer."""
+"""Errors of a request to a broker that does not answer."""
 
-HOPELESS = UNKNOWN_TOPIC | CREDENTIALS | FORBIDDEN
-"""What a client that reads or writes cannot wait out."""
+PERMANENT = UNKNOWN_TOPIC | CREDENTIALS | FORBIDDEN
+"""Errors on which retrying does not help."""
 
 T = TypeVar("T")
 
 
 class RefusedError(BrokerError):
-    """The broker's answer is no: waiting does not help."""
+    """The broker refused; retrying does not help."""
 
 
 class UnknownTopicError(RefusedError):
@@ -109,28 +108,30 @@ class UnknownTopicError(RefusedError):
 
 
 class BeyondUseError(RefusedError):
-    """The client has met what it cannot go on after: an idempotent producer whose records the broker has lost, say."""
+    """A fatal error of the client, after which it cannot be used: the broker has lost an idempotent producer's records,
+    say."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What answered: its id, and how many brokers it has."""
+    """The cluster that answered."""
 
     cluster_id: str
     brokers: int
+    """How many it has."""
 
 
 OnError = Callable[[KafkaError], None]
-"""Called by the client's own polling thread with what it reports on the side."""
+"""librdkafka's error callback, called in the thread that polls the client."""
 
 
 def settings(
     kafka: Kafka, client_id: str, own: Mapping[str, object] | None = None, on_error: OnError | None = None
 ) -> Settings:
-    """What a producer or consumer is made with: what every client of ours has, over it `own`, which is this client's,
-    and over both what a person has put into kafka.client.
+    """The settings of a producer or consumer: our defaults, overridden by `own` (this client's), overridden by the
+    user's kafka.client.
 
-    Raises ConfigError where librdkafka refuses kafka.client, BrokerError where kafka.ssl_ca is no file.
+    Raises ConfigError if librdkafka refuses kafka.client, BrokerError if kafka.ssl_ca is not a file.
     """
     every: Settings = {
         "allow.auto.create.topics": False,
@@ -140,14 +141,14 @@ def settings(
 
 
 def _connecting(kafka: Kafka, client_id: str, on_error: OnError | None) -> Settings:
-    """What clients of every kind have: how the broker is reached."""
+    """The connection settings, common to all kinds of clients."""
     made: Settings = {
         "bootstrap.servers": kafka.bootstrap,
         "security.protocol": kafka.security_protocol,
         "client.id": client_id,
         "error_cb": on_error or _log_error,
         "logger": LOG,
-        "log_level": 2,  # what is wrong reaches `on_error`; as log lines it would come once a second per client too
+        "log_level": 2,  # errors reach `on_error`; librdkafka would log them once a second per client as well
         "reconnect.backoff.ms": 50,
         "reconnect.backoff.max.ms": 1_000,
         "socket.timeout.ms": int(SOCKET_TIMEOUT_S * 1000),
@@ -161,13 +162,13 @@ def _connecting(kafka: Kafka, client_id: str, on_error: OnError | None) -> Setti
             made["sasl.password"] = kafka.sasl_password.get_secret_value()
     if kafka.ssl_ca is not None and kafka.security_protocol.endswith("SSL"):
         if not kafka.ssl_ca.is_file():
-            raise BrokerError("kafka.ssl_ca", f"{kafka.ssl_ca} is no file", "name the PEM file of the brokers' CA")
+            raise BrokerError("kafka.ssl_ca", f"{kafka.ssl_ca} is not a file", "name the PEM file of the brokers' CA")
         made["ssl.ca.location"] = str(kafka.ssl_ca)
     return made
 
 
 def admin(kafka: Kafka, on_error: OnError | None = None) -> AdminClient:
-    """An administrating client. Raises BrokerError where the settings alone are impossible, and as `settings`."""
+    """An admin client. Raises BrokerError if the settings alone are impossible, and as `settings`."""
     try:
         return AdminClient(passed(kafka, _connecting(kafka, "distrl-admin", on_error)))  # type: ignore[arg-type]
     except KafkaException as error:
@@ -177,8 +178,8 @@ def admin(kafka: Kafka, on_error: OnError | None = None) -> AdminClient:
 def check(config: Config) -> Cluster:
     """Reach the broker within `kafka.connect_timeout_s`.
 
-    Raises BrokerError, which names the setting at fault: no broker at the address, refused credentials (at once, since
-    waiting does not help), or TLS trouble.
+    Raises BrokerError naming the setting at fault: no broker at the address, refused credentials (at once, since
+    retrying does not help), or a failed TLS handshake.
     """
     kafka = config.kafka
     reasons: list[KafkaError] = []
@@ -194,8 +195,8 @@ def check(config: Config) -> Cluster:
             if final:
                 raise explain(final[0], "kafka", "connect", kafka) from None
             if time.monotonic() >= deadline:
-                telling = [r for r in reasons if r.code() != KafkaError._ALL_BROKERS_DOWN]
-                reason = telling[-1] if telling else error.args[0]
+                specific = [r for r in reasons if r.code() != KafkaError._ALL_BROKERS_DOWN]
+                reason = specific[-1] if specific else error.args[0]
                 raise _unreachable(kafka, f"no answer within {kafka.connect_timeout_s:g} s", reason) from None
         else:
             return Cluster(found.cluster_id or "", len(found.brokers))
@@ -207,13 +208,14 @@ def request_timeout_s(kafka: Kafka) -> float:
 
 
 def failover_s(kafka: Kafka) -> float:
-    """How long an answer is waited for of a cluster one of whose brokers may be frozen."""
+    """Longest wait for an answer of a cluster in which one broker may be frozen."""
     return FAILOVER * kafka.connect_timeout_s
 
 
 def with_retry(kafka: Kafka, attempt: Callable[[], T], also: Collection[int] = ()) -> T:
-    """What `attempt` returns, made again while the cluster is settling or the broker that was asked does not answer,
-    for at most `failover_s` (and one request more). also: further codes to retry on.
+    """Retries `attempt` on SETTLING and LATE errors for at most `failover_s` (plus one request). Returns its result.
+
+    also: further error codes to retry on.
     """
     codes = {*SETTLING, *LATE, *also}
     return Retrying(
@@ -224,9 +226,9 @@ def with_retry(kafka: Kafka, attempt: Callable[[], T], also: Collection[int] = (
     )(attempt)
 
 
-def told_offset(offset: int) -> int:
-    """`offset` as a broker has told it. Raises KafkaException, which `with_retry` waits out, for none: librdkafka gives
-    out an invalid one, and no error, of a partition that has lost its leader this moment.
+def valid_offset(offset: int) -> int:
+    """`offset`; raises a KafkaException that `with_retry` retries if it is invalid, which is what librdkafka returns,
+    without an error, for a partition that has just lost its leader.
     """
     if offset <= OFFSET_INVALID:
         raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
@@ -234,9 +236,9 @@ def told_offset(offset: int) -> int:
 
 
 def explain(error: KafkaError, where: str, doing: str, kafka: Kafka) -> BrokerError:
-    """What a person is told of `error`, met at `where` (a topic or a setting) while `doing` (an infinitive).
+    """`error` as a BrokerError for people. where: a topic or a setting. doing: an infinitive.
 
-    A RefusedError for what is HOPELESS (UnknownTopicError for a topic), a BeyondUseError where this client is.
+    A RefusedError if it is PERMANENT (UnknownTopicError for a missing topic), a BeyondUseError if it is fatal.
     """
     code, text, user = error.code(), error.str(), kafka.user
     fatal = error.fatal() or code == KafkaError._FATAL
@@ -245,15 +247,15 @@ def explain(error: KafkaError, where: str, doing: str, kafka: Kafka) -> BrokerEr
         if kafka.mechanism in NO_PASSWORD_MECHANISMS:
             return refused(
                 "kafka.client",
-                f"no log-in at {kafka.bootstrap} ({kafka.security_protocol}, {kafka.mechanism}): {text}",
-                "set what the mechanism logs in with in kafka.client (docs/operations.md), and the "
-                "kafka.security_protocol and kafka.sasl_mechanism of its listener",
+                f"log-in failed at {kafka.bootstrap} ({kafka.security_protocol}, {kafka.mechanism}): {text}",
+                "set the mechanism's credentials in kafka.client (docs/operations.md), and the "
+                "kafka.security_protocol and kafka.sasl_mechanism of the listener",
             )
         return refused(
             "kafka.sasl_username, kafka.sasl_password",
             f"the broker at {kafka.bootstrap} refuses the credentials ({kafka.security_protocol}, "
             f"{kafka.mechanism}, user {user!r}): {text}",
-            "set the right user and password, and the kafka.security_protocol and kafka.sasl_mechanism of its listener",
+            "set the right user and password, and the kafka.security_protocol and kafka.sasl_mechanism of the listener",
         )
     if code in FORBIDDEN:
         return refused(
@@ -261,10 +263,10 @@ def explain(error: KafkaError, where: str, doing: str, kafka: Kafka) -> BrokerEr
             f"{f'user {user!r}' if user else 'this client'} may not {doing}: {text}",
             "grant the right with an ACL, or set kafka.sasl_username to a user who has it"
             if user
-            else "grant the right with an ACL, or log in as one who has it",
+            else "grant the right with an ACL, or log in as a user who has it",
         )
     if fatal:
-        return refused(where, f"cannot {doing}, now or later: {text}", "start this process again")
+        return refused(where, f"cannot {doing}, and retrying does not help: {text}", "start this process again")
     if _is_tls(error):
         return BrokerError(
             "kafka.ssl_ca, kafka.security_protocol",
@@ -276,14 +278,14 @@ def explain(error: KafkaError, where: str, doing: str, kafka: Kafka) -> BrokerEr
         return UnknownTopicError(
             where,
             f"cannot {doing}: no such topic at {kafka.bootstrap}",
-            "name the run that you mean (`run`; that of `make demo SEED=3` is demo-3), or run `distrl topics ensure` "
-            "to make the topics of a new one",
+            "set `run` to an existing run (that of `make demo SEED=3` is demo-3), or create the topics of a new one "
+            "with `distrl topics ensure`",
         )
     if code == KafkaError.INVALID_REPLICATION_FACTOR:
         return BrokerError(
             where,
             f"cannot {doing}: {text}",
-            "set kafka.replication_factor to at most the number of the cluster's brokers, or add brokers",
+            "set kafka.replication_factor to at most the number of brokers in the cluster, or add brokers",
         )
     if code in UNREACHABLE:
         return _unreachable(kafka, f"cannot {doing} ({where})", error)
@@ -298,7 +300,7 @@ def _unreachable(kafka: Kafka, what: str, reason: KafkaError) -> BrokerError:
     if kafka.security_protocol.endswith("SSL") and not any(
         "cert" in name or "keystore" in name for name in kafka.client
     ):
-        hint += f"; {_CERTIFICATE}"  # over TLS 1.3, a broker that misses a certificate just hangs up
+        hint += f"; {_CERTIFICATE}"  # over TLS 1.3, a broker that requires one just closes the connection
     return BrokerError(
         "kafka.bootstrap",
         f"{what} from a broker at {kafka.bootstrap} ({kafka.security_protocol}): {reason.str()}",
@@ -306,44 +308,44 @@ def _unreachable(kafka: Kafka, what: str, reason: KafkaError) -> BrokerError:
     )
 
 
-_CERTIFICATE = "one that asks for a certificate needs ssl.certificate.location and ssl.key.location in kafka.client"
+_CERTIFICATE = "if it requires a client certificate, set ssl.certificate.location and ssl.key.location in kafka.client"
 
 
 def _is_tls(error: KafkaError) -> bool:
-    """A failed handshake; librdkafka gives it its own code only once the peer has spoken TLS at all."""
+    """A failed handshake; librdkafka gives it its own code only if the peer speaks TLS at all."""
     return error.code() == KafkaError._SSL or "SSL handshake failed" in error.str()
 
 
 def reported(error: KafkaError) -> str:
-    """What a client reports on the side, for a person. Of brokers that are down it counts those that it has tried,
-    which are few: "1/1 brokers are down" is said while two others of the cluster work.
+    """An asynchronous client error, for people. librdkafka's count of brokers that are down covers only those it has
+    tried: it reports "1/1 brokers are down" while two others of the cluster work.
     """
     down = error.code() == KafkaError._ALL_BROKERS_DOWN
-    return "no broker that it is connected to answers; it looks for others" if down else error.str()
+    return "none of the connected brokers answers; looking for others" if down else error.str()
 
 
 class ErrorLog:
-    """Logs what a client reports on the side, at once and not later: a client that nobody polls keeps its reports,
-    and minutes afterwards they would be told as if a broker were away now. One thread.
+    """Logs a client's asynchronous errors; stale ones at DEBUG only. A client that is not polled queues its errors, and
+    minutes later they would read as if a broker were unavailable now. One thread.
     """
 
     def __init__(self, logger: logging.Logger, doing: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._logger, self._doing, self._clock = logger, doing, clock
         self._polled = clock()
-        self._old = False
+        self._stale = False
 
     def polling(self) -> None:
-        """To be called before each poll."""
+        """Call before each poll."""
         now = self._clock()
-        self._old = self._old or now - self._polled > OLD_S
+        self._stale = self._stale or now - self._polled > STALE_S
         self._polled = now
 
     def drained(self) -> None:
-        """A poll has found nothing more: whatever is reported from now on is new."""
-        self._old = False
+        """Call after a poll that returned nothing: later errors are new."""
+        self._stale = False
 
     def __call__(self, error: KafkaError) -> None:
-        level = logging.DEBUG if self._old else logging.WARNING
+        level = logging.DEBUG if self._stale else logging.WARNING
         self._logger.log(level, "%s: %s", self._doing, reported(error))
 
 

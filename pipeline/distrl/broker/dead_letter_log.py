@@ -1,8 +1,8 @@
-"""Dead letters, read back: what is in them. (retry.py publishes their records again.)
+"""Reads dead letters. (retry.py publishes their records again.)
 
-They are read twice: first what is told of each (an Entry), then the bytes of those that are wanted (a Letter). Their
-bytes and headers are whatever somebody sent. A record that was put aside twice (its role crashed in between) has two
-letters that name one origin: they are one Entry here.
+They are read twice: first the summary of each (an Entry), then the bytes of those that are wanted (a DeadLetter). Bytes
+and headers are untrusted. A record that was dead-lettered twice (its role crashed in between) has two dead letters with
+the same origin, which are one Entry here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from distrl.errors import BrokerError, WireError
 from distrl.types import LogPosition, Record, Task, Trajectory
 
 ONE = 1
-"""Letters that are read at once: each may be as large as a record can be."""
+"""Dead letters read at once: each may be as large as the largest record."""
 
 _CUT = (CUT_BYTES, CUT_LOST, CUT_SHA256)
 _OURS = frozenset([*_CUT, *(name for name, _ in error_headers(LogPosition("", 0, 0), WireError("", "", "")))])
@@ -27,42 +27,45 @@ _OURS = frozenset([*_CUT, *(name for name, _ in error_headers(LogPosition("", 0,
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is told of one record that was put aside; its bytes and headers stay in the log.
-
-    position: of its first letter that is not cut, else of its first. origin: where the record stood; None where its
-    headers name no place. timestamp: ms since the epoch. size: bytes of the key and value that are kept. cut: what a
-    letter that holds less than its record says of that, empty for a whole one. reason, error: the class and the words
-    of what was wrong. copies: the letters that hold it, 1 but after a crash.
-    """
+    """The summary of one dead-lettered record, without its bytes and headers."""
 
     position: LogPosition
+    """Of its first dead letter that is not truncated, else of its first."""
     origin: LogPosition | None
+    """Where the record was; None if its headers name no position."""
     timestamp: int
+    """Milliseconds since the epoch."""
     size: int
+    """Bytes of the key and value that the dead letter holds."""
     cut: str
+    """For people: how the dead letter was truncated; empty for a whole one."""
     reason: str
+    """The class of the error."""
     error: str
     copies: int = 1
+    """Dead letters of this record; more than 1 only after a crash."""
 
     @classmethod
     def of(cls, raw: RawRecord) -> Entry:
         size = len(raw.key or b"") + len(raw.value or b"")
-        reason, error = (_said(raw, f"exception.{name}") for name in ("class.name", "message"))
+        reason, error = (_error_header(raw, f"exception.{name}") for name in ("class.name", "message"))
         return cls(raw.position, origin_of(raw.headers), raw.timestamp, size, _cut(raw, size), reason, error)
 
     @property
     def offset(self) -> int:
-        """Its name: `distrl dlq show OFFSET`."""
+        """What `distrl dlq show OFFSET` takes."""
         return self.position.offset
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
-    """One record that was put aside, whole. raw: as the dead-letter topic holds it. headers: the record's own."""
+class DeadLetter:
+    """One dead-lettered record with its bytes."""
 
     entry: Entry
     raw: RawRecord
+    """As the dead-letter topic holds it."""
     headers: Headers
+    """The record's own."""
 
     @property
     def offset(self) -> int:
@@ -78,24 +81,24 @@ class Letter:
 
 
 def entries(config: Config) -> list[Entry]:
-    """Every record that was put aside and is kept, in the order of the log. Holds the bytes of one at a time."""
+    """Every dead-lettered record that is retained, in log order. Holds the bytes of one at a time."""
     with LogReader(config, TOPIC) as reader:
         return folded(Entry.of(raw) for batch in reader.to_end(ONE) for raw in batch)
 
 
-def letters(config: Config, wanted: Sequence[Entry]) -> list[Letter]:
-    """The letters of these entries, with all their bytes, in the order of the log.
+def letters(config: Config, wanted: Sequence[Entry]) -> list[DeadLetter]:
+    """The dead letters of these entries, with all their bytes, in log order.
 
     Raises BrokerError for one that retention has deleted since.
     """
     by_position = {entry.position: entry for entry in wanted}
     return [
-        Letter(by_position[raw.position], raw, own_headers(raw.headers)) for raw in _records_at(config, by_position)
+        DeadLetter(by_position[raw.position], raw, own_headers(raw.headers)) for raw in _records_at(config, by_position)
     ]
 
 
 def folded(found: Iterable[Entry]) -> list[Entry]:
-    """One entry for each origin, in the order of the log: the first that is whole, else the first. Pure."""
+    """One entry per origin, in log order: the first that is not truncated, else the first. Pure."""
     by_origin: dict[object, Entry] = {}
     for entry in found:
         name = entry.origin or entry.position
@@ -107,7 +110,7 @@ def folded(found: Iterable[Entry]) -> list[Entry]:
 
 
 def own_headers(headers: Headers) -> Headers:
-    """The headers that the record had: those of a letter without the run of ours at their end."""
+    """The record's original headers: those of a dead letter without ours, which come last."""
     end, left = len(headers), set(_OURS)
     while end and headers[end - 1][0] in left:
         end -= 1
@@ -116,32 +119,32 @@ def own_headers(headers: Headers) -> Headers:
 
 
 def chosen(found: Sequence[Entry], offsets: Sequence[int]) -> list[Entry]:
-    """The entries with these offsets, in the order of the log. Raises BrokerError for one that is none."""
+    """The entries with these offsets, in log order. Raises BrokerError for an unknown offset."""
     by_offset = {entry.offset: entry for entry in found}
     for offset in offsets:
         if offset not in by_offset:
-            raise BrokerError(f"dead letter {offset}", "there is none", "`distrl dlq ls` lists those that there are")
+            raise BrokerError(f"dead letter {offset}", "there is none", "`distrl dlq ls` lists all dead letters")
     return [by_offset[offset] for offset in sorted(set(offsets))]
 
 
-def reading(letter: Letter, config: Config) -> Record:
-    """The record in a letter, as this code reads it now. Raises WireError where it still cannot."""
+def reading(letter: DeadLetter, config: Config) -> Record:
+    """The record in a dead letter, decoded by the present code. Raises WireError if it still cannot be."""
     kind = kind_of(letter, config)
     if letter.cut:
-        raise WireError("dead letter", letter.cut, "have its author send the record again")
+        raise WireError("dead letter", letter.cut, "have its producer send the record again")
     if kind is None:
-        raise WireError("dead letter", "its headers name no topic that can be read again", "see its headers")
+        raise WireError("dead letter", "its headers name no topic of tasks or trajectories", "see its headers")
     return decoded(letter.raw, kind)
 
 
-def kind_of(letter: Letter, config: Config) -> type[Task] | type[Trajectory] | None:
-    """What the letter's topic holds. The others are written by the learner alone, or kept for people."""
+def kind_of(letter: DeadLetter, config: Config) -> type[Task] | type[Trajectory] | None:
+    """The record type of the topic it came from; None for topics other than tasks and trajectories."""
     name = short_name(letter, config)
     kind = TOPICS[name].record if name is not None else None
     return kind if kind in (Task, Trajectory) else None
 
 
-def short_name(letter: Letter, config: Config) -> str | None:
+def short_name(letter: DeadLetter, config: Config) -> str | None:
     full = letter.origin.topic if letter.origin is not None else None
     return next((name for name in TOPICS if topic_name(config.run, name) == full), None)
 
@@ -152,11 +155,11 @@ def _cut(raw: RawRecord, size: int) -> str:
         return ""
     whole, lost, sha256 = ((ours.get(name) or b"?").decode(errors="replace") for name in _CUT)
     kept = f"{size} of {whole} bytes"
-    return f"it was too large and is cut to {kept} (lost: {lost}; sha256 of the value: {sha256})"
+    return f"it was too large and is truncated to {kept} (lost: {lost}; sha256 of the value: {sha256})"
 
 
-def _said(raw: RawRecord, name: str) -> str:
-    """What the letter's header `__connect.errors.<name>` says; empty where it has none."""
+def _error_header(raw: RawRecord, name: str) -> str:
+    """The dead letter's header `__connect.errors.<name>`; empty if it has none."""
     found = [value for header, value in raw.headers if header == f"{PREFIX}{name}"]
     return (found[-1] or b"").decode(errors="replace") if found else ""
 

@@ -1,10 +1,10 @@
-"""Records that cannot be read: put aside with their own key, bytes and headers, acknowledged before anyone goes on.
+"""Writes unreadable records to the dead-letter topic, with their own key, bytes and headers.
 
-A role that meets one `put`s it, hands out or journals nothing past it until `settled` names it, and polls meanwhile.
-Where the dead-letter topic cannot be written, that takes as long as it takes: nothing is ever skipped. A record that
-is met again after a crash is not written again where its letter is among those read at the start; where it is,
-both letters name one origin, and a reader of them takes the first (letters.py). A record for whose letter the topic
-has no room is put aside cut, which its letter says: to wait for room, or to end, would stop the role for ever.
+A role that meets one calls `put`, hands out or journals nothing past it until `settled` returns it, and keeps polling.
+If the dead-letter topic cannot be written, the role waits: nothing is ever skipped. A record met again after a crash is
+not written again if its dead letter is among those read at the start; else both dead letters name the same origin, and
+dead_letter_log.py takes the first. A dead letter that is too large for the topic is truncated, and its headers say so:
+waiting, or exiting, would stop the role for ever.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ LOG = logging.getLogger("distrl.broker.dead_letters")
 TOPIC = "trajectories.dlq"
 
 PREFIX = "__connect.errors."
-"""What the names of Kafka Connect's DeadLetterQueueReporter begin with; its tools read our letters too."""
+"""Header prefix of Kafka Connect's DeadLetterQueueReporter, so that its tools read our dead letters too."""
 
 ERROR_TEXT_BYTES = 2_048
-"""Longest text in one header of ours: together they stay within what a topic allows beside its largest record."""
+"""Longest text in one header of ours: together they fit into BATCH_OVERHEAD_BYTES."""
 
-KNOWN_LETTERS = 1_000
-"""Letters read back at the start, the newest ones: far more than a window may hold, and a moment to read."""
+KNOWN_DEAD_LETTERS = 1_000
+"""Newest dead letters read at the start: far more than a window may hold, and quickly read."""
 
 CUT_BYTES, CUT_SHA256, CUT_LOST = "distrl.cut.bytes", "distrl.cut.sha256", "distrl.cut.lost"
-"""Headers of a letter that was cut: bytes of the record's key and value, sha256 of the whole value, what is missing."""
+"""Headers of a truncated dead letter: bytes of the whole key and value, sha256 of the whole value, what is missing."""
 
 LEAST_ROOM_BYTES = 512
-"""A topic that has no room for as much takes no letter at all."""
+"""If the topic refuses even a dead letter of this size, the role ends."""
 
 RETRY_S = 1.0
-"""Between two tries of a letter that could not be written; a broker that is away is waited for by the client itself."""
+"""Pause between attempts to write a dead letter; while the broker is unavailable the client itself retries."""
 
 
 class BadRecordsError(DistrlError):
-    """So many records cannot be read that going on would drain the topic into the dead letters."""
+    """So many records are unreadable that going on would drain the topic into the dead-letter topic."""
 
 
 class Publish(Protocol):
@@ -64,10 +64,10 @@ class Publish(Protocol):
 
 
 class BadWindow:
-    """Which bad records stand close together in the log. Pure.
+    """Counts the bad records among the last `window` of a partition. Pure.
 
-    The window is counted in records of a partition and not in seconds: the same log then gives the same verdict however
-    fast it is read, after a restart too, and a slow topic that holds nothing but bad records is stopped as surely.
+    Counted in records and not in seconds, so that the same log gives the same verdict at any reading speed and after a
+    restart, and a slow topic with nothing but bad records is stopped too.
     """
 
     def __init__(self, window: int, bad: Iterable[LogPosition] = ()) -> None:
@@ -77,7 +77,7 @@ class BadWindow:
             self.add(position)
 
     def add(self, position: LogPosition) -> int:
-        """Note a bad record. Returns how many of the `window` records that end with it are bad."""
+        """Add a bad record. Returns how many of the `window` records up to and including it are bad."""
         offsets = self._bad[position.topic, position.partition]
         at = bisect_left(offsets, position.offset)
         if at == len(offsets) or offsets[at] != position.offset:
@@ -87,11 +87,11 @@ class BadWindow:
 
 @dataclass(slots=True)
 class _Waiting:
-    """headers: those that say what happened. room: bytes of a letter that has to be cut; None for a whole one."""
-
     raw: RawRecord
     headers: Headers
+    """Ours, which describe the error."""
     room: int | None = None
+    """Bytes to truncate the dead letter to; None: not truncated."""
     future: Future[LogPosition | None] | None = None
     again_at: float = 0.0
 
@@ -99,7 +99,7 @@ class _Waiting:
 class DeadLetters:
     """The bad records that one role has met. One thread; `settled` is called again and again while `waiting`.
 
-    publish: RecordProducer.publish_bytes. known: the origins of letters that the log holds already.
+    publish: RecordProducer.publish_bytes. known: the origins of dead letters that are in the log already.
     """
 
     def __init__(
@@ -119,22 +119,22 @@ class DeadLetters:
 
     @classmethod
     def of(cls, config: Config, producer: RecordProducer) -> DeadLetters:
-        """With the newest letters of the log as the known ones. Raises BrokerError where they cannot be read."""
+        """Knows the newest dead letters of the log. Raises BrokerError if they cannot be read."""
         return cls(config, producer.publish_bytes, known_origins(config))
 
     @property
     def waiting(self) -> bool:
-        """A record is put aside and its letter not acknowledged."""
+        """Whether a dead letter is not acknowledged yet."""
         return bool(self._waiting)
 
     def waits_before(self, topic: str, partition: int, offset: int) -> bool:
-        """A record before this place is put aside and its letter not acknowledged."""
+        """Whether the dead letter of a record before this offset is not acknowledged yet."""
         return any((at.topic, at.partition) == (topic, partition) and at.offset < offset for at in self._waiting)
 
     def put(self, raw: RawRecord, error: WireError) -> None:
-        """Put a record aside that cannot be read. One whose letter is known is settled at once, and breaks no limit.
+        """Write the dead letter of an unreadable record. One that is known is settled at once and does not count.
 
-        Raises BadRecordsError, and writes nothing, where it is the `kafka.dead_letter_limit`-th bad one of its window.
+        Raises BadRecordsError, and writes nothing, if it is the `kafka.dead_letter_limit`-th bad one of its window.
         """
         position, limit = raw.position, self._config.kafka.dead_letter_limit
         if position in self._waiting:
@@ -145,14 +145,14 @@ class DeadLetters:
         found = self._window.add(position)
         if 0 < limit <= found:
             raise _too_many(found, self._config, error)
-        LOG.error("record put aside: %s", error)
+        LOG.error("unreadable record, writing it to the dead-letter topic: %s", error)
         letter = self._waiting[position] = _Waiting(raw, error_headers(position, error))
         self._send(letter)
 
     def settled(self) -> list[LogPosition]:
-        """The records whose letters were acknowledged since the last call; sends again what could not be sent.
+        """The records whose dead letters were acknowledged since the last call. Retries failed ones.
 
-        Raises RecordTooLargeError where the topic takes no letter at all: to wait would not help.
+        Raises RecordTooLargeError if the topic refuses even LEAST_ROOM_BYTES: waiting would not help.
         """
         for position, letter in list(self._waiting.items()):
             if letter.future is None:
@@ -188,52 +188,52 @@ class DeadLetters:
             self._later(letter, failure)
 
     def _shorten(self, letter: _Waiting, failure: RecordTooLargeError) -> None:
-        """To what this side allows, then to half as often as the broker refuses it."""
+        """Truncate to kafka.max_record_bytes, then halve each time the broker refuses it."""
         room = self._config.kafka.max_record_bytes if letter.room is None else letter.room // 2
         if room < LEAST_ROOM_BYTES:
             raise failure
-        LOG.warning("the dead letter of %s is cut to %d bytes: %s", letter.raw.position, room, failure)
+        LOG.warning("the dead letter of %s is truncated to %d bytes: %s", letter.raw.position, room, failure)
         letter.room = room
 
     def _later(self, letter: _Waiting, failure: BaseException) -> None:
-        LOG.error("nothing goes on past %s until its dead letter is written: %s", letter.raw.position, failure)
+        LOG.error("cannot write the dead letter of %s, waiting before it: %s", letter.raw.position, failure)
         letter.future, letter.again_at = None, self._clock() + RETRY_S
 
 
 def cut(raw: RawRecord, headers: Headers, room: int) -> tuple[bytes | None, bytes | None, Headers]:
-    """Key, value and headers of a letter of about `room` bytes: the head of the value, and headers that say so.
+    """Key, value and headers of a dead letter truncated to about `room` bytes: it has the head of the value.
 
-    headers: what happened. The record's own, and its key, stay where they take no more than half of the room.
+    headers: ours. The record's own, and its key, stay if they take no more than half of the room.
     """
     value = raw.value or b""
     key, own, lost = raw.key, raw.headers, "value"
     if len(key or b"") + _size(own) > room // 2:
         key, own, lost = None, (), "key, headers, value"
-    said = [
+    about_cut = [
         (CUT_BYTES, str(len(raw.key or b"") + len(value)).encode()),
         (CUT_SHA256, hashlib.sha256(value).hexdigest().encode()),
         (CUT_LOST, lost.encode()),
     ]
-    made = [*own, *headers, *said]
+    made = [*own, *headers, *about_cut]
     return key, value[: max(0, room - len(key or b"") - _size(made))], made
 
 
 def _size(headers: Headers) -> int:
-    return sum(len(name.encode()) + len(said or b"") for name, said in headers)
+    return sum(len(name.encode()) + len(value or b"") for name, value in headers)
 
 
 def known_origins(config: Config) -> list[LogPosition]:
-    """Where the records came from that the newest letters hold."""
+    """The origins of the newest dead letters."""
     with LogReader(config, TOPIC) as whole:
-        start = {p: max(first, whole.ends[p] - KNOWN_LETTERS) for p, first in whole.next_offsets.items()}
+        start = {p: max(first, whole.ends[p] - KNOWN_DEAD_LETTERS) for p, first in whole.next_offsets.items()}
     with LogReader(config, TOPIC, start) as reader:
         found = [origin_of(raw.headers) for batch in reader.to_end() for raw in batch]
     return [origin for origin in found if origin is not None]
 
 
 def error_headers(origin: LogPosition, error: Exception) -> list[tuple[str, bytes]]:
-    """What Kafka Connect's DeadLetterQueueReporter says of a record, under its names."""
-    said = {
+    """The headers that Kafka Connect's DeadLetterQueueReporter writes."""
+    texts = {
         "topic": origin.topic,
         "partition": str(origin.partition),
         "offset": str(origin.offset),
@@ -245,15 +245,15 @@ def error_headers(origin: LogPosition, error: Exception) -> list[tuple[str, byte
         "exception.message": str(error),
         "exception.stacktrace": "".join(traceback.format_exception(error)),
     }
-    return [(f"{PREFIX}{name}", text.encode(errors="replace")[:ERROR_TEXT_BYTES]) for name, text in said.items()]
+    return [(f"{PREFIX}{name}", text.encode(errors="replace")[:ERROR_TEXT_BYTES]) for name, text in texts.items()]
 
 
 def origin_of(headers: Headers) -> LogPosition | None:
-    """Where the record of a letter came from; None where the headers, which anyone may write, name no place."""
-    said = {name: (value or b"").decode(errors="replace") for name, value in headers}
+    """Where a dead-lettered record came from; None if the headers, which are untrusted, name no position."""
+    texts = {name: (value or b"").decode(errors="replace") for name, value in headers}
     try:
-        partition, offset = (int(said[f"{PREFIX}{name}"]) for name in ("partition", "offset"))
-        topic = said[f"{PREFIX}topic"]
+        partition, offset = (int(texts[f"{PREFIX}{name}"]) for name in ("partition", "offset"))
+        topic = texts[f"{PREFIX}topic"]
     except (KeyError, ValueError):
         return None
     fits = 0 <= partition < 2**31 and 0 <= offset < 2**63
@@ -264,9 +264,9 @@ def _too_many(found: int, config: Config, error: WireError) -> BadRecordsError:
     kafka = config.kafka
     return BadRecordsError(
         error.where,
-        f"{error.what}. With it, {found} of the last {kafka.dead_letter_window} records there cannot be read; it is "
-        "not put aside, and nothing after it is read",
-        "stop who writes them, or upgrade this reader where their schema is the newer one (`distrl dlq ls` lists those "
-        "put aside, `distrl dlq show OFFSET` one of them), then start this role again; to put all of them aside, start "
-        "it once with --set kafka.dead_letter_limit=0",
+        f"{error.what}. With it, {found} of the last {kafka.dead_letter_window} records there are unreadable; it is "
+        "not dead-lettered, and nothing after it is read",
+        "stop the producer of these records, or upgrade this reader if their schema is newer (see `distrl dlq ls` and "
+        "`distrl dlq show OFFSET`), then start this role again; to dead-letter all of them, start it once with "
+        "--set kafka.dead_letter_limit=0",
     )

@@ -1,8 +1,8 @@
-"""A producer that only one process of a run may be at a time: opening it makes the broker refuse, for ever, whoever
-opened it before, also one that was thought dead and comes back.
+"""A transactional producer that fences its predecessors: once it is open, the broker refuses every process that opened
+it before, for ever, also one that was thought dead.
 
-Each record is a transaction of its own, or each batch: it is in the log once `write` returns. What a process wrote that
-was killed before the commit may stand there aborted; who reads uncommitted sees it, who reads committed never does.
+Each record, or each batch, is a transaction of its own: it is in the log once `write` returns. Records of a process
+killed before the commit may stay in the log as aborted; only readers of uncommitted records see them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Self
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from distrl.broker.connect import ACKNOWLEDGE_TIMEOUT_S, ErrorLog, explain, failover_s, settings
-from distrl.broker.producer import BY_KEY, Headers, refuse_too_large, told_position
+from distrl.broker.producer import BY_KEY, Headers, position_or_none, refuse_too_large
 from distrl.config import Config
 from distrl.errors import BrokerError
 from distrl.types import LogPosition
@@ -27,11 +27,12 @@ from distrl.types import LogPosition
 LOG = logging.getLogger("distrl.broker.fenced")
 
 TRANSACTION_TIMEOUT_S = 15.0
-"""The broker aborts what a dead process left open after this long; until then, who reads committed sees nothing new."""
+"""The broker aborts a dead process's open transaction after this long; until then, readers of committed records see
+nothing new."""
 
 COMMIT_TIMEOUT_S = 10.0
-"""How long a write waits for a broker that is away. Shorter than TRANSACTION_TIMEOUT_S, as the broker answers who comes
-after that as if another process had taken over. (librdkafka gives up a record of a transaction by then, too.)"""
+"""How long a write waits for an unavailable broker. Shorter than TRANSACTION_TIMEOUT_S, after which the broker answers
+as if another process had taken over. (librdkafka also gives up a transaction's records by then.)"""
 
 FENCED = {
     KafkaError._FENCED,
@@ -42,19 +43,20 @@ FENCED = {
 
 
 def this_process() -> str:
-    """This process, as a person would look for it. On Kubernetes the host is the pod."""
+    """Names this process for people. On Kubernetes the host is the pod."""
     return f"process {os.getpid()} on {socket.gethostname()}"
 
 
 class FencedError(BrokerError):
-    """Another process has taken over what only one may do; this one must end."""
+    """Another process has taken over this role; this one must end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A record to be written to the topic of this full name."""
+    """A record to be written."""
 
     topic: str
+    """Its full name."""
     key: bytes | None
     value: bytes | None
     headers: Headers = ()
@@ -64,10 +66,10 @@ class Outgoing:
 class FencedProducer:
     """Writes records of one run as the only process that does so under `name`.
 
-    name: the transactional id, without what stands for the run. what: what a person calls that which is opened.
-    fenced: what the one is told that was taken over from.
+    name: the transactional id, without prefix and run. what: what is written, for messages. fenced: makes the error of
+    a process that was fenced.
     Life cycle: `open` (fences every earlier opener), then `write`, then `close`. One thread. After an error, make a new
-    one, open it and read the log: only that says whether the last record is in it.
+    one, open it and read the log: only the log shows whether the last record was written.
     """
 
     def __init__(self, config: Config, name: str, what: str, fenced: Callable[[], FencedError]) -> None:
@@ -97,7 +99,7 @@ class FencedProducer:
         self.close()
 
     def open(self) -> None:
-        """Become the one: older ones are fenced and what they left half-written is aborted."""
+        """Fence older producers and abort their open transactions."""
         try:
             self._producer.init_transactions(failover_s(self._config.kafka))
         except KafkaException as error:
@@ -106,14 +108,14 @@ class FencedProducer:
     def write(
         self, topic: str, key: bytes | None, value: bytes | None, headers: Headers = (), partition: int = BY_KEY
     ) -> LogPosition | None:
-        """Write one record to a topic of this full name, acknowledged and committed. Returns its position, or None
-        where the broker does not tell it.
+        """Write one record, acknowledged and committed. topic: its full name. Returns the record's position, or None
+        if the broker does not report it.
 
         Raises FencedError if another process has taken over, else BrokerError; RecordTooLargeError before anything is
-        sent, and the producer is then as good as before.
+        sent, after which the producer can still be used.
         """
         (message,) = self.write_all([Outgoing(topic, key, value, headers, partition)])
-        return None if message is None else told_position(message)
+        return None if message is None else position_or_none(message)
 
     def write_all(self, records: Sequence[Outgoing]) -> list[Message | None]:
         """Write records in one transaction, as `write` does one; None for one whose delivery was not reported."""
@@ -132,7 +134,7 @@ class FencedProducer:
 
         try:
             self._errors.polling()
-            self._producer.poll(0)  # what was reported since the last write
+            self._producer.poll(0)  # serves the errors since the last write
             self._errors.drained()
             self._producer.begin_transaction()
             for each in records:
@@ -146,15 +148,15 @@ class FencedProducer:
                 )
             self._producer.commit_transaction(COMMIT_TIMEOUT_S)
         except KafkaException as error:
-            # Not aborted here: whoever opens it next does that, and the broker does after a time-out.
+            # Not aborted here: the next opener does that, or the broker after a time-out.
             reason = next((e for e in [*failed, error.args[0]] if e.code() in FENCED), error.args[0])
             self._failure = self._explained(reason, records[0].topic, "write")
             raise self._failure from None
         return [*delivered, *[None] * (len(records) - len(delivered))]
 
     def close(self) -> None:
-        """Nothing is open between two calls, so there is nothing to wait for."""
-        with suppress(KafkaException):  # a client that was fenced may raise here what `write` has said already
+        """Returns at once: no transaction is open between two calls."""
+        with suppress(KafkaException):  # a fenced client may raise here what `write` has raised already
             self._producer.flush(0)
 
     def _explained(self, error: KafkaError, where: str, doing: str) -> BrokerError:

@@ -1,7 +1,7 @@
-"""How far the workers' group has got with the tasks, asked by one that is no member of it.
+"""The workers' group's committed offsets in `tasks`, for processes that are not members.
 
-Not by the admin client: its request ends the whole process where the broker has no coordinator for the group yet
-(librdkafka issue 5040), as it has not for a moment after it was away.
+Not by the admin client: its request aborts the whole process while the broker has no coordinator for the group, as for
+a moment after a restart (librdkafka issue 5040).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from distrl.broker.topics import topic_name
 from distrl.config import Config
 
 ASK_S = 5.0
-"""Longest wait for an answer: who asks does so again, and has other things to do."""
+"""Longest wait for an answer; callers ask again later."""
 
 
 def workers_group(config: Config) -> str:
@@ -46,9 +46,9 @@ class GroupOffsets:
         self._consumer.close()
 
     def committed(self, partitions: Sequence[int]) -> dict[int, int]:
-        """Partition of `tasks` -> the workers' next offset; one without a commit is left out.
+        """Partition of `tasks` -> the workers' next offset; partitions without a commit are left out.
 
-        Raises BrokerError where the broker does not say: within ASK_S, or kafka.connect_timeout_s while it settles.
+        Raises BrokerError if there is no answer within ASK_S, or `failover_s` while the cluster is settling.
         """
         places = [TopicPartition(self._topic, partition) for partition in partitions]
         try:

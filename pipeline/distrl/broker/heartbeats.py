@@ -1,4 +1,4 @@
-"""What a process says of itself now and then, for people to look at; a failure to say it is logged and no more."""
+"""Periodic status of a process, for people. A failure to send one is only logged."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class HeartbeatSender:
         devices: Sequence[DeviceHealth] = (),
         partitions: Sequence[int] | None = None,
     ) -> None:
-        """Send one now. version: the newest that this process uses. Raises BeyondUseError: nothing is published any
-        more then.
+        """Send one now. version: the newest that this process uses. Raises BeyondUseError if the producer has failed
+        for good.
         """
         self._next = self._clock.ticks() + self._every_s
         number, sha256 = (version.version, version.adapter.sha256) if version is not None else (None, None)

@@ -8,16 +8,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 Ranges = Mapping[str, Mapping[str, list[list[int]]]]
-"""JSON-able: what stands before an id's last number -> how many digits that number has -> [first, last] ranges."""
+"""JSON-able: an id's prefix before its last number -> number of digits -> [first, last] ranges."""
 
 _NUMBERED: Final = re.compile(r"(.*?)([0-9]{1,18})", re.DOTALL | re.ASCII)
-"""18 digits: what is longer is part of the text before, so that every number fits into 64 bits."""
+"""At most 18 digits, so that every number fits into 64 bits; further ones belong to the prefix."""
 
 
 class IdSet:
-    """A set of ids, exact, and small where they are numbered: a run of months is a handful of ranges.
+    """An exact set of ids, small if they are numbered: months of a run are a handful of ranges.
 
-    Ids without a number at their end are kept one by one, as the number of no digits.
+    Ids without a number at their end are stored one by one, as a number of 0 digits.
     """
 
     def __init__(self, ids: Iterable[str] = ()) -> None:
@@ -32,7 +32,7 @@ class IdSet:
 
     @classmethod
     def of(cls, ranges: Ranges) -> IdSet:
-        """The set that `ranges()` was taken of."""
+        """The inverse of `ranges()`."""
         made = cls()
         for prefix, widths in ranges.items():
             for width, found in widths.items():
@@ -41,7 +41,7 @@ class IdSet:
         return made
 
     def add(self, each: str) -> bool:
-        """Put it in; False if it was there."""
+        """Add it; False if it was in the set."""
         key, number = _split(each)
         ranges = self._ranges.setdefault(key, [])
         after = bisect_right(ranges, number, key=_first)
@@ -61,7 +61,7 @@ class IdSet:
         return True
 
     def ranges(self) -> Ranges:
-        """The set as JSON can hold it; equal sets give equal ones, in the same order."""
+        """The set for JSON; equal sets give equal values, in the same order."""
         found: dict[str, dict[str, list[list[int]]]] = {}
         for (prefix, width), ranges in sorted(self._ranges.items()):
             found.setdefault(prefix, {})[str(width)] = [list(each) for each in ranges]
@@ -83,9 +83,9 @@ class IdSet:
 
 
 class FirstWins:
-    """Which records of a log are first of their id. Pure; fed in log order, it answers alike in every process.
+    """Which records of a log are the first with their id. Pure; fed in log order, it is the same in every process.
 
-    seen: ids of the records before the place where reading starts (from a checkpoint).
+    seen: ids of the records before the offset where reading starts (from a checkpoint).
     """
 
     def __init__(self, seen: Iterable[str] = ()) -> None:
@@ -106,7 +106,7 @@ class FirstWins:
 
 
 def _split(each: str) -> tuple[tuple[str, int], int]:
-    """An id as (what stands before its number, the number's digits) and the number; a bijection."""
+    """An id as (prefix, number of digits) and the number; a bijection."""
     found = _NUMBERED.fullmatch(each)
     return ((found[1], len(found[2])), int(found[2])) if found else ((each, 0), 0)
 

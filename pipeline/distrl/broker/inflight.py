@@ -1,4 +1,4 @@
-"""What a worker was handed, what is done, and how far each partition may be committed: facts in, decisions out."""
+"""Which tasks a worker was handed, which are done, and how far each partition may be committed."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ class _Partition:
     waiting: deque[int] = field(default_factory=deque)
     """Offsets handed out and not yet part of the committable prefix, ascending."""
     done: set[int] = field(default_factory=set)
+    """Offsets in `waiting` whose tasks are done."""
     commit: int | None = None
     """One past the last record of the done prefix; None until there is one."""
     confirmed: int | None = None
+    """The commit that the broker has stored."""
 
 
 class InFlight:
     """Bookkeeping of the tasks topic for one worker process. Pure: it owns no client, clock, thread or lock.
 
     Tasks end out of order and a commit covers everything before it, so only the longest prefix of *delivered* records
-    that are all done is ever committable. (Delivered, not consecutive: offsets have gaps.)
-    A revoked partition is forgotten, but a task of it that still runs is remembered: should the partition come back and
-    the record with it, the same task is not begun a second time on another phone.
+    that are all done is committable. (Delivered, not consecutive: offsets have gaps.)
+    A revoked partition is forgotten, but its running tasks are remembered: if the partition is assigned again, the same
+    task is not begun a second time on another phone.
     """
 
     def __init__(self) -> None:
@@ -32,7 +34,7 @@ class InFlight:
 
     @property
     def running(self) -> int:
-        """Tasks handed out and not finished, whether their partition is still owned or not."""
+        """Tasks handed out and not finished, also of revoked partitions."""
         return len(self._running)
 
     @property
@@ -44,12 +46,12 @@ class InFlight:
             self._owned.setdefault(partition, _Partition())
 
     def revoked(self, partitions: Iterable[int]) -> None:
-        """These partitions belong to somebody else now; what they still have in flight ends uncommitted."""
+        """These partitions belong to another worker now; their tasks in flight end uncommitted."""
         for partition in partitions:
             self._owned.pop(partition, None)
 
     def delivered(self, partition: int, offset: int) -> bool:
-        """The record was read. True if its task is to be begun; False if it runs already or is not ours."""
+        """A record was read. True if its task is to be begun; False if it runs already or is not ours."""
         state = self._owned.get(partition)
         if state is None or (state.waiting and offset <= state.waiting[-1]):
             return False
@@ -62,14 +64,14 @@ class InFlight:
         return True
 
     def dropped(self, partition: int, offset: int) -> None:
-        """The task was handed out and never begun. Should its record come again, it is handed out again.
+        """The task was handed out and never begun. If its record is delivered again, it is handed out again.
 
-        To be told of partitions that are revoked, or about to be: one that stays does not deliver a record twice.
+        Only for partitions that are revoked, or about to be: others do not deliver a record twice.
         """
         self._running.discard((partition, offset))
 
     def finished(self, partition: int, offset: int) -> bool:
-        """The task's trajectory is acknowledged. False if that no longer matters here (revoked, or told twice)."""
+        """The task's trajectory is acknowledged. False if ignored (partition revoked, or called twice)."""
         self._running.discard((partition, offset))
         state = self._owned.get(partition)
         if state is None or offset in state.done or offset not in state.waiting:
@@ -82,7 +84,7 @@ class InFlight:
         return True
 
     def committable(self) -> dict[int, int]:
-        """Partition -> offset to commit, for the partitions where that is further than what is confirmed."""
+        """Partition -> offset to commit, for partitions with anything new to commit."""
         return {p: s.commit for p, s in self._owned.items() if s.commit is not None and s.commit != s.confirmed}
 
     def confirmed(self, offsets: Mapping[int, int]) -> None:

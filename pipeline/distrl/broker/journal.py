@@ -1,7 +1,6 @@
-"""The learner's journal, and the one door through which its versions leave.
+"""The learner's journal (the topic `updates`) and its published versions.
 
-Both go through one fenced producer whose id is the run's: a learner that was thought dead and comes back publishes
-nothing.
+Both are written by one fenced producer per run, so a learner that was thought dead and comes back publishes nothing.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from distrl.wire.codec import encode
 class Journal(FencedProducer):
     """Appends updates and publishes versions, each in a transaction of its own, as the only learner of a run.
 
-    After an error, make a new Journal, open it and read `journalled`: only the log says whether the last record is in
-    it.
+    After an error, make a new Journal, open it and read `journalled`: only the log shows whether the last record was
+    written.
     """
 
     def __init__(self, config: Config) -> None:
@@ -31,36 +30,37 @@ class Journal(FencedProducer):
         self._versions = topic_name(config.run, "versions")
 
     def append(self, update: Update) -> LogPosition | None:
-        """Write `update` down; when this returns, every later learner will redo it.
+        """Append `update`; when this returns, every later learner will redo it.
 
         Raises FencedError if another learner has taken over, else BrokerError.
         """
         return self.write(self._updates, self._run.encode(), encode(update))
 
     def publish_version(self, version: Version) -> LogPosition | None:
-        """Tell every worker of `version`. Its objects must be in the store already. Raises as `append` does."""
+        """Publish `version` to all workers. Its objects must be in the store already. Raises as `append` does."""
         return self.write(self._versions, str(version.version).encode(), encode(version))
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What the lines of a journal say in the end (docs/adr/0010). Pure.
-
-    lines: how many there are. updates: those that count, in order. voids: the lines that made others void, in order.
-    skipped: what nobody folds because a person said so. version: the highest number that any line names, -1 for none.
-    log_id: of the last line that has one.
-    """
+    """The result of a journal's lines (docs/adr/0010). Pure."""
 
     lines: int = 0
+    """How many there are, also void ones."""
     updates: tuple[Update, ...] = ()
+    """Those that count, in order."""
     voids: tuple[Update, ...] = ()
+    """The lines that made others void, in order."""
     skipped: tuple[Skipped, ...] = ()
+    """Records that a person excluded from the fold."""
     version: int = -1
+    """The highest number that any line names, -1 for none."""
     log_id: str = ""
+    """Of the last line that has one."""
 
     @classmethod
     def of(cls, lines: Iterable[Update]) -> History:
-        """A line that leaves a gap before it counts for nothing: what it follows was lost."""
+        """Ignores a line that leaves a gap before it: the line it follows was lost."""
         every = tuple(lines)
         updates: list[Update] = []
         for line in every:
@@ -91,10 +91,10 @@ def in_force(versions: Iterable[Version], history: History) -> list[Version]:
 
 
 def journal_lines(config: Config) -> list[Update]:
-    """Every line in the journal of a run, in the order of the log, also those that are void.
+    """Every line in the journal of a run, in log order, also void ones.
 
-    Complete and final where the caller has a Journal open: `open` waits for what an older learner has committed, and
-    nobody else can add one then. What is appended shows a few milliseconds later.
+    Complete and final if the caller has a Journal open: `open` waits for an older learner's commits, and nobody else
+    can append then. An appended line is visible a few milliseconds later.
     """
     with LogReader(config, "updates") as reader:
         return [decoded(raw, Update) for batch in reader.to_end() for raw in batch]
@@ -112,6 +112,6 @@ def journalled(config: Config) -> list[Update]:
 def fenced(run: str) -> FencedError:
     return FencedError(
         f"learner of run {run}",
-        f"another learner has taken over run {run}; this one may write no more",
+        f"another learner has taken over run {run}; this one can no longer write",
         "let this process end; start one learner per run, or choose another `run`",
     )

@@ -1,4 +1,4 @@
-"""`kafka.client`: librdkafka's own settings, given to every client, and refused by librdkafka itself where it must."""
+"""`kafka.client`: librdkafka settings passed to every client, and validated by librdkafka itself."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REFERENCE = "see https://github.com/confluentinc/librdkafka/blob/master/CONFIGUR
 
 
 def passed(kafka: Kafka, made: Settings) -> Settings:
-    """`made`, what a client of ours is made with, and over it what kafka.client holds. Raises as `check_client`."""
+    """`made`, our settings of a client, overridden by kafka.client. Raises as `check_client`."""
     check_client(kafka)
     plain = plain_settings(kafka)
     if plain.keys() & {"sasl.mechanism", "sasl.mechanisms"}:
@@ -27,9 +27,9 @@ def passed(kafka: Kafka, made: Settings) -> Settings:
 
 
 def check_client(kafka: Kafka) -> None:
-    """Raises ConfigError where librdkafka refuses kafka.client, naming the setting and what it said.
+    """Raises ConfigError if librdkafka refuses kafka.client, with the setting and librdkafka's message.
 
-    A producer and a consumer are made and thrown away; without an address, they connect to nothing.
+    A producer and a consumer are made and discarded; without an address, they connect to nothing.
     """
     plain = plain_settings(kafka)
     if plain:
@@ -37,7 +37,7 @@ def check_client(kafka: Kafka) -> None:
 
 
 def plain_settings(kafka: Kafka) -> dict[str, str]:
-    """kafka.client with its secrets in the clear, for librdkafka alone."""
+    """kafka.client with its secrets in plain text, for librdkafka only."""
     return {
         name: value.get_secret_value() if isinstance(value, SecretStr) else value
         for name, value in kafka.client.items()
@@ -46,29 +46,29 @@ def plain_settings(kafka: Kafka) -> dict[str, str]:
 
 @lru_cache(maxsize=8)
 def _checked(protocol: str, mechanism: str, most_bytes: int, given: tuple[tuple[str, str], ...]) -> None:
-    """What is sound is not looked at twice in a process. Raises ConfigError."""
+    """Cached: valid settings are checked once per process. Raises ConfigError."""
     base: Settings = {"security.protocol": protocol, "log_level": 2, "message.max.bytes": most_bytes}
     if protocol.startswith("SASL"):
         base |= {"sasl.username": "user", "sasl.password": "password"}
         if not {"sasl.mechanism", "sasl.mechanisms"} & {name for name, _ in given}:
             base["sasl.mechanism"] = mechanism
     for kind, own in _KINDS:
-        said = _refusal(kind, base | own | dict(given))
-        if said is not None:
-            name = _at_fault(kind, base | own, dict(given), said)
+        refusal = _refusal(kind, base | own | dict(given))
+        if refusal is not None:
+            name = _at_fault(kind, base | own, dict(given), refusal)
             where = f"kafka.client.{name}" if name else "kafka.client"
-            raise ConfigError(where, f"librdkafka refuses it: {_hidden(said, given)}", REFERENCE)
+            raise ConfigError(where, f"librdkafka refuses it: {_hidden(refusal, given)}", REFERENCE)
 
 
 _KINDS: tuple[tuple[Any, Settings], ...] = (
     (Producer, {"enable.idempotence": True, "acks": "all", "message.timeout.ms": 0}),
     (Consumer, {"group.id": "check"}),
 )
-"""What our clients are, as far as librdkafka holds one setting against another."""
+"""The settings of our clients that librdkafka checks against others."""
 
 
 def _refusal(kind: Any, settings: Settings) -> str | None:
-    """What librdkafka says against a client with these settings; None if nothing."""
+    """librdkafka's error message for a client with these settings; None if it accepts them."""
     try:
         kind(settings)
     except KafkaException as error:
@@ -83,16 +83,16 @@ def _refusal(kind: Any, settings: Settings) -> str | None:
     return None
 
 
-def _at_fault(kind: Any, base: Settings, given: dict[str, str], said: str) -> str | None:
-    """The setting without which there is another refusal or none; else one that `said` names."""
+def _at_fault(kind: Any, base: Settings, given: dict[str, str], refusal: str) -> str | None:
+    """The setting without which the refusal changes or disappears; else one that it names."""
     for name in given:
-        if _refusal(kind, base | {other: value for other, value in given.items() if other != name}) != said:
+        if _refusal(kind, base | {other: value for other, value in given.items() if other != name}) != refusal:
             return name
-    return next((name for name in given if name in said), None)
+    return next((name for name in given if name in refusal), None)
 
 
-def _hidden(said: str, given: tuple[tuple[str, str], ...]) -> str:
+def _hidden(refusal: str, given: tuple[tuple[str, str], ...]) -> str:
     for name, value in given:
         if value and is_secret(name):
-            said = said.replace(value, "***")
-    return said
+            refusal = refusal.replace(value, "***")
+    return refusal

@@ -1,22 +1,21 @@
 """Writing records: idempotent, acknowledged by every in-sync replica, zstd, with a bounded queue.
 
 Life cycle: the constructor starts one thread, which serves acknowledgements until `close`. `publish` never waits: it
-queues the record and returns a future that the thread completes. A record stays queued while the broker is away, for
-as long as the process lives; `waiting` says how many do, and a caller that sees it grow stops starting new work.
+queues the record and returns a future that the thread completes. A record stays queued while the broker is unavailable,
+for as long as the process lives; `waiting` counts them, and a caller that sees it grow starts no new work.
 
-A broker that has lost acknowledged records, as after a loss of power, refuses whatever this client sends next. The
-client is then made anew and sends again what is not acknowledged. Some of it may be in the log twice then, which every
-reader of a topic takes for one record.
+A broker that has lost acknowledged records, as after a power loss, refuses everything this client sends next. A new
+client then sends the unacknowledged records again. Some may be in the log twice, which every reader of a topic takes
+for one record.
 
-A client that has met what it cannot go on after sends nothing more: its records fail, and `publish` raises. The same
-holds where the thread has ended unexpectedly: nobody waits for an acknowledgement that cannot come.
+After a fatal error of the client its records fail and `publish` raises. So it is if the thread ends unexpectedly:
+nobody waits for an acknowledgement that cannot come.
 
-An acknowledged record has a position, or None: where a broker finds that it holds a record already and no longer knows
-at which offset (a retry after its answer was lost or late), the record is safe and its place is not told. Who needs
-the place reads the log.
+The position of an acknowledged record may be None: on a retry after a lost or late answer the broker may know that it
+has the record, and not at which offset. The record is safe; read the log for its position.
 
-The broker takes or refuses a batch as a whole. Where it refuses one as too large, each record of it is sent again, in a
-batch of its own: the one that is too large fails, and its neighbours do not.
+The broker accepts or refuses a batch as a whole. If it refuses one as too large, each record of it is sent again in a
+batch of its own, so that only the one that is too large fails.
 """
 
 from __future__ import annotations
@@ -51,41 +50,41 @@ LOG = logging.getLogger("distrl.broker.producer")
 
 QUEUE_RECORDS = 10_000
 QUEUE_KBYTES = 65_536
-"""Bounds of the local queue: a process must not fill its memory while the broker is away."""
+"""Bounds of the local queue, which fills while the broker is unavailable."""
 
 LINGER_MS = 5
-"""Gathers the records of several phones into one compressed batch; small beside an episode of seconds."""
+"""Collects the records of several phones into one compressed batch; short compared with an episode of seconds."""
 
 POLL_S = 0.1
 """Longest sleep of the acknowledgement thread; it wakes at once when one arrives."""
 
-SAY_AFTER_S = 5.0
-SAY_EVERY_S = 12.0
-"""From when on, and how often, it is said that records wait to be acknowledged."""
+WARN_AFTER_S = 5.0
+WARN_EVERY_S = 12.0
+"""After this long, and then at this interval, unacknowledged records are warned about."""
 
 PURGE_S = 1.0
-"""Longest wait for the callbacks of records that were given up; they are there at once."""
+"""Longest wait for the callbacks of purged records; they are served at once."""
 
-FORGOTTEN = {KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, KafkaError.UNKNOWN_PRODUCER_ID}
-"""What a broker answers that no longer has the records which this client wrote before."""
+RECORDS_LOST = {KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, KafkaError.UNKNOWN_PRODUCER_ID}
+"""Errors of a broker that has lost records which this client wrote before."""
 
 BY_KEY = -1
-"""The partition that the key's hash gives (librdkafka's PARTITION_UA)."""
+"""Choose the partition by the key's hash (librdkafka's PARTITION_UA)."""
 
 HEADER_ROOM_BYTES = BATCH_OVERHEAD_BYTES // 2
-"""Headers up to here find room beside the largest record; what is longer counts towards its size."""
+"""Headers up to this size do not count towards a record's size; what exceeds it does."""
 
 Headers = Sequence[tuple[str, bytes | None]]
 
 
 class RecordTooLargeError(BrokerError):
-    """A record that the broker would refuse, told to its author before anything is sent; or one that it has refused,
-    because its topic takes less than kafka.max_record_bytes says."""
+    """The record is larger than kafka.max_record_bytes (nothing was sent), or the broker has refused it because its
+    topic allows less."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Queued:
-    """A record that is under way. alone: in a batch of its own."""
+    """A record that is not acknowledged yet."""
 
     topic: str
     key: bytes | None
@@ -93,6 +92,7 @@ class _Queued:
     headers: Headers
     partition: int
     alone: bool = False
+    """Sent in a batch of its own."""
     future: Future[LogPosition | None] = field(default_factory=Future)
 
 
@@ -109,20 +109,20 @@ class RecordProducer:
             "queue.buffering.max.messages": QUEUE_RECORDS,
             "queue.buffering.max.kbytes": QUEUE_KBYTES,
             "request.timeout.ms": int(ACKNOWLEDGE_TIMEOUT_S * 1000),
-            "message.timeout.ms": 0,  # never given up: a lost acknowledgement must not lose a finished trajectory
+            "message.timeout.ms": 0,  # no time-out: a lost acknowledgement must not lose a finished trajectory
         }
         self._settings = settings(config.kafka, client_id, own)
         self._producer = self._made({})
-        self._lonely: Producer | None = None  # whose batches hold one record; made when it is needed
+        self._unbatched: Producer | None = None  # one record per batch; made when needed
         self._lock = threading.RLock()
-        # In the order of publication, with when that was; librdkafka's own length counts its pending error events too.
+        # In order of publication, with its time. Not librdkafka's own length: that counts pending error events too.
         self._unacknowledged: dict[Future[LogPosition | None], tuple[_Queued, float]] = {}
         self._generation = 0
-        """Counts the clients that were made anew: what an old one says of its records' ends is not heard."""
+        """Counts the clients: failures reported by an earlier one are ignored."""
         self._closing = threading.Event()
         self._over: BrokerError | None = None
-        self._next_word = 0.0
-        self._told = False
+        self._next_warning = 0.0
+        self._warned = False
         self._thread = SupervisedThread(self._serve, f"acknowledgements of {client_id}", self._ended)
 
     def __enter__(self) -> RecordProducer:
@@ -140,25 +140,25 @@ class RecordProducer:
             return len(self._unacknowledged)
 
     def publish(self, topic: str, key: str, record: Record) -> Future[LogPosition | None]:
-        """Queue `record` for `topic` (a key of TOPICS). The future is done once it is acknowledged, and holds its
-        position, or None where the broker does not tell it.
+        """Queue `record` for `topic` (a key of TOPICS). The future is done once it is acknowledged; its result is the
+        position, or None if the broker does not report it.
 
         Callbacks of the future run in the acknowledgement thread, so they must be short.
-        Raises RecordTooLargeError, BeyondUseError, and BrokerError when the local queue is full.
+        Raises RecordTooLargeError, BeyondUseError, and BrokerError if the local queue is full.
         """
         return self.publish_bytes(topic_name(self._config.run, topic), key.encode(), encode(record))
 
     def publish_bytes(
         self, topic: str, key: bytes | None, value: bytes | None, headers: Headers = (), partition: int = BY_KEY
     ) -> Future[LogPosition | None]:
-        """As `publish`, for bytes as they are and a topic's full name."""
+        """As `publish`, with raw bytes and a topic's full name."""
         kafka = self._config.kafka
-        header_bytes = sum(len(name.encode()) + len(said or b"") for name, said in headers)
+        header_bytes = sum(len(name.encode()) + len(text or b"") for name, text in headers)
         most = kafka.max_record_bytes - max(0, header_bytes - HEADER_ROOM_BYTES)
         refuse_too_large(topic, key, value, most)
         queued = _Queued(topic, key, value, headers, partition)
-        queued.future.set_running_or_notify_cancel()  # what is queued cannot be called back
-        with self._lock:  # a client that is made anew in between would send the record twice
+        queued.future.set_running_or_notify_cancel()  # a queued record cannot be cancelled
+        with self._lock:  # if the client were replaced in between, the record would be sent twice
             if self._over is not None:
                 raise self._over
             self._unacknowledged[queued.future] = queued, time.monotonic()
@@ -174,11 +174,11 @@ class RecordProducer:
 
         def acknowledged(error: KafkaError | None, message: Message) -> None:
             if error is not None and generation != self._generation:
-                return  # it was sent again
+                return  # sent again by the new client
             try:
                 self._acknowledged(queued, error, message)
-            except Exception as unforeseen:  # raised out of here, it would end the thread for all records
-                LOG.exception("the acknowledgement of a record of %s is not understood", queued.topic)
+            except Exception as unforeseen:  # raised here, it would end the thread for all records
+                LOG.exception("cannot handle the acknowledgement of a record of %s", queued.topic)
                 self._fail(queued.future, _not_understood(queued.topic, unforeseen))
 
         try:
@@ -193,18 +193,18 @@ class RecordProducer:
         except BufferError:
             raise BrokerError(
                 "kafka.bootstrap",
-                f"{self.waiting - 1} records wait for {self._config.kafka.bootstrap} to acknowledge them, and no more "
-                "fit",
-                "start the broker; what waits is sent as soon as it answers",
+                f"the local queue is full: {self.waiting - 1} records are not acknowledged by "
+                f"{self._config.kafka.bootstrap}",
+                "start the broker; the records are sent as soon as it answers",
             ) from None
         except KafkaException as error:
             if error.args[0].code() == KafkaError._FATAL:
-                return  # for a reason that the thread is about to learn: it sends the record again, or fails it
+                return  # the thread is about to get the reason: it sends the record again, or fails it
             raise explain(error.args[0], queued.topic, "publish a record", self._config.kafka) from None
 
     def _acknowledged(self, queued: _Queued, error: KafkaError | None, message: Message) -> None:
         if error is None:
-            position = told_position(message)
+            position = position_or_none(message)
             if self._forget(queued.future):
                 queued.future.set_result(position)
         elif error.code() == KafkaError.MSG_SIZE_TOO_LARGE and not queued.alone:
@@ -213,12 +213,12 @@ class RecordProducer:
             self._fail(queued.future, self._over or _refused(error, queued.topic, self._config.kafka))
 
     def _produce_alone(self, queued: _Queued) -> None:
-        """Within an acknowledgement, so whatever goes wrong is the record's own end."""
+        """Called within an acknowledgement, so any error fails only this record."""
         try:
             with self._lock:
-                if self._lonely is None:
-                    self._lonely = self._made({"batch.num.messages": 1})
-            self._produce(self._lonely, replace(queued, alone=True))
+                if self._unbatched is None:
+                    self._unbatched = self._made({"batch.num.messages": 1})
+            self._produce(self._unbatched, replace(queued, alone=True))
         except BrokerError as error:
             self._fail(queued.future, error)
 
@@ -229,31 +229,31 @@ class RecordProducer:
             raise explain(error.args[0], "kafka", "make a producer", self._config.kafka) from None
 
     def flush(self, timeout_s: float) -> int:
-        """Wait until everything is acknowledged, at most `timeout_s`. Returns how many records still wait."""
+        """Wait until everything is acknowledged, at most `timeout_s`. Returns how many records are not."""
         deadline = time.monotonic() + timeout_s
         while True:
             generation = self._generation
             self._wait(self._producer, self._producer.flush, max(0.0, deadline - time.monotonic()))
-            if self._lonely is not None:  # to which the other may have left records
-                self._wait(self._lonely, self._lonely.flush, max(0.0, deadline - time.monotonic()))
+            if self._unbatched is not None:  # the other may have passed records on to it
+                self._wait(self._unbatched, self._unbatched.flush, max(0.0, deadline - time.monotonic()))
             if generation == self._generation or time.monotonic() >= deadline:
                 return self.waiting
 
     def close(self, timeout_s: float) -> int:
-        """Flush, give up what still waits (its futures fail), and end the thread. Returns how many were given up."""
+        """Flush, drop unacknowledged records (their futures fail), end the thread. Returns how many were dropped."""
         if self._closing.is_set():
             return 0
         left = self.flush(timeout_s)
         self._closing.set()
-        self._thread.join()  # from here on this thread alone serves callbacks, one after the other
+        self._thread.join()  # from here on only this thread serves callbacks
         if left:
-            self._give_up(self._producer)  # may serve a refusal, and so leave a record to the lonely one
-            if self._lonely is not None:
-                self._give_up(self._lonely)
+            self._give_up(self._producer)  # may serve a refusal, and so pass a record on to `_unbatched`
+            if self._unbatched is not None:
+                self._give_up(self._unbatched)
         return left
 
     def _forget(self, future: Future[LogPosition | None]) -> bool:
-        """The record waits no longer. False where it was told so before: each future is completed once."""
+        """Remove the record from the unacknowledged ones. False if it was removed before: a future completes once."""
         with self._lock:
             return self._unacknowledged.pop(future, None) is not None
 
@@ -262,12 +262,12 @@ class RecordProducer:
             future.set_exception(error)
 
     def _ended(self, error: Exception) -> None:
-        """The thread has ended unexpectedly: no acknowledgement is served any more."""
+        """The thread has ended unexpectedly: no further acknowledgements are served."""
         with self._lock:
             self._over = BeyondUseError(
                 f"acknowledgements of run {self._config.run}",
                 f"the thread that serves them has ended: {type(error).__name__}: {error}",
-                "start this process again, and report what the log says of it",
+                "start this process again, and report the traceback in the log",
             )
         self._fail_all(self._over)
 
@@ -279,34 +279,34 @@ class RecordProducer:
 
     def _serve(self) -> None:
         while not self._closing.is_set():
-            if self._lonely is None:
+            if self._unbatched is None:
                 self._wait(self._producer, self._producer.poll, POLL_S)
             else:
                 self._wait(self._producer, self._producer.poll, POLL_S / 2)
-                if self._lonely is not None:  # the clients may have been made anew meanwhile
-                    self._wait(self._lonely, self._lonely.poll, POLL_S / 2)
-            self._say_waiting(time.monotonic())
+                if self._unbatched is not None:  # the clients may have been replaced meanwhile
+                    self._wait(self._unbatched, self._unbatched.poll, POLL_S / 2)
+            self._warn_waiting(time.monotonic())
 
-    def _say_waiting(self, now: float) -> None:
-        """Whoever waits for an acknowledgement stands still, so that it is told now and then, and when it is over."""
+    def _warn_waiting(self, now: float) -> None:
+        """Warn about late acknowledgements, rate-limited, and log when they have arrived."""
         with self._lock:
             count = len(self._unacknowledged)
             oldest = next((since for _, since in self._unacknowledged.values()), now)
-        late = now - oldest > SAY_AFTER_S
-        if late and now >= self._next_word:
-            self._told, self._next_word = True, now + SAY_EVERY_S
+        late = now - oldest > WARN_AFTER_S
+        if late and now >= self._next_warning:
+            self._warned, self._next_warning = True, now + WARN_EVERY_S
             where = self._config.kafka.bootstrap
-            LOG.warning("%d records wait to be acknowledged by %s, the oldest for %.0f s", count, where, now - oldest)
-        elif self._told and not late:
-            self._told, self._next_word = False, 0.0
-            LOG.info("what waited to be acknowledged is acknowledged")
+            LOG.warning("%d records are not acknowledged by %s, the oldest for %.0f s", count, where, now - oldest)
+        elif self._warned and not late:
+            self._warned, self._next_warning = False, 0.0
+            LOG.info("all late records are acknowledged")
 
     def _wait(self, producer: Producer, serve: Callable[[float], int], timeout_s: float) -> None:
-        """Serve callbacks. The client raises here what it cannot go on after, and would keep its records for ever."""
+        """Serve callbacks. The client raises its fatal errors here, and would keep its records for ever."""
         try:
             serve(timeout_s)
         except KafkaException as error:
-            if error.args[0].code() in FORGOTTEN and not self._closing.is_set():
+            if error.args[0].code() in RECORDS_LOST and not self._closing.is_set():
                 self._begin_again(producer, error.args[0])
                 return
             over = explain(error.args[0], f"run {self._config.run}", "publish any record", self._config.kafka)
@@ -317,36 +317,36 @@ class RecordProducer:
             self._fail_all(over)
 
     def _begin_again(self, old: Producer, error: KafkaError) -> None:
-        """Send what is not acknowledged by a new client, in the same order; `old` is beyond use."""
+        """Send the unacknowledged records by a new client, in the same order; `old` has failed for good."""
         with self._lock:
             waiting = [queued for queued, _ in self._unacknowledged.values()]
             LOG.warning(
-                "%s has lost records that it had acknowledged (%s); %d that wait are sent again",
+                "%s has lost records that it had acknowledged (%s); sending %d unacknowledged records again",
                 self._config.kafka.bootstrap,
                 error.str(),
                 len(waiting),
             )
             self._generation += 1
-            self._producer, self._lonely = self._made({}), None
+            self._producer, self._unbatched = self._made({}), None
             for queued in waiting:
                 self._produce(self._producer, queued)
         old.purge()
-        with suppress(KafkaException):  # it has said already what it died of
+        with suppress(KafkaException):  # it has raised its fatal error already
             old.flush(PURGE_S)
 
     def _give_up(self, producer: Producer) -> None:
         producer.purge()
-        self._wait(producer, producer.flush, PURGE_S)  # serves the callbacks of what was purged
+        self._wait(producer, producer.flush, PURGE_S)  # serves the callbacks of purged records
 
 
 def refuse_too_large(topic: str, key: bytes | None, value: bytes | None, most: int) -> None:
-    """Raises RecordTooLargeError where key and value together have more than `most` bytes."""
+    """Raises RecordTooLargeError if key and value together have more than `most` bytes."""
     size = len(key or b"") + len(value or b"")
     if size > most:
         raise RecordTooLargeError(
             topic,
             f"a record of {size} bytes is larger than the {most} that are allowed",
-            "raise kafka.max_record_bytes (and run `distrl topics ensure --alter`), or lower the steps of an episode",
+            "raise kafka.max_record_bytes (and run `distrl topics ensure --alter`), or allow fewer steps in an episode",
         )
 
 
@@ -355,7 +355,7 @@ def _refused(error: KafkaError, topic: str, kafka: Kafka) -> BrokerError:
         return explain(error, topic, "publish a record", kafka)
     return RecordTooLargeError(
         topic,
-        f"the broker refuses a record as too large, which kafka.max_record_bytes ({kafka.max_record_bytes}) allows",
+        f"the broker refuses as too large a record that kafka.max_record_bytes ({kafka.max_record_bytes}) allows",
         "run `distrl topics ensure --alter`; see max.message.bytes of the topic and message.max.bytes of the broker",
     )
 
@@ -363,13 +363,13 @@ def _refused(error: KafkaError, topic: str, kafka: Kafka) -> BrokerError:
 def _not_understood(topic: str, error: Exception) -> BrokerError:
     return BrokerError(
         topic,
-        f"the acknowledgement of a record is not understood: {type(error).__name__}: {error}",
-        "start this process again: whether the record is in the log, its readers see",
+        f"cannot handle the acknowledgement of a record: {type(error).__name__}: {error}",
+        "start this process again; the record may or may not be in the log",
     )
 
 
-def told_position(message: Message) -> LogPosition | None:
-    """Where an acknowledged record stands; None where the broker did not tell."""
+def position_or_none(message: Message) -> LogPosition | None:
+    """The position of an acknowledged record; None if the broker did not report it."""
     topic, partition, offset = message.topic(), message.partition(), message.offset()
     if topic is None or partition is None or offset is None or offset < 0:
         return None
@@ -377,8 +377,8 @@ def told_position(message: Message) -> LogPosition | None:
 
 
 def position_of(message: Message) -> LogPosition:
-    """Where a message that was read stands: each one has a place."""
-    position = told_position(message)
+    """The position of a message that was read."""
+    position = position_or_none(message)
     if position is None:
-        raise BrokerError(str(message.topic()), "a message without a position", "report this: a reader never has one")
+        raise BrokerError(str(message.topic()), "a message without a position", "report this: it should be impossible")
     return position

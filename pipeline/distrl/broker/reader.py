@@ -1,6 +1,6 @@
-"""Reading the log in order, without a group: from given offsets to the end captured at the start, or following.
+"""Reads the log in order, without a consumer group: from given offsets to the end captured at the start, or following.
 
-A LogReader belongs to one thread. It needs no thread of its own: librdkafka fetches ahead while the caller works.
+A LogReader belongs to one thread. It has no thread of its own: librdkafka fetches ahead while the caller works.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TypeVar, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from distrl.broker.connect import HOPELESS, ErrorLog, admin, explain, failover_s, settings
+from distrl.broker.connect import PERMANENT, ErrorLog, admin, explain, failover_s, settings
 from distrl.broker.producer import Headers, position_of
 from distrl.broker.topic_admin import offsets, partition_count
 from distrl.broker.topics import TOPICS, topic_name
@@ -29,35 +29,37 @@ LOG = logging.getLogger("distrl.broker.reader")
 R = TypeVar("R", bound=Record)
 
 BATCH_RECORDS = 500
-"""Most records of one `read`: enough that the cost of a call vanishes, few enough to stay in a cache."""
+"""Most records of one `read`: enough that the cost of a call is negligible, few enough to stay in a cache."""
 
 END_MARK_MS = 50
-"""A transaction ends with a mark that is no record, so a reader learns that it is at the end only when the broker lets
-a fetch go by empty; with Kafka's 500 ms every start of a worker or a learner would wait that long for nothing."""
+"""fetch.wait.max.ms of transactional topics. A transaction ends with a marker that is not a record, so a reader learns
+that it is at the end only from an empty fetch; with Kafka's 500 ms every start of a worker or a learner would wait that
+long."""
 
 DELETED_MS = 5_000
-"""How long a topic that was there may be missing from the brokers' metadata before it counts as deleted."""
+"""How long a known topic may be missing from the brokers' metadata before it counts as deleted."""
 
 COORDINATOR = "GroupCoordinator"
-"""What begins a report on the broker that would coordinate the group, which a reader names and never joins."""
+"""Prefix of errors about the group's coordinator; a reader names a group and never joins it."""
 
 POLL_S = 0.5
-"""Longest single wait inside a bounded read; it wakes at once when a record arrives."""
+"""Longest single wait inside a bounded read; a record ends it at once."""
 
 
 class CutError(BrokerError):
-    """The log ends before the place that is read from, or did so and has grown again: its broker lost records that it
-    had acknowledged. Whoever follows it begins again with what is left."""
+    """The log was truncated before the offset to read, and may have grown again: its broker lost acknowledged records.
+    A follower starts again with what is left."""
 
 
 @dataclass(frozen=True, slots=True)
 class RawRecord:
-    """A record as the broker holds it. `timestamp`: by the broker's clock, ms since the epoch (-1: none)."""
+    """A record as the broker holds it."""
 
     position: LogPosition
     key: bytes | None
     value: bytes | None
     timestamp: int
+    """By the broker's clock, ms since the epoch; -1: none."""
     headers: Headers = ()
 
     @classmethod
@@ -66,21 +68,21 @@ class RawRecord:
 
 
 _get_headers = methodcaller("headers")
-"""`message.headers()`, called from C: where the client has set an error and returned all the same, the interpreter says
-so at once there, and only at some later call where it has made its own call fast."""
+"""`message.headers()`, called from C. The client may set an error and return all the same: the interpreter raises that
+here at once, but with its own specialised calls only at some later call."""
 
 
 def _headers_of(message: Message) -> Headers:
-    """The headers; none where a name is no UTF-8, which the client cannot give out (it fails with a SystemError)."""
+    """The headers; none if a name is not UTF-8, on which the client fails with a SystemError."""
     try:
         return tuple(cast(Headers, _get_headers(message) or ()))
     except SystemError:
-        LOG.warning("the headers of %s are left out: a name among them is no UTF-8", position_of(message))
+        LOG.warning("the headers of %s are ignored: a name among them is not UTF-8", position_of(message))
         return ()
 
 
 def decoded(raw: RawRecord, expected: type[R], *, seen: bool = False) -> R:
-    """The record in `raw`. Raises WireError, which says where in the log the bytes stand. seen: as `decode` has it."""
+    """The record in `raw`. Raises WireError with its position in the log. seen: as in `decode`."""
     try:
         return decode(raw.value or b"", expected, seen=seen)
     except WireError as error:
@@ -91,7 +93,7 @@ def decoded(raw: RawRecord, expected: type[R], *, seen: bool = False) -> R:
 
 
 def read_since(config: Config, topic: str, start: Mapping[int, int]) -> list[RawRecord]:
-    """The records of a topic from `start` to its end, as far as they are kept; partitions left out from their first."""
+    """The retained records of a topic from `start` to its end; partitions left out, from their first record."""
     with LogReader(config, topic) as whole:
         kept = whole.kept()
     clamped = {p: min(max(first, start.get(p, first)), end) for p, (first, end) in kept.items()}
@@ -102,9 +104,9 @@ def read_since(config: Config, topic: str, start: Mapping[int, int]) -> list[Raw
 class LogReader:
     """The records of one topic of a run (a key of TOPICS), each partition in its order.
 
-    start: partition -> first offset to read; a partition left out is read from the first record kept.
-    Transactional topics are read committed: what a fenced learner wrote is never seen.
-    Raises BrokerError where the topic is missing, or `start` lies outside of what the broker keeps.
+    start: partition -> first offset to read; a partition left out is read from its first retained record.
+    Transactional topics are read committed, so never what a fenced learner wrote.
+    Raises BrokerError if the topic is missing, or `start` is outside of what the broker retains.
     """
 
     def __init__(self, config: Config, topic: str, start: Mapping[int, int] | None = None) -> None:
@@ -118,10 +120,10 @@ class LogReader:
             self._next[partition] = offset
         self.ends: Mapping[int, int] = {partition: end for partition, (_, end) in kept.items()}
         self._at_end: dict[int, int] = {}
-        self._hopeless: KafkaError | None = None
+        self._permanent_error: KafkaError | None = None
         self._errors = ErrorLog(LOG, f"reading {self.topic}")
         own = {
-            "group.id": f"distrl.{config.run}.reader",  # named, as librdkafka wants one; never joined
+            "group.id": f"distrl.{config.run}.reader",  # required by librdkafka; never joined
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
@@ -146,13 +148,13 @@ class LogReader:
 
     @property
     def next_offsets(self) -> Mapping[int, int]:
-        """Partition -> offset after the last record that `read` returned: where a later reader would start."""
+        """Partition -> offset after the last record that `read` returned, where a later reader can start."""
         return dict(self._next)
 
     def read(self, timeout_s: float, most: int = BATCH_RECORDS) -> list[RawRecord]:
-        """The next records, at most `most`; waits at most `timeout_s` for the first one and for no other.
+        """The next records, at most `most`; waits at most `timeout_s` for the first one and not for others.
 
-        None may come sooner than that, as when the end is reached.
+        May return none earlier, as at the end of the log.
         """
         found: list[RawRecord] = []
         self._errors.polling()
@@ -164,12 +166,12 @@ class LogReader:
             if most > 1:
                 for further in self._consumer.consume(most - 1, timeout=0):
                     self._take(further, found)
-        if self._hopeless is not None and not found:
-            raise explain(self._hopeless, self.topic, "read the log", self._config.kafka)
+        if self._permanent_error is not None and not found:
+            raise explain(self._permanent_error, self.topic, "read the log", self._config.kafka)
         return found
 
     def to_end(self, most: int = BATCH_RECORDS) -> Iterator[list[RawRecord]]:
-        """Batches of records up to the end captured when the reader was made (and, at its edge, a few beyond).
+        """Batches of records up to the end captured when the reader was made (and possibly a few beyond it).
 
         Raises BrokerError if the brokers send nothing for `failover_s`.
         """
@@ -185,38 +187,38 @@ class LogReader:
                     self.topic,
                     f"the broker at {self._config.kafka.bootstrap} sent nothing for {longest_s:g} s; read up to "
                     f"{self._next}, the end is {dict(self.ends)}",
-                    "see whether the broker runs (`distrl doctor`); raise kafka.connect_timeout_s if it is slow",
+                    "check that the broker runs (`distrl doctor`); raise kafka.connect_timeout_s if it is slow",
                 )
             if batch:
                 yield batch
 
     @property
     def caught_up(self) -> bool:
-        """Everything up to the captured end was returned."""
+        """Whether everything up to the captured end was returned."""
         return self.reached(self.ends)
 
     def reached(self, ends: Mapping[int, int]) -> bool:
-        """Everything before these offsets was returned. (There may be no record there: a transaction's mark.)"""
+        """Whether everything before these offsets was returned. (The last may be a transaction's marker, no record.)"""
         return all(
             self._next[partition] >= end or self._at_end.get(partition, -1) >= end for partition, end in ends.items()
         )
 
     def kept(self) -> dict[int, tuple[int, int]]:
-        """Partition -> (first offset kept, one past the last), as the broker says now."""
+        """Partition -> (first retained offset, one past the last), asked of the broker now."""
         return self._kept()
 
     def close(self) -> None:
         self._consumer.close()
 
     def _on_error(self, error: KafkaError) -> None:
-        """Within any call of the client; so it only notes what `read` then raises.
+        """Called within any client call, so it only stores the error for `read` to raise.
 
-        What is not noted passes: librdkafka reconnects and fetches again, and `to_end` has its deadline.
+        Other errors are transient: librdkafka reconnects and fetches again, and `to_end` has its deadline.
         """
         if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED or error.str().startswith(COORDINATOR):
-            LOG.debug("of the group, which is never joined: %s", error.str())
-        elif error.code() in HOPELESS or error.fatal():
-            self._hopeless = error
+            LOG.debug("ignored, as the group is never joined: %s", error.str())
+        elif error.code() in PERMANENT or error.fatal():
+            self._permanent_error = error
         else:
             self._errors(error)
 
@@ -233,7 +235,8 @@ class LogReader:
             self._refuse_outside(partition, self._next[partition], self._kept())
             raise CutError(
                 f"{self.topic}[{partition}]",
-                f"was cut before record {self._next[partition]}, which is wanted, and has grown again: {error.str()}",
+                f"was truncated before record {self._next[partition]}, the next to read, and has grown again: "
+                f"{error.str()}",
                 "start this role again: it begins with what is left",
             )
         else:
@@ -254,14 +257,14 @@ class LogReader:
         if offset < first:
             raise BrokerError(
                 where,
-                f"record {offset} is wanted, the broker keeps {first} and later: retention has deleted the rest",
-                f"bring them back, or go on as a new run: `distrl learner --set run={self._config.run[:61]}-2`, and "
+                f"record {offset} is needed, but retention has deleted all before {first}",
+                f"restore them, or continue as a new run: `distrl learner --set run={self._config.run[:61]}-2`, and "
                 "the same --set for every role; `distrl topics ensure --alter` sets retention.ms to what is declared",
             )
         if offset > end:
             raise CutError(
                 where,
-                f"record {offset} is wanted, the log ends at {end}: its tail is lost, or it is another log",
+                f"record {offset} is needed, but the log ends at {end}: its tail is lost, or it is another log",
                 "start this role again, and it begins with what is left; or set kafka.bootstrap and `run` to those "
                 "that these offsets came from",
             )

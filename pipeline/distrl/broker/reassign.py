@@ -1,7 +1,6 @@
-"""More or fewer copies of a topic's partitions: which brokers hold them, as Kafka's own tool is told.
+"""Plans a change of a topic's replication factor: which brokers hold the replicas.
 
-No Python client can ask a broker for it, so a plan is written down and a person runs `kafka-reassign-partitions.sh`.
-Pure.
+No Python client can request it, so the plan is a file with which a person runs `kafka-reassign-partitions.sh`. Pure.
 """
 
 from __future__ import annotations
@@ -13,25 +12,25 @@ from collections.abc import Collection, Mapping, Sequence
 from distrl.errors import BrokerError
 
 Assigned = Mapping[str, Mapping[int, Sequence[int]]]
-"""Full name of a topic -> partition -> the brokers that hold a copy, the preferred leader first."""
+"""Full name of a topic -> partition -> the brokers that hold a replica, the preferred leader first."""
 
 
 def copies(partitions: Mapping[int, Sequence[int]]) -> int:
-    """The replication factor of a topic: that of its partition with the fewest copies."""
+    """The replication factor of a topic: that of its partition with the fewest replicas."""
     return min(len(replicas) for replicas in partitions.values())
 
 
 def reassigned(assigned: Assigned, brokers: Collection[int], factor: int) -> Assigned:
-    """Where the partitions that have not `factor` copies would have them; those that have are left out.
+    """New assignments of the partitions that do not have `factor` replicas; the others are left out.
 
-    Brokers that hold a copy keep it, in their order; further ones go to the brokers that hold the fewest.
-    Raises BrokerError where there are fewer brokers than copies.
+    Existing replicas stay, in their order; further ones go to the brokers that hold the fewest.
+    Raises BrokerError if there are fewer brokers than replicas.
     """
     everyone = {*brokers, *(broker for topic in assigned.values() for held in topic.values() for broker in held)}
     if factor > len(everyone):
         raise BrokerError(
             "kafka.replication_factor",
-            f"{factor} copies are wanted of a cluster of {len(everyone)} brokers",
+            f"{factor} replicas need as many brokers, and the cluster has {len(everyone)}",
             f"set kafka.replication_factor to at most {len(everyone)}, or add brokers",
         )
     load = Counter(broker for topic in assigned.values() for held in topic.values() for broker in held)

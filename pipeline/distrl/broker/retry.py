@@ -1,7 +1,7 @@
-"""The records of dead letters, published again where they came from; none of them twice, whoever tries, and how often.
+"""Publishes the records of dead letters again to where they came from, each at most once.
 
-A record that was published again names its origin in a header, so the log itself says what was. Two retries at once
-cannot both do it: the later one to begin fences the earlier, and only then reads what the log says.
+A republished record names its origin in a header, so the log itself shows what was republished. Of two concurrent
+retries, the later fences the earlier and only then reads the log.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 
-from distrl.broker.dead_letter_log import Letter, kind_of, short_name
+from distrl.broker.dead_letter_log import DeadLetter, kind_of, short_name
 from distrl.broker.fenced import FencedError, FencedProducer, this_process
 from distrl.broker.producer import Headers, RecordTooLargeError
 from distrl.broker.reader import LogReader, RawRecord
@@ -21,9 +21,9 @@ from distrl.errors import BrokerError
 from distrl.types import LogPosition
 
 RETRY_OF = "distrl.retry.of"
-"""The header of a record that was published again: the origin of its letter."""
+"""Header of a republished record: the origin of its dead letter."""
 RETRY_BY = "distrl.retry.by"
-"""And who has published it, for a person to look for; nothing is computed from it."""
+"""Header of a republished record: the process that published it, for people only."""
 LONGEST_NUMBER = 19
 """Digits of an offset."""
 NAME_CHARACTERS = 100
@@ -31,24 +31,24 @@ NAME_CHARACTERS = 100
 
 @dataclass(frozen=True, slots=True)
 class Retried:
-    """What became of one letter. at: where its record was published, now or (`before`) by an earlier retry; None where
-    it was not, or where the broker does not tell the place.
-    """
+    """The outcome of one dead letter."""
 
-    letter: Letter
+    letter: DeadLetter
     at: LogPosition | None = None
+    """Where its record was published, now or before; None if it was not, or if the broker does not report it."""
     before: bool = False
+    """Published by an earlier retry."""
     refused: str = ""
+    """Why it was not published; empty if it was."""
 
 
-def retry(found: Sequence[Letter], config: Config, dry_run: bool = False) -> list[Retried]:
+def retry(found: Sequence[DeadLetter], config: Config, dry_run: bool = False) -> list[Retried]:
     """Publish the records of `found` again, to the topic and partition that each came from.
 
-    Only to a topic of this run that holds tasks or trajectories. Never twice: the log from the origin on is read for
-    the record first, however long ago it was published again, and a retry that another one has begun beside is refused
-    by the broker from then on.
-    dry_run: say what would be done, and take over from nobody; `at` is then None.
-    Raises FencedError where another retry has taken over, else BrokerError; running it again goes on where it ended.
+    Only to topics of tasks or trajectories of this run. Never twice: the whole log from the origin on is searched for
+    the record first, and the broker refuses a retry once another one has started.
+    dry_run: only report what would be done, and fence nobody; `at` is then None.
+    Raises FencedError if another retry has taken over, else BrokerError; running it again continues where it stopped.
     """
 
     @cache
@@ -62,7 +62,7 @@ def retry(found: Sequence[Letter], config: Config, dry_run: bool = False) -> lis
         producer = FencedProducer(config, "dlq", "the retry of dead letters", lambda: _fenced(wanted, config))
         if wanted and not dry_run:
             stack.enter_context(producer)
-        before = retried_before(wanted, config)  # once nobody else can publish any more
+        before = retried_before(wanted, config)  # now that nobody else can publish
         return [
             Retried(letter, refused=refusals[letter.offset])
             if refusals[letter.offset]
@@ -75,8 +75,8 @@ def retry(found: Sequence[Letter], config: Config, dry_run: bool = False) -> lis
         ]
 
 
-def retried_before(found: Sequence[Letter], config: Config) -> Mapping[LogPosition | None, LogPosition]:
-    """Origin of a letter -> where its record was published again, for those that were."""
+def retried_before(found: Sequence[DeadLetter], config: Config) -> Mapping[LogPosition | None, LogPosition]:
+    """Origin of a dead letter -> where its record was published again, for those that were."""
     places: dict[LogPosition | None, LogPosition] = {}
     for raw in _since_origins(found, config):
         for origin in retried_from(raw.headers):
@@ -85,13 +85,13 @@ def retried_before(found: Sequence[Letter], config: Config) -> Mapping[LogPositi
 
 
 def retry_headers(origin: LogPosition) -> Headers:
-    """What a record that is published again has beside its own headers."""
+    """The headers that a republished record has in addition to its own."""
     of = f"{origin.topic}/{origin.partition}/{origin.offset}"
     return (RETRY_OF, of.encode()), (RETRY_BY, this_process().encode())
 
 
 def retried_from(headers: Headers) -> Iterator[LogPosition]:
-    """The origins that a record's headers name: of the letters that it was published again from."""
+    """The origins that a republished record's headers name."""
     for name, value in headers:
         if name == RETRY_OF:
             topic, _, rest = (value or b"").decode(errors="replace").partition("/")
@@ -100,8 +100,8 @@ def retried_from(headers: Headers) -> Iterator[LogPosition]:
                 yield LogPosition(topic, int(partition), int(offset))
 
 
-def _since_origins(found: Sequence[Letter], config: Config) -> Iterator[RawRecord]:
-    """The records of each partition that a letter came from, from the first such place to the end."""
+def _since_origins(found: Sequence[DeadLetter], config: Config) -> Iterator[RawRecord]:
+    """The records of each partition that a dead letter came from, from the first origin to the end."""
     firsts: dict[str, dict[int, int]] = defaultdict(dict)
     for letter in found:
         if letter.origin is not None and (name := short_name(letter, config)) is not None:
@@ -119,10 +119,10 @@ def _since_origins(found: Sequence[Letter], config: Config) -> Iterator[RawRecor
                 yield from batch
 
 
-def _published(letter: Letter, producer: FencedProducer) -> Retried:
-    """Refused where it is larger than this side lets out by now; those after it are published all the same."""
+def _published(letter: DeadLetter, producer: FencedProducer) -> Retried:
+    """Refused if it exceeds the present kafka.max_record_bytes; later ones are still published."""
     origin = letter.origin
-    assert origin is not None, "a letter without an origin was refused before"
+    assert origin is not None, "a dead letter without an origin was refused before"
     headers = [*letter.headers, *retry_headers(origin)]
     try:
         at = producer.write(origin.topic, letter.raw.key, letter.raw.value, headers, origin.partition)
@@ -131,35 +131,35 @@ def _published(letter: Letter, producer: FencedProducer) -> Retried:
     return Retried(letter, at)
 
 
-def _fenced(wanted: Sequence[Letter], config: Config) -> FencedError:
-    """What the retry is told that another one has taken over from, by name where that has published anything yet."""
+def _fenced(wanted: Sequence[DeadLetter], config: Config) -> FencedError:
+    """The error of a fenced retry; names the other one if that has published anything yet."""
     try:
-        said = [dict(raw.headers).get(RETRY_BY) for raw in _since_origins(wanted, config)]
-        names = [_printable(who) for who in said if who is not None]
+        sent = [dict(raw.headers).get(RETRY_BY) for raw in _since_origins(wanted, config)]
+        names = [_printable(who) for who in sent if who is not None]
         who = next((who for who in reversed(names) if who != this_process()), "one that has published nothing yet")
     except BrokerError as unreadable:
-        who = f"who it is cannot be read: {unreadable.what}"
+        who = f"its name cannot be read: {unreadable.what}"
     return FencedError(
         f"dead letters of run {config.run}",
         f"another `distrl dlq retry` has taken over ({who}); this one publishes nothing more",
-        "once the other has ended, run `distrl dlq retry --all`: what was published is not published twice",
+        "once the other has ended, run `distrl dlq retry --all`: nothing is published twice",
     )
 
 
 def _printable(name: bytes) -> str:
-    """A header may be anybody's."""
+    """Headers are untrusted."""
     return "".join(c if c.isprintable() else "?" for c in name.decode(errors="replace")[:NAME_CHARACTERS])
 
 
-def _refusal(letter: Letter, config: Config, partitions: Callable[[str], Collection[int]]) -> str:
-    """Why its record may not be published again; empty where it may."""
+def _refusal(letter: DeadLetter, config: Config, partitions: Callable[[str], Collection[int]]) -> str:
+    """Why its record may not be published again; empty if it may."""
     if letter.cut:
-        return f"{letter.cut}; have its author send the record again"
+        return f"{letter.cut}; have its producer send the record again"
     if letter.origin is None:
-        return "its headers do not say where it came from"
+        return "its headers do not name its origin"
     name = short_name(letter, config)
     if name is None or kind_of(letter, config) is None:
-        return f"it came from {letter.origin.topic}, which is no topic of tasks or trajectories of run {config.run}"
+        return f"it came from {letter.origin.topic}, which is not a topic of tasks or trajectories of run {config.run}"
     if letter.origin.partition not in partitions(name):
         return f"{letter.origin.topic} has no partition {letter.origin.partition}"
     return ""

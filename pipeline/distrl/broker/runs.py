@@ -1,4 +1,4 @@
-"""Which runs a broker has, as the names of their topics tell: for whatever reads a run and makes none."""
+"""Which runs a broker has, by the names of their topics; for commands that only read a run."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from distrl.broker.topics import TOPICS, topic_name
 from distrl.config import RUN_NAME, Config
 
 SHOWN_RUNS = 8
-"""Runs that a message names: those whose names are nearest."""
+"""Runs listed in a message: those with the most similar names."""
 
 
 def check_run(config: Config) -> None:
-    """Reach the broker, and find the run there. Raises as `check`, and RefusedError where the broker has no such run.
+    """Reach the broker, and find the run there. Raises as `check`, and RefusedError if the broker has no such run.
 
-    For what reads: topics that are made for a mistyped name hold nothing, and stay.
+    For readers: creating topics for a mistyped name would leave them there, empty.
     """
     check(config)
     kafka, name = config.kafka, topic_name(config.run, "trajectories")
@@ -31,7 +31,7 @@ def check_run(config: Config) -> None:
     if any(topic_name(config.run, each) in names for each in TOPICS):
         return
     try:
-        partition_count(client, config, name, "see the topic")  # a list leaves out what one has no right to
+        partition_count(client, config, name, "see the topic")  # a list omits topics without read access
     except UnknownTopicError:
         what = f"the broker at {kafka.bootstrap} has no run {config.run}"
         raise RefusedError("run", what, hint(config.run, names)) from None
@@ -48,10 +48,10 @@ def _is_run(first: str, run: str, last: str) -> bool:
 
 
 def hint(wanted: str, names: Iterable[str]) -> str:
-    """What a person is told who has named a run that is not there. names: of the broker's topics. Pure."""
+    """The hint for an unknown run. names: of the broker's topics. Pure."""
     runs = runs_of(names)
     if not runs:
-        return "set kafka.bootstrap to the broker of that run; this one has no run at all"
+        return "set kafka.bootstrap to the broker of that run; this one has no runs"
     near = sorted(runs, key=lambda run: -SequenceMatcher(None, wanted, run).ratio())
     more = len(near) - SHOWN_RUNS
-    return f"name a run that it has: {', '.join(near[:SHOWN_RUNS])}" + (f", … {more} more" if more > 0 else "")
+    return f"set `run` to one that it has: {', '.join(near[:SHOWN_RUNS])}" + (f", … {more} more" if more > 0 else "")

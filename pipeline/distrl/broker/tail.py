@@ -1,4 +1,4 @@
-"""Records as they come, for people to look at."""
+"""Prints the last records of a topic and follows it, for people."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ R = TypeVar("R", bound=Record)
 LOG = logging.getLogger("distrl.broker.tail")
 
 FOLLOW_S = 0.5
-"""Longest wait before looking whether to stop; a record wakes it at once."""
+"""Longest wait before `stop` is checked; a record ends it at once."""
 
 
 def tail(
@@ -25,7 +25,7 @@ def tail(
 ) -> Iterator[tuple[LogPosition, R]]:
     """The last `last` records of each partition of `topic`, then, if `follow`, new ones until `stop` is set.
 
-    A record that cannot be read is reported and passed over.
+    An unreadable record is logged and skipped.
     """
     with LogReader(config, topic) as whole:
         start = {p: max(first, whole.ends[p] - last) for p, first in whole.next_offsets.items()}
@@ -35,4 +35,4 @@ def tail(
                 try:
                     yield raw.position, decoded(raw, expected)
                 except WireError as error:
-                    LOG.error("record passed over: %s", error)
+                    LOG.error("record skipped: %s", error)

@@ -1,4 +1,4 @@
-"""From a time to a place in the log, as the broker's index has it."""
+"""Offsets of the log by time, from the broker's index."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Iterable
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]  # re-exported without saying so
 
-from distrl.broker.connect import admin, explain, request_timeout_s, told_offset, with_retry
+from distrl.broker.connect import admin, explain, request_timeout_s, valid_offset, with_retry
 from distrl.broker.topics import TOPICS, topic_name
 from distrl.config import Config
 
 
 def offsets_at(config: Config, topic: str, partitions: Iterable[int], at_ms: int) -> dict[int, int | None]:
-    """Partition -> offset of its first record of `at_ms` (ms since the epoch) or later; None where there is none.
+    """Partition -> offset of its first record of `at_ms` (ms since the epoch) or later; None if there is none.
 
-    A record's time is when it came, by the broker's clock. No record is from before the epoch, and the broker takes
-    numbers below 0 for something else (-1: the end of the log).
+    A record's time is its arrival by the broker's clock. `at_ms` below 0 counts as 0, as the broker gives negative
+    numbers another meaning (-1: the end of the log).
     """
     at_ms = max(0, at_ms)
     name, kafka = topic_name(config.run, topic), config.kafka
@@ -27,7 +27,7 @@ def offsets_at(config: Config, topic: str, partitions: Iterable[int], at_ms: int
     def ask() -> dict[int, int | None]:
         client.list_topics(name, timeout=request_timeout_s(kafka))
         answers = client.list_offsets(wanted, isolation_level=level, request_timeout=request_timeout_s(kafka))
-        found = {place.partition: told_offset(answer.result().offset) for place, answer in answers.items()}
+        found = {place.partition: valid_offset(answer.result().offset) for place, answer in answers.items()}
         return {partition: None if offset < 0 else offset for partition, offset in found.items()}
 
     try:

@@ -1,4 +1,4 @@
-"""The declared topics at a broker: made, altered and described.
+"""Creates, alters and describes the declared topics at a broker.
 
 A topic that exists with other settings is reported with each difference, never silently used.
 """
@@ -32,7 +32,7 @@ from distrl.broker.connect import (
     check,
     explain,
     request_timeout_s,
-    told_offset,
+    valid_offset,
     with_retry,
 )
 from distrl.broker.reassign import copies, plan, reassigned
@@ -51,7 +51,7 @@ from distrl.config import Config
 from distrl.errors import BrokerError
 
 NO_ID = "A" * 22
-"""The id of no topic: what a broker that keeps none answers."""
+"""The zero UUID, which a broker without topic ids answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +68,17 @@ class TopicReport:
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """What is true of one topic. copies: of each partition. offsets: partition -> (first kept, one past the last)."""
+    """One topic as it is at the broker."""
 
     name: str
     topic: str
+    """Its full name."""
     exists: bool
     partitions: int
     copies: int
+    """Replicas of each partition."""
     offsets: Mapping[int, tuple[int, int]]
+    """Partition -> (first retained, one past the last)."""
     cleanup: str
     retention_ms: int
     differing: tuple[Difference, ...]
@@ -91,16 +94,16 @@ class TopicRow:
 
     @property
     def records(self) -> int:
-        """Offsets between the first and the end; in compacted and transactional topics, at most this many records."""
+        """Offsets from the first to the end: an upper bound of the records in compacted and transactional topics."""
         return sum(end - begin for begin, end in self.offsets.values())
 
 
 def ensure(config: Config, create: bool = True, alter: bool = False) -> list[TopicReport]:
     """Make every declared topic exist as declared; safe to repeat, and from several processes at once.
 
-    create: make the missing ones, else they are an error. alter: change differing settings (and add partitions).
-    Another replication factor is never altered: with `alter`, a plan for Kafka's own tool is written.
-    Raises BrokerError with every difference, what is declared and what fixes it.
+    create: create missing topics, else they are an error. alter: change differing settings (and add partitions).
+    The replication factor is never altered: with `alter`, a plan for Kafka's own tool is written.
+    Raises BrokerError with every difference and what fixes it.
     """
     check(config)
     client = admin(config.kafka)
@@ -109,7 +112,7 @@ def ensure(config: Config, create: bool = True, alter: bool = False) -> list[Top
     ]
     if missing and not create:
         names = ", ".join(topic_name(config.run, topic.name) for topic in missing)
-        raise BrokerError(names, f"not at the broker {config.kafka.bootstrap}", "run `distrl topics ensure`")
+        raise BrokerError(names, f"missing at the broker {config.kafka.bootstrap}", "run `distrl topics ensure`")
     created = _create(client, config, missing)
     differences = _differences(client, config)
     if differences and alter:
@@ -131,7 +134,7 @@ def ensure(config: Config, create: bool = True, alter: bool = False) -> list[Top
 
 
 def describe(config: Config) -> list[TopicRow]:
-    """One row per declared topic, in the order of declaration, whether it exists or not."""
+    """One row per declared topic, in order of declaration, whether it exists or not."""
     check(config)
     client = admin(config.kafka)
     existing = _existing(client, config)
@@ -159,9 +162,9 @@ def describe(config: Config) -> list[TopicRow]:
 
 
 def partition_count(client: AdminClient, config: Config, topic: str, doing: str) -> int:
-    """How many partitions the topic of this full name has. Raises as `explain` says; doing: what it is asked for.
+    """How many partitions the topic of this full name has. Raises as `explain`; doing: as in `explain`.
 
-    It is described: a question for the metadata of one topic makes it, where a broker makes topics by itself.
+    Uses describe: a metadata request for one topic would create it if the broker auto-creates topics.
     """
     timeout_s = request_timeout_s(config.kafka)
 
@@ -176,9 +179,9 @@ def partition_count(client: AdminClient, config: Config, topic: str, doing: str)
 
 
 def topic_id(client: AdminClient, config: Config, topic: str) -> str:
-    """What the broker calls the topic of this full name: another one where it was made again. Empty: it does not say.
+    """The id of the topic of this full name, which changes if it is created again; empty if the broker has none.
 
-    Raises as `explain` says.
+    Raises as `explain`.
     """
     timeout_s = request_timeout_s(config.kafka)
 
@@ -201,20 +204,20 @@ def offsets(
     committed_only: bool = False,
     just_made: bool = False,
 ) -> dict[int, tuple[int, int]]:
-    """(first kept, one past the last) of each of the topic's `count` partitions.
+    """(first retained, one past the last) of each of the topic's `count` partitions.
 
-    committed_only: the end that a reader of committed transactions can reach, which an open one holds back.
-    just_made: a broker that does not know the topic is asked again; those of a cluster hear of it one after the other.
+    committed_only: the end is the last stable offset, before any open transaction.
+    just_made: retry if the topic is unknown, as the brokers of a cluster learn of it one after the other.
     """
     level = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
     places = [TopicPartition(topic, partition) for partition in range(count)]
     timeout_s = request_timeout_s(config.kafka)
 
     def ask(spec: OffsetSpec) -> dict[int, int]:
-        # librdkafka remembers that a topic was unknown a moment ago; asking for its metadata makes it look again.
+        # librdkafka caches that a topic was unknown; a metadata request refreshes that.
         client.list_topics(topic, timeout=timeout_s)
         answers = client.list_offsets(dict.fromkeys(places, spec), isolation_level=level, request_timeout=timeout_s)
-        return {place.partition: told_offset(answer.result().offset) for place, answer in answers.items()}
+        return {place.partition: valid_offset(answer.result().offset) for place, answer in answers.items()}
 
     if not places:
         return {}
@@ -235,7 +238,7 @@ def _cluster(client: AdminClient, config: Config) -> ClusterMetadata:
 
 
 def _existing(client: AdminClient, config: Config) -> dict[str, dict[int, list[int]]]:
-    """The topics of this run that exist: name -> partition -> the brokers that hold a copy of it."""
+    """The topics of this run that exist: name -> partition -> the brokers that hold a replica."""
     names = {topic_name(config.run, name) for name in TOPICS}
     return {
         name: {number: list(partition.replicas) for number, partition in topic.partitions.items()}
@@ -245,7 +248,7 @@ def _existing(client: AdminClient, config: Config) -> dict[str, dict[int, list[i
 
 
 def _write_plan(client: AdminClient, config: Config) -> Path:
-    """What Kafka's own tool has to be told so that each topic of the run has its declared copies, as a file."""
+    """Write the file with which Kafka's own tool gives each topic of the run its declared replicas."""
     brokers = _cluster(client, config).brokers.keys()
     wanted = reassigned(_existing(client, config), brokers, config.kafka.replication_factor)
     file = config.stack.directory.expanduser().absolute().parent / f"reassign-{config.run}.json"
@@ -254,7 +257,7 @@ def _write_plan(client: AdminClient, config: Config) -> Path:
         file.write_text(plan(wanted), encoding="utf-8")
     except OSError as error:
         raise BrokerError(
-            str(file), f"cannot be written ({error.strerror})", "make room, or set stack.directory"
+            str(file), f"cannot be written ({error.strerror})", "free disk space, or set stack.directory"
         ) from None
     return file
 
@@ -281,7 +284,7 @@ def _create(client: AdminClient, config: Config, missing: list[Topic]) -> set[st
                 future.result()
             except KafkaException as error:
                 if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
-                    continue  # another process was quicker; what it made is compared like any other
+                    continue  # created by another process meanwhile; compared like any other
                 raise
             created.add(name)
 
@@ -290,7 +293,7 @@ def _create(client: AdminClient, config: Config, missing: list[Topic]) -> set[st
     except KafkaException as error:
         refused = next(topic.topic for topic in wanted if topic.topic not in created)
         raise explain(error.args[0], refused, "create the topic", config.kafka) from None
-    for topic in wanted:  # "created" should mean that it can be used: wait until each partition has its leader
+    for topic in wanted:  # wait until each partition has a leader, so that a created topic can be used
         offsets(client, config, topic.topic, topic.num_partitions, just_made=True)
     return created
 
@@ -307,8 +310,8 @@ def _differences(client: AdminClient, config: Config) -> list[Difference]:
 
 
 def _left(client: AdminClient, config: Config) -> list[Difference]:
-    """What differs after an alteration. A broker may tell the old number of partitions for a moment after it has
-    acknowledged a new one, so what can be changed is looked at until it is, or connect_timeout_s is over.
+    """What differs after an alteration. A broker may report the old number of partitions for a moment after it has
+    acknowledged a new one, so alterable differences are polled until they are gone, at most connect_timeout_s.
     """
     deadline = time.monotonic() + config.kafka.connect_timeout_s
     while True:
@@ -351,30 +354,30 @@ def _alter(client: AdminClient, config: Config, differences: list[Difference]) -
 
 
 def _mismatch(config: Config, differences: list[Difference], written: Path | None = None) -> BrokerError:
-    """written: the plan that gives each topic its copies, for Kafka's own tool."""
+    """written: the plan that gives each topic its replicas, for Kafka's own tool."""
     shrinking = [difference for difference in differences if difference.shrinks]
     hints = []
     if written is not None:
         secured = "" if config.kafka.security_protocol == "PLAINTEXT" else " --command-config CLIENT.properties"
         tool = f"kafka-reassign-partitions.sh --bootstrap-server {config.kafka.bootstrap}{secured}"
         hints.append(
-            f"nothing has the declared copies yet; have Kafka's own tool make them: `{tool} --reassignment-json-file "
-            f"{written} --execute`, then the same with --verify instead of --execute until all is complete, then "
-            "`distrl topics ensure --alter` once more"
+            f"change the replicas with Kafka's own tool: `{tool} --reassignment-json-file {written} --execute`, then "
+            "the same with --verify instead of --execute until all is complete, then `distrl topics ensure --alter` "
+            "once more"
         )
     elif any(difference.moves for difference in differences):
         found = {d.found for d in differences if d.moves}
         hints.append(
-            "run `distrl topics ensure --alter`, which writes down how the copies are made and prints the command"
+            "run `distrl topics ensure --alter`, which writes a reassignment plan and prints the command to run it"
             + (f", or set kafka.replication_factor to {found.pop()}" if len(found) == 1 else "")
         )
     if alterable(differences):
-        hints.append("run `distrl topics ensure --alter` to change the topics to what is declared")
+        hints.append("run `distrl topics ensure --alter` to change the topics to their declared settings")
     if shrinking:
         tasks = topic_name(config.run, "tasks")
         fits = [f"set kafka.task_partitions to {d.found}" for d in shrinking if d.topic == tasks]
         hints.append(
-            "; ".join([*fits, "Kafka cannot take partitions away: choose another `run`, or delete the topic first"])
+            "; ".join([*fits, "Kafka cannot remove partitions: choose another `run`, or delete the topic first"])
         )
     lines = "".join(f"\n  {difference}" for difference in differences)
     return BrokerError(

@@ -1,6 +1,6 @@
-"""The topics of a run, declared here and nowhere else: what is in them, their partitions and how long they are kept.
+"""The topics of a run, declared here and nowhere else: record type, partitions and retention.
 
-Pure: what is made of them at a broker is topic_admin's.
+Pure: topic_admin.py creates, alters and describes them at a broker.
 """
 
 from __future__ import annotations
@@ -23,27 +23,29 @@ MIN_IN_SYNC = "min.insync.replicas"
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One topic of every run. `record` is what its values decode to; `partitions` None is `kafka.task_partitions`."""
+    """One topic of every run."""
 
     name: str
     record: type | None
+    """What its values decode to."""
     key: str
     partitions: int | None = 1
+    """None: `kafka.task_partitions`."""
     cleanup: str = "delete"
     retention_ms: int = FOR_EVER
     segment_ms: int | None = None
     transactional: bool = False
-    """Readers must see only what a learner that was not fenced has committed."""
+    """Readers see only committed transactions, so never what a fenced learner wrote."""
     fenced: bool = False
-    """Written in transactions so that an older writer is fenced. Every reader takes what stands there, also what was
-    aborted: nobody waits for a writer that was killed, and a task that stands in the log was fed."""
+    """Written in transactions, to fence older writers. Readers also take aborted records: nobody waits for a writer
+    that was killed, and a task in the log counts as fed."""
     is_truth: bool = False
-    """The fold reads it, the learner writes it, or a group's offsets refer to it: an acknowledged record of it must
-    outlive a loss of power."""
+    """The fold reads it, the learner writes it, or a group's offsets refer to it: its acknowledged records must survive
+    a power loss."""
 
 
 _DECLARED = (
-    # Kept: the feeder derives what it has fed from them. A group whose place is lost would play all of them again.
+    # Never deleted: the feeder derives from them what it has fed. A group that loses its offsets plays all again.
     Topic("tasks", Task, "task id", partitions=None, fenced=True, is_truth=True),
     Topic("trajectories", Trajectory, "task id", is_truth=True),  # one partition: a total order, which the fold follows
     Topic("demonstrations", Trajectory, "demo id", is_truth=True),
@@ -60,7 +62,7 @@ TOPICS: Mapping[str, Topic] = MappingProxyType({topic.name: topic for topic in _
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A setting of an existing topic that is not as declared."""
+    """A setting of an existing topic that differs from its declaration."""
 
     topic: str
     setting: str
@@ -69,12 +71,12 @@ class Difference:
 
     @property
     def shrinks(self) -> bool:
-        """It would take partitions away, which Kafka cannot."""
+        """It would remove partitions, which Kafka cannot do."""
         return self.setting == "partitions" and int(self.found) > int(self.declared)
 
     @property
     def moves(self) -> bool:
-        """It would move copies from broker to broker, which only Kafka's own tool can ask for."""
+        """It would move replicas between brokers, which only Kafka's own tool can request."""
         return self.setting == REPLICATION
 
     def __str__(self) -> str:
@@ -84,7 +86,7 @@ class Difference:
 def topic_name(run: str, name: str) -> str:
     """The full name of topic `name` (a key of TOPICS) of `run`."""
     if name not in TOPICS:
-        raise BrokerError(name, "is no declared topic", f"use one of: {', '.join(TOPICS)}")
+        raise BrokerError(name, "is not a declared topic", f"use one of: {', '.join(TOPICS)}")
     return f"distrl.{run}.{name}"
 
 
@@ -93,10 +95,10 @@ def partitions(config: Config, topic: Topic) -> int:
 
 
 def alterable(differences: Iterable[Difference]) -> list[Difference]:
-    """Those that `distrl topics ensure --alter` can put right. Pure.
+    """Those that `distrl topics ensure --alter` can fix. Pure.
 
-    Neither partitions that would go nor copies that would move; and none that asks for more copies in sync than there
-    are, as nothing could be written then.
+    Excludes removing partitions and moving replicas; and a min.insync.replicas above the present number of replicas,
+    with which nothing could be written.
     """
     found = list(differences)
     moving = {each.topic for each in found if each.moves}
@@ -114,14 +116,14 @@ def declared_settings(config: Config, topic: Topic) -> dict[str, str]:
         "cleanup.policy": topic.cleanup,
         "retention.ms": str(topic.retention_ms),
         "retention.bytes": "-1",
-        # The broker's clock: it would refuse whatever a machine writes whose own is ahead of it by an hour.
+        # The broker's clock: with CreateTime it refuses records of a machine whose clock is an hour ahead.
         "message.timestamp.type": "LogAppendTime",
         "max.message.bytes": str(kafka.max_record_bytes + BATCH_OVERHEAD_BYTES),
-        # acks=all means little where a single replica may be in sync.
+        # acks=all means little if one in-sync replica is enough.
         MIN_IN_SYNC: "2" if kafka.replication_factor >= 3 else "1",
     }
     if topic.is_truth and kafka.replication_factor < 3:
-        # No second replica has to have a record before it is acknowledged: the disk must have it.
+        # Records are acknowledged by a single replica, so it must flush each one to disk.
         made["flush.messages"] = "1"
     if topic.segment_ms is not None:
         made["segment.ms"] = str(topic.segment_ms)
@@ -131,7 +133,7 @@ def declared_settings(config: Config, topic: Topic) -> dict[str, str]:
 def compare(
     config: Config, topic: Topic, found_partitions: int, found: Mapping[str, str], found_copies: int | None = None
 ) -> tuple[Difference, ...]:
-    """Each declared setting that the existing topic does not have. found_copies: of each partition. Pure."""
+    """The settings in which the existing topic differs. found_copies: replicas of each partition. Pure."""
     name = topic_name(config.run, topic.name)
     differences = []
     if found_partitions != partitions(config, topic):

@@ -1,6 +1,6 @@
-"""The published policies, as every worker sees them: read to the end, then followed; the highest number wins.
+"""The published versions: read to the end, then followed; the highest number wins.
 
-A rollback is a higher number that points at older weights, so "latest" never needs a clock or a second topic.
+A rollback is a higher number that points at older weights, so "latest" needs neither a clock nor a second topic.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from distrl.types import Version
 LOG = logging.getLogger("distrl.broker.versions")
 
 FOLLOW_S = 0.2
-"""Longest wait of the following thread before it looks whether it should end; a version wakes it at once."""
+"""Longest wait of the following thread before it checks whether to end; a version ends it at once."""
 
 
 def newest(current: Version | None, candidates: Iterable[Version]) -> Version | None:
-    """The one with the highest number; of equal numbers the first in the log. Order of arrival is no matter."""
+    """The one with the highest number; of equal numbers the first in the log."""
     for candidate in candidates:
         if current is None or candidate.version > current.version:
             current = candidate
@@ -33,8 +33,8 @@ def newest(current: Version | None, candidates: Iterable[Version]) -> Version | 
 def lineage(config: Config) -> list[Version]:
     """Every version published so far, ascending, one per number (the first in the log).
 
-    A reader sees a version some milliseconds after `Journal.publish_version` has returned, once the broker has marked
-    its transaction as committed.
+    A version is visible some milliseconds after `Journal.publish_version` has returned, once the broker has marked its
+    transaction as committed.
     """
     by_number: dict[int, Version] = {}
     with LogReader(config, "versions") as reader:
@@ -45,9 +45,9 @@ def lineage(config: Config) -> list[Version]:
 
 
 def written_at(config: Config, number: int) -> int | None:
-    """When version `number` came into the log (ms since the epoch, by the broker's clock); None where it is not there.
+    """When version `number` arrived in the log (ms since the epoch, by the broker's clock); None if it is not there.
 
-    Its own `published_at` is by the learner's clock, which may be anywhere.
+    Not `published_at`, which is by the learner's clock.
     """
     with LogReader(config, "versions") as reader:
         for raw in (raw for batch in reader.to_end() for raw in batch):
@@ -60,9 +60,9 @@ class VersionFollower:
     """The newest version, kept up to date by a thread of its own.
 
     Life cycle: the constructor reads to the end of the topic (so `latest` is never older than what was published
-    before), then starts the thread; `close` ends it. If the thread fails, `latest` and `wait_newer` raise what it met:
-    a worker must not go on for ever with old weights. Where the topic loses its tail, it is read again from its start;
-    the newest version that was ever seen stays until a higher number comes, which every learner gives after a loss.
+    before), then starts the thread; `close` ends it. If the thread fails, `latest` and `wait_newer` raise its error: a
+    worker must not go on for ever with old weights. If the topic loses its tail, it is read again from its start; the
+    newest version ever seen stays until a higher number arrives, which every learner publishes after a loss.
     """
 
     def __init__(self, config: Config) -> None:
@@ -88,7 +88,7 @@ class VersionFollower:
         self.close()
 
     def latest(self) -> Version | None:
-        """The newest version known now; None before the first is published."""
+        """The newest version; None before the first is published."""
         with self._changed:
             self._thread.check()
             return self._latest
@@ -106,7 +106,7 @@ class VersionFollower:
             return self._latest if self._latest and (than is None or self._latest.version > than) else None
 
     def close(self) -> None:
-        """End the thread; waiters return at once."""
+        """End the thread; calls of `wait_newer` return at once."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -130,17 +130,17 @@ class VersionFollower:
             self._reader.close()
 
     def _wake(self) -> None:
-        """Whatever ended the thread, those who wait hear of it."""
+        """The thread has failed: wake the waiters, which raise its error."""
         with self._changed:
             self._changed.notify_all()
 
 
 def _readable(batch: Iterable[RawRecord]) -> list[Version]:
-    """The versions in `batch`; a record that is none is reported and passed over, as a later one supersedes it."""
+    """The versions in `batch`; an unreadable record is logged and skipped, as a later one supersedes it."""
     found = []
     for raw in batch:
         try:
             found.append(decoded(raw, Version))
         except WireError as error:
-            LOG.error("version record passed over: %s", error)
+            LOG.error("version record skipped: %s", error)
     return found

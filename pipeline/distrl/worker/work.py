@@ -266,7 +266,7 @@ class Worker:
             "reloads": float(reload.reloads),
             "reload_alerts": float(reload.alerts),
             "reload_seconds": reload.seconds,
-            "queue": float(self._task_queue.queued() + tasks.held),
+            "queue": float(self._task_queue.queued() + tasks.buffered),
             "running": float(tasks.running),
             "publish_stalls": float(self._retry.stalls),
         }

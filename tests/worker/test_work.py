@@ -46,7 +46,7 @@ class TaskLog:
     all_committed: threading.Event = field(default_factory=threading.Event)
     phones: list[int] = field(default_factory=list)
     dropped: list[int] = field(default_factory=list)
-    held: int = 0
+    buffered: int = 0
 
     @property
     def partitions(self) -> frozenset[int]:

@@ -9,7 +9,7 @@ from itertools import repeat
 import pytest
 from distrl.config import load
 from distrl.device.allow_list import PackageAllowList
-from distrl.device.errors import DeviceGarbage, DeviceStray
+from distrl.device.errors import DeviceForeignApp, DeviceGarbage
 from distrl.device.session import AdbSession
 from distrl.device.window import SYSTEM_UI, focused_window, package_in_front
 from distrl.errors import ConfigError
@@ -93,7 +93,7 @@ def test_an_app_that_nothing_leaves_ends_it_in_bounded_time(
     session.start_app(SETTINGS)
     patched(phone, monkeypatch, lambda event: False)
     began = time.monotonic()
-    with pytest.raises(DeviceStray, match="stays in front") as refused:
+    with pytest.raises(DeviceForeignApp, match="stays in front") as refused:
         allow_list(session, CLOCK).enforce()
     assert time.monotonic() - began < 0.6 + SLACK_S
     assert "devices.allowed_packages" in refused.value.hint
@@ -109,7 +109,7 @@ def test_the_shade_over_an_allowed_app_is_foreign_and_the_system_is_not_stopped(
     window_says(monkeypatch, lambda real: SHADE)
     assert allow_list(session, CLOCK, SYSTEM_UI).enforce() is None
     seen.clear()
-    with pytest.raises(DeviceStray):
+    with pytest.raises(DeviceForeignApp):
         allow_list(session, CLOCK).enforce()
     assert seen == [Key("HOME")]
 

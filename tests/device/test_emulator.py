@@ -187,7 +187,7 @@ def test_a_connection_that_adb_has_lost_is_made_anew_without_a_start(
 def test_one_that_boots_too_slowly_is_ended_and_the_setting_is_named(standin: Standin, made: Made) -> None:
     standin.faults(boot_s=60)
     (emulator,) = made(standin.devices(boot_timeout_s=3))
-    with pytest.raises(DeviceTimeout, match=r"after 3 s: adb calls it \w+, its console") as caught:
+    with pytest.raises(DeviceTimeout, match=r"after 3 s: adb reports it as \w+, its console") as caught:
         emulator.bring()
     assert "devices.emulators.boot_timeout_s" in caught.value.hint
     assert standin.running() == []
@@ -195,7 +195,7 @@ def test_one_that_boots_too_slowly_is_ended_and_the_setting_is_named(standin: St
 
 def test_one_that_ends_while_booting_is_told_with_its_last_words(standin: Standin, made: Made) -> None:
     (emulator,) = made(standin.devices(avd="other"))
-    with pytest.raises(DeviceGone, match=r"(?s)ended with status 1; its last words: .*Unknown AVD name \[other\]"):
+    with pytest.raises(DeviceGone, match=r"(?s)ended with status 1; its log ends with: .*Unknown AVD name \[other\]"):
         emulator.bring()
 
 
@@ -512,7 +512,7 @@ def own_adb() -> Iterator[AdbServer]:
 def refused_after(one: Emulator) -> float:
     """Seconds until an emulator is told that its adb server does not answer."""
     began = time.monotonic()
-    with pytest.raises(AdbServerGone, match="nothing is known of emulator-"):
+    with pytest.raises(AdbServerGone, match="the state of emulator-"):
         one.bring()
     return time.monotonic() - began
 

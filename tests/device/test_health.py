@@ -24,5 +24,5 @@ def test_one_success_forgets_every_failure() -> None:
 
 def test_a_new_connection_alone_forgets_no_failure() -> None:
     failed = Health().failed(now=100.0)
-    assert failed.mended() == Health(failures=1, due=100.0, connected=True)
-    assert failed.mended().failed(now=100.0).due == 101.0
+    assert failed.recovered() == Health(failures=1, due=100.0, connected=True)
+    assert failed.recovered().failed(now=100.0).due == 101.0

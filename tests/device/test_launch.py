@@ -81,7 +81,7 @@ def test_what_a_killed_worker_has_left_is_ended_also_where_its_leader_is_gone(tm
     one.start(GONE, {})
     other = until_told(one.log)
     until_ended(one)  # which reaps it: the pid file names nobody
-    program(tmp_path).stop_left()
+    program(tmp_path).stop_leftover()
     assert ended(other)
 
 
@@ -95,7 +95,7 @@ def test_a_session_of_somebody_else_under_the_same_number_is_left_alone(tmp_path
         assert session != os.getsid(0)
         assert not psutil.pid_exists(session)
         (tmp_path / "pid").write_text(json.dumps({"pid": session, "started": time.time()}))
-        program(tmp_path).stop_left()
+        program(tmp_path).stop_leftover()
         assert psutil.pid_exists(other)
     finally:
         os.kill(other, signal.SIGKILL)
@@ -116,7 +116,7 @@ def test_what_a_killed_worker_has_left_ends_and_the_group_only_where_it_leads_on
         other = until_told(tmp_path / "log")
         kept = {"pid": left.pid, "started": psutil.Process(left.pid).create_time()}
         (tmp_path / "pid").write_text(json.dumps(kept))
-        program(tmp_path).stop_left()
+        program(tmp_path).stop_leftover()
         assert ended(left.pid)
         if leads:
             assert ended(other)

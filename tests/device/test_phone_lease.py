@@ -17,7 +17,7 @@ from distrl.device.phone_lease import (
     DIRECTORY,
     LONGEST_HOLDER,
     Entry,
-    Keeper,
+    LeaseRenewer,
     PhoneLease,
     entries,
     holder_name,
@@ -273,7 +273,7 @@ def test_a_phone_that_keeps_no_lease_is_driven_all_the_same(
     for _ in range(2):
         held.hold()
         held.check()
-    assert caplog.text.count("keeps no lease") == 1
+    assert caplog.text.count("has no lease") == 1
 
 
 def test_a_full_phone_is_driven_all_the_same(
@@ -290,7 +290,7 @@ def test_a_full_phone_is_driven_all_the_same(
     clock.now = TTL_S
     held.hold()
     held.check()
-    assert "keeps no lease" in caplog.text
+    assert "has no lease" in caplog.text
 
 
 def test_a_lease_outlives_a_restart_of_the_phone(
@@ -341,9 +341,9 @@ def test_steps_cost_no_word_about_the_lease(
 
 def test_a_person_waits_out_a_dead_host_and_is_refused_by_a_living_one(lease: MakeLease, session: AdbSession) -> None:
     lease("dead").hold()
-    with leased_on_phone(lease("a"), Keeper()):
+    with leased_on_phone(lease("a"), LeaseRenewer()):
         assert on_phone(session) == ["host a"]
-        with pytest.raises(DeviceHeld, match="host a"), leased_on_phone(lease("b"), Keeper()):
+        with pytest.raises(DeviceHeld, match="host a"), leased_on_phone(lease("b"), LeaseRenewer()):
             pass
     assert entries(session) is None
 

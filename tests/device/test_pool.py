@@ -355,5 +355,5 @@ def test_eight_threads_never_share_a_phone(adb: AdbServer, clock: Clock, start_p
 
 
 def test_no_phone_named_is_said(adb: AdbServer) -> None:
-    with pytest.raises(DeviceError, match="no phone is named"):
+    with pytest.raises(DeviceError, match="no phone is configured"):
         DevicePool(adb, config.Devices())

@@ -102,5 +102,5 @@ def test_a_real_phone_that_cannot_be_woken_is_not_well(session: AdbSession, monk
 
 def test_a_state_that_is_no_json_is_garbage(session: AdbSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "run", lambda command: Finished(b'{"half', b"", 0))
-    with pytest.raises(DeviceGarbage, match="no JSON"):
+    with pytest.raises(DeviceGarbage, match="not JSON"):
         resetting.truth(session)

@@ -239,7 +239,7 @@ def test_an_app_that_comes_back_while_the_screen_settles_is_never_shown(
     assert set(decider.seen) == {decider.seen[0]}
     assert counters["foreign_apps"] == 2
     assert trajectory.note.count("com.sim.clock (HOME) at step 1") == 2
-    assert ("DeviceStray: com.sim.clock comes back" in trajectory.note) is (outcome is Outcome.INTERRUPTED)
+    assert ("DeviceForeignApp: com.sim.clock comes back" in trajectory.note) is (outcome is Outcome.INTERRUPTED)
 
 
 def test_a_phone_that_restarts_in_an_episode_interrupts_it_and_keeps_the_steps_before(

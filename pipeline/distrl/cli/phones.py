@@ -81,7 +81,7 @@ def play(
     publishes it to the demonstrations topic; the screenshots go to the object store. Needs both, and the base model.
     """
     from distrl.device.leases import Leases
-    from distrl.device.phone_lease import Keeper, PhoneLease, holder_name, leased_on_phone, place_of
+    from distrl.device.phone_lease import LeaseRenewer, PhoneLease, holder_name, leased_on_phone, place_of
     from distrl.device.play import PlayServer, held
     from distrl.device.server import AdbServer
     from distrl.device.session import AdbSession
@@ -102,7 +102,7 @@ def play(
         session = AdbSession(server, named, settings.devices, lease.check)
         session.screenshot()  # a phone that does not answer is told here, not in the browser
         with (
-            leased_on_phone(lease, Keeper()),
+            leased_on_phone(lease, LeaseRenewer()),
             _recorder(settings, session) if record else nullcontext() as recorder,
             PlayServer(session, port, recorder) as page,
         ):

@@ -1,6 +1,6 @@
-"""What a phone says of itself, for people who look after many: one look, one deadline, no lease.
+"""Properties of the phones, for `distrl devices`: one query, one deadline, no lease.
 
-Looking disturbs nobody: the adb server runs a look beside whatever a worker does on the same phone.
+A query does not disturb a worker on the same phone: the adb server runs both side by side.
 """
 
 from __future__ import annotations
@@ -18,33 +18,32 @@ from distrl.errors import DeviceError
 
 AT_ONCE = 16
 ONLINE = "device"
-"""What adb calls a phone that it can talk to."""
+"""adb's state of a phone that is connected."""
 UNKNOWN = "not connected"
 
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """state: as adb has it, or UNKNOWN. holder: the process that has it, of this machine, or of another by the lease on
-    the phone; "" if none.
-
-    The rest is "" where the phone did not say; `fault` tells why, if it failed.
-    """
+    """What is known of a phone. Unknown fields are empty."""
 
     serial: str
     state: str
+    """As adb reports it, or UNKNOWN."""
     size: str = ""
     android: str = ""
     model: str = ""
     focus: str = ""
     fault: str = ""
+    """Why the query failed."""
     holder: str = ""
+    """The process that has it, by a lock on this machine, or by the lease on the phone."""
 
 
 def look(server: AdbServer, devices: config.Devices) -> Sequence[About]:
     """Every phone that the configuration names, and every other one that the adb server knows.
 
-    Addresses that the server does not know yet are connected. Raises DeviceError where no adb server answers; a phone
-    that does not answer is told as such.
+    Addresses that the server does not know yet are connected. Raises DeviceError if no adb server answers; a phone
+    that does not answer has a `fault`.
     """
     known = server.devices()
     faults = _connected(server, devices, [address for address in devices.addresses if address not in known])
@@ -62,7 +61,7 @@ def look(server: AdbServer, devices: config.Devices) -> Sequence[About]:
 
 
 def _connected(server: AdbServer, devices: config.Devices, addresses: Sequence[str]) -> Mapping[str, str]:
-    """Connect the addresses, side by side; what went wrong with those that cannot be."""
+    """Connect the addresses in parallel. Returns address -> error message, "" if connected."""
 
     def connect(address: str) -> str:
         try:
@@ -76,7 +75,7 @@ def _connected(server: AdbServer, devices: config.Devices, addresses: Sequence[s
 
 
 def _state(server: AdbServer, name: str) -> str:
-    """Of a phone that is named by its place (usb:1-2), by which the server lists none."""
+    """Of a phone that is configured by its USB port (usb:1-2), which the server does not list."""
     try:
         return server.state(name)
     except DeviceError:
@@ -97,7 +96,7 @@ def _look(server: AdbServer, devices: config.Devices, serial: str, state: str, l
 
 
 def _place(leases: Leases, serial: str) -> str:
-    """Without a directory of locks, no lease is one of this machine's."""
+    """Empty if there is no directory of locks: then no lease is from this machine."""
     try:
         return place_of(leases, serial)
     except DeviceError:

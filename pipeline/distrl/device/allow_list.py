@@ -1,9 +1,9 @@
-"""Keeping a phone within the apps that a person allows: what else comes to the front is left again, and counted.
+"""Keeps a phone within devices.allowed_packages: a foreign app in front is left or stopped, and counted.
 
-The package whose window has the focus decides (window.py). The phone's home screen is always allowed, since every
-undoing leads there. The system's own windows (notification shade, quick settings, "not responding") belong to
-com.android.systemui, and questions for a permission to com.android.permissioncontroller or a maker's own; they are
-foreign unless allowed by that name. A menu, dialog or keyboard that an app opens over itself is of the app.
+The package whose window has the focus decides (window.py). The phone's home screen is always allowed, since it is where
+a foreign app is left to. The system's own windows (notification shade, quick settings, "not responding") belong to
+com.android.systemui, and permission dialogs to com.android.permissioncontroller or a manufacturer's own; they are
+foreign unless allowed by that name. A menu, dialog or keyboard that an app opens over itself belongs to the app.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from distrl import config
-from distrl.device.errors import DeviceGarbage, DeviceStray
+from distrl.device.errors import DeviceForeignApp, DeviceGarbage
 from distrl.device.packages import allowed
 from distrl.device.session import AdbSession
 from distrl.device.window import SYSTEM_UI
@@ -23,11 +23,11 @@ from distrl.names import PACKAGE
 log = logging.getLogger(__name__)
 
 NOT_STOPPED = frozenset({SYSTEM_UI})
-"""It is started again at once, and takes the home screen with it for a while."""
+"""Android restarts it at once, and the home screen is gone meanwhile."""
 
 
 class PackageAllowList:
-    """devices.allowed_packages around one session. Where none is named, all are, and the phone is never asked."""
+    """Enforces devices.allowed_packages in one session. If the list is empty, all are allowed without any query."""
 
     def __init__(self, session: AdbSession, devices: config.Devices) -> None:
         self._session = session
@@ -37,33 +37,33 @@ class PackageAllowList:
         self._launcher: str | None = None
 
     def enforce(self) -> str | None:
-        """Leave what is in front if it is foreign: by HOME, or by stopping it. What it was and what helped, or None.
+        """Leave a foreign app in front, by HOME or else by stopping it. Returns "package (what helped)", or None.
 
-        Raises DeviceStray where nothing helps, DeviceGarbage where the phone does not name its home screen.
+        Raises DeviceForeignApp if nothing helps, DeviceGarbage if the phone does not name its home screen.
         """
         package = self.foreign_app()
         if package is None:
             return None
         self._session.foreign_apps += 1
-        log.warning("%s: %s is not among devices.allowed_packages, and is left", self._session.serial, package)
-        for name, undo in self._undoings(package):
+        log.warning("%s: leaving %s, which is not in devices.allowed_packages", self._session.serial, package)
+        for name, undo in self._ways_back(package):
             undo()
             if self._back():
                 return f"{package} ({name})"
-        raise DeviceStray(
+        raise DeviceForeignApp(
             self._session.serial,
             f"{package} stays in front",
-            f"see to the phone: close it there, or add {package} to devices.allowed_packages",
+            f"close it on the phone, or add {package} to devices.allowed_packages",
         )
 
     def foreign_app(self) -> str | None:
-        """The package in front if it is foreign, else None. Nothing is done about it."""
+        """The package in front if it is foreign, else None. Does not change anything."""
         if not self._allowed:
             return None
         package = self._front()
         return None if self._inside(package) else package
 
-    def _undoings(self, package: str) -> Iterator[tuple[str, Callable[[], None]]]:
+    def _ways_back(self, package: str) -> Iterator[tuple[str, Callable[[], None]]]:
         def stop() -> None:
             self._session.stop_app(package)
             self._session.key("HOME")
@@ -73,7 +73,7 @@ class PackageAllowList:
             yield "force-stop", stop
 
     def _front(self) -> str:
-        """The package in front, once there is one: between two windows, none has the focus."""
+        """The package in front. Waits for one, as no window has the focus while windows change."""
         deadline = Deadline(self._wait_s)
         while not (package := self._session.package_in_front()):
             if deadline.remaining() <= 0:
@@ -82,7 +82,7 @@ class PackageAllowList:
         return package
 
     def _back(self) -> bool:
-        """Whether an allowed app comes to the front in time."""
+        """Waits for an allowed app in front; False if none comes within devices.settle_timeout_s."""
         deadline = Deadline(self._wait_s)
         while not (inside := self._inside(self._session.package_in_front())) and deadline.remaining() > 0:
             time.sleep(self._poll_s)

@@ -1,8 +1,8 @@
-"""The console of a running emulator: a line of text asks, lines answer, OK or KO ends the answer.
+"""Client of a running emulator's console: a command is one line, the answer is lines ended by OK or KO.
 
-It listens on this machine only and wants the token that the emulator keeps in its user's home; an empty token file
+It listens on this machine only and requires the token that the emulator stores in its user's home; an empty token file
 turns that off (developer.android.com/studio/run/emulator-console). Each session is one connection under one total
-deadline, so that a console that answers a byte at a time cannot stretch it.
+deadline, which a console that answers a byte at a time cannot extend.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from distrl.dial import dial
 
 HOST = "127.0.0.1"
 MAX_ANSWER = 64 * 1024
-"""No answer is larger; a console that goes on sending must not fill the memory of its worker."""
+"""Bytes. No answer is larger; a console that goes on sending must not exhaust the worker's memory."""
 MAX_TOKEN = 256
 WORDS_SHOWN = 200
 _HINT = 'see docs/emulators.md, "When it says no"'
@@ -33,10 +33,10 @@ _WANTS_TOKEN = "Authentication required"  # noqa: S105 (what the greeting says, 
 
 
 class Console:
-    """A session with the console of the emulator at `port`. Entered, it is greeted and authenticated.
+    """A session with the console of the emulator at `port`. Entering it connects and authenticates.
 
-    deadline: of the whole session. Every method raises DeviceGone (nobody listens, or the connection broke),
-    DeviceTimeout, DeviceGarbage (no answer of a console), or DeviceRefused with what the console said after KO.
+    deadline: of the whole session. Every method raises DeviceGone (nothing listens, or the connection broke),
+    DeviceTimeout, DeviceGarbage (not a console's answer), or DeviceRefused with the console's text after KO.
     """
 
     def __init__(self, port: int, token_file: Path, deadline: Deadline) -> None:
@@ -67,14 +67,14 @@ class Console:
             self._socket.close()
 
     def ping(self) -> None:
-        """Whether the console answers."""
+        """Raises if the console does not answer."""
         self._ask("ping")
 
     def avd_name(self) -> str:
         """The virtual device that runs there."""
         lines = self._ask("avd name")
         if len(lines) != 1:
-            raise DeviceGarbage(self._who, f"`avd name` said {' / '.join(lines)[:WORDS_SHOWN]!r}")
+            raise DeviceGarbage(self._who, f"`avd name` answered {' / '.join(lines)[:WORDS_SHOWN]!r}")
         return lines[0]
 
     def save(self, snapshot: str) -> None:
@@ -82,7 +82,7 @@ class Console:
         self._ask(f"avd snapshot save {self._snapshot(snapshot)}")
 
     def load(self, snapshot: str) -> None:
-        """Put the whole machine back to what it was; its connections to adb break and come back."""
+        """Restore the whole machine; its adb connections break and come back."""
         self._ask(f"avd snapshot load {self._snapshot(snapshot)}")
 
     def snapshots(self) -> str:
@@ -90,7 +90,7 @@ class Console:
         return "\n".join(self._ask("avd snapshot list"))
 
     def kill(self) -> None:
-        """End the emulator. Returns when it has said so or has closed the connection, which it may do first."""
+        """End the emulator. Returns when it has answered or has closed the connection, which it may do first."""
         try:
             self._ask("kill")
         except DeviceGone:
@@ -100,8 +100,8 @@ class Console:
         if not names.DEVICE.fullmatch(name):
             raise DeviceRefused(
                 self._who,
-                f"{name[:WORDS_SHOWN]!r} is no name of a snapshot",
-                "name it with letters, digits, '.', '_' and '-', not with '.' or '-' first",
+                f"{name[:WORDS_SHOWN]!r} is not a name of a snapshot",
+                "use letters, digits, '.', '_' and '-', and neither '.' nor '-' first",
             )
         return name
 
@@ -110,14 +110,15 @@ class Console:
             with self._token_file.expanduser().open("rb") as file:
                 token = file.read(MAX_TOKEN + 1).decode("ascii", "replace").strip()
         except (OSError, RuntimeError) as error:  # RuntimeError: this user has no home
-            why = f"its console wants a token, and {self._token_file} cannot be read ({error})"
+            why = f"its console requires a token, and {self._token_file} cannot be read ({error})"
             raise DeviceRefused(self._who, why, _AUTH_HINT) from error
         if len(token) > MAX_TOKEN or not _TOKEN.fullmatch(token):
-            raise DeviceRefused(self._who, f"its console wants a token, and {self._token_file} holds none", _AUTH_HINT)
+            why = f"its console requires a token, and {self._token_file} contains none"
+            raise DeviceRefused(self._who, why, _AUTH_HINT)
         return token
 
     def _ask(self, line: str, shown: str | None = None, hint: str = _HINT) -> list[str]:
-        """Send a line; the lines of the answer, without its OK. shown: what errors name instead, if it is a secret."""
+        """Send a line; returns the lines of the answer, without its OK. shown: for errors, if the line is secret."""
         assert self._socket is not None, "entered"
         try:
             self._socket.settimeout(self._deadline.timeout())
@@ -150,7 +151,7 @@ class Console:
             if left <= 0:
                 raise self._late(f"`{asked}`")
             if len(self._buffer) > MAX_ANSWER:
-                raise DeviceGarbage(self._who, f"its console answered `{asked}` with a line without an end")
+                raise DeviceGarbage(self._who, f"its console answered `{asked}` with an endless line")
             try:
                 self._socket.settimeout(left)
                 chunk = self._socket.recv(_CHUNK)
@@ -159,7 +160,7 @@ class Console:
             except OSError as error:
                 raise DeviceGone(self._who, f"the connection to its console broke ({error.strerror})") from error
             if not chunk:
-                raise DeviceGone(self._who, f"its console hung up before it had answered `{asked}`")
+                raise DeviceGone(self._who, f"its console closed the connection before it had answered `{asked}`")
             self._buffer += chunk
         line, _, rest = bytes(self._buffer).partition(b"\n")
         self._buffer[:] = rest

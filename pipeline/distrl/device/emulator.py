@@ -1,10 +1,10 @@
-"""One emulator that this process starts, waits for, puts back to its snapshot, restarts and ends.
+"""One emulator that this process starts, waits for, restores to its snapshot, restarts and ends.
 
-Life cycle: `bring` makes it a phone that answers, starting it if need be; `close` ends it for good, from any thread,
-also while another one waits for it to boot.
+Life cycle: `bring` makes it a phone that answers, starting it if necessary; `close` ends it for good, from any thread,
+also while another thread waits for it to boot.
 
-The emulator is told where our adb server is, and that server where the emulator's phone is: a server of our own does
-not look for emulators by itself.
+The emulator is started with our adb server's port, and the server is given the emulator's: a server of our own does not
+look for emulators by itself.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ ONLINE = "device"
 BOOTED = "getprop sys.boot_completed"
 POLL_S = 0.2
 OFFLINE_S = 3.0
-"""How long adb may call it offline before its connection is made anew: one to an emulator that has ended stays so."""
+"""How long adb may report it as offline before it is reconnected: a connection to an ended emulator stays offline."""
 WORDS_SHOWN = 300
 FORGET_S = 2.0
-"""For the adb server to drop a connection: a silent one must not delay the end of a worker either."""
+"""Deadline for the adb server to drop a connection: an unresponsive one must not delay the end of a worker either."""
 ASK_S = 2.0
-"""For the console to take a `kill`: a hung emulator must not delay the end of its worker."""
+"""Deadline for the console to take a `kill`: a hung emulator must not delay the end of its worker."""
 FAIR_S = 0.5
-"""An adb server that has had less time to answer is not called silent."""
+"""An adb server that had less time to answer does not count as unresponsive."""
 PING_S = 0.3
-"""For the console to answer once a deadline is over, which is told all the same."""
+"""Deadline of the console query for the message of a DeviceTimeout."""
 
 
 class Emulator:
     """The emulator of `devices.emulators` with its console at `port`. The caller holds the lease of its serial.
 
-    leases: beside the lock of its serial are its log and its pid file. stop: once set, none is started and no
-    boot is waited for any more. writable: not one of several read-only instances, but the one that may save a snapshot.
+    leases: its log and its pid file are beside the lock of its serial. stop: once set, it is not started, and no boot
+    is waited for. writable: the one instance that may save a snapshot, not one of several read-only ones.
     starts: how often it was started.
     """
 
@@ -77,14 +77,14 @@ class Emulator:
 
     @property
     def pid(self) -> int | None:
-        """Of the emulator that runs; None if none does."""
+        """Of the running emulator; None if it does not run."""
         return self._program.pid
 
     def bring(self, *, anew: bool = False) -> None:
         """Make it a phone that answers: connect it to adb, or else start it, wait for its boot, load its snapshot.
 
-        anew: start it even if it answers. Raises DeviceError, which names the setting concerned; one that
-        was started for it is then ended.
+        anew: restart it even if it answers. Raises DeviceError, which names the setting concerned, after ending the
+        emulator.
         """
         if self.pid is not None and not anew:
             try:
@@ -92,8 +92,8 @@ class Emulator:
                     Deadline(self._devices.operation_timeout_s), "devices.operation_timeout_s", self._stop
                 )
                 return
-            except (DeviceGone, DeviceTimeout) as error:  # AdbServerGone is neither: it says nothing of the emulator
-                log.warning("%s is started anew: %s", self.serial, error.what)
+            except (DeviceGone, DeviceTimeout) as error:  # not AdbServerGone: that is not the emulator's failure
+                log.warning("%s is restarted: %s", self.serial, error.what)
         self.stop()
         try:
             self._start()
@@ -107,9 +107,9 @@ class Emulator:
             raise
 
     def load(self) -> None:
-        """Put it back to its snapshot and wait until it answers again.
+        """Restore its snapshot and wait until it answers again.
 
-        Raises DeviceUnready where its console refuses, DeviceTimeout past devices.emulators.snapshot_timeout_s.
+        Raises DeviceUnready if its console refuses, DeviceTimeout after devices.emulators.snapshot_timeout_s.
         """
         deadline = Deadline(self._settings.snapshot_timeout_s)
         try:
@@ -125,7 +125,7 @@ class Emulator:
                     ) from error
         except DeviceRefused as error:
             raise DeviceUnready(self.serial, error.what, error.hint) from error
-        self._forget(deadline)  # its connection leads to what is no more
+        self._forget(deadline)  # the old connection is dead
         self._until_booted(deadline, "devices.emulators.snapshot_timeout_s", self._closing)
 
     def save(self) -> None:
@@ -149,7 +149,7 @@ class Emulator:
         with self._changing:
             if self._closing.is_set() or self._stop.is_set():
                 raise DeviceGone(self.serial, "it is being ended")
-            self._program.stop_left()
+            self._program.stop_leftover()
             check_free((self._port, self._port + 1))
             self._forget()
             line = command_line(self._settings, self._port, writable=self._writable)
@@ -157,7 +157,7 @@ class Emulator:
             self.starts += 1
 
     def _recognise(self) -> None:
-        """See that what listens at the port is ours: something else may have taken it while the emulator started."""
+        """Check that the emulator at the port is ours: another may have taken it while ours started."""
         try:
             with self._console(Deadline(self._devices.operation_timeout_s)) as console:
                 name = console.avd_name()
@@ -172,11 +172,10 @@ class Emulator:
         self._recognised = True
 
     def _until_booted(self, deadline: Deadline, setting: str, give_up: threading.Event) -> None:
-        """Wait until adb has it and Android has started.
+        """Wait until adb lists it and Android has started.
 
-        An adb server that is away or silent for a while is waited out. Raises DeviceTimeout, which names `setting`;
-        DeviceGone if the emulator ends meanwhile or `give_up` is set; AdbServerGone if it is the adb server that does
-        not answer in the end.
+        Waits also while the adb server does not answer. Raises DeviceTimeout, which names `setting`; DeviceGone if the
+        emulator ends meanwhile or `give_up` is set; AdbServerGone if at the deadline the adb server does not answer.
         """
         online_at = time.monotonic()
         state, away = "unknown", None
@@ -200,16 +199,16 @@ class Emulator:
             if deadline.remaining() <= 0 and away is not None:
                 raise AdbServerGone(
                     "adb.port",
-                    f"the adb server at {self._server.where} does not answer, so nothing is known of {self.serial}: "
-                    f"{away.what}",
-                    "see to the adb server, which `distrl doctor` asks too",
+                    f"the adb server at {self._server.where} does not answer, so the state of {self.serial} is "
+                    f"unknown: {away.what}",
+                    "check the adb server with `distrl doctor`",
                 )
             if deadline.remaining() <= 0:
                 raise DeviceTimeout(
                     self.serial,
-                    f"is no phone that answers after {deadline.seconds:g} s: adb calls it {state}, its console "
-                    f"{'answers' if self._console_answers() else 'is silent'}{self._program.last_words()}",
-                    f"raise {setting}, start fewer at once, or see to hardware acceleration ({GUIDE}); "
+                    f"does not answer after {deadline.seconds:g} s: adb reports it as {state}, its console "
+                    f"{'answers' if self._console_answers() else 'does not answer'}{self._program.log_tail()}",
+                    f"raise {setting}, start fewer at once, or check hardware acceleration ({GUIDE}); "
                     f"its log is {self._program.log}",
                 )
             self._closing.wait(min(POLL_S, deadline.remaining()))
@@ -218,14 +217,14 @@ class Emulator:
         within = Deadline(deadline.timeout(self._devices.operation_timeout_s))
         try:
             return self._session.run(BOOTED, within).stdout.strip() == b"1"
-        except DeviceTimeout:  # its connection may lead to what it was before a snapshot was loaded
+        except DeviceTimeout:  # the connection may be from before a snapshot was loaded
             self._forget(deadline)
             return False
         except DeviceError:
             return False
 
     def _forget(self, within: Deadline | None = None) -> None:
-        """Have adb drop what it knows under this name; it goes on to list what has ended, and never tries it again."""
+        """Have adb drop its connection: it would go on listing an ended emulator and never reconnect it."""
         with suppress(DeviceError):
             self._server.disconnect(self.serial, (within or Deadline(FORGET_S)).timeout(FORGET_S))
 
@@ -235,7 +234,7 @@ class Emulator:
         if self.pid is None:
             raise DeviceGone(
                 self.serial,
-                f"the emulator has ended with status {self._program.status}{self._program.last_words()}",
+                f"the emulator has ended with status {self._program.status}{self._program.log_tail()}",
                 f"read {self._program.log}; `emulator -list-avds` names the virtual devices; see {GUIDE}",
             )
 
@@ -251,7 +250,7 @@ class Emulator:
         return True
 
     def _asked_to_end(self) -> bool:
-        if not self._recognised:  # the console at our port may be another's
+        if not self._recognised:  # the console at our port may be that of another emulator
             return False
         try:
             with self._console(Deadline(ASK_S)) as console:
@@ -264,7 +263,7 @@ class Emulator:
 def fleet(server: AdbServer, devices: config.Devices, leases: Leases, stop: threading.Event) -> Sequence[Emulator]:
     """The emulators of the configuration, none of them started.
 
-    Raises DeviceError where adb is on another machine than they would be, or there is no emulator program.
+    Raises DeviceError if the adb server is on another machine, or there is no emulator program.
     """
     settings = devices.emulators
     if not settings.count:

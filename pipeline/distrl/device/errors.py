@@ -1,6 +1,6 @@
-"""What can go wrong with a phone, by what helps: DeviceGone a new connection, DeviceTimeout patience or a new
-connection, DeviceGarbage another try, DeviceUnready a restart, DeviceRefused nothing but another command. The others
-say what a person does.
+"""Errors of a phone, classified by what helps: DeviceGone a new connection, DeviceTimeout a longer wait or a new
+connection, DeviceGarbage a retry, DeviceUnready a restart, DeviceRefused only another command. For the others, a person
+follows the hint.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from distrl.errors import DeviceError
 
-_HINT = "see `adb devices` on this adb server; the pool reconnects the phone and keeps away from it while that fails"
+_HINT = "see `adb devices` on this adb server; the pool reconnects the phone, and quarantines it while that fails"
 
 
 class AdbServerGone(DeviceError):  # noqa: N818
@@ -18,40 +18,40 @@ class AdbServerGone(DeviceError):  # noqa: N818
 
 
 class DeviceGone(DeviceError):  # noqa: N818
-    """There is no connection to the phone, or it broke while something was asked."""
+    """There is no connection to the phone, or it broke during an operation."""
 
     def __init__(self, where: str, what: str, hint: str = _HINT) -> None:
         super().__init__(where, what, hint)
 
 
 class DeviceUnauthorized(DeviceGone):
-    """The phone is there and does not trust the adb server's key."""
+    """The phone is connected and does not trust the adb server's key."""
 
 
 class DeviceOffline(DeviceGone):
-    """The adb server sees the phone and gets no answer from its adbd."""
+    """The adb server sees the phone, but its adbd does not answer."""
 
 
 class DeviceAmbiguous(DeviceGone):
-    """Several phones go by this serial, so that the adb server reaches none of them by it."""
+    """Several phones have this serial, so the adb server cannot choose one by it."""
 
 
 class DeviceTimeout(DeviceError):  # noqa: N818
-    """The phone, or the adb server, did not do it within the deadline."""
+    """The phone, or the adb server, did not finish within the deadline."""
 
     def __init__(self, where: str, what: str, hint: str = "raise devices.operation_timeout_s if it is slow") -> None:
         super().__init__(where, what, hint)
 
 
 class DeviceGarbage(DeviceError):  # noqa: N818
-    """The phone answered with something that is not an answer: a truncated screenshot, a broken packet."""
+    """The phone's answer is invalid: a truncated screenshot, a broken packet."""
 
     def __init__(self, where: str, what: str, hint: str = _HINT) -> None:
         super().__init__(where, what, hint)
 
 
 class DeviceBlack(DeviceGarbage):
-    """A whole screenshot that is black all over: a screen that is off, or a window that may not be pictured."""
+    """A complete screenshot that is all black: the screen is off, or the window forbids screenshots."""
 
 
 class DeviceOversized(DeviceError):  # noqa: N818
@@ -59,22 +59,22 @@ class DeviceOversized(DeviceError):  # noqa: N818
 
 
 class DeviceRefused(DeviceError):  # noqa: N818
-    """The phone is well and will not do this: a command that exits with an error, text that it cannot type."""
+    """The phone works but refuses this: a command that exits with an error, text that it cannot type."""
 
     def __init__(self, where: str, what: str, hint: str = "ask for something that the phone can do") -> None:
         super().__init__(where, what, hint)
 
 
 class ActionRefused(DeviceRefused):
-    """The phone is well and cannot do this action: text that it cannot type, a place off its screen. Nothing was sent.
+    """The phone works but cannot do this action: text that it cannot type, a point off its screen. Nothing was sent.
 
-    Of an action that a policy chose, it is the policy's mistake.
+    For an action that a policy chose, it is the policy's mistake.
     """
 
 
 @contextmanager
-def owed() -> Iterator[None]:
-    """Around what every phone that is well does, whoever asks: a refusal is raised as DeviceGarbage, its failure."""
+def must_succeed() -> Iterator[None]:
+    """For commands that every working phone accepts: raises DeviceRefused as DeviceGarbage, the phone's failure."""
     try:
         yield
     except DeviceRefused as error:
@@ -82,36 +82,37 @@ def owed() -> Iterator[None]:
 
 
 class DeviceUnready(DeviceError):  # noqa: N818
-    """An emulator cannot be started, or not be put where a task begins."""
+    """An emulator cannot be started, or its snapshot cannot be restored."""
 
 
 class DeviceHeld(DeviceError):  # noqa: N818
-    """Another host has the phone. holder: who. renewed: whether that was seen to be alive."""
+    """Another host has the phone. renewed: whether its lease was seen to be renewed."""
 
     def __init__(self, where: str, holder: str, *, renewed: bool = False) -> None:
         super().__init__(
             where,
             f"it is held by {holder}, by the lease on the phone",
-            "stop what drives it there, or leave the phone out here; the lease of a dead holder ends by itself",
+            "stop the process that drives it there, or remove the phone from the configuration here; the lease of a "
+            "dead process expires by itself",
         )
         self.holder = holder
         self.renewed = renewed
 
 
-class DeviceStray(DeviceError):  # noqa: N818
-    """An app that devices.allowed_packages does not name stays in front, whatever was done about it."""
+class DeviceForeignApp(DeviceError):  # noqa: N818
+    """An app that devices.allowed_packages does not list stays in front, even after it was stopped."""
 
 
 _REFUSALS: tuple[tuple[tuple[str, ...], type[DeviceGone], str], ...] = (
     (
         ("unauthorized", "still authorizing", "failed to authenticate"), DeviceUnauthorized,
         "accept the dialog on the phone's screen and have it remember this computer; or copy ~/.android/adbkey from a "
-        "computer that it trusts and start the adb server anew",
+        "computer that it trusts and restart the adb server",
     ),
     (
         ("more than one device",), DeviceAmbiguous,
-        "name each in devices.serials by its place instead, the usb:… that `adb -P {port} devices -l` shows beside it; "
-        "on a network by host:port in devices.addresses",
+        "list each in devices.serials by its USB port instead, the usb:… that `adb -P {port} devices -l` shows; on a "
+        "network by host:port in devices.addresses",
     ),
     (
         ("offline", "still connecting"), DeviceOffline,
@@ -120,14 +121,14 @@ _REFUSALS: tuple[tuple[tuple[str, ...], type[DeviceGone], str], ...] = (
     ),
     (
         ("no permissions", "insufficient permissions"), DeviceGone,
-        "give this user the right to open the phone's USB port (udev rules), then plug it in again",
+        "allow this user to open the phone's USB port (udev rules), then plug it in again",
     ),
 )  # fmt: skip
-"""What the adb server says (transport.cpp of AOSP's adb, 34.0), which error that is, and what a person does."""
+"""Texts of the adb server (transport.cpp of AOSP's adb, 34.0), the error for each, and its hint."""
 
 
 def refusal(who: str, words: str, port: int) -> DeviceGone:
-    """The error for the words with which the adb server at `port` refuses to reach a phone."""
+    """The error for the adb server's failure message `words`. port: the server's, for the hint."""
     for signs, kind, hint in _REFUSALS:
         if any(sign in words for sign in signs):
             return kind(who, words, hint.format(port=port))

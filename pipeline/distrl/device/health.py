@@ -1,7 +1,7 @@
-"""When a phone that failed may be tried again. Pure: it is told what happened and when, and owns no clock.
+"""When a phone that failed may be tried again. Pure: times are arguments.
 
-The first failure after a success is mended at once, by stopping the app in front or by a new connection. Each further
-one in a row keeps the phone in quarantine twice as long as the one before, up to QUARANTINE_MAX_S.
+After a first failure the phone is recovered at once, by stopping the app in front or by a new connection. Each further
+failure in a row quarantines it twice as long as the one before, up to QUARANTINE_MAX_S.
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ QUARANTINE_MAX_S = 60.0
 COUNTERS = (
     "leases", "retries", "interrupted", "app_recoveries", "reconnects", "restarts", "quarantines", "foreign_apps",
 )  # fmt: skip
-"""leases: how often it was lent. retries: broken screenshots taken again. interrupted: leases that ended in a failure.
-app_recoveries: times after a failure that it was sent home and the app in front stopped. reconnects: new connections
-made after a failure. restarts: of its emulator. quarantines: times it was put aside. foreign_apps: times it was brought
-back from an app that is not allowed."""
+"""leases: how often it was leased. retries: broken screenshots taken again. interrupted: leases that failed.
+app_recoveries: how often after a failure it was sent home and the app in front stopped. reconnects: new connections
+after a failure. restarts: of its emulator. quarantines: how often it was quarantined. foreign_apps: how often it was
+brought back from an app that is not allowed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """failures: in a row, leases that failed and connections that could not be made; a lease that failed after an
-    episode that did not begins another row. due: not tried before then.
-    connected: whether it was heard since it last failed; if not, it needs a connection before it is lent.
-    """
+    """The failures of one phone, and when it may be tried again."""
 
     failures: int = 0
+    """Failed leases and connections in a row. A lease that fails after a good episode starts a new row."""
     due: float = 0.0
+    """Not tried before this time."""
     connected: bool = False
+    """Whether it answered since it last failed; if not, it is connected before it is leased."""
 
     def failed(self, now: float) -> Health:
         failures = self.failures + 1
         return Health(failures, now + quarantine_s(failures))
 
-    def mended(self) -> Health:
-        """It answers again. Its failures count until a lease ends well: it may fail again at once."""
+    def recovered(self) -> Health:
+        """It answers again. Its failures count until a lease ends well, as it may fail again at once."""
         return replace(self, connected=True)
 
     def succeeded(self) -> Health:

@@ -1,8 +1,8 @@
-"""Text that a model wrote, on its way to a phone: typed to its last character and never run.
+"""Types a model's text on a phone, literally: no character is lost, and none is executed by a shell.
 
-`input text` types printable ASCII and reads %s as a space. It cannot be told to type the two characters "%s", so text
-that holds them is typed by two commands, parted between the two. What it cannot type goes through ADBKeyBoard, an
-input method that types what a broadcast tells it (github.com/senzhk/ADBKeyBoard), in base64, so that no shell sees it.
+`input text` types printable ASCII and reads %s as a space. It cannot type the two characters "%s", so text with them is
+split between the two into two commands. Other text goes through ADBKeyBoard, an input method that types the text of a
+broadcast (github.com/senzhk/ADBKeyBoard), in base64, so that no shell sees it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from distrl.device.wire import Deadline
 log = logging.getLogger(__name__)
 
 MAX_CHARACTERS: Final = 2000
-"""Longer than any field; a command line has a limit too."""
+"""More than any field needs; a command line is limited too."""
 PACKAGE: Final = "com.android.adbkeyboard"
 SERVICE: Final = f"{PACKAGE}/.AdbIME"
 UP_S: Final = 2.0
-"""Longest wait for the service to be bound to a text field. Where no field is focused it never is, and what is typed
-goes nowhere, as with `input text`."""
+"""Longest wait for the service to be bound to a text field. If no field has the focus it never is, and the text is
+lost, as with `input text`."""
 POLL_S: Final = 0.02
 _UNTYPABLE = re.compile(r"[^\x20-\x7e]")
 _BETWEEN = re.compile(r"(?<=%)(?=s)")
@@ -37,11 +37,11 @@ _WORDS = 200
 
 
 class UntypableError(ValueError):
-    """Text that cannot be typed; the message says where and why."""
+    """Text that cannot be typed; the message has the position and the reason."""
 
 
 def typing_line(text: str) -> str:
-    """The line that types `text` with `input text`; empty for an empty text. Raises UntypableError."""
+    """The command line that types `text` with `input text`; empty for an empty text. Raises UntypableError."""
     _check_length(text)
     if found := _UNTYPABLE.search(text):
         raise UntypableError(
@@ -52,31 +52,31 @@ def typing_line(text: str) -> str:
 
 
 def broadcast_line(text: str) -> str:
-    """The line that has ADBKeyBoard type `text`: any Unicode and newlines. Raises UntypableError for the rest."""
+    """The command line that has ADBKeyBoard type `text`: any Unicode and newlines. Else raises UntypableError."""
     _check_length(text)
     for at, character in enumerate(text):
         kind = unicodedata.category(character)
         if (kind == "Cc" and character != "\n") or kind == "Cs":
-            what = "a control character" if kind == "Cc" else "half of a character"
-            raise UntypableError(f"character {at} ({character!a}) is {what}, which is not typed")
+            what = "a control character" if kind == "Cc" else "a lone surrogate"
+            raise UntypableError(f"character {at} ({character!a}) is {what}, which cannot be typed")
     coded = base64.b64encode(text.encode()).decode()
     return f"am broadcast -a ADB_INPUT_B64 -p {PACKAGE} --es msg {shlex.quote(coded)}"
 
 
 class KeyboardService:
-    """ADBKeyBoard on one phone. ask: runs a command that must succeed, and returns what it wrote.
+    """ADBKeyBoard on one phone. ask: runs a command that must succeed, and returns its output.
 
-    The phone's own keyboard is put back after each text. If the phone fails in between, `put_back` makes up for it.
+    The phone's own keyboard is restored after each text. If the phone fails in between, call `put_back` later.
     """
 
     def __init__(self, ask: Callable[[str, Deadline], str], serial: str) -> None:
         self._ask = ask
         self._serial = serial
-        self._owed: str | None = None
+        self._previous: str | None = None
 
     def type_text(self, text: str, deadline: Deadline) -> None:
-        """Raises ActionRefused for text that the phone cannot type: nothing was. DeviceRefused where it lacks the
-        keyboard for text that `input text` types as well: that is its setting's fault, not the text's.
+        """Raises ActionRefused for text that the phone cannot type; nothing was typed. DeviceRefused if ADBKeyBoard is
+        missing for text that `input text` could type: that is the setting's fault, not the text's.
         """
         try:
             line = broadcast_line(text)
@@ -90,34 +90,34 @@ class KeyboardService:
                 self._serial,
                 f"this text cannot be typed with `input text`, and {SERVICE} is not an enabled keyboard",
                 f"install ADBKeyBoard (github.com/senzhk/ADBKeyBoard): `adb install ADBKeyboard.apk`, then `adb shell "
-                f"ime enable {SERVICE}`; or have printable ASCII typed only",
+                f"ime enable {SERVICE}`; or type printable ASCII only",
             )
         self._select(deadline)
         try:
             said = self._ask(line, deadline)
             if "Broadcast completed" not in said:
-                raise DeviceGarbage(self._serial, f"`am broadcast` said {said[:_WORDS]!r}")
+                raise DeviceGarbage(self._serial, f"`am broadcast` answered {said[:_WORDS]!r}")
         finally:
             self.put_back(deadline)
 
     def put_back(self, deadline: Deadline) -> None:
-        """Select the phone's own keyboard again, if another one is selected by us.
+        """Select the phone's own keyboard again, if we have selected another one.
 
-        One that the phone refuses, as it does one that is no longer there, is given up: no other try would help.
+        If the phone refuses it, as if it was uninstalled, it is given up: a retry would not help.
         """
-        if self._owed is not None:
+        if self._previous is not None:
             try:
-                self._set(self._owed, deadline)
+                self._set(self._previous, deadline)
             except DeviceRefused as error:
                 log.warning("%s keeps %s: %s; %s", self._serial, SERVICE, error.what, error.hint)
-            self._owed = None
+            self._previous = None
 
     def _select(self, deadline: Deadline) -> None:
         own = self._ask("settings get secure default_input_method", deadline).strip()
         if own == SERVICE:
             return
-        if _METHOD.fullmatch(own):  # "null" where none was ever chosen
-            self._owed = own
+        if _METHOD.fullmatch(own):  # "null" if none was ever chosen
+            self._previous = own
         self._set(SERVICE, deadline)
         until = Deadline(min(UP_S, deadline.remaining() / 2))
         while until.remaining() > 0 and not self._bound(deadline):

@@ -1,8 +1,7 @@
 """The emulator program as a process: its command line, its log, its pid file.
 
-Only what was started here is ever ended, with the programs that it has started itself: its process group. What a
-killed worker has left running is known by the pid file, and by a variable in its environment where its first process
-is gone.
+Ends only processes that were started here, and their process group. An emulator left by a killed worker is identified
+by the pid file or, if its first process is gone, by a variable in its environment.
 """
 
 from __future__ import annotations
@@ -28,16 +27,16 @@ log = logging.getLogger(__name__)
 HOST = "127.0.0.1"
 STOP_S = 10.0
 SAME_START_S = 2.0
-"""The system's clock may be set meanwhile; a pid that came round again differs by more."""
+"""Tolerance of a process's start time, as the system's clock may be set meanwhile; a reused pid differs by more."""
 LAST_BYTES = 1000
 GUIDE = "docs/emulators.md"
 MARK = "STARTED_BY_DISTRL"
-"""In the environment of all that was started here: the pid file's path. A number may be anybody's after a while, and
-after a restart of the machine."""
+"""Environment variable of all processes started here: the pid file's path. A pid alone may have been reused, and is
+after a reboot."""
 
 
 class Program:
-    """One process at a time, called `name`, with a log and a pid file. For one thread at a time."""
+    """One process at a time, with a log and a pid file. name: for messages. For one thread at a time."""
 
     def __init__(self, name: str, log_file: Path, pid_file: Path) -> None:
         self.log = log_file
@@ -47,20 +46,20 @@ class Program:
 
     @property
     def pid(self) -> int | None:
-        """Of the process that runs; None if none does."""
+        """Of the running process; None if none runs."""
         child = self._child
         return child.pid if child is not None and child.poll() is None else None
 
     @property
     def status(self) -> int | None:
-        """What it exited with (negative: the signal that ended it); None while it runs or where none was started."""
+        """Its exit status (negative: the signal that ended it); None while it runs or if none was started."""
         child = self._child
         return None if child is None else child.poll()
 
     def start(self, line: Sequence[str], more: Mapping[str, str]) -> None:
-        """Start it in a session of its own, so that Ctrl-C does not reach it. more: variables beside ours.
+        """Start it in a session of its own, so that Ctrl-C does not reach it. more: environment variables to add.
 
-        Raises DeviceUnready where it cannot be run; then nothing runs.
+        Raises DeviceUnready if it cannot be run; then nothing runs.
         """
         try:
             self.log.parent.mkdir(parents=True, exist_ok=True)
@@ -85,36 +84,36 @@ class Program:
             started = psutil.Process(self._child.pid).create_time()
             self._pid_file.write_text(json.dumps({"pid": self._child.pid, "started": started}))
         except psutil.NoSuchProcess:
-            pass  # it has ended already: whoever waits for it notices
+            pass  # it has ended already; the caller notices
         except OSError as error:
             self.stop()
             raise DeviceUnready(
                 "devices.directory",
                 f"{self._pid_file} cannot be written ({error.strerror})",
-                "make room there, or set devices.directory to another folder",
+                "free disk space, or set devices.directory to another folder",
             ) from error
-        log.info("%s starts as process %d, log in %s", self._name, self._child.pid, self.log)
+        log.info("%s started as process %d, log in %s", self._name, self._child.pid, self.log)
 
     def stop(self, ask: Callable[[], bool] = lambda: False) -> None:
-        """End it if it runs. ask: asks it to end in its own way; where that fails it is told so by signals."""
+        """End it if it runs. ask: requests a clean exit; if that fails, signals are sent."""
         child, self._child = self._child, None
         if child is None:
             return
         if child.poll() is None:
             if not ask():
-                _signal(child.pid, signal.SIGTERM)  # not reaped yet, so that its pid is nobody else's
+                _signal(child.pid, signal.SIGTERM)  # not reaped yet, so its pid is not reused
             try:
                 child.wait(STOP_S)
             except subprocess.TimeoutExpired:
                 _signal(child.pid, signal.SIGKILL)
                 child.wait()
         self._end_group(child.pid)
-        with suppress(OSError):  # one that stays names a process that has ended, which is noticed
+        with suppress(OSError):  # if it stays, it names an ended process, which `stop_leftover` notices
             self._pid_file.unlink()
 
-    def stop_left(self) -> None:
-        """End what a worker that was killed has left running. Only for whoever holds the phone's lease: nobody else
-        has it then, and the process has no owner any more.
+    def stop_leftover(self) -> None:
+        """End the emulator that a killed worker has left running. The caller holds the phone's lease, so the process
+        has no owner any more.
         """
         try:
             kept = json.loads(self._pid_file.read_text())
@@ -125,7 +124,7 @@ class Program:
             process = psutil.Process(pid)
             if abs(process.create_time() - float(kept["started"])) > SAME_START_S or process.pid == os.getpid():
                 return
-            log.warning("%s: ending process %d, which a worker that is gone has left", self._name, process.pid)
+            log.warning("%s: ending process %d, left by a killed worker", self._name, process.pid)
             _signal(process.pid, signal.SIGTERM)
             try:
                 process.wait(STOP_S)
@@ -135,15 +134,15 @@ class Program:
                 process.wait(STOP_S)
             self._end_group(pid)
         except (OSError, ValueError, KeyError, TypeError, psutil.Error):
-            return  # none was left, or it has ended; a port that is in use all the same is told
+            return  # none was left, or it has ended; `check_free` reports a port still in use
 
     def _end_group(self, leader: int) -> None:
-        """End what is left of the session that our process began, and has left behind by ending first."""
+        """End the processes of our emulator's session that have outlived its first process."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             left = [each for each in psutil.process_iter() if self._is_of(each, leader)]
             if not left:
                 return
-            log.warning("%s: ending %s, which its first process has left", self._name, [each.pid for each in left])
+            log.warning("%s: ending %s, which outlived its first process", self._name, [each.pid for each in left])
             for process in left:
                 with suppress(psutil.Error):
                     process.send_signal(number)
@@ -157,20 +156,20 @@ class Program:
         except (psutil.Error, OSError):
             return False
 
-    def last_words(self) -> str:
-        """What its log ends with, as the end of a sentence about an error; "" where it said nothing."""
+    def log_tail(self) -> str:
+        """The end of its log, to be appended to an error message; "" if the log is empty."""
         try:
             with self.log.open("rb") as file:
                 file.seek(max(0, self.log.stat().st_size - LAST_BYTES))
                 words = file.read().decode("utf-8", "replace").strip()
         except OSError:
             return ""
-        return f"; its last words: {words}" if words else ""
+        return f"; its log ends with: {words}" if words else ""
 
 
 def command_line(settings: config.Emulators, port: int, *, writable: bool = False) -> list[str]:
-    """How an emulator is started. Instances that share a virtual device are read-only and write nothing to it; the one
-    that is to save a snapshot is not, and boots cold. Raises DeviceUnready where there is no emulator program.
+    """The command line of an emulator. Instances that share a virtual device are read-only; the one that saves a
+    snapshot is not, and boots cold. Raises DeviceUnready if there is no emulator program.
     """
     share = [] if writable else ["-read-only"]
     state = (
@@ -192,7 +191,7 @@ def command_line(settings: config.Emulators, port: int, *, writable: bool = Fals
 
 
 def program(settings: config.Emulators) -> str:
-    """The emulator program. Raises DeviceUnready where there is none."""
+    """The path of the emulator program. Raises DeviceUnready if there is none."""
     if settings.binary is not None:
         return str(settings.binary.expanduser())
     homes = (os.environ.get(name) for name in ("ANDROID_HOME", "ANDROID_SDK_ROOT"))
@@ -208,7 +207,7 @@ def program(settings: config.Emulators) -> str:
 
 
 def _signal(pid: int, number: signal.Signals) -> None:
-    """To the process and those of its group, if it leads one that is not ours. Nothing where it has ended."""
+    """Signal the process, and its group if it leads one other than ours. Does nothing if it has ended."""
     with suppress(ProcessLookupError):
         if os.getpgid(pid) == pid != os.getpgrp():
             os.killpg(pid, number)
@@ -217,7 +216,7 @@ def _signal(pid: int, number: signal.Signals) -> None:
 
 
 def check_free(ports: Sequence[int]) -> None:
-    """Raises DeviceUnready for a port that something of this machine listens at."""
+    """Raises DeviceUnready for a port that is in use on this machine."""
     for port in ports:
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -228,5 +227,5 @@ def check_free(ports: Sequence[int]) -> None:
                 raise DeviceUnready(
                     "devices.emulators.first_port",
                     f"port {port} of {HOST} is in use",
-                    "end what listens there (another emulator? see `distrl devices`), or set another even port",
+                    "stop what listens there (another emulator? see `distrl devices`), or set another even port",
                 ) from error

@@ -1,7 +1,7 @@
-"""Which process of this machine has which phone: one lock file each, which the system releases when its holder ends.
+"""Which process of this machine has which phone: one lock file each, which the system unlocks when its holder ends.
 
-Processes that share a directory and name the same adb server never hold one phone at the same time, however they end.
-A lock file is removed by its holder, and by nobody else: what a killed process leaves behind is taken over.
+Processes that share a directory and use the same adb server never hold one phone at the same time, however they end.
+Only its holder removes a lock file; the file of a killed process is taken over.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ _EMULATOR = re.compile(r"emulator-(?P<console>[0-9]{1,5})")
 SUFFIX = ".lock"
 DOMAIN = "domain"
 WORDS_SHOWN = 100
-"""How much of a lock file is shown: anybody who may write to the directory may have written it."""
-LOOKS = 10
-LOOK_S = 0.005
-"""How often, and how far apart, a phone that somebody only looks at is tried again: a look shares its lock."""
+"""How much of a lock file is shown: its content is untrusted."""
+LOCK_TRIES = 10
+LOCK_RETRY_S = 0.005
+"""How often, and at which interval, a shared lock is retried: `holder` of another process takes one for a moment."""
 
 
 class Hold:
-    """A phone that this process has. Let go by `release`, at the latest when it is collected or the process ends."""
+    """A phone's lock that this process has, until `release`, or until it is garbage-collected or the process ends."""
 
     def __init__(self, file: Path, descriptor: int) -> None:
-        self.release = weakref.finalize(self, _let_go, file, descriptor)
+        self.release = weakref.finalize(self, _release, file, descriptor)
 
 
 class Leases:
-    """The phones of one adb server, held and free. Thread-safe: two threads of a process exclude each other as well."""
+    """The locks of the phones of one adb server. Thread-safe: threads of one process exclude each other as well."""
 
     def __init__(self, directory: Path, adb: config.Adb) -> None:
         host = "127.0.0.1" if adb.host in LOOPBACK else adb.host
@@ -51,11 +51,11 @@ class Leases:
         except RuntimeError as error:
             raise DeviceError(
                 "devices.directory",
-                f"{directory} is in a home, and this user has none",
+                f"{directory} is in a home directory, and this user has none",
                 "set devices.directory to a folder that every worker of this machine can write",
             ) from error
         self._server = f"{host}:{adb.port}"
-        self._told = False
+        self._warned = False
 
     def file(self, serial: str, suffix: str) -> Path:
         """A file about a phone of this adb server, beside its lock file."""
@@ -66,7 +66,7 @@ class Leases:
         return self.file(key_of(serial), SUFFIX)
 
     def domain(self) -> str:
-        """A word that all who share the directory read, and nobody else. Raises DeviceError as `take` does."""
+        """A random id of the directory, common to all who share it. Raises DeviceError as `take` does."""
         file = self._directory / DOMAIN
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
@@ -89,9 +89,9 @@ class Leases:
         )
 
     def take(self, serial: str) -> Hold | str:
-        """The phone, for this process until it is released; or, at once, who has it ("process 123").
+        """Take the phone's lock; or return, at once, who has it ("process 123").
 
-        One that is only looked at is tried again for LOOKS * LOOK_S. Raises DeviceError where the directory cannot be
+        A shared lock (`holder`) is retried for LOCK_TRIES * LOCK_RETRY_S. Raises DeviceError if the directory cannot be
         written, or its files cannot be locked.
         """
         file = self.lock(serial)
@@ -102,8 +102,8 @@ class Leases:
                 kept = False
                 try:
                     if not _locked_soon(descriptor):
-                        return _words(descriptor)
-                    # Where its holder removed it between our opening and locking it, that lock excludes nobody.
+                        return _holder_of(descriptor)
+                    # If its holder removed the file between our opening and locking it, our lock excludes nobody.
                     if kept := _is(file, descriptor):
                         self._sign(file, descriptor)
                         return Hold(file, descriptor)
@@ -114,9 +114,9 @@ class Leases:
             raise self._unwritable(file, error) from error
 
     def holder(self, serial: str) -> str:
-        """Who has the phone; "" where nobody has.
+        """Who has the phone; "" if nobody has.
 
-        Asking shares the lock for a moment, which a worker that wants the phone waits for.
+        Takes the lock as shared for a moment, which `take` waits for.
         """
         try:
             descriptor = os.open(self.lock(serial), os.O_RDONLY | os.O_NOFOLLOW)
@@ -125,25 +125,25 @@ class Leases:
         try:
             if _locked(descriptor, fcntl.LOCK_SH):
                 return ""
-            return _words(descriptor)
+            return _holder_of(descriptor)
         finally:
             os.close(descriptor)
 
     def _sign(self, file: Path, descriptor: int) -> None:
-        """Write who holds it. The words are for people and the lock holds without them: a full disk takes no phone."""
+        """Write who holds it, for people. The lock holds without it, so a full disk costs no phone."""
         try:
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"process {os.getpid()}".encode(), 0)
         except OSError as error:
-            if not self._told:
-                log.warning("%s is held, and does not say by whom: it cannot be written (%s)", file, error.strerror)
-            self._told = True
+            if not self._warned:
+                log.warning("cannot write the holder to %s (%s); the lock holds all the same", file, error.strerror)
+            self._warned = True
 
 
 def key_of(serial: str) -> str:
-    """One name for one phone, however it is spelled: by its address on this machine where it has one."""
+    """A canonical name of a phone: its address on this machine if it has one, else its serial."""
     if emulator := _EMULATOR.fullmatch(serial):
-        return f"127.0.0.1:{int(emulator['console']) + 1}"  # its console's port is even, its adb's the next
+        return f"127.0.0.1:{int(emulator['console']) + 1}"  # the console's port is even, adb's is the next
     address = _ADDRESS.fullmatch(serial)
     if address is None:
         return serial
@@ -151,19 +151,19 @@ def key_of(serial: str) -> str:
     return f"{'127.0.0.1' if host in LOOPBACK else host}:{int(address['port'])}"
 
 
-def _words(descriptor: int) -> str:
+def _holder_of(descriptor: int) -> str:
     return os.pread(descriptor, WORDS_SHOWN, 0).decode("utf-8", "replace").strip() or "another process"
 
 
 def _locked_soon(descriptor: int) -> bool:
-    """Whether the lock is had for this process alone. At once if somebody holds it; a look at it is waited for."""
-    for _ in range(LOOKS):
+    """Whether the exclusive lock was taken. Does not wait for an exclusive lock of others, only for shared ones."""
+    for _ in range(LOCK_TRIES):
         if _locked(descriptor, fcntl.LOCK_EX):
             return True
         if not _locked(descriptor, fcntl.LOCK_SH):
-            return False  # whoever has it does not share it
+            return False  # held exclusively
         fcntl.flock(descriptor, fcntl.LOCK_UN)
-        time.sleep(LOOK_S)
+        time.sleep(LOCK_RETRY_S)
     return _locked(descriptor, fcntl.LOCK_EX)
 
 
@@ -183,9 +183,9 @@ def _is(file: Path, descriptor: int) -> bool:
     return os.path.samestat(found, os.fstat(descriptor))
 
 
-def _let_go(file: Path, descriptor: int) -> None:
+def _release(file: Path, descriptor: int) -> None:
     try:
-        with suppress(OSError):  # a file that stays holds nothing
-            file.unlink()  # while the lock is held, so that it is ours that goes
+        with suppress(OSError):  # a leftover file locks nothing
+            file.unlink()  # while the lock is held, so that it is surely our file
     finally:
         os.close(descriptor)

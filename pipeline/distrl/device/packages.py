@@ -1,4 +1,4 @@
-"""Which packages a person allows."""
+"""Matches packages against devices.allowed_packages."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""Which host has a phone: a lease on the phone itself, with its holder and its time to live.
+"""Which host has a phone: a lease stored on the phone itself, with its holder and its time to live.
 
 The locks of leases.py exclude the processes of one machine; this lease excludes other machines, and processes that
-reach the phone by another name. It is one entry in DIRECTORY on the phone: its name says who holds it, and a count that
-each renewal raises. A rename from the last known name is an atomic compare-and-swap in any Android shell; `mkdir` is
-the atomic way to make the first entry.
+reach the phone by another name. It is one entry in DIRECTORY on the phone: its name has the holder and a count that
+each renewal raises. Renaming the last known name is an atomic compare-and-swap in any Android shell; `mkdir` makes the
+first entry atomically.
 
-No clock of the phone or of another host counts: whoever wants the phone watches, and takes it over once the entry has
-not changed for the holder's time to live. That holds through reboots and clocks that jump. A snapshot that is loaded
+No clock of the phone or of another host is used: another process watches the entry and takes the phone over once the
+entry has not changed for the holder's time to live. That holds through reboots and clock jumps. Loading a snapshot
 brings an old entry back: an older one of ours is renewed, one of a process that our lock excludes is taken over, any
-other one is somebody's again until it has not changed for long enough.
+other one must again stay unchanged for its time to live.
 """
 
 from __future__ import annotations
@@ -44,31 +44,33 @@ DIRECTORY: Final = "/data/local/tmp/distrl-lease"
 LONGEST_HOLDER: Final = 70
 """Characters. A name on the phone has 255 bytes, and a character may take three of them."""
 LONGEST_TTL_S: Final = 3600.0
-"""Of another's lease: what its name says is not ours."""
+"""Upper bound for others' leases, whose names are untrusted."""
 RENEWALS: Final = 4
-"""Renewals in a time to live."""
+"""Renewals per time to live."""
 USABLE: Final = 2 / 3
-"""Share of the time to live after which a lease that was not renewed is not used any more: an operation that has begun
-must end before another host may take the phone."""
+"""Share of the time to live after which a lease that was not renewed is no longer used: a running operation must end
+before another host may take the phone."""
 TRIES: Final = 3
-"""Of a take that loses to another one's take or release each time."""
+"""Attempts to take a phone while others take or release it."""
 RELEASE_S: Final = 2.0
 """Deadline of a release: a phone that does not answer must not delay the end of its worker."""
 AT_ONCE: Final = 16
-"""Leases that are renewed at the same time."""
+"""Leases renewed in parallel."""
 UNKNOWN_HOLDER: Final = "another process"
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The name of a lease, in parts. place: the lock file that its holder has too (see place_of). nonce: of one
-    holding. count: renewals so far."""
+    """The parts of a lease's name."""
 
     holder: str
     place: str
+    """Identifies the lock file that its holder has too (see place_of)."""
     nonce: str
+    """Identifies one holding."""
     ttl_s: float
     count: int = 0
+    """Renewals so far."""
 
     @property
     def name(self) -> str:
@@ -77,7 +79,7 @@ class Entry:
 
 
 def parsed(name: str, ttl_s: float) -> Entry:
-    """The entry of that name. One that makes no sense is somebody's all the same, for `ttl_s`."""
+    """The entry of that name. An invalid name counts as another process's lease, for `ttl_s`."""
     try:
         holder, place, nonce, ttl, count = name.split(",")
         lasts = float(ttl)
@@ -89,21 +91,21 @@ def parsed(name: str, ttl_s: float) -> Entry:
 
 
 def place_of(leases: Leases, serial: str) -> str:
-    """A word for the lock of this phone: a lease of the same place whose lock is ours is one that a killed process
-    left.
+    """Identifies the lock of this phone. If we have the lock, a lease with the same place was left by a killed
+    process.
     """
     return hashlib.sha256(f"{leases.domain()}/{leases.lock(serial).name}".encode()).hexdigest()[:16]
 
 
 def holder_name(run: str = "") -> str:
-    """What other hosts read of this process."""
+    """This process's name for other hosts."""
     return f"process {os.getpid()} on {socket.gethostname()}" + (f" (run {run})" if run else "")
 
 
 class PhoneLease:
-    """This process's lease of one phone, or its wish for one. Thread-safe.
+    """This process's lease of one phone, held or wanted. Thread-safe.
 
-    session: of its own, since a session belongs to one thread. The caller holds the lock that `place` names.
+    session: used by this lease only, since a session belongs to one thread. place: the caller holds its lock.
     clock: monotonic seconds.
     """
 
@@ -121,10 +123,10 @@ class PhoneLease:
         self._lost: DeviceHeld | None = None
         self._seen: tuple[str, float] = ("-", -math.inf)
         self._renewing = False
-        self._told = False
+        self._warned = False
 
     def hold(self) -> None:
-        """Take the lease, or renew it. Raises DeviceHeld, with the holder, where it is another's."""
+        """Take the lease, or renew it. Raises DeviceHeld, with the holder, if another has it."""
         with self._lock:
             self._wanted = True
             self._hold()
@@ -136,24 +138,24 @@ class PhoneLease:
                 self._hold()
 
     def release(self) -> None:
-        """Take it off the phone, if it is there and the phone answers. Raises nothing."""
+        """Remove it from the phone, if it is there and the phone answers. Raises nothing."""
         with self._lock:
             name, self._name, self._wanted = self._name, "", False
-            if name and self._clock() - self._renewed < self.ttl_s * USABLE:  # else the phone does not answer
+            if name and self._clock() - self._renewed < self.ttl_s * USABLE:  # else the phone likely does not answer
                 line = f"rm {DIRECTORY}/{name} 2>/dev/null && rmdir {DIRECTORY} 2>/dev/null"
                 with suppress(DeviceError):
                     self._session.run(line, Deadline(RELEASE_S))
 
     def check(self) -> None:
-        """Without a word to the phone. Raises DeviceHeld where another has taken it, DeviceGone where it was not
-        renewed for so long that another may."""
+        """Without a query to the phone. Raises DeviceHeld if another has taken it, DeviceGone if it was not renewed
+        for so long that another may."""
         if (lost := self._lost) is not None:
             raise lost
         if self._name and self._clock() - self._renewed >= self.ttl_s * USABLE:
             raise DeviceGone(
                 self._session.serial,
                 f"its lease could not be renewed for {self.ttl_s * USABLE:.0f} s, and another host may take it",
-                "see the connection to the phone; devices.lease_ttl_s is its time to live",
+                "check the connection to the phone; devices.lease_ttl_s is the lease's time to live",
             )
 
     def _hold(self) -> None:
@@ -167,31 +169,31 @@ class PhoneLease:
             if found and min(found) == mine.name:
                 self._have(mine, asked)
                 return
-            if found and mine.name in found:  # two were made at once, and the smaller name has it
+            if found and mine.name in found:  # two were made at once, and the smaller name wins
                 self._session.run(f"rm {DIRECTORY}/{mine.name}")
                 found.remove(mine.name)
             way, empty = self._way(found), found == []
             asked = self._clock()
             code = self._session.run(f"{way} {DIRECTORY}/{mine.name}").code
             found = self._found()
-            if empty and not found and code:  # a directory can be made there, and no entry: the phone is full
+            if empty and not found and code:  # the directory can be made, the entry cannot: the phone is full
                 found = None
                 break
         if found is not None:
             raise self._refused(min(found, default=""))
-        if not self._told:
+        if not self._warned:
             log.warning(
-                "%s keeps no lease: %s cannot be made there, so no other host sees that it is in use",
+                "%s has no lease: %s cannot be created there, so other hosts cannot see that it is in use",
                 self._session.serial,
                 DIRECTORY,
             )
-        self._name, self._lost, self._told = "", None, True
+        self._name, self._lost, self._warned = "", None, True
 
     def _way(self, found: list[str] | None) -> str:
         """The command that takes a phone with these entries, up to the new entry's path. Raises DeviceHeld."""
         if found is None:
             return f"mkdir {DIRECTORY} && : >"
-        name = min(found, default="")  # without any it is being made or removed
+        name = min(found, default="")  # no entry: it is being made or removed
         if not self._is_over(name):
             raise self._refused(name)
         return f"mv {DIRECTORY}/{name}" if name else f"rmdir {DIRECTORY} && mkdir {DIRECTORY} && : >"
@@ -221,25 +223,25 @@ class PhoneLease:
 
 
 def entries(session: AdbSession) -> list[str] | None:
-    """The names of the leases on a phone, one at most as a rule; None where there is no directory."""
+    """The names of the leases on a phone, usually at most one; None if there is no directory."""
     finished = session.run(f"ls {DIRECTORY}")
     names = finished.stdout.decode("utf-8", "replace").split()
     return names if finished.code == 0 and not any("/" in name for name in names) else None
 
 
 def holder_on(session: AdbSession, place: str) -> str:
-    """Who has the phone by the lease on it, "" for nobody, or a killed process of this machine."""
+    """Who has the phone by the lease on it; "" for nobody, or for a process of this machine (see leases.py)."""
     if not (names := entries(session)):
         return ""
     entry = parsed(min(names), LONGEST_TTL_S)
     return "" if entry.place == place else entry.holder
 
 
-class Keeper:
-    """Renews leases in the background, each RENEWALS times in its time to live.
+class LeaseRenewer:
+    """Renews leases in the background, each RENEWALS times per time to live.
 
-    Its thread runs while there is any lease to renew; one that nobody has any more is forgotten. A phone that does not
-    answer is tried again at the next turn.
+    Its thread runs while there are leases; garbage-collected ones are forgotten. A phone that does not answer is
+    retried in the next round.
     """
 
     def __init__(self) -> None:
@@ -255,13 +257,13 @@ class Keeper:
                 SupervisedThread(self._run, "phone leases", self._ended)
 
     def remove(self, lease: PhoneLease) -> None:
-        """It is not renewed any more, but for a renewal that has begun."""
+        """Stop renewing it; a renewal that has begun may still finish."""
         with self._changed:
             self._leases.discard(lease)
             self._changed.notify_all()
 
     def _ended(self, error: Exception) -> None:
-        """The next lease starts a thread anew; those of this one end by their time to live until then."""
+        """The thread has failed. The next `add` starts another; until then leases expire by their time to live."""
         with self._changed:
             self._running = False
 
@@ -285,14 +287,14 @@ def _renew(lease: PhoneLease) -> None:
         lease.renew()
     except DeviceHeld as error:
         log.warning("%s: %s", error.where, error.what)
-    except Exception as error:  # whatever it was, the other leases are renewed, and this one at the next turn
+    except Exception as error:  # must not stop the renewal of other leases; retried in the next round
         log.debug("a lease was not renewed: %s", error)
 
 
 @contextmanager
-def leased_on_phone(lease: PhoneLease, keeper: Keeper) -> Iterator[None]:
-    """The phone is this process's for the block. A lease that nobody renews any more is waited out; raises DeviceHeld
-    as soon as it is renewed.
+def leased_on_phone(lease: PhoneLease, renewer: LeaseRenewer) -> Iterator[None]:
+    """This process has the phone's lease within the block. Waits until another's lease expires; raises DeviceHeld as
+    soon as that one is renewed.
     """
     Retrying(
         retry=retry_if_exception(lambda error: isinstance(error, DeviceHeld) and not error.renewed),
@@ -300,9 +302,9 @@ def leased_on_phone(lease: PhoneLease, keeper: Keeper) -> Iterator[None]:
         wait=wait_fixed(min(1.0, lease.ttl_s / RENEWALS)),
         reraise=True,
     )(lease.hold)
-    keeper.add(lease)
+    renewer.add(lease)
     try:
         yield
     finally:
-        keeper.remove(lease)
+        renewer.remove(lease)
         lease.release()

@@ -1,8 +1,7 @@
-"""One phone in a browser, for a person: its screen, and taps, swipes, text and keys. On loopback alone.
+"""One phone in a browser, for a person: its screen, and taps, swipes, text and keys. On loopback only.
 
-The page lies behind a word that nobody guesses, and answers only to the name of this machine: any page that is open in
-the same browser could otherwise reach the port. Nothing is recorded, unless the server was given a recorder and the
-person begins a task there.
+The page has an unguessable path and checks the Host header: any other page open in the same browser could otherwise
+reach the port. Nothing is recorded, unless the server has a recorder and the person starts a task there.
 """
 
 from __future__ import annotations
@@ -32,20 +31,20 @@ HOST: Final = "127.0.0.1"
 MOST_BODY: Final = 16 * 1024
 """Bytes of an action: the longest text that can be typed, with every letter escaped."""
 TIMEOUT_S: Final = 10.0
-"""For a browser that connects and says nothing: each one holds a thread."""
-LOOK_S: Final = 0.05
-"""How soon the server notices that it is to end."""
+"""For a browser that connects and sends nothing: each connection holds a thread."""
+POLL_S: Final = 0.05
+"""How soon the server notices that it is to stop."""
 PLACES: Final = {ActionKind.TAP: ("touch",), ActionKind.SWIPE: ("touch", "lift")}
 PLAYED: Final = frozenset({*PLACES, ActionKind.TYPE, ActionKind.BACK, ActionKind.HOME, ActionKind.ENTER})
 RECORDED: Final = ("record", "done", "discard")
-"""What a page may ask of the recorder."""
+"""The requests of the page to the recorder."""
 
 
 @contextmanager
 def held(leases: Leases, serials: Sequence[str]) -> Iterator[str]:
-    """The first of these phones that no other process has, by its serial, for this one alone as long as the block runs.
+    """Locks the first free one of these phones within the block; yields its serial.
 
-    Raises DeviceError, with who has each, where none is free.
+    Raises DeviceError, with who has each, if none is free.
     """
     holders = []
     for serial in serials:
@@ -58,12 +57,12 @@ def held(leases: Leases, serials: Sequence[str]) -> Iterator[str]:
             return
         holders.append(f"{serial} is held by {found}")
     raise DeviceError(
-        "phones play", "; ".join(holders), "stop what drives it first, or name another phone with --serial"
+        "phones play", "; ".join(holders), "stop the process that drives it, or choose another phone with --serial"
     )
 
 
 class Recorder(Protocol):
-    """What makes demonstrations of what is done here. Every method raises DistrlError for what it will not do."""
+    """Makes demonstrations of the actions done here. Every method raises DistrlError if it refuses."""
 
     @property
     def recording(self) -> bool:
@@ -77,11 +76,11 @@ class Recorder(Protocol):
 
 
 class NoActionError(ValueError):
-    """What a browser sent is no action; the text says why."""
+    """A request that is not an action; the message has the reason."""
 
 
 def action_of(body: bytes) -> Action:
-    """The action that a page asks for: {"kind": "tap", "touch": [x, y]}, with places in parts of the screen.
+    """The action that a page requests: {"kind": "tap", "touch": [x, y]}, with coordinates as fractions of the screen.
 
     Raises NoActionError.
     """
@@ -89,15 +88,15 @@ def action_of(body: bytes) -> Action:
         asked = json.loads(body)
         kind = ActionKind(asked["kind"])
         if kind not in PLAYED:
-            raise NoActionError(f"{kind} is nothing that a finger does")
+            raise NoActionError(f"{kind} cannot be done here")
         text = asked["text"] if kind is ActionKind.TYPE else ""
         places = {name: _point(asked[name]) for name in PLACES.get(kind, ())}
     except NoActionError:
         raise
     except (ValueError, LookupError, TypeError, RecursionError) as error:
-        raise NoActionError(f"this is no action: {error}") from error
+        raise NoActionError(f"not an action: {error}") from error
     if not isinstance(text, str):
-        raise NoActionError("what is typed is text")
+        raise NoActionError("the text to type is not a string")
     return Action(kind, text=text, **places)
 
 
@@ -106,30 +105,30 @@ def object_of(body: bytes) -> Mapping[str, Any]:
     try:
         asked = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise NoActionError(f"this is no JSON: {error}") from error
+        raise NoActionError(f"not JSON: {error}") from error
     if not isinstance(asked, dict):
-        raise NoActionError("this is no JSON object")
+        raise NoActionError("not a JSON object")
     return asked
 
 
 def _point(place: Any) -> Point:
     x, y = place
     if not all(type(part) in (int, float) and 0 <= part <= 1 for part in (x, y)):
-        raise NoActionError(f"{place!r} is no place on the screen")
+        raise NoActionError(f"{place!r} is not a point on the screen")
     return Point(float(x), float(y))
 
 
 class PlayServer:
-    """The page of one phone. A context manager: entered, it is served by threads of its own; left, it is not any more.
+    """The page of one phone. A context manager: entering starts the server's threads, leaving stops them.
 
-    port: 0 takes a free one. Raises ConfigError where it is not to be had. recorder: of what is done on the same phone.
+    port: 0 takes a free one. Raises ConfigError if it cannot be opened. recorder: of the actions on the same phone.
     """
 
     def __init__(self, session: AdbSession, port: int = 0, recorder: Recorder | None = None) -> None:
         self._session = session
         self._recorder = recorder
         self._turn = threading.Lock()  # a session belongs to one thread at a time
-        self._word = secrets.token_urlsafe(16)
+        self._secret = secrets.token_urlsafe(16)
         self._page = files("distrl.device").joinpath("play.html").read_text(encoding="utf-8")
         try:
             self._server = _Server((HOST, port), lambda *args: _Handler(self, *args))
@@ -137,17 +136,17 @@ class PlayServer:
             raise ConfigError(
                 "--port",
                 f"port {port} of {HOST} cannot be opened: {error}",
-                "leave --port out, and a free one is taken",
+                "leave --port out to take a free one",
             ) from error
         self._thread: SupervisedThread | None = None
 
     @property
     def address(self) -> str:
-        """Where a browser finds the page."""
-        return f"http://{HOST}:{self._server.server_port}/{self._word}/"
+        """The URL of the page."""
+        return f"http://{HOST}:{self._server.server_port}/{self._secret}/"
 
     def __enter__(self) -> PlayServer:
-        self._thread = SupervisedThread(lambda: self._server.serve_forever(LOOK_S), "play")
+        self._thread = SupervisedThread(lambda: self._server.serve_forever(POLL_S), "play")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -157,16 +156,16 @@ class PlayServer:
         self._server.server_close()
 
     def named(self, host: str) -> bool:
-        """Whether a browser means this server by that name, and not one of its own that leads here."""
+        """Whether a Host header names this server (against DNS rebinding)."""
         return host in {f"{name}:{self._server.server_port}" for name in (HOST, "localhost")}
 
     def within(self, path: str) -> str | None:
-        """The part of a path behind the word that nobody guesses; None without it."""
-        _, word, rest = [*path.split("/", 2), "", ""][:3]
-        return rest if secrets.compare_digest(word.encode(), self._word.encode()) else None
+        """The part of a path behind the secret; None without it."""
+        _, secret, rest = [*path.split("/", 2), "", ""][:3]
+        return rest if secrets.compare_digest(secret.encode(), self._secret.encode()) else None
 
     def page(self) -> tuple[bytes, str]:
-        """The page, and the policy that keeps it from loading anything else."""
+        """The page, and its Content-Security-Policy, which keeps it from loading anything else."""
         nonce = secrets.token_urlsafe(16)
         policy = (
             f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; img-src blob:; "
@@ -198,7 +197,7 @@ class PlayServer:
         asked = object_of(body)
         with self._turn:
             if self._recorder is None:
-                raise NoActionError("nothing is recorded here: begin with `distrl phones play --record`")
+                raise NoActionError("no recorder: start with `distrl phones play --record`")
             if what == "done":
                 return self._recorder.finish(well=asked.get("well") is True)
             if what == "record":
@@ -210,8 +209,8 @@ class PlayServer:
 
 class _Server(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that leaves in the middle of an answer."""
-        log.debug("an answer to %s broke off", client_address, exc_info=True)
+        """The browser has closed the connection within an answer."""
+        log.debug("the answer to %s was cut off", client_address, exc_info=True)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -230,33 +229,33 @@ class _Handler(BaseHTTPRequestHandler):
         elif asked == "screen.png":
             self._guarded(lambda: self._answer(HTTPStatus.OK, self._served.screen(), "image/png"))
         elif asked == "recording" and (state := self._served.recording()) is not None:
-            self._tell(state)
+            self._answer_json(state)
         else:
-            self._refuse(HTTPStatus.NOT_FOUND, "nothing is here")
+            self._refuse(HTTPStatus.NOT_FOUND, "not found")
 
     def do_POST(self) -> None:
         length, asked = self.headers.get("Content-Length", ""), self._asked()
         if asked is None or asked not in ("act", *RECORDED):
-            self._refuse(HTTPStatus.NOT_FOUND, "nothing is here")
+            self._refuse(HTTPStatus.NOT_FOUND, "not found")
         elif self.headers.get_content_type() != "application/json":
-            self._refuse(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "an action is application/json")
+            self._refuse(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "an action must be application/json")
         elif not (length.isascii() and length.isdecimal() and len(length) < 10) or int(length) > MOST_BODY:
             self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"an action is at most {MOST_BODY} bytes")
         else:
             self._guarded(lambda: self._do(asked, self.rfile.read(int(length))))
 
     def log_message(self, format: str, *args: Any) -> None:
-        """A browser that looks twice a second is not worth a line each time."""
+        """Logs nothing: the page polls twice a second."""
 
     def _do(self, what: str, body: bytes) -> None:
         if what == "act":
             self._served.act(body)
             self._answer(HTTPStatus.NO_CONTENT)
         else:
-            self._tell(self._served.record(what, body))
+            self._answer_json(self._served.record(what, body))
 
-    def _tell(self, told: Mapping[str, Any]) -> None:
-        self._answer(HTTPStatus.OK, json.dumps(told).encode(), "application/json")
+    def _answer_json(self, value: Mapping[str, Any]) -> None:
+        self._answer(HTTPStatus.OK, json.dumps(value).encode(), "application/json")
 
     def _asked(self) -> str | None:
         if not self._served.named(self.headers.get("Host", "")):

@@ -1,13 +1,13 @@
-"""The phones of one worker, lent one at a time to its threads; what fails is mended, or put aside for a while.
+"""The phones of one worker, leased to its threads; failed phones are recovered, or quarantined for a while.
 
-Thread-safe. A phone is idle, leased, or (after a failure) quarantined until it is due. Mending a phone is done by the
-thread that wants to lease it, outside the lock, so that one dead phone never delays the lending of another. The ladder:
-a broken screenshot is taken again (session.py), the app in front is left and stopped (recover_app.py), the phone is
-connected anew, an emulator is started again (its snapshot is loaded before each task), and then comes quarantine.
+Thread-safe. A phone is idle, leased, or (after a failure) quarantined until it is due. The thread that wants to lease a
+phone recovers it, outside the lock, so that one dead phone never delays the lease of another. Recovery steps: a broken
+screenshot is taken again (session.py), the app in front is left and stopped (app_recovery.py), the phone is
+reconnected, an emulator is restarted (its snapshot is loaded before each task), and at last the phone is quarantined.
 
-A phone that the pool has once taken belongs to this process until `close`, unless another turns out to have it under
-its other name, or another host by the lease on the phone (phone_lease.py). One that another process has is "held": it
-is left alone, and looked at again from time to time.
+A phone that the pool has once taken belongs to this process until `close`, unless another process turns out to have it
+under its other name, or another host by the lease on the phone (phone_lease.py). A phone that another process has is
+"held": it is left alone, and checked again from time to time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from distrl.device.emulator import Emulator, fleet
 from distrl.device.errors import AdbServerGone, DeviceGone, DeviceHeld, DeviceRefused
 from distrl.device.health import Health
 from distrl.device.leases import Leases
-from distrl.device.phone_lease import RENEWALS, Keeper, PhoneLease, holder_name, place_of
+from distrl.device.phone_lease import RENEWALS, LeaseRenewer, PhoneLease, holder_name, place_of
 from distrl.device.pooled import PooledPhone
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
@@ -36,20 +36,20 @@ from distrl.types import DeviceHealth
 log = logging.getLogger(__name__)
 
 LONGEST_WAIT_S = 1.0
-"""How long a lease waits before it looks at the injected clock again."""
+"""Longest wait of `lease` before it reads the injected clock again."""
 HELD_S = 1.0
-"""How long a phone that another process has is left alone before it is looked at again; at least so long, where it is
-another host's."""
+"""How long a phone held by another process is left alone before it is checked again; the minimum for one held by
+another host."""
 
 AT_ONCE = 16
-"""Phones that are connected or started at the same time: one that never answers takes its whole deadline."""
+"""Phones connected or started in parallel: one that never answers takes its whole deadline."""
 
 
 class DevicePool:
-    """The phones that config.Devices names. clock: monotonic seconds, against which quarantines run.
+    """The phones that config.Devices names. clock: monotonic seconds, for quarantines.
 
-    stop: once set, no phone is connected, and no emulator waited for or started, any more. run: which other hosts are
-    told that it drives the phones for.
+    stop: once set, no phone is connected, and no emulator is started or waited for. run: shown to other hosts in the
+    leases on the phones.
     """
 
     def __init__(
@@ -63,19 +63,19 @@ class DevicePool:
         if not devices.named:
             raise DeviceError(
                 "devices.addresses",
-                "no phone is named",
+                "no phone is configured",
                 "set devices.addresses to host:port of phones, devices.serials to serials that adb knows, or "
-                "devices.emulators to what is to be started",
+                "devices.emulators to start emulators",
             )
         self._server = server
         self._devices = devices
         self._clock = clock
         self._changed = threading.Condition()
         self._leases = Leases(devices.directory, server.adb)
-        self._keeper = Keeper()
+        self._renewer = LeaseRenewer()
         self._holder = holder_name(run)
         self._stop = stop or threading.Event()
-        self._mending = threading.Semaphore(AT_ONCE)
+        self._recovering = threading.Semaphore(AT_ONCE)
         self._closed = False
         self._phones = {serial: PooledPhone(serial) for serial in devices.serials}
         self._phones |= {address: PooledPhone(address, over_tcp=True) for address in devices.addresses}
@@ -88,15 +88,15 @@ class DevicePool:
 
     @property
     def answering(self) -> int:
-        """This process's phones that answered when last heard of, lent or not. One that another has is none of them."""
+        """This process's phones that answered last time, leased or not. Phones held by others do not count."""
         with self._changed:
             return sum(phone.hold is not None and phone.health.connected for phone in self._phones.values())
 
     def discover(self) -> Sequence[str]:
-        """Connect the phones that are not connected, start emulators; the serials of those that answer.
+        """Connect phones that are not connected, start emulators. Returns the serials of those that answer.
 
-        A phone that does not answer is tried again when it is leased. Raises DeviceError if there is no adb server,
-        or no phone answers and an emulator could not be started: all of them have one cause then.
+        A phone that does not answer is retried when it is leased. Raises DeviceError if there is no adb server, or if
+        no phone answers and an emulator could not be started, as then all likely fail for the same reason.
         """
         self._server.version()
         with self._changed:
@@ -106,7 +106,7 @@ class DevicePool:
             for phone in untried:
                 phone.leased = True
         with ThreadPoolExecutor(AT_ONCE) as threads:
-            list(threads.map(self._mend, untried))
+            list(threads.map(self._recover, untried))
         with self._changed:
             for phone in untried:
                 phone.leased = False
@@ -118,7 +118,7 @@ class DevicePool:
         return found
 
     def close(self) -> None:
-        """End the emulators that were started here, and let go of every phone; one that is leased, at its release."""
+        """End the emulators that were started here, and release every phone; a leased one when it is given back."""
         with self._changed:
             self._closed = True
         emulators = [phone.emulator for phone in self._phones.values() if phone.emulator is not None]
@@ -130,18 +130,18 @@ class DevicePool:
             list(threads.map(self._release_lease, free))
         with self._changed:
             for phone in free:
-                phone.let_go()
+                phone.release_locks()
 
     def snapshot_of(self, session: AdbSession) -> Callable[[], None] | None:
-        """What puts a leased phone back to its snapshot; None where it has none."""
+        """Restores a leased phone's snapshot when called; None if it has none."""
         emulator = self._phones[session.serial].emulator
         return emulator.load if emulator is not None and self._devices.emulators.snapshot else None
 
     def lease(self, timeout_s: float = 0.0) -> AdbSession | None:
-        """A phone that answers, for this caller alone until `release`; None if there is none within timeout_s.
+        """A phone that answers, for this caller only until `release`; None if there is none within timeout_s.
 
-        Mending a phone may take it beyond timeout_s by that phone's own deadlines, and by those of others where
-        AT_ONCE are being mended.
+        Recovering a phone may take longer than timeout_s, by that phone's own deadlines, and by those of others if
+        AT_ONCE are being recovered.
         """
         deadline = time.monotonic() + timeout_s
         while True:
@@ -153,7 +153,7 @@ class DevicePool:
                 with self._changed:
                     self._changed.wait(min(left, LONGEST_WAIT_S))
                 continue
-            if (phone.health.connected and self._is_ours(phone)) or self._mend(phone):
+            if (phone.health.connected and self._is_ours(phone)) or self._recover(phone):
                 phone.counters["leases"] += 1
                 return self._session(phone)
             self._put_back(phone, True, phone.fault)
@@ -161,9 +161,9 @@ class DevicePool:
                 return None
 
     def release(self, session: AdbSession, failure: DeviceError | None = None, *, well: bool = False) -> None:
-        """Give a phone back. failure: what ended its last episode; a phone that only refused a command is well.
+        """Give a phone back. failure: what ended its last episode; a refused command does not count as a failure.
 
-        well: an episode of this lease ended without a failure, so that those before the lease no longer count.
+        well: an episode of this lease ended without a failure, so that earlier failures no longer count.
         """
         phone = self._phones[session.serial]
         if not phone.leased or phone.session is not session:
@@ -175,7 +175,7 @@ class DevicePool:
             phone.counters["interrupted"] += 1
             log.warning("%s: %s", phone.serial, failure.what)
         if well:
-            phone.health, phone.excused = phone.health.succeeded(), 0
+            phone.health, phone.server_failures = phone.health.succeeded(), 0
         if held is not None:
             self._leave(phone, held)
         self._put_back(phone, failed, failure)
@@ -200,7 +200,7 @@ class DevicePool:
             return tuple(DeviceHealth(phone.serial, phone.state, phone.counted()) for phone in self._phones.values())
 
     def _claim(self) -> PooledPhone | None:
-        """The healthy phone that was lent least, else one whose quarantine is over; marked as leased."""
+        """The healthy phone that was leased least often, else one whose quarantine is over; marked as leased."""
         with self._changed:
             now = self._clock()
             if self._closed:
@@ -213,7 +213,7 @@ class DevicePool:
             return phone
 
     def _take(self, phone: PooledPhone, now: float) -> bool:
-        """Whether the phone is this process's; takes it if it is nobody's."""
+        """Whether this process has the phone; takes it if nobody has it."""
         if phone.hold is not None:
             return True
         if now < phone.held_until:
@@ -221,7 +221,7 @@ class DevicePool:
         found = self._leases.take(phone.serial)
         if isinstance(found, str):
             if found != phone.held_by:
-                log.warning("%s is held by %s; it is taken when that lets it go", phone.serial, found)
+                log.warning("%s is held by %s; it is taken once it is released", phone.serial, found)
             phone.held_by, phone.held_until = found, now + HELD_S
             return False
         phone.hold, phone.held_by = found, ""
@@ -231,27 +231,27 @@ class DevicePool:
         with self._changed:
             now = self._clock()
             phone.leased = False
-            if phone.hold is not None:  # one that was left to another process has not failed
+            if phone.hold is not None:  # one held by another process now has not failed
                 phone.health = phone.health.failed(now) if failed else phone.health.succeeded()
-                phone.excused = phone.excused + isinstance(fault, AdbServerGone) if failed else 0
+                phone.server_failures = phone.server_failures + isinstance(fault, AdbServerGone) if failed else 0
                 if phone.health.due > now:
                     phone.counters["quarantines"] += 1
-                    log.warning("%s is put aside for %.0f s", phone.serial, phone.health.due - now)
+                    log.warning("%s is quarantined for %.0f s", phone.serial, phone.health.due - now)
             closed = self._closed
             self._changed.notify_all()
         if closed:
             self._release_lease(phone)
             with self._changed:
-                phone.let_go()
+                phone.release_locks()
 
     def _release_lease(self, phone: PooledPhone) -> None:
-        """Before the lock is let go, and outside of our own: it is a question to the phone."""
+        """Call before its lock is released, and without our own lock, as it queries the phone."""
         if phone.lease is not None:
-            self._keeper.remove(phone.lease)
+            self._renewer.remove(phone.lease)
             phone.lease.release()
 
     def _is_ours(self, phone: PooledPhone) -> bool:
-        """As far as is known without asking the phone."""
+        """Whether its lease is valid, as far as is known without a query to the phone."""
         try:
             self._guard(phone)
         except DeviceError:
@@ -263,9 +263,9 @@ class DevicePool:
             phone.lease.check()
 
     def _hold_on_phone(self, phone: PooledPhone) -> None:
-        """Lease the phone on itself, against other hosts. Raises DeviceHeld.
+        """Take the lease on the phone, against other hosts. Raises DeviceHeld.
 
-        An emulator of this process is reached by nobody else, and goes back to its snapshot before each task.
+        Not for emulators of this process: nobody else reaches them, and loading a snapshot would remove the lease.
         """
         if phone.emulator is not None:
             return
@@ -274,44 +274,44 @@ class DevicePool:
             place = place_of(self._leases, phone.serial)
             phone.lease = PhoneLease(session, self._holder, place, self._devices.lease_ttl_s)
         phone.lease.hold()
-        phone.left_to = ""
-        self._keeper.add(phone.lease)
+        phone.lease_holder = ""
+        self._renewer.add(phone.lease)
 
     def _leave(self, phone: PooledPhone, held: DeviceHeld) -> None:
-        """Another host has it: it is held, and has not failed."""
+        """Another host has the phone: it is held now, and has not failed."""
         with self._changed:
             if phone.lease is not None:
-                self._keeper.remove(phone.lease)
-            if held.holder != phone.left_to:
+                self._renewer.remove(phone.lease)
+            if held.holder != phone.lease_holder:
                 log.warning(
-                    "%s is held by %s, on another host or by another name; it is taken when that lets it go",
+                    "%s is held by %s, on another host or by another name; it is taken once it is released",
                     phone.serial,
                     held.holder,
                 )
-            phone.let_go()
-            phone.held_by = phone.left_to = held.holder
+            phone.release_locks()
+            phone.held_by = phone.lease_holder = held.holder
             phone.held_until = self._clock() + max(HELD_S, self._devices.lease_ttl_s / RENEWALS)
             phone.health, phone.session, phone.fault = Health(), None, None
 
-    def _mend(self, phone: PooledPhone) -> bool:
-        """Climb the ladder, and see whether the phone's shell answers; False once stopped.
+    def _recover(self, phone: PooledPhone) -> bool:
+        """Do the recovery steps, and check that the phone's shell answers; False once stopped.
 
-        A first failure with which the connection stood is taken for the app's. After that, or where it does not help,
-        the phone is connected, anew if it was before. An emulator that has ended is started again, and so is one that
-        fails again right after a new connection.
+        A first failure with a working connection counts as the app's. After that, or if stopping the app does not help,
+        the phone is connected, or reconnected. An emulator is restarted if it has ended, or if it fails again right
+        after a new connection.
         """
-        with self._mending:
-            return not self._stop.is_set() and self._mended(phone)
+        with self._recovering:
+            return not self._stop.is_set() and self._recovered(phone)
 
-    def _mended(self, phone: PooledPhone) -> bool:
+    def _recovered(self, phone: PooledPhone) -> bool:
         timeout_s = self._devices.operation_timeout_s
         try:
             self._server_answers()
             if self._stop.is_set():
                 return False
-            if not self._unstuck(phone):
+            if not self._app_recovered(phone):
                 if phone.emulator is not None:
-                    phone.emulator.bring(anew=phone.health.failures - phone.excused > 1)
+                    phone.emulator.bring(anew=phone.health.failures - phone.server_failures > 1)
                 elif not phone.over_tcp:
                     self._take_aliases(phone)
                 else:
@@ -328,19 +328,19 @@ class DevicePool:
             log.warning("%s does not answer: %s", phone.serial, error.what)
             phone.fault = error
             return False
-        phone.health, phone.fault = phone.health.mended(), None
+        phone.health, phone.fault = phone.health.recovered(), None
         return True
 
-    def _unstuck(self, phone: PooledPhone) -> bool:
+    def _app_recovered(self, phone: PooledPhone) -> bool:
         fault, again = phone.fault, phone.health.failures > 1
         if phone.session is None or fault is None or again or isinstance(fault, DeviceGone | AdbServerGone):
             return False
         return recover_app(phone.session)
 
     def _server_answers(self) -> None:
-        """Start the adb server where none runs: one that was killed would be away for every phone, and for ever.
+        """Start the adb server if none runs: without it no phone would ever recover.
 
-        Raises AdbServerGone where it does not answer: that is no phone's failure.
+        Raises AdbServerGone if it does not answer, which is not the phone's failure.
         """
         try:
             self._server.start()
@@ -350,10 +350,10 @@ class DevicePool:
             raise AdbServerGone(error.where, error.what, error.hint) from error
 
     def _take_aliases(self, phone: PooledPhone) -> None:
-        """Hold it under its other name as well: of a phone on USB, its serial or its place.
+        """Lock it under its other name as well: for a phone on USB, its serial or its USB port.
 
-        Raises DeviceGone where somebody has it under that name. Whoever has it so may be waiting for our name in turn:
-        of the two, the one whose own name is the larger lets the phone go, and looks at it again as at any held one.
+        Raises DeviceGone if another process has it under that name. That process may wait for our name in turn: of the
+        two, the one with the larger name releases the phone, and checks it again like any held one.
         """
         for name in self._server.aliases(phone.serial):
             if name in phone.aliases:
@@ -363,9 +363,9 @@ class DevicePool:
                 if phone.serial > name:
                     self._release_lease(phone)
                     with self._changed:
-                        phone.let_go()
+                        phone.release_locks()
                         phone.held_by, phone.held_until = found, self._clock() + HELD_S
-                raise DeviceGone(phone.serial, f"{found} has it, as {name}", "name each phone once, in one process")
+                raise DeviceGone(phone.serial, f"{found} has it, as {name}", "list each phone once, in one process")
             phone.aliases[name] = found
 
     def _session(self, phone: PooledPhone) -> AdbSession:

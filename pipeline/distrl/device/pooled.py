@@ -1,4 +1,4 @@
-"""What a pool knows of one of its phones."""
+"""A pool's state of one of its phones."""
 
 from __future__ import annotations
 
@@ -16,25 +16,26 @@ IDLE, LEASED, QUARANTINED, HELD = "idle", "leased", "quarantined", "held"
 
 @dataclass
 class PooledPhone:
-    """hold: on the name that the configuration gives it; aliases: on its other ones, where it has any. held_by: who
-    has it, if another process does, looked at again at held_until. fault: why it did not answer last.
-    lease: on the phone itself, which shows other hosts who has it; an emulator of this process needs none. left_to: who
-    had it by such a lease when it was last looked at.
-    excused: how many of its failures in a row were those of the adb server, which an emulator is not restarted for.
-    """
-
     serial: str
     over_tcp: bool = False
     emulator: Emulator | None = None
     hold: Hold | None = None
+    """The lock of its configured name."""
     aliases: dict[str, Hold] = field(default_factory=dict)
+    """The locks of its other names."""
     held_by: str = ""
+    """Who has it, if another process does."""
     held_until: float = 0.0
+    """When that is checked again."""
     lease: PhoneLease | None = None
-    left_to: str = ""
+    """On the phone itself, for other hosts; none for an emulator of this process."""
+    lease_holder: str = ""
+    """Who had it by such a lease at the last check."""
     fault: DeviceError | None = None
+    """Why it did not answer last."""
     health: Health = field(default_factory=Health)
-    excused: int = 0
+    server_failures: int = 0
+    """Failures in a row that were the adb server's, for which an emulator is not restarted."""
     leased: bool = False
     session: AdbSession | None = None
     counters: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTERS, 0))
@@ -48,7 +49,7 @@ class PooledPhone:
         return IDLE if self.health.connected else QUARANTINED
 
     def counted(self) -> dict[str, int]:
-        """Its counters, those of its session and its emulator among them."""
+        """Its counters, including those of its session and its emulator."""
         session = self.session
         return self.counters | {
             "retries": session.retries if session else 0,
@@ -57,8 +58,8 @@ class PooledPhone:
             "restarts": max(0, self.emulator.starts - 1) if self.emulator else 0,
         }
 
-    def let_go(self) -> None:
-        """Leave it to other processes, if it is this one's."""
+    def release_locks(self) -> None:
+        """Release its locks, if this process has them."""
         if self.hold is None:
             return
         for hold in (self.hold, *self.aliases.values()):

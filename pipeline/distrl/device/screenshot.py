@@ -1,4 +1,4 @@
-"""A screenshot that is whole: decoded once to its last pixel before anyone may see it."""
+"""Verified screenshots: decoded completely once before use."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from distrl.images import MAX_PIXELS
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _CHUNK_START = struct.Struct(">I4s")
 _CHUNK_EXTRA = 12
-"""A chunk is its length, its kind, its data and a checksum of the last two."""
+"""Bytes of a chunk beside its data: length, kind, and a checksum of kind and data."""
 _SIZE = struct.Struct(">II")
 
 
 class BrokenImageError(Exception):
-    """Bytes that are no whole PNG; the text says why."""
+    """Bytes that are not a complete PNG; the message has the reason."""
 
 
 class OversizedImageError(Exception):
@@ -27,24 +27,25 @@ class OversizedImageError(Exception):
 
 
 class BlackImageError(Exception):
-    """A whole picture that shows nothing: every pixel is black."""
+    """A complete picture of which every pixel is black."""
 
 
 @dataclass(frozen=True, slots=True)
 class Screenshot:
-    """PNG bytes and the size of the picture in pixels. restless: one frame of a screen that went on changing."""
+    """A complete PNG and its size in pixels."""
 
     png: bytes
     width: int
     height: int
     restless: bool = False
+    """One frame of a screen that kept changing."""
 
 
 def verified(png: bytes) -> Screenshot:
-    """Decode all of png: every chunk's checksum, every row, the declared size.
+    """Checks all of png: every chunk's checksum, every row, the declared size.
 
-    Raises BrokenImageError; OversizedImageError for one of more than images.MAX_PIXELS, before it is decoded;
-    BlackImageError for a picture that is whole and black all over.
+    Raises BrokenImageError; OversizedImageError for more than images.MAX_PIXELS pixels, before decoding;
+    BlackImageError for a complete picture that is all black.
     """
     width, height = _whole(png)
     try:
@@ -55,24 +56,24 @@ def verified(png: bytes) -> Screenshot:
     except (OSError, SyntaxError, ValueError, EOFError, struct.error, Image.DecompressionBombError) as error:
         raise BrokenImageError(f"a PNG of {len(png)} bytes that cannot be decoded: {error}") from error
     if size != (width, height):
-        raise BrokenImageError(f"a PNG that says it is {width} x {height} and holds {size[0]} x {size[1]}")
+        raise BrokenImageError(f"a PNG that declares {width} x {height} and has {size[0]} x {size[1]}")
     if black:
         raise BlackImageError(f"all {width} x {height} pixels are black")
     return Screenshot(png, width, height)
 
 
 def _black(image: Image.Image) -> bool:
-    """Transparency aside: a screen that is off is pictured as transparent black by some phones."""
+    """Ignores transparency: some phones return transparent black for a screen that is off."""
     return image.convert("RGB").getextrema() == ((0, 0),) * 3
 
 
 def _whole(png: bytes) -> tuple[int, int]:
-    """Width and height, after the checksum of every chunk and the end where it belongs.
+    """Width and height. Checks the checksum of every chunk, and that nothing follows the last.
 
-    Pillow reads neither the checksum of the image's data nor the closing chunk, so a cut there would pass.
+    Pillow checks neither the data's checksum nor the closing chunk, so it would accept a PNG truncated there.
     """
     if not png.startswith(_SIGNATURE):
-        raise BrokenImageError(f"{len(png)} bytes that are no PNG")
+        raise BrokenImageError(f"{len(png)} bytes that are not a PNG")
     at, size, kind = len(_SIGNATURE), (0, 0), b""
     while kind != b"IEND":
         if at + _CHUNK_EXTRA > len(png):
@@ -86,7 +87,7 @@ def _whole(png: bytes) -> tuple[int, int]:
             size = _SIZE.unpack_from(png, at + _CHUNK_START.size)
         at = end
     if at != len(png) or 0 in size:
-        raise BrokenImageError(f"a PNG that says it is {size[0]} x {size[1]}, with {len(png) - at} bytes behind it")
+        raise BrokenImageError(f"a PNG that declares {size[0]} x {size[1]}, with {len(png) - at} bytes behind it")
     if size[0] * size[1] > MAX_PIXELS:
-        raise OversizedImageError(f"{size[0]} x {size[1]} pixels; at most {MAX_PIXELS:,} are taken")
+        raise OversizedImageError(f"{size[0]} x {size[1]} pixels; at most {MAX_PIXELS:,} are allowed")
     return size

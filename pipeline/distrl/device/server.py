@@ -1,8 +1,8 @@
-"""The adb server: one that runs already, or one of our own on our own port, and what it is asked about phones.
+"""The adb server: a running one, or one of our own on our own port, and its requests about phones.
 
-An adb server that somebody else started is used and never stopped. Our own leaves the phones of other adb servers
-alone: it does not look for emulators (it would probe ports 5555 to 5585 of this machine), for phones on the network,
-or for phones on USB unless asked to.
+A server that somebody else started is used and never stopped. Our own leaves the phones of other adb servers alone: it
+does not look for emulators (which probes ports 5555 to 5585 of this machine), for phones on the network, or for phones
+on USB unless requested.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ START_S = 10.0
 STOP_S = 5.0
 POLL_S = 0.02
 SERVER_S = 5.0
-"""Deadline of a question that the adb server answers by itself."""
+"""Deadline of a request that the adb server answers by itself."""
 LISTENS_S = 1.0
-"""Deadline of a look whether anything listens at the adb server's address."""
+"""Deadline of the test whether anything listens at the adb server's address."""
 LOG_TAIL = 500
 USB = "usb:"
 ALONE = {
@@ -43,16 +43,16 @@ ALONE = {
     "ADB_MDNS_AUTO_CONNECT": "0",
     "ADB_REJECT_KILL_SERVER": "1",
 }
-"""Environment of our own server: what keeps it from looking for emulators and announced phones, and from being killed
-by the `adb kill-server` of a person who means another one."""
+"""Environment of our own server: no search for emulators and mDNS phones, and `adb kill-server`, which may be meant for
+another server, is refused."""
 
 
 class AdbServer:
     """The adb server at adb.host:adb.port. `start` makes sure that one runs; without it, one is expected to run.
 
-    A context manager: entered, it is started; left, it is stopped if it is ours.
+    A context manager: entering starts it, leaving stops it if it is ours.
     usb: whether a server of our own may take the phones on this machine's USB ports from other adb servers.
-    log: where a server of our own writes.
+    log: the log file of a server of our own.
     """
 
     def __init__(self, adb: config.Adb, *, usb: bool = False, log: Path | None = None) -> None:
@@ -84,9 +84,9 @@ class AdbServer:
         self.stop()
 
     def start(self) -> bool:
-        """Make sure that a server runs. Returns whether it is ours. Raises DeviceError where none can be had.
+        """Make sure that a server runs. Returns whether it is ours. Raises DeviceError if none can be started.
 
-        May be called again, from any thread, when the one that ran was killed.
+        May be called again, from any thread, after the server was killed.
         """
         if not self._listens():
             if not self.local:
@@ -98,7 +98,7 @@ class AdbServer:
             with self._starting:
                 if not self._listens():  # no other thread has started one meanwhile
                     return self._start()
-        self.version()  # outside the lock: threads that ask a silent server wait beside each other
+        self.version()  # outside the lock: threads wait for an unresponsive server in parallel
         return False
 
     def _start(self) -> bool:
@@ -107,7 +107,7 @@ class AdbServer:
         with self._log.open("a+b") if self._log is not None else tempfile.TemporaryFile() as said:
             self._child = self._spawn(said)
             self._wait_started(self._child, said)
-        if self._child.poll() is not None:  # another process started one at the same moment, and it has the port
+        if self._child.poll() is not None:  # another process started one at the same time, which has the port
             self._child = None
         return self._child is not None
 
@@ -119,7 +119,7 @@ class AdbServer:
                 self.stop()
                 raise DeviceError(
                     "adb.port",
-                    f"the adb server did not start at {self.where}{_last_words(said)}",
+                    f"the adb server did not start at {self.where}{_log_tail(said)}",
                     "set adb.port to a free port, and adb.binary to an adb that runs",
                 )
             time.sleep(POLL_S)
@@ -137,14 +137,14 @@ class AdbServer:
             child.wait()
 
     def version(self) -> int:
-        """The version of the server's protocol. Raises DeviceError if what listens there is no adb server."""
+        """The version of the server's protocol. Raises DeviceError if something else listens there."""
         answer = self.ask("host:version")
         try:
             return int(answer, 16)
         except ValueError as error:
             raise DeviceError(
                 "adb.port",
-                f"what listens at {self.where} is no adb server: it said {answer[:40]!r}",
+                f"what listens at {self.where} is not an adb server: it answered {answer[:40]!r}",
                 "set adb.port to a free port",
             ) from error
 
@@ -154,12 +154,12 @@ class AdbServer:
         return {parts[0]: parts[1] for parts in lines if len(parts) == 2}
 
     def state(self, name: str) -> str:
-        """The state of the one phone that goes by `name`: a serial, or a place such as usb:1-2. Raises DeviceGone."""
+        """The state of the phone `name`: a serial, or a USB port such as usb:1-2. Raises DeviceGone."""
         return self.ask(f"host-serial:{name}:get-state", who=name)
 
     def aliases(self, name: str, timeout_s: float = SERVER_S) -> Sequence[str]:
-        """What else the one phone that goes by `name` goes by: a place such as usb:1-2 where that is its serial, and
-        its serial where that is its place, unless several phones have that serial. Empty for one that is not there.
+        """Other names of the phone `name`: its USB port (usb:1-2) for a serial, and its serial for a USB port, unless
+        several phones have that serial. Empty for a phone that is not connected.
         """
         try:
             if not name.startswith(USB):
@@ -179,7 +179,7 @@ class AdbServer:
             raise refusal(address, answer, self.adb.port)
 
     def emulator(self, adb_port: int, timeout_s: float = SERVER_S) -> None:
-        """Say that an emulator of this machine has its phone at `adb_port`, as emulators do themselves.
+        """Announce an emulator of this machine at `adb_port`, as emulators do themselves.
 
         The server does not answer. It connects at once if something listens there, unless it has that emulator already.
         """
@@ -187,7 +187,7 @@ class AdbServer:
             self.ask(f"host:emulator:{adb_port}", timeout_s)
 
     def disconnect(self, address: str, timeout_s: float = SERVER_S) -> None:
-        """Forget the phone at host:port; one that is not known is forgotten already."""
+        """Forget the phone at host:port; no error if it is not known."""
         try:
             self.ask(f"host:disconnect:{address}", timeout_s, address)
         except DeviceGone as error:
@@ -230,7 +230,7 @@ class AdbServer:
             ) from error
 
 
-def _last_words(said: IO[bytes]) -> str:
+def _log_tail(said: IO[bytes]) -> str:
     said.seek(max(0, said.seek(0, os.SEEK_END) - LOG_TAIL))
     words = said.read().decode("utf-8", "replace").strip()
     return f": {words}" if words else ""

@@ -1,12 +1,12 @@
 """One phone behind the adb server: gestures, text, keys, screenshots; each with one total deadline and typed errors.
 
-The phone may be a real one or a simulated one; a session cannot tell. A session belongs to one thread at a time.
+A session is the same for a real phone and a simulated one. It belongs to one thread at a time.
 
-What may be known of a screenshot's age: an operation has its own connection, so an answer that comes too late is lost
-and never taken for that of a later question; a gesture's command has ended before the first screenshot after it is
-asked for; and `settle` takes two equal screenshots, both asked for after it was called. What cannot be known is whether
-an app has begun to show the effect of a gesture. A screen that still looks as before it is therefore looked at for
-devices.settle_unchanged_s, and so is one that moved by itself before it.
+How fresh a screenshot is: each operation has its own connection, so a late answer is lost and never taken for that of a
+later request; a gesture's command has ended before the next screenshot is requested; and `settle` takes two equal
+screenshots, both requested after it was called. Whether an app has begun to show the effect of a gesture cannot be
+known. A screen that did not change since is therefore watched for devices.settle_unchanged_s, and so is one that kept
+changing before the gesture.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from distrl.types import Action, ActionKind, Point
 SCREENCAP = "screencap -p"
 _DUMP_FILE = "/data/local/tmp/distrl-window.xml"
 DUMP = f"rm -f {_DUMP_FILE}; uiautomator dump {_DUMP_FILE} >/dev/null; cat {_DUMP_FILE}"
-"""Into a file, since a command without a terminal cannot have it printed; one of before is never taken for it, since
-`uiautomator` exits with 0 whatever happens."""
+"""Through a file, since uiautomator prints nothing without a terminal. An earlier file is removed first, since
+`uiautomator` always exits with 0."""
 SWIPE_MS = 150
-"""Length of a swipe that an action asks for: long enough to scroll, too short to be a long press."""
+"""Duration of an action's swipe: long enough to scroll, too short to be a long press."""
 KEYCODES = {"HOME": 3, "BACK": 4, "ENTER": 66, "DEL": 67, "WAKEUP": 224}
 WORDS_SHOWN = 200
-"""How much of what a phone said goes into an error."""
+"""Characters of a phone's output shown in an error."""
 _WAKEFULNESS = re.compile(r"mWakefulness=(\w+)")
 _HOME_ACTIVITY = re.compile(rf"^({PACKAGE.pattern})/\S+$", re.MULTILINE)
 _SIZE = re.compile(r"(Physical|Override) size: (\d+)x(\d+)")
@@ -54,12 +54,11 @@ _KEYS = {ActionKind.BACK: "BACK", ActionKind.HOME: "HOME", ActionKind.ENTER: "EN
 
 class AdbSession:
     """A phone by its serial. Every method raises DeviceGone, DeviceTimeout, DeviceGarbage or DeviceRefused (errors.py),
-    and AdbServerGone where no adb server answers; none of them later than its deadline.
+    and AdbServerGone if no adb server answers; none of them later than its deadline.
 
     retries: how often a broken screenshot was taken again while settling. foreign_apps: how often the phone was brought
     back from an app that is not allowed (allow_list.py). app_recoveries: how often it was sent home and its app stopped
-    (app_recovery.py). guard: called before each command; raises DeviceError where the phone may not be touched any
-    more.
+    (app_recovery.py). guard: called before each command; raises DeviceError if the phone may no longer be used.
     """
 
     def __init__(
@@ -72,7 +71,7 @@ class AdbSession:
         self._serial = serial
         self._devices = devices
         self._guard = guard
-        self._keyboard = KeyboardService(self._said, serial)
+        self._keyboard = KeyboardService(self._text, serial)
         self._size: tuple[int, int] | None = None
         self._seen: Screenshot | None = None
         self._restless = False
@@ -90,9 +89,9 @@ class AdbSession:
         return self._devices.allowed_packages
 
     def run(self, command: Sequence[str] | str, within: Deadline | None = None) -> Finished:
-        """Run a command, whatever it exits with. Words are quoted; a string is given to the phone's shell as it is.
+        """Run a command, with any exit status. A sequence is quoted; a string is passed to the phone's shell unchanged.
 
-        within: of the operation that the command is a part of; devices.operation_timeout_s from now if not given.
+        within: the deadline of the operation that the command is part of; default: devices.operation_timeout_s.
         """
         self._guard()
         line = command if isinstance(command, str) else shlex.join(command)
@@ -112,7 +111,7 @@ class AdbSession:
 
     def shell(self, command: Sequence[str] | str) -> str:
         """`output` as text."""
-        return self._said(command, self._deadline())
+        return self._text(command, self._deadline())
 
     def tap(self, at: Point) -> None:
         deadline = self._deadline()
@@ -125,9 +124,9 @@ class AdbSession:
         self._act(f"input swipe {x0} {y0} {x1} {y1} {int(milliseconds)}", deadline)
 
     def type_text(self, text: str) -> None:
-        """Type text, literally. Raises ActionRefused for what cannot be typed; then nothing has been.
+        """Type text, literally. Raises ActionRefused for text that cannot be typed; then nothing was typed.
 
-        devices.keyboard says by which means. Text beyond printable ASCII needs ADBKeyBoard on the phone.
+        By the means of devices.keyboard. Text beyond printable ASCII needs ADBKeyBoard on the phone.
         """
         deadline, way = self._deadline(), self._devices.keyboard
         line = None
@@ -145,7 +144,7 @@ class AdbSession:
             self._act(line, deadline)
 
     def put_back_keyboard(self) -> None:
-        """Select the phone's own keyboard again, should a text that was cut off have left another one."""
+        """Select the phone's own keyboard again, in case an interrupted `type_text` has left another one."""
         self._keyboard.put_back(self._deadline())
 
     def key(self, name: str) -> None:
@@ -163,7 +162,7 @@ class AdbSession:
         return self._in_front(package_in_front)
 
     def launcher(self) -> str:
-        """The package of the phone's home screen. Raises DeviceGarbage where the phone does not name one."""
+        """The package of the phone's home screen. Raises DeviceGarbage if the phone does not name one."""
         finished = self.run(
             "cmd package resolve-activity --brief -a android.intent.action.MAIN -c android.intent.category.HOME"
         )
@@ -177,7 +176,7 @@ class AdbSession:
         return found.group(1)
 
     def start_app(self, package: str) -> None:
-        """Bring an app to the front. Raises DeviceRefused where the phone has none of that name."""
+        """Bring an app to the front. Raises DeviceRefused if it is not installed."""
         said = self._act(
             [
                 "am",
@@ -199,36 +198,36 @@ class AdbSession:
         self._act(["am", "force-stop", self._package(package)], self._deadline())
 
     def size(self, within: Deadline | None = None) -> tuple[int, int]:
-        """Width and height of the screen in pixels: of the last screenshot, or what the phone says."""
+        """Width and height of the screen in pixels: of the last screenshot, else by `wm size`."""
         if self._size is None:
-            said = self._said("wm size", within or self._deadline())
+            said = self._text("wm size", within or self._deadline())
             sizes = {kind: (int(width), int(height)) for kind, width, height in _SIZE.findall(said)}
             size = sizes.get("Override", sizes.get("Physical"))
             if size is None or 0 in size:
-                raise DeviceGarbage(self._serial, f"`wm size` said {said[:WORDS_SHOWN]!r}")
+                raise DeviceGarbage(self._serial, f"`wm size` answered {said[:WORDS_SHOWN]!r}")
             self._size = size
         return self._size
 
     def screenshot(self) -> Screenshot:
-        """What the screen shows, whole. Raises DeviceGarbage for what is no complete PNG, DeviceBlack for one that
-        shows nothing, DeviceOversized for one of more than images.MAX_PIXELS.
+        """A complete screenshot. Raises DeviceGarbage for a broken PNG, DeviceBlack for one that is all black,
+        DeviceOversized for one of more than images.MAX_PIXELS.
         """
         deadline = self._deadline()
         return self._verified(self.output(SCREENCAP, deadline), deadline)
 
     def hierarchy(self, timeout_s: float) -> bytes:
-        """The elements of the window in front, as the XML of `uiautomator dump`; what it holds is the app's to say.
+        """The elements of the window in front, as the XML of `uiautomator dump`. Its content is untrusted: the app's.
 
-        Raises DeviceRefused where the phone makes none, as of a screen that never rests, DeviceTimeout after timeout_s.
+        Raises DeviceRefused if the phone makes none, as for a screen that never rests, DeviceTimeout after timeout_s.
         """
         return self.output(DUMP, Deadline(timeout_s))
 
     def settle(self) -> Screenshot:
-        """The screen once two screenshots in a row are equal, or the last whole one by devices.settle_timeout_s.
+        """The screen once two screenshots in a row are equal, else the last complete one by devices.settle_timeout_s.
 
-        The latter is `restless`: a stopwatch, a video or a blinking cursor need not rest. A broken or black screenshot
-        is taken again. Raises DeviceGarbage where there is no whole one by the deadline, or the screen has come to rest
-        in that state; DeviceTimeout where there is none at all, or the phone left one operation unanswered.
+        The latter is `restless`: a stopwatch, a video or a blinking cursor may never rest. A broken or black screenshot
+        is taken again. Raises DeviceGarbage if there is no complete one by the deadline, or the screen has come to rest
+        broken or black; DeviceTimeout if there is none at all, or the phone left one operation unanswered.
         """
         deadline, operation_s = Deadline(self._devices.settle_timeout_s), self._devices.operation_timeout_s
         last: bytes | None = None
@@ -260,7 +259,7 @@ class AdbSession:
         return replace(whole, restless=True) if self._restless else whole
 
     def perform(self, action: Action) -> None:
-        """Do an action on the phone. COMPLETE and INVALID are no gestures, and nothing is sent.
+        """Do an action on the phone. Nothing is sent for COMPLETE and INVALID, which are not gestures.
 
         Raises ActionRefused for what the phone cannot do; then nothing was sent either.
         """
@@ -273,18 +272,18 @@ class AdbSession:
         elif action.kind in _KEYS:
             self.key(_KEYS[action.kind])
         elif action.kind not in (ActionKind.COMPLETE, ActionKind.INVALID):
-            raise ActionRefused(self._serial, f"a {action.kind} that does not say where")
+            raise ActionRefused(self._serial, f"a {action.kind} without coordinates")
 
     def _deadline(self) -> Deadline:
         return Deadline(self._devices.operation_timeout_s)
 
-    def _said(self, command: Sequence[str] | str, deadline: Deadline) -> str:
+    def _text(self, command: Sequence[str] | str, deadline: Deadline) -> str:
         return self.output(command, deadline).decode("utf-8", "replace")
 
     def _act(self, command: Sequence[str] | str, deadline: Deadline) -> str:
-        """A command that may change the screen; what it wrote."""
+        """Run a command that may change the screen. Returns its output."""
         try:
-            return self._said(command, deadline)
+            return self._text(command, deadline)
         finally:
             self._note_act()
 
@@ -294,9 +293,9 @@ class AdbSession:
         self._moved = self._restless
 
     def _has_effect(self, png: bytes) -> bool:
-        """Whether `png` may be what the last action led to: another screen, or the same for long enough.
+        """Whether `png` may show the effect of the last action: it changed, or did not for long enough.
 
-        A screen that moved by itself before the action looks another one without it.
+        A change does not count if the screen kept changing before the action.
         """
         changed = png != self._before and not self._moved
         return changed or time.monotonic() - self._acted >= self._devices.settle_unchanged_s
@@ -309,7 +308,7 @@ class AdbSession:
 
     def _package(self, name: str) -> str:
         if not PACKAGE.fullmatch(name):
-            raise DeviceRefused(self._serial, f"{name[:WORDS_SHOWN]!r} is no name of a package")
+            raise DeviceRefused(self._serial, f"{name[:WORDS_SHOWN]!r} is not a package name")
         return name
 
     def _pixels(self, point: Point, deadline: Deadline) -> tuple[int, int]:
@@ -329,7 +328,7 @@ class AdbSession:
             raise DeviceOversized(
                 self._serial,
                 f"the screen is too large: {error}",
-                f"`adb -s {self._serial} shell wm size WIDTHxHEIGHT` gives it fewer; `… wm size reset` undoes that",
+                f"reduce it with `adb -s {self._serial} shell wm size WIDTHxHEIGHT`; `… wm size reset` undoes that",
             ) from error
         except BlackImageError as error:
             raise self._black(str(error), deadline) from error
@@ -337,9 +336,9 @@ class AdbSession:
         return self._seen
 
     def _black(self, what: str, deadline: Deadline) -> DeviceBlack:
-        """The error for a black screenshot, with the cause as far as the phone tells it by the deadline."""
+        """The error for a black screenshot, with the cause if the phone reports it by the deadline."""
         try:
-            found = _WAKEFULNESS.search(self._said("dumpsys power", deadline))
+            found = _WAKEFULNESS.search(self._text("dumpsys power", deadline))
         except DeviceError:
             found = None
         if found is not None and found.group(1) != "Awake":
@@ -352,6 +351,6 @@ class AdbSession:
         return DeviceBlack(
             self._serial,
             f"{what}, though its screen is on",
-            "an app that forbids screenshots (FLAG_SECURE) cannot be driven; another one may need a longer "
-            "devices.settle_timeout_s to begin",
+            "an app that forbids screenshots (FLAG_SECURE) cannot be driven; another app may need a longer "
+            "devices.settle_timeout_s to start",
         )

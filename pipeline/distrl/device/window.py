@@ -1,4 +1,4 @@
-"""What `dumpsys window displays` says is in front: a window, and the package that a person would say it belongs to."""
+"""Parses `dumpsys window displays`: the window in front, and the package that it belongs to for a person."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 from typing import Final
 
 SYSTEM_UI: Final = "com.android.systemui"
-"""Whom windows without a package belong to: NotificationShade, StatusBar, "Application Not Responding"."""
+"""The package of windows without one: NotificationShade, StatusBar, "Application Not Responding"."""
 _FOCUS = re.compile(r"mCurrentFocus=(?:Window\{\S+ \S+ ([^\s}]+))?")
 _APP = re.compile(r"mFocusedApp=.*?ActivityRecord\{\S+ \S+ ([^\s/}]+)/")
 _POPUP = "PopupWindow:"
-"""How Android calls the menus and lists that an app opens over itself."""
+"""Prefix of the names of menus and lists that an app opens over itself."""
 
 
 def focused_window(dump: str) -> str | None:
@@ -22,7 +22,7 @@ def focused_window(dump: str) -> str | None:
 def package_in_front(dump: str) -> str | None:
     """The package whose window has the focus, SYSTEM_UI for a window of no app, "" for none; None as above.
 
-    A menu that an app opens over itself is of the app.
+    A menu that an app opens over itself belongs to the app.
     """
     window = focused_window(dump)
     if window is None or window == "":

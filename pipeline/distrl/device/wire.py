@@ -1,7 +1,7 @@
 """The ADB host protocol: one connection to the adb server per operation, under one total deadline.
 
-The deadline covers connecting, sending and every receive together, so that a phone that answers a byte at a time
-cannot stretch it. A request is four hexadecimal digits of length and a text; the answer starts with OKAY or FAIL.
+The deadline covers connecting, sending and every receive together, so a phone that answers a byte at a time cannot
+extend it. A request is four hexadecimal digits of length and a text; the answer starts with OKAY or FAIL.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from distrl.dial import dial
 
 MAX_REQUEST = 0xFFFF
 MAX_ANSWER = 64 * 1024 * 1024
-"""No screenshot is larger; a phone that goes on sending must not fill the memory of its worker."""
+"""Bytes. No screenshot is larger; a phone that goes on sending must not exhaust the worker's memory."""
 _CHUNK = 256 * 1024
 LEAST_TIMEOUT_S = 1e-3
 _PACKET = struct.Struct("<BI")
@@ -27,7 +27,7 @@ _STDOUT, _STDERR, _EXIT = 1, 2, 3
 
 
 class Deadline:
-    """A moment after which an operation has failed, whatever it was waiting for."""
+    """The total deadline of an operation."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -38,12 +38,12 @@ class Deadline:
         return max(0.0, self._at - time.monotonic())
 
     def timeout(self, most: float = math.inf) -> float:
-        """Seconds left, `most` at most, as a socket takes them: never 0, which would mean not to wait at all."""
+        """Seconds left, at most `most`, for a socket: never 0, which would make it non-blocking."""
         return max(LEAST_TIMEOUT_S, min(self.remaining(), most))
 
 
 class Finished(NamedTuple):
-    """What a command on a phone wrote and exited with."""
+    """The output and exit status of a command on a phone."""
 
     stdout: bytes
     stderr: bytes
@@ -51,7 +51,7 @@ class Finished(NamedTuple):
 
 
 class Connection:
-    """A connection to the adb server for one operation. who: the phone, or the server, that errors name."""
+    """A connection to the adb server for one operation. who: the phone, or the server, for error messages."""
 
     def __init__(self, adb: config.Adb, who: str, deadline: Deadline) -> None:
         self._who = who
@@ -77,7 +77,7 @@ class Connection:
         self._socket.close()
 
     def request(self, text: str) -> None:
-        """Send a request and read its OKAY. Raises the kind of DeviceGone that the server's words mean on FAIL."""
+        """Send a request and read its OKAY. On FAIL raises the kind of DeviceGone for the server's text."""
         data = text.encode()
         if len(data) > MAX_REQUEST:
             raise DeviceGarbage(self._who, f"a request of {len(data)} bytes; adb takes {MAX_REQUEST}")

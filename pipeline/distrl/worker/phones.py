@@ -12,7 +12,14 @@ from typing import Any, TypeVar
 from distrl.config import Config
 from distrl.device import reset as resetting
 from distrl.device.allow_list import PackageAllowList
-from distrl.device.errors import ActionRefused, DeviceBlack, DeviceRefused, DeviceStray, DeviceTimeout, owed
+from distrl.device.errors import (
+    ActionRefused,
+    DeviceBlack,
+    DeviceForeignApp,
+    DeviceRefused,
+    DeviceTimeout,
+    must_succeed,
+)
 from distrl.device.pool import DevicePool
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
@@ -143,7 +150,7 @@ class SessionPhone:
             log.info("%s: no elements: %s", self.serial, error.what)
             return None
 
-    @owed()
+    @must_succeed()
     def _settled(self) -> Screen:
         for _ in range(MOST_LEFT):
             seen: Screen | None = None
@@ -160,7 +167,7 @@ class SessionPhone:
                 raise fault
         seen = self._seen()
         if (package := self._allow_list.foreign_app()) is not None:
-            raise DeviceStray(
+            raise DeviceForeignApp(
                 self.serial,
                 f"{package} comes back each time that it is left",
                 f"see to the phone: end it there, or add {package} to devices.allowed_packages",
@@ -172,7 +179,7 @@ class SessionPhone:
         return Screen(shot.png, shot.restless)
 
     def _perform(self, action: Action) -> HeldBack:
-        with owed():
+        with must_succeed():
             left = self._allow_list.enforce()
         if left is not None:
             self._taken_back.append(f"{left}, its action was not sent")

@@ -13,7 +13,7 @@ from distrl.tasks.rollout import play, prepared
 from distrl.tasks.scripted_actions import COMPLETE
 from distrl.tasks.suite import suites
 from distrl.types import Action, ActionKind, Split, Task
-from distrl.wire.convert import from_task
+from distrl.wire.convert import to_datum
 from simphone.state import State
 from simphone.words import ALL
 
@@ -25,7 +25,7 @@ SCRIPTED = "c3f281e8166ce5a4eeac2114c252d50cf39508fe0a19e4d4e34a5d3705d4fdf3"
 
 def test_the_tasks_are_those_that_the_base_model_and_every_run_so_far_know() -> None:
     tasks = [HOME.task(i, seed, split) for split in Split for seed in (0, 1, 7919) for i in range(70)]
-    said = "\n".join(json.dumps(from_task(task), sort_keys=True) for task in tasks)
+    said = "\n".join(json.dumps(to_datum(task), sort_keys=True) for task in tasks)
     assert hashlib.sha256(said.encode()).hexdigest() == TASKS
 
 

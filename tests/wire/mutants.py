@@ -20,7 +20,7 @@ import numpy as np
 from distrl.errors import WireError
 from distrl.types import Record
 from distrl.wire.codec import HEADER_BYTES, decode, encode
-from distrl.wire.convert import FROM_RECORD
+from distrl.wire.convert import NAMES
 from distrl.wire.schemas import catalogue
 
 from tests.wire.records import EXAMPLES, KINDS
@@ -29,7 +29,7 @@ from tests.wire.write_fixtures import fixture
 ROOM_BYTES = 64 * 1024 * 1024
 """What decoding may take beyond what the process has: far more than a mutant has bytes, far less than it may claim."""
 
-KIND_OF = {FROM_RECORD[kind][0]: kind for kind in KINDS}
+KIND_OF = {NAMES[kind]: kind for kind in KINDS}
 NEWEST = {schema.header for schema in catalogue().newest.values()}
 OLDER = [schema for schema in catalogue().by_fingerprint.values() if schema.header not in NEWEST]
 GOOD = [

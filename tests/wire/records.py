@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import types
+import typing
 from collections.abc import Mapping
 from enum import Enum
 from typing import Any
@@ -32,40 +34,32 @@ from hypothesis import strategies as st
 
 KINDS: tuple[type[Record], ...] = (Task, Trajectory, Version, Update, Evaluation, Heartbeat)
 
-text = st.text(max_size=12)
-longs = st.integers(-(2**63), 2**63 - 1)
-floats = st.floats(allow_nan=False)
-ids = st.lists(longs, max_size=4).map(tuple)
+LEAVES: dict[type, st.SearchStrategy[Any]] = {
+    str: st.text(max_size=12),
+    int: st.integers(-(2**63), 2**63 - 1),
+    float: st.floats(allow_nan=False),
+    bool: st.booleans(),
+    types.NoneType: st.none(),
+}
 
-points = st.builds(Point, floats, floats)
-refs = st.builds(ObjectRef, text, text, longs)
-actions = st.builds(Action, st.sampled_from(ActionKind), st.none() | points, st.none() | points, text)
-tasks = st.builds(
-    Task, text, text, text, st.sampled_from(Split), text, longs, longs,
-    st.dictionaries(text, text, max_size=3), text, longs, longs,
-)  # fmt: skip
-steps = st.builds(
-    Step, refs, ids, ids, actions, text, floats, longs, text, longs, floats, floats, floats, floats,
-    st.none() | st.booleans(), st.sampled_from(HeldBack), st.booleans(),
-)  # fmt: skip
-trajectories = st.builds(
-    Trajectory, tasks, text, text, text, st.lists(steps, max_size=2).map(tuple), st.none() | refs,
-    st.sampled_from(Outcome), text, text, st.booleans(), longs, longs, text, st.booleans(),
-)  # fmt: skip
-versions = st.builds(Version, longs, st.none() | longs, longs, text, refs, text, longs)
-marks = st.builds(Watermark, text, longs, longs)
-asides = st.builds(PutAside, text, longs, ids)
-updates = st.builds(
-    Update, longs, st.lists(marks, max_size=3).map(tuple), text, longs, st.lists(asides, max_size=2).map(tuple)
-)
-evaluations = st.builds(Evaluation, longs, text, text, trajectories)
-health = st.builds(DeviceHealth, text, text, st.dictionaries(text, longs, max_size=3))
-heartbeats = st.builds(
-    Heartbeat, text, text, longs, st.none() | longs, st.none() | text,
-    st.dictionaries(text, floats, max_size=3), st.lists(health, max_size=2).map(tuple), st.none() | ids,
-)  # fmt: skip
 
-records: st.SearchStrategy[Record] = st.one_of(tasks, trajectories, versions, updates, evaluations, heartbeats)
+def drawn(kind: Any) -> st.SearchStrategy[Any]:
+    """Any value of a field of type `kind`: every field of every record is drawn, defaults or not."""
+    origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    if kind in LEAVES:
+        return LEAVES[kind]
+    if isinstance(kind, types.UnionType):
+        return st.one_of(map(drawn, parts))
+    if origin is tuple:
+        return st.lists(drawn(parts[0]), max_size=3).map(tuple)
+    if origin is Mapping:
+        return st.dictionaries(drawn(parts[0]), drawn(parts[1]), max_size=3)
+    if dataclasses.is_dataclass(kind):
+        return st.builds(kind, **{name: drawn(field) for name, field in typing.get_type_hints(kind).items()})
+    return st.sampled_from(kind)
+
+
+records: st.SearchStrategy[Record] = st.one_of(map(drawn, KINDS))
 
 
 def plain(value: Any) -> Any:

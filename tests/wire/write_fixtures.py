@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from distrl.wire.codec import encode
-from distrl.wire.convert import FROM_RECORD
+from distrl.wire.convert import NAMES
 from distrl.wire.schemas import Schema, catalogue
 
 from tests.wire.records import EXAMPLES
@@ -25,7 +25,7 @@ def fixture(schema: Schema) -> Path:
 def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     for record in EXAMPLES:
-        file = fixture(catalogue().newest[FROM_RECORD[type(record)][0]])
+        file = fixture(catalogue().newest[NAMES[type(record)]])
         if not file.exists():
             file.write_bytes(encode(record))
             print(f"wrote {file}")

@@ -87,7 +87,7 @@ def list_tasks(
     from distrl.offline.lines import escaped
     from distrl.tasks.lists import suite_of
     from distrl.tasks.suite import EVALUATION_SEED
-    from distrl.wire.convert import from_task
+    from distrl.wire.convert import to_datum
 
     settings = load(config, sets)
     asked = {} if suite is None else {"suite": suite, "tasks": ()}
@@ -96,7 +96,7 @@ def list_tasks(
     tasks = [chosen.task(index, seed, split) for index in range(count)]
     if as_json:
         for task in tasks:
-            sys.stdout.write(f"{json.dumps(from_task(task))}\n")
+            sys.stdout.write(f"{json.dumps(to_datum(task))}\n")
         return
     shown = table("id", "family", "steps", "instruction")
     for task in tasks:

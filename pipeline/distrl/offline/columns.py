@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from distrl.offline.replay import Item
 from distrl.types import Evaluation, Point, Record, Step, Trajectory
-from distrl.wire.convert import FROM_RECORD
+from distrl.wire.convert import to_datum
 
 Row = Mapping[str, Any]
 
@@ -127,8 +127,7 @@ def rows_of(item: Item) -> Iterable[Row]:
         return [place | about | row for row in _step_rows(record.trajectory)]
     if record is None:
         return [place | {"headers": [{"name": n, "value": v} for n, v in raw.headers], "value": raw.value}]
-    datum: Callable[[Any], dict[str, Any]] = FROM_RECORD[type(record)][1]
-    return [place | datum(record)]
+    return [place | to_datum(record)]
 
 
 def _step_rows(trajectory: Trajectory) -> list[dict[str, Any]]:

@@ -27,7 +27,7 @@ from distrl.errors import ConfigError, StoreError
 from distrl.offline.replay import Item
 from distrl.offline.span import Span
 from distrl.wire.codec import HEADER_BYTES
-from distrl.wire.convert import FROM_RECORD
+from distrl.wire.convert import NAMES, to_datum
 from distrl.wire.schemas import MARKER, catalogue, schema_folder
 
 FORMAT: Final = "distrl-replay/1"
@@ -147,7 +147,7 @@ class Export:
         with self._partial.open("rb") as whole:
             digest = hashlib.file_digest(whole, "sha256").hexdigest()
         kind = TOPICS[self._span.topic].record
-        newest = None if kind is None else catalogue().newest[FROM_RECORD[kind][0]]
+        newest = None if kind is None else catalogue().newest[NAMES[kind]]
         packages = {"avro": "fastavro", "parquet": "pyarrow"}
         return {
             "format": FORMAT,
@@ -198,7 +198,7 @@ def container_schema(topic: str) -> dict[str, Any]:
     if kind is None:
         record: Any = optional_bytes
     else:
-        newest = catalogue().newest[FROM_RECORD[kind][0]]
+        newest = catalogue().newest[NAMES[kind]]
         file = schema_folder() / newest.record / f"v{newest.version}.avsc"
         record = json.loads(file.read_text(encoding="utf-8"))
     header = {
@@ -228,8 +228,6 @@ class AvroWriter:
 
     def __init__(self, out: BinaryIO, span: Span) -> None:
         self.rows = 0
-        kind = TOPICS[span.topic].record
-        self._datum: Callable[[Any], Any] | None = None if kind is None else FROM_RECORD[kind][1]
         schema = container_schema(span.topic)
         marker = hashlib.sha256(json.dumps([schema, repr(span)], sort_keys=True).encode()).digest()[:16]
         parsed = fastavro.schema.parse_schema(schema)
@@ -246,7 +244,7 @@ class AvroWriter:
                 "timestamp": raw.timestamp,
                 "key": raw.key,
                 "headers": [{"name": name, "value": value} for name, value in raw.headers],
-                "record": raw.value if self._datum is None else self._datum(item.record),
+                "record": raw.value if item.record is None else to_datum(item.record),
             }
         )
 

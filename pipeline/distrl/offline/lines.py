@@ -13,7 +13,7 @@ from typing import Any
 from distrl.offline.replay import Item
 from distrl.telemetry.stalls import ranges
 from distrl.types import Evaluation, Heartbeat, HeldBack, Record, Step, Task, Trajectory, Update, Version
-from distrl.wire.convert import FROM_RECORD
+from distrl.wire.convert import to_datum
 
 LONGEST_TEXT = 160
 """Most characters of one text in a summary."""
@@ -36,7 +36,7 @@ def json_line(item: Item) -> str:
     if item.error is not None:
         made |= {"error": item.error.what}
     elif item.record is not None:
-        made |= {"record": finite(FROM_RECORD[type(item.record)][1](item.record))}
+        made |= {"record": finite(to_datum(item.record))}
     else:
         headers = [[name, None if value is None else value.decode(errors="replace")] for name, value in raw.headers]
         value = None if raw.value is None else base64.b64encode(raw.value).decode()

@@ -14,10 +14,11 @@ from io import BytesIO
 from typing import Any, TypeVar
 
 import fastavro
+import msgspec
 
 from distrl.errors import WireError
 from distrl.types import Record
-from distrl.wire.convert import FROM_RECORD, TO_RECORD
+from distrl.wire.convert import NAMES, to_datum, to_record
 from distrl.wire.schemas import MARKER, Schema, catalogue
 
 R = TypeVar("R", bound=Record)
@@ -37,10 +38,10 @@ def encode(record: Record) -> bytes:
     Raises WireError where a field holds what its type does not say (a lone surrogate, an integer over 64 bits) and
     for a record larger than MAX_PAYLOAD_BYTES.
     """
-    kind, from_record = FROM_RECORD[type(record)]
+    kind = NAMES[type(record)]
     schema = catalogue().newest[kind]
     try:
-        payload = _write(schema, from_record(record))
+        payload = _write(schema, to_datum(record))
     except _ENCODE_ERRORS as error:
         raise WireError(
             f"record {kind}", f"cannot be written as {schema} ({error})", "fix what made the record"
@@ -62,7 +63,7 @@ def decode(payload: bytes, expected: type[R], *, seen: bool = False) -> R:
     Raises WireError for anything else: another kind, an unknown schema, a truncated or altered body, bytes after the
     end, and any body that Avro's plain form (one block an array, shortest numbers) would not give.
     """
-    kind, _ = FROM_RECORD[expected]
+    kind = NAMES[expected]
     schema = _schema_of(payload, kind)
     try:
         datum, plain = _read(schema, payload, seen)
@@ -71,8 +72,10 @@ def decode(payload: bytes, expected: type[R], *, seen: bool = False) -> R:
         raise _refused(kind, f"{what}, {len(payload)} bytes as {schema} ({error or type(error).__name__})") from None
     if not plain:
         raise _refused(kind, f"{len(payload)} bytes are not what {schema} writes for the record in them")
-    record: R = TO_RECORD[expected](datum)
-    return record
+    try:
+        return to_record(datum, expected)
+    except msgspec.ValidationError as error:
+        raise _refused(kind, f"what {schema} says is no {expected.__name__} ({error})") from None
 
 
 def _write(schema: Schema, datum: Mapping[str, Any]) -> bytes:

@@ -2,6 +2,10 @@
 
 Every row begins with its record's place in the log. A trajectory without steps has no row. Records that hold no
 trajectory are a row each, their fields as columns, what is nested as structs, lists and maps.
+
+Columns are the fields of the records, in their order. In a row of a step the fields of all that holds it stand side by
+side, nested ones as `screenshot_key`; the tables below name every column where that is not so. A field that gets a
+name which its row has already needs a line in NAMED; `pytest tests/offline/test_columns.py` says so.
 """
 
 from __future__ import annotations
@@ -9,20 +13,22 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
+from operator import attrgetter
 from typing import Any, Final
 
 import pyarrow as pa
 
 from distrl.offline.replay import Item
-from distrl.types import Evaluation, Point, Record, Step, Trajectory
+from distrl.types import Evaluation, Record, Step, Trajectory
 from distrl.wire.convert import to_datum
 
 Row = Mapping[str, Any]
+Read = Callable[[Any], Any]
 
 TIME: Final = pa.timestamp("ms", tz="UTC")
-INTEGERS: Final = pa.list_(pa.int64())
+"""Of whole numbers named `at` or `…_at`, in a row of a step."""
 
 PLACE: Final = {
     "topic": pa.string(),
@@ -32,76 +38,55 @@ PLACE: Final = {
     "key": pa.binary(),
 }
 
-EVALUATION: Final = {
-    "evaluation_id": pa.string(),
-    "evaluated_version": pa.int64(),
-    "evaluated_sha256": pa.string(),
-}
+PLAIN: Final = frozenset({"Evaluation.trajectory", "Trajectory.task", "Step.action"})
+"""Nested records whose columns do not begin with the field's name."""
 
-TRAJECTORY: Final = {
-    "task_id": pa.string(),
-    "suite": pa.string(),
-    "family": pa.string(),
-    "split": pa.string(),
-    "instruction": pa.string(),
-    "params": pa.map_(pa.string(), pa.string()),
-    "phone_seed": pa.int64(),
-    "max_steps": pa.int64(),
-    "fed_at": TIME,
-    "fed_version": pa.int64(),
-    "attempt_id": pa.string(),
-    "worker": pa.string(),
-    "device": pa.string(),
-    "outcome": pa.string(),
-    "outcome_source": pa.string(),
-    "note": pa.string(),
-    "is_expert": pa.bool_(),
-    "started_at": TIME,
-    "finished_at": TIME,
-    "validity_source": pa.string(),
-    "final_restless": pa.bool_(),
-    "steps": pa.int32(),
-    "final_screenshot_key": pa.string(),
-    "final_screenshot_sha256": pa.string(),
+NAMED: Final = {
+    "Evaluation.version": "evaluated_version",
+    "Evaluation.version_sha256": "evaluated_sha256",
+    "Action.kind": "action",
+    "Action.text": "typed",
 }
+"""Fields whose column is called otherwise: by their own name they would be another column of the row, or say nothing."""
 
-STEP: Final = {
-    "step": pa.int32(),
-    "screenshot_key": pa.string(),
-    "screenshot_sha256": pa.string(),
-    "screenshot_size": pa.int64(),
-    "prompt_ids": INTEGERS,
-    "action_ids": INTEGERS,
-    "action": pa.string(),
-    "touch_x": pa.float64(),
-    "touch_y": pa.float64(),
-    "lift_x": pa.float64(),
-    "lift_y": pa.float64(),
-    "typed": pa.string(),
-    "action_text": pa.string(),
-    "logprob": pa.float64(),
-    "version": pa.int64(),
-    "version_sha256": pa.string(),
-    "at": TIME,
-    "phone_ms": pa.float64(),
-    "adb_ms": pa.float64(),
-    "policy_ms": pa.float64(),
-    "publish_ms": pa.float64(),
-    "valid": pa.bool_(),
-    "held_back": pa.string(),
-    "restless": pa.bool_(),
+COUNTED: Final = frozenset({"Trajectory.steps"})
+"""Fields of which a row holds the number of items."""
+
+LEFT_OUT: Final = frozenset({"setup", "final_screenshot_size"})
+"""Columns that a row of a step does without: JSON for the phone's reset, and what the store knows."""
+
+MOVED: Final = {
+    "evaluated_version": "evaluation_id",
+    "evaluated_sha256": "evaluated_version",
+    "params": "instruction",
+    "max_steps": "phone_seed",
+    "steps": "final_restless",
+    "final_screenshot_key": "steps",
+    "final_screenshot_sha256": "final_screenshot_key",
 }
+"""Columns that stand behind another one than their field does; moved in this order."""
+
+ZERO_IS_NULL: Final = frozenset({"fed_at"})
+"""Times of which 0 says that there is none."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a row of a step. read: its value in the record, or in the step."""
+
+    name: str
+    type: pa.DataType
+    read: Read
 
 
 def schema_of(kind: type[Record] | None) -> pa.Schema:
     """The columns of records of `kind`; None: of records whose bytes nothing is known of."""
-    if kind is Trajectory:
-        return pa.schema(PLACE | TRAJECTORY | STEP)
-    if kind is Evaluation:
-        return pa.schema(PLACE | EVALUATION | TRAJECTORY | STEP)
     if kind is None:
         headers = pa.list_(pa.struct({"name": pa.string(), "value": pa.binary()}))
         return pa.schema(PLACE | {"headers": headers, "value": pa.binary()})
+    if kind in (Trajectory, Evaluation):
+        attempt, step = ([(each.name, each.type) for each in _COLUMNS[part]] for part in (kind, Step))
+        return pa.schema([*PLACE.items(), *attempt, ("step", pa.int32()), *step])
     return pa.schema(PLACE | _fields(kind))
 
 
@@ -116,83 +101,54 @@ def rows_of(item: Item) -> Iterable[Row]:
         "timestamp": None if raw.timestamp < 0 else raw.timestamp,
         "key": raw.key,
     }
-    if isinstance(record, Trajectory):
-        return [place | row for row in _step_rows(record)]
-    if isinstance(record, Evaluation):
-        about = {
-            "evaluation_id": record.evaluation_id,
-            "evaluated_version": record.version,
-            "evaluated_sha256": record.version_sha256,
-        }
-        return [place | about | row for row in _step_rows(record.trajectory)]
     if record is None:
         return [place | {"headers": [{"name": n, "value": v} for n, v in raw.headers], "value": raw.value}]
-    return [place | to_datum(record)]
+    if not isinstance(record, Trajectory | Evaluation):
+        return [place | to_datum(record)]
+    steps = (record.trajectory if isinstance(record, Evaluation) else record).steps
+    same = place | _cells(record)
+    return [same | {"step": index} | _cells(step) for index, step in enumerate(steps)]
 
 
-def _step_rows(trajectory: Trajectory) -> list[dict[str, Any]]:
-    task, final = trajectory.task, trajectory.final_screenshot
-    same = {
-        "task_id": task.task_id,
-        "suite": task.suite,
-        "family": task.family,
-        "split": task.split.value,
-        "instruction": task.instruction,
-        "params": list(task.params.items()),
-        "phone_seed": task.phone_seed,
-        "max_steps": task.max_steps,
-        "fed_at": task.fed_at or None,
-        "fed_version": task.fed_version,
-        "attempt_id": trajectory.attempt_id,
-        "worker": trajectory.worker,
-        "device": trajectory.device,
-        "outcome": trajectory.outcome.value,
-        "outcome_source": trajectory.outcome_source,
-        "note": trajectory.note,
-        "is_expert": trajectory.is_expert,
-        "started_at": trajectory.started_at,
-        "finished_at": trajectory.finished_at,
-        "validity_source": trajectory.validity_source,
-        "final_restless": trajectory.final_restless,
-        "steps": len(trajectory.steps),
-        "final_screenshot_key": None if final is None else final.key,
-        "final_screenshot_sha256": None if final is None else final.sha256,
-    }
-    return [same | {"step": index} | _of_step(step) for index, step in enumerate(trajectory.steps)]
+def _cells(record: Trajectory | Evaluation | Step) -> dict[str, Any]:
+    return {column.name: column.read(record) for column in _COLUMNS[type(record)]}
 
 
-def _of_step(step: Step) -> dict[str, Any]:
-    action = step.action
-    (touch_x, touch_y), (lift_x, lift_y) = _both(action.touch), _both(action.lift)
-    return {
-        "screenshot_key": step.screenshot.key,
-        "screenshot_sha256": step.screenshot.sha256,
-        "screenshot_size": step.screenshot.size,
-        "prompt_ids": step.prompt_ids,
-        "action_ids": step.action_ids,
-        "action": action.kind.value,
-        "touch_x": touch_x,
-        "touch_y": touch_y,
-        "lift_x": lift_x,
-        "lift_y": lift_y,
-        "typed": action.text,
-        "action_text": step.action_text,
-        "logprob": step.logprob,
-        "version": step.version,
-        "version_sha256": step.version_sha256,
-        "at": step.at,
-        "phone_ms": step.phone_ms,
-        "adb_ms": step.adb_ms,
-        "policy_ms": step.policy_ms,
-        "publish_ms": step.publish_ms,
-        "valid": step.valid,
-        "held_back": step.held_back.value,
-        "restless": step.restless,
-    }
+def columns_of(kind: type) -> tuple[Column, ...]:
+    """What a row of a step takes from `kind`: an evaluation, a trajectory or the step."""
+    flat = list(_flat(kind, "", lambda record: record))
+    columns, order = {column.name: column for column in flat}, [column.name for column in flat]
+    for name, before in MOVED.items():
+        if name in columns:
+            order.remove(name)
+            order.insert(order.index(before) + 1, name)
+    return tuple(columns[name] for name in order)
 
 
-def _both(point: Point | None) -> tuple[float | None, float | None]:
-    return (None, None) if point is None else (point.x, point.y)
+def _flat(kind: Any, prefix: str, read: Read) -> Iterator[Column]:
+    """A column for each field of `kind`, and for those of the records in it. read: finds the `kind`, or None."""
+    hints = typing.get_type_hints(kind)
+    for field in dataclasses.fields(kind):
+        place, inner = f"{kind.__name__}.{field.name}", _some(hints[field.name])
+        name, value = NAMED.get(place, prefix + field.name), _then(read, field.name)
+        if dataclasses.is_dataclass(inner):
+            yield from _flat(inner, "" if place in PLAIN else f"{name}_", value)
+        elif place in COUNTED:
+            yield Column(name, pa.int32(), _counted(value))
+        elif name not in LEFT_OUT:
+            yield Column(name, TIME if inner is int and f"_{name}".endswith("_at") else _type(inner), value)
+
+
+def _then(read: Read, name: str) -> Read:
+    """Field `name` of what `read` finds; None where it finds none."""
+    field = attrgetter(name)
+    if name in ZERO_IS_NULL:
+        return lambda record: field(read(record)) or None
+    return lambda record: None if (found := read(record)) is None else field(found)
+
+
+def _counted(read: Read) -> Read:
+    return lambda record: len(read(record))
 
 
 def _fields(kind: type) -> dict[str, pa.DataType]:
@@ -201,17 +157,25 @@ def _fields(kind: type) -> dict[str, pa.DataType]:
     return {field.name: _type(hints[field.name]) for field in dataclasses.fields(kind)}
 
 
+def _some(kind: Any) -> Any:
+    """`kind` without the None that it may be."""
+    if not isinstance(kind, types.UnionType):
+        return kind
+    return next(each for each in typing.get_args(kind) if each is not types.NoneType)
+
+
 def _type(kind: Any) -> pa.DataType:
     """The Arrow type of a field of `types.py`."""
     scalars = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
+    kind = _some(kind)
     if kind in scalars:
         return scalars[kind]
-    arguments = typing.get_args(kind)
-    if isinstance(kind, types.UnionType):
-        return _type(next(each for each in arguments if each is not types.NoneType))
-    origin = typing.get_origin(kind)
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is tuple:
         return pa.list_(_type(arguments[0]))
     if origin is not None:  # the only other generic of types.py is a mapping with text as keys
         return pa.map_(pa.string(), _type(arguments[1]))
     return pa.string() if issubclass(kind, Enum) else pa.struct(_fields(kind))
+
+
+_COLUMNS: Final[Mapping[type, tuple[Column, ...]]] = {kind: columns_of(kind) for kind in (Evaluation, Trajectory, Step)}

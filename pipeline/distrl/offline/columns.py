@@ -47,7 +47,7 @@ NAMED: Final = {
     "Action.kind": "action",
     "Action.text": "typed",
 }
-"""Fields whose column is called otherwise: by their own name they would be another column of the row, or say nothing."""
+"""Fields whose column is called otherwise: by their own name they would be another column, or say nothing."""
 
 COUNTED: Final = frozenset({"Trajectory.steps"})
 """Fields of which a row holds the number of items."""

@@ -36,7 +36,7 @@ from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
 from distrl.errors import DistrlError
 from distrl.evaluate.curves import percentile
-from distrl.policy.agent import Agent
+from distrl.policy.registry import policy_of
 from distrl.stack import adb, ports
 from distrl.stack.part import Site
 from distrl.stack.phones import start_phones
@@ -204,7 +204,7 @@ class FixedPolicy:
 def deciding(config: Config, shipped: bool) -> Iterator[Batcher]:
     """The policy's thread, with a version loaded."""
     if shipped:
-        agent = Agent.open(config.policy)
+        agent = policy_of(config.policy)
         version, adapter = version_of(agent.base_sha256), agent.adapter()
         with serving(config, temperature=1.0) as policy:
             policy.batcher.swap(version, adapter)

@@ -19,8 +19,7 @@ from distrl.config import load
 from distrl.errors import DistrlError
 from distrl.evaluate.curves import score
 from distrl.evaluate.run import named
-from distrl.policy.agent import Agent
-from distrl.policy.base import load_base
+from distrl.policy.registry import policy_of
 from distrl.store.objects import open_store
 from distrl.tasks.lists import suite_of
 from distrl.tasks.suite import EVALUATION_SEED
@@ -53,7 +52,7 @@ def main() -> None:
     for generation in track(range(NEWEST + 1), "generations", console=console, transient=True):
         cells = []
         for version in versions:
-            agent = Agent(load_base(config.policy.base_model), config.policy)
+            agent = policy_of(config.policy)
             agent.load(store.get(version.adapter))
             popups = config.phones.popup_probability
             found = score(episodes(tasks, policy(agent, None, 1), {}, popups, False, generation))

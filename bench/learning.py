@@ -19,11 +19,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 from distrl.config import Config, load
+from distrl.learner.agreed import learning_fingerprint
 from distrl.learner.fold import fold
 from distrl.learner.state import LearnerState
+from distrl.policy import protocol
 from distrl.policy.actions import to_text
-from distrl.policy.agent import Agent
-from distrl.policy.base import load_base
+from distrl.policy.registry import policy_of
 from distrl.tasks.gestures import event_of
 from distrl.tasks.oracle import ImperfectScript
 from distrl.tasks.outcome import succeeded
@@ -95,12 +96,12 @@ def episodes(
     ]
 
 
-def policy(agent: Agent, temperature: float | None, seed: int) -> Choose:
+def policy(agent: protocol.Policy, temperature: float | None, seed: int) -> Choose:
     rule = np.random.default_rng(seed)
 
     def choose(tasks, phones, steps):  # type: ignore[no-untyped-def]
         prompts = [
-            agent.codec.encode_prompt(task.instruction, [step.action for step in taken])
+            agent.tokenizer.encode_prompt(task.instruction, [step.action for step in taken])
             for task, taken in zip(tasks, steps, strict=True)
         ]
         seeds = rule.integers(2**62, size=len(tasks)).tolist()
@@ -110,7 +111,7 @@ def policy(agent: Agent, temperature: float | None, seed: int) -> Choose:
     return choose
 
 
-def script(agent: Agent, seed: int) -> Choose:
+def script(agent: protocol.Policy, seed: int) -> Choose:
     scripts: dict[str, ImperfectScript] = {}
 
     def choose(tasks, phones, steps):  # type: ignore[no-untyped-def]
@@ -118,15 +119,15 @@ def script(agent: Agent, seed: int) -> Choose:
         for task, phone, taken in zip(tasks, phones, steps, strict=True):
             one = scripts.setdefault(task.task_id, ImperfectScript(task.phone_seed ^ seed))
             action, logprob = one.act(task, phone.state())
-            prompt = agent.codec.encode_prompt(task.instruction, [step.action for step in taken])
-            found.append((prompt, agent.codec.encode_action(action), action, logprob))
+            prompt = agent.tokenizer.encode_prompt(task.instruction, [step.action for step in taken])
+            found.append((prompt, agent.tokenizer.encode_action(action), action, logprob))
         return found
 
     return choose
 
 
 def evaluate(
-    agent: Agent, config: Config, split: Split, count: int, temperature: float | None = None
+    agent: protocol.Policy, config: Config, split: Split, count: int, temperature: float | None = None
 ) -> tuple[float, str]:
     suite = suites()[config.feeder.suite]
     tasks = [suite.task(index, 0, split) for index in range(count)]
@@ -150,8 +151,8 @@ def calibration(state: LearnerState, config: Config) -> str:
 class Run:
     def __init__(self, config: Config) -> None:
         self.config = config
-        self.state = LearnerState.create(load_base(config.policy.base_model), config)
-        self.actor = Agent(load_base(config.policy.base_model), config.policy)
+        self.state = LearnerState(config)
+        self.actor = policy_of(config.policy)
         self.objects: Objects = {}
         self.ends = {"demonstrations": 0, "trajectories": 0}
 
@@ -166,7 +167,7 @@ class Run:
         ]
         self.ends[topic] += len(records)
         marks = tuple(Watermark(name, 0, end) for name, end in sorted(self.ends.items()))
-        update = Update(self.state.u, marks, self.config.learning_fingerprint(), 0)
+        update = Update(self.state.u, marks, learning_fingerprint(self.config), 0)
         return dict(fold(self.state, window, update, lambda ref: self.objects[ref.sha256], self.config))
 
 
@@ -184,12 +185,12 @@ def main() -> None:
     run, suite, popups = Run(config), suites()[config.feeder.suite], config.phones.popup_probability
     began = time.monotonic()
     tasks = [suite.task(index, 1000 + given.seed, Split.TRAIN) for index in range(config.warmup.demonstrations)]
-    demos = episodes(tasks, script(run.state.agent, given.seed), run.objects, 0.0, True)
+    demos = episodes(tasks, script(run.state.policy, given.seed), run.objects, 0.0, True)
     done = np.mean([demo.outcome is Outcome.SUCCESS for demo in demos])
     print(f"demonstrations: success {done:.2f}, {time.monotonic() - began:.1f} s", flush=True)
     for u in range(config.warmup.updates):
         metrics = run.fold("demonstrations", demos if u == 0 else [])
-    adapters = [run.state.agent.adapter()]
+    adapters = [run.state.policy.adapter()]
     print(f"cloned: loss {metrics.get('clone_loss', 0):.3f}, {time.monotonic() - began:.1f} s", flush=True)
     recent: list[bool] = []
     spent = {"act": 0.0, "fold": 0.0}
@@ -216,7 +217,7 @@ def main() -> None:
         metrics = run.fold("trajectories", new)
         spent["act"] += tock - tick
         spent["fold"] += time.monotonic() - tock
-        adapters.append(run.state.agent.adapter())
+        adapters.append(run.state.policy.adapter())
 
 
 if __name__ == "__main__":

@@ -224,11 +224,10 @@ def compare_journal(config: Config, rounds: int, update_s: float) -> Row:
 def gradient_seconds(config: Config) -> float:
     """Seconds of one update at the shipped settings, on records of noise: the median, so mostly its gradient steps."""
     from distrl.learner.state import LearnerState
-    from distrl.policy.base import load_base
     from simphone.machine import PhoneMachine
 
     torch.set_num_threads(config.learner.torch_threads)
-    state = LearnerState.create(load_base(config.policy.base_model), config)
+    state = LearnerState(config)
     png, rule = PhoneMachine(0, 0.0).png(), random.Random(1)
     for number in range(100):
         state.algorithm.memory.admit(LoggedTrajectory(LogPosition("bench", 0, number), trajectory(number, rule)))

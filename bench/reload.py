@@ -31,8 +31,7 @@ from distrl.broker.journal import Journal
 from distrl.broker.versions import VersionFollower
 from distrl.config import Config, load
 from distrl.errors import DistrlError
-from distrl.policy.agent import Agent
-from distrl.policy.lora import lora_parameters
+from distrl.policy.registry import policy_of
 from distrl.stack.local import LocalStack
 from distrl.store.objects import open_store
 from distrl.types import Split, Task, Version
@@ -104,12 +103,12 @@ class Episode:
 
 def adapters(config: Config, count: int) -> tuple[str, list[bytes]]:
     """`count` adapters of equal size and different weights, and the base model's hash."""
-    agent = Agent.open(config.policy)
+    agent = policy_of(config.policy)
     torch.manual_seed(0)
     found = []
     for _ in range(count):
         with torch.no_grad():
-            for parameter in lora_parameters(agent.model).values():
+            for parameter in agent.parameters().values():
                 parameter.add_(torch.randn_like(parameter) * 1e-4)
         found.append(agent.adapter())
     return agent.base_sha256, found

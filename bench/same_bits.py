@@ -32,16 +32,17 @@ import numpy as np
 import safetensors.numpy
 from distrl.broker.reader import RawRecord
 from distrl.broker.topics import topic_name
-from distrl.config import Config, load
+from distrl.config import Config, Policy, load
 from distrl.errors import WireError
+from distrl.learner.agreed import learning_fingerprint
 from distrl.learner.fold import fold
 from distrl.learner.publish import publishes
 from distrl.learner.reading import TOPICS, pending_log_at, take
 from distrl.learner.skipped import SkippedRecords
 from distrl.learner.state import LearnerState
 from distrl.policy.actions import to_text
-from distrl.policy.base import load_base
-from distrl.policy.vocabulary import Codec
+from distrl.policy.protocol import Tokenizer
+from distrl.policy.registry import tokenizer_of
 from distrl.store.objects import ObjectStore, open_store
 from distrl.tasks.gestures import event_of
 from distrl.tasks.oracle import ImperfectScript
@@ -85,17 +86,17 @@ def settings(store: Path) -> Config:
 def write_log(directory: Path, seed: int) -> None:
     """Make the log: `objects/`, and for each topic a line per record, its key and value in hex."""
     config = settings(directory / "objects")
-    store, codec = open_store(config.store), load_base(None).codec
+    store, tokenizer = open_store(config.store), tokenizer_of(Policy())
     rule = random.Random(seed)
     for name, count in zip(TOPICS, (DEMONSTRATIONS, TRAJECTORIES), strict=True):
         lines = []
         for index in range(count):
-            trajectory = episode(index, name == "demonstrations", codec, store, rule)
+            trajectory = episode(index, name == "demonstrations", tokenizer, store, rule)
             lines += [record for each in spoilt(trajectory, index, store, rule) for record in each]
         (directory / f"{name}.hex").write_text("".join(f"{key.hex()} {value.hex()}\n" for key, value in lines))
 
 
-def episode(index: int, expert: bool, codec: Codec, store: ObjectStore, rule: random.Random) -> Trajectory:
+def episode(index: int, expert: bool, tokenizer: Tokenizer, store: ObjectStore, rule: random.Random) -> Trajectory:
     """A script that errs, on a phone in this process."""
     task = suites()["home"].task(index, 4000 + expert, Split.TRAIN)
     task = dataclasses.replace(task, task_id=f"{'demo' if expert else 'task'}-{index}")
@@ -104,13 +105,13 @@ def episode(index: int, expert: bool, codec: Codec, store: ObjectStore, rule: ra
     steps: list[Step] = []
     while len(steps) < task.max_steps and (not steps or steps[-1].action.kind is not ActionKind.COMPLETE):
         action, logprob = script.act(task, phone.state())
-        prompt = codec.encode_prompt(task.instruction, [step.action for step in steps])
+        prompt = tokenizer.encode_prompt(task.instruction, [step.action for step in steps])
         shot = store.put("screenshots", phone.png(), "png")
         steps.append(
             Step(
                 shot,
                 prompt,
-                codec.encode_action(action),
+                tokenizer.encode_action(action),
                 action,
                 to_text(action),
                 logprob - rule.random(),
@@ -160,7 +161,7 @@ def fold_log(directory: Path, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     config = settings(directory / "objects")
     store = open_store(config.store)
-    state = LearnerState.create(load_base(config.policy.base_model), config)
+    state = LearnerState(config)
     pending_log, aside = pending_log_at(config, ()), SkippedRecords(())
     for name in TOPICS:
         for offset, line in enumerate((directory / f"{name}.hex").read_text().splitlines()):
@@ -172,16 +173,15 @@ def fold_log(directory: Path, out: Path) -> None:
                 aside.adds(raw.position)
     skipped = 0.0
     while (due := pending_log.due(state.u, config)) is not None:
-        update = Update(state.u, due, config.learning_fingerprint(), 0, aside.due(due))
+        update = Update(state.u, due, learning_fingerprint(config), 0, aside.due(due))
         skipped += fold(state, pending_log.window(due), update, store.get, config)["skipped"]
         aside.journalled(update)
         pending_log.folded(due)
         state.forget_screens(pending_log.pending)
         if publishes(state.u, config):
-            np.savez(out / f"version-{state.u - 1:05}.npz", **numbers(safetensors.numpy.load(state.agent.adapter())))
+            np.savez(out / f"version-{state.u - 1:05}.npz", **numbers(safetensors.numpy.load(state.policy.adapter())))
         if state.u == CHECKPOINT_AT:
-            base = load_base(config.policy.base_model)
-            state = LearnerState.restore(base, config, state.meta(), state.tensors(), state.held())
+            state = LearnerState.restore(config, state.meta(), state.tensors(), state.held())
     np.savez(out / "state.npz", **numbers(state.tensors()))
     print(json.dumps({"updates": state.u, "skipped": skipped, "duplicates": pending_log.duplicates}))
 

@@ -10,16 +10,16 @@ import random
 from pathlib import Path
 
 import torch
-from distrl.policy.agent import pad
-from distrl.policy.base import save_base
-from distrl.policy.model import AutoUIModel, Shape
-from distrl.policy.vocabulary import PAD, Codec
+from distrl.policy.autoui.base import save_base
+from distrl.policy.autoui.model import AutoUIModel, Shape
+from distrl.policy.autoui.policy import pad
+from distrl.policy.autoui.tokenizer import PAD, WordTokenizer
 from distrl.tasks.oracle import random_action
 from distrl.types import Action, ActionKind
 from simphone import words
 from torch.nn import functional as F
 
-CODEC = Codec(words.ALL)
+CODEC = WordTokenizer(words.ALL)
 STEPS = 120
 BATCH = 64
 TYPED = tuple(" ".join(pair) for pair in words.pairs(words.COLOURS, words.NOUNS))

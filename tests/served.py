@@ -10,7 +10,8 @@ from pathlib import Path
 from distrl.broker import topic_admin
 from distrl.broker.journal import Journal
 from distrl.config import Config, Phones
-from distrl.policy.agent import Agent
+from distrl.learner.agreed import learning_fingerprint
+from distrl.policy.registry import policy_of
 from distrl.stack.part import Site
 from distrl.stack.phones import start_phones
 from distrl.stack.processes import stop_all
@@ -36,7 +37,7 @@ def phones_served(phones: Phones, directory: Path) -> Iterator[None]:
 def publish_untrained(config: Config) -> None:
     """The run's topics, and the base model with an adapter that changes nothing as version 0."""
     topic_admin.ensure(config)
-    agent = Agent.open(config.policy)
+    agent = policy_of(config.policy)
     ref = open_store(config.store).put("adapters", agent.adapter(), "safetensors")
     with Journal(config) as journal:
-        journal.publish_version(Version(0, None, 0, agent.base_sha256, ref, config.learning_fingerprint(), 0))
+        journal.publish_version(Version(0, None, 0, agent.base_sha256, ref, learning_fingerprint(config), 0))

@@ -3,9 +3,10 @@ from pathlib import Path
 
 import distrl
 import pytest
-from distrl.base_identity import SHIPPED
 from distrl.config import Config, load
-from distrl.errors import ConfigError
+from distrl.errors import ConfigError, PolicyError
+from distrl.learner.agreed import learning_fingerprint
+from distrl.policy.registry import SHIPPED
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -152,14 +153,15 @@ def test_the_fingerprint_names_the_base_model_by_what_it_is_and_not_by_where_it_
     moved = tmp_path / "moved"
     shutil.copytree(SHIPPED, moved)
     elsewhere = load(sets=[f"policy.base_model={moved}"], environ={})
-    assert elsewhere.learning_fingerprint() == plain.learning_fingerprint()
+    assert learning_fingerprint(elsewhere) == learning_fingerprint(plain)
     described = moved / "config.json"
     described.write_text(described.read_text() + "\n")
-    assert elsewhere.learning_fingerprint() != plain.learning_fingerprint(), "another model at the same place"
+    assert learning_fingerprint(elsewhere) != learning_fingerprint(plain), "another model at the same place"
     (moved / "model.safetensors").unlink()
-    with pytest.raises(ConfigError, match=r"policy\.base_model") as refused:
-        elsewhere.learning_fingerprint()
-    assert "model.safetensors cannot be read" in refused.value.what
+    with pytest.raises(PolicyError, match="cannot be read") as refused:
+        learning_fingerprint(elsewhere)
+    assert "policy.base_model" in refused.value.hint
+    assert refused.value.where.endswith("model.safetensors")
 
 
 def test_a_window_that_cannot_refill_the_buffer_is_refused_at_the_start() -> None:
@@ -171,11 +173,13 @@ def test_a_window_that_cannot_refill_the_buffer_is_refused_at_the_start() -> Non
 
 def test_the_fingerprint_follows_what_the_fold_reads_and_nothing_else() -> None:
     plain = load(environ={})
-    assert load(sets=["algorithm.gamma=0.5"], environ={}).learning_fingerprint() != plain.learning_fingerprint()
-    assert (
-        load(sets=["algorithm.truncation=bootstrap"], environ={}).learning_fingerprint() != plain.learning_fingerprint()
-    )
-    assert load(sets=["worker.temperature=2"], environ={}).learning_fingerprint() == plain.learning_fingerprint()
+
+    def fingerprint_with(change: str) -> str:
+        return learning_fingerprint(load(sets=[change], environ={}))
+
+    assert fingerprint_with("algorithm.gamma=0.5") != learning_fingerprint(plain)
+    assert fingerprint_with("algorithm.truncation=bootstrap") != learning_fingerprint(plain)
+    assert fingerprint_with("worker.temperature=2") == learning_fingerprint(plain)
 
 
 def test_secrets_are_not_printed() -> None:

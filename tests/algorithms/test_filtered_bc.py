@@ -10,7 +10,7 @@ from distrl.config import Config, load
 from distrl.learner.fold import fold
 from distrl.learner.state import LearnerState
 from distrl.types import LoggedTrajectory, Outcome
-from learner.world import Screens, base_of, config, save_tiny_base, update_of, windows
+from learner.world import Screens, config, save_tiny_base, update_of, windows
 
 UPDATES = 6
 SETTINGS = ("algorithm.type=filtered_bc", "algorithm.minibatches=4", "algorithm.batch_size=8", "algorithm.lr=0.01")
@@ -30,7 +30,7 @@ def screens() -> Screens:
 
 
 def folded(settings: Config, records: list[list[LoggedTrajectory]], screens: Screens) -> LearnerState:
-    state = LearnerState.create(base_of(settings), settings)
+    state = LearnerState(settings)
     for window in records:
         fold(state, window, update_of(state.u, window, state.watermarks, settings), screens, settings)
     return state
@@ -72,7 +72,7 @@ def test_restored_from_a_checkpoint_it_goes_on_as_if_it_had_not_stopped(settings
     records = windows(screens, settings, UPDATES)
     halted = folded(settings, records[:4], screens)
     log = [item for window in records for item in window]
-    again = LearnerState.restore(base_of(settings), settings, halted.meta(), halted.tensors(), log)
+    again = LearnerState.restore(settings, halted.meta(), halted.tensors(), log)
     for window in records[4:]:
         fold(again, window, update_of(again.u, window, again.watermarks, settings), screens, settings)
     assert again.digests() == folded(settings, records, screens).digests()

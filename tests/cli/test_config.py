@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 from distrl.config import load
-from distrl.policy.base import SHIPPED
+from distrl.policy.registry import SHIPPED
 
 from .conftest import Cli
 

@@ -10,7 +10,7 @@ from distrl.device.screenshot import BlackImageError, BrokenImageError, Oversize
 from distrl.errors import PolicyError, StoreError
 from distrl.images import MAX_PIXELS, opened
 from distrl.offline.runs import decoded_png
-from distrl.policy.agent import pixels
+from distrl.policy.autoui.policy import pixels
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image

@@ -29,7 +29,7 @@ import distrl.broker.consumer
 import distrl.evaluate.run
 import distrl.feeder.run
 import distrl.learner.loop
-import distrl.policy.agent
+import distrl.policy.autoui.policy
 import distrl.store.s3
 import distrl.worker.demonstrate
 import distrl.worker.run

@@ -34,11 +34,11 @@ from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
 from distrl.demo.roles import write_settings
 from distrl.errors import StoreError, WireError
+from distrl.learner.agreed import learning_fingerprint
 from distrl.learner.recover import recover
 from distrl.learner.state import LearnerState
 from distrl.learner.verify import replay
-from distrl.policy.agent import Agent
-from distrl.policy.base import load_base
+from distrl.policy.registry import policy_of
 from distrl.stack import adb, kafka, minio, ports
 from distrl.stack import s3 as object_store
 from distrl.stack.part import Part, Site
@@ -128,7 +128,7 @@ class Servers:
 
     def adapter(self, config: Config, number: int) -> tuple[bytes, str]:
         """Weights that differ with `number`, and the base model that they belong to."""
-        agent = Agent(load_base(self.base_model), config.policy, number)
+        agent = policy_of(config.policy, number)
         return agent.adapter(), agent.base_sha256
 
     def phones(self) -> settings.Phones:
@@ -313,7 +313,7 @@ class LiveRun:
         ref = self.store.put("adapters", weights, "safetensors")
         if spoilt:
             self.store.put_named(ref.key, weights[::-1])
-        fingerprint, at = self.config.learning_fingerprint(), SYSTEM_CLOCK.now_ms() + ahead_ms
+        fingerprint, at = learning_fingerprint(self.config), SYSTEM_CLOCK.now_ms() + ahead_ms
         version = Version(number, None, number, base_sha256, ref, fingerprint, at)
         with Journal(self.config) as journal:
             journal.publish_version(version)

@@ -30,10 +30,10 @@ from distrl.learner.verify import replay
 from distrl.offline.ablation import run as ablating
 from distrl.offline.ablation.arms import plan
 from distrl.offline.ablation.run import Evaluation, Request, ablate
-from distrl.policy.agent import Agent
-from distrl.policy.base import save_base
-from distrl.policy.model import AutoUIModel, Shape
-from distrl.policy.vocabulary import Codec
+from distrl.policy.autoui.base import save_base
+from distrl.policy.autoui.model import AutoUIModel, Shape
+from distrl.policy.autoui.tokenizer import WordTokenizer
+from distrl.policy.registry import policy_of
 from distrl.store.objects import open_store
 from distrl.types import Split, Version
 from learner.world import Screens, learning, trajectory
@@ -50,7 +50,7 @@ LIMIT_S = 200.0
 def base_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Random weights of the real shape: it reads the phones' screens, and what it writes does not matter."""
     torch.manual_seed(0)
-    codec = Codec(words.ALL)
+    codec = WordTokenizer(words.ALL)
     directory = tmp_path_factory.mktemp("base")
     save_base(
         directory, AutoUIModel(Shape(len(codec.tokens), 128, 256, tower=(8, 8, 16, 16), d_model=32, d_ff=64)), codec, {}
@@ -199,7 +199,7 @@ def test_nothing_ablated_is_the_run_and_twice_is_the_same_and_the_run_is_left_al
         assert set(arm["estimates"]) == {"range", "held_out"}
         assert arm["estimates"]["held_out"]["doubly_robust"]["episodes"] == 8
         assert {"policy_loss", "value_loss", "ratio", "sample_share"} <= arm["curves"].keys()
-        agent = Agent.open(run.policy)
+        agent = policy_of(run.policy)
         agent.load((folder / arm["adapter"]["file"]).read_bytes())
 
 
@@ -263,7 +263,7 @@ def test_the_baseline_over_the_whole_journal_is_what_the_run_ended_with(run: Con
     assert ablation.identity.checkpoint is True
     for state in (replay(run), replay(run, from_start=True)):
         assert baseline.digests == state.digests()
-        assert baseline.adapter == state.agent.adapter()
+        assert baseline.adapter == state.policy.adapter()
     assert other.digests["critic"] != baseline.digests["critic"]
 
 

@@ -32,8 +32,7 @@ from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
 from distrl.judge.validity import to_be_judged
 from distrl.learner.fold import is_usable
-from distrl.policy.agent import Agent
-from distrl.policy.base import load_base
+from distrl.policy.registry import base_sha256, policy_of, tokenizer_of
 from distrl.stack.processes import find_all, stop_all
 from distrl.store.objects import open_store
 from distrl.tasks.oracle import oracle
@@ -184,10 +183,9 @@ def test_a_dry_run_shows_actions_and_touches_neither_the_phone_nor_the_run(
     topic_admin.ensure(made)
     with RecordProducer(made, "a-test") as producer:
         producer.publish("tasks", "task-1", trajectory(1).task).result(PATIENCE_S)
-    base = load_base(None)
     with Journal(made) as journal:
-        adapter = open_store(s3).put("adapters", Agent(base, made.policy).adapter(), "safetensors")
-        journal.publish_version(factories.version(base_model_sha256=base.sha256, adapter=adapter))
+        adapter = open_store(s3).put("adapters", policy_of(made.policy).adapter(), "safetensors")
+        journal.publish_version(factories.version(base_model_sha256=base_sha256(made.policy), adapter=adapter))
     write_settings(made, tmp_path / "run.yaml")
     session = AdbSession(AdbServer(made.adb), made.devices.addresses[0], made.devices)
     session.server.connect(session.serial)
@@ -258,7 +256,7 @@ def test_a_demonstration_by_hand_is_in_the_topic_and_the_learner_can_use_it(
     found = decode(raw.value or b"", Trajectory)
     assert raw.key == found.task_id.encode()
     assert found.task.instruction == task.instruction
-    assert is_usable(found, load_base(None).codec)
+    assert is_usable(found, tokenizer_of(made.policy))
     for step in found.steps:
         assert open_store(s3).get(step.screenshot).startswith(b"\x89PNG")
 
@@ -271,10 +269,9 @@ def test_a_worker_records_what_the_judge_says_of_each_action(
         worker = settings.Worker(heartbeat_s=0.2)
         made = config.model_copy(update={"store": s3, "judge": judge, "worker": worker, **one_phone})
         topic_admin.ensure(made)
-        base = load_base(None)
-        adapter = open_store(s3).put("adapters", Agent(base, made.policy).adapter(), "safetensors")
+        adapter = open_store(s3).put("adapters", policy_of(made.policy).adapter(), "safetensors")
         with Journal(made) as journal:
-            journal.publish_version(factories.version(base_model_sha256=base.sha256, adapter=adapter))
+            journal.publish_version(factories.version(base_model_sha256=base_sha256(made.policy), adapter=adapter))
         task = replace(trajectory(1).task, params={"switch": "wifi lock", "goal": "on"}, max_steps=6)
         with RecordProducer(made, "a-test") as producer:
             producer.publish("tasks", "task-1", task).result(PATIENCE_S)
@@ -305,7 +302,7 @@ def test_weights_that_are_missing_or_have_another_hash_are_refused_by_name(
     stored = open_store(s3).put("adapters", uuid.uuid4().bytes, "safetensors")
     other = ObjectRef(stored.key, "0" * 64, stored.size)
     missing = ObjectRef(f"adapters/{'1' * 64}.safetensors", "1" * 64, 3)
-    base = load_base(None).sha256
+    base = base_sha256(made.policy)
     with Journal(made) as journal:
         for number, ref in enumerate((missing, other)):
             journal.publish_version(factories.version(number, base_model_sha256=base, adapter=ref))

@@ -18,9 +18,9 @@ from distrl.demo.roles import Roles, running
 from distrl.evaluate.gather import gather
 from distrl.evaluate.report import write_report
 from distrl.learner.verify import replay
-from distrl.policy.base import save_base
-from distrl.policy.model import AutoUIModel, Shape
-from distrl.policy.vocabulary import Codec
+from distrl.policy.autoui.base import save_base
+from distrl.policy.autoui.model import AutoUIModel, Shape
+from distrl.policy.autoui.tokenizer import WordTokenizer
 from distrl.stack.processes import find
 from distrl.store.objects import open_store
 from distrl.telemetry.feed import snapshot_of
@@ -38,7 +38,7 @@ PHONES = 4
 def base_model(tmp_path: Path) -> Path:
     """Random weights of the real shape: what is learned does not matter here, only that it is learned alike."""
     torch.manual_seed(0)
-    codec = Codec(words.ALL)
+    codec = WordTokenizer(words.ALL)
     directory = tmp_path / "base"
     save_base(directory, AutoUIModel(Shape(len(codec.tokens), 128, 256)), codec, {})
     return directory

@@ -35,6 +35,7 @@ from distrl.cli.main import app
 from distrl.config import Config
 from distrl.demo.roles import write_settings
 from distrl.errors import BrokerError, ChatError, ConfigError, DistrlError, StoreError
+from distrl.learner.agreed import learning_fingerprint
 from distrl.learner.loop import run_learner
 from distrl.offline.runs import Run
 from distrl.store.checkpoints import checkpoints, latest_checkpoint
@@ -381,7 +382,7 @@ def test_a_version_names_what_the_learner_held_at_every_checkpoint(run: Config, 
     assert told["version"]["adapter_sha256"] == last.adapter.sha256
     assert [each["version"] for each in told["parents"]] == list(range(last.version - 1, -1, -1))
     assert [each["u"] for each in told["updates"]] == list(range(UPDATES))
-    assert {each["config_fingerprint"] for each in told["updates"]} == {run.learning_fingerprint()}
+    assert {each["config_fingerprint"] for each in told["updates"]} == {learning_fingerprint(run)}
     store, compared = open_store(run.store), 0
     for u in checkpoints(store, run.run):
         found = latest_checkpoint(store, run.run, u)
@@ -436,7 +437,7 @@ def test_a_trajectory_names_who_acted_and_who_learned(run: Config, folder: Path)
 def test_lineage_for_people_is_short_and_whole_on_demand(run: Config, folder: Path) -> None:
     short = done("lineage", "6").stdout
     whole = done("lineage", "6", "--all").stdout
-    assert run.learning_fingerprint() in short
+    assert learning_fingerprint(run) in short
     assert "parents 0-5" in short
     assert "task-1000 to task-1003" in short
     assert "task-1017" not in short

@@ -10,12 +10,12 @@ from distrl.broker.identity import IdSet
 from distrl.broker.journal import History
 from distrl.config import Config, load
 from distrl.errors import ConfigError, StoreError
-from distrl.learner.agreed import record_settings, refuse_other_settings
+from distrl.learner.agreed import learning_fingerprint, record_settings, refuse_other_settings
 from distrl.learner.recover import Log, checkpoint, recover, unfolded
 from distrl.learner.state import LearnerState
 from distrl.store.objects import ObjectStore, open_store
 
-from learner.world import Screens, base_of, update_of, windows
+from learner.world import Screens, update_of, windows
 
 
 def with_store(config: Config, folder: Path) -> Config:
@@ -42,7 +42,7 @@ def refused(fingerprint: str, config: Config) -> ConfigError:
 
 def test_a_checkpoint_of_other_settings_is_refused_with_the_settings_and_both_values(begun: Config) -> None:
     store = open_store(begun.store)
-    checkpoint(begun, store, LearnerState.create(base_of(begun), begun), IdSet())
+    checkpoint(begun, store, LearnerState(begun), IdSet())
     other = changed(changed(begun, "algorithm", gamma=0.5), "learner", seed=7)
     with pytest.raises(ConfigError) as caught:
         recover(other, store, history=History(), log=Log({}, ""))
@@ -57,11 +57,11 @@ def test_a_journal_of_other_settings_is_refused_with_the_setting(begun: Config, 
     other = changed(begun, "algorithm", entropy=0.25)
     entropy = r"algorithm\.entropy"
     with pytest.raises(ConfigError, match=rf"^{entropy}: update 0 .* {entropy} is 0\.25 here and 0\.002 there"):
-        unfolded([update], LearnerState.create(base_of(other), other), other)
+        unfolded([update], LearnerState(other), other)
 
 
 def test_the_flags_of_the_advice_go_on(begun: Config) -> None:
-    fingerprint = begun.learning_fingerprint()
+    fingerprint = learning_fingerprint(begun)
     other = changed(begun, "policy", lora_targets=("q",), base_model=None)
     words = shlex.split(refused(fingerprint, other).hint.removesuffix(", or choose a new `run`"))
     flags = [word for word in words if "=" in word]
@@ -71,7 +71,7 @@ def test_the_flags_of_the_advice_go_on(begun: Config) -> None:
 
 
 def test_equal_settings_are_no_matter_whatever_the_store_knows(begun: Config, tmp_path: Path) -> None:
-    refuse_other_settings(begun.learning_fingerprint(), with_store(begun, tmp_path / "none"), "a checkpoint")
+    refuse_other_settings(learning_fingerprint(begun), with_store(begun, tmp_path / "none"), "a checkpoint")
 
 
 @pytest.mark.parametrize("spoilt", [None, b"[]", b"{", b"\xff"])

@@ -12,7 +12,7 @@ from distrl.learner.fold import fold
 from distrl.learner.state import LearnerState
 from distrl.types import Outcome, Trajectory
 
-from learner.world import Screens, base_of, config, logged, trajectory, update_of
+from learner.world import Screens, config, logged, trajectory, update_of
 
 PAIRS = 10
 LONG, SHORT = 6, 2
@@ -43,7 +43,7 @@ def believed(state: LearnerState, played: Trajectory) -> tuple[float, float]:
     steps = [played.steps[0], played.steps[-1]]
     with torch.no_grad():
         scored = state.context.score(steps)
-        critics, actions = state.algorithm.critics, state.agent.embed_actions([step.action_ids for step in steps])
+        critics, actions = state.algorithm.critics, state.policy.embed_actions([step.action_ids for step in steps])
         values = critics.values(scored.states, scored.mask)
         outcomes = critics.trajectory_values(scored.states, scored.mask, actions)
     return values[0].sigmoid().item(), outcomes[1].sigmoid().item()
@@ -62,7 +62,7 @@ def test_critics_say_how_many_succeed_whichever_are_shorter(base_directory: Path
         "algorithm.replay.capacity=1000",
         "algorithm.critic_lr=0.01",
     )
-    state, records, seen = LearnerState.create(base_of(settings), settings), episodes(screens, won), []
+    state, records, seen = LearnerState(settings), episodes(screens, won), []
     for u in range(UPDATES):
         window = logged(records) if u == 0 else []
         fold(state, window, update_of(u, window, state.watermarks, settings), screens, settings)

@@ -14,7 +14,7 @@ from distrl.learner.state import LearnerState
 from distrl.telemetry.metrics import METRICS
 from distrl.types import PROMPTED, Action, ActionKind, HeldBack, LoggedTrajectory, Outcome, Step
 
-from learner.world import CODEC, Screens, base_of, config, logged, trajectory, update_of, windows
+from learner.world import CODEC, Screens, config, logged, trajectory, update_of, windows
 
 UPDATES = 7
 
@@ -27,7 +27,7 @@ def run(state: LearnerState, records: list[list[LoggedTrajectory]], screens: Scr
 
 
 def fresh(settings: Config) -> LearnerState:
-    return LearnerState.create(base_of(settings), settings)
+    return LearnerState(settings)
 
 
 def test_same_log_gives_the_same_bits_whatever_the_callers_random_state(settings: Config, screens: Screens) -> None:
@@ -110,10 +110,10 @@ def test_restored_from_a_checkpoint_it_goes_on_as_if_it_had_not_stopped(
     whole = run(fresh(settings), records, screens, settings)
     halted = run(fresh(settings), records[:stop_at], screens, settings)
     log = [item for window in records for item in window]
-    again = LearnerState.restore(base_of(settings), settings, halted.meta(), halted.tensors(), log)
+    again = LearnerState.restore(settings, halted.meta(), halted.tensors(), log)
     assert again.digests() == halted.digests()
     assert run(again, records, screens, settings).digests() == whole.digests()
-    assert again.agent.adapter() == whole.agent.adapter()
+    assert again.policy.adapter() == whole.policy.adapter()
 
 
 def test_cached_features_never_change_a_result(settings: Config, screens: Screens) -> None:
@@ -191,7 +191,7 @@ def test_ratio_is_one_at_the_weights_that_acted(base_directory: Path, screens: S
     state = fresh(settings)
     made = trajectory(screens, 1, steps=5)
     pngs = [screens(step.screenshot) for step in made.steps]
-    decisions = state.agent.decide(pngs, [step.prompt_ids for step in made.steps], 1.0, range(5))
+    decisions = state.policy.decide(pngs, [step.prompt_ids for step in made.steps], 1.0, range(5))
     steps = tuple(
         replace(step, action_ids=d.action_ids, action=d.action, action_text=d.action_text, logprob=d.logprob)
         for step, d in zip(made.steps, decisions, strict=True)

@@ -14,7 +14,7 @@ from distrl.learner.state import LearnerState
 from distrl.store.objects import ObjectStore, open_store
 from distrl.types import Version
 
-from learner.world import base_of, config
+from learner.world import config
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def store(tmp_path: Path) -> ObjectStore:
 
 @pytest.fixture
 def state(settings: Config) -> LearnerState:
-    made = LearnerState.create(base_of(settings), settings)
+    made = LearnerState(settings)
     made.u = settings.warmup.updates
     return made
 
@@ -46,8 +46,8 @@ def test_a_version_is_published_once_and_names_its_weights(
     first, second = sent
     assert (first.version, first.parent, first.update) == (0, None, 2)
     assert (second.version, second.parent, second.update) == (1, 0, 3)
-    assert store.get(first.adapter) == state.agent.adapter()
-    assert first.base_model_sha256 == state.agent.base_sha256
+    assert store.get(first.adapter) == state.policy.adapter()
+    assert first.base_model_sha256 == state.policy.base_sha256
     assert publisher.newest == second
 
 
@@ -115,7 +115,7 @@ def test_a_version_whose_record_is_lost_is_made_up_for_once_however_often_a_lear
     base_directory: Path, store: ObjectStore
 ) -> None:
     settings = config(base_directory, "learner.publish_every=3")
-    state = LearnerState.create(base_of(settings), settings)
+    state = LearnerState(settings)
     state.u = settings.warmup.updates + 1
     sent: list[Version] = []
     for _ in range(3):  # each begins with a checkpoint of the update after the one whose version is lost

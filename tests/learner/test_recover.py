@@ -17,7 +17,7 @@ from distrl.learner.state import LearnerState
 from distrl.store.objects import open_store
 from distrl.types import LoggedTrajectory, Update
 
-from learner.world import Screens, base_of, config, update_of, windows
+from learner.world import Screens, config, update_of, windows
 
 
 def log_up_to(state: LearnerState) -> Log:
@@ -30,7 +30,7 @@ Run = tuple[LearnerState, list[Update], list[list[LoggedTrajectory]]]
 
 @pytest.fixture
 def run(settings: Config, screens: Screens) -> Run:
-    state, updates, records = LearnerState.create(base_of(settings), settings), [], windows(screens, settings, 5)
+    state, updates, records = LearnerState(settings), [], windows(screens, settings, 5)
     for window in records:
         updates.append(update_of(state.u, window, state.watermarks, settings))
         fold(state, window, updates[-1], screens, settings)
@@ -64,14 +64,12 @@ def test_a_checkpoint_of_other_settings_is_refused(base_directory: Path, run: Ru
 def test_a_checkpoint_of_another_base_model_is_refused(settings: Config, run: Run) -> None:
     state = run[0]
     with pytest.raises(StoreError, match="base model"):
-        LearnerState.restore(
-            base_of(settings), settings, state.meta() | {"base_model_sha256": "f" * 64}, state.tensors(), ()
-        )
+        LearnerState.restore(settings, state.meta() | {"base_model_sha256": "f" * 64}, state.tensors(), ())
 
 
 def test_only_what_the_checkpoint_has_not_folded_is_redone(settings: Config, run: Run) -> None:
     state, updates, _ = run
-    assert unfolded(updates, LearnerState.create(base_of(settings), settings), settings) == updates
+    assert unfolded(updates, LearnerState(settings), settings) == updates
     assert unfolded(updates, state, settings) == []
     more = replace(updates[-1], u=5)
     assert unfolded([*updates, more], state, settings) == [more]

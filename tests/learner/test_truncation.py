@@ -14,7 +14,7 @@ from distrl.learner.fold import fold
 from distrl.learner.state import LearnerState
 from distrl.types import Action, ActionKind, ObjectRef, Outcome, Step, Trajectory
 
-from learner.world import CODEC, Screens, base_of, config, logged, trajectory, update_of
+from learner.world import CODEC, Screens, config, logged, trajectory, update_of
 
 BACK, COMPLETE = Action(ActionKind.BACK), Action(ActionKind.COMPLETE)
 TOLERANCE = 0.1
@@ -101,8 +101,8 @@ def test_target_of_the_last_step_under_each_setting(critics_alone: Config, scree
         episode(screens, 5, 3),
         torn,
     ]
-    state = folded(LearnerState.create(base_of(settings), settings), records, screens, settings)
-    before = LearnerState.create(base_of(settings), settings)
+    state = folded(LearnerState(settings), records, screens, settings)
+    before = LearnerState(settings)
     before.features = state.features
     buffer = state.algorithm.memory.buffer
     targets = [buffer.columns["target"][buffer.slots(entry)[-1]] for entry in buffer.entries]
@@ -125,7 +125,7 @@ def test_what_v_comes_to_where_half_of_the_episodes_are_cut_off_one_step_before_
         episode(screens, seed, 1, left_on=60) if seed % 2 else episode(screens, seed, 2, outcome=Outcome.SUCCESS)
         for seed in range(10)
     ]
-    state, seen = LearnerState.create(base_of(settings), settings), []
+    state, seen = LearnerState(settings), []
     for _ in range(15):
         folded(state, records, screens, settings)
         seen.append(state.algorithm.values(records[0].steps[:1]).item())
@@ -136,9 +136,9 @@ def test_last_screen_is_asked_for_and_kept_only_where_it_is_read(critics_alone: 
     records = [episode(screens, 1, 2, left_on=200)]
     last = screens.plain(200)
     screens.gone = {last.sha256}
-    folded(LearnerState.create(base_of(critics_alone), critics_alone), records, screens, critics_alone)
+    folded(LearnerState(critics_alone), records, screens, critics_alone)
     settings = with_truncation(critics_alone, "bootstrap")
-    state = LearnerState.create(base_of(settings), settings)
+    state = LearnerState(settings)
     before = state.digests()
     with pytest.raises(StoreError, match="not in the store"):
         folded(state, records, screens, settings)
@@ -154,7 +154,7 @@ def test_bootstrapped_run_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(
 ) -> None:
     settings = with_truncation(critics_alone, "bootstrap")
     records = [episode(screens, seed, 2, left_on=200) for seed in range(3)]
-    halted = folded(LearnerState.create(base_of(settings), settings), records, screens, settings)
-    again = LearnerState.restore(base_of(settings), settings, halted.meta(), halted.tensors(), logged(records))
+    halted = folded(LearnerState(settings), records, screens, settings)
+    again = LearnerState.restore(settings, halted.meta(), halted.tensors(), logged(records))
     one, two = (folded(state, records, screens, settings).digests() for state in (halted, again))
     assert one == two

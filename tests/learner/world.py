@@ -14,9 +14,10 @@ import numpy as np
 import torch
 from distrl.config import Config, load
 from distrl.errors import StoreError
-from distrl.policy.base import Base, load_base, save_base
-from distrl.policy.model import AutoUIModel, Shape
-from distrl.policy.vocabulary import Codec
+from distrl.learner.agreed import learning_fingerprint
+from distrl.policy.autoui.base import save_base
+from distrl.policy.autoui.model import AutoUIModel, Shape
+from distrl.policy.autoui.tokenizer import WordTokenizer
 from distrl.store.objects import ObjectStore
 from distrl.types import LoggedTrajectory, LogPosition, ObjectRef, Outcome, Step, Trajectory, Update, Watermark
 from PIL import Image
@@ -24,7 +25,7 @@ from PIL import Image
 WORDS = ("red", "shoes", "blue", "lamp", "search", "for", "touch")
 RUN = "fold"
 DEMONSTRATIONS, TRAJECTORIES = f"distrl.{RUN}.demonstrations", f"distrl.{RUN}.trajectories"
-CODEC = Codec(WORDS)
+CODEC = WordTokenizer(WORDS)
 
 
 def save_tiny_base(directory: Path) -> None:
@@ -163,10 +164,6 @@ def update_of(u: int, window: Sequence[LoggedTrajectory], before: Sequence[Water
     return Update(
         u,
         tuple(Watermark(topic, 0, offset) for topic, offset in sorted(marks.items())),
-        settings.learning_fingerprint(),
+        learning_fingerprint(settings),
         0,
     )
-
-
-def base_of(settings: Config) -> Base:
-    return load_base(settings.policy.base_model)

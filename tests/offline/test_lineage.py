@@ -78,7 +78,7 @@ def test_every_update_of_the_real_fold_finds_what_the_lineage_names(
     windows[5][2] = LoggedTrajectory(windows[5][2].position, replace(windows[5][2].trajectory, steps=()))
 
     scored: dict[int, list[Any]] = defaultdict(list)
-    state, real = LearnerState.create(world.base_of(config), config), Context.score
+    state, real = LearnerState(config), Context.score
     monkeypatch.setattr(Context, "score", lambda self, steps: scored[state.u].extend(steps) or real(self, steps))
     followed = trace(journal(windows), config, lambda record: left_out(record, CODEC, None))
     for u, window in enumerate(windows):

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 from distrl.config import Policy
-from distrl.policy.agent import Agent
-from distrl.policy.base import load_base, save_base
-from distrl.policy.model import AutoUIModel, Shape
-from distrl.policy.vocabulary import Codec
+from distrl.policy.autoui.base import load_base, save_base
+from distrl.policy.autoui.model import AutoUIModel, Shape
+from distrl.policy.autoui.policy import AutoUIPolicy
+from distrl.policy.autoui.tokenizer import WordTokenizer
 from PIL import Image
 
 WORDS = ("red", "shoes", "blue", "lamp", "7", "search", "for", "touch")
@@ -25,7 +25,7 @@ def _one_thread() -> None:
 
 @pytest.fixture(scope="session")
 def base_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    codec = Codec(WORDS)
+    codec = WordTokenizer(WORDS)
     torch.manual_seed(3)
     model = AutoUIModel(Shape(len(codec.tokens), 64, 128, (8, 8, 16), d_model=32, d_ff=64, heads=2))
     directory = tmp_path_factory.mktemp("base")
@@ -34,8 +34,8 @@ def base_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def agent(base_directory: Path) -> Agent:
-    return Agent(load_base(base_directory), Policy(lora_rank=4, lora_alpha=8))
+def agent(base_directory: Path) -> AutoUIPolicy:
+    return AutoUIPolicy(load_base(base_directory), Policy(lora_rank=4, lora_alpha=8))
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def png(seed: int, width: int = 64, height: int = 128) -> bytes:
     return out.getvalue()
 
 
-def shake(agent: Agent, seed: int) -> None:
+def shake(agent: AutoUIPolicy, seed: int) -> None:
     """Give the adapter weights that matter, as training would."""
     torch.manual_seed(seed)
     with torch.no_grad():

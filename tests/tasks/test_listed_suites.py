@@ -14,7 +14,7 @@ import pytest
 from distrl.config import Config, Feeder
 from distrl.errors import ConfigError
 from distrl.feeder.run import new_state
-from distrl.policy.vocabulary import Codec, plain_words
+from distrl.policy.autoui.tokenizer import WordTokenizer
 from distrl.tasks.entities import SHARES
 from distrl.tasks.kept import KEPT, PASSING, TOGETHER
 from distrl.tasks.listed import ListedSuite
@@ -23,6 +23,7 @@ from distrl.tasks.outcome import done
 from distrl.tasks.rollout import play, prepared
 from distrl.tasks.suite import held_out_pairs, suite_named, suites
 from distrl.tasks.survey import folded
+from distrl.text import plain_words
 from distrl.types import Action, ActionKind, Split, Task
 from simphone.machine import fresh
 from simphone.state import ADVERT, State, Value, words_of
@@ -225,7 +226,7 @@ def test_names_of_families_are_short_since_reports_have_narrow_columns(name: str
 @pytest.mark.parametrize("name", sorted(LISTED))
 def test_a_policy_can_read_each_instruction_and_write_each_text_with_the_words_of_the_suite(name: str) -> None:
     suite = LISTED[name]
-    codec = Codec(sorted({word for text in suite.texts for word in plain_words(text)}))
+    codec = WordTokenizer(sorted({word for text in suite.texts for word in plain_words(text)}))
     for split in Split:
         for task in tasks_of(name, split):
             assert len(plain_words(task.instruction)) <= READABLE_WORDS, task.instruction

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from distrl.config import Config
-from distrl.policy.screens import phone_codec
-from distrl.policy.vocabulary import Codec
+from distrl.policy.autoui.pretraining.screens import phone_tokenizer
+from distrl.policy.autoui.tokenizer import WordTokenizer
 from distrl.tasks.oracle import ImperfectScript
 from distrl.tasks.outcome import succeeded
 from distrl.tasks.suite import suites
@@ -20,7 +20,7 @@ from simphone.words import ALL
 from .phone import MachinePhone
 from .world import CountingPhone, Shelf, task, twice
 
-CODEC = Codec(ALL)
+CODEC = WordTokenizer(ALL)
 
 
 @dataclass
@@ -65,7 +65,7 @@ def test_demonstrations_are_numbered_the_same_again_and_no_training_task_is_amon
 @pytest.mark.parametrize("suite", sorted(suites()))
 def test_demonstrations_are_of_the_suite_that_is_fed_and_each_action_has_tokens(suite: str) -> None:
     config = Config.model_validate({"feeder": {"suite": suite}})
-    codec = phone_codec(words_of_all_suites())
+    codec = phone_tokenizer(words_of_all_suites())
     for given in demonstration_tasks(config, 2 * len(suites()[suite].families)):
         assert (given.suite, given.split) == (suite, Split.TRAIN)
         decider = Scripted(ImperfectScript(script_seed(given), random_share=0.3), codec)

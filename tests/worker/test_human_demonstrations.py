@@ -20,7 +20,7 @@ from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
 from distrl.errors import BrokerError, ConfigError, StoreError
 from distrl.learner.fold import is_usable
-from distrl.policy.vocabulary import Codec
+from distrl.policy.autoui.tokenizer import WordTokenizer
 from distrl.tasks.oracle import oracle
 from distrl.tasks.suite import HomeSuite
 from distrl.types import SCRIPTED, Action, ActionKind, LogPosition, ObjectRef, Outcome, Point, Split, Trajectory
@@ -37,7 +37,7 @@ from simphone.words import ALL
 
 from .world import Shelf
 
-CODEC = Codec(ALL)
+CODEC = WordTokenizer(ALL)
 
 
 @dataclass

@@ -10,16 +10,16 @@ import pytest
 from distrl.config import Config
 from distrl.demo.run import run_demo
 from distrl.errors import ConfigError
-from distrl.policy.screens import phone_codec
-from distrl.policy.vocabulary import Codec
+from distrl.policy.autoui.pretraining.screens import phone_tokenizer
+from distrl.policy.autoui.tokenizer import WordTokenizer
 from distrl.tasks.suite import suites
 from distrl.worker.demonstrate import run_demonstrations
-from distrl.worker.vocabulary import lacking, refuse_lacking, warn_lacking, words_of_all_suites
+from distrl.worker.vocabulary import refuse_lacking, warn_lacking, words_of_all_suites
 from rich.console import Console
 from simphone import words
 
-HOME = Codec(words.ALL)
-EVERY = phone_codec(words_of_all_suites())
+HOME = WordTokenizer(words.ALL)
+EVERY = phone_tokenizer(words_of_all_suites(HOME))
 
 
 def config(suite: str) -> Config:
@@ -39,7 +39,8 @@ def test_a_base_model_with_all_words_lacks_none_of_any_suite_and_the_shipped_one
 
 
 def test_the_words_that_are_lacking_are_named_once_and_in_order() -> None:
-    assert lacking(["Open the browser and visit Norway at 12", "norway"], HOME) == ("norway", "visit", "12")
+    said = ["Open the browser and visit Norway at 12", "norway"]
+    assert HOME.unknown_words(said) == ("norway", "visit", "12")
 
 
 def test_demonstrations_and_the_demo_are_refused_before_a_broker_is_asked(tmp_path: Path) -> None:
@@ -52,7 +53,7 @@ def test_demonstrations_and_the_demo_are_refused_before_a_broker_is_asked(tmp_pa
 
 
 def test_a_policy_that_acts_is_warned_of_only_where_the_suite_is_named(caplog: pytest.LogCaptureFixture) -> None:
-    small = Codec(words.ALL[:9])
+    small = WordTokenizer(words.ALL[:9])
     with caplog.at_level(logging.WARNING):
         warn_lacking(Config().feeder, small)
         warn_lacking(config("general").feeder.model_copy(update={"tasks": (Path("mine.txt"),)}), small)

@@ -19,8 +19,8 @@ from torch import nn
 from torch.optim import Optimizer
 
 from distrl.config import Config
-from distrl.policy.agent import Agent, Score
 from distrl.policy.features import Features
+from distrl.policy.protocol import Policy, Score
 from distrl.replay.circular import CircularBuffer, Entry
 from distrl.types import LoggedTrajectory, ObjectRef, Step, Trajectory
 
@@ -79,14 +79,12 @@ class Context:
     """What an algorithm works with. policy: is trained in place. features: of every screenshot that `screens` names."""
 
     config: Config
-    policy: Agent
+    policy: Policy
     features: Features
 
     def score(self, steps: Sequence[Step]) -> Score:
         """log π, entropy and encoder states of B recorded steps; their screenshots must be loaded."""
-        return self.policy.score(
-            self.features.stack(steps), [step.prompt_ids for step in steps], [step.action_ids for step in steps]
-        )
+        return self.policy.score(steps, self.features.of(steps))
 
 
 class Algorithm(Protocol):

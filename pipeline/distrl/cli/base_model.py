@@ -40,7 +40,8 @@ def train_base(
     ] = Words.HOME,
 ) -> None:
     """Pre-train on synthetic screens (touch the named widget, copy words); held-out pairs are never named."""
-    from distrl.policy.pretrain import Recipe, train
+    from distrl.policy.autoui.pretraining.screens import phone_tokenizer
+    from distrl.policy.autoui.pretraining.train import Recipe, train
     from distrl.tasks import entities, suite
     from distrl.worker.vocabulary import words_of_all_suites
 
@@ -51,4 +52,4 @@ def train_base(
     if words is Words.HOME:
         console.print(train(out, recipe, entities.held_out_pairs()))
     else:
-        console.print(train(out, recipe, suite.held_out_pairs(), words_of_all_suites()))
+        console.print(train(out, recipe, suite.held_out_pairs(), words_of_all_suites(phone_tokenizer())))

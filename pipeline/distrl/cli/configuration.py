@@ -37,12 +37,12 @@ def check(config: ConfigFile = None, sets: Sets = None) -> None:
     settings = load(config, sets)
     _refuse_missing_files(settings)
     check_client(settings.kafka)
-    if settings.policy.base_model is not None:
-        from distrl.policy.base import load_base
+    from distrl.learner.agreed import learning_fingerprint
+    from distrl.policy.registry import policy_of
 
-        load_base(settings.policy.base_model)
+    policy_of(settings.policy)
     console.print(
-        f"the settings are sound; learning fingerprint {settings.learning_fingerprint()[:16]}", highlight=False
+        f"the settings are sound; learning fingerprint {learning_fingerprint(settings)[:16]}", highlight=False
     )
 
 

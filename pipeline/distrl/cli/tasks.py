@@ -106,12 +106,11 @@ def list_tasks(
 
 def _suites(settings: Config) -> list[dict[str, Any]]:
     """What there is to know of each built-in suite. tasks: None of endless ones."""
-    from distrl.policy.base import load_base
+    from distrl.policy.registry import tokenizer_of
     from distrl.tasks.suite import suites
     from distrl.tasks.survey import HELD_OUT, shared
-    from distrl.worker.vocabulary import lacking
 
-    codec = load_base(settings.policy.base_model).codec
+    tokenizer = tokenizer_of(settings.policy)
     return [
         {
             "suite": suite.name,
@@ -119,7 +118,7 @@ def _suites(settings: Config) -> list[dict[str, Any]]:
             "steps": suite.task(0, 0, Split.TRAIN).max_steps,
             "tasks": {split.value: suite.size(split) for split in Split},
             "in_training": {split.value: shared(suite, split) for split in HELD_OUT},
-            "unknown_words": list(lacking(suite.texts, codec)),
+            "unknown_words": list(tokenizer.unknown_words(suite.texts)),
         }
         for suite in suites().values()
     ]
@@ -146,12 +145,12 @@ def _show_suites(told: list[dict[str, Any]], as_json: bool) -> None:
 
 def _unknown(settings: Config, found: TaskList) -> Counter[str]:
     """The words of the list that the policy reads as <unk>, by how often they are said."""
-    from distrl.policy.base import load_base
-    from distrl.policy.vocabulary import plain_words
+    from distrl.policy.registry import tokenizer_of
     from distrl.tasks.survey import unknown_words
+    from distrl.text import plain_words
 
-    known = frozenset(load_base(settings.policy.base_model).codec.words)
-    return unknown_words(found.rows, lambda text: [word for word in plain_words(text) if word not in known])
+    unknown = frozenset(tokenizer_of(settings.policy).unknown_words(each.instruction for each in found.rows))
+    return unknown_words(found.rows, lambda text: [word for word in plain_words(text) if word in unknown])
 
 
 def _told(found: TaskList, unknown: Counter[str] | None) -> dict[str, Any]:

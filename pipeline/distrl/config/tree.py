@@ -7,8 +7,6 @@ refused with its path and what is allowed, before anything starts.
 from __future__ import annotations
 
 import copy
-import hashlib
-import json
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -28,7 +26,6 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from distrl.base_identity import identity_of
 from distrl.config.algorithms import AlgorithmSettings, Aride, Warmup, named
 from distrl.config.allowed import allowed, written
 from distrl.config.effects import Effect, Section, effect_of, effects
@@ -130,36 +127,14 @@ class Config(Section):
         return {path: each for name in LEARNING for path, each in effects(getattr(self, name), name)}
 
     def learning_settings(self) -> dict[str, Any]:
-        """The settings that the fold reads, by section and name, JSON-able.
-
-        policy.base_model_sha256 is what its base model is; where it lies (policy.base_model) is for people alone.
-        Raises ConfigError where it cannot be read.
-        """
+        """The settings that the fold reads, by section and name, JSON-able."""
         sections = {name: getattr(self, name) for name in LEARNING}
-        found = {
+        return {
             name: section.model_dump(
                 mode="json", exclude={each for each, _ in section if (e := effect_of(section, each)) and not e.learned}
             )
             for name, section in sections.items()
         }
-        try:
-            found["policy"]["base_model_sha256"] = identity_of(self.policy.base_model)
-        except OSError as error:
-            raise ConfigError(
-                "policy.base_model",
-                f"{error.filename} cannot be read ({error.strerror})",
-                "name the directory of a whole base model, or unset it to use the shipped one",
-            ) from None
-        return found
-
-    def learning_fingerprint(self) -> str:
-        """sha256 (hex) of the settings that the fold reads: two runs with equal ones fold a log alike.
-
-        Raises as `learning_settings`.
-        """
-        found = self.learning_settings()
-        del found["policy"]["base_model"]  # moved, it is the same one; another one in its place is not
-        return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
 
 
 def load(

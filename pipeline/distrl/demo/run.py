@@ -24,7 +24,7 @@ from distrl.demo.roles import Roles, running, worker_shares
 from distrl.errors import ConfigError, StackError
 from distrl.evaluate.gather import gather
 from distrl.evaluate.report import write_report
-from distrl.policy.base import load_base
+from distrl.policy.registry import tokenizer_of
 from distrl.stack.local import LocalStack
 from distrl.tasks.lists import suite_of
 from distrl.telemetry.feed import RunFeed
@@ -56,7 +56,7 @@ def run_demo(config: Config, minutes: float, out: Path, started: float, console:
     for split in Split:
         suite.task(0, 0, split)
     if config.warmup.demonstrations or not config.feeder.tasks:
-        refuse_lacking(config.feeder, load_base(config.policy.base_model).codec)
+        refuse_lacking(config.feeder, tokenizer_of(config.policy))
     DemoProgress.load(folder.progress)  # a spoilt one is refused before anything is made
     try:
         with alone(config, out):

@@ -1,12 +1,13 @@
 """The learning settings that a run was made with, in its store, so that a refusal names the setting that differs.
 
-    runs/<run>/learning-settings/<fingerprint>.json   `Config.learning_settings` of the settings with that fingerprint
+    runs/<run>/learning-settings/<fingerprint>.json   `learning_settings` with that fingerprint
 
 The journal and the checkpoints carry the fingerprint alone, which cannot say what is behind it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shlex
 from collections.abc import Iterator, Mapping
@@ -17,12 +18,17 @@ from typing import Any
 from distrl.config import Config
 from distrl.config.allowed import written
 from distrl.errors import ConfigError, StoreError
+from distrl.policy.registry import base_sha256
 from distrl.store.objects import ObjectStore, open_store
 
 ABSENT = object()
 """Stands for a setting that one side does not know, because it was made by another version of DistRL."""
 
 BASE_PATH, BASE_SHA256 = "policy.base_model", "policy.base_model_sha256"
+
+
+ADAPTERS = "peft"
+"""How adapters are written: a run has one way, since versions and checkpoints are compared by their bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +40,32 @@ class Difference:
     here: Any
 
 
+def learning_settings(config: Config) -> dict[str, Any]:
+    """The settings that the fold reads, and what the base model is, by section and name, JSON-able.
+
+    policy.base_model_sha256 is what its base model is; where it lies (policy.base_model) is for people alone.
+    Raises PolicyError where it cannot be read.
+    """
+    found = config.learning_settings()
+    found["policy"] |= {"base_model_sha256": base_sha256(config.policy), "adapters": ADAPTERS}
+    return found
+
+
+def learning_fingerprint(config: Config) -> str:
+    """sha256 (hex) of the learning settings: two runs with equal ones fold a log alike. Raises PolicyError."""
+    found = learning_settings(config)
+    del found["policy"]["base_model"]  # moved, it is the same one; another one in its place is not
+    return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
+
+
 def record_settings(config: Config, store: ObjectStore) -> None:
     """Store what is behind the fingerprint of `config`, if it is not there. Raises StoreError.
 
     A learner calls it before it journals anything with that fingerprint.
     """
-    key = _key(config.run, config.learning_fingerprint())
+    key = _key(config.run, learning_fingerprint(config))
     if store.get_named(key) is None:
-        store.put_named(key, json.dumps(config.learning_settings(), sort_keys=True, indent=1).encode())
+        store.put_named(key, json.dumps(learning_settings(config), sort_keys=True, indent=1).encode())
 
 
 def refuse_other_settings(fingerprint: str, config: Config, what: str) -> None:
@@ -49,9 +73,9 @@ def refuse_other_settings(fingerprint: str, config: Config, what: str) -> None:
 
     The error names each setting with both values, where the store knows those behind `fingerprint`.
     """
-    if fingerprint == config.learning_fingerprint():
+    if fingerprint == learning_fingerprint(config):
         return
-    found = differences(settings_behind(fingerprint, config), config.learning_settings())
+    found = differences(settings_behind(fingerprint, config), learning_settings(config))
     if not found:
         raise ConfigError(
             f"run {config.run}",

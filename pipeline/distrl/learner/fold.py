@@ -16,7 +16,7 @@ from distrl.algorithms.protocol import Metrics
 from distrl.config import Config
 from distrl.learner.state import LearnerState
 from distrl.policy.features import Images
-from distrl.policy.vocabulary import PAD, Codec
+from distrl.policy.protocol import Tokenizer
 from distrl.seeds import reproducible
 from distrl.store.objects import is_reference
 from distrl.types import LoggedTrajectory, Outcome, Step, Trajectory, Update
@@ -32,7 +32,7 @@ def fold(
     usable = [
         logged
         for logged in window
-        if is_usable(logged.trajectory, state.agent.codec) and state.refuses(logged.trajectory) is None
+        if is_usable(logged.trajectory, state.policy.tokenizer) and state.refuses(logged.trajectory) is None
     ]
     state.features.load(state.screens([*state.held(), *usable]), images)
     new = [logged for logged in usable if state.features.readable(logged.trajectory)]
@@ -48,7 +48,7 @@ def fold(
     }
 
 
-def is_usable(trajectory: Trajectory, codec: Codec) -> bool:
+def is_usable(trajectory: Trajectory, tokenizer: Tokenizer) -> bool:
     """Whether it may be learned from: an interrupted or unjudged trajectory is no failure, and an empty one no data.
 
     A record is whatever somebody sent: steps that this policy could not have read or written, whose probability is no
@@ -57,13 +57,11 @@ def is_usable(trajectory: Trajectory, codec: Codec) -> bool:
     V_traj labels nothing here: outcomes come recorded, and where the judge could not tell, neither is guessed.
     """
     told = trajectory.outcome in (Outcome.SUCCESS, Outcome.FAILURE)
-    return told and bool(trajectory.steps) and all(_is_sane(step, codec) for step in trajectory.steps)
+    return told and bool(trajectory.steps) and all(_is_sane(step, tokenizer) for step in trajectory.steps)
 
 
-def _is_sane(step: Step, codec: Codec) -> bool:
-    fits = 0 < len(step.prompt_ids) <= codec.prompt_length and 0 < len(step.action_ids) <= codec.action_length
-    known = all(PAD < token < len(codec.tokens) for token in (*step.prompt_ids, *step.action_ids))
-    return fits and known and math.isfinite(step.logprob) and is_reference(step.screenshot)
+def _is_sane(step: Step, tokenizer: Tokenizer) -> bool:
+    return tokenizer.accepts(step) and math.isfinite(step.logprob) and is_reference(step.screenshot)
 
 
 def _refuse_wrong_window(state: LearnerState, window: Sequence[LoggedTrajectory], update: Update) -> None:

@@ -28,7 +28,7 @@ from distrl.broker.versions import lineage
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
 from distrl.errors import BrokerError, StoreError, WireError
-from distrl.learner.agreed import record_settings
+from distrl.learner.agreed import learning_fingerprint, record_settings
 from distrl.learner.fold import fold, is_usable
 from distrl.learner.journal_writer import JournalWriter, UnwrittenError
 from distrl.learner.publish import Publisher
@@ -212,7 +212,7 @@ class Loop:
         line = Update(
             self._state.u,
             self._state.watermarks,
-            self._config.learning_fingerprint(),
+            learning_fingerprint(self._config),
             SYSTEM_CLOCK.now_ms(),
             log_id=self._log.id,
             version=self._publisher.highest,
@@ -238,7 +238,7 @@ class Loop:
                 self._read() if not full else self._stop.wait(POLL_S)
                 self._beat()
                 continue
-            fingerprint, aside = self._config.learning_fingerprint(), self._aside.due(watermarks)
+            fingerprint, aside = learning_fingerprint(self._config), self._aside.due(watermarks)
             update = Update(
                 self._state.u,
                 watermarks,
@@ -360,7 +360,7 @@ class Loop:
             if self._aside.adds(raw.position):
                 self._letters.put(raw, error)
             return
-        if logged is not None and is_usable(logged.trajectory, self._state.agent.codec):
+        if logged is not None and is_usable(logged.trajectory, self._state.policy.tokenizer):
             self._warm(logged.trajectory)
 
     def _warm(self, trajectory: Trajectory) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from distrl.broker.journal import History, in_force
 from distrl.config import Config
 from distrl.errors import BrokerError
+from distrl.learner.agreed import learning_fingerprint
 from distrl.learner.state import LearnerState
 from distrl.store.objects import ObjectStore
 from distrl.types import Version
@@ -81,14 +82,14 @@ class Publisher:
         """
         if not publishes(state.u, self._config):
             return
-        update, weights = state.u - 1, state.agent.adapter()
+        update, weights = state.u - 1, state.policy.adapter()
         known = self._of_update.get(update)
         if known is not None:
             refuse_other_weights(known, weights)
             return
         if any(later > update for later in self._of_update):
             return  # its record is lost, and a later one is not: a higher number with older weights would be the newest
-        self._publish_after(update, weights, state.agent.base_sha256)
+        self._publish_after(update, weights, state.policy.base_sha256)
 
     def settle(self, state: LearnerState) -> None:
         """Once everything is redone: where versions are void or lost, publish the state's weights as the newest.
@@ -101,7 +102,7 @@ class Publisher:
         lost = all(update < due - 1 for update in self._of_update)
         lost = lost or self._published < max(self._given, self._reservation()["version"])
         if self._unnamed or lost:
-            self._publish_after(state.u - 1, state.agent.adapter(), state.agent.base_sha256)
+            self._publish_after(state.u - 1, state.policy.adapter(), state.policy.base_sha256)
 
     def _publish_after(self, update: int, weights: bytes, base_sha256: str) -> None:
         self._publish(version := self._version(update, weights, base_sha256))
@@ -124,7 +125,7 @@ class Publisher:
             update=update,
             base_model_sha256=base_sha256,
             adapter=adapter,
-            config_fingerprint=self._config.learning_fingerprint(),
+            config_fingerprint=learning_fingerprint(self._config),
             published_at=self._now_ms(),
             supersedes=tuple(self._unnamed),
         )

@@ -16,12 +16,11 @@ from distrl.broker.topic_admin import topic_id
 from distrl.broker.topics import topic_name
 from distrl.config import Config
 from distrl.errors import BrokerError, ConfigError, StoreError, WireError
-from distrl.learner.agreed import refuse_other_settings
+from distrl.learner.agreed import learning_fingerprint, refuse_other_settings
 from distrl.learner.reading import TOPICS, window_sha256
 from distrl.learner.resume import Kept, Saved, marks, refusal
 from distrl.learner.skipped import SkippedRecords
 from distrl.learner.state import LearnerState, needed
-from distrl.policy.base import load_base
 from distrl.store.checkpoints import checkpoint_meta, checkpoints, load_checkpoint, save_checkpoint
 from distrl.store.objects import ObjectStore
 from distrl.types import LoggedTrajectory, LogPosition, Trajectory, Update
@@ -79,7 +78,6 @@ def recover(
     where the log is another one than the journal's.
     """
     history, log = history or read_history(config), log or log_of(config)
-    base = load_base(config.policy.base_model)
     refused: dict[int, str] = {}
     for meta in manifests(config, store, at_most):
         u = int(meta["u"])
@@ -90,7 +88,7 @@ def recover(
             if found is None:
                 continue
             try:
-                state = LearnerState.restore(base, config, meta, found[1], read_back(config, needed(meta)))
+                state = LearnerState.restore(config, meta, found[1], read_back(config, needed(meta)))
                 why = _other_content(config, state, meta, history, log.kept)
             except (WireError, MissingRecordError) as error:
                 why = error.what
@@ -98,12 +96,11 @@ def recover(
                 LOG.info("restored the checkpoint of %d updates; %d transitions refilled", u, state.transitions)
                 return Recovered(state, IdSet.of(meta["seen"]), refused)
             refuse_other_log(config, history, log, why, content=True)
-            base = load_base(config.policy.base_model)  # the state took it over
         else:
             refuse_other_log(config, history, log, why, saved_on=str(meta.get("log_id", "")))
         refused[u] = why
         LOG.warning("the checkpoint of %d updates is passed over: %s", u, why)
-    return Recovered(LearnerState.create(base, config), IdSet(), refused)
+    return Recovered(LearnerState(config), IdSet(), refused)
 
 
 def refuse_other_log(
@@ -198,7 +195,7 @@ def checkpoint(
     Raises StoreError; the checkpoint before is then still the newest.
     """
     meta = state.meta() | {
-        "config_fingerprint": config.learning_fingerprint(),
+        "config_fingerprint": learning_fingerprint(config),
         "seen": seen.ranges(),
         "digests": state.digests(),
         "history": history,

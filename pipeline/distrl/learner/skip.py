@@ -19,6 +19,7 @@ from distrl.broker.versions import lineage
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
 from distrl.errors import ConfigError
+from distrl.learner.agreed import learning_fingerprint
 from distrl.learner.journal_writer import JournalWriter
 from distrl.learner.reading import TOPICS
 from distrl.learner.recover import log_of, manifests, refuse_other_journal
@@ -70,7 +71,7 @@ def skip(config: Config, place: str, reason: str) -> SkippedFrom:
             Update(
                 u,
                 history.updates[u - 1].watermarks if u else (),
-                config.learning_fingerprint(),
+                learning_fingerprint(config),
                 SYSTEM_CLOCK.now_ms(),
                 log_id=history.log_id,
                 version=max(highest, history.version),

@@ -1,7 +1,7 @@
 """What the fold carries from one update to the next, its digests, and its way into and out of a checkpoint.
 
 A checkpoint holds tensors and the buffers' bounds; the recorded steps themselves are read back from the log. So
-`LearnerState.restore(base, config, state.meta(), state.tensors(), log)` equals `state`, bit by bit.
+`LearnerState.restore(config, state.meta(), state.tensors(), log)` equals `state`, bit by bit.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from distrl.algorithms.protocol import Algorithm, Context, Memory, Metrics, Opti
 from distrl.algorithms.registry import algorithm_of
 from distrl.config import Config
 from distrl.errors import StoreError
-from distrl.policy.agent import Agent
-from distrl.policy.base import Base
 from distrl.policy.features import Features
+from distrl.policy.protocol import Policy
+from distrl.policy.registry import policy_of
 from distrl.replay.circular import CircularBuffer, Entry
 from distrl.seeds import seed_of
 from distrl.types import LoggedTrajectory, LogPosition, ObjectRef, Trajectory, Watermark
@@ -41,10 +41,10 @@ class LearnerState:
     does both.
     """
 
-    def __init__(self, base: Base, config: Config) -> None:
-        """The state before update 0. Takes `base` over: its model is given the adapter."""
-        agent = Agent(base, config.policy, seed_of(config, "adapter"))
-        self.context = Context(config, agent, Features(agent.image_features, config.learner.torch_threads))
+    def __init__(self, config: Config) -> None:
+        """The state before update 0. Raises PolicyError where the base model is spoilt."""
+        policy = policy_of(config.policy, seed_of(config, "adapter"))
+        self.context = Context(config, policy, Features(policy.image_features, config.learner.torch_threads))
         self.algorithm: Algorithm = algorithm_of(self.context)
         self.warmup: Algorithm | None = warmup(self.context) if config.warmup.updates else None
         self.u = 0
@@ -52,12 +52,8 @@ class LearnerState:
         self.watermarks: tuple[Watermark, ...] = ()
         """How far the log is folded."""
 
-    @classmethod
-    def create(cls, base: Base, config: Config) -> LearnerState:
-        return cls(base, config)
-
     @property
-    def agent(self) -> Agent:
+    def policy(self) -> Policy:
         return self.context.policy
 
     @property
@@ -114,7 +110,7 @@ class LearnerState:
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """Every trained weight, of the policy and beside it."""
-        yield from self.agent.parameters().values()
+        yield from self.policy.parameters().values()
         for module in self.algorithm.modules().values():
             yield from module.parameters()
 
@@ -126,7 +122,7 @@ class LearnerState:
         """
         buffers = "".join(buffer.digest() for _, buffer in sorted(self._buffers().items()))
         return {
-            "adapter": hashlib.sha256(self.agent.adapter()).hexdigest(),
+            "adapter": hashlib.sha256(self.policy.adapter()).hexdigest(),
             **{name: _digest(_arrays(_named(module))) for name, module in self.algorithm.modules().items()},
             **{name: _digest(_moments(name, each)) for name, each in self._optimisers().items()},
             "buffer": hashlib.sha256(buffers.encode()).hexdigest(),
@@ -134,7 +130,7 @@ class LearnerState:
 
     def tensors(self) -> Arrays:
         """Every array of a checkpoint, by name."""
-        trained = {"adapter": self.agent.parameters()}
+        trained = {"adapter": self.policy.parameters()}
         trained |= {name: _named(module) for name, module in self.algorithm.modules().items()}
         columns = {kind: buffer.columns for kind, buffer in self._buffers().items()}
         return {
@@ -147,7 +143,7 @@ class LearnerState:
         """The rest of a checkpoint, JSON-able."""
         return {
             "u": self.u,
-            "base_model_sha256": self.agent.base_sha256,
+            "base_model_sha256": self.policy.base_sha256,
             "watermarks": [[mark.topic, mark.partition, mark.offset] for mark in self.watermarks],
             "buffers": {name: buffer.bounds() for name, buffer in self._buffers().items()},
         }
@@ -155,7 +151,6 @@ class LearnerState:
     @classmethod
     def restore(
         cls,
-        base: Base,
         config: Config,
         meta: Mapping[str, Any],
         tensors: Mapping[str, NDArray[Any]],
@@ -165,11 +160,11 @@ class LearnerState:
 
         Raises StoreError where the checkpoint belongs to another base model or other settings, or the log is short.
         """
-        state = cls(base, config)
-        if meta["base_model_sha256"] != state.agent.base_sha256:
+        state = cls(config)
+        if meta["base_model_sha256"] != state.policy.base_sha256:
             raise StoreError(
                 "checkpoint",
-                f"belongs to base model {meta['base_model_sha256']}, this one is {state.agent.base_sha256}",
+                f"belongs to base model {meta['base_model_sha256']}, this one is {state.policy.base_sha256}",
                 "set policy.base_model to the one the run began with, or choose a new `run`",
             )
         state.u = int(meta["u"])
@@ -177,7 +172,7 @@ class LearnerState:
         if not any(name.startswith(WARMUP) for name in meta["buffers"]):
             state.warmup = None
         records = list(log)
-        _fill("adapter", state.agent.parameters(), tensors)
+        _fill("adapter", state.policy.parameters(), tensors)
         for name, module in state.algorithm.modules().items():
             _fill(name, _named(module), tensors)
         for kind, optimised in state._optimisers().items():

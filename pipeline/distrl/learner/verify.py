@@ -23,7 +23,6 @@ from distrl.learner.reading import TOPICS, not_the_log, pending_log_at, starts, 
 from distrl.learner.recover import Recovered, recover, unfolded
 from distrl.learner.skipped import SkippedRecords
 from distrl.learner.state import LearnerState
-from distrl.policy.base import load_base
 from distrl.store.objects import open_store
 from distrl.types import LoggedTrajectory, Skipped, Update, Version, Watermark
 from distrl.wire.gc_paused import gc_paused
@@ -47,7 +46,7 @@ def verify(config: Config, *, from_start: bool = False) -> tuple[LearnerState, l
 
     def compare(state: LearnerState) -> None:
         for version in made.get(state.u - 1, ()):
-            refuse_other_weights(version, state.agent.adapter())
+            refuse_other_weights(version, state.policy.adapter())
             same.append(version.version)
 
     return replay(config, from_start=from_start, on_state=compare), same
@@ -62,7 +61,7 @@ def replay(
     BrokerError where the log ends before the journal's watermarks.
     """
     store = open_store(config.store)
-    begun = Recovered(LearnerState.create(load_base(config.policy.base_model), config), IdSet()) if from_start else None
+    begun = Recovered(LearnerState(config), IdSet()) if from_start else None
     history = read_history(config)
     begun = begun or recover(config, store, history=history)
     state = begun.state

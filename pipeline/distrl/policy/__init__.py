@@ -1,1 +1,1 @@
-"""The policy: actions and their text, tokens, the AutoUI-shaped model, LoRA, the acting agent, and its pre-training."""
+"""The policy: its protocol, actions and their text, LoRA adapters, and one folder for each family of models."""

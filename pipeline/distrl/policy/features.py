@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
-import torch
 from torch import Tensor
 
 from distrl.errors import PolicyError
@@ -52,10 +51,10 @@ class Features:
         """Every step's screenshot is an image. They must be loaded."""
         return all(self.shows(step.screenshot) for step in trajectory.steps)
 
-    def stack(self, steps: Sequence[Step]) -> Tensor:
-        """(B, N, d) the tokens of each step's screenshot. They must be loaded and readable."""
+    def of(self, steps: Sequence[Step]) -> list[Tensor]:
+        """Those of each step's screenshot. They must be loaded and readable."""
         found = [self._tokens[step.screenshot.sha256] for step in steps]
-        return torch.stack([tokens for tokens in found if tokens is not None])
+        return [tokens for tokens in found if tokens is not None]
 
     def keep(self, names: set[str]) -> None:
         """Forget every image whose sha256 is not in `names`."""

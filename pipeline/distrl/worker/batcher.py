@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from distrl.errors import PolicyError
+from distrl.policy.protocol import SampledAction
 from distrl.types import Action, Version
 from distrl.worker.episode import Decision, Observation, sampling_seed
 
@@ -27,21 +28,8 @@ class PolicyEndedError(PolicyError):
     """The thread that decides has ended unexpectedly; no episode can go on."""
 
 
-class Written(Protocol):
-    """What the policy wrote for one row."""
-
-    @property
-    def action_ids(self) -> tuple[int, ...]: ...
-    @property
-    def action(self) -> Action: ...
-    @property
-    def action_text(self) -> str: ...
-    @property
-    def logprob(self) -> float: ...
-
-
 class Weights(Protocol):
-    """The policy itself: one batch in, one row out for each. `load` puts an adapter's bytes in place."""
+    """What the batcher needs of a policy (`distrl.policy.protocol.Policy`)."""
 
     def decide(
         self,
@@ -49,12 +37,14 @@ class Weights(Protocol):
         prompts: Sequence[tuple[int, ...]],
         temperature: float | None,
         seeds: Sequence[int],
-    ) -> Sequence[Written]: ...
+    ) -> Sequence[SampledAction]: ...
     def load(self, adapter: bytes) -> None: ...
 
 
 class PromptEncoder(Protocol):
-    def encode_prompt(self, instruction: str, previous: Sequence[Action]) -> tuple[int, ...]: ...
+    """What it needs of a tokenizer."""
+
+    def encode_prompt(self, instruction: str, earlier: Sequence[Action]) -> tuple[int, ...]: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,8 @@ from distrl.broker.reader import LogReader
 from distrl.config import Config
 from distrl.errors import DeviceError
 from distrl.policy.actions import to_text
-from distrl.policy.base import load_base
+from distrl.policy.protocol import Tokenizer
+from distrl.policy.registry import tokenizer_of
 from distrl.store.objects import open_store
 from distrl.tasks.oracle import ImperfectScript
 from distrl.tasks.suite import suite_named
@@ -44,23 +45,15 @@ class Script(Protocol):
     def act(self, task: Task, state: Mapping[str, Any]) -> tuple[Action, float]: ...
 
 
-class Tokens(Protocol):
-    """Prompts and actions as token ids and back."""
-
-    def encode_prompt(self, instruction: str, previous: tuple[Action, ...]) -> tuple[int, ...]: ...
-    def encode_action(self, action: Action) -> tuple[int, ...]: ...
-    def decode_action(self, ids: tuple[int, ...]) -> Action: ...
-
-
 class Scripted:
     """A Decider that asks a script, which needs the phone's true state; so no real phone can be demonstrated on.
 
     What is done is what the tokens say: a touch is moved to the middle of its cell, as the policy's own would be.
     """
 
-    def __init__(self, script: Script, tokens: Tokens) -> None:
+    def __init__(self, script: Script, tokenizer: Tokenizer) -> None:
         self._script = script
-        self._tokens = tokens
+        self._tokenizer = tokenizer
 
     def decide(self, observation: Observation) -> Decision:
         """Raises DeviceError where the phone tells no truth, PolicyError for an action that has no tokens."""
@@ -68,9 +61,9 @@ class Scripted:
         if state is None:
             raise DeviceError("devices", "a real phone tells no truth, which the script needs", "use simulated phones")
         wanted, logprob = self._script.act(observation.task, state)
-        action_ids = self._tokens.encode_action(wanted)
-        action = self._tokens.decode_action(action_ids)
-        prompt = self._tokens.encode_prompt(observation.task.instruction, observation.previous)
+        action_ids = self._tokenizer.encode_action(wanted)
+        action = self._tokenizer.decode_action(action_ids)
+        prompt = self._tokenizer.encode_prompt(observation.task.instruction, observation.previous)
         return Decision(action, to_text(action), prompt, action_ids, logprob, SCRIPTED, "")
 
 
@@ -80,9 +73,9 @@ def run_demonstrations(config: Config, count: int, stop: threading.Event) -> Non
     Raises DeviceError if some could not be played after retries: the learner would wait for them for ever; ConfigError,
     before anything is played, where the base model lacks words of the suite.
     """
-    tokens = load_base(config.policy.base_model).codec
+    tokenizer = tokenizer_of(config.policy)
     if count:
-        refuse_lacking(config.feeder, tokens)
+        refuse_lacking(config.feeder, tokenizer)
     known = ids_in_topic(config)
     tasks = [task for task in demonstration_tasks(config, count) if task.task_id not in known]
     log.info("%d demonstrations wanted, %d are there", count, count - len(tasks))
@@ -105,7 +98,7 @@ def run_demonstrations(config: Config, count: int, stop: threading.Event) -> Non
         published = InOrder((task.task_id for task in tasks), publish)
 
         def play(task: Task, phone: Phone) -> Trajectory:
-            return episode.run(task, new_attempt_id(), phone, Scripted(ImperfectScript(script_seed(task)), tokens))
+            return episode.run(task, new_attempt_id(), phone, Scripted(ImperfectScript(script_seed(task)), tokenizer))
 
         def keep(trajectory: Trajectory) -> None:
             if trajectory.outcome is Outcome.INTERRUPTED:

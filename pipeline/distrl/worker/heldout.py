@@ -13,11 +13,11 @@ from itertools import pairwise
 
 from distrl.config import Feeder
 from distrl.errors import ConfigError
-from distrl.policy.vocabulary import plain_words
 from distrl.tasks.entities import Pair
 from distrl.tasks.lists import suite_of
 from distrl.tasks.suite import held_out_pairs, suites
 from distrl.tasks.survey import HELD_OUT, folded
+from distrl.text import plain_words
 
 
 @dataclass(frozen=True, slots=True)

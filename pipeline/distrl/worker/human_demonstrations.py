@@ -24,8 +24,8 @@ from distrl.device.allow_list import PackageAllowList
 from distrl.device.session import AdbSession
 from distrl.errors import BrokerError, ConfigError, DistrlError
 from distrl.policy.actions import to_text
-from distrl.policy.base import load_base
-from distrl.policy.vocabulary import Codec
+from distrl.policy.protocol import Tokenizer
+from distrl.policy.registry import tokenizer_of
 from distrl.store.objects import open_store, utc_day
 from distrl.tasks.lists import suite_of
 from distrl.tasks.row import MAX_INSTRUCTION, plain_text
@@ -43,7 +43,6 @@ from distrl.types import (
     Trajectory,
 )
 from distrl.worker.actor_pool import new_attempt_id
-from distrl.worker.demonstrate import Tokens
 from distrl.worker.episode import Decision, Episode, Observation, Phone, Playing
 from distrl.worker.heldout import HeldOut, held_out
 from distrl.worker.phones import SessionPhone
@@ -79,13 +78,13 @@ class NotRecordedError(DistrlError):
 class Told:
     """A Decider whose action is decided already."""
 
-    def __init__(self, action: Action, tokens: Tokens) -> None:
+    def __init__(self, action: Action, tokenizer: Tokenizer) -> None:
         self._action = action
-        self._tokens = tokens
+        self._tokenizer = tokenizer
 
     def decide(self, observation: Observation) -> Decision:
-        prompt = self._tokens.encode_prompt(observation.task.instruction, observation.previous)
-        ids = self._tokens.encode_action(self._action)
+        prompt = self._tokenizer.encode_prompt(observation.task.instruction, observation.previous)
+        ids = self._tokenizer.encode_action(self._action)
         return Decision(self._action, to_text(self._action), prompt, ids, 0.0, SCRIPTED, "")
 
 
@@ -95,10 +94,16 @@ class Recorder:
     """
 
     def __init__(
-        self, phone: Phone, tokens: Codec, episode: Episode, tasks: Sequence[Task], refused: HeldOut, publish: Publish
+        self,
+        phone: Phone,
+        tokenizer: Tokenizer,
+        episode: Episode,
+        tasks: Sequence[Task],
+        refused: HeldOut,
+        publish: Publish,
     ) -> None:
         self._phone = phone
-        self._tokens = tokens
+        self._tokenizer = tokenizer
         self._episode = episode
         self._tasks = tuple(tasks)
         self._refused = refused
@@ -130,7 +135,7 @@ class Recorder:
         if self.recording:
             raise NotRecordedError("record", "a demonstration is under way", "finish or discard it first")
         task = self._task(asked)
-        refuse_unread(task.instruction, self._tokens)
+        refuse_unread(task.instruction, self._tokenizer)
         playing = Playing(self._episode, task, new_attempt_id(), self._phone)
         if playing.failed:
             raise NotRecordedError(
@@ -149,7 +154,7 @@ class Recorder:
         playing = self._under_way()
         if playing.over:
             raise NotRecordedError("record", f"no further action: {_why_over(playing)}", "press done, or discard it")
-        playing.step(Told(self._sayable(action), self._tokens))
+        playing.step(Told(self._sayable(action), self._tokenizer))
         self._refuse_failed(playing)
         held_back = playing.steps[-1].held_back
         if held_back in NOT_DONE:
@@ -196,7 +201,7 @@ class Recorder:
 
     def _sayable(self, action: Action) -> Action:
         """`action` as the tokens say it. Raises where that would be something else."""
-        said = self._tokens.decode_action(self._tokens.encode_action(action))
+        said = self._tokenizer.decode_action(self._tokenizer.encode_action(action))
         if action.kind is ActionKind.TYPE and said.text != action.text:
             raise NotRecordedError(
                 "record",
@@ -209,7 +214,7 @@ class Recorder:
         if not playing.steps and not well:
             raise NotRecordedError("record", "nothing was done yet", "do something first, or discard it")
         if well and not playing.over:
-            playing.step(Told(Action(ActionKind.COMPLETE), self._tokens))
+            playing.step(Told(Action(ActionKind.COMPLETE), self._tokenizer))
         word = Outcome.SUCCESS if well else Outcome.FAILURE
         trajectory = playing.end(lambda task, last, steps: (word, PERSON))
         self._refuse_failed(playing)
@@ -263,7 +268,7 @@ def recorder_of(config: Config, session: AdbSession, publish: Publish) -> Record
 
     return Recorder(
         SessionPhone(session, PackageAllowList(session, config.devices)),
-        load_base(config.policy.base_model).codec,
+        tokenizer_of(config.policy),
         Episode(NAME, keep, TRUTH, is_expert=True),
         offered_tasks(config),
         held_out(config.feeder),

@@ -10,7 +10,7 @@ import torch
 
 from distrl.config import Config
 from distrl.errors import PolicyError
-from distrl.policy.agent import Agent
+from distrl.policy.registry import policy_of
 from distrl.supervised import SupervisedThread
 from distrl.types import Version
 from distrl.worker.batcher import Batcher
@@ -18,7 +18,7 @@ from distrl.worker.vocabulary import warn_lacking
 
 
 @dataclass(frozen=True)
-class Policy:
+class Serving:
     """The batching policy and the identity of its base model; no version is loaded yet."""
 
     batcher: Batcher
@@ -26,18 +26,18 @@ class Policy:
 
 
 @contextmanager
-def serving(config: Config, temperature: float | None) -> Iterator[Policy]:
+def serving(config: Config, temperature: float | None) -> Iterator[Serving]:
     """The policy of `config`, decided by one thread that lives as long as the block. temperature None: greedy.
 
     Should the thread end before, whoever asks the policy is told why, and `batcher.check` raises it.
     """
     torch.set_num_threads(config.worker.torch_threads)
-    agent = Agent.open(config.policy)
-    warn_lacking(config.feeder, agent.codec)
-    batcher = Batcher(agent, agent.codec, temperature=temperature, wait_s=config.worker.batch_wait_ms / 1000)
+    policy = policy_of(config.policy)
+    warn_lacking(config.feeder, policy.tokenizer)
+    batcher = Batcher(policy, policy.tokenizer, temperature=temperature, wait_s=config.worker.batch_wait_ms / 1000)
     thread = SupervisedThread(batcher.serve, "policy", batcher.fail)
     try:
-        yield Policy(batcher, agent.base_sha256)
+        yield Serving(batcher, policy.base_sha256)
     finally:
         batcher.close()
         thread.join()

@@ -15,6 +15,7 @@ from distrl.broker.identity import IdSet
 from distrl.config import Config
 from distrl.config.effects import When
 from distrl.errors import ConfigError
+from distrl.learner.agreed import learning_fingerprint
 from distrl.learner.fold import fold
 from distrl.learner.recover import checkpoint
 from distrl.learner.state import LearnerState
@@ -25,7 +26,7 @@ from distrl.offline.ablation.log import Branch, RunLog, Span, cut, span_of
 from distrl.offline.ablation.report import Ablation, to_json, to_markdown
 from distrl.store.directory import DirectoryStore
 from distrl.types import Outcome
-from learner.world import Screens, base_of, config, logged, save_tiny_base, trajectory, update_of, windows
+from learner.world import Screens, config, logged, save_tiny_base, trajectory, update_of, windows
 
 UPDATES = 6
 OTHER = {
@@ -85,7 +86,7 @@ def log_of(settings: Config, screens: Screens, held_out: int = 12) -> RunLog:
 
 
 def folded_by_the_learner(settings: Config, log: RunLog, screens: Screens) -> LearnerState:
-    state = LearnerState.create(base_of(settings), settings)
+    state = LearnerState(settings)
     for update, window in log.windows:
         fold(state, window, update, screens, settings)
         state.forget_screens()
@@ -105,7 +106,7 @@ def test_the_baseline_is_the_learners_own_fold(settings: Config, screens: Screen
     state = folded_by_the_learner(settings, log, screens)
     (baseline,) = folded([arm(settings)], log, screens)
     assert baseline.digests == state.digests()
-    assert baseline.adapter == state.agent.adapter()
+    assert baseline.adapter == state.policy.adapter()
     assert [u for u, _ in baseline.updates] == list(range(UPDATES))
     assert baseline.trajectories == sum(len(window) for _, window in log.windows)
 
@@ -115,7 +116,7 @@ def test_an_arm_that_goes_on_from_the_baselines_warm_up_ends_as_from_nothing(
     settings: Config, screens: Screens, log: RunLog, path: str
 ) -> None:
     other = arm(settings, (path, OTHER[path]))
-    assert other.config.learning_fingerprint() != settings.learning_fingerprint()
+    assert learning_fingerprint(other.config) != learning_fingerprint(settings)
     shared = Shared()
     _, goes_on = folded([arm(settings), other], log, screens, shared)
     assert shared.after_warmup is not None
@@ -138,7 +139,7 @@ def test_an_arm_that_differs_in_the_warm_up_is_folded_from_nothing(
 
 
 def test_a_range_that_begins_later_goes_on_from_the_runs_state(settings: Config, screens: Screens, log: RunLog) -> None:
-    state = LearnerState.create(base_of(settings), settings)
+    state = LearnerState(settings)
     for update, window in log.windows[:4]:
         fold(state, window, update, screens, settings)
     later = replace(log, span=Span(4, UPDATES), begin=Branch.of(state), windows=log.windows[4:])
@@ -248,7 +249,7 @@ def test_the_comparison_with_the_run_sees_one_bit(
     assert identity.holds is None
     checkpoint(settings, store, state, IdSet())
     identity.compare_checkpoint(state, store, settings.run)
-    identity.compare(state, {UPDATES - 1: hashlib.sha256(state.agent.adapter()).hexdigest()})
+    identity.compare(state, {UPDATES - 1: hashlib.sha256(state.policy.adapter()).hexdigest()})
     assert identity.holds
     parameter = next(iter(state.algorithm.critics.parameters())).data.view(-1)
     parameter[0] = math.nextafter(float(parameter[0]), 9.0) + 1e-6

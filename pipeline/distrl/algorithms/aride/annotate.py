@@ -15,7 +15,7 @@ from distrl.algorithms.aride.truncation import step_after
 from distrl.algorithms.gradients import passes
 from distrl.algorithms.protocol import Context, steps_of
 from distrl.algorithms.returns import Array, penalties
-from distrl.policy.agent import Score
+from distrl.policy.protocol import Score
 from distrl.replay.circular import CircularBuffer, Entry
 from distrl.types import ActionKind, HeldBack, Outcome, Step
 
@@ -93,7 +93,7 @@ def _values_after(
     cut = [
         (entry.start, after)
         for entry in entries
-        if (after := step_after(entry.logged.trajectory, context.policy.encode_prompt)) is not None
+        if (after := step_after(entry.logged.trajectory, context.policy.tokenizer.encode_prompt)) is not None
         and context.features.shows(after.screenshot)
     ]
     values: dict[int, float] = {}

@@ -15,6 +15,7 @@ from distrl import config as settings
 from distrl.config import Config
 from distrl.config.effects import Effect, When
 from distrl.errors import ConfigError
+from distrl.learner.agreed import learning_fingerprint
 
 BASELINE: Final = "baseline"
 TYPE: Final = "algorithm.type"
@@ -93,11 +94,11 @@ def plan(
     for name in sweeps:
         wanted += _sweep(name)
     found = [Arm(BASELINE, (), config)]
-    by_settings = {config.learning_fingerprint(): BASELINE}
+    by_settings = {learning_fingerprint(config): BASELINE}
     same: dict[str, str] = {}
     for changes in wanted:
         arm = Arm(",".join(f"{path}={value}" for path, value in changes), changes, changed(config, changes))
-        fingerprint = arm.config.learning_fingerprint()
+        fingerprint = learning_fingerprint(arm.config)
         if fingerprint not in by_settings:
             by_settings[fingerprint] = arm.name
             found.append(arm)

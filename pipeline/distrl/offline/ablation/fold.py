@@ -24,7 +24,6 @@ from distrl.offline import estimates
 from distrl.offline.ablation.arms import Arm
 from distrl.offline.ablation.log import Branch, RunLog, cut
 from distrl.offline.estimates import Array, Episodes, Estimate
-from distrl.policy.base import load_base
 from distrl.policy.features import Features, Images
 from distrl.seeds import reproducible, seed_of
 from distrl.store.checkpoints import Tensors, latest_checkpoint
@@ -80,7 +79,7 @@ class Identity:
         """Compare with the version that the run made of the same update, if it made one."""
         update = state.u - 1
         if update in published:
-            self.versions[update] = hashlib.sha256(state.agent.adapter()).hexdigest() == published[update]
+            self.versions[update] = hashlib.sha256(state.policy.adapter()).hexdigest() == published[update]
 
     def compare_checkpoint(self, state: LearnerState, store: ObjectStore, run: str) -> None:
         """Compare every array and the buffers' bounds with those of the run's checkpoint of the same update."""
@@ -128,8 +127,8 @@ def fold_arm(arm: Arm, log: RunLog, shared: Shared, images: Images, on_update: O
         rows,
         sum(len(window) for _, window in windows),
         state.digests(),
-        state.agent.adapter(),
-        state.agent.base_sha256,
+        state.policy.adapter(),
+        state.policy.base_sha256,
         found or {},
         diverged=not finite(state) or found is None,
         seconds=time.perf_counter() - began,
@@ -143,7 +142,7 @@ def begin(arm: Arm, log: RunLog, shared: Shared) -> tuple[LearnerState, list[tup
         return log.begin.grow(arm.config, shared.features), []
     if shared.after_warmup is not None and arm.shares_warmup:
         return shared.after_warmup.grow(arm.config, shared.features), list(shared.warmup_updates)
-    state = LearnerState.create(load_base(arm.config.policy.base_model), arm.config)
+    state = LearnerState(arm.config)
     state.features = shared.features or state.features
     return state, []
 
@@ -162,7 +161,9 @@ def estimated(state: LearnerState, log: RunLog, images: Images, config: Config) 
     seed = seed_of(config, "bootstrap")
     for name, records in ((SEEN, log.records), (HELD_OUT, log.held_out)):
         acted = [
-            each for each in records if not each.trajectory.is_expert and is_usable(each.trajectory, state.agent.codec)
+            each
+            for each in records
+            if not each.trajectory.is_expert and is_usable(each.trajectory, state.policy.tokenizer)
         ]
         state.features.load(state.screens(acted), images)
         acted = [each for each in acted if state.features.readable(each.trajectory)]

@@ -21,13 +21,13 @@ from distrl.broker.topics import topic_name
 from distrl.broker.versions import lineage
 from distrl.config import Config
 from distrl.errors import ConfigError
+from distrl.learner.agreed import learning_fingerprint
 from distrl.learner.fold import fold
 from distrl.learner.pending import PendingLog
 from distrl.learner.reading import TOPICS, pending_log_at
 from distrl.learner.recover import Recovered, recover, unfolded
 from distrl.learner.state import Arrays, LearnerState, needed
 from distrl.learner.verify import windows
-from distrl.policy.base import load_base
 from distrl.policy.features import Features
 from distrl.store.checkpoints import checkpoints, latest_checkpoint
 from distrl.store.objects import ObjectStore
@@ -61,7 +61,7 @@ class Branch:
 
     def grow(self, config: Config, features: Features | None) -> LearnerState:
         """The state again, on a base model of its own and under `config`."""
-        state = LearnerState.restore(load_base(config.policy.base_model), config, self.meta, self.tensors, self.held)
+        state = LearnerState.restore(config, self.meta, self.tensors, self.held)
         state.features = features or state.features
         return state
 
@@ -149,7 +149,7 @@ def cut(log: RunLog, config: Config) -> list[Window]:
         pending_log.push(logged)
     found: list[Window] = []
     while (due := pending_log.due(log.span.first + len(found), config)) is not None:
-        update = Update(log.span.first + len(found), due, config.learning_fingerprint(), 0)
+        update = Update(log.span.first + len(found), due, learning_fingerprint(config), 0)
         found.append((update, pending_log.window(due)))
         pending_log.folded(due)
     if not found:
@@ -177,7 +177,7 @@ def _begin(config: Config, store: ObjectStore, first: int, history: History) -> 
             else "ablate a run whose topics keep their records (retention.ms=-1)",
         )
     if possible[-1] == 0:
-        return Recovered(LearnerState.create(load_base(config.policy.base_model), config), IdSet())
+        return Recovered(LearnerState(config), IdSet())
     return recover(config, store, at_most=possible[-1], history=history)
 
 

@@ -28,13 +28,13 @@ import torch
 
 import distrl
 from distrl.evaluate.curves import Score
+from distrl.learner.agreed import learning_fingerprint
 from distrl.offline.ablation.arms import Arm
 from distrl.offline.ablation.fold import Folded, Identity
 from distrl.offline.ablation.log import Branch, RunLog
 from distrl.offline.ablation.report import Evaluated, Result
 from distrl.offline.estimates import Estimate
 from distrl.offline.files import write
-from distrl.policy.base import load_base
 from distrl.wire.codec import encode
 
 log = logging.getLogger(__name__)
@@ -71,9 +71,8 @@ class KeptArms:
             "run": config.run,
             "sets": arm.sets,
             "versions": None if arm.sets else self._versions,
-            "settings": config.learning_fingerprint(),
+            "settings": learning_fingerprint(config),
             "threads": config.learner.torch_threads,
-            "base": _base_sha256(config.policy.base_model),
         }
         return self._folder / f"{_sha256(parts)}.json"
 
@@ -198,11 +197,6 @@ def code_digest() -> str:
             total.update(f"{root.name}/{file.relative_to(root)}\n".encode())
             total.update(hashlib.sha256(file.read_bytes()).digest())
     return total.hexdigest()
-
-
-@cache
-def _base_sha256(directory: Path) -> str:
-    return load_base(directory).sha256
 
 
 def _sha256(parts: object) -> str:

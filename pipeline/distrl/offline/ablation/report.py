@@ -16,6 +16,7 @@ import numpy as np
 
 from distrl.config import LEARNING, Config
 from distrl.evaluate.curves import Score
+from distrl.learner.agreed import learning_fingerprint
 from distrl.offline.ablation.arms import Plan
 from distrl.offline.ablation.fold import HELD_OUT, SEEN, Folded, Identity
 from distrl.offline.ablation.log import RunLog
@@ -154,7 +155,7 @@ def to_markdown(ablation: Ablation) -> str:
         [
             [
                 folded.arm.name,
-                folded.arm.config.learning_fingerprint()[:12],
+                learning_fingerprint(folded.arm.config)[:12],
                 *(folded.digests.get(part, "–")[:12] for part in parts),  # an algorithm has parts of its own
                 folded.adapter_sha256[:12],
             ]
@@ -211,7 +212,7 @@ def _arm(ablation: Ablation, folded: Folded) -> dict[str, Any]:
     return {
         "name": folded.arm.name,
         "set": dict(folded.arm.sets),
-        "config_fingerprint": folded.arm.config.learning_fingerprint(),
+        "config_fingerprint": learning_fingerprint(folded.arm.config),
         "cut_anew": folded.arm.other_windows,
         "updates": [u for u, _ in folded.updates],
         "records": folded.trajectories,

@@ -28,6 +28,7 @@ from distrl.errors import ConfigError
 from distrl.evaluate import curves
 from distrl.evaluate.play import evaluation_tasks
 from distrl.evaluate.run import greedy
+from distrl.learner.agreed import learning_fingerprint
 from distrl.learner.state import LearnerState
 from distrl.offline.ablation import figure as ablate_figure
 from distrl.offline.ablation.arms import Arm, Plan
@@ -157,7 +158,7 @@ def default_name(config: Config, request: Request, log: RunLog) -> str:
     span = log.span
     asked = {
         "range": [span.first, span.to, span.hold_out],
-        "arms": [[arm.name, arm.config.learning_fingerprint()] for arm in request.plan.arms],
+        "arms": [[arm.name, learning_fingerprint(arm.config)] for arm in request.plan.arms],
     }
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
     return f"{config.run}-{digest[:8]}"
@@ -223,7 +224,7 @@ def _evaluated(folded: Folded, wanted: Evaluation) -> Evaluated:
     """Success of an arm's adapter on phones. Neither screenshots nor trajectories are kept."""
     config = folded.arm.config
     name = ObjectRef(f"adapters/{folded.adapter_sha256}.safetensors", folded.adapter_sha256, len(folded.adapter))
-    version = Version(0, None, folded.updates[-1][0], folded.base_sha256, name, config.learning_fingerprint(), 0)
+    version = Version(0, None, folded.updates[-1][0], folded.base_sha256, name, learning_fingerprint(config), 0)
     played: list[Trajectory] = []
     greedy(
         config,

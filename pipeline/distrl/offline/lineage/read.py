@@ -11,16 +11,16 @@ from distrl.broker.reader import LogReader, decoded
 from distrl.broker.topics import topic_name
 from distrl.broker.versions import lineage as published
 from distrl.config import Config
-from distrl.errors import BrokerError, ConfigError, PolicyError, WireError
+from distrl.errors import BrokerError, ConfigError, WireError
+from distrl.images import ImageError, opened
 from distrl.learner.agreed import refuse_other_settings
 from distrl.learner.fold import is_usable
 from distrl.learner.pending import PendingLog
 from distrl.learner.reading import TOPICS
 from distrl.learner.verify import windows
 from distrl.offline.lineage.trace import Attempt, Trace, VersionLineage, of_trajectory, of_version, trace
-from distrl.policy.agent import pixels
-from distrl.policy.base import load_base
-from distrl.policy.vocabulary import Codec
+from distrl.policy.protocol import Tokenizer
+from distrl.policy.registry import tokenizer_of
 from distrl.store.objects import ObjectStore, open_store
 from distrl.types import LoggedTrajectory, ObjectRef, Outcome, Trajectory, Version
 
@@ -102,19 +102,19 @@ def follow(config: Config, history: History, to: int | None = None, check_screen
                 f"its update {update.u} stands at place {place}",
                 "set `run` and kafka.bootstrap to those of a whole journal",
             )
-    codec = load_base(config.policy.base_model).codec
+    tokenizer = tokenizer_of(config.policy)
     readable = Screens(open_store(config.store)) if check_screens else None
     demonstrations, trajectories = (topic_name(config.run, name) for name in TOPICS)
     return trace(
         windows(config, updates, PendingLog(demonstrations, trajectories), (), history.skipped),
         config,
-        lambda record: left_out(record, codec, readable),
+        lambda record: left_out(record, tokenizer, readable),
     )
 
 
-def left_out(trajectory: Trajectory, codec: Codec, readable: Images | None) -> str | None:
+def left_out(trajectory: Trajectory, tokenizer: Tokenizer, readable: Images | None) -> str | None:
     """Why the learner does not learn from `trajectory`; None where it does."""
-    if not is_usable(trajectory, codec):
+    if not is_usable(trajectory, tokenizer):
         if trajectory.outcome not in (Outcome.SUCCESS, Outcome.FAILURE):
             return f"outcome {trajectory.outcome.value}"
         return "no steps" if not trajectory.steps else "holds steps that this policy cannot have taken"
@@ -137,8 +137,8 @@ class Screens:
         if ref.sha256 not in self._known:
             data = self._store.get(ref)
             try:
-                pixels(data, 8, 8)
+                opened(data)
                 self._known[ref.sha256] = True
-            except PolicyError:
+            except ImageError:
                 self._known[ref.sha256] = False
         return self._known[ref.sha256]

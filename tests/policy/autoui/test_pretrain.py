@@ -4,10 +4,10 @@ from random import Random
 
 import pytest
 from distrl.errors import PolicyError
-from distrl.policy.base import load_base
-from distrl.policy.examples import copy_example
-from distrl.policy.pretrain import Recipe, Stage, train
-from distrl.policy.screens import draw_screens, phone_language
+from distrl.policy.autoui.base import load_base
+from distrl.policy.autoui.pretraining.examples import copy_example
+from distrl.policy.autoui.pretraining.screens import draw_screens, phone_language
+from distrl.policy.autoui.pretraining.train import Recipe, Stage, train
 from simphone.words import ALL
 
 TINY = Recipe(
@@ -45,7 +45,7 @@ def test_a_model_can_be_made_with_more_words_which_it_reads_on_screens_and_copie
     more = ("norway", "ebay.com", "word")
     report = train(tmp_path / "more", TINY, FORBIDDEN, more)
     base = load_base(tmp_path / "more")
-    codec = base.codec
+    codec = base.tokenizer
     assert (base.sha256, codec.words) == (report.base_sha256, (*ALL, *more))
     screens = draw_screens(250, Random(0), FORBIDDEN, 0.6, more)
     assert set(more) <= {word for screen in screens for target in screen.targets for word in target.words}

@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import pytest
 from distrl.errors import PolicyError
-from distrl.policy.vocabulary import END, SINGLES, UNKNOWN, Codec
+from distrl.policy.autoui.tokenizer import END, SINGLES, UNKNOWN, WordTokenizer
 from distrl.types import Action, ActionKind, Point
 from hypothesis import given
 from hypothesis import strategies as st
 
-from .conftest import WORDS
+from policy.conftest import WORDS
 
-CODEC = Codec(WORDS)
+CODEC = WordTokenizer(WORDS)
 
 cells = st.tuples(st.integers(0, 7), st.integers(0, 15)).map(lambda c: Point((c[0] + 0.5) / 8, (c[1] + 0.5) / 16))
 typed = st.lists(st.sampled_from(WORDS), min_size=1, max_size=CODEC.action_length - 2).map(" ".join)
@@ -112,7 +112,7 @@ def test_what_the_grammar_cannot_say_is_refused(action: Action) -> None:
 @pytest.mark.parametrize("words", [("red", "red"), ("x3",), ("<tap>",), ("Red",), ("red shoes",), ("",)])
 def test_a_word_that_would_be_ambiguous_is_refused(words: tuple[str, ...]) -> None:
     with pytest.raises(PolicyError, match="vocabulary"):
-        Codec(words)
+        WordTokenizer(words)
 
 
 @given(fractions, fractions, fractions, fractions)

@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from transformers import T5Config, T5ForConditionalGeneration
 from transformers.modeling_outputs import BaseModelOutput
 
-from distrl.config import Policy
-from distrl.policy.vocabulary import END, PAD
+from distrl.policy.autoui.tokenizer import END, PAD
 
 THIRD: Final = 8
 """Layers of the tower up to the third convolution's activation: of a tower of three channels or more."""
@@ -142,15 +141,12 @@ def _shifted(prompts: Tensor, step: int) -> Tensor:
 class AutoUIModel(nn.Module):
     """Image tokens and prompt in, logits of the action's tokens out.
 
-    `vision` and `fusion` are frozen by whoever fine-tunes; `t5` carries the LoRA, whose settings are `lora` once it is
-    attached. `base_sha256` names the base model that the weights came from ("" for a model that was never saved).
+    `vision` and `fusion` are frozen by whoever fine-tunes; LoRA goes on `t5`.
     """
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.shape = shape
-        self.base_sha256 = ""
-        self.lora: Policy | None = None
         self.vision = VisionTower(shape)
         self.fusion = Fusion(shape.vocabulary, shape.d_model)
         self.t5 = T5ForConditionalGeneration(

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 from distrl.errors import PolicyError
-from distrl.policy.base import load_base, save_base
-from distrl.policy.model import AutoUIModel, Shape
-from distrl.policy.vocabulary import Codec
+from distrl.policy.autoui.base import load_base, save_base
+from distrl.policy.autoui.model import AutoUIModel, Shape
+from distrl.policy.autoui.tokenizer import WordTokenizer
 
-from .conftest import WORDS
+from policy.conftest import WORDS
 
 
 @pytest.fixture
@@ -26,9 +26,9 @@ def edit(directory: Path, **changes: object) -> None:
 
 def test_a_saved_base_loads_with_the_same_weights_words_and_name(base_directory: Path, tmp_path: Path) -> None:
     base = load_base(base_directory)
-    assert base.codec.words == WORDS
+    assert base.tokenizer.words == WORDS
     assert not any(parameter.requires_grad for parameter in base.model.parameters())
-    assert save_base(tmp_path / "again", base.model, base.codec, {}) == base.sha256
+    assert save_base(tmp_path / "again", base.model, base.tokenizer, {}) == base.sha256
     assert (tmp_path / "again/model.safetensors").read_bytes() == (base_directory / "model.safetensors").read_bytes()
 
 
@@ -40,12 +40,12 @@ def test_loading_leaves_the_callers_random_numbers_alone(base_directory: Path) -
 
 
 def test_any_size_of_the_architecture_loads(tmp_path: Path) -> None:
-    codec = Codec(WORDS, columns=4, rows=4, prompt_length=40, action_length=8)
+    codec = WordTokenizer(WORDS, columns=4, rows=4, prompt_length=40, action_length=8)
     model = AutoUIModel(Shape(len(codec.tokens), 96, 96, (8,), d_model=64, d_ff=32, layers=3, heads=4))
     save_base(tmp_path, model, codec, {})
     base = load_base(tmp_path)
     assert base.model.shape.grid == (24, 24)
-    assert base.codec.action_length == 8
+    assert base.tokenizer.action_length == 8
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors"])

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from distrl.policy.vocabulary import SINGLES, Codec
+from distrl.policy.autoui.tokenizer import SINGLES, WordTokenizer
 from distrl.types import Action, ActionKind, Point
 
 Pair = tuple[str, str]
@@ -106,7 +106,7 @@ def touch_examples(
     number: int,
     screen: Screen,
     count: int,
-    codec: Codec,
+    tokenizer: WordTokenizer,
     language: Language,
     rng: random.Random,
     clutter: float = 1.0,
@@ -119,12 +119,12 @@ def touch_examples(
     """
     targets = askable(screen, language)
     rng.shuffle(targets)
-    return [_touch(number, target, screen, codec, language, rng, clutter, announced) for target in targets[:count]]
+    return [_touch(number, target, screen, tokenizer, language, rng, clutter, announced) for target in targets[:count]]
 
 
 def copy_example(
     number: int,
-    codec: Codec,
+    tokenizer: WordTokenizer,
     language: Language,
     rng: random.Random,
     clutter: float = 1.0,
@@ -135,9 +135,9 @@ def copy_example(
     screen: one of its widgets is mentioned as well, half of the time. Where a keyboard is up, the text comes first.
     """
     typed = _announced(language, rng)
-    action = codec.encode_action(Action(ActionKind.TYPE, text=" ".join(typed[1:])))
+    action = tokenizer.encode_action(Action(ActionKind.TYPE, text=" ".join(typed[1:])))
     if rng.random() >= clutter:
-        return Example(number, codec.encode_prompt(" ".join(typed), []), action)
+        return Example(number, tokenizer.encode_prompt(" ".join(typed), []), action)
     words = _among(typed, language.fillers if rng.random() < 0.5 else (), (), language, rng)
     targets = askable(screen, language) if screen is not None else []
     if targets and rng.random() < 0.5:
@@ -145,14 +145,14 @@ def copy_example(
         words = _allowed(
             lambda: [*target.words, *words] if rng.random() < 0.7 else [*words, *target.words], (), language
         )
-    return Example(number, codec.encode_prompt(" ".join(words), previous(language, rng)), action)
+    return Example(number, tokenizer.encode_prompt(" ".join(words), previous(language, rng)), action)
 
 
 def _touch(
     number: int,
     target: Target,
     screen: Screen,
-    codec: Codec,
+    tokenizer: WordTokenizer,
     language: Language,
     rng: random.Random,
     clutter: float,
@@ -171,7 +171,9 @@ def _touch(
     last = before[-1] if before else None
     done = last is not None and last.kind is ActionKind.TAP and last.touch is not None and target.holds(last.touch)
     action = Action(ActionKind.COMPLETE) if done else Action(ActionKind.TAP, touch=target.centre)
-    return Example(number, codec.encode_prompt(" ".join(words), before), codec.encode_action(action), target, done)
+    return Example(
+        number, tokenizer.encode_prompt(" ".join(words), before), tokenizer.encode_action(action), target, done
+    )
 
 
 def _earlier(target: Target, others: Sequence[Target], language: Language, rng: random.Random) -> list[Action]:

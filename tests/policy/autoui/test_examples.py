@@ -6,13 +6,21 @@ import random
 
 import numpy as np
 import pytest
-from distrl.policy.examples import Example, Screen, Target, askable, copy_example, drawn_words, touch_examples
-from distrl.policy.screens import draw_screens, phone_codec, phone_language
-from distrl.policy.vocabulary import END
+from distrl.policy.autoui.pretraining.examples import (
+    Example,
+    Screen,
+    Target,
+    askable,
+    copy_example,
+    drawn_words,
+    touch_examples,
+)
+from distrl.policy.autoui.pretraining.screens import draw_screens, phone_language, phone_tokenizer
+from distrl.policy.autoui.tokenizer import END
 from distrl.types import Action, ActionKind, Point
 
 FORBIDDEN = frozenset({("red", "shoes"), ("wifi", "saver"), ("anna", "lee"), ("7", "am")})
-CODEC = phone_codec()
+CODEC = phone_tokenizer()
 LANGUAGE = phone_language(FORBIDDEN)
 
 

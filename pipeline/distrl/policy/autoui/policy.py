@@ -1,9 +1,9 @@
-"""The acting and scoring side of a policy: what the worker decides with and what the learner differentiates.
+"""The AutoUI family as a policy: what the worker decides with and what the learner differentiates.
 
 Behaviour distribution. Each token is drawn from softmax(logits / temperature) and `logprob` is log μ of exactly that
-distribution, summed over the tokens that were drawn. The last place of an action (`Codec.action_length`) is not drawn:
-it is always </s>, has probability 1, and counts neither in the log-probability nor in the entropy, here and in `score`.
-So at equal weights and equal temperature exp(score − logprob) = 1 up to rounding.
+distribution, summed over the tokens that were drawn. The last place of an action (`WordTokenizer.action_length`) is not
+drawn: it is always </s>, has probability 1, and counts neither in the log-probability nor in the entropy, here and in
+`score`. So at equal weights and equal temperature exp(score − logprob) = 1 up to rounding.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from pathlib import Path
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -26,85 +26,53 @@ from distrl.config import Policy
 from distrl.errors import PolicyError
 from distrl.images import ImageError, opened
 from distrl.policy.actions import to_text
-from distrl.policy.base import Base, load_base
-from distrl.policy.lora import adapter_bytes, attach, load_adapter, lora_parameters
-from distrl.policy.model import AutoUIModel
-from distrl.policy.vocabulary import END, PAD, Codec
-from distrl.types import Action
+from distrl.policy.adapters import LoraAdapter
+from distrl.policy.autoui.base import Base, load_base
+from distrl.policy.autoui.model import AutoUIModel
+from distrl.policy.autoui.tokenizer import END, PAD, WordTokenizer
+from distrl.policy.protocol import SampledAction, Score
+from distrl.types import Step
 
 CACHED_SCREENS: Final = 256
 """Image tokens kept per agent (12 kB each): a phone that waits shows the same screen for many steps."""
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What the policy wrote. logprob: log μ(action | screen, prompt) in nats, see the module's first lines."""
-
-    action_ids: tuple[int, ...]
-    action: Action
-    action_text: str
-    logprob: float
-
-
-class Score(NamedTuple):
-    """`score` of B actions. S = N + L encoder positions.
-
-    logprob: (B,) summed over tokens. entropy: (B,) mean over the action's tokens, in nats. states: (B, S, d) encoder
-    states, mask: (B, S) of 0 and 1.
-    """
-
-    logprob: Tensor
-    entropy: Tensor
-    states: Tensor
-    mask: Tensor
-
-
-class Agent:
-    """A base model with an adapter. Owned by one thread at a time: callers that share it take turns.
-
-    settings: rank, alpha and targets of the adapter. `model` is in evaluation mode: no dropout when acting.
-    """
+class AutoUIPolicy:
+    """A base model with LoRA on its T5 (`distrl.policy.protocol.Policy`). No dropout but within `dropout`."""
 
     def __init__(self, base: Base, settings: Policy, seed: int = 0) -> None:
-        self.codec = base.codec
+        """Takes `base` over: its model is given the adapter."""
+        self.tokenizer = base.tokenizer
         self.base_sha256 = base.sha256
-        self.model = attach(base.model, settings, seed).eval()
+        self.model = base.model.eval()
+        self._adapter = LoraAdapter(self.model.t5, settings, base.sha256, seed)
         self._screens: OrderedDict[bytes, Tensor] = OrderedDict()
 
     @classmethod
-    def open(cls, settings: Policy, seed: int = 0) -> Agent:
-        """The agent of `settings`: its base model, or the shipped one, with an adapter that changes nothing yet."""
-        return cls(load_base(settings.base_model), settings, seed)
-
-    def load(self, adapter: bytes) -> None:
-        """Take the weights of a version. Raises PolicyError, and keeps the old ones, where they do not belong here."""
-        load_adapter(self.model, adapter)
-
-    def adapter(self) -> bytes:
-        """The weights as a version ships them."""
-        return adapter_bytes(self.model)
-
-    def parameters(self) -> dict[str, nn.Parameter]:
-        """What a learner trains, by name."""
-        return lora_parameters(self.model)
+    def open(cls, directory: Path, settings: Policy, seed: int = 0) -> AutoUIPolicy:
+        """The base model in `directory` with a fresh adapter. Raises PolicyError."""
+        return cls(load_base(directory), settings, seed)
 
     @property
     def width(self) -> int:
-        """d of the encoder states."""
         return self.model.shape.d_model
+
+    def parameters(self) -> dict[str, nn.Parameter]:
+        return self._adapter.parameters()
+
+    def adapter(self) -> bytes:
+        return self._adapter.to_bytes()
+
+    def load(self, adapter: bytes) -> None:
+        self._adapter.load(adapter)
 
     @contextmanager
     def dropout(self) -> Iterator[None]:
-        """Within, `score` drops units at random: a learner seeds torch itself."""
         self.model.train()
         try:
             yield
         finally:
             self.model.eval()
-
-    def encode_prompt(self, instruction: str, earlier: Sequence[Action]) -> tuple[int, ...]:
-        """The token ids that are read beside a screen."""
-        return self.codec.encode_prompt(instruction, earlier)
 
     def embed_actions(self, actions: Sequence[tuple[int, ...]]) -> Tensor:
         """(B, d) the mean of each action's token embeddings, which are frozen."""
@@ -112,10 +80,7 @@ class Agent:
         return torch.stack([embed[list(ids)].mean(0) for ids in actions])
 
     def image_features(self, png: bytes) -> Tensor:
-        """Tokens (N, d) of one screenshot, whatever its size: a pure function of its bytes, one image at a time.
-
-        Raises PolicyError for bytes that are no PNG.
-        """
+        """Tokens (N, d) of one screenshot, whatever its size."""
         name = hashlib.sha256(png).digest()
         known = self._screens.get(name)
         if known is None:
@@ -134,56 +99,41 @@ class Agent:
         prompts: Sequence[tuple[int, ...]],
         temperature: float | None,
         seeds: Sequence[int],
-    ) -> list[Decision]:
-        """One action per screen and prompt, in one batch.
-
-        temperature: of the behaviour policy; None is greedy, and then `logprob` is that of temperature 1. seeds: one
-        per row; a row's draws depend on its own seed alone, never on the rows beside it.
-        """
+    ) -> list[SampledAction]:
         if not len(pngs) == len(prompts) == len(seeds):
             raise ValueError(f"{len(pngs)} screens, {len(prompts)} prompts, {len(seeds)} seeds")
         if not pngs:
             return []
         features = torch.stack([self.image_features(png) for png in pngs])
         return [
-            self._decision(ids, logprob)
-            for ids, logprob in write(self.model, self.codec, features, prompts, temperature, seeds)
+            self._sampled(ids, logprob)
+            for ids, logprob in write(self.model, self.tokenizer, features, prompts, temperature, seeds)
         ]
 
-    def score(
-        self,
-        features: Tensor,
-        prompts: Sequence[tuple[int, ...]],
-        actions: Sequence[tuple[int, ...]],
-        temperature: float = 1.0,
-    ) -> Score:
-        """log π of recorded actions under the present weights, differentiable in the adapter.
-
-        features: (B, N, d) from `image_features`. prompts, actions: the recorded token ids of each row.
-        """
-        targets = pad(actions)
-        states, mask = self.model.encode(features, pad(prompts))
+    def score(self, steps: Sequence[Step], features: Sequence[Tensor], temperature: float = 1.0) -> Score:
+        targets = pad([step.action_ids for step in steps])
+        states, mask = self.model.encode(torch.stack(list(features)), pad([step.prompt_ids for step in steps]))
         logp = F.log_softmax(self.model.logits(states, mask, targets) / temperature, dim=-1)
         drawn = (targets != PAD).float()
-        drawn[:, self.codec.action_length - 1 :] = 0.0
+        drawn[:, self.tokenizer.action_length - 1 :] = 0.0
         entropy = -(logp.exp() * logp).sum(-1)
         chosen = logp.gather(-1, targets[..., None]).squeeze(-1)
         return Score((chosen * drawn).sum(1), (entropy * drawn).sum(1) / drawn.sum(1), states, mask)
 
-    def _decision(self, ids: tuple[int, ...], logprob: float) -> Decision:
-        action = self.codec.decode_action(ids)
-        return Decision(ids, action, to_text(action), logprob)
+    def _sampled(self, ids: tuple[int, ...], logprob: float) -> SampledAction:
+        action = self.tokenizer.decode_action(ids)
+        return SampledAction(ids, action, to_text(action), logprob)
 
 
 def write(
     model: AutoUIModel,
-    codec: Codec,
+    tokenizer: WordTokenizer,
     features: Tensor,
     prompts: Sequence[tuple[int, ...]],
     temperature: float | None,
     seeds: Sequence[int],
 ) -> list[tuple[tuple[int, ...], float]]:
-    """One action per row, token by token: (ids that end with </s>, log-probability). See `Agent.decide`.
+    """One action per row, token by token: (ids that end with </s>, log-probability). See `Policy.decide`.
 
     features: (B, N, d). The decoder is run over the whole beginning at each token: at six tokens or fewer that is
     faster than keeping its keys and values.
@@ -193,7 +143,7 @@ def write(
     with torch.no_grad():
         states, mask = model.encode(features, pad(prompts))
         written = torch.empty((len(rules), 0), dtype=torch.long)
-        while written.shape[1] < codec.action_length - 1 and not ended.all():
+        while written.shape[1] < tokenizer.action_length - 1 and not ended.all():
             logits = model.next_logits(states, mask, written).double().numpy() / (temperature or 1.0)
             logp = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
             tokens = [

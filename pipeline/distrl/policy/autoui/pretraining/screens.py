@@ -12,8 +12,8 @@ from simphone.element import HEIGHT, WIDTH, Element
 from simphone.synthetic import Synthetic, synthetic_screen
 from simphone.words import Words
 
-from distrl.policy.examples import Language, Pair, Screen, Target
-from distrl.policy.vocabulary import Codec
+from distrl.policy.autoui.pretraining.examples import Language, Pair, Screen, Target
+from distrl.policy.autoui.tokenizer import WordTokenizer
 
 VERBS: Final = ("touch", "tap", "press", "open")
 MARKERS: Final = ("for", "up", "add", "buy", "saying", "note", "type", "write", *words.LAST_NAMES)
@@ -25,9 +25,9 @@ COPIED: Final = (
 """Words of entities, those that tasks have people type twice as often: to copy any word at all takes far longer."""
 
 
-def phone_codec(more: Words = ()) -> Codec:
-    """The codec of every word that the phone's first apps show and the home suite says, and of `more`."""
-    return Codec((*words.ALL, *more))
+def phone_tokenizer(more: Words = ()) -> WordTokenizer:
+    """The tokenizer of every word that the phone's first apps show and the home suite says, and of `more`."""
+    return WordTokenizer((*words.ALL, *more))
 
 
 def phone_language(forbidden: frozenset[Pair], more: Words = ()) -> Language:

@@ -12,11 +12,12 @@ words are ever looked up for text, so an instruction that says "<tap>" or "x3" c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from distrl.errors import PolicyError
-from distrl.types import Action, ActionKind, Point
+from distrl.text import plain_words
+from distrl.types import Action, ActionKind, Point, Step
 
 PAD, END, UNKNOWN = 0, 1, 2
 SINGLES: Final = {
@@ -35,15 +36,8 @@ SPECIALS: Final = ("<pad>", "</s>", "<unk>", "<none>", "<invalid>", "<prev>", "<
 PREVIOUS_ACTIONS: Final = 2
 """How many of the last actions the prompt repeats."""
 
-_STRIPPED: Final = ".,;!?\"'()[]"
 
-
-def plain_words(text: str) -> list[str]:
-    """The words of `text` as the vocabulary spells them: lower case, without the punctuation around them."""
-    return [word for part in text.lower().split() if (word := part.strip(_STRIPPED))]
-
-
-class Codec:
+class WordTokenizer:
     """Text and actions to token ids and back, for one vocabulary. Immutable.
 
     words: the plain words, in the order of their ids. columns, rows: cells that a tap can land in.
@@ -115,6 +109,16 @@ class Codec:
                 return Action(ActionKind.TYPE, text=" ".join(typed))
             case _:
                 return Action(ActionKind.INVALID, text=" ".join(texts).removesuffix(" </s>"))
+
+    def accepts(self, step: Step) -> bool:
+        """Its ids are those of this vocabulary, and no more of them than a prompt or an action can have."""
+        fits = 0 < len(step.prompt_ids) <= self.prompt_length and 0 < len(step.action_ids) <= self.action_length
+        return fits and all(PAD < token < len(self.tokens) for token in (*step.prompt_ids, *step.action_ids))
+
+    def unknown_words(self, texts: Iterable[str]) -> tuple[str, ...]:
+        """The words of `texts` that read <unk> and can be typed by nobody, each once, in order, numbers last."""
+        unknown = {word for text in texts for word in plain_words(text) if word not in self._words}
+        return tuple(sorted(unknown, key=lambda word: (not word.isalpha(), word)))
 
     def _body(self, action: Action) -> list[int] | None:
         """The ids of `action` without </s>, unknown words as <unk>; None where the grammar has no form."""

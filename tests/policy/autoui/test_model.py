@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 import torch
-from distrl.policy.model import AutoUIModel, Fusion, Shape
-from distrl.policy.vocabulary import PAD
+from distrl.policy.autoui.model import AutoUIModel, Fusion, Shape
+from distrl.policy.autoui.tokenizer import PAD
 
 WIDTH, WORDS = 64, 40
 PAIRS = tuple(itertools.product((10, 11, 12), (20, 21, 22)))

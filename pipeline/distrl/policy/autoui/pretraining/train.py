@@ -28,12 +28,20 @@ from simphone.canvas import ALPHABET
 from torch import Tensor, nn
 
 from distrl.errors import PolicyError
-from distrl.policy.agent import pad, write
-from distrl.policy.base import save_base
-from distrl.policy.examples import Example, Language, Pair, Screen, copy_example, drawn_words, touch_examples
-from distrl.policy.model import STROKE, AutoUIModel, Shape
-from distrl.policy.screens import draw_screens, phone_codec, phone_language
-from distrl.policy.vocabulary import PAD, Codec
+from distrl.policy.autoui.base import save_base
+from distrl.policy.autoui.model import STROKE, AutoUIModel, Shape
+from distrl.policy.autoui.policy import pad, write
+from distrl.policy.autoui.pretraining.examples import (
+    Example,
+    Language,
+    Pair,
+    Screen,
+    copy_example,
+    drawn_words,
+    touch_examples,
+)
+from distrl.policy.autoui.pretraining.screens import draw_screens, phone_language, phone_tokenizer
+from distrl.policy.autoui.tokenizer import PAD, WordTokenizer
 
 EVALUATION_SEED: Final = 1_000_003
 """Added to the seed where fresh screens and sentences are drawn to measure on: none of them was trained on."""
@@ -124,7 +132,7 @@ def train(out: Path, recipe: Recipe, forbidden: frozenset[Pair], more: Sequence[
     started = time.monotonic()
     torch.set_num_threads(recipe.threads)
     torch.manual_seed(recipe.seed)
-    codec = phone_codec(extra)
+    tokenizer = phone_tokenizer(extra)
     language = phone_language(forbidden, extra)
     rng = random.Random(recipe.seed)
     to_read = draw_screens(recipe.screens_to_read, rng, forbidden, recipe.free_to_read, extra)
@@ -132,7 +140,7 @@ def train(out: Path, recipe: Recipe, forbidden: frozenset[Pair], more: Sequence[
     height, width = to_read[0].pixels.shape[1:]
     model = AutoUIModel(
         Shape(
-            len(codec.tokens),
+            len(tokenizer.tokens),
             width,
             height,
             recipe.tower,
@@ -147,21 +155,21 @@ def train(out: Path, recipe: Recipe, forbidden: frozenset[Pair], more: Sequence[
     model.eval()  # without dropout, with which copying takes ten times as long to begin
     with Progress(*COLUMNS) as progress:
         losses = [
-            *_read(model, codec, to_read, recipe, rng, _shown(progress, "reading")),
-            *_act(model, codec, language, to_touch, recipe, rng, _shown(progress, "acting")),
+            *_read(model, tokenizer, to_read, recipe, rng, _shown(progress, "reading")),
+            *_act(model, tokenizer, language, to_touch, recipe, rng, _shown(progress, "acting")),
         ]
     fresh = random.Random(recipe.seed + EVALUATION_SEED)
     free = recipe.free_to_touch if extra else 0.0  # labels of apps alone hold none of `more`
-    accuracy = measure(model, codec, language, draw_screens(512, fresh, forbidden, free, extra), fresh)
+    accuracy = measure(model, tokenizer, language, draw_screens(512, fresh, forbidden, free, extra), fresh)
     seconds = time.monotonic() - started
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    notes = _notes(recipe, codec, forbidden, losses, accuracy, seconds, parameters)
-    sha256 = save_base(out, model, codec, notes)
+    notes = _notes(recipe, tokenizer, forbidden, losses, accuracy, seconds, parameters)
+    sha256 = save_base(out, model, tokenizer, notes)
     return Report(sha256, parameters, seconds, tuple(losses), accuracy, {"screens": len(to_read) + len(to_touch)})
 
 
 def measure(
-    model: AutoUIModel, codec: Codec, language: Language, screens: Sequence[Screen], rng: random.Random
+    model: AutoUIModel, tokenizer: WordTokenizer, language: Language, screens: Sequence[Screen], rng: random.Random
 ) -> dict[str, float]:
     """Greedy accuracy by kind: the share of taps inside the widget that is meant, of phrases copied without a mistake,
     and of ends that were told."""
@@ -169,11 +177,11 @@ def measure(
     model.eval()
     for first in range(0, len(screens), 64):
         batch = screens[first : first + 64]
-        examples = _ask(batch, 3, codec, language, rng)
+        examples = _ask(batch, 3, tokenizer, language, rng)
         features = model.features(_images(batch))[[example.screen for example in examples]]
-        written = write(model, codec, features, [e.prompt for e in examples], None, [0] * len(examples))
+        written = write(model, tokenizer, features, [e.prompt for e in examples], None, [0] * len(examples))
         for example, (ids, _) in zip(examples, written, strict=True):
-            touch = codec.decode_action(ids).touch
+            touch = tokenizer.decode_action(ids).touch
             hit = example.target is not None and touch is not None and example.target.holds(touch)
             right[example.kind].append(ids == example.action if example.kind in ("copy", "done") else hit)
     touches = [hit for kind, hits in right.items() if kind not in ("copy", "done") for hit in hits]
@@ -181,7 +189,7 @@ def measure(
 
 
 def _read(
-    model: AutoUIModel, codec: Codec, pool: Sequence[Screen], recipe: Recipe, rng: random.Random, show: Show
+    model: AutoUIModel, tokenizer: WordTokenizer, pool: Sequence[Screen], recipe: Recipe, rng: random.Random, show: Show
 ) -> list[dict[str, float]]:
     """Stage one: the tower, against the fusion's table of words, and its middle against single letters.
 
@@ -194,7 +202,7 @@ def _read(
         batch = rng.sample(pool, recipe.reading.batch)
         strokes = model.vision.strokes(_images(batch))
         return {
-            "read": _reading_loss(model, model.vision.content_of(strokes), batch, codec),
+            "read": _reading_loss(model, model.vision.content_of(strokes), batch, tokenizer),
             "spell": _spelling_loss(spelling(strokes), batch),
         }
 
@@ -203,7 +211,7 @@ def _read(
 
 def _act(
     model: AutoUIModel,
-    codec: Codec,
+    tokenizer: WordTokenizer,
     language: Language,
     pool: Sequence[Screen],
     recipe: Recipe,
@@ -223,7 +231,7 @@ def _act(
         examples = _ask(
             [pool[n] for n in numbers],
             recipe.touches_per_screen,
-            codec,
+            tokenizer,
             language,
             rng,
             update / recipe.uncluttered,
@@ -261,7 +269,7 @@ def _descend(
 def _ask(
     batch: Sequence[Screen],
     touches: int,
-    codec: Codec,
+    tokenizer: WordTokenizer,
     language: Language,
     rng: random.Random,
     clutter: float = 1.0,
@@ -269,12 +277,12 @@ def _ask(
 ) -> list[Example]:
     """by_screen: text is typed where a keyboard is up and nowhere else; a sentence may announce it anywhere."""
     asked = [
-        touch_examples(n, screen, touches, codec, language, rng, clutter, by_screen and not screen.typing)
+        touch_examples(n, screen, touches, tokenizer, language, rng, clutter, by_screen and not screen.typing)
         for n, screen in enumerate(batch)
     ]
     typing = [n for n, screen in enumerate(batch) if screen.typing] if by_screen else range(len(batch))
     copied = [
-        copy_example(n, codec, language, rng, clutter, batch[n] if by_screen else None)
+        copy_example(n, tokenizer, language, rng, clutter, batch[n] if by_screen else None)
         for n in typing
         for _ in range(2 if by_screen else 1)
     ]
@@ -293,13 +301,13 @@ def _acting_losses(model: AutoUIModel, tokens: Tensor, examples: Sequence[Exampl
     return {"touch": per_action[~copied].mean(), "copy": per_action[copied].mean()}
 
 
-def _reading_loss(model: AutoUIModel, content: Tensor, batch: Sequence[Screen], codec: Codec) -> Tensor:
+def _reading_loss(model: AutoUIModel, content: Tensor, batch: Sequence[Screen], tokenizer: WordTokenizer) -> Tensor:
     """−log P(word | the cells of its widget), mean over every word on every widget.
 
     content: (B, rows, columns, d). A widget's scores are the sums over its cells of exp(content · word / √d), so
     that the cell where the word stands alone can say it. A label of two words cannot go below log 2.
     """
-    ids = {word: i for i, word in enumerate(codec.tokens)}
+    ids = {word: i for i, word in enumerate(tokenizer.tokens)}
     owners, cells = (torch.from_numpy(array) for array in drawn_words(batch, ids, model.shape.grid))
     scores = model.fusion.read(content.flatten(1, 2))
     on_widget = scores[owners[:, 0]].masked_fill(~cells[..., None], -math.inf).logsumexp(dim=1)
@@ -329,7 +337,7 @@ def _images(batch: Sequence[Screen]) -> Tensor:
 
 def _notes(
     recipe: Recipe,
-    codec: Codec,
+    tokenizer: WordTokenizer,
     forbidden: frozenset[Pair],
     losses: Sequence[Mapping[str, float]],
     accuracy: Mapping[str, float],
@@ -340,7 +348,7 @@ def _notes(
         **asdict(recipe),
         "parameters": parameters,
         "forbidden_pairs": sorted(" ".join(pair) for pair in forbidden),
-        "words_sha256": hashlib.sha256("\n".join(codec.words).encode()).hexdigest(),
+        "words_sha256": hashlib.sha256("\n".join(tokenizer.words).encode()).hexdigest(),
         "seconds": round(seconds, 1),
         "losses": list(losses),
         "accuracy_on_fresh_material": {kind: round(value, 4) for kind, value in accuracy.items()},

@@ -1,0 +1,148 @@
+"""LoRA through PEFT, and an adapter as bytes: what a version ships.
+
+An adapter is PEFT's `adapter_model.safetensors`, with PEFT's names of the tensors. What `adapter_config.json` says
+stands in the file's metadata, so that one hash covers both; `write_peft` writes the two as PEFT reads them. Loading
+refuses an adapter of another base model or of other settings. Equal tensors give equal bytes, so that a version's hash
+is reproducible: what changes from one release of PEFT to the next is left out of the config.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from peft import LoraConfig, get_peft_model_state_dict, inject_adapter_in_model, set_peft_model_state_dict
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+from torch import Tensor, nn
+
+from distrl.config import Policy
+from distrl.errors import PolicyError
+
+CONFIG: Final = "adapter_config"
+"""All metadata is one JSON text under this key: safetensors writes several keys in a random order."""
+PREFIX: Final = "base_model.model."
+"""PEFT's, before each name: its own wrapper stands around the module then."""
+BASE: Final = "base_model_name_or_path"
+
+_HINT: Final = "start a new run for another base model or other policy.lora_* settings"
+
+
+class LoraAdapter:
+    """LoRA on the layers of `module` that the settings name; everything else of it is frozen.
+
+    A fresh one changes nothing (B = 0) and is a pure function of `seed`; the caller's random numbers are left alone.
+    base_sha256: the base model that it belongs to. Raises PolicyError where no layer has a target's name, or where
+    `module` has an adapter already.
+    """
+
+    def __init__(self, module: nn.Module, settings: Policy, base_sha256: str, seed: int) -> None:
+        if hasattr(module, "peft_config"):
+            raise PolicyError("policy", "the model has an adapter already", "load the base model afresh")
+        config = LoraConfig(
+            r=settings.lora_rank,
+            lora_alpha=settings.lora_alpha,
+            target_modules=list(settings.lora_targets),
+            lora_dropout=0.0,
+        )
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            try:
+                inject_adapter_in_model(config, module)
+            except ValueError as error:
+                raise PolicyError("policy.lora_targets", str(error), f"name layers of {_layers(module)}") from None
+        self._module = module
+        self._config: Mapping[str, Any] = {
+            "peft_type": "LORA",
+            BASE: f"sha256:{base_sha256}",
+            "r": settings.lora_rank,
+            "lora_alpha": settings.lora_alpha,
+            "target_modules": sorted(settings.lora_targets),
+            "lora_dropout": 0.0,
+            "bias": "none",
+            "inference_mode": True,
+        }
+        trained = {id(parameter) for parameter in self.parameters().values()}
+        for parameter in module.parameters():
+            parameter.requires_grad_(id(parameter) in trained)
+
+    def parameters(self) -> dict[str, nn.Parameter]:
+        """The adapter's parameters by PEFT's names, without its prefix, in a fixed order."""
+        return {
+            name.replace(".default.", "."): parameter
+            for name, parameter in sorted(self._module.named_parameters())
+            if ".lora_A." in name or ".lora_B." in name
+        }
+
+    def to_bytes(self) -> bytes:
+        """As a version ships it. Equal weights give equal bytes."""
+        found = get_peft_model_state_dict(self._module, save_embedding_layers=False)
+        tensors = {f"{PREFIX}{name}": value.detach().contiguous() for name, value in found.items()}
+        return save_tensors(tensors, {CONFIG: json.dumps(self._config, sort_keys=True)})
+
+    def load(self, data: bytes) -> None:
+        """Take the weights in `data`, all of them or, where they are refused, none.
+
+        Raises PolicyError for bytes that are no adapter, an adapter of another base model or of other settings, tensors
+        of other names, shapes or types, and weights that are not finite.
+        """
+        tensors, found = _parse(data)
+        for key, value in self._config.items():
+            if found.get(key) != value:
+                raise PolicyError("adapter", f"its {key} is {found.get(key)!r:.80}, the model's is {value!r}", _HINT)
+        parameters = {f"{PREFIX}{name}": parameter for name, parameter in self.parameters().items()}
+        if wrong := sorted(parameters.keys() ^ tensors.keys()):
+            raise PolicyError("adapter", f"holds other layers than the model: {', '.join(wrong[:3])}…", _HINT)
+        for name, parameter in parameters.items():
+            _refuse_unfit(name, tensors[name], parameter)
+        with torch.no_grad():
+            set_peft_model_state_dict(self._module, tensors)
+
+
+def write_peft(data: bytes, directory: Path) -> None:
+    """Write an adapter as the two files that `PeftModel.from_pretrained` reads; the weights' bytes are those given.
+
+    Raises PolicyError for bytes that are no adapter, OSError where the directory cannot be written.
+    """
+    _, config = _parse(data)
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "adapter_model.safetensors").write_bytes(data)
+    (directory / "adapter_config.json").write_text(json.dumps(dict(config), indent=1, sort_keys=True) + "\n")
+
+
+def _refuse_unfit(name: str, tensor: Tensor, parameter: nn.Parameter) -> None:
+    if tensor.shape != parameter.shape or tensor.dtype != parameter.dtype:
+        raise PolicyError(
+            "adapter", f"{name} is {tensor.dtype} {tuple(tensor.shape)}, not {tuple(parameter.shape)}", _HINT
+        )
+    if not _finite(tensor):
+        raise PolicyError("adapter", f"{name} is not finite", "roll back to an older version")
+
+
+def _finite(tensor: Tensor) -> bool:
+    """Whether every element is a number. NaN is both extremes of what holds one, so one pass and no copy tell."""
+    return not tensor.numel() or all(bool(torch.isfinite(each)) for each in torch.aminmax(tensor))
+
+
+def _layers(module: nn.Module) -> str:
+    """The last names of the layers that LoRA can go on, which are what a target names."""
+    return ", ".join(
+        sorted({name.rpartition(".")[2] for name, each in module.named_modules() if isinstance(each, nn.Linear)})
+    )
+
+
+def _parse(data: bytes) -> tuple[dict[str, Tensor], Mapping[str, Any]]:
+    try:
+        tensors = load_tensors(data)
+        (length,) = struct.unpack("<Q", data[:8])
+        config = json.loads(json.loads(data[8 : 8 + length])["__metadata__"][CONFIG])
+    except (SafetensorError, ValueError, KeyError, TypeError, struct.error) as error:
+        raise PolicyError("adapter", f"is no adapter of this project ({error!r})", _HINT) from None
+    if not isinstance(config, dict):
+        raise PolicyError("adapter", "its metadata is no mapping", _HINT)
+    return tensors, config

@@ -1,0 +1,1 @@
+"""The AutoUI family: a frozen vision tower, a T5 encoder-decoder, a vocabulary of plain words."""

@@ -1,0 +1,33 @@
+"""What the registry needs of this family."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from distrl import config as settings
+from distrl.errors import PolicyError
+from distrl.policy.autoui.directory import FILES, HINT, read_config, tokenizer
+from distrl.policy.files import identity_of
+from distrl.policy.protocol import Policy, Tokenizer
+from distrl.policy.registry import Family
+
+
+def _tokenizer(directory: Path) -> Tokenizer:
+    return tokenizer(read_config(directory), directory)
+
+
+def _policy(directory: Path, policy: settings.Policy, seed: int) -> Policy:
+    from distrl.policy.autoui.policy import AutoUIPolicy  # brings torch, which a tokenizer does without
+
+    return AutoUIPolicy.open(directory, policy, seed)
+
+
+def _identity(directory: Path) -> str:
+    try:
+        return identity_of([directory / name for name in FILES])
+    except OSError as error:
+        raise PolicyError(str(error.filename), f"cannot be read ({error.strerror})", HINT) from None
+
+
+AUTOUI: Final = Family(_tokenizer, _policy, _identity)

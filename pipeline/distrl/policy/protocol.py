@@ -1,0 +1,134 @@
+"""What a policy is to everybody else: a tokenizer that needs no weights, and a model that acts, scores and is trained.
+
+    instruction, earlier actions ──▶ Tokenizer.encode_prompt ─┐
+    screenshot ──▶ Policy.image_features ─────────────────────┴▶ Policy.decide ──▶ SampledAction  (worker)
+                                                               ▶ Policy.score  ──▶ Score          (learner)
+
+Nobody outside `distrl.policy` knows more of a model than this. Token ids are recorded, and never made again from text:
+what is scored is exactly what was read and written. Symbols: B rows, S encoder positions, d the states' width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from distrl.types import Action, Step
+
+if TYPE_CHECKING:  # a tokenizer's users, such as the lineage of a version, need no torch
+    from torch import Tensor, nn
+
+
+class Tokenizer(Protocol):
+    """Text and actions to token ids and back, for one base model. Immutable."""
+
+    def encode_prompt(self, instruction: str, earlier: Sequence[Action]) -> tuple[int, ...]:
+        """The ids that are read beside a screenshot. earlier: the episode's actions so far, oldest first."""
+        ...
+
+    def encode_action(self, action: Action) -> tuple[int, ...]:
+        """The ids of `action` as the policy would write it. Raises PolicyError for what it has no form for."""
+        ...
+
+    def decode_action(self, ids: Sequence[int]) -> Action:
+        """The action that `ids` spell; an INVALID one that carries their text where they spell none."""
+        ...
+
+    def accepts(self, step: Step) -> bool:
+        """Whether this policy can have read the step's prompt and written its action: a record may hold any ids."""
+        ...
+
+    def unknown_words(self, texts: Iterable[str]) -> tuple[str, ...]:
+        """The words of `texts` that it cannot tell apart or write, each once, in order, numbers last."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SampledAction:
+    """What the policy wrote. logprob: log μ(action | screenshot, prompt) in nats, of the distribution drawn from."""
+
+    action_ids: tuple[int, ...]
+    action: Action
+    action_text: str
+    logprob: float
+
+
+class Score(NamedTuple):
+    """`Policy.score` of B steps.
+
+    logprob: (B,) summed over the tokens that were drawn. entropy: (B,) mean over them, in nats. states: (B, S, d) and
+    mask: (B, S) of 0 and 1, what the critics read.
+    """
+
+    logprob: Tensor
+    entropy: Tensor
+    states: Tensor
+    mask: Tensor
+
+
+class Policy(Protocol):
+    """A base model with trainable weights. Owned by one thread at a time: callers that share it take turns.
+
+    At equal weights and temperature exp(score − logprob) of a decision is 1 up to rounding. Every method but `dropout`
+    works without dropout.
+    """
+
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+
+    @property
+    def base_sha256(self) -> str:
+        """Identity of the base model, hex; a version belongs to exactly one."""
+        ...
+
+    @property
+    def width(self) -> int:
+        """d of `Score.states`, and of `embed_actions`."""
+        ...
+
+    def image_features(self, png: bytes) -> Tensor:
+        """What the frozen part makes of one screenshot: a pure function of its bytes. Raises PolicyError for no PNG."""
+        ...
+
+    def decide(
+        self,
+        pngs: Sequence[bytes],
+        prompts: Sequence[tuple[int, ...]],
+        temperature: float | None,
+        seeds: Sequence[int],
+    ) -> Sequence[SampledAction]:
+        """One action for each row, in one batch.
+
+        temperature: of the behaviour policy; None is greedy, and then `logprob` is that of temperature 1. seeds: one
+        for each row; its draws depend on its own seed alone, never on the rows beside it.
+        """
+        ...
+
+    def score(self, steps: Sequence[Step], features: Sequence[Tensor], temperature: float = 1.0) -> Score:
+        """log π of B recorded actions under the present weights, differentiable in `parameters`.
+
+        features: `image_features` of each step's screenshot.
+        """
+        ...
+
+    def embed_actions(self, actions: Sequence[tuple[int, ...]]) -> Tensor:
+        """(B, d) a frozen embedding of each action's ids, for critics of actions."""
+        ...
+
+    def parameters(self) -> Mapping[str, nn.Parameter]:
+        """What a learner trains, by name, in a fixed order."""
+        ...
+
+    def dropout(self) -> AbstractContextManager[None]:
+        """Within, `score` drops units at random; a learner seeds torch itself."""
+        ...
+
+    def adapter(self) -> bytes:
+        """The trained weights as a version ships them (adapters.py). Equal weights give equal bytes."""
+        ...
+
+    def load(self, adapter: bytes) -> None:
+        """Take the weights of a version. Raises PolicyError, and keeps the old ones, where they do not belong here."""
+        ...

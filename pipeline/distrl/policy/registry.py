@@ -1,0 +1,96 @@
+"""Every family of policies. A base model says in its own config.json which one it belongs to.
+
+Another package adds a family with an entry point of the group `distrl.policies`: its name is the format that the
+family's base models have in their config.json, its object is a `Family`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Final
+
+from distrl import config as settings
+from distrl.errors import PolicyError
+from distrl.policy.protocol import Policy, Tokenizer
+
+GROUP: Final = "distrl.policies"
+SHIPPED: Final = Path(__file__).parent / "autoui" / "shipped"
+"""The tiny base model that comes with the package."""
+
+_HINT: Final = "name a whole base model in policy.base_model, or unset it to use the shipped one"
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """What a family does with the directory of a base model. Each raises PolicyError where the directory is spoilt.
+
+    tokenizer: needs no torch. policy: with a fresh adapter, which changes nothing and depends on the seed alone.
+    identity: sha256 (hex) of all that decides what the base model does.
+    """
+
+    tokenizer: Callable[[Path], Tokenizer]
+    policy: Callable[[Path, settings.Policy, int], Policy]
+    identity: Callable[[Path], str]
+
+
+def tokenizer_of(policy: settings.Policy) -> Tokenizer:
+    """The tokenizer of the base model that the settings name, or of the shipped one. Raises PolicyError."""
+    directory = _directory(policy)
+    return _family(directory).tokenizer(directory)
+
+
+def policy_of(policy: settings.Policy, seed: int = 0) -> Policy:
+    """The base model that the settings name, with an adapter that changes nothing yet. Raises PolicyError."""
+    directory = _directory(policy)
+    return _family(directory).policy(directory, policy, seed)
+
+
+def base_sha256(policy: settings.Policy) -> str:
+    """The identity of the base model that the settings name. Raises PolicyError."""
+    directory = _directory(policy)
+    return _family(directory).identity(directory)
+
+
+def _directory(policy: settings.Policy) -> Path:
+    return policy.base_model or SHIPPED
+
+
+def _family(directory: Path) -> Family:
+    file = directory / "config.json"
+    try:
+        found = json.loads(file.read_bytes())
+    except OSError as error:
+        raise PolicyError(str(file), f"cannot be read ({error.strerror})", _HINT) from None
+    except ValueError as error:
+        raise PolicyError(str(file), f"is no JSON ({error})", _HINT) from None
+    name = str(found.get("format") or found.get("model_type")) if isinstance(found, dict) else ""
+    if name in FAMILIES:
+        return FAMILIES[name]()
+    plugins = {each.name: each for each in entry_points(group=GROUP)}
+    if name not in plugins:
+        known = ", ".join(sorted({*FAMILIES, *plugins}))
+        raise PolicyError(str(file), f"is of format {name!r:.60}, which no policy reads", f"formats: {known}; {_HINT}")
+    return _plugin(plugins[name])
+
+
+def _plugin(entry: EntryPoint) -> Family:
+    family = entry.load()
+    if not isinstance(family, Family):
+        raise PolicyError(
+            f"entry point {entry.name}", f"{entry.value} is no distrl.policy.registry.Family", "correct its package"
+        )
+    return family
+
+
+def _autoui() -> Family:
+    from distrl.policy.autoui.family import AUTOUI
+
+    return AUTOUI
+
+
+FAMILIES: Final[Mapping[str, Callable[[], Family]]] = {"distrl-autoui/1": _autoui}
+"""Those of this package, by the format of their base models."""

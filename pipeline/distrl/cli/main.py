@@ -21,6 +21,7 @@ from distrl.cli import (
     judge,
     lineage,
     phones,
+    policy,
     replay,
     roles,
     schemas,
@@ -52,6 +53,7 @@ app.add_typer(tail.app, name="tail")
 app.add_typer(dlq.app, name="dlq")
 app.add_typer(schemas.app, name="schemas")
 app.add_typer(base_model.app, name="base-model")
+app.add_typer(policy.app, name="policy")
 app.add_typer(emulators.app, name="emulators")
 app.add_typer(appagent.app, name="appagent")
 

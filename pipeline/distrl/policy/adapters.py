@@ -24,6 +24,8 @@ from torch import Tensor, nn
 from distrl.config import Policy
 from distrl.errors import PolicyError
 
+WEIGHTS, CONFIG_FILE = "adapter_model.safetensors", "adapter_config.json"
+"""PEFT's names of its files."""
 CONFIG: Final = "adapter_config"
 """All metadata is one JSON text under this key: safetensors writes several keys in a random order."""
 PREFIX: Final = "base_model.model."
@@ -111,8 +113,8 @@ def write_peft(data: bytes, directory: Path) -> None:
     """
     _, config = _parse(data)
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / "adapter_model.safetensors").write_bytes(data)
-    (directory / "adapter_config.json").write_text(json.dumps(dict(config), indent=1, sort_keys=True) + "\n")
+    (directory / WEIGHTS).write_bytes(data)
+    (directory / CONFIG_FILE).write_text(json.dumps(dict(config), indent=1, sort_keys=True) + "\n")
 
 
 def _refuse_unfit(name: str, tensor: Tensor, parameter: nn.Parameter) -> None:

@@ -1,0 +1,36 @@
+"""The adapter of a published version as files of PEFT."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from distrl.broker.journal import history, in_force
+from distrl.broker.versions import lineage
+from distrl.config import Config
+from distrl.errors import ConfigError
+from distrl.policy.adapters import WEIGHTS, write_peft
+from distrl.store.objects import open_store
+from distrl.types import Version
+
+
+def export_adapter(config: Config, number: int | None, out: Path) -> Version:
+    """Write the adapter of version `number` of the run (None: the newest) to the directory `out`; returns the version.
+
+    Raises ConfigError where there is no such version, or where `out` cannot be written or holds an adapter already;
+    BrokerError, StoreError, and PolicyError for an adapter that is none.
+    """
+    if (out / WEIGHTS).exists():
+        raise ConfigError("--out", f"{out} holds an adapter already", "name another directory")
+    versions = {each.version: each for each in in_force(lineage(config), history(config))}
+    wanted = max(versions, default=0) if number is None else number
+    if wanted not in versions:
+        known = f"0 to {max(versions)}" if versions else "none yet"
+        raise ConfigError(
+            "--version", f"run {config.run} has no version {wanted}", f"it has {known}; name another, or another --run"
+        )
+    data = open_store(config.store).get(versions[wanted].adapter)
+    try:
+        write_peft(data, out)
+    except OSError as error:
+        raise ConfigError("--out", f"{out} cannot be written ({error.strerror})", "name a writable directory") from None
+    return versions[wanted]

@@ -1,0 +1,204 @@
+"""A second family of policies, of the tests alone: it reads and writes bytes, with a GRU, and knows no T5 and no words.
+
+    config.json   {"format": "bytes/1", "width": 16, "seed": 0}   all there is of a base model: its weights are random
+
+It is found as a user's own would be, by an entry point (`install`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import torch
+from distrl import config as settings
+from distrl.errors import PolicyError
+from distrl.images import ImageError, opened
+from distrl.policy.actions import to_text
+from distrl.policy.adapters import LoraAdapter
+from distrl.policy.files import identity_of
+from distrl.policy.protocol import SampledAction, Score
+from distrl.policy.registry import Family
+from distrl.types import Action, ActionKind, Point, Step
+from PIL import Image
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+FORMAT = "bytes/1"
+PAD, END, FIRST = 0, 1, 2
+"""Ids; FIRST is that of the byte 0."""
+VOCABULARY = FIRST + 256
+LONGEST_PROMPT, LONGEST_ACTION = 200, 48
+COLUMNS, ROWS = 4, 8
+"""Grey cells that a screenshot is reduced to."""
+FORM = re.compile(r"(tap|swipe|type|back|home|enter|complete) (\d\d?,\d\d?|-) (\d\d?,\d\d?|-) (.*)", re.DOTALL)
+"""An action as text: its kind, where it touches and lifts in hundredths of the screen, what it types."""
+
+
+class ByteTokenizer:
+    def encode_prompt(self, instruction: str, earlier: Sequence[Action]) -> tuple[int, ...]:
+        said = [instruction, *(_written(action) for action in earlier[-1:])]
+        return (*_ids("\n".join(said))[: LONGEST_PROMPT - 1], END)
+
+    def encode_action(self, action: Action) -> tuple[int, ...]:
+        ids = (*_ids(_written(action)), END)
+        if action.kind is ActionKind.INVALID or len(ids) > LONGEST_ACTION:
+            raise PolicyError("action", f"{action} is none, or too long", "shorten its text")
+        return ids
+
+    def decode_action(self, ids: Sequence[int]) -> Action:
+        text = bytes(i - FIRST for i in ids if i >= FIRST).decode(errors="replace")
+        found = FORM.fullmatch(text)
+        if found is None:
+            return Action(ActionKind.INVALID, text=text)
+        touch, lift = (
+            None if at == "-" else Point(*(int(part) / 99 for part in at.split(","))) for at in found.group(2, 3)
+        )
+        return Action(ActionKind(found[1]), touch=touch, lift=lift, text=found[4])
+
+    def accepts(self, step: Step) -> bool:
+        fits = 0 < len(step.prompt_ids) <= LONGEST_PROMPT and 0 < len(step.action_ids) <= LONGEST_ACTION
+        return fits and all(PAD < token < VOCABULARY for token in (*step.prompt_ids, *step.action_ids))
+
+    def unknown_words(self, texts: Iterable[str]) -> tuple[str, ...]:
+        return ()
+
+
+class ByteModel(nn.Module):
+    def __init__(self, width: int, seed: int) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        self.embed = nn.Embedding(VOCABULARY, width)
+        self.see = nn.Linear(1, width)
+        self.reader = nn.GRU(width, width, batch_first=True)
+        self.writer = nn.GRU(width, width, batch_first=True)
+        self.q = nn.Linear(width, width)
+        self.v = nn.Linear(width, VOCABULARY)
+
+    def read(self, cells: Tensor, prompts: Tensor) -> tuple[Tensor, Tensor]:
+        """States (B, N + L, d) and mask (B, N + L). cells: (B, N, 1)."""
+        states = torch.cat([self.see(cells), self.reader(self.embed(prompts))[0]], dim=1)
+        return states, torch.cat([prompts.new_ones(cells.shape[:2]), (prompts != PAD).long()], dim=1)
+
+    def logits(self, states: Tensor, mask: Tensor, written: Tensor) -> Tensor:
+        """(B, T, V) of each token of `written` (B, T), given those before it."""
+        begin = (states * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
+        before = torch.cat([written.new_full((len(written), 1), END), written[:, :-1]], dim=1)
+        found: Tensor = self.v(torch.tanh(self.q(self.writer(self.embed(before), begin[None].contiguous())[0])))
+        return found.index_fill(-1, torch.tensor([PAD]), -1e9)
+
+
+class BytePolicy:
+    def __init__(self, directory: Path, chosen: settings.Policy, seed: int) -> None:
+        described = json.loads((directory / "config.json").read_text())
+        with torch.random.fork_rng(devices=[]):
+            self.model = ByteModel(described["width"], described["seed"]).eval()
+        self.tokenizer = ByteTokenizer()
+        self.base_sha256 = _identity(directory)
+        self.width = int(described["width"])
+        self._adapter = LoraAdapter(self.model, chosen, self.base_sha256, seed)
+
+    def image_features(self, png: bytes) -> Tensor:
+        try:
+            grey = opened(png).convert("L").resize((COLUMNS, ROWS), Image.Resampling.BOX)
+        except ImageError as error:
+            raise PolicyError("screenshot", str(error), "show it a PNG") from None
+        return torch.tensor(np.asarray(grey, dtype=np.float32) / 255).reshape(-1, 1)
+
+    def decide(
+        self,
+        pngs: Sequence[bytes],
+        prompts: Sequence[tuple[int, ...]],
+        temperature: float | None,
+        seeds: Sequence[int],
+    ) -> list[SampledAction]:
+        return [
+            self._write(self.image_features(png), prompt, temperature, np.random.default_rng(seed))
+            for png, prompt, seed in zip(pngs, prompts, seeds, strict=True)
+        ]
+
+    def score(self, steps: Sequence[Step], features: Sequence[Tensor], temperature: float = 1.0) -> Score:
+        written = _padded([step.action_ids for step in steps])
+        states, mask = self.model.read(torch.stack(list(features)), _padded([step.prompt_ids for step in steps]))
+        logp = F.log_softmax(self.model.logits(states, mask, written) / temperature, dim=-1)
+        drawn = (written != PAD).float()
+        entropy = -(logp.exp() * logp).sum(-1)
+        chosen = logp.gather(-1, written[..., None]).squeeze(-1)
+        return Score((chosen * drawn).sum(1), (entropy * drawn).sum(1) / drawn.sum(1), states, mask)
+
+    def embed_actions(self, actions: Sequence[tuple[int, ...]]) -> Tensor:
+        table = self.model.embed.weight.detach()
+        return torch.stack([table[list(ids)].mean(0) for ids in actions])
+
+    def parameters(self) -> dict[str, nn.Parameter]:
+        return self._adapter.parameters()
+
+    @contextmanager
+    def dropout(self) -> Iterator[None]:
+        yield
+
+    def adapter(self) -> bytes:
+        return self._adapter.to_bytes()
+
+    def load(self, adapter: bytes) -> None:
+        self._adapter.load(adapter)
+
+    def _write(
+        self, cells: Tensor, prompt: tuple[int, ...], temperature: float | None, rng: np.random.Generator
+    ) -> SampledAction:
+        ids: list[int] = []
+        total = 0.0
+        with torch.no_grad():
+            states, mask = self.model.read(cells[None], torch.tensor([prompt]))
+            while len(ids) < LONGEST_ACTION and END not in ids:
+                logits = self.model.logits(states, mask, torch.tensor([[*ids, END]]))[0, -1] / (temperature or 1.0)
+                p = F.softmax(logits.double(), dim=-1).numpy()
+                token = int(p.argmax()) if temperature is None else int(rng.choice(VOCABULARY, p=p / p.sum()))
+                total += float(np.log(p[token]))
+                ids.append(token)
+        action = self.tokenizer.decode_action(ids)
+        return SampledAction(tuple(ids), action, to_text(action), total)
+
+
+def _written(action: Action) -> str:
+    points = ("-" if at is None else f"{round(at.x * 99)},{round(at.y * 99)}" for at in (action.touch, action.lift))
+    return " ".join((action.kind.value, *points, action.text))
+
+
+def _point(text: str) -> Point | None:
+    return None if text == "-" else Point(*(int(part) / 99 for part in text.split(",")))
+
+
+def _ids(text: str) -> list[int]:
+    return [FIRST + byte for byte in text.encode()]
+
+
+def _padded(rows: Sequence[Sequence[int]]) -> Tensor:
+    longest = max(map(len, rows), default=0)
+    return torch.tensor([[*row, *[PAD] * (longest - len(row))] for row in rows], dtype=torch.long)
+
+
+def _identity(directory: Path) -> str:
+    return identity_of([directory / "config.json"])
+
+
+FAMILY = Family(lambda directory: ByteTokenizer(), BytePolicy, _identity)
+
+
+def save(directory: Path, width: int = 16, seed: int = 0) -> Path:
+    directory.mkdir(parents=True)
+    (directory / "config.json").write_text(json.dumps({"format": FORMAT, "width": width, "seed": seed}))
+    return directory
+
+
+def install(site: Path) -> Path:
+    """A folder that, on sys.path, offers the family as an installed package would."""
+    about = site / "byte_policy-1.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: byte-policy\nVersion: 1\n")
+    (about / "entry_points.txt").write_text(f"[distrl.policies]\n{FORMAT} = byte_policy:FAMILY\n")
+    return site

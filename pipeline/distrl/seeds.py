@@ -28,19 +28,3 @@ def torch_seed(seed: int) -> Iterator[None]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         yield
-
-
-@contextmanager
-def reproducible(threads: int) -> Iterator[None]:
-    """Within, torch computes the same bits each time: deterministic kernels, and a set number of threads.
-
-    The number of threads decides how sums are split, so it is a setting of the fold and not of the machine.
-    """
-    before = torch.are_deterministic_algorithms_enabled(), torch.get_num_threads()
-    torch.use_deterministic_algorithms(True)
-    torch.set_num_threads(threads)
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(before[0])
-        torch.set_num_threads(before[1])

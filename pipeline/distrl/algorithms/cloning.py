@@ -16,6 +16,7 @@ from torch.optim import AdamW
 from distrl.algorithms.gradients import descend
 from distrl.algorithms.losses import clone_loss
 from distrl.algorithms.protocol import Context, Metrics, Optimised, Phase, seen, steps_of, too_long
+from distrl.compute import Part
 from distrl.config import Config, Descent, Warmup
 from distrl.replay.circular import CircularBuffer, Entry
 from distrl.seeds import generator, seed_of, torch_seed
@@ -78,6 +79,7 @@ class Imitation:
         self._context, self.memory, self._descent, self._rate, self._decay = context, memory, descent, rate, decay
         parameters = context.policy.parameters()
         self._optimised = Optimised(AdamW(parameters.values()), parameters)
+        self._parameters = list(parameters.values())
 
     def modules(self) -> Mapping[str, nn.Module]:
         return {}
@@ -95,17 +97,26 @@ class Imitation:
         found = []
         with self._context.policy.dropout(), torch_seed(seed_of(self._context.config, "dropout", u)):
             for index, rows in enumerate(draws):
-                loss = clone_loss(self._context.score([steps[row] for row in rows]).logprob)
-                descend(
-                    self._optimised.optimiser,
-                    self._optimised.parameters.values(),
-                    loss,
-                    rate=self._rate(u * self._descent.minibatches + index),
-                    decay=self._decay,
-                    grad_norm=self._descent.grad_norm,
-                )
-                found.append(float(loss.detach()))
+                found.append(self._step([steps[row] for row in rows], index, u))
         return {"clone_loss": float(np.mean(found))}
+
+    def _step(self, batch: Sequence[Step], index: int, u: int) -> float:
+        """Minibatch number `index` of update `u`; its loss before the step."""
+        gradients, scored = self._context.compute.gradients(
+            self._parameters, len(batch), lambda piece: self._part(batch[piece]), f"dropout {index}", u
+        )
+        descend(
+            self._optimised,
+            gradients,
+            rate=self._rate(u * self._descent.minibatches + index),
+            decay=self._decay,
+            grad_norm=self._descent.grad_norm,
+        )
+        return float(clone_loss(scored["logprob"]))
+
+    def _part(self, steps: Sequence[Step]) -> Part:
+        logprob = self._context.score(steps).logprob
+        return Part(clone_loss(logprob), {"logprob": logprob.detach()})
 
     def values(self, steps: Sequence[Step]) -> None:
         """It estimates none."""

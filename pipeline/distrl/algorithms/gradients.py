@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
-from torch.optim import Optimizer
 
+from distrl.algorithms.protocol import Optimised
+from distrl.compute import Gradients
 from distrl.types import Step
 
 PASS_ROWS = 128
@@ -20,19 +20,16 @@ def passes(steps: Sequence[Step]) -> Iterator[slice]:
     return (slice(begin, begin + PASS_ROWS) for begin in range(0, len(steps), PASS_ROWS))
 
 
-def descend(
-    optimiser: Optimizer,
-    parameters: Iterable[nn.Parameter],
-    loss: Tensor,
-    *,
-    rate: float,
-    decay: float,
-    grad_norm: float,
-) -> None:
-    """One step of `optimiser` on `loss`. rate and decay are set anew each time, so that no schedule is state."""
-    for group in optimiser.param_groups:
+def descend(optimised: Optimised, gradients: Gradients, *, rate: float, decay: float, grad_norm: float) -> None:
+    """One step of an optimiser down `gradients`, scaled to `grad_norm` where they are longer.
+
+    rate and decay are set anew each time, so that no schedule is state.
+    """
+    for group in optimised.optimiser.param_groups:
         group["lr"], group["weight_decay"] = rate, decay
-    optimiser.zero_grad(set_to_none=True)
-    loss.backward()  # type: ignore[no-untyped-call]
+    parameters = list(optimised.parameters.values())
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        parameter.grad = gradient
     clip_grad_norm_(parameters, grad_norm)
-    optimiser.step()
+    optimised.optimiser.step()
+    optimised.optimiser.zero_grad(set_to_none=True)

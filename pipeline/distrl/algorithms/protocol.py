@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.optim import Optimizer
 
+from distrl.compute import Compute
 from distrl.config import Config
 from distrl.policy.features import Features
 from distrl.policy.protocol import Policy, Score
@@ -76,11 +77,13 @@ class Optimised:
 
 @dataclass
 class Context:
-    """What an algorithm works with. policy: is trained in place. features: of every screenshot that `screens` names."""
+    """What an algorithm works with. policy: is trained in place. features: of every screenshot that `screens` names.
+    compute: what gradients come from."""
 
     config: Config
     policy: Policy
     features: Features
+    compute: Compute
 
     def score(self, steps: Sequence[Step]) -> Score:
         """log π, entropy and encoder states of B recorded steps; their screenshots must be loaded."""

@@ -282,6 +282,9 @@ class Learner(Section):
     torch_threads: Annotated[
         int, Effect(When.ALWAYS, fixed="decides how sums are split, and arms are compared by the bit")
     ] = Field(1, ge=1)
+    shards: Annotated[int, Effect(When.ALWAYS)] = Field(
+        1, ge=1, le=64, description="pieces of a minibatch whose gradients are summed in their order"
+    )
     trajectories_per_update: Annotated[int, Effect(When.ALWAYS, windows=True)] = Field(16, ge=1)
     publish_every: Annotated[
         int, Effect(When.ALWAYS, fixed="decides when versions are published, and an ablation publishes none")

@@ -13,11 +13,11 @@ import math
 from collections.abc import Sequence
 
 from distrl.algorithms.protocol import Metrics
+from distrl.compute import reproducible
 from distrl.config import Config
 from distrl.learner.state import LearnerState
 from distrl.policy.features import Images
 from distrl.policy.protocol import Tokenizer
-from distrl.seeds import reproducible
 from distrl.store.objects import is_reference
 from distrl.types import LoggedTrajectory, Outcome, Step, Trajectory, Update
 

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from distrl.algorithms.cloning import warmup
 from distrl.algorithms.protocol import Algorithm, Context, Memory, Metrics, Optimised
 from distrl.algorithms.registry import algorithm_of
+from distrl.compute import Compute
 from distrl.config import Config
 from distrl.errors import StoreError
 from distrl.policy.features import Features
@@ -44,7 +45,9 @@ class LearnerState:
     def __init__(self, config: Config) -> None:
         """The state before update 0. Raises PolicyError where the base model is spoilt."""
         policy = policy_of(config.policy, seed_of(config, "adapter"))
-        self.context = Context(config, policy, Features(policy.image_features, config.learner.torch_threads))
+        self.context = Context(
+            config, policy, Features(policy.image_features, config.learner.torch_threads), Compute(config)
+        )
         self.algorithm: Algorithm = algorithm_of(self.context)
         self.warmup: Algorithm | None = warmup(self.context) if config.warmup.updates else None
         self.u = 0

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from torch import Tensor
 
+from distrl.compute import reproducible
 from distrl.errors import PolicyError
-from distrl.seeds import reproducible
 from distrl.types import ObjectRef, Step, Trajectory
 
 LOG = logging.getLogger("distrl.policy.features")

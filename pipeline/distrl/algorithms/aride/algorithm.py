@@ -55,7 +55,7 @@ class Aride:
         buffer = self.memory.buffer
         annotate(self._context, self.critics, buffer, self.memory.outdated(u), self._settings)
         batches = [batch_of(draw, buffer) for draw in self.memory.draw(u)]
-        return improve(self._trained, batches, self._settings, train_policy=self.memory.phase(u).trains_policy)
+        return improve(self._trained, batches, self._settings, u, train_policy=self.memory.phase(u).trains_policy)
 
     def values(self, steps: Sequence[Step]) -> NDArray[np.float64]:
         values = np.zeros(len(steps))

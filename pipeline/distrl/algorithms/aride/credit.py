@@ -53,11 +53,10 @@ def credit(
 
 
 def policy_loss(
-    logprob: Tensor, entropy: Tensor, behaviour_logprob: Tensor, advantage: Tensor, invalid: Tensor, config: Aride
+    logprob: Tensor, entropy: Tensor, behaviour_logprob: Tensor, shaped: Tensor, invalid: Tensor, config: Aride
 ) -> tuple[Tensor, Tensor]:
-    """(loss, ρ) of a minibatch: equation 1 on shaped advantages; ρ (B,) unclipped. All inputs (B,)."""
+    """(loss, ρ) of some rows: equation 1 on shaped advantages; ρ (B,) unclipped. All inputs (B,)."""
     ratio = losses.importance_ratio(logprob, behaviour_logprob)
-    shaped = losses.shape_advantages(advantage, config.normalise_advantage, config.negative_advantage_weight)
     loss = losses.policy_loss(
         logprob,
         entropy,

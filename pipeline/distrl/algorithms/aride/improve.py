@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,7 @@ from distrl.algorithms.aride.critics import Critics
 from distrl.algorithms.aride.memory import Draw
 from distrl.algorithms.gradients import descend
 from distrl.algorithms.protocol import Context, Optimised
+from distrl.compute import Gradients, Part
 from distrl.replay.circular import CircularBuffer
 from distrl.types import Step
 
@@ -66,47 +67,91 @@ def batch_of(draw: Draw, buffer: CircularBuffer) -> Batch:
 
 
 def improve(
-    trained: Trained, batches: Iterable[Batch], config: settings.Aride, *, train_policy: bool
+    trained: Trained, batches: Iterable[Batch], config: settings.Aride, u: int, *, train_policy: bool
 ) -> dict[str, float]:
     """One gradient step on each minibatch; the mean of each metric over them, nothing of none."""
-    found = [_improve_once(trained, batch, config, train_policy) for batch in batches]
+    found = [
+        _improve_once(trained, batch, config, f"minibatch {index}", u, train_policy)
+        for index, batch in enumerate(batches)
+    ]
     return {name: float(np.mean([each[name] for each in found])) for name in found[0]} if found else {}
 
 
-def _improve_once(trained: Trained, batch: Batch, config: settings.Aride, train_policy: bool) -> dict[str, float]:
+def _improve_once(
+    trained: Trained, batch: Batch, config: settings.Aride, purpose: str, u: int, train_policy: bool
+) -> dict[str, float]:
     """One minibatch: equation 1 for the policy, cross-entropy for both critics, all on the same encoder states."""
-    context, critics = trained.context, trained.critics
-    with torch.set_grad_enabled(train_policy):
-        scored = context.score(batch.steps)
-        loss, ratio = policy_loss(
-            scored.logprob, scored.entropy, batch.behaviour_logprob, batch.advantage, batch.invalid, config
-        )
-    actions = context.policy.embed_actions([step.action_ids for step in batch.steps])
-    values = critics.values(scored.states, scored.mask)
-    outcomes = critics.trajectory_values(scored.states, scored.mask, actions)
-    value_loss = losses.critic_loss(values, batch.target, batch.value_weight)
-    trajectory_loss = losses.critic_loss(outcomes, batch.success, batch.trajectory_weight)
-    _descend(trained.critic, value_loss + trajectory_loss, config.critic_lr, config.grad_norm)
+    critics = list(trained.critic.parameters.values())
+    policy = list(trained.policy.parameters.values()) if train_policy else []
+    shaped = losses.shape_advantages(batch.advantage, config.normalise_advantage, config.negative_advantage_weight)
+    gradients, rows = trained.context.compute.gradients(
+        [*critics, *policy],
+        len(batch.steps),
+        lambda piece: _part(trained, batch, shaped, piece, config, train_policy),
+        purpose,
+        u,
+    )
+    _descend(trained.critic, gradients[: len(critics)], config.critic_lr, config.grad_norm)
     if train_policy:
-        _descend(trained.policy, loss, config.lr, config.grad_norm)
+        _descend(trained.policy, gradients[len(critics) :], config.lr, config.grad_norm)
+    return _metrics(rows, batch, shaped, config)
+
+
+def _part(
+    trained: Trained, batch: Batch, shaped: Tensor, piece: slice, config: settings.Aride, train_policy: bool
+) -> Part:
+    """The losses of some rows of a minibatch. Critics read the encoder states and do not train them."""
+    context, steps = trained.context, batch.steps[piece]
+    with torch.set_grad_enabled(train_policy):
+        scored = context.score(steps)
+        loss, ratio = policy_loss(
+            scored.logprob,
+            scored.entropy,
+            batch.behaviour_logprob[piece],
+            shaped[piece],
+            batch.invalid[piece],
+            config,
+        )
+    actions = context.policy.embed_actions([step.action_ids for step in steps])
+    values = trained.critics.values(scored.states, scored.mask)
+    outcomes = trained.critics.trajectory_values(scored.states, scored.mask, actions)
+    value_loss = losses.critic_loss(values, batch.target[piece], batch.value_weight[piece])
+    trajectory_loss = losses.critic_loss(outcomes, batch.success[piece], batch.trajectory_weight[piece])
+    rows = {
+        "logprob": scored.logprob,
+        "entropy": scored.entropy,
+        "ratio": ratio,
+        "values": values,
+        "outcomes": outcomes,
+    }
+    critic_loss = value_loss + trajectory_loss
+    return Part(
+        critic_loss + loss if train_policy else critic_loss, {name: each.detach() for name, each in rows.items()}
+    )
+
+
+def _metrics(rows: Mapping[str, Tensor], batch: Batch, shaped: Tensor, config: settings.Aride) -> dict[str, float]:
+    """Of a whole minibatch, from what its rows gave before the step."""
+    logprob, entropy, ratio, values = (rows[name] for name in ("logprob", "entropy", "ratio", "values"))
+    loss, _ = policy_loss(logprob, entropy, batch.behaviour_logprob, shaped, batch.invalid, config)
     weight = ratio.clamp(max=config.ratio_clip)
     found = {
         "policy_loss": loss,
-        "value_loss": value_loss,
-        "trajectory_value_loss": trajectory_loss,
-        "entropy": -scored.logprob.mean(),
-        "token_entropy": scored.entropy.mean(),
+        "value_loss": losses.critic_loss(values, batch.target, batch.value_weight),
+        "trajectory_value_loss": losses.critic_loss(rows["outcomes"], batch.success, batch.trajectory_weight),
+        "entropy": -logprob.mean(),
+        "token_entropy": entropy.mean(),
         "ratio": ratio.mean(),
         "clipped": (ratio > config.ratio_clip).float().mean(),
         "sample_share": _effective_share(weight),
         "critic_sample_share": _effective_share(batch.value_weight),
         "value_accuracy": ((values > 0).float() == batch.success).float().mean(),
     }
-    return {name: float(value.detach()) for name, value in found.items()}
+    return {name: float(value) for name, value in found.items()}
 
 
-def _descend(optimised: Optimised, loss: Tensor, rate: float, grad_norm: float) -> None:
-    descend(optimised.optimiser, optimised.parameters.values(), loss, rate=rate, decay=0.0, grad_norm=grad_norm)
+def _descend(optimised: Optimised, gradients: Gradients, rate: float, grad_norm: float) -> None:
+    descend(optimised, gradients, rate=rate, decay=0.0, grad_norm=grad_norm)
 
 
 def _effective_share(weight: Tensor) -> Tensor:

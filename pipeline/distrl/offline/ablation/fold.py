@@ -17,6 +17,7 @@ import torch
 
 from distrl.algorithms.gradients import passes
 from distrl.algorithms.returns import outcome_rewards
+from distrl.compute import reproducible
 from distrl.config import Config
 from distrl.learner.fold import fold, is_usable
 from distrl.learner.state import LearnerState
@@ -25,7 +26,7 @@ from distrl.offline.ablation.arms import Arm
 from distrl.offline.ablation.log import Branch, RunLog, cut
 from distrl.offline.estimates import Array, Episodes, Estimate
 from distrl.policy.features import Features, Images
-from distrl.seeds import reproducible, seed_of
+from distrl.seeds import seed_of
 from distrl.store.checkpoints import Tensors, latest_checkpoint
 from distrl.store.objects import ObjectStore
 from distrl.types import LoggedTrajectory, Outcome

@@ -7,6 +7,8 @@ import json
 import math
 import os
 import resource
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -123,6 +125,27 @@ def test_what_cannot_be_decoded_is_in_the_manifest_alone(tmp_path: Path) -> None
     assert (made["records"], made["rows"], len(read_avro(tmp_path / "a.avro"))) == (3, 1, 1)
     assert [(each["partition"], each["offset"]) for each in made["undecodable"]] == [(0, 1), (0, 2)]
     assert [each["schema"] for each in made["schemas"].values()] == [str(catalogue().newest["trajectory"])]
+
+
+WRITE = """
+import sys
+from pathlib import Path
+from distrl.types import Trajectory
+from offline.test_export import TRAJECTORY, item, written
+written(Path(sys.argv[1]), sys.argv[2], [item(TRAJECTORY)], Trajectory)
+"""
+
+
+@pytest.mark.parametrize("form", ["avro", "parquet"])
+def test_another_process_writes_the_same_bytes(form: str, tmp_path: Path) -> None:
+    """A process orders the keys of a set by a seed of its own."""
+    found = set()
+    for seed in ("1", "2", "3"):
+        (folder := tmp_path / seed).mkdir()
+        environ = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)}
+        subprocess.run([sys.executable, "-c", WRITE, folder, form], env=environ, check=True)
+        found.add((folder / f"a.{form}").read_bytes())
+    assert len(found) == 1
 
 
 def test_the_digest_of_the_records_sees_keys_places_and_bytes(tmp_path: Path) -> None:

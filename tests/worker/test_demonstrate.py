@@ -65,7 +65,7 @@ def test_demonstrations_are_numbered_the_same_again_and_no_training_task_is_amon
 @pytest.mark.parametrize("suite", sorted(suites()))
 def test_demonstrations_are_of_the_suite_that_is_fed_and_each_action_has_tokens(suite: str) -> None:
     config = Config.model_validate({"feeder": {"suite": suite}})
-    codec = phone_tokenizer(words_of_all_suites())
+    codec = phone_tokenizer(words_of_all_suites(phone_tokenizer()))
     for given in demonstration_tasks(config, 2 * len(suites()[suite].families)):
         assert (given.suite, given.split) == (suite, Split.TRAIN)
         decider = Scripted(ImperfectScript(script_seed(given), random_share=0.3), codec)

@@ -70,7 +70,7 @@ def play(adb: AdbServer, phone: SimulatedPhone, timeouts: Devices, tmp_path: Pat
             update={"addresses": (phone.address,), "settle_timeout_s": settle_s, "directory": tmp_path}
         )
         shelf, found = Shelf(), list[Trajectory]()
-        codec, episode = phone_tokenizer(words_of_all_suites()), Episode("w", shelf.keep, TRUTH)
+        codec, episode = phone_tokenizer(words_of_all_suites(phone_tokenizer())), Episode("w", shelf.keep, TRUTH)
 
         def one(task: Task, phone: Phone) -> Trajectory:
             return episode.run(task, "a", phone, Scripted(ImperfectScript(0, random_share=0.0, stop_share=0.0), codec))

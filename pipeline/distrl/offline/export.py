@@ -19,7 +19,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Final, Protocol
 
-import fastavro.schema
 import fastavro.write
 
 from distrl.broker.topics import TOPICS
@@ -230,8 +229,8 @@ class AvroWriter:
         self.rows = 0
         schema = container_schema(span.topic)
         marker = hashlib.sha256(json.dumps([schema, repr(span)], sort_keys=True).encode()).digest()[:16]
-        parsed = fastavro.schema.parse_schema(schema)
-        self._writer = fastavro.write.Writer(out, parsed, "null", BLOCK_BYTES, sync_marker=marker)
+        # As it stands: a parsed one goes into the file's header with its keys in the order of the process's hash seed.
+        self._writer = fastavro.write.Writer(out, schema, "null", BLOCK_BYTES, sync_marker=marker)
 
     def put(self, item: Item) -> None:
         raw = item.raw

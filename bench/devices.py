@@ -37,6 +37,13 @@ from distrl.device.session import AdbSession
 from distrl.errors import DistrlError
 from distrl.evaluate.curves import percentile
 from distrl.policy.registry import policy_of
+from distrl.rollout.actor_pool import play_all
+from distrl.rollout.batcher import Batcher
+from distrl.rollout.episode import Episode, Phone
+from distrl.rollout.phones import Phones
+from distrl.rollout.retry import Retry
+from distrl.rollout.serving import serving
+from distrl.rollout.wiring import TRUTH, screenshot_store
 from distrl.stack import adb, ports
 from distrl.stack.part import Site
 from distrl.stack.phones import start_phones
@@ -44,13 +51,6 @@ from distrl.stack.processes import find_all, stop_all
 from distrl.store.objects import open_store
 from distrl.tasks.lists import suite_of
 from distrl.types import Action, ActionKind, ObjectRef, Outcome, Point, Split, Step, Task, Trajectory, Version
-from distrl.worker.actor_pool import play_all
-from distrl.worker.batcher import Batcher
-from distrl.worker.episode import Episode, Phone
-from distrl.worker.phones import Phones
-from distrl.worker.retry import Retry
-from distrl.worker.serving import serving
-from distrl.worker.wiring import TRUTH, screenshot_store
 from rich.console import Console
 from rich.table import Table
 

@@ -32,12 +32,12 @@ from distrl.broker.versions import VersionFollower
 from distrl.config import Config, load
 from distrl.errors import DistrlError
 from distrl.policy.registry import policy_of
+from distrl.rollout.episode import SYSTEM_CLOCK, Observation
+from distrl.rollout.reload import Reloader
+from distrl.rollout.serving import serving
 from distrl.stack.local import LocalStack
 from distrl.store.objects import open_store
 from distrl.types import Split, Task, Version
-from distrl.worker.episode import SYSTEM_CLOCK, Observation
-from distrl.worker.reload import Reloader
-from distrl.worker.serving import serving
 from rich.console import Console
 from rich.table import Table
 from simphone.machine import PhoneMachine

@@ -26,8 +26,8 @@ from distrl.device.reset import reset
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
 from distrl.errors import DeviceError
+from distrl.rollout.phones import Phones
 from distrl.types import Point
-from distrl.worker.phones import Phones
 
 from .conftest import free_ports
 from .standin import AVD, Standin
@@ -41,7 +41,7 @@ TRIES = 3
 WORKER = """
 import json, sys, time
 from distrl.config import Config, load
-from distrl.worker.phones import Phones
+from distrl.rollout.phones import Phones
 with Phones(load(sets=sys.argv[1:], environ={})) as phones:
     print(json.dumps([each.state for each in phones.health()]), flush=True)
     time.sleep(600)

@@ -26,12 +26,12 @@ from typing import Any
 
 # What the roles import when they start is imported once, here.
 import distrl.broker.consumer
+import distrl.demonstrations.scripted
 import distrl.evaluate.run
 import distrl.feeder.run
 import distrl.learner.loop
 import distrl.policy.autoui.policy
 import distrl.store.s3
-import distrl.worker.demonstrate
 import distrl.worker.run
 import points  # beside this script, whose folder is the first that is looked in
 from distrl.cli.main import main

@@ -39,6 +39,7 @@ from distrl.learner.recover import recover
 from distrl.learner.state import LearnerState
 from distrl.learner.verify import replay
 from distrl.policy.registry import policy_of
+from distrl.rollout.retry import Retry
 from distrl.stack import adb, kafka, minio, ports
 from distrl.stack import s3 as object_store
 from distrl.stack.part import Part, Site
@@ -60,7 +61,6 @@ from distrl.types import (
     Update,
     Version,
 )
-from distrl.worker.retry import Retry
 from groups import committed
 from learner.world import learning
 from PIL import Image

@@ -16,9 +16,9 @@ from distrl.broker import fenced
 from distrl.broker.journal import Journal
 from distrl.broker.producer import RecordProducer
 from distrl.errors import StoreError
+from distrl.rollout.episode import SYSTEM_CLOCK
 from distrl.store.directory import DirectoryStore
 from distrl.store.s3 import S3Store
-from distrl.worker.episode import SYSTEM_CLOCK
 from urllib3.connection import HTTPConnection
 
 Arguments = tuple[Any, ...]

@@ -24,9 +24,9 @@ from distrl.evaluate.gather import gather, records
 from distrl.evaluate.prompted import AgentScore, evaluate_agent
 from distrl.evaluate.report import write_report
 from distrl.evaluate.run import evaluate_versions
+from distrl.rollout.explore import exploration_tasks, explore
 from distrl.store.objects import open_store
 from distrl.types import PROMPTED, Evaluation, Split
-from distrl.worker.explore import exploration_tasks, explore
 from served import phones_served, publish_untrained
 from typer.testing import CliRunner
 

@@ -27,6 +27,7 @@ from distrl.broker.tail import tail
 from distrl.broker.topics import TOPICS, topic_name
 from distrl.config import Config, load
 from distrl.demo.roles import write_settings
+from distrl.demonstrations.human import offered_tasks
 from distrl.device.reset import truth
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
@@ -39,7 +40,6 @@ from distrl.tasks.oracle import oracle
 from distrl.tasks.unsolved import MIN_ATTEMPTS
 from distrl.types import ActionKind, Heartbeat, ObjectRef, Outcome, Trajectory
 from distrl.wire.codec import decode, encode
-from distrl.worker.human_demonstrations import offered_tasks
 from distrl.worker.run import run_worker
 from served import phones_served
 

@@ -12,8 +12,8 @@ from distrl import config as settings
 from distrl.broker import topic_admin
 from distrl.broker.reader import LogReader, decoded
 from distrl.config import Config
+from distrl.demonstrations.scripted import run_demonstrations
 from distrl.types import Trajectory
-from distrl.worker.demonstrate import run_demonstrations
 from served import phones_served
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]

@@ -6,9 +6,9 @@ import threading
 
 import pytest
 from distrl import config
+from distrl.rollout.oracle_smoke_test import oracle_smoke_test
 from distrl.tasks.suite import EVALUATION_SEED, suites
 from distrl.types import Outcome, Split
-from distrl.worker.oracle_smoke_test import oracle_smoke_test
 
 pytestmark = pytest.mark.integration
 

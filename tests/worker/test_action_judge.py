@@ -15,16 +15,15 @@ from distrl.clock import SYSTEM_CLOCK, Clock
 from distrl.config import Judge, Store
 from distrl.errors import StoreError
 from distrl.judge.vlm import VlmJudge
+from distrl.rollout.task_queue import Received
 from distrl.store.objects import ObjectStore, open_store
 from distrl.types import Action, ActionKind, LogPosition, ObjectRef, Outcome, Point, Task, Trajectory
 from distrl.worker import action_judge as hindsight_module
 from distrl.worker.action_judge import AsyncActionJudge, judged, most_held
-from distrl.worker.task_queue import Received
 from hypothesis import given
 from hypothesis import strategies as st
 from judge.test_validity import screen
-
-from .world import TAP, task
+from rollout.world import TAP, task
 
 TIMEOUT_S = 60.0
 HOME = Action(ActionKind.HOME)

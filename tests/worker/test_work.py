@@ -18,18 +18,17 @@ from distrl.chat.endpoint import Endpoint
 from distrl.config import Config, Judge
 from distrl.errors import BrokerError
 from distrl.judge.vlm import VlmJudge
+from distrl.rollout import retry as retry_module
+from distrl.rollout.batcher import Batcher
+from distrl.rollout.episode import SYSTEM_CLOCK
+from distrl.rollout.reload import Reloader
+from distrl.rollout.retry import Retry
 from distrl.types import Heartbeat, LogPosition, Outcome, Record, Task, Trajectory
 from distrl.worker import action_judge, membership, work
-from distrl.worker import retry as retry_module
-from distrl.worker.batcher import Batcher
-from distrl.worker.episode import SYSTEM_CLOCK
-from distrl.worker.reload import Reloader
-from distrl.worker.retry import Retry
 from distrl.worker.work import Worker
 from judge.test_validity import screen
-
-from .test_batcher import Weights, Words
-from .world import CountingPhone, OneByOne, Shelf, task, version
+from rollout.test_batcher import Weights, Words
+from rollout.world import CountingPhone, OneByOne, Shelf, task, version
 
 
 @dataclass

@@ -54,8 +54,8 @@ def explore(
     Notes are added to those that the file has; no held-out task is tried.
     """
     settings = _with_notes(connected(config, sets, "evaluation"), notes)
-    from distrl.worker.explore import exploration_tasks
-    from distrl.worker.explore import explore as run
+    from distrl.rollout.explore import exploration_tasks
+    from distrl.rollout.explore import explore as run
 
     stop = start_role("explore", verbose)
     chosen = exploration_tasks(settings, tasks, instruction or ())

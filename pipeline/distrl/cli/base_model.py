@@ -42,8 +42,8 @@ def train_base(
     """Pre-train on synthetic screens (touch the named widget, copy words); held-out pairs are never named."""
     from distrl.policy.autoui.pretraining.screens import phone_tokenizer
     from distrl.policy.autoui.pretraining.train import Recipe, train
+    from distrl.rollout.vocabulary import words_of_all_suites
     from distrl.tasks import entities, suite
-    from distrl.worker.vocabulary import words_of_all_suites
 
     logs.configure("base-model")
     recipe = Recipe(seed=seed, threads=threads)

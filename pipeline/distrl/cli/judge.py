@@ -46,7 +46,7 @@ def judge(
     from distrl.judge.vlm import VlmJudge
     from distrl.offline.judging import judged
     from distrl.offline.runs import Run
-    from distrl.worker.episode import GROUND_TRUTH
+    from distrl.rollout.episode import GROUND_TRUTH
 
     settings = run_settings(config, sets, run)
     given = {"--run": settings.run, "--most": most, "--against-truth": against_truth, "--json": as_json}

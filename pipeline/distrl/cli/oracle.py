@@ -163,7 +163,7 @@ def _in_process(settings: Config, chosen: dict[str, list[Task]]) -> list[dict[st
 
 
 def _over_adb(settings: Config, chosen: dict[str, list[Task]], profiles: list[PhoneProfile]) -> list[dict[str, Any]]:
-    from distrl.worker.oracle_smoke_test import oracle_smoke_test
+    from distrl.rollout.oracle_smoke_test import oracle_smoke_test
 
     stop = start_role("oracle", verbose=False)
     measured: list[dict[str, Any]] = []

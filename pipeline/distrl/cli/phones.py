@@ -14,8 +14,8 @@ from distrl.errors import ConfigError
 
 if TYPE_CHECKING:
     from distrl.config import Config
+    from distrl.demonstrations.human import Recorder
     from distrl.device.session import AdbSession
-    from distrl.worker.human_demonstrations import Recorder
 
 app = typer.Typer(invoke_without_command=True)
 COLUMNS = 12
@@ -135,7 +135,7 @@ def gallery(
 @contextmanager
 def _recorder(settings: Config, session: AdbSession) -> Iterator[Recorder]:
     from distrl.broker.producer import RecordProducer
-    from distrl.worker.human_demonstrations import NAME, recorder_of
+    from distrl.demonstrations.human import NAME, recorder_of
 
     with RecordProducer(settings, NAME) as producer:
         yield recorder_of(settings, session, lambda record: producer.publish("demonstrations", record.task_id, record))

@@ -53,7 +53,7 @@ def worker(
     stop = start_role(settings.worker.name, verbose)
     if dry_run:
         from distrl.offline.lines import printable
-        from distrl.worker.dryrun import run_dry
+        from distrl.rollout.dry_run import run_dry
 
         run_dry(settings, instruction, stop, lambda line: print(printable(line), flush=True))
         return
@@ -144,7 +144,7 @@ def demonstrate(
 ) -> None:
     """Publish warm-up demonstrations of a deliberately imperfect script on simulated phones, then end."""
     settings = with_broker(config, sets, "training")
-    from distrl.worker.demonstrate import run_demonstrations
+    from distrl.demonstrations.scripted import run_demonstrations
 
     wanted = settings.warmup.demonstrations if count is None else count
     run_demonstrations(settings, wanted, start_role("demonstrate", verbose))

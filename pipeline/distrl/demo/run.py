@@ -25,13 +25,13 @@ from distrl.errors import ConfigError, StackError
 from distrl.evaluate.gather import gather
 from distrl.evaluate.report import write_report
 from distrl.policy.registry import tokenizer_of
+from distrl.rollout.vocabulary import refuse_lacking
 from distrl.stack.local import LocalStack
 from distrl.tasks.lists import suite_of
 from distrl.telemetry.feed import RunFeed
 from distrl.telemetry.screen import render
 from distrl.telemetry.view import Snapshot
 from distrl.types import Split
-from distrl.worker.vocabulary import refuse_lacking
 
 log = logging.getLogger(__name__)
 

@@ -13,15 +13,15 @@ from distrl.broker.producer import RecordProducer
 from distrl.config import Config
 from distrl.evaluate.gather import records
 from distrl.evaluate.policies import Acted
+from distrl.rollout.actor_pool import deliver_whole_or_bare, play_all
+from distrl.rollout.episode import Decider, Episode, Phone
+from distrl.rollout.phones import Phones
+from distrl.rollout.retry import Retry
+from distrl.rollout.wiring import TRUTH, fallback_judge_of, judge_of, screenshot_store
 from distrl.store.objects import ObjectStore
 from distrl.tasks.lists import suite_of
 from distrl.tasks.suite import EVALUATION_SEED
 from distrl.types import Evaluation, LogPosition, Split, Task, Trajectory
-from distrl.worker.actor_pool import deliver_whole_or_bare, play_all
-from distrl.worker.episode import Decider, Episode, Phone
-from distrl.worker.phones import Phones
-from distrl.worker.retry import Retry
-from distrl.worker.wiring import TRUTH, fallback_judge_of, judge_of, screenshot_store
 
 log = logging.getLogger(__name__)
 

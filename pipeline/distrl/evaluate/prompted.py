@@ -20,10 +20,10 @@ from distrl.config import Config
 from distrl.evaluate import curves
 from distrl.evaluate.play import evaluation_tasks, known_of, on_phones, play_and_publish
 from distrl.evaluate.policies import Acted
+from distrl.rollout.episode import Decider, Phone
+from distrl.rollout.prompted import attempt_on, notes_of, ready_endpoint
 from distrl.store.objects import open_store
 from distrl.types import PROMPTED, Outcome, Split, Trajectory
-from distrl.worker.episode import Decider, Phone
-from distrl.worker.prompted import attempt_on, notes_of, ready_endpoint
 
 log = logging.getLogger(__name__)
 

@@ -25,12 +25,12 @@ from distrl.evaluate import curves
 from distrl.evaluate.gather import records
 from distrl.evaluate.play import Keep, evaluation_tasks, known_of, on_phones, play_and_publish
 from distrl.evaluate.policies import Acted
+from distrl.rollout.episode import Decider, Episode, Phone
+from distrl.rollout.reload import wait_first
+from distrl.rollout.serving import refuse_other_base, serving
 from distrl.store.objects import CorruptObjectError, MissingObjectError, open_store
 from distrl.supervised import StoppableThread
 from distrl.types import Evaluation, Split, Task, Version
-from distrl.worker.episode import Decider, Episode, Phone
-from distrl.worker.reload import wait_first
-from distrl.worker.serving import refuse_other_base, serving
 
 log = logging.getLogger(__name__)
 

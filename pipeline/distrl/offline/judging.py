@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from distrl.errors import StoreError
 from distrl.judge.question import Question, Verdict
+from distrl.rollout.episode import GROUND_TRUTH
 from distrl.types import LoggedTrajectory, ObjectRef, Outcome
-from distrl.worker.episode import GROUND_TRUTH
 
 AT_ONCE = 8
 

@@ -21,11 +21,11 @@ from distrl.chat.endpoint import Counted, NoAnswerError, QuestionRefusedError
 from distrl.clock import SYSTEM_CLOCK, Clock
 from distrl.errors import ChatError, StoreError
 from distrl.judge.validity import ActionQuestion, Validity, to_be_judged
+from distrl.rollout.actor_pool import Deliver
+from distrl.rollout.retry import AbandonedError
+from distrl.rollout.task_queue import Received
 from distrl.supervised import SupervisedThreads
 from distrl.types import ObjectRef, Trajectory
-from distrl.worker.actor_pool import Deliver
-from distrl.worker.retry import AbandonedError
-from distrl.worker.task_queue import Received
 
 log = logging.getLogger(__name__)
 

@@ -18,17 +18,17 @@ from distrl.broker.heartbeats import HeartbeatSender
 from distrl.clock import SYSTEM_CLOCK, Clock
 from distrl.config import Config
 from distrl.errors import BrokerError
+from distrl.rollout import actor_pool
+from distrl.rollout.actor_pool import ActorPool, deliver_whole_or_bare, new_attempt_id
+from distrl.rollout.batcher import Batcher
+from distrl.rollout.episode import Episode, FallbackJudge, Judge, Phone
+from distrl.rollout.reload import Reloader
+from distrl.rollout.retry import AbandonedError, Retry
+from distrl.rollout.task_queue import Received, TaskQueue
 from distrl.types import DeviceHealth, LogPosition, ObjectRef, Record, Task, Trajectory
-from distrl.worker import actor_pool
 from distrl.worker.action_judge import AsyncActionJudge, ValidityJudge, most_held
-from distrl.worker.actor_pool import ActorPool, deliver_whole_or_bare, new_attempt_id
-from distrl.worker.batcher import Batcher
-from distrl.worker.episode import Episode, FallbackJudge, Judge, Phone
 from distrl.worker.membership import Membership
 from distrl.worker.metrics import WorkerMetrics, spent
-from distrl.worker.reload import Reloader
-from distrl.worker.retry import AbandonedError, Retry
-from distrl.worker.task_queue import Received, TaskQueue
 
 log = logging.getLogger(__name__)
 

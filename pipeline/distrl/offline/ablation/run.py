@@ -37,11 +37,11 @@ from distrl.offline.ablation.log import RunLog, cut, read_log
 from distrl.offline.ablation.persisted import FOLDER, KeptArms
 from distrl.offline.ablation.report import Ablation, Evaluated, Result, to_json, to_markdown
 from distrl.offline.files import unwritable, write
+from distrl.rollout.episode import Episode
+from distrl.rollout.phones import Phones
+from distrl.rollout.wiring import SCREENSHOTS, TRUTH
 from distrl.store.objects import ObjectStore, open_store, reference
 from distrl.types import ObjectRef, Split, Trajectory, Version
-from distrl.worker.episode import Episode
-from distrl.worker.phones import Phones
-from distrl.worker.wiring import SCREENSHOTS, TRUTH
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 FILES: Final = ("report.json", "table.md", "curves.png")

@@ -1,0 +1,1 @@
+"""What the warm-up learns from: tasks that a script has done, or a person."""

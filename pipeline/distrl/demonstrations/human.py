@@ -1,0 +1,304 @@
+"""Demonstrations by hand: a person does tasks in the page of `distrl phones play`, step by step, and they are published
+like those of the script (demonstrate.py), to the demonstrations topic.
+
+A step is recorded as the policy's own would be: the screen once it rests, the action as the tokens say it (a tap in the
+middle of its cell, one of four swipes), and then it is done. What the tokens cannot say is refused, and not done.
+log μ is 0: a person does what they do with certainty, and no policy of theirs is known.
+
+Not thread-safe: the page asks for one thing at a time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as TooLate
+from dataclasses import replace
+from typing import Any, Final
+
+from distrl.clock import SYSTEM_CLOCK
+from distrl.config import Config
+from distrl.device.allow_list import PackageAllowList
+from distrl.device.session import AdbSession
+from distrl.errors import BrokerError, ConfigError, DistrlError
+from distrl.policy.actions import to_text
+from distrl.policy.protocol import Tokenizer
+from distrl.policy.registry import tokenizer_of
+from distrl.rollout.actor_pool import new_attempt_id
+from distrl.rollout.episode import Decision, Episode, Observation, Phone, Playing
+from distrl.rollout.phones import SessionPhone
+from distrl.rollout.vocabulary import refuse_unread
+from distrl.rollout.wiring import SCREENSHOTS, TRUTH
+from distrl.store.objects import open_store, utc_day
+from distrl.tasks.held_out import HeldOut, held_out
+from distrl.tasks.lists import suite_of
+from distrl.tasks.row import MAX_INSTRUCTION, plain_text
+from distrl.types import (
+    SCRIPTED,
+    Action,
+    ActionKind,
+    HeldBack,
+    LogPosition,
+    ObjectRef,
+    Outcome,
+    Split,
+    Step,
+    Task,
+    Trajectory,
+)
+
+NAME: Final = "play"
+PERSON: Final = "person"
+"""The source of an outcome that nothing but the person's word tells."""
+OFFERED: Final = 28
+"""Tasks of the suite that a person may choose from: four of each family of the home suite."""
+FREE: Final = "free"
+"""Suite and family of a task that a person made up."""
+FREE_STEPS: Final = 30
+ACKNOWLEDGE_S: Final = 20.0
+"""How long the page waits for the broker. What it has not taken by then is published again when asked for again."""
+
+NOT_DONE: Final[Mapping[HeldBack, tuple[str, str]]] = {
+    HeldBack.UNSENT: ("another app came to the front and was left; nothing was done",
+                      "look at the screen, and do it again"),
+    HeldBack.REFUSED: ("the phone cannot do this; nothing was done",
+                       "type printable ASCII, or install ADBKeyBoard on the phone and set devices.keyboard to auto"),
+}  # fmt: skip
+"""Of an action that is not recorded: what happened, and what helps."""
+
+Publish = Callable[[Trajectory], Future[LogPosition | None]]
+
+
+class NotRecordedError(DistrlError):
+    """What was asked for makes no part of a demonstration; nothing was done."""
+
+
+class Told:
+    """A Decider whose action is decided already."""
+
+    def __init__(self, action: Action, tokenizer: Tokenizer) -> None:
+        self._action = action
+        self._tokenizer = tokenizer
+
+    def decide(self, observation: Observation) -> Decision:
+        prompt = self._tokenizer.encode_prompt(observation.task.instruction, observation.previous)
+        ids = self._tokenizer.encode_action(self._action)
+        return Decision(self._action, to_text(self._action), prompt, ids, 0.0, SCRIPTED, "")
+
+
+class Recorder:
+    """tasks: what is offered, in order. refused: what is not taken as a task of a person's own. publish: to the
+    demonstrations topic. episode: with is_expert.
+    """
+
+    def __init__(
+        self,
+        phone: Phone,
+        tokenizer: Tokenizer,
+        episode: Episode,
+        tasks: Sequence[Task],
+        refused: HeldOut,
+        publish: Publish,
+    ) -> None:
+        self._phone = phone
+        self._tokenizer = tokenizer
+        self._episode = episode
+        self._tasks = tuple(tasks)
+        self._refused = refused
+        self._publish = publish
+        self._playing: Playing | None = None
+        self._unpublished: Trajectory | None = None
+        self._queued: Future[LogPosition | None] | None = None
+
+    @property
+    def recording(self) -> bool:
+        return self._playing is not None or self._unpublished is not None
+
+    def state(self) -> Mapping[str, Any]:
+        """JSON-able: the tasks on offer, and what is being recorded; `over` once no further action is taken."""
+        playing, waiting = self._playing, self._unpublished
+        now: Mapping[str, Any] | None = None
+        if playing is not None:
+            now = _told(playing.task, playing.steps, over=playing.over, failed=playing.failed)
+        elif waiting is not None:
+            now = _told(waiting.task, waiting.steps, over=True, failed="")
+        return {"tasks": [task.instruction for task in self._tasks], "recording": now}
+
+    def begin(self, asked: Mapping[str, Any]) -> None:
+        """Put the phone where a task begins: {"task": its number} or {"instruction": "what to do"}.
+
+        Raises ConfigError for an instruction that the base model cannot read, and for one of a person's own that is
+        held out; NotRecordedError for what is no task, and where the phone cannot be put there.
+        """
+        if self.recording:
+            raise NotRecordedError("record", "a demonstration is under way", "finish or discard it first")
+        task = self._task(asked)
+        refuse_unread(task.instruction, self._tokenizer)
+        playing = Playing(self._episode, task, new_attempt_id(), self._phone)
+        if playing.failed:
+            raise NotRecordedError(
+                "record",
+                f"the phone cannot be put where the task begins: {playing.failed}",
+                "see to the phone, or choose another task",
+            )
+        self._playing = playing
+
+    def act(self, action: Action) -> None:
+        """Do the next action of the demonstration, as the tokens say it.
+
+        Raises PolicyError or NotRecordedError for what they cannot say, NotRecordedError where the allow-list
+        dropped it or the phone cannot do it, StoreError where the screen cannot be kept; then nothing was done.
+        """
+        playing = self._under_way()
+        if playing.over:
+            raise NotRecordedError("record", f"no further action: {_why_over(playing)}", "press done, or discard it")
+        playing.step(Told(self._sayable(action), self._tokenizer))
+        self._refuse_failed(playing)
+        held_back = playing.steps[-1].held_back
+        if held_back in NOT_DONE:
+            playing.steps.pop()
+            raise NotRecordedError("record", *NOT_DONE[held_back])
+
+    def finish(self, *, well: bool) -> Mapping[str, Any]:
+        """Publish the demonstration. well: the person's word, which counts where the phone's state does not tell.
+
+        Done well, it ends with COMPLETE, as a policy has to say. Returns what became of it, JSON-able. Raises
+        BrokerError where it is not taken; it is kept then, and published by the next call.
+        """
+        if self._unpublished is None:
+            self._unpublished = self._ended(self._under_way(), well)
+            self._playing = None
+        trajectory = self._unpublished
+        at = self._acknowledged(trajectory)
+        self._unpublished = None
+        told = _told(trajectory.task, trajectory.steps, over=True, failed="")
+        place = at.offset if at is not None else None
+        return {**told, "outcome": trajectory.outcome.value, "source": trajectory.outcome_source, "offset": place}
+
+    def discard(self) -> None:
+        """Forget what was recorded; nothing of it is published. Raises where the producer has it already."""
+        if self._queued is not None:
+            raise NotRecordedError(
+                "record", "it waits for Kafka, and is published as soon as that answers", "press done again then"
+            )
+        self._playing = self._unpublished = None
+
+    def _task(self, asked: Mapping[str, Any]) -> Task:
+        number = asked.get("task")
+        if number is None:
+            try:
+                instruction = plain_text(asked.get("instruction"), "instruction", MAX_INSTRUCTION)
+            except ValueError as error:
+                raise NotRecordedError("record", str(error), "say in one line what is to be done") from None
+            self._refused.refuse(instruction, "record")
+            name = f"played-{uuid.uuid4().hex}"
+            return Task(name, FREE, FREE, Split.TRAIN, instruction, FREE_STEPS, _seed(name))
+        if type(number) is not int or not 0 <= number < len(self._tasks):
+            raise NotRecordedError("record", f"there is no task {number!r:.40}", "choose one of the list")
+        return replace(self._tasks[number], task_id=f"played-{uuid.uuid4().hex}")
+
+    def _sayable(self, action: Action) -> Action:
+        """`action` as the tokens say it. Raises where that would be something else."""
+        said = self._tokenizer.decode_action(self._tokenizer.encode_action(action))
+        if action.kind is ActionKind.TYPE and said.text != action.text:
+            raise NotRecordedError(
+                "record",
+                f"the base model cannot write {action.text!r:.80}; it would type {said.text!r:.80}",
+                "type it as the base model does: lower case, no punctuation around words, single spaces",
+            )
+        return said
+
+    def _ended(self, playing: Playing, well: bool) -> Trajectory:
+        if not playing.steps and not well:
+            raise NotRecordedError("record", "nothing was done yet", "do something first, or discard it")
+        if well and not playing.over:
+            playing.step(Told(Action(ActionKind.COMPLETE), self._tokenizer))
+        word = Outcome.SUCCESS if well else Outcome.FAILURE
+        trajectory = playing.end(lambda task, last, steps: (word, PERSON))
+        self._refuse_failed(playing)
+        return trajectory
+
+    def _acknowledged(self, trajectory: Trajectory) -> LogPosition | None:
+        queued = self._queued = self._queued or self._publish(trajectory)
+        try:
+            at = queued.result(ACKNOWLEDGE_S)
+        except TooLate:
+            raise BrokerError(
+                "demonstrations", f"not acknowledged within {ACKNOWLEDGE_S:g} s", "press done again once Kafka is back"
+            ) from None
+        except BrokerError:
+            self._queued = None
+            raise
+        self._queued = None
+        return at
+
+    def _under_way(self) -> Playing:
+        if self._playing is None:
+            raise NotRecordedError("record", "nothing is being recorded", "press record first")
+        return self._playing
+
+    def _refuse_failed(self, playing: Playing) -> None:
+        if playing.failed:
+            raise NotRecordedError(
+                "record",
+                f"the phone failed, and what it interrupted is no demonstration: {playing.failed}",
+                "discard it, and record it again",
+            )
+
+
+def recorder_of(config: Config, session: AdbSession, publish: Publish) -> Recorder:
+    """The recorder of the phone behind `session`, for the run of `config`.
+
+    Raises PolicyError without a base model; ConfigError for an emulator whose tasks begin at a snapshot: only who has
+    started it can put it back there.
+    """
+    emulators = config.devices.emulators
+    if emulators.snapshot and session.serial in emulators.serials:
+        raise ConfigError(
+            "devices.emulators.snapshot",
+            f"a demonstration on {session.serial} would not begin at its snapshot",
+            "record on another phone, or with the snapshot set to nothing here and for the workers",
+        )
+    store = open_store(config.store)
+
+    def keep(png: bytes) -> ObjectRef:
+        return store.put(SCREENSHOTS, png, "png", utc_day(SYSTEM_CLOCK.now_ms()))
+
+    return Recorder(
+        SessionPhone(session, PackageAllowList(session, config.devices)),
+        tokenizer_of(config.policy),
+        Episode(NAME, keep, TRUTH, is_expert=True),
+        offered_tasks(config),
+        held_out(config.feeder),
+        publish,
+    )
+
+
+def offered_tasks(config: Config, most: int = OFFERED) -> list[Task]:
+    """Training tasks under another seed than the feeder's, so that none is fed again as it was demonstrated.
+
+    One of each instruction: a short list begins again after its end.
+    """
+    suite, seed = suite_of(config.feeder), _seed(f"played {config.learner.seed}")
+    drawn = [suite.task(index, seed, Split.TRAIN) for index in range(most)]
+    return list({task.instruction: task for task in drawn}.values())
+
+
+def _told(task: Task, steps: Sequence[Step], *, over: bool, failed: str) -> dict[str, Any]:
+    return {
+        "instruction": task.instruction,
+        "steps": len(steps),
+        "most": task.max_steps,
+        "over": over,
+        "failed": failed,
+    }
+
+
+def _why_over(playing: Playing) -> str:
+    return "the phone failed" if playing.failed else f"its {playing.task.max_steps} steps are used up"
+
+
+def _seed(name: str) -> int:
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") >> 1

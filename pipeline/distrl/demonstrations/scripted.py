@@ -1,0 +1,148 @@
+"""Warm-up demonstrations: the deliberately imperfect script plays tasks on simulated phones.
+
+They are published like every trajectory, to the demonstrations topic, with the script's own log-probabilities. Ids are
+demo-0, demo-1, … and each is always the same task with the same draws, so that a run of this role that was stopped
+goes on with the ids that are not in the topic yet. They are published in the order of their ids, whichever phone is
+quicker: the warm-up draws by place, so that a seed has the same version 0 each time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Protocol
+
+from distrl.broker.producer import RecordProducer
+from distrl.broker.reader import LogReader
+from distrl.config import Config
+from distrl.demonstrations.in_order import InOrder
+from distrl.errors import DeviceError
+from distrl.policy.actions import to_text
+from distrl.policy.protocol import Tokenizer
+from distrl.policy.registry import tokenizer_of
+from distrl.rollout.actor_pool import deliver_whole_or_bare, new_attempt_id, play_all
+from distrl.rollout.episode import Decision, Episode, Observation, Phone
+from distrl.rollout.phones import Phones
+from distrl.rollout.retry import Retry
+from distrl.rollout.vocabulary import refuse_lacking
+from distrl.rollout.wiring import TRUTH, screenshot_store
+from distrl.store.objects import open_store
+from distrl.tasks.oracle import ImperfectScript
+from distrl.tasks.suite import suite_named
+from distrl.types import SCRIPTED, Action, Outcome, Split, Task, Trajectory
+
+log = logging.getLogger(__name__)
+
+NAME = "demonstrate"
+RETRIES = 3
+"""How often a demonstration that a phone interrupted is played again before this role says that phones are at fault."""
+
+
+class Script(Protocol):
+    def act(self, task: Task, state: Mapping[str, Any]) -> tuple[Action, float]: ...
+
+
+class Scripted:
+    """A Decider that asks a script, which needs the phone's true state; so no real phone can be demonstrated on.
+
+    What is done is what the tokens say: a touch is moved to the middle of its cell, as the policy's own would be.
+    """
+
+    def __init__(self, script: Script, tokenizer: Tokenizer) -> None:
+        self._script = script
+        self._tokenizer = tokenizer
+
+    def decide(self, observation: Observation) -> Decision:
+        """Raises DeviceError where the phone tells no truth, PolicyError for an action that has no tokens."""
+        state = observation.truth()
+        if state is None:
+            raise DeviceError("devices", "a real phone tells no truth, which the script needs", "use simulated phones")
+        wanted, logprob = self._script.act(observation.task, state)
+        action_ids = self._tokenizer.encode_action(wanted)
+        action = self._tokenizer.decode_action(action_ids)
+        prompt = self._tokenizer.encode_prompt(observation.task.instruction, observation.previous)
+        return Decision(action, to_text(action), prompt, action_ids, logprob, SCRIPTED, "")
+
+
+def run_demonstrations(config: Config, count: int, stop: threading.Event) -> None:
+    """Have `count` demonstrations in the topic, those of earlier runs of this role included. Ends by itself.
+
+    Raises DeviceError if some could not be played after retries: the learner would wait for them for ever; ConfigError,
+    before anything is played, where the base model lacks words of the suite.
+    """
+    tokenizer = tokenizer_of(config.policy)
+    if count:
+        refuse_lacking(config.feeder, tokenizer)
+    known = ids_in_topic(config)
+    tasks = [task for task in demonstration_tasks(config, count) if task.task_id not in known]
+    log.info("%d demonstrations wanted, %d are there", count, count - len(tasks))
+    if not tasks:
+        return
+    give_up = threading.Event()
+    retry = Retry(give_up)
+    episode = Episode(NAME, screenshot_store(open_store(config.store), retry), TRUTH, is_expert=True)
+    failed: list[str] = []
+    with RecordProducer(config, NAME) as producer, Phones(config, stop) as phones:
+
+        def publish(trajectory: Trajectory) -> None:
+            deliver_whole_or_bare(
+                retry,
+                f"publishing {trajectory.task_id}",
+                lambda record: producer.publish("demonstrations", record.task_id, record),
+                trajectory,
+            )
+
+        published = InOrder((task.task_id for task in tasks), publish)
+
+        def play(task: Task, phone: Phone) -> Trajectory:
+            return episode.run(task, new_attempt_id(), phone, Scripted(ImperfectScript(script_seed(task)), tokenizer))
+
+        def keep(trajectory: Trajectory) -> None:
+            if trajectory.outcome is Outcome.INTERRUPTED:
+                failed.append(f"{trajectory.task_id} on {trajectory.device}: {trajectory.note}")
+                published.leave_out(trajectory.task_id)
+            else:
+                published.put(trajectory.task_id, trajectory)
+
+        play_all(
+            tasks,
+            phones,
+            play,
+            keep,
+            worker=NAME,
+            retries=RETRIES,
+            drain_s=config.worker.drain_timeout_s,
+            stop=stop,
+            give_up=give_up,
+        )
+    if failed:
+        raise DeviceError(
+            "devices",
+            f"{len(failed)} demonstrations failed, the first is {failed[0]}",
+            "see to the phones, then run `distrl demonstrate` again: it goes on where it was",
+        )
+
+
+def demonstration_tasks(config: Config, count: int) -> list[Task]:
+    """Training tasks under another seed than the feeder's, so that none is fed again as it was demonstrated."""
+    suite = suite_named(config.feeder.suite)
+    seed = _number(f"demonstrations {config.learner.seed}")
+    return [replace(suite.task(index, seed, Split.TRAIN), task_id=f"demo-{index}") for index in range(count)]
+
+
+def script_seed(task: Task) -> int:
+    """The script's seed for one demonstration: the same in every attempt at it."""
+    return _number(f"script {task.task_id} {task.phone_seed}")
+
+
+def ids_in_topic(config: Config) -> set[str]:
+    """The ids of the demonstrations that are published; they are the records' keys."""
+    with LogReader(config, "demonstrations") as reader:
+        return {(raw.key or b"").decode(errors="replace") for batch in reader.to_end() for raw in batch}
+
+
+def _number(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")

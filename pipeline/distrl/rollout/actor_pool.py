@@ -1,0 +1,230 @@
+"""Actors: threads that each hold one leased phone and play one task after another on it.
+
+Life cycle: `start` begins the threads, `stop` lets each finish the episode it is in and takes no further task, and
+whoever owns the pool sets `give_up` when it will not wait any longer. A phone whose episode was interrupted goes back
+to its pool, which knows how to bring it round; the actor leases the next healthy one.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Protocol
+
+from distrl.broker.connect import BeyondUseError
+from distrl.broker.producer import RecordTooLargeError
+from distrl.clock import SYSTEM_CLOCK, Clock
+from distrl.errors import BrokerError, DistrlError
+from distrl.rollout.batcher import PolicyEndedError
+from distrl.rollout.episode import NO_JUDGE, NOTE_CHARACTERS, Phone
+from distrl.rollout.retry import AbandonedError, Retry
+from distrl.rollout.task_queue import Received, TaskQueue
+from distrl.supervised import SupervisedThreads
+from distrl.types import LogPosition, Outcome, Task, Trajectory
+
+log = logging.getLogger(__name__)
+
+LEASE_WAIT_S = 0.5
+"""How long one try for a phone lasts; between two tries an actor looks whether the pool stops."""
+
+
+class Lease(Protocol):
+    """Waits up to `timeout_s` for a phone; the block gets None if none is healthy by then."""
+
+    def __call__(self, timeout_s: float) -> AbstractContextManager[Phone | None]: ...
+
+
+class Fleet(Protocol):
+    """The phones of an actor pool. count: how many there are, healthy or not."""
+
+    @property
+    def count(self) -> int: ...
+    @property
+    def lease(self) -> Lease: ...
+
+
+Play = Callable[[Task, Phone], Trajectory]
+Deliver = Callable[[Received, Trajectory], None]
+
+
+class ActorPool:
+    """deliver is called in the actor's thread and returns once the trajectory is safe; the actor then goes on."""
+
+    def __init__(
+        self,
+        lease: Lease,
+        play: Play,
+        deliver: Deliver,
+        task_queue: TaskQueue,
+        give_up: threading.Event,
+        worker: str,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._lease = lease
+        self._play = play
+        self._deliver = deliver
+        self._task_queue = task_queue
+        self._give_up = give_up
+        self._worker = worker
+        self._clock = clock
+        self._threads = SupervisedThreads()
+
+    @property
+    def running(self) -> bool:
+        return self._threads.running
+
+    def start(self, actors: int) -> None:
+        for number in range(actors):
+            self._threads.start(self._actor, f"actor-{number}")
+
+    def stop(self) -> None:
+        """Take no further task; the actors end after their episode."""
+        self._task_queue.close()
+
+    def check(self) -> None:
+        """Raises what ended an actor unforeseen: its phone would be idle, and nobody would hear of it."""
+        self._threads.check()
+
+    def join(self, timeout_s: float) -> bool:
+        """Whether every actor has ended within timeout_s."""
+        return self._threads.join(timeout_s)
+
+    def _actor(self) -> None:
+        try:
+            while not self._task_queue.closed and not self._give_up.is_set():
+                with self._lease(LEASE_WAIT_S) as phone:
+                    if phone is not None:
+                        self._while_healthy(phone)
+        except AbandonedError as error:
+            log.warning("an episode is abandoned: %s", error.what)
+
+    def _while_healthy(self, phone: Phone) -> None:
+        while (received := self._task_queue.take()) is not None:
+            trajectory = self._played(received.task, phone)
+            self._deliver(received, trajectory)
+            if trajectory.outcome is Outcome.INTERRUPTED:
+                return
+
+    def _played(self, task: Task, phone: Phone) -> Trajectory:
+        """The trajectory, whatever happened: an unforeseen error must not take the phone's thread with it."""
+        started = self._clock.now_ms()
+        try:
+            return self._play(task, phone)
+        except (AbandonedError, PolicyEndedError):
+            raise
+        except Exception as error:
+            if self._give_up.is_set():
+                raise AbandonedError(task.task_id, "the policy has stopped", "its task is delivered again") from error
+            log.exception("%s: the episode on %s ended in an unforeseen error", task.task_id, phone.serial)
+            what = error.what if isinstance(error, DistrlError) else str(error)
+            return Trajectory(
+                task,
+                new_attempt_id(),
+                self._worker,
+                phone.serial,
+                (),
+                None,
+                Outcome.INTERRUPTED,
+                NO_JUDGE,
+                f"{type(error).__name__}: {what}"[:NOTE_CHARACTERS],
+                False,
+                started,
+                self._clock.now_ms(),
+            )
+
+
+def new_attempt_id() -> str:
+    return uuid.uuid4().hex
+
+
+def play_all(
+    tasks: Sequence[Task],
+    fleet: Fleet,
+    play: Play,
+    keep: Callable[[Trajectory], None],
+    *,
+    worker: str,
+    retries: int,
+    drain_s: float,
+    stop: threading.Event,
+    give_up: threading.Event,
+) -> bool:
+    """Play every task once on the fleet and `keep` each trajectory; an interrupted one is played again up to `retries`
+    times. worker: who acted, in the trajectory of an episode that ended in an unforeseen error.
+
+    Returns whether all were played; False if stopped before, after the running episodes had drain_s to end. Raises
+    what `keep` raises.
+    """
+    task_queue = TaskQueue()
+    done = threading.Event()
+    lock = threading.Lock()
+    left = len(tasks)
+    tries: dict[str, int] = {}
+
+    def deliver(received: Received, trajectory: Trajectory) -> None:
+        nonlocal left
+        if trajectory.outcome is Outcome.INTERRUPTED:
+            with lock:
+                tries[received.task.task_id] = tries.get(received.task.task_id, 0) + 1
+                again = tries[received.task.task_id] <= retries
+            if again:
+                task_queue.put(received)
+                return
+        keep(trajectory)
+        with lock:
+            left -= 1
+            if left == 0:
+                done.set()
+
+    if not tasks:
+        return True
+    actors = ActorPool(fleet.lease, play, deliver, task_queue, give_up, worker)
+    for index, task in enumerate(tasks):
+        task_queue.put(Received(LogPosition("", 0, index), task))
+    actors.start(min(fleet.count, len(tasks)))
+    try:
+        while not done.wait(LEASE_WAIT_S) and not stop.is_set():
+            actors.check()
+    finally:
+        actors.stop()
+        if not actors.join(drain_s):
+            give_up.set()
+    return done.is_set()
+
+
+def deliver_whole_or_bare(
+    retry: Retry, what: str, publish: Callable[[Trajectory], Future[LogPosition | None]], trajectory: Trajectory
+) -> Trajectory:
+    """Publish `trajectory` and wait for the acknowledgement, however long the broker is away. Returns what was taken.
+
+    One that is larger than the broker takes is published as interrupted and without its steps: its task must not be
+    played for ever. Raises AbandonedError, BeyondUseError, and what ended the acknowledgement.
+    """
+
+    def deliver(record: Trajectory) -> Trajectory:
+        queued = retry.call(what, lambda: publish(record), BrokerError, but=(RecordTooLargeError, BeyondUseError))
+        retry.acknowledged(what, queued)
+        return record
+
+    try:
+        return deliver(trajectory)
+    except RecordTooLargeError as error:
+        log.error("%s: %s; it counts as interrupted", trajectory.task_id, error.what)
+        return deliver(without_steps(trajectory, error.what))
+
+
+def without_steps(trajectory: Trajectory, note: str) -> Trajectory:
+    """The same attempt as INTERRUPTED and without its steps, for where the whole cannot be published."""
+    return replace(
+        trajectory,
+        steps=(),
+        final_screenshot=None,
+        outcome=Outcome.INTERRUPTED,
+        outcome_source=NO_JUDGE,
+        note=note[:NOTE_CHARACTERS],
+    )

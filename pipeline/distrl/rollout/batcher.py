@@ -1,0 +1,252 @@
+"""One policy for all phones of a process: decisions asked for at about the same time share one forward pass.
+
+Who runs what: every actor calls `decide` and waits; one thread runs `serve` until `close`; the reloader calls `swap`
+from its own thread. Only the serving thread touches the weights, so a swap always falls between two batches and
+every row of a batch is stamped with the version that chose it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from distrl.errors import PolicyError
+from distrl.policy.protocol import SampledAction
+from distrl.rollout.episode import Decision, Observation, sampling_seed
+from distrl.types import Action, Version
+
+IDLE_WAIT_S = 0.5
+"""How long the serving thread waits for a first request before it looks at `close` again; it wakes at once on both."""
+
+
+class PolicyEndedError(PolicyError):
+    """The thread that decides has ended unexpectedly; no episode can go on."""
+
+
+class Weights(Protocol):
+    """What the batcher needs of a policy (`distrl.policy.protocol.Policy`)."""
+
+    def decide(
+        self,
+        pngs: Sequence[bytes],
+        prompts: Sequence[tuple[int, ...]],
+        temperature: float | None,
+        seeds: Sequence[int],
+    ) -> Sequence[SampledAction]: ...
+    def load(self, adapter: bytes) -> None: ...
+
+
+class PromptEncoder(Protocol):
+    """What it needs of a tokenizer."""
+
+    def encode_prompt(self, instruction: str, earlier: Sequence[Action]) -> tuple[int, ...]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    observation: Observation
+    prompt: tuple[int, ...]
+    seed: int
+    asked: float
+    decision: Future[Decision] = field(default_factory=Future)
+
+
+@dataclass(frozen=True, slots=True)
+class _Swap:
+    version: Version
+    adapter: bytes
+    done: Future[None] = field(default_factory=Future)
+
+
+class Batcher:
+    """A Decider over shared weights.
+
+    temperature: of the sampling; None takes the likeliest action.
+    wait_s: how long the first request of a batch waits for others; the batch also goes as soon as every episode
+    under way has asked.
+    """
+
+    def __init__(
+        self,
+        weights: Weights,
+        encoder: PromptEncoder,
+        *,
+        temperature: float | None,
+        wait_s: float,
+        ticks: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._weights = weights
+        self._encoder = encoder
+        self._temperature = temperature
+        self._wait_s = wait_s
+        self._ticks = ticks
+        self._changed = threading.Condition()
+        self._requests: list[_Request] = []
+        self._swap: _Swap | None = None
+        self._loaded: Version | None = None
+        self._active = 0
+        self._closed = False
+        self._failure: Exception | None = None
+
+    @property
+    def loaded(self) -> Version | None:
+        """The version that the next decision is made with; None before the first swap."""
+        return self._loaded
+
+    def wait_loaded(self, version: int, timeout_s: float) -> bool:
+        """Whether `version` or a newer one is loaded, waiting for it up to timeout_s."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or self._has(version), timeout_s)
+            return self._has(version)
+
+    @contextmanager
+    def episode(self) -> Iterator[None]:
+        """Around an episode: a batch does not wait longer than the episodes under way can fill it."""
+        self._count(1)
+        try:
+            yield
+        finally:
+            self._count(-1)
+
+    def decide(self, observation: Observation) -> Decision:
+        """The action for one observation. Raises PolicyError once the batcher is closed, PolicyEndedError once it has
+        failed.
+        """
+        prompt = self._encoder.encode_prompt(observation.task.instruction, observation.previous)
+        seed = sampling_seed(observation.task.task_id, observation.attempt_id, observation.step)
+        request = _Request(observation, prompt, seed, self._ticks())
+        with self._changed:
+            if self._closed:
+                raise self._stopped()
+            self._requests.append(request)
+            self._changed.notify_all()
+        return request.decision.result()
+
+    def swap(self, version: Version, adapter: bytes) -> None:
+        """Put an adapter in place between two batches; returns once it decides. Raises what loading it raised."""
+        swap = _Swap(version, adapter)
+        with self._changed:
+            if self._closed:
+                raise self._stopped()
+            assert self._swap is None, "one reloader at a time"
+            self._swap = swap
+            self._changed.notify_all()
+        swap.done.result()
+
+    def close(self) -> None:
+        """End `serve`. Whoever still waits gets a PolicyError."""
+        with self._changed:
+            self._closed = True
+            for request in self._requests:
+                request.decision.set_exception(self._stopped())
+            self._requests.clear()
+            if self._swap is not None:
+                self._swap.done.set_exception(self._stopped())
+                self._swap = None
+            self._changed.notify_all()
+
+    def fail(self, error: Exception) -> None:
+        """`serve` has ended unexpectedly, for `error`: whoever waits for a decision, or asks for one, is told so."""
+        self._failure = error
+        self.close()
+
+    def check(self) -> None:
+        """Raises PolicyEndedError where `serve` has ended unexpectedly."""
+        if self._failure is not None:
+            raise self._stopped()
+
+    def serve(self) -> None:
+        """Decide batch after batch until `close`. What a batch raises goes to those who asked; the next one runs."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(self._something_to_do, IDLE_WAIT_S)
+                if self._closed:
+                    return
+                swap, self._swap = self._swap, None
+            if swap is not None:
+                self._apply(swap)
+                continue
+            batch = self._gather()
+            if batch:
+                self._answer(batch)
+
+    def _stopped(self) -> PolicyError:
+        if self._failure is None:
+            return PolicyError("worker", "the policy has stopped, so nothing more is decided", "start the worker again")
+        why = f"{type(self._failure).__name__}: {self._failure}"
+        return PolicyEndedError(
+            "worker", f"the policy's thread has ended: {why}", "start the worker again, and report what its log says"
+        )
+
+    def _has(self, version: int) -> bool:
+        return self._loaded is not None and self._loaded.version >= version
+
+    def _count(self, change: int) -> None:
+        with self._changed:
+            self._active += change
+            self._changed.notify_all()
+
+    def _something_to_do(self) -> bool:
+        return self._closed or self._swap is not None or (bool(self._requests) and self._loaded is not None)
+
+    def _gather(self) -> list[_Request]:
+        with self._changed:
+            if not self._requests or self._loaded is None:
+                return []
+            left = self._requests[0].asked + self._wait_s - self._ticks()
+            if left > 0:
+                self._changed.wait_for(lambda: self._closed or len(self._requests) >= self._active, left)
+            batch, self._requests = self._requests, []
+            return batch
+
+    def _apply(self, swap: _Swap) -> None:
+        try:
+            self._weights.load(swap.adapter)
+        except Exception as error:
+            swap.done.set_exception(error)
+        else:
+            with self._changed:
+                self._loaded = swap.version
+                self._changed.notify_all()
+            swap.done.set_result(None)
+
+    def _answer(self, batch: list[_Request]) -> None:
+        try:
+            decisions = self._decided(batch)
+        except Exception as error:
+            if len(batch) == 1:
+                batch[0].decision.set_exception(error)
+            else:  # one unreadable screenshot must not end the episodes of its neighbours
+                for request in batch:
+                    self._answer([request])
+        else:
+            for request, decision in zip(batch, decisions, strict=True):
+                request.decision.set_result(decision)
+
+    def _decided(self, batch: list[_Request]) -> list[Decision]:
+        version = self._loaded
+        assert version is not None
+        written = self._weights.decide(
+            [request.observation.png for request in batch],
+            [request.prompt for request in batch],
+            self._temperature,
+            [request.seed for request in batch],
+        )
+        return [
+            Decision(
+                row.action,
+                row.action_text,
+                request.prompt,
+                row.action_ids,
+                row.logprob,
+                version.version,
+                version.adapter.sha256,
+                self._ticks() - request.asked,
+            )
+            for request, row in zip(batch, written, strict=True)
+        ]

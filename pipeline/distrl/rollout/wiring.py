@@ -1,0 +1,62 @@
+"""What worker, demonstrations and evaluators put together alike: where screenshots go, and who judges."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from distrl.chat.endpoint import Endpoint
+from distrl.clock import SYSTEM_CLOCK, Clock
+from distrl.config import Config
+from distrl.errors import ChatError, StoreError
+from distrl.judge.question import Question
+from distrl.judge.vlm import VlmJudge
+from distrl.rollout.episode import FallbackJudge, Judge
+from distrl.rollout.retry import Retry
+from distrl.store.objects import ObjectStore, utc_day
+from distrl.tasks.outcome import succeeded
+from distrl.types import ObjectRef, Outcome, Step, Task
+
+log = logging.getLogger(__name__)
+
+SCREENSHOTS = "screenshots"
+"""The kind of object that screenshots are in the store."""
+TRUTH: Judge = succeeded
+"""Outcomes come from the phone's own state, where it offers one."""
+
+
+def screenshot_store(store: ObjectStore, retry: Retry, clock: Clock = SYSTEM_CLOCK) -> Callable[[bytes], ObjectRef]:
+    """Puts a screenshot in the store, waiting out a store that is away; returns once the object is there."""
+
+    def put(png: bytes) -> ObjectRef:
+        day = utc_day(clock.now_ms())
+        return retry.call("storing a screenshot", lambda: store.put(SCREENSHOTS, png, "png", day), StoreError)
+
+    return put
+
+
+def judge_of(config: Config, store: ObjectStore) -> VlmJudge | None:
+    """The judge that judge.endpoint names, if one is configured."""
+    return (
+        None if config.judge.endpoint is None else VlmJudge(Endpoint(config.judge, "judge"), config.judge.model, store)
+    )
+
+
+def fallback_judge_of(judge: VlmJudge | None) -> FallbackJudge | None:
+    """What says how tasks went on phones that do not say so themselves.
+
+    It raises nothing: a judge that refuses every question (ChatError) is logged, and outcomes are UNKNOWN until it is
+    fixed, since phones that have played are not to play again for it.
+    """
+    if judge is None:
+        return None
+
+    def fallback(task: Task, last: bytes, steps: Sequence[Step]) -> tuple[Outcome, str]:
+        try:
+            verdict = judge.judge(Question(task.instruction, last, tuple(step.action_text for step in steps)))
+        except ChatError as error:
+            log.error("no verdict: %s", error)
+            return Outcome.UNKNOWN, judge.source
+        return verdict.outcome, judge.source
+
+    return fallback

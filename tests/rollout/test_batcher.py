@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass, field
+
+import pytest
+from distrl.errors import PolicyError
+from distrl.rollout.batcher import Batcher, PolicyEndedError
+from distrl.rollout.episode import Observation, sampling_seed
+from distrl.types import Action
+
+from rollout.world import TAP, task, version
+
+
+@dataclass(frozen=True)
+class Row:
+    action_ids: tuple[int, ...]
+    action: Action
+    action_text: str
+    logprob: float
+
+
+@dataclass
+class Weights:
+    """Writes the adapter's number and the row's screen; notes its batches; stops inside one while `gate` is unset."""
+
+    batches: list[list[bytes]] = field(default_factory=list)
+    seeds: list[int] = field(default_factory=list)
+    adapter: bytes = b""
+    gate: threading.Event | None = None
+    entered: threading.Event = field(default_factory=threading.Event)
+
+    def decide(
+        self,
+        pngs: Sequence[bytes],
+        prompts: Sequence[tuple[int, ...]],
+        temperature: float | None,
+        seeds: Sequence[int],
+    ) -> list[Row]:
+        self.entered.set()
+        if self.gate is not None:
+            self.gate.wait(10)
+        self.batches.append(list(pngs))
+        self.seeds += seeds
+        if b"broken" in pngs:
+            raise PolicyError("screenshot", "is no PNG image", "check the device")
+        return [Row((len(prompt),), TAP, self.adapter.decode(), -1.0) for prompt in prompts]
+
+    def load(self, adapter: bytes) -> None:
+        if adapter == b"foreign":
+            raise PolicyError("adapter", "does not fit", "use another")
+        self.adapter = adapter
+
+
+class Words:
+    def encode_prompt(self, instruction: str, previous: Sequence[Action]) -> tuple[int, ...]:
+        return tuple(range(1 + len(previous)))
+
+
+def seen(name: str = "t", png: bytes = b"png", step: int = 0) -> Observation:
+    return Observation(task(name), "a", step, png, (TAP,) * step, lambda: None)
+
+
+Serving = Callable[..., Batcher]
+
+
+@pytest.fixture
+def serving() -> Iterator[Serving]:
+    """Batchers whose thread ends with the test."""
+    ends: list[Callable[[], None]] = []
+
+    def start(weights: Weights, wait_s: float = 0.0) -> Batcher:
+        batcher = Batcher(weights, Words(), temperature=1.0, wait_s=wait_s)
+        thread = threading.Thread(target=batcher.serve)
+        thread.start()
+        ends.append(lambda: (batcher.close(), thread.join())[0])
+        return batcher
+
+    yield start
+    for end in ends:
+        end()
+
+
+def test_a_decision_carries_the_version_the_exact_ids_and_the_rows_own_seed(serving: Serving) -> None:
+    weights = Weights()
+    batcher = serving(weights)
+    batcher.swap(version(5), b"five")
+    decision = batcher.decide(seen(step=2))
+    assert (decision.version, decision.version_sha256) == (5, version(5).adapter.sha256)
+    assert (decision.prompt_ids, decision.action_ids, decision.action_text) == ((0, 1, 2), (3,), "five")
+    assert weights.seeds == [sampling_seed("t", "a", 2)]
+
+
+def test_decisions_asked_for_together_share_a_batch(serving: Serving) -> None:
+    weights = Weights()
+    batcher = serving(weights, wait_s=30.0)
+    batcher.swap(version(0), b"zero")
+    with batcher.episode(), batcher.episode(), batcher.episode(), ThreadPoolExecutor(3) as pool:
+        list(pool.map(lambda name: batcher.decide(seen(name, name.encode())), "abc"))
+    assert [sorted(batch) for batch in weights.batches] == [[b"a", b"b", b"c"]]
+
+
+def test_a_lone_episode_does_not_wait_for_company(serving: Serving) -> None:
+    """Were it to wait out wait_s, the test would run into its timeout."""
+    batcher = serving(Weights(), wait_s=3_000.0)
+    batcher.swap(version(0), b"zero")
+    with batcher.episode():
+        assert batcher.decide(seen()).version == 0
+
+
+def test_a_swap_waits_for_the_batch_under_way_and_no_row_is_stamped_with_other_weights(serving: Serving) -> None:
+    weights = Weights(gate=threading.Event())
+    batcher = serving(weights)
+    batcher.swap(version(1), b"one")
+    with ThreadPoolExecutor(2) as pool:
+        decision = pool.submit(batcher.decide, seen())
+        assert weights.entered.wait(10)
+        swap = pool.submit(batcher.swap, version(2), b"two")
+        assert not swap.done()
+        weights.gate.set()  # type: ignore[union-attr]
+        assert (decision.result(10).version, decision.result().action_text) == (1, "one")
+        swap.result(10)
+    after = batcher.decide(seen())
+    assert (after.version, after.action_text) == (2, "two")
+
+
+def test_one_unreadable_screen_does_not_fail_its_neighbours(serving: Serving) -> None:
+    batcher = serving(Weights(), wait_s=30.0)
+    batcher.swap(version(0), b"zero")
+    with batcher.episode(), batcher.episode(), ThreadPoolExecutor(2) as pool:
+        good = pool.submit(batcher.decide, seen(png=b"good"))
+        bad = pool.submit(batcher.decide, seen(png=b"broken"))
+        assert good.result(10).version == 0
+        with pytest.raises(PolicyError, match="no PNG"):
+            bad.result(10)
+
+
+def test_an_adapter_that_does_not_load_leaves_the_old_one(serving: Serving) -> None:
+    batcher = serving(Weights())
+    batcher.swap(version(1), b"one")
+    with pytest.raises(PolicyError, match="does not fit"):
+        batcher.swap(version(2), b"foreign")
+    assert batcher.loaded == version(1)
+    assert batcher.decide(seen()).action_text == "one"
+
+
+def test_a_thread_that_ends_unexpectedly_frees_who_waits_with_the_reason(serving: Serving) -> None:
+    batcher = serving(Weights())
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(batcher.decide, seen())
+        with pytest.raises(FutureTimeout):
+            waiting.result(0.05)
+        batcher.fail(ValueError("broken"))
+        with pytest.raises(PolicyEndedError, match="thread has ended: ValueError: broken"):
+            waiting.result(10)
+    for ask in (batcher.check, lambda: batcher.decide(seen()), lambda: batcher.swap(version(0), b"zero")):
+        with pytest.raises(PolicyEndedError, match="ValueError: broken"):
+            ask()
+
+
+def test_nothing_is_decided_before_there_are_weights_and_closing_frees_who_waits(serving: Serving) -> None:
+    batcher = serving(Weights())
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(batcher.decide, seen())
+        assert not batcher.wait_loaded(0, 0.01)
+        batcher.close()
+        with pytest.raises(PolicyError, match="stopped"):
+            waiting.result(10)
+    with pytest.raises(PolicyError, match="stopped"):
+        batcher.decide(seen())
+    with pytest.raises(PolicyError, match="stopped"):
+        batcher.swap(version(1), b"one")
+
+
+def test_waiting_for_a_version_ends_when_it_or_a_newer_one_is_loaded(serving: Serving) -> None:
+    batcher = serving(Weights())
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(batcher.wait_loaded, 3, 10.0)
+        batcher.swap(version(4), b"four")
+        assert waiting.result(10)
+    assert not batcher.wait_loaded(5, 0.0)

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from distrl.clock import Clock
+from distrl.errors import PolicyError, StoreError
+from distrl.rollout.reload import Reloader, wait_first
+from distrl.store.objects import CorruptObjectError
+from distrl.types import ObjectRef, Version
+
+from rollout.world import version
+
+
+@dataclass
+class Announced:
+    """Versions that come one per look; then `then` is called."""
+
+    coming: list[Version]
+    then: Callable[[], None] = lambda: None
+    asked: list[int | None] = field(default_factory=list)
+
+    def latest(self) -> Version | None:
+        return None
+
+    def wait_newer(self, than: int | None, timeout_s: float) -> Version | None:
+        self.asked.append(than)
+        if not self.coming:
+            self.then()
+            return None
+        return self.coming.pop(0)
+
+
+@dataclass
+class Loaded:
+    refuses: Sequence[int] = ()
+    loaded: Version | None = None
+    adapters: list[bytes] = field(default_factory=list)
+
+    def swap(self, version: Version, adapter: bytes) -> None:
+        if version.version in self.refuses:
+            raise PolicyError("adapter", "does not fit", "use another")
+        self.loaded = version
+        self.adapters.append(adapter)
+
+
+def at(seconds: float) -> Clock:
+    return Clock(lambda: seconds, lambda: seconds)
+
+
+def reloader(policy: Loaded, fetch: Callable[[ObjectRef], bytes] = lambda ref: b"bytes") -> Reloader:
+    return Reloader(Announced([]), fetch, "base", policy, at(12.5))
+
+
+def test_a_version_is_fetched_by_its_hash_and_its_delay_measured() -> None:
+    policy, fetched = Loaded(), []
+    subject = reloader(policy, lambda ref: fetched.append(ref) or b"bytes")  # type: ignore[func-returns-value]
+    assert subject.load(version(3, published_at=12_000))
+    assert fetched == [version(3).adapter]
+    assert policy.adapters == [b"bytes"]
+    assert (subject.state.reloads, subject.state.alerts, subject.state.seconds) == (1, 0, 0.5)
+
+
+def test_weights_for_another_base_model_are_never_loaded() -> None:
+    policy = Loaded(loaded=version(1))
+    subject = reloader(policy)
+    assert subject.load(version(2, base="other"))
+    assert policy.loaded == version(1)
+    assert subject.state.alerts == 1
+    assert subject.refused(2)
+    assert not subject.refused(3)
+
+
+def test_an_object_with_another_hash_is_refused_for_good() -> None:
+    def corrupt(ref: ObjectRef) -> bytes:
+        raise CorruptObjectError(ref.key, "hashes to something else", "restore it")
+
+    policy = Loaded(loaded=version(1))
+    subject = reloader(policy, corrupt)
+    assert subject.load(version(2))
+    assert (policy.loaded, subject.state.alerts, subject.refused(2)) == (version(1), 1, True)
+
+
+def test_a_store_that_is_away_is_asked_again_and_alerts_once() -> None:
+    answers = [StoreError("store", "cannot be reached", "start it")] * 2
+
+    def fetch(ref: ObjectRef) -> bytes:
+        if answers:
+            raise answers.pop()
+        return b"bytes"
+
+    policy = Loaded()
+    subject = reloader(policy, fetch)
+    assert [subject.load(version(2)) for _ in range(3)] == [False, False, True]
+    assert (subject.state.alerts, subject.state.reloads) == (1, 1)
+    assert not subject.refused(2)
+
+
+def test_after_a_refusal_only_a_newer_version_is_waited_for() -> None:
+    stop = threading.Event()
+    versions = Announced([version(1), version(2), version(3)], stop.set)
+    policy = Loaded(refuses=[2, 3])
+    Reloader(versions, lambda ref: b"", "base", policy, at(0)).run(stop)
+    assert versions.asked == [None, 1, 2, 3]
+    assert policy.loaded == version(1)
+
+
+def test_waiting_for_the_first_version_ends_with_it_or_with_the_stop() -> None:
+    assert wait_first(Announced([version(0)]), threading.Event()) == version(0)
+    stop = threading.Event()
+    assert wait_first(Announced([], stop.set), stop) is None

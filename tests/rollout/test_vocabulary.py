@@ -1,0 +1,87 @@
+"""What a base model lacks of a suite is told before anything starts."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from pathlib import Path
+
+import pytest
+from distrl.config import Config
+from distrl.demo.run import run_demo
+from distrl.demonstrations.scripted import run_demonstrations
+from distrl.errors import ConfigError
+from distrl.policy.autoui.pretraining.screens import phone_tokenizer
+from distrl.policy.autoui.tokenizer import WordTokenizer
+from distrl.rollout.vocabulary import refuse_lacking, warn_lacking, words_of_all_suites
+from distrl.tasks.suite import suites
+from rich.console import Console
+from simphone import words
+
+HOME = WordTokenizer(words.ALL)
+EVERY = phone_tokenizer(words_of_all_suites(HOME))
+
+
+def config(suite: str) -> Config:
+    return Config.model_validate({"feeder": {"suite": suite}})
+
+
+@pytest.mark.parametrize("suite", sorted(suites()))
+def test_a_base_model_with_all_words_lacks_none_of_any_suite_and_the_shipped_one_has_those_of_home(suite: str) -> None:
+    refuse_lacking(config(suite).feeder, EVERY)
+    if suite == "home":
+        refuse_lacking(config(suite).feeder, HOME)
+        return
+    with pytest.raises(ConfigError) as refused:
+        refuse_lacking(config(suite).feeder, HOME)
+    assert f"words of suite {suite}: " in refused.value.what
+    assert "base-model train --words all" in refused.value.hint
+
+
+def test_the_words_that_are_lacking_are_named_once_and_in_order() -> None:
+    said = ["Open the browser and visit Norway at 12", "norway"]
+    assert HOME.unknown_words(said) == ("norway", "visit", "12")
+
+
+def test_demonstrations_and_the_demo_are_refused_before_a_broker_is_asked(tmp_path: Path) -> None:
+    given = config("general")
+    with pytest.raises(ConfigError, match="words of suite general"):
+        run_demonstrations(given, 1, threading.Event())
+    with pytest.raises(ConfigError, match="words of suite general"):
+        run_demo(given, 0.1, tmp_path, 0.0, Console())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_policy_that_acts_is_warned_of_only_where_the_suite_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    small = WordTokenizer(words.ALL[:9])
+    with caplog.at_level(logging.WARNING):
+        warn_lacking(Config().feeder, small)
+        warn_lacking(config("general").feeder.model_copy(update={"tasks": (Path("mine.txt"),)}), small)
+        assert caplog.messages == []
+        warn_lacking(config("general").feeder, small)
+    assert "lacks" in caplog.text
+
+
+def test_nobody_is_refused_for_words_of_demonstrations_that_are_not_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who brings a list and a base model of its own has no word of the suites."""
+    (tmp_path / "own_train.txt").write_text("a\n")
+    (tmp_path / "own_test.txt").write_text("b\n")
+    (tmp_path / "own_val.txt").write_text("c\n")
+    given = Config.model_validate(
+        {
+            "feeder": {"suite": "general", "tasks": sorted(tmp_path.iterdir())},
+            "warmup": {"demonstrations": 0, "updates": 0},
+        }
+    )
+    started: list[Config] = []
+
+    def start(config: Config, owner: str) -> None:
+        started.append(config)
+        raise RuntimeError("the stack")
+
+    monkeypatch.setattr("distrl.demo.run.LocalStack", start)
+    with pytest.raises(RuntimeError, match="the stack"):
+        run_demo(given, 0.1, tmp_path, 0.0, Console())
+    assert started == [given]

@@ -1,1 +1,1 @@
-"""The feeder: which task comes next, and when. It keeps nothing; whatever it knows it reads from the topics."""
+"""The feeder: which task is next, and when. It stores nothing: its whole state is read from the topics."""

@@ -1,6 +1,6 @@
-"""The workers as their heartbeats show them, for the pace of feeding and for what is said of a stall. Pure.
+"""The workers by their heartbeats, for the number of outstanding tasks and for stall warnings. Pure.
 
-No result depends on it: how many tasks are outstanding changes when trajectories come, never what is learned from them.
+No result depends on it: how many tasks are outstanding changes when trajectories arrive, not what is learned from them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from distrl.telemetry.stalls import phones_answering
 from distrl.types import Heartbeat
 
 SILENT_S = 15.0
-"""A worker that was not heard of for longer counts no more; several heartbeats must be lost for that."""
+"""A worker without a heartbeat for longer no longer counts; several heartbeats must be lost for that."""
 
 
 class Fleet:
@@ -23,7 +23,7 @@ class Fleet:
             self._heard[beat.process] = (now, beat)
 
     def beats(self, now: float) -> list[Heartbeat]:
-        """The last heartbeat of every worker that is not silent, by name."""
+        """The last heartbeat of every worker heard of within SILENT_S, by name."""
         return [beat for _, (at, beat) in sorted(self._heard.items()) if now - at <= SILENT_S]
 
     def phones(self, now: float) -> int:

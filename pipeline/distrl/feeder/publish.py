@@ -1,7 +1,7 @@
-"""Publishing tasks as the one feeder of a run: whoever opens later fences this one.
+"""Publishes tasks as the only feeder of a run: a later one fences this one.
 
-Each batch is a transaction. Where its end is unknown (the broker went away, or this process was killed), the log says
-what stands in it: the tasks that do were fed, and the others are published again.
+Each batch is a transaction. If its outcome is unknown (the broker became unavailable, or this process was killed), the
+tasks found in the log were fed, and the others are published again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from distrl.wire.codec import encode
 log = logging.getLogger(__name__)
 
 AGAIN_S = 1.0
-"""Pause before a batch is tried again; the producer's own time-outs are seconds longer."""
+"""Pause before a batch is retried; the producer's own time-outs are seconds longer."""
 
 
 class TaskPublisher:
@@ -52,8 +52,8 @@ class TaskPublisher:
     def feed(self, tasks: Iterable[tuple[Task, int]], before: Mapping[int, int], stop: threading.Event) -> None:
         """Publish each task to its partition, and return when the broker has them all or `stop` is set.
 
-        before: offsets that the tasks topic had reached before this batch, by partition; what was published since is
-        looked for from there. Raises FencedError where another feeder has taken over, and what waiting does not help.
+        before: the ends of the tasks topic before this batch, by partition; the batch's tasks are searched from there.
+        Raises FencedError if another feeder has taken over, and errors that retrying does not fix.
         """
         left = {task.task_id: Outgoing(self._topic, task.task_id.encode(), encode(task), (), at) for task, at in tasks}
 
@@ -67,7 +67,7 @@ class TaskPublisher:
                 self._producer.write_all(list(left.values()))
 
         def failed(error: BrokerError, wait_s: float) -> None:
-            log.warning("%d tasks are not acknowledged yet, tried again: %s", len(left), error.what)
+            log.warning("%d tasks are not acknowledged yet, retrying: %s", len(left), error.what)
             self._close()
 
         if left and not stop.is_set():
@@ -87,6 +87,6 @@ class TaskPublisher:
 def fenced(run: str) -> FencedError:
     return FencedError(
         f"feeder of run {run}",
-        f"another feeder has taken over run {run}; this one may feed no more",
+        f"another feeder has taken over run {run}; this one can no longer feed",
         "let this process end; start one feeder per run, or choose another `run`",
     )

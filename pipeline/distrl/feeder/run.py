@@ -1,8 +1,8 @@
-"""The feeder role: reads what was fed, finished and learned, and feeds as many tasks as the bound on the lag allows.
+"""The feeder role: reads what was fed, finished and learned, and feeds as many tasks as the lag bound allows.
 
-One thread, no state: everything it knows is read from the topics at its start and followed from there, so a feeder
-that is killed and started again goes on where the log stands. Task ids follow from the suite, so a task that was
-published twice is one task. Opening the publisher fences every earlier feeder of the run, before the topics are read.
+One thread, no stored state: it reads the topics at its start and follows them, so a restarted feeder continues where
+the log ends. Task ids follow from the suite, so a task that was published twice is one task. Opening the publisher
+fences every earlier feeder of the run, before the topics are read.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ R = TypeVar("R", bound=Record)
 NAME = "feeder"
 HEARTBEAT_S = 2.0
 AGAIN_S = 1.0
-"""Pause before all topics are read again: a broker that has just lost records may not be settled."""
-SAY_WAITING_S = 10.0
-"""How often a feeder that waits for version 0 says so."""
+"""Pause before all topics are read again, since a broker that has just lost records may still be recovering."""
+WAITING_LOG_S = 10.0
+"""How often it is logged that the feeder waits for version 0."""
 GROUP_S = 10.0
-"""How often the workers' offsets are asked for: they matter where trajectories are deleted, which is seldom."""
-BEATS_LOOKED_BACK = 1000
+"""How often the workers' offsets are read: they matter only if trajectories are deleted, which is rare."""
+HEARTBEATS_READ = 1000
 """Heartbeats read at the start: the last seconds of some hundred workers."""
 SUCCESSOR_S = 5.0
 """Longest wait for the name of the feeder that has taken over."""
@@ -57,11 +57,11 @@ SHOWN_IDS = 5
 def run_feeder(config: Config, stop: threading.Event) -> None:
     """Feed training tasks until `stop`.
 
-    Raises ConfigError for an unknown suite or a list that is wrong, FencedError where another feeder has taken over,
-    BrokerError where waiting is vain.
+    Raises ConfigError for an unknown suite or an invalid list, FencedError if another feeder has taken over,
+    BrokerError if retrying does not help.
     """
-    new_state(config)  # what is wrong with the suite is told before another feeder is fenced
-    with TaskPublisher(config) as publisher:  # opened once: again, it would fence a feeder that has taken over
+    new_state(config)  # refuse an invalid suite before another feeder is fenced
+    with TaskPublisher(config) as publisher:  # opened only once: again, it would fence a feeder that has taken over
         try:
             if not stop.is_set():
                 with suppress(StoppedError):
@@ -75,7 +75,7 @@ def _lost(error: CutError, wait_s: float) -> None:
 
 
 def _feed_until(config: Config, publisher: TaskPublisher, stop: threading.Event) -> None:
-    """Read all topics and feed until `stop`. Raises CutError where what was read before no longer holds."""
+    """Read all topics and feed until `stop`. Raises CutError if records that were read are lost."""
     state = new_state(config)
     with ExitStack() as stack:
         producer = stack.enter_context(RecordProducer(config, NAME))
@@ -85,9 +85,9 @@ def _feed_until(config: Config, publisher: TaskPublisher, stop: threading.Event)
 
 
 def new_state(config: Config) -> FeederState:
-    """A state of the configured suite that has seen nothing yet."""
+    """The initial state for the configured suite."""
     suite = suite_of(config.feeder)
-    suite.task(0, config.learner.seed, Split.TRAIN)  # a list without training tasks is refused now
+    suite.task(0, config.learner.seed, Split.TRAIN)  # refuses a list without training tasks
     admission = Admission(
         config.learner.trajectories_per_update,
         config.learner.publish_every,
@@ -104,7 +104,7 @@ def new_state(config: Config) -> FeederState:
 
 
 class Topics:
-    """The five topics that the feeder follows, and the workers' offsets; whatever comes is told to state and fleet."""
+    """Follows five topics and the workers' offsets, and passes the records on to the state and the fleet."""
 
     def __init__(self, config: Config, state: FeederState, fleet: Fleet, stack: ExitStack) -> None:
         def reader(topic: str, start: Mapping[int, int] | None = None) -> LogReader:
@@ -115,12 +115,12 @@ class Topics:
         self._following = False
         self._group = stack.enter_context(GroupOffsets(config))
         self._reader, self.tasks = reader, reader("tasks")
-        # Asked before the trajectories' end is captured, so that what is committed now lies before that end.
+        # Read before the trajectories' end is captured, so that what is committed now lies before that end.
         self._committed: dict[int, int] | None = self._asked()
         self._versions = reader("versions")
         self._updates, self._trajectories = reader("updates"), reader("trajectories")
         with LogReader(config, "heartbeats") as whole:
-            last = {p: max(first, end - BEATS_LOOKED_BACK) for p, (first, end) in whole.kept().items()}
+            last = {p: max(first, end - HEARTBEATS_READ) for p, (first, end) in whole.kept().items()}
         self._heartbeats = reader("heartbeats", last)
         self._until: Mapping[int, int] = self._trajectories.ends
         self._next_look = time.monotonic() + GROUP_S
@@ -132,26 +132,26 @@ class Topics:
         return len(self.tasks.next_offsets)
 
     def read_all(self) -> None:
-        """Everything up to the ends captured at the start. Tasks first, so that what finished is known to be fed."""
-        for reader, tell in self._each():
+        """Everything up to the ends captured at the start. Tasks first, so that finished ones are known as fed."""
+        for reader, handle in self._each():
             for batch in reader.to_end():
                 for raw in batch:
-                    tell(raw)
+                    handle(raw)
         self._end_finished()
         self._following = True
 
     def follow(self, wait_s: float) -> None:
-        """What came since; waits up to wait_s for a trajectory, which is what makes room."""
-        for reader, tell in self._each():
+        """New records; waits up to wait_s for a trajectory, which makes room for tasks."""
+        for reader, handle in self._each():
             batch = reader.read(wait_s if reader is self._trajectories else 0)
             while batch:
                 for raw in batch:
-                    tell(raw)
+                    handle(raw)
                 batch = reader.read(0)
         self._look()
 
     def _look(self) -> None:
-        """Now and then: how far the workers are, and what is deleted. See state.py for why this ends tasks."""
+        """Reads the workers' offsets and the deleted ranges every GROUP_S. See state.py for why this ends tasks."""
         try:
             if self._committed is not None and self._trajectories.reached(self._until):
                 self._end_finished()
@@ -159,30 +159,30 @@ class Topics:
                 self._next_look = time.monotonic() + GROUP_S
                 self._ask()
         except BrokerError as error:
-            log.warning("what is done for good is not known: %s", error.what)  # the readers say what is beyond hope
+            log.warning("cannot tell which tasks have ended: %s", error.what)  # a permanent error, the readers raise
 
     def _ask(self) -> None:
-        if len(self.tasks.kept()) > self.partitions:  # somebody has added some
+        if len(self.tasks.kept()) > self.partitions:  # partitions were added
             self.tasks = self._reader("tasks", self.tasks.next_offsets)
         committed = self._asked()
         self._until = {p: end for p, (_, end) in self._trajectories.kept().items()}
-        self._committed = committed  # only now: an end from before it would prove nothing
+        self._committed = committed  # set last: an end captured before it would prove nothing
 
     def _end_finished(self) -> None:
         ended = self._state.see_committed(self._committed or {})
         self._committed = None
         if ended:
-            log.warning("%d tasks are done, and their trajectories are kept no longer: %s", len(ended), _some(ended))
+            log.warning("%d tasks are done, but their trajectories are deleted: %s", len(ended), _some(ended))
         deleted = self._state.see_deleted({p: first for p, (first, _) in self.tasks.kept().items()})
         if deleted:
             log.warning("%d tasks were deleted before they were done: %s", len(deleted), _some(deleted))
 
     def _asked(self) -> dict[int, int]:
-        """The workers' offsets; none where the broker does not say."""
+        """The workers' offsets; none if the broker does not answer."""
         try:
             return self._group.committed(sorted(self.tasks.next_offsets))
         except BrokerError as error:
-            log.warning("how far the workers are is not known: %s", error.what)
+            log.warning("cannot read the workers' offsets: %s", error.what)
             return {}
 
     def _each(self) -> list[tuple[LogReader, Callable[[RawRecord], None]]]:
@@ -226,7 +226,7 @@ class Topics:
 
 
 class Feeder:
-    """The loop over its edges. One thread."""
+    """The feeder's loop. One thread."""
 
     def __init__(
         self, config: Config, state: FeederState, producer: RecordProducer, publisher: TaskPublisher, stack: ExitStack
@@ -235,14 +235,14 @@ class Feeder:
         self._heartbeats = HeartbeatSender(NAME, NAME, HEARTBEAT_S, partial(ownership.send, producer, config))
         self._fleet = Fleet()
         self._most = config.feeder.outstanding_for(0)
-        self._beat()  # says its name, for a feeder that it has fenced
+        self._beat()  # announces its name, for a feeder that it has fenced
         self._topics = Topics(config, state, self._fleet, stack)
         self._moving_since = time.monotonic()
-        self._next_word = time.monotonic()
+        self._next_log = time.monotonic()
 
     def begin(self) -> None:
         self._topics.read_all()
-        self._moving_since = self._next_word = time.monotonic()
+        self._moving_since = self._next_log = time.monotonic()
         log.info(
             "%d tasks fed before, %d finished; suite %s",
             len(self._state.fed),
@@ -257,19 +257,19 @@ class Feeder:
             tasks = self._state.due(SYSTEM_CLOCK.now_ms())
             if tasks:
                 self._feed(tasks, stop)
-            self._say()
+            self._log_waiting()
             if self._heartbeats.due:
                 self._beat()
 
     def _pace(self) -> None:
         most = self._config.feeder.outstanding_for(self._fleet.phones(time.monotonic()))
         if most != self._most:
-            log.info("at most %d tasks are outstanding from now on, for the phones that workers report", most)
+            log.info("at most %d tasks are outstanding from now on, by the number of phones that answer", most)
             self._most = most
         self._state.admission = replace(self._state.admission, outstanding=most)
 
     def _feed(self, tasks: list[Task], stop: threading.Event) -> None:
-        """Publish the tasks and wait until the broker has them all: what is not acknowledged was not fed."""
+        """Publish the tasks and wait until all are acknowledged: others do not count as fed."""
         log.debug("feeding %d tasks under version %d", len(tasks), tasks[0].fed_version)
         chosen = least_loaded(self._state.loads(), self._topics.partitions, len(tasks))
         for task, partition in zip(tasks, chosen, strict=True):
@@ -277,21 +277,21 @@ class Feeder:
         before = self._topics.tasks.next_offsets
         self._publisher.feed(zip(tasks, chosen, strict=True), before, stop)
 
-    def _say(self) -> None:
-        """What a person must know, now and then: that there is no version yet, or that nothing moves."""
+    def _log_waiting(self) -> None:
+        """Logs, rate-limited, that there is no version yet, or that nothing progresses."""
         now = time.monotonic()
         if not self._state.outstanding:
             self._moving_since = now
-        if now < self._next_word:
+        if now < self._next_log:
             return
         if self._state.version is None:
-            self._next_word = now + SAY_WAITING_S
+            self._next_log = now + WAITING_LOG_S
             log.info("waiting for version 0: the learner publishes it after the warm-up on demonstrations")
             return
         quiet_s = now - max(self._moving_since, self._topics.last_trajectory)
         words = stalled(quiet_s, self._state.loads(), self._fleet.beats(now))
         if words is not None:
-            self._next_word = now + STALLED_S
+            self._next_log = now + STALLED_S
             log.warning("%s; %s", words, STALLED_HINT)
 
     def _beat(self) -> None:
@@ -312,5 +312,5 @@ def _readable(raw: RawRecord, expected: type[R]) -> R | None:
     try:
         return decoded(raw, expected)
     except WireError as error:
-        log.error("record passed over: %s", error)
+        log.error("record skipped: %s", error)
         return None

@@ -1,19 +1,19 @@
-"""What was fed, finished and learned, as the topics tell it, and what to feed next. Pure: records in, tasks out.
+"""What was fed, finished and learned according to the topics, and what to feed next. Pure: records in, tasks out.
 
 A task is outstanding from its record in `tasks` until the first of these facts:
 
 1. The log holds its trajectory, readable or not.
 2. The workers' group has committed past its record, and the trajectories were read up to an end captured after that
    commit was seen. A commit follows the acknowledgement of the trajectory (or of an unreadable task's dead letter), so
-   the trajectory was in the log and is there no longer: retention, or somebody, deleted it. Whether it was interrupted
-   is not known any more, and it is not fed again. A learner refuses a log whose unlearned records are gone, so it was
-   learned. This holds while nobody moves the group's offsets by hand.
-3. Its record lies below the low watermark of `tasks`: no worker will be handed it. One that plays it already may still
+   the trajectory was in the log and was deleted since, by retention or a person. Whether it was interrupted is unknown,
+   and it is not fed again. A learner refuses a log whose unlearned records are gone, so it was learned. This holds
+   unless somebody moves the group's offsets by hand.
+3. Its record lies below the low watermark of `tasks`: no worker will get it. A worker that plays it already may still
    publish its trajectory, which then counts as unlearned like any other.
 
 A trajectory also proves that its task was fed, so a task whose record was deleted is not fed again while its trajectory
-is kept. Tasks of a family are fed in the order of the suite, so all before the last one that is known were fed; records
-that were deleted leave gaps no longer than their number.
+is retained. Tasks of a family are fed in the order of the suite, so all before the last known one were fed; deleted
+records leave gaps no longer than their number.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from distrl.types import LogPosition, Outcome, Task, Trajectory, Update, Version
 
 RETRY = re.compile(r"^(?P<first>.+)\.r(?P<count>[1-9][0-9]*)$")
 PRIOR_TRIALS = 4
-"""Trials that every family is credited with before its first: one early failure must not own the whole curriculum."""
+"""Trials credited to every family before its first, so that one early failure does not dominate the curriculum."""
 LEAST_WEIGHT = 0.25
-"""Weight of a family that always succeeds: what is never fed is forgotten, and nobody notices."""
+"""Weight of a family that always succeeds: without it the policy could forget the family unnoticed."""
 
 
 def next_retry(task_id: str, most: int) -> str | None:
@@ -42,10 +42,10 @@ def next_retry(task_id: str, most: int) -> str | None:
 
 
 def least_loaded(loads: Mapping[int, int], partitions: int, count: int) -> list[int]:
-    """Where `count` further tasks go: each to the partition with the fewest outstanding ones, the lowest of equals.
+    """The partitions of `count` further tasks: each the one with the fewest outstanding tasks, the lowest of equals.
 
-    loads: outstanding tasks by partition. A worker that is slow, or has few phones, is given new tasks as it finishes
-    old ones, so that its partitions do not take up what feeder.outstanding leaves to the others.
+    loads: outstanding tasks by partition. A slow worker, or one with few phones, gets new tasks only as it finishes old
+    ones, so that its partitions do not use up feeder.outstanding.
     """
     loaded = [loads.get(partition, 0) for partition in range(partitions)]
     chosen = []
@@ -57,19 +57,18 @@ def least_loaded(loads: Mapping[int, int], partitions: int, count: int) -> list[
 
 @dataclass(slots=True)
 class _Fed:
-    """offset: None until its record is read."""
-
     version: int
     partition: int | None = None
     offset: int | None = None
+    """None until its record is read."""
 
 
 def choose_family(fed: Sequence[int], tried: Sequence[int], succeeded: Sequence[int], curriculum: bool) -> int:
-    """Which family is fed next, as an index: the one furthest below its share of what was fed.
+    """The index of the family to feed next: the one furthest below its share of the tasks fed.
 
     fed, tried, succeeded: (families,) tasks fed, episodes finished with a known outcome, successes among them.
-    Shares are equal (round robin), or with `curriculum` in proportion to LEAST_WEIGHT or the failure rate, whichever
-    is more. A pure function of the counts, so a feeder that starts again goes on as if it had not stopped.
+    Shares are equal (round robin), or with `curriculum` proportional to max(LEAST_WEIGHT, failure rate). A pure
+    function of the counts, so a restarted feeder continues as if it had not stopped.
     """
     if curriculum:
         failure = [
@@ -83,13 +82,12 @@ def choose_family(fed: Sequence[int], tried: Sequence[int], succeeded: Sequence[
 
 @dataclass
 class FeederState:
-    """Feed it every record of tasks, trajectories, versions and updates in the order of their logs; ask `due`.
-
-    families: of the suite, in its order. task_at: the suite's task at an index.
-    """
+    """Gets every record of tasks, trajectories, versions and updates in log order; `due` returns the tasks to feed."""
 
     families: Sequence[str]
+    """Of the suite, in its order."""
     task_at: Callable[[int], Task]
+    """The suite's task at an index."""
     admission: Admission
     max_retries: int
     curriculum: bool = False
@@ -102,7 +100,7 @@ class FeederState:
     update: int = -1
     """The last journalled update; -1 before the first."""
     deleted: int = 0
-    """At most so many records of `tasks` were deleted before they were read: the sum of its low watermarks."""
+    """Upper bound of the records of `tasks` deleted before they were read: the sum of its low watermarks."""
     _learned_offset: int = 0
     _outstanding: dict[str, _Fed] = field(default_factory=dict)
     _unlearned: dict[int, int] = field(default_factory=dict)
@@ -126,7 +124,7 @@ class FeederState:
             self._outstanding[task_id].partition = partition
 
     def _known_as_fed(self, task: Task) -> bool:
-        """Counts the task as fed; False if it is known already."""
+        """Count the task as fed; False if it was already."""
         if not self.fed.add(task.task_id):
             return False
         self._interrupted.pop(task.task_id, None)
@@ -155,7 +153,7 @@ class FeederState:
             self._succeeded[task.family] += trajectory.outcome is Outcome.SUCCESS
 
     def see_unreadable(self, task_id: str) -> None:
-        """A record of the trajectories topic that cannot be read: its task is over, and the learner puts it aside."""
+        """An unreadable record of the trajectories topic: its task has ended, and the learner dead-letters it."""
         self.finished.add(task_id)
         self._outstanding.pop(task_id, None)
 
@@ -166,8 +164,8 @@ class FeederState:
     def see_update(self, update: Update, topic: str) -> None:
         """A line of the journal; `topic`: the full name of the trajectories topic.
 
-        A line that follows lost ones counts for nothing, and one that makes others void goes back (docs/adr/0010). To
-        go back with trajectories that were forgotten as learned, read all topics into a new state.
+        A line that follows lost ones is ignored, and one that makes others void goes back (docs/adr/0010). Learned
+        trajectories were forgotten, so to restore them when going back, read all topics into a new state.
         """
         if update.u > self.update + 1:
             return
@@ -176,14 +174,16 @@ class FeederState:
         self._unlearned = {at: version for at, version in self._unlearned.items() if at >= self._learned_offset}
 
     def see_committed(self, committed: Mapping[int, int]) -> list[str]:
-        """The workers' next offset by partition, seen before the end to which trajectories are read now.
+        """The workers' next offset by partition, read before the end to which trajectories are read now.
 
-        Returns the ids of the tasks that are finished by it, and whose trajectories are kept no longer.
+        Returns the ids of the tasks that it proves finished, whose trajectories are deleted.
         """
         return self._end_before(committed)
 
     def see_deleted(self, first: Mapping[int, int]) -> list[str]:
-        """The first offset kept by partition of `tasks`. Returns the ids of the tasks that no worker will get."""
+        """first: the first retained offset by partition of `tasks`. Returns the ids of the tasks that no worker will
+        get.
+        """
         return self._end_before(first)
 
     def _end_before(self, offsets: Mapping[int, int]) -> list[str]:
@@ -247,9 +247,9 @@ class FeederState:
         return task
 
     def _after_last(self, family: str) -> int:
-        """The index after the last task of the family that is known to be fed, across gaps of what was deleted.
+        """The index after the last task of the family that is known to be fed, across gaps of deleted records.
 
-        Where none is known though records were deleted, as many tasks as records are passed over.
+        If none is known although records were deleted, skips as many tasks as records.
         """
         first, step = self.families.index(family), len(self.families)
         after, gap, index = first, 0, first

@@ -55,7 +55,7 @@ def test_anything_but_the_locked_jars_is_refused(
     repository: Repository, tmp_path: Path, files: dict[str, bytes]
 ) -> None:
     repository.files = files
-    with pytest.raises(StackError, match=r"not what infra/kafka/jars\.sha256 names"):
+    with pytest.raises(StackError, match=r"not as locked in infra/kafka/jars\.sha256"):
         jars.class_path(tmp_path)
     assert not jars.present(tmp_path)
     assert [path.name for path in (tmp_path / "kafka").iterdir()] == ["fetch.lock"]

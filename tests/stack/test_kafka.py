@@ -75,7 +75,7 @@ def test_a_broker_that_does_not_start_shows_its_last_lines_and_leaves_no_process
 def test_a_data_folder_that_is_no_brokers_is_left_alone(site: Site) -> None:
     precious = site.directory / "kafka" / "data" / "precious"
     precious.mkdir(parents=True)
-    with pytest.raises(StackError, match=r"holds no meta\.properties"):
+    with pytest.raises(StackError, match=r"has no meta\.properties"):
         kafka.start_kafka(site, {"heap_mb": 256}, 29998, 29999)
     assert precious.exists()
 

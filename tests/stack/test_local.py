@@ -101,7 +101,7 @@ def test_an_up_while_another_is_at_work_is_refused(config: Make) -> None:
         assert other.stdout is not None
         other.stdout.readline()
         for doing in (LocalStack(config()).up, LocalStack(config()).down):
-            with pytest.raises(StackError, match=rf"distrl up \(process {other.pid}\) is at work"):
+            with pytest.raises(StackError, match=rf"distrl up \(process {other.pid}\) holds this lock"):
                 doing()
         other.communicate()
     LocalStack(config()).up()

@@ -80,7 +80,7 @@ def test_a_second_stack_is_not_started_by_accident(
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
     unnamed = load(sets=[f"stack.cache={tmp_path / 'cache'}"], environ={})
-    with pytest.raises(StackError, match=f"one is up already in {tmp_path / 'stack'}") as told:
+    with pytest.raises(StackError, match=f"one is up in {tmp_path / 'stack'}") as told:
         known.refuse_second_by_accident(unnamed)
     for way in (f"--set stack.directory={tmp_path / 'stack'}", f"--set stack.directory={elsewhere / 'out/stack'}"):
         assert way in told.value.hint

@@ -102,7 +102,7 @@ def test_many_are_stopped_together(launch: Callable[..., Child], tmp_path: Path)
 def test_a_child_that_ends_for_a_full_disk_is_told_so_and_where(tmp_path: Path) -> None:
     full = "import os; os.write(os.open('/dev/full', os.O_WRONLY), b'x')"
     child = start("server", [sys.executable, "-c", full], tmp_path)
-    with pytest.raises(StackError, match="ended while starting; No space left on device: make room") as told:
+    with pytest.raises(StackError, match="ended while starting; No space left on device: free space") as told:
         wait_ready(child, lambda: False, 20.0, NEVER, "")
     assert str(tmp_path) in told.value.what
     assert "Traceback" not in told.value.what
@@ -150,7 +150,7 @@ def test_a_log_goes_on_and_is_put_aside_once_it_is_large(tmp_path: Path, monkeyp
     run("first")
     run("second")
     assert (tmp_path / "job.log").read_text() == "first\nsecond\n"
-    monkeypatch.setattr(processes, "LOG_KEPT_BYTES", 5)
+    monkeypatch.setattr(processes, "LOG_MAX_BYTES", 5)
     run("third")
     assert (tmp_path / "job.log").read_text() == "third\n"
     assert (tmp_path / "job.log.old").read_text() == "first\nsecond\n"

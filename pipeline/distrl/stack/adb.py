@@ -1,4 +1,4 @@
-"""The adb server of the stack: one of our own on its own port; one that a person named is used as it is."""
+"""The adb server of the stack: our own on its own port, unless a server is configured."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STOP_S = 5.0
 
 
 def start_adb(site: Site, adb: Adb) -> Part:
-    """Make sure that an adb server runs at adb.port. Raises StackError where none can be had."""
+    """Make sure that an adb server runs at adb.port. Raises StackError if none can be started."""
     log = site.directory / f"{NAME}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     server = AdbServer(adb, log=log)
@@ -34,7 +34,7 @@ def fill(config: Config, part: Part) -> Config:
 
 
 def settings(adb: Adb) -> dict[str, str]:
-    """What the part is started with; the port may have been taken and is not of it."""
+    """The settings that a running part is compared by; not the port, which may differ if it was in use."""
     return {"binary": str(adb.binary or "")}
 
 

@@ -1,4 +1,4 @@
-"""`distrl doctor`: everything that a run needs on this machine, one look each. It connects; it changes nothing."""
+"""`distrl doctor`: checks everything that a run needs on this machine. It connects, and changes nothing."""
 
 from __future__ import annotations
 
@@ -28,16 +28,17 @@ LATER = "not running; `distrl up` starts it"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was looked at, whether it is as a run needs it, and how to fix it where it is not."""
+    """The result of one check."""
 
     what: str
     ok: bool
     detail: str
     hint: str = ""
+    """How to fix it if it is not ok."""
 
 
 def examine(config: Config) -> list[Finding]:
-    """Look at everything. Never raises: a look that fails is a finding."""
+    """Run all checks. Never raises: a failed check is a finding."""
     connected = config
     findings = []
     try:
@@ -73,7 +74,9 @@ def _look(what: str, look: Callable[[], Finding]) -> Finding:
 def _failed(what: str, error: Exception) -> Finding:
     if isinstance(error, DistrlError):
         return Finding(what, False, f"{error.where}: {error.what}", error.hint)
-    return Finding(what, False, f"{type(error).__name__}: {error}", "see `distrl config show` for where it looks")
+    return Finding(
+        what, False, f"{type(error).__name__}: {error}", "see `distrl config show` for the settings in use"
+    )
 
 
 def _python() -> Finding:
@@ -85,7 +88,7 @@ def _disk(config: Config) -> Finding:
     folders = {_nearest(config.stack.directory), _nearest(config.stack.cache)}
     free = {folder: shutil.disk_usage(folder).free for folder in folders}
     least = min(free, key=lambda folder: free[folder])
-    hint = "make room, or set stack.directory and stack.cache to a larger disk"
+    hint = "free disk space, or set stack.directory and stack.cache to a larger disk"
     return Finding("disk", free[least] >= DISK_BYTES, f"{free[least] / 1024**3:.0f} GB free at {least}", hint)
 
 
@@ -110,9 +113,9 @@ def _object_store(config: Config) -> Finding:
     way = minio.way(config.stack.cache.expanduser())
     wanted = config.stack.object_store
     if wanted == "directory":
-        return Finding("object store", True, "a directory, as stack.object_store says")
+        return Finding("object store", True, "a directory, as configured in stack.object_store")
     if way.kind is Kind.NONE:
-        return Finding("object store", wanted == "auto", f"{way.why}: objects go to a directory", minio.MEND)
+        return Finding("object store", wanted == "auto", f"{way.why}: objects go to a directory", minio.HINT)
     return Finding("object store", True, f"MinIO: {way.why}")
 
 
@@ -125,7 +128,7 @@ def _adb_binary(config: Config) -> Finding:
 
 
 def _port_looks(config: Config, rows: dict[str, Row]) -> dict[str, Callable[[], Finding]]:
-    """One look for each part that `distrl up` would start now."""
+    """One check for each part that `distrl up` would start now."""
     wanted = {
         kafka.NAME: (config.stack.kafka_port, 1, "stack.kafka_port", "kafka_port" in config.stack.model_fields_set),
         "s3": (config.stack.s3_port, 1, "stack.s3_port", "s3_port" in config.stack.model_fields_set),
@@ -181,8 +184,8 @@ def _phones(config: Config) -> Finding:
     if not known:
         started = config.devices.emulators.count
         return Finding("phones", True, f"{started} emulators, which workers start" if started else LATER)
-    detail = f"{known - len(silent)} of {known} answer" + (f"; silent: {', '.join(silent[:5])}" if silent else "")
-    return Finding("phones", not silent, detail, "`distrl down` and `distrl up`; or look at the phone's network")
+    detail = f"{known - len(silent)} of {known} answer" + (f"; no answer: {', '.join(silent[:5])}" if silent else "")
+    return Finding("phones", not silent, detail, "run `distrl down` and `distrl up`; or check the phone's network")
 
 
 def _emulators(emulators: Emulators) -> Finding:
@@ -205,5 +208,5 @@ def _listening(address: str) -> bool:
 
 
 def _expected(rows: dict[str, Row], name: str) -> bool:
-    """Whether a part is up or configured, so that it has to answer."""
+    """Whether a part is up or configured, so it must answer."""
     return name in rows and bool(rows[name].where)

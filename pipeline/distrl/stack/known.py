@@ -1,8 +1,8 @@
-"""Which stacks of this user are up, in whatever folders: so that a second one is not started by accident.
+"""Which stacks of this user are up, in any folder, so that a second one is not started by accident.
 
     <stack.cache>/stacks/<hash of the folder>   the folder
 
-A file that a crash or a deleted folder has left misleads nobody: a stack counts while a process of it lives.
+A stale file does no harm: a stack counts only while a process of it lives.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from distrl.stack.record import Record
 def remember(cache: Path, directory: Path) -> None:
     """Note that a stack is started in `directory` (absolute)."""
     file = cache / "stacks" / hashlib.sha256(str(directory).encode()).hexdigest()[:16]
-    with suppress(OSError):  # the note is a help for people, not worth failing for
+    with suppress(OSError):  # only a help for people, not worth failing for
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"{directory}\n")
 
@@ -36,7 +36,7 @@ def running(cache: Path) -> list[Path]:
 
 
 def refuse_second_by_accident(config: Config) -> None:
-    """Raises StackError where a new stack would be made in a folder that nobody named, beside one that is up."""
+    """Raises StackError if a new stack would be made in the default folder while another one is up."""
     own = config.stack.directory.expanduser().absolute()
     if "directory" in config.stack.model_fields_set or own.exists():
         return
@@ -44,7 +44,7 @@ def refuse_second_by_accident(config: Config) -> None:
     if others:
         raise StackError(
             str(own),
-            f"no stack is here, and one is up already in {', '.join(others)}",
+            f"there is no stack here, and one is up in {', '.join(others)}",
             f"to use that one, run the command where it was started, or with --set stack.directory={others[0]}; "
             f"for a second one here, use --set stack.directory={own}",
         )

@@ -1,8 +1,8 @@
 """The local stack as a whole: up, down, status, and how other commands find it.
 
-`up` starts, all at once, each part that has no endpoint configured. The servers outlive the command; `down` stops them
-and leaves their data. One `up` or `down` at a time works in a folder, which a lock holds. What a killed `up` has left
-behind has a pid file, so the next `up` or `down` finds it.
+`up` starts, in parallel, each part that has no endpoint configured. The servers outlive the command; `down` stops them
+and leaves their data. A lock allows one `up` or `down` at a time in a folder. Processes left by a killed `up` have pid
+files, so the next `up` or `down` finds them.
 """
 
 from __future__ import annotations
@@ -31,25 +31,26 @@ NAMES = (kafka.NAME, s3.NAME, adb.NAME, phones.NAME)
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One part, as `distrl status` shows it. pid: None for what has no process of ours."""
+    """One part, as `distrl status` shows it."""
 
     name: str
     running: bool
     where: str
     pid: int | None
+    """None if it is not a process of ours."""
 
 
 class LocalStack:
     """The stack in `config.stack.directory`. Driven by one thread.
 
-    say: told in a few words what takes long; the log by default. owner: who starts parts here, where they belong to one
-    command and not to the user: such a command goes on with what is up, and ends with `down_own`.
+    report: receives short progress messages; default: the log. owner: the command that the parts belong to, if
+    not the user: it reuses what is up, and ends with `down_own`.
     """
 
-    def __init__(self, config: Config, say: Callable[[str], None] = log.info, owner: str = "") -> None:
+    def __init__(self, config: Config, report: Callable[[str], None] = log.info, owner: str = "") -> None:
         self._config = config
         self._owner = owner
-        self._say = say
+        self._report = report
         self._directory = config.stack.directory.expanduser().absolute()
         self._cache = config.stack.cache.expanduser().absolute()
         self._record = Record(self._directory)
@@ -58,11 +59,11 @@ class LocalStack:
     def up(self, reuse: bool = False) -> Config:
         """Start what is neither configured nor up. Returns the configuration with every endpoint filled in.
 
-        reuse: go on with a stack that is up already, which is an error without it. A part that has died, or that
-        runs with other settings than wanted, is started again either way. With an owner, parts that run with other
-        settings and that somebody else has started are refused.
+        reuse: use a stack that is up already, which is an error without it. A part that has died, or that runs with
+        other settings than wanted, is restarted in any case. With an owner, parts with other settings that somebody
+        else has started are refused.
 
-        Raises StackError (a port in use, a server that does not start with the end of its log, another `up` at work);
+        Raises StackError (a port in use; a server that does not start, with the end of its log; another `up` running);
         then, and at Ctrl-C, what this call has started is stopped again.
         """
         with self._held("distrl up"):
@@ -84,17 +85,17 @@ class LocalStack:
             return _filled(self._config, self._parts, self._directory)
 
     def check(self) -> None:
-        """Raise StackError where a part has ended since `up`: killed, or taken down by another command."""
+        """Raise StackError if a part has ended since `up`: killed, or stopped by another command."""
         for part in self._parts.values():
             if part.child is not None and not part.child.lives():
                 raise StackError(
                     part.name,
-                    f"has ended, which was up at {part.where}; {part.child.ending()}",
-                    "run the same command again: it starts what is gone, and goes on where it was",
+                    f"at {part.where} has ended; {part.child.ending()}",
+                    "run the same command again: it restarts the part, and continues",
                 )
 
     def down(self) -> list[str]:
-        """Stop every process of the stack. Returns the names of those that ran; data and logs stay."""
+        """Stop every process of the stack; data and logs stay. Returns the names of those that ran."""
         if not self._directory.exists():
             return []
         with self._held("distrl down"):
@@ -107,7 +108,7 @@ class LocalStack:
             return [child.name for child in children]
 
     def down_own(self) -> list[str]:
-        """Stop the parts that `owner` has started, here or in a command that was killed. Returns their names."""
+        """Stop the parts that `owner` has started, also in a killed command. Returns their names."""
         with self._held(f"{self._owner}, stopping"):
             own = [name for name, part in self._record.parts().items() if part.started_by == self._owner]
             stop_all([child for child in find_all(self._directory) if child.name in own], STOP_S)
@@ -116,7 +117,7 @@ class LocalStack:
             return own
 
     def status(self) -> list[Row]:
-        """Every part: of this stack, or where it is configured to be."""
+        """Every part, of this stack or as configured."""
         parts = self._record.parts()
         outside = _configured(self._config, parts)
         rows = []
@@ -142,8 +143,8 @@ class LocalStack:
             raise StackError(
                 name,
                 f"runs at {part.where} with other settings than wanted: {', '.join(differ)}",
-                "`distrl down` stops it, and the same command then starts its own; or set stack.directory to another "
-                "folder, for a second stack",
+                "stop it with `distrl down` and run the same command again; or set stack.directory to another folder "
+                "for a second stack",
             )
 
     def _held(self, doing: str) -> Any:
@@ -151,9 +152,9 @@ class LocalStack:
 
     def _start(self, wanted: Mapping[str, Mapping[str, Any]]) -> dict[str, Part]:
         """Start the named parts together. All or none."""
-        site = Site(self._directory, self._cache, threading.Event(), self._say)
+        site = Site(self._directory, self._cache, threading.Event(), self._report)
         starters = _starters(self._config, site, wanted)
-        started: list[Part] = []  # what a Ctrl-C at any moment finds, while parts that are begun go on to be added
+        started: list[Part] = []  # shared with the threads, so that Ctrl-C stops parts whose start ends later too
         pool = ThreadPoolExecutor(max_workers=max(1, len(starters)), thread_name_prefix="up")
         try:
             futures = {name: pool.submit(self._start_one, start, started) for name, start in starters.items()}
@@ -169,13 +170,13 @@ class LocalStack:
             pool.shutdown(wait=False)
 
     def _settle(self, pool: ThreadPoolExecutor) -> None:
-        """Until no part is being started any more. A second Ctrl-C waits too, or what starts late would be left."""
+        """Wait until no part is being started, also on a second Ctrl-C: a part that starts later would be left."""
         while True:
             try:
                 pool.shutdown(cancel_futures=True)
                 return
             except KeyboardInterrupt:
-                self._say("stopping what was begun; a download in progress has to end first")
+                self._report("stopping; a download in progress has to end first")
 
     def _start_one(self, start: Callable[[], Part], started: list[Part]) -> Part:
         part = replace(start(), started_by=self._owner)
@@ -190,9 +191,9 @@ class LocalStack:
 
 
 def connect(config: Config, share: phones.Share = "all") -> Config:
-    """`config` with the endpoints of its running local stack, where a person has configured none.
+    """`config` with the endpoints of its running local stack, where none is configured.
 
-    share: which of the stack's phones; phones that a person has named are all taken.
+    share: which of the stack's phones; configured phones are all used.
     """
     directory = config.stack.directory.expanduser().absolute()
     parts = Record(directory).parts()
@@ -201,9 +202,9 @@ def connect(config: Config, share: phones.Share = "all") -> Config:
 
 
 def _configured(config: Config, parts: Mapping[str, Part]) -> dict[str, str]:
-    """The parts that a person has named an endpoint for, with it. The stack does not start those.
+    """Part -> its configured endpoint. The stack does not start those.
 
-    An adb server that is to listen at a named port is started there, unless somebody's listens there already.
+    With a configured adb address, our adb server is started there, unless something listens there already.
     """
     outside: dict[str, str] = {}
     if "bootstrap" in config.kafka.model_fields_set:
@@ -220,7 +221,7 @@ def _configured(config: Config, parts: Mapping[str, Part]) -> dict[str, str]:
 
 
 def _wanted(config: Config, parts: Mapping[str, Part]) -> dict[str, Mapping[str, Any]]:
-    """The parts that are not configured, each with the settings that it is started with."""
+    """The parts to start, each with its settings."""
     settings: dict[str, Mapping[str, Any]] = {
         kafka.NAME: {"heap_mb": config.stack.kafka_heap_mb},
         s3.NAME: {"object_store": config.stack.object_store},
@@ -233,7 +234,7 @@ def _wanted(config: Config, parts: Mapping[str, Part]) -> dict[str, Mapping[str,
 
 
 def _starters(config: Config, site: Site, wanted: Mapping[str, Mapping[str, Any]]) -> dict[str, Callable[[], Part]]:
-    """How to start each wanted part, with ports that no two of them share."""
+    """A function per part that starts it, with distinct ports."""
     taken: list[int] = []
 
     def port(number: int, section: Any, field: str, setting: str, count: int = 1) -> int:
@@ -275,7 +276,7 @@ def _filled(config: Config, parts: Mapping[str, Part], directory: Path, share: p
 
 
 def _reachable(where: str) -> bool:
-    """Whether something listens at any host:port of an endpoint, which may be several brokers with commas between.
+    """Whether something listens at any host:port of an endpoint, which may be a comma-separated list of brokers.
     A directory is always reachable.
     """
     if where.startswith("file://"):

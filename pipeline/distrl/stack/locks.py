@@ -1,4 +1,4 @@
-"""A lock file that the system releases when its holder ends, however it ends; it says who holds it."""
+"""A lock file with its holder's name, which the system unlocks when the holder ends in any way."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from filelock import FileLock, Timeout
 from distrl.errors import StackError
 
 WORDS_SHOWN = 200
-"""How much of a lock file is shown: anybody who may write to it may have written it."""
-WAIT = "wait until it is done, then try again"
+"""How much of a lock file is shown: its content is untrusted."""
+WAIT = "wait until it has ended, then try again"
 
 
 @contextmanager
 def held(file: Path, doing: str, wait: Callable[[], None] | None = None) -> Iterator[None]:
     """Hold `file` while the block runs.
 
-    doing: what the holder does, shown to others. wait: called between two tries while another holds it; it pauses, or
-    raises to give up. Without it, raises StackError, which says who holds the lock.
+    doing: what the holder does, shown to others. wait: called between attempts while another holds it; it pauses, or
+    raises to give up. Without it, raises StackError with the holder.
     """
 
     def sign(descriptor: int) -> None:
@@ -41,7 +41,7 @@ def held(file: Path, doing: str, wait: Callable[[], None] | None = None) -> Iter
 
 
 def refuse_held(file: Path, fix: str = WAIT) -> None:
-    """Raise StackError, with the hint `fix`, where another process holds `file`. Makes no file and keeps no lock."""
+    """Raise StackError, with the hint `fix`, if another process holds `file`. Makes no file and keeps no lock."""
     if not file.exists():
         return
     lock = _lock(file)
@@ -51,7 +51,7 @@ def refuse_held(file: Path, fix: str = WAIT) -> None:
 
 
 def _lock(file: Path, on_acquired: Callable[[int], None] | None = None) -> FileLock:
-    """Of the system's own kind alone: filelock's fallback, where a file system has none, outlives a killed holder."""
+    """Without filelock's fallback for file systems without locks: that lock would outlive a killed holder."""
     return FileLock(file, blocking=False, fallback_to_soft=False, preserve_lock_file=True, on_acquired=on_acquired)
 
 
@@ -66,4 +66,4 @@ def _taken(lock: FileLock) -> bool:
 def _in_use(file: Path, fix: str) -> StackError:
     with file.open("rb") as opened:
         holder = opened.read(WORDS_SHOWN).decode("utf-8", "replace").strip() or "another command"
-    return StackError(str(file), f"{holder} is at work there", fix)
+    return StackError(str(file), f"{holder} holds this lock", fix)

@@ -1,7 +1,7 @@
-"""How MinIO, the S3 endpoint of the local stack, can be had on this machine.
+"""How to get MinIO, the S3 endpoint of the local stack, on this machine.
 
 In this order: a `minio` on the PATH, one that was built before, a Docker daemon with compose, a build with Go (minutes,
-once). Its project is archived, so the version is fixed; nothing of ours depends on it beyond S3.
+once). Its project is archived, so the version is fixed; we depend on nothing of it but S3.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from distrl.stack.processes import CancelledError, last_lines
 
 MODULE = "github.com/minio/minio"
 VERSION = "v0.0.0-20260212201848-7aac2a2c5b7c"
-"""The last commit that was published; `@latest` is this one."""
+"""The last published commit, which is `@latest`."""
 BUILD_LIMIT_S = 1800.0
-SAY_EVERY_S = 20.0
+REPORT_EVERY_S = 20.0
 POLL_S = 0.2
 ASK_S = 10.0
-"""A Docker daemon that does not answer within this is none to rely on."""
-MEND = "put a `minio` on the PATH, start Docker or install Go; or set stack.object_store=directory"
+"""A Docker daemon that does not answer within this is not used."""
+HINT = "put a `minio` on the PATH, start Docker or install Go; or set stack.object_store=directory"
 
 
 class Kind(Enum):
@@ -41,15 +41,17 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How MinIO is had. program: what runs it; for BUILD, where the build will put it. why: in words, for a person."""
+    """How to get MinIO."""
 
     kind: Kind
     program: Path | None
+    """What runs it; for BUILD, the file that the build makes."""
     why: str
+    """For people."""
 
 
 def way(cache: Path) -> Way:
-    """The first way that this machine offers. Starts and builds nothing."""
+    """The first way that works on this machine. Starts and builds nothing."""
     on_path = shutil.which("minio")
     if on_path:
         return Way(Kind.PROGRAM, Path(on_path), f"{on_path} is on the PATH")
@@ -65,36 +67,36 @@ def way(cache: Path) -> Way:
 
 
 def built_program(cache: Path) -> Path:
-    """Where a build is kept; its version is in its name, so that a newer one is built beside it."""
+    """The file of a build; its name has the version, so that a newer one is built beside it."""
     return cache / "bin" / f"minio-{VERSION}"
 
 
-def build(cache: Path, say: Callable[[str], None], cancelled: threading.Event) -> Path:
+def build(cache: Path, report: Callable[[str], None], cancelled: threading.Event) -> Path:
     """Build MinIO with Go, or wait for another process that does. Returns the program.
 
-    Raises StackError with the end of Go's output, CancelledError. A build that is cut off leaves nothing behind.
+    Raises StackError with the end of Go's output, CancelledError. An interrupted build leaves nothing behind.
     """
     program = built_program(cache)
 
     def wait() -> None:
         if cancelled.wait(POLL_S):
-            raise CancelledError("MinIO", "its build was not waited for any longer", "fix what failed first")
+            raise CancelledError("MinIO", "its build was cancelled", "fix what failed first")
 
     with held(cache / "bin" / "build.lock", "building MinIO", wait):
         if os.access(program, os.X_OK):
             return program
         with tempfile.TemporaryDirectory(dir=program.parent, prefix="new-") as work:
             log = program.parent / "build.log"
-            _go_install(Path(work), log, say, wait)
+            _go_install(Path(work), log, report, wait)
             (Path(work) / "minio").rename(program)
     return program
 
 
-def _go_install(work: Path, log: Path, say: Callable[[str], None], wait: Callable[[], None]) -> None:
+def _go_install(work: Path, log: Path, report: Callable[[str], None], wait: Callable[[], None]) -> None:
     """wait: pauses for a moment, or raises to give up."""
     env = {**os.environ, "GOBIN": str(work), "CGO_ENABLED": "0"}
     began = said = time.monotonic()
-    say("building MinIO with Go (3 to 10 minutes, once; stack.object_store=directory does without)")
+    report("building MinIO with Go (3 to 10 minutes, once; stack.object_store=directory avoids it)")
     with log.open("wb") as out:
         go = subprocess.Popen(
             ["go", "install", "-trimpath", "-ldflags=-s -w", f"{MODULE}@{VERSION}"],
@@ -110,16 +112,16 @@ def _go_install(work: Path, log: Path, say: Callable[[str], None], wait: Callabl
             wait()
             now = time.monotonic()
             if now - began > BUILD_LIMIT_S:
-                raise StackError("MinIO", f"its build took longer than {BUILD_LIMIT_S / 60:.0f} minutes", MEND)
-            if now - said > SAY_EVERY_S:
+                raise StackError("MinIO", f"its build took longer than {BUILD_LIMIT_S / 60:.0f} minutes", HINT)
+            if now - said > REPORT_EVERY_S:
                 said = now
-                say(f"building MinIO with Go: {now - began:.0f} s so far")
+                report(f"building MinIO with Go: {now - began:.0f} s so far")
     finally:
         if go.poll() is None:
             go.terminate()  # it ends its compilers
             go.wait()
     if go.returncode != 0:
-        raise StackError("MinIO", f"cannot be built with Go; the last lines:\n{last_lines(log)}", MEND)
+        raise StackError("MinIO", f"cannot be built with Go; the last lines:\n{last_lines(log)}", HINT)
 
 
 def _runs(line: list[str]) -> bool:

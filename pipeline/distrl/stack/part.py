@@ -1,4 +1,4 @@
-"""What every part of the stack has in common: the name it goes by, where it is reached, the process behind it."""
+"""What all parts of the stack have in common: name, address, process."""
 
 from __future__ import annotations
 
@@ -13,19 +13,17 @@ from distrl.stack.processes import Child
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part that is up.
-
-    where: how a client reaches it (host:port, a URL, a range of ports).
-    settings: what it was started with (JSON-able); a part with other settings than wanted is started again.
-    child: None for what needs no process (the directory store, somebody else's adb server).
-    started_by: who started it, as LocalStack's `owner` says; "" for `distrl up`.
-    """
+    """A part that is up."""
 
     name: str
     where: str
+    """Its address for clients (host:port, a URL, a range of ports)."""
     settings: Mapping[str, Any] = field(default_factory=dict)
+    """What it was started with (JSON-able); a part with other settings than wanted is restarted."""
     child: Child | None = None
+    """None if it needs no process of ours (the directory store, somebody else's adb server)."""
     started_by: str = ""
+    """LocalStack's `owner`; "" for `distrl up`."""
 
     def lives(self) -> bool:
         return self.child is None or self.child.lives()
@@ -33,14 +31,13 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where the parts are started: both folders are absolute.
-
-    directory: data, logs and pid files of this stack. cache: what is fetched or built once per user.
-    cancelled: set when the others have failed or a person has pressed Ctrl-C; every wait looks at it.
-    say: told in a few words what takes long.
-    """
+    """Where the parts are started: both folders are absolute."""
 
     directory: Path
+    """Data, logs and pid files of this stack."""
     cache: Path
+    """What is fetched or built once per user."""
     cancelled: threading.Event
-    say: Callable[[str], None]
+    """Set when another part has failed or a person has pressed Ctrl-C; ends every wait."""
+    report: Callable[[str], None]
+    """Receives short progress messages."""

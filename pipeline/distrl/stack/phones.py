@@ -1,4 +1,4 @@
-"""The simulated phones as a child process: the command that a person would type."""
+"""The simulated phones as a child process, which runs `distrl phones`."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ NAME = "phones"
 READY_S = 60.0
 STOP_S = 10.0
 Share = Literal["all", "training", "evaluation"]
-"""Of a stack's phones. One that a process has is closed to all others, so each role takes its own share."""
-MEND = "read its log; set phones.base_port to the first of a free range of ports"
+"""Which of a stack's phones. Only one process can have a phone, so each role takes its own share."""
+HINT = "read its log; set phones.base_port to the first of a free range of ports"
 
 
 def start_phones(site: Site, phones: Phones) -> Part:
@@ -34,7 +34,7 @@ def start_phones(site: Site, phones: Phones) -> Part:
     child = start(NAME, [sys.executable, "-m", "distrl.cli.main", "phones", *sets], site.directory)
     last = phones.base_port + total(phones) - 1  # the ports are opened in order
     try:
-        wait_ready(child, lambda: listens(last), READY_S, site.cancelled, MEND)
+        wait_ready(child, lambda: listens(last), READY_S, site.cancelled, HINT)
     except BaseException:
         stop_all([child], STOP_S)
         raise
@@ -47,7 +47,7 @@ def total(phones: Phones) -> int:
 
 @contextmanager
 def as_config_error() -> Iterator[None]:
-    """Within the block, what simphone refuses is a ConfigError that names the setting by its path."""
+    """Raises simphone's SettingError as a ConfigError with the setting's path."""
     try:
         yield
     except SettingError as error:
@@ -55,23 +55,23 @@ def as_config_error() -> Iterator[None]:
 
 
 def fleet_of(phones: Phones) -> FleetSettings:
-    """All phones of `phones` as simphone takes them: those that train first, then those of the evaluator.
+    """All phones of `phones` for simphone: the training phones first, then the evaluator's.
 
-    Raises SettingError where there is no phone, or no port for each.
+    Raises SettingError if there is no phone, or no port for each.
     """
     return FleetSettings(count=total(phones), **phones.model_dump(exclude={"count", "evaluation_count"}))
 
 
 def settings(phones: Phones) -> dict[str, object]:
-    """What the part is started with; the first port may have been taken and is not of it."""
+    """The settings that a running part is compared by; not the first port, which may differ if it was in use."""
     return phones.model_dump(mode="json", exclude={"base_port"})
 
 
 def fill(config: Config, part: Part, share: Share = "all") -> Config:
-    """`config` with the addresses of the phones: those that train first, then those of the evaluator. What it says of
-    the phones is what they were started with.
+    """`config` with the addresses of the phones, the training phones first, then the evaluator's, and with the settings
+    that they were started with.
 
-    What a gesture does to a simulated phone is done when its command returns, so nothing is waited for after it.
+    A gesture on a simulated phone has its effect when its command returns, so there is no wait after it.
     """
     first, _, last = part.where.rpartition(":")[2].partition("-")
     addresses = tuple(f"{HOST}:{port}" for port in range(int(first), int(last) + 1))

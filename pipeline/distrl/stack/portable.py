@@ -1,4 +1,4 @@
-"""Settings for later: without the endpoints of a local stack, which has others when it is up again."""
+"""Settings to be saved: without the endpoints of a local stack, which change when it is started again."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from distrl.stack import adb, kafka, phones, s3
 from distrl.stack.record import Record
 
 PORTS = (("stack", "kafka_port"), ("stack", "s3_port"), ("phones", "base_port"))
-"""Named in a file, they have to be free; left out, the next free ones are taken."""
+"""In a settings file they must be free; left out, free ones are chosen."""
 
 
 def portable(config: Config) -> dict[str, Any]:
-    """Every setting with its secrets, as a tree for YAML, but for those that the stack in stack.directory filled in.
+    """Every setting with its secrets, as a tree for YAML, except those that the stack in stack.directory filled in.
 
-    `distrl up` with them starts that stack again, and every other command finds it, from whatever folder.
+    `distrl up` with them starts that stack again, and every other command finds it, from any folder.
     """
     directory = config.stack.directory.expanduser().absolute()
     tree = config.tree(with_secrets=True)

@@ -1,4 +1,4 @@
-"""Which port a server of the stack gets: the configured one, or a free one where nobody has named it."""
+"""Which port a server of the stack gets: the configured one, else a free one."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from distrl.errors import StackError
 HOST = "127.0.0.1"
 LOWEST = 20_000
 HIGHEST = 32_000
-"""Below the range that Linux takes the ports of outgoing connections from, so that none of those is in the way."""
+"""Below Linux's range of ephemeral ports, so that no outgoing connection is in the way."""
 TRIES = 200
 
 
 def is_free(port: int, host: str = HOST) -> bool:
-    """Whether a server could listen there now; a closed connection that lingers on the port is not in its way."""
+    """Whether a server could listen there now; connections in TIME_WAIT do not count."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -40,10 +40,10 @@ def listens(port: int, host: str = HOST, timeout_s: float = 0.5) -> bool:
 
 
 def choose(wanted: int, explicit: bool, setting: str, taken: Collection[int] = (), count: int = 1) -> int:
-    """The first of `count` free ports in a row: from `wanted` on, or elsewhere where nobody has asked for `wanted`.
+    """The first of `count` free ports in a row: from `wanted` on, or elsewhere unless `explicit`.
 
-    explicit: a person has set `setting`, so that another port would be a surprise.
-    taken: ports that are promised to other parts. Raises StackError, which names who is in the way.
+    explicit: a person has set `setting`, so no other port is taken.
+    taken: ports of other parts. Raises StackError, which names the process that uses the port.
     """
     busy = [port for port in range(wanted, wanted + count) if port in taken or not is_free(port)]
     if not busy:
@@ -67,7 +67,7 @@ def draw(setting: str, taken: Collection[int] = (), count: int = 1) -> int:
 
 
 def holder(port: int) -> str:
-    """ " by NAME (process PID)" where the system says who listens on `port`; else nothing."""
+    """ " by NAME (process PID)" if the system reports who listens on `port`; else empty."""
     try:
         for connection in psutil.net_connections("tcp"):
             if (

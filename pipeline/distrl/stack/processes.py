@@ -1,7 +1,7 @@
 """Child processes that outlive the command that started them: a log file and a pid file each.
 
-A child is known by its pid and its start time, so that a recycled pid is never signalled. It gets a session of its
-own: Ctrl-C reaches the command that started it and not the child, which is then stopped in order.
+A child is identified by its pid and its start time, so that a reused pid is never signalled. It gets a session of its
+own: Ctrl-C reaches only the command that started it, which then stops the child cleanly.
 """
 
 from __future__ import annotations
@@ -23,25 +23,24 @@ from distrl.errors import StackError
 
 POLL_S = 0.05
 SAME_START_S = 2.0
-"""The system's clock may be set while a child runs, which shifts every start time a little; a pid that came round
-again differs by more."""
+"""Tolerance of a start time: setting the system's clock shifts it a little; a reused pid differs by more."""
 KILLED_S = 5.0
-LOG_KEPT_BYTES = 16 * 1024 * 1024
-"""A log that is larger when its process starts again is put aside once, so that restarts cannot fill the disk."""
+LOG_MAX_BYTES = 16 * 1024 * 1024
+"""A larger log is renamed to .log.old when its process starts again, so that restarts cannot fill the disk."""
 LAST_LINES = 12
 DISK_FULL = ("no space left on device", "disk quota exceeded", "minimum free drive threshold")
-"""How the system, Kafka and MinIO say that a disk is full."""
+"""Messages of the system, Kafka and MinIO for a full disk."""
 FULL_BYTES = 64 * 1024
-"""With less room than this the reason did not get into the log either."""
+"""With less free space than this the reason may be missing from the log too."""
 LAST_BYTES = 8192
 
 
 class CancelledError(StackError):
-    """Waiting was given up because another part failed or a person pressed Ctrl-C."""
+    """The wait was cancelled because another part failed or a person pressed Ctrl-C."""
 
 
 class Child:
-    """One process, alive or gone. Made by `start` (its parent) or `find` (any later command)."""
+    """One process, running or ended. Made by `start` (its parent) or `find` (any later command)."""
 
     def __init__(
         self,
@@ -52,9 +51,9 @@ class Child:
         popen: subprocess.Popen[bytes] | None = None,
         owner: object = None,
     ) -> None:
-        """started: seconds since the epoch, as psutil gives it. popen: only its parent has it.
+        """started: seconds since the epoch, from psutil. popen: only in its parent.
 
-        owner: what must not be collected while the child is held.
+        owner: kept alive (not garbage-collected) as long as the child.
         """
         self.name = name
         self.pid = pid
@@ -69,30 +68,30 @@ class Child:
         return self._process() is not None
 
     def returncode(self) -> int | None:
-        """Exit code (negative: the signal that ended it); None while it lives, and to all but its parent."""
+        """Exit code (negative: the signal that ended it); None while it runs, and outside of its parent."""
         return None if self._popen is None else self._popen.poll()
 
     def last_lines(self) -> str:
-        """The end of its log, to show beside an error."""
+        """The end of its log, for an error message."""
         return last_lines(self.log)
 
     def ending(self) -> str:
-        """What its log says of its end, for an error: a full disk in one line, else its last lines."""
+        """Why it ended, for an error message: a full disk in one line, else the last lines of its log."""
         return ending(self.log)
 
     def terminate(self) -> None:
-        """Ask it to stop. One that is gone is stopped already."""
+        """Send SIGTERM. Does nothing if it has ended."""
         self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
         self._signal(signal.SIGKILL)
 
     def forget(self) -> None:
-        """Remove the pid file of a process that is gone."""
+        """Remove the pid file of an ended process."""
         self._pid_file.unlink(missing_ok=True)
 
     def save(self) -> None:
-        """Write the pid file, whole or not at all."""
+        """Write the pid file atomically."""
         beside = self._pid_file.with_suffix(".pid.new")
         beside.write_text(json.dumps({"pid": self.pid, "started": self.started}))
         beside.replace(self._pid_file)
@@ -123,15 +122,15 @@ def start(
 ) -> Child:
     """Start `line` as process `name`, its output appended to `<directory>/<name>.log`.
 
-    env: variables set beside those of this process. Raises StackError where a process of this name lives already, or
-    the program cannot be run.
+    env: added to this process's variables. Raises StackError if a process of this name runs already, or the program
+    cannot be run.
     """
     directory.mkdir(parents=True, exist_ok=True)
     other = find(directory, name)
     if other is not None:
         raise StackError(name, f"runs already as process {other.pid}", f"stop it first (`kill {other.pid}`)")
     log = directory / f"{name}.log"
-    if log.exists() and log.stat().st_size > LOG_KEPT_BYTES:
+    if log.exists() and log.stat().st_size > LOG_MAX_BYTES:
         log.replace(log.with_suffix(".log.old"))
     with log.open("ab") as out:
         try:
@@ -152,9 +151,9 @@ def start(
 
 
 def adopt(name: str, pid: int, directory: Path, owner: object) -> Child:
-    """A process that `owner` in this process has started, from now on stopped like any child.
+    """A child for a process that `owner` has started.
 
-    Raises StackError where it has ended already.
+    Raises StackError if it has ended already.
     """
     try:
         started = psutil.Process(pid).create_time()
@@ -166,7 +165,7 @@ def adopt(name: str, pid: int, directory: Path, owner: object) -> Child:
 
 
 def find(directory: Path, name: str) -> Child | None:
-    """The child `name` that an earlier command left in `directory`, if it lives."""
+    """The child `name` of an earlier command in `directory`, if it runs."""
     try:
         kept = json.loads((directory / f"{name}.pid").read_text())
         child = Child(name, int(kept["pid"]), float(kept["started"]), directory)
@@ -176,13 +175,13 @@ def find(directory: Path, name: str) -> Child | None:
 
 
 def find_all(directory: Path) -> list[Child]:
-    """Every child in `directory` that lives, by name: what a command that was killed has left behind too."""
+    """Every running child in `directory`, by name, also of killed commands."""
     found = (find(directory, file.stem) for file in sorted(directory.glob("*.pid")))
     return [child for child in found if child is not None]
 
 
 def stop_all(children: Iterable[Child], timeout_s: float) -> list[str]:
-    """Ask all to stop, together; kill those that have not after `timeout_s`. Returns the names of the killed."""
+    """Terminate all in parallel; kill those that still run after `timeout_s`. Returns the names of the killed."""
     left = list(children)
     for child in left:
         child.terminate()
@@ -196,10 +195,10 @@ def stop_all(children: Iterable[Child], timeout_s: float) -> list[str]:
 def wait_ready(
     child: Child, ready: Callable[[], bool], timeout_s: float, cancelled: threading.Event, hint: str
 ) -> float:
-    """Ask `ready` again and again until it is. Returns the seconds that it took.
+    """Poll `ready` until it is true. Returns the seconds that it took.
 
-    Raises StackError with the last lines of the log where the child ends or the time is up, CancelledError where
-    `cancelled` is set. The child is left as it is.
+    Raises StackError with the last lines of the log if the child ends or on time-out, CancelledError if `cancelled` is
+    set. The child is left as it is.
     """
     began = time.monotonic()
     while not ready():
@@ -209,20 +208,20 @@ def wait_ready(
         if spent > timeout_s:
             raise StackError(child.name, f"is not ready after {spent:.0f} s; {child.ending()}", hint)
         if cancelled.wait(POLL_S):
-            raise CancelledError(child.name, "was not waited for any longer", "fix what failed first")
+            raise CancelledError(child.name, "its start was cancelled", "fix what failed first")
     return time.monotonic() - began
 
 
 def ending(log: Path) -> str:
-    """What a log says of a program's end: that its disk is full, where it is, or the last lines."""
+    """Why a program ended, by its log: a full disk, or the last lines."""
     lines = last_lines(log)
     if any(words in lines.lower() for words in DISK_FULL) or shutil.disk_usage(log.parent).free < FULL_BYTES:
-        return f"No space left on device: make room on the disk of {log.parent}, then run the same command again"
+        return f"No space left on device: free space on the disk of {log.parent}, then run the same command again"
     return f"the end of {log}:\n{lines}"
 
 
 def last_lines(log: Path) -> str:
-    """The end of a log file, without the rest of it being read."""
+    """The end of a log file, read without the rest."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - LAST_BYTES))
@@ -233,7 +232,7 @@ def last_lines(log: Path) -> str:
 
 
 def _wait_gone(children: Sequence[Child], timeout_s: float) -> list[Child]:
-    """Wait for all together. Returns those that are still there."""
+    """Wait for all together. Returns those that still run."""
     deadline = time.monotonic() + timeout_s
     left = list(children)
     while True:

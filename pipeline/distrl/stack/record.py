@@ -1,7 +1,6 @@
 """stack.json: which parts of a stack are up and where. Written by `distrl up`, read by every other command.
 
-It holds no secret. A part counts as up only while its process lives, so a record that a crash has left behind misleads
-nobody.
+It holds no secret. A part counts as up only while its process runs, so a stale record does no harm.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ FILE = "stack.json"
 
 
 class Record:
-    """The parts of the stack in `directory`. One process writes it, the holder of its lock, from several threads."""
+    """The parts of the stack in `directory`. Only the holder of its lock writes it, from several threads."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

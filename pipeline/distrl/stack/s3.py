@@ -1,6 +1,6 @@
-"""The object store of the stack: MinIO where it can be had, else a directory, which is said plainly.
+"""The object store of the stack: MinIO if available, else a directory, which is reported.
 
-A stack keeps the kind of store that it began with, since its log names objects that are there and nowhere else.
+A stack stays with the kind of store that it started with, since its log names objects that are only there.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ READY_S = 60.0
 PULL_S = 600.0
 """Docker may have to fetch the image first."""
 STOP_S = 20.0
-MEND = "read its log; `distrl down` and `distrl up` start afresh; or set stack.object_store=directory"
+HINT = "read its log; `distrl down` and `distrl up` restart it; or set stack.object_store=directory"
 
 
 def start_s3(site: Site, settings: Mapping[str, Any], port: int) -> Part:
     """Start the store and wait until its bucket is there. settings: object_store (config.Stack.object_store).
 
-    Raises StackError where MinIO is wanted and cannot be had, or does not start.
+    Raises StackError if MinIO is required and not available, or does not start.
     """
     home = site.directory / NAME
     home.mkdir(parents=True, exist_ok=True)
-    began_as = _kept_kind(home)
+    began_as = _stored_kind(home)
     wanted = str(settings["object_store"])
     if began_as and wanted not in ("auto", began_as):
         raise StackError(
             "stack.object_store",
-            f"is {wanted}, and the objects of this stack are in its {began_as} store",
+            f"is {wanted}, but the objects of this stack are in its {began_as} store",
             f"set stack.object_store={began_as}, or start a new stack with another stack.directory",
         )
     kind = began_as or wanted
@@ -60,18 +60,18 @@ def start_s3(site: Site, settings: Mapping[str, Any], port: int) -> Part:
     except StackError as error:
         if kind == "minio" or site.cancelled.is_set() or not isinstance(error, UnavailableError):
             raise
-        site.say(f"no S3 endpoint: {error.what}. Objects go to a directory instead, which serves one machine alone")
+        site.report(f"no S3 endpoint: {error.what}. Objects go to a directory instead, which only this machine can use")
         return _directory(home, settings)
-    _keep_kind(home, "minio")
+    _store_kind(home, "minio")
     return part
 
 
 class UnavailableError(StackError):
-    """MinIO cannot be had on this machine."""
+    """MinIO is not available on this machine."""
 
 
 def fill(config: Config, part: Part, directory: Path) -> Config:
-    """`config` with the store's URL and, for S3, the credentials that are kept in `directory`."""
+    """`config` with the store's URL and, for S3, the credentials stored in `directory`."""
     update: dict[str, Any] = {"url": part.where}
     if part.where.startswith("s3"):
         user, password = credentials(directory / NAME)
@@ -80,7 +80,7 @@ def fill(config: Config, part: Part, directory: Path) -> Config:
 
 
 def credentials(home: Path) -> tuple[str, str]:
-    """Access and secret key of this stack: random, made once, in a file that its owner alone may read."""
+    """Access and secret key of this stack: random, made once, in a file that only its owner can read."""
     file = home / "credentials.json"
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -120,10 +120,10 @@ def ensure_bucket(client: Minio) -> None:
 def _start_minio(site: Site, settings: Mapping[str, Any], home: Path, port: int) -> Part:
     way = minio.way(site.cache)
     if way.kind is Kind.NONE:
-        raise UnavailableError("stack.object_store", way.why, minio.MEND)
+        raise UnavailableError("stack.object_store", way.why, minio.HINT)
     if way.kind is Kind.BUILD:
         try:
-            way = minio.Way(Kind.PROGRAM, minio.build(site.cache, site.say, site.cancelled), way.why)
+            way = minio.Way(Kind.PROGRAM, minio.build(site.cache, site.report, site.cancelled), way.why)
         except StackError as error:
             raise UnavailableError(error.where, error.what, error.hint) from None
     assert way.program is not None
@@ -142,7 +142,7 @@ def _start_minio(site: Site, settings: Mapping[str, Any], home: Path, port: int)
     )
     limit = PULL_S if way.kind is Kind.DOCKER else READY_S
     try:
-        wait_ready(child, lambda: listens(port) and _has_bucket(client), limit, site.cancelled, MEND)
+        wait_ready(child, lambda: listens(port) and _has_bucket(client), limit, site.cancelled, HINT)
     except BaseException:
         stop_all([child], STOP_S)
         raise
@@ -156,7 +156,7 @@ def _as_program(program: Path, site: Site, data: Path, port: int, env: Mapping[s
 
 
 def _in_docker(docker: Path, site: Site, data: Path, port: int, env: Mapping[str, str]) -> Child:
-    """In the foreground: to end `docker compose up` is to end the container."""
+    """In the foreground, so that ending `docker compose up` ends the container."""
     file = infra_folder() / "minio" / "compose.yaml"
     project = "distrl-" + hashlib.sha256(str(data).encode()).hexdigest()[:12]
     line = [str(docker), "compose", "--project-name", project, "--file", str(file), "up", "--force-recreate"]
@@ -165,7 +165,7 @@ def _in_docker(docker: Path, site: Site, data: Path, port: int, env: Mapping[str
 
 
 def _has_bucket(client: Minio) -> bool:
-    """Make the bucket; False while the endpoint is not ready to."""
+    """Make the bucket; False while the endpoint is not ready."""
     try:
         ensure_bucket(client)
     except (MinioException, urllib3.exceptions.HTTPError, OSError):
@@ -176,11 +176,11 @@ def _has_bucket(client: Minio) -> bool:
 def _directory(home: Path, settings: Mapping[str, Any]) -> Part:
     objects = home / "objects"
     objects.mkdir(exist_ok=True)
-    _keep_kind(home, "directory")
+    _store_kind(home, "directory")
     return Part(NAME, f"file://{objects}", settings)
 
 
-def _kept_kind(home: Path) -> str | None:
+def _stored_kind(home: Path) -> str | None:
     try:
         kind = (home / "kind").read_text().strip()
     except FileNotFoundError:
@@ -188,5 +188,5 @@ def _kept_kind(home: Path) -> str | None:
     return kind if kind in ("minio", "directory") else None
 
 
-def _keep_kind(home: Path, kind: str) -> None:
+def _store_kind(home: Path, kind: str) -> None:
     (home / "kind").write_text(kind + "\n")

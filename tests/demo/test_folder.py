@@ -75,7 +75,7 @@ def test_what_the_link_would_replace_is_refused(config: Config, tmp_path: Path) 
     with pytest.raises(ConfigError, match="link to the newest run"):
         folder_of(config.model_copy(update={"run": LATEST}), tmp_path)
     (tmp_path / LATEST).mkdir()
-    with pytest.raises(ConfigError, match="is no link"):
+    with pytest.raises(ConfigError, match="is not a link"):
         folder_of(config, tmp_path)
 
 
@@ -129,5 +129,5 @@ def test_a_full_disk_is_said_with_its_place(config: Config, tmp_path: Path) -> N
     (tmp_path / "stack" / "stack.json.new").symlink_to("/dev/full")
     with pytest.raises(StackError, match=f"{tmp_path}.*: No space left on device") as told:
         run_demo(config, 0.1, tmp_path / "out", 0.0, Console(quiet=True))
-    assert "make room" in told.value.hint
+    assert "free disk space" in told.value.hint
     assert find_all(config.stack.directory) == []

@@ -27,7 +27,7 @@ def test_a_second_demo_in_a_folder_or_on_a_stack_is_refused_and_touches_nothing(
     config = Config.model_validate({"stack": {"directory": tmp_path / "stack"}})
     with (
         held(tmp_path / shared / LOCK, "a demo"),
-        pytest.raises(StackError, match=r"demo.lock: a demo \(process \d+\) is at work there"),
+        pytest.raises(StackError, match=r"demo.lock: a demo \(process \d+\) holds this lock"),
     ):
         run_demo(config, 0.1, tmp_path / "out", 0.0, Console())
     assert not list(tmp_path.glob("out/*.json"))
@@ -35,7 +35,7 @@ def test_a_second_demo_in_a_folder_or_on_a_stack_is_refused_and_touches_nothing(
 
 def test_before_there_is_a_version_the_demo_says_that_it_warms_up() -> None:
     view = RunView()
-    assert _progress(view.snapshot(0)) == "it warms up on demonstrations; no version yet"
+    assert _progress(view.snapshot(0)) == "warming up on demonstrations; no version yet"
     view.feed(factories.version(0, update=9))
     assert _progress(view.snapshot(0)) == "0 trajectories, 0 a minute, success –, version 0"
 

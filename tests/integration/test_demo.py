@@ -129,7 +129,7 @@ def test_on_a_terminal_the_view_is_drawn_for_its_size(config: Config, folder: Pa
     with running(config, folder) as roles:
         demo._watch(config, roles, console, lambda: next(looks), lambda: 5.0)
     assert f"DistRL run {config.run}" in out.getvalue()
-    assert "5 s left; Ctrl-C stops, `make demo` goes on" in out.getvalue()
+    assert "5 s left; Ctrl-C stops, `make demo` continues" in out.getvalue()
 
 
 def test_a_run_whose_time_is_spent_starts_nobody_and_says_how_to_go_on(config: Config, folder: Path) -> None:
@@ -138,14 +138,14 @@ def test_a_run_whose_time_is_spent_starts_nobody_and_says_how_to_go_on(config: C
     with running(config, folder) as roles:
         demo._train(config, roles, 1.0, DemoProgress(5.0, 60.0), file, Console(file=out, width=200))
         assert find_all(folder) == []
-    assert "this run has trained for 60 s already: MINUTES= gives it more" in out.getvalue()
+    assert "this run has already trained for 60 s: raise MINUTES= to train more" in out.getvalue()
     assert not file.exists()
 
 
 def test_a_demo_that_was_too_short_for_a_version_asks_for_more_minutes_and_starts_no_evaluation(
     config: Config, folder: Path
 ) -> None:
-    with pytest.raises(ConfigError, match="MINUTES: the time was over"), running(config, folder) as roles:
+    with pytest.raises(ConfigError, match="MINUTES: the time ended"), running(config, folder) as roles:
         demo._evaluate(config, roles, Console(file=io.StringIO()))
     assert not (folder / "evaluation.log").exists()
 

@@ -1,1 +1,1 @@
-"""The demo: every role of a run as a process of its own on one machine, watched, stopped, evaluated, reported."""
+"""The demo: runs all roles as processes on one machine, watches and stops them, evaluates, writes a report."""

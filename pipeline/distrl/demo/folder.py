@@ -1,6 +1,6 @@
-"""Where a demo writes: `OUT/RUN/` has all of one run, `OUT/latest` links to the newest run that has a report.
+"""A demo's files: `OUT/RUN/` has all of one run, `OUT/latest` links to the newest run that has a report.
 
-Until there is a report, the link goes to the newest run. Needs no heavy imports: a second demo is refused before them.
+Until there is a report, the link goes to the newest run. No heavy imports: a second demo is refused before them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DOING = "a demo"
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """The files of one run. out: the folder of all runs. Made by `make`; until then nothing is on disk."""
+    """The files of one run. out: the folder of all runs. Nothing is on disk before `make`."""
 
     out: Path
     run: str
@@ -63,11 +63,13 @@ class RunFolder:
 
 
 def folder_of(config: Config, out: Path) -> RunFolder:
-    """Raises ConfigError for a run that cannot have a folder of its own there."""
+    """The run's folder. Raises ConfigError if it cannot be there."""
     if config.run == LATEST:
-        raise ConfigError("run", f"{LATEST!r} is the name of the link to the newest run", "name the run otherwise")
+        raise ConfigError(
+            "run", f"{LATEST!r} is the name of the link to the newest run", "choose another name for the run"
+        )
     if (out / LATEST).exists() and not (out / LATEST).is_symlink():
-        raise ConfigError(str(out / LATEST), "is no link, and a demo puts one there", "move it away, or set --out")
+        raise ConfigError(str(out / LATEST), "is not a link, and the demo needs one there", "move it, or set --out")
     return RunFolder(out, config.run)
 
 
@@ -75,7 +77,7 @@ def folder_of(config: Config, out: Path) -> RunFolder:
 def alone(config: Config, out: Path) -> Iterator[None]:
     """No other demo uses `out` or the stack within the block: each would stop the other's roles and servers.
 
-    Raises StackError, which names the process that has them.
+    Raises StackError, which names the process that uses them.
     """
     first, second = _locks(config, out)
     with held(first, DOING), held(second, DOING):

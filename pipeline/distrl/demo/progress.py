@@ -1,4 +1,4 @@
-"""How long a demo run has trained so far: the only thing it knows that the log does not say.
+"""How long a demo run has trained so far: its only state that is not in the log.
 
 Written to a temporary file and renamed, so that a kill leaves the old numbers.
 """
@@ -15,9 +15,10 @@ from distrl.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class DemoProgress:
-    """Seconds of set-up (the first one, installation included) and of training, over all sittings."""
+    """Durations over all invocations of the demo."""
 
     setup_seconds: float = 0.0
+    """Of the first set-up, including the installation."""
     train_seconds: float = 0.0
 
     def save(self, path: Path) -> None:
@@ -28,7 +29,7 @@ class DemoProgress:
 
     @classmethod
     def load(cls, path: Path) -> DemoProgress:
-        """The numbers of earlier sittings, zeros where there was none. Raises ConfigError on an unreadable file."""
+        """The numbers of earlier invocations, else zeros. Raises ConfigError on an unreadable file."""
         try:
             return cls(**json.loads(path.read_text()))
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The roles of the demo as child processes: the commands that a person would type, with the same settings file."""
+"""The demo's roles as child processes: the same commands that a person would type, with one settings file."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ WORKERS = 2
 STOP_TIMEOUT_S = 90.0
 """A worker finishes its episodes and a learner its update; one that needs longer is killed, which loses nothing."""
 KILLED_S = 5.0
-"""A killed process is gone at once; the system may need a moment to say so."""
+"""A killed process ends at once; the system may report it a moment later."""
 
 
 class Roles:
-    """Starts roles and knows which still live. Driven by the demo's main thread; `stop` may be called twice.
+    """Starts and stops roles. Driven by the demo's main thread; `stop` may be called twice.
 
-    directory: of their logs. servers: raises StackError where a server that the roles need has ended. settings: the
-    file that they read, `directory`/settings.yaml if not given.
+    directory: of their logs. servers: raises StackError if a server that the roles need has ended. settings: the file
+    that they read, default `directory`/settings.yaml.
     """
 
     def __init__(
@@ -46,10 +46,10 @@ class Roles:
         self._children[name] = start(name, line, self._directory)
 
     def stop(self, *names: str) -> None:
-        """Ask the named roles (all, if none is named) to finish, and wait until they have."""
+        """Ask the named roles (default: all) to finish, and wait until they have."""
         chosen = {name: self._children[name] for name in names or tuple(self._children) if name in self._children}
         stop_all(chosen.values(), timeout_s=STOP_TIMEOUT_S)
-        for name in chosen:  # only now: Ctrl-C while waiting must leave them to the stop that follows
+        for name in chosen:  # after waiting: on Ctrl-C the next `stop` still has them
             del self._children[name]
 
     def kill(self) -> None:
@@ -59,16 +59,16 @@ class Roles:
         stop_all(self._children.values(), timeout_s=KILLED_S)
 
     def abandon(self, name: str) -> None:
-        """Know no more of a role that somebody else has killed, so that it can be started again."""
+        """Forget a role that somebody else has killed, so that it can be started again."""
         stop_all([self._children.pop(name)], timeout_s=STOP_TIMEOUT_S)
 
     def finished(self, name: str) -> bool:
-        """Whether a role that ends by itself is done. Raises as `check` does."""
+        """Whether a role that ends by itself has ended. Raises as `check` does."""
         self.check()
         return self._children[name].returncode() is not None
 
     def check(self) -> None:
-        """Raise StackError if a server or a role has died: the demo hides no crash."""
+        """Raise StackError if a server or a role has died, so that the demo hides no crash."""
         self._servers()
         for name, child in self._children.items():
             code = child.returncode()
@@ -85,11 +85,11 @@ class Roles:
 
 
 def write_settings(config: Config, path: Path) -> None:
-    """The settings with secrets, for the child processes of this user alone (mode 0600).
+    """Write the settings with secrets, for the child processes of this user only (mode 0600).
 
     The endpoints of a local stack are left out: the children find it, and so do commands after the next `distrl up`.
 
-    Written beside and renamed: what stood there, and who might read it, never meets the secrets.
+    Written to a new file and renamed, so the secrets are never in an old file with wider permissions.
     """
     tree = portable(config)
     fresh = path.with_suffix(".new")
@@ -100,7 +100,7 @@ def write_settings(config: Config, path: Path) -> None:
 
 
 def worker_shares(addresses: Sequence[str], workers: int = WORKERS) -> list[tuple[str, ...]]:
-    """The phones dealt out in order: worker i gets every phone whose index is i modulo `workers`."""
+    """The phones by worker: worker i gets every phone whose index is i modulo `workers`."""
     return [tuple(addresses[index::workers]) for index in range(workers) if addresses[index::workers]]
 
 
@@ -108,10 +108,10 @@ def worker_shares(addresses: Sequence[str], workers: int = WORKERS) -> list[tupl
 def running(
     config: Config, directory: Path, servers: Callable[[], None] = lambda: None, settings: Path | None = None
 ) -> Iterator[Roles]:
-    """Roles that are all stopped when the block is left, however it is left.
+    """Roles that are all stopped when the block is left, in any way.
 
-    Roles that a demo which was itself killed has left behind are stopped first: the log has all they did. Ctrl-C while
-    they are being stopped kills them, which loses nothing.
+    Roles left by a killed demo are stopped first: all they did is in the log. Ctrl-C while stopping kills them, which
+    loses nothing.
     """
     stop_all(find_all(directory), timeout_s=STOP_TIMEOUT_S)
     roles = Roles(config, directory, servers, settings)

@@ -1,6 +1,6 @@
-"""The demo from start to report: set up, warm up, train while being watched, stop, evaluate, write.
+"""The demo from start to report: set up, warm up, train with a live view, stop, evaluate, write the report.
 
-Everything that is learned is in the log and the store; a demo that is stopped and started again goes on.
+Everything learned is in the log and the store, so a demo that is stopped and started again continues.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from distrl.types import Split
 log = logging.getLogger(__name__)
 
 OWNER = "distrl demo"
-"""Of the servers that a demo starts and stops. Those that `distrl up` has started stay."""
+"""Owner of the servers that a demo starts and stops. Those that `distrl up` has started stay."""
 VIEW_PERIOD_S = 1.0
 PLAIN_PERIOD_S = 15.0
-"""Where the output is no terminal, one line in this time instead of a picture that redraws itself."""
+"""Interval of progress lines if the output is not a terminal, instead of the live view."""
 
 
 def run_demo(config: Config, minutes: float, out: Path, started: float, console: Console) -> Path:
-    """Train for `minutes` in all sittings together and write report.html and report.json in the run's folder of `out`.
+    """Train for `minutes` in total over all invocations and write report.html and report.json into the run's folder.
 
     started: time.time() at which the set-up began. Returns the path of the report. Raises ConfigError, before anything
-    starts, for a suite without tasks of every split, since each is needed, the held-out ones at the very end, and where
-    the base model lacks words of the suite that is demonstrated or fed; StackError where another demo uses `out` or the
-    stack: each would stop the other's roles and servers, and where the disk is full.
+    starts, if the suite lacks tasks of a split (the held-out ones are needed at the end), or if the base model lacks
+    words of the suite that is demonstrated or fed; StackError if another demo uses `out` or the stack (each would stop
+    the other's roles and servers), and if the disk is full.
     """
     folder = folder_of(config, out)
     refuse_second(config, out)
@@ -57,7 +57,7 @@ def run_demo(config: Config, minutes: float, out: Path, started: float, console:
         suite.task(0, 0, split)
     if config.warmup.demonstrations or not config.feeder.tasks:
         refuse_lacking(config.feeder, tokenizer_of(config.policy))
-    DemoProgress.load(folder.progress)  # a spoilt one is refused before anything is made
+    DemoProgress.load(folder.progress)  # refuses a broken file before anything is created
     try:
         with alone(config, out):
             return _run(config, minutes, folder, started, console)
@@ -66,7 +66,7 @@ def run_demo(config: Config, minutes: float, out: Path, started: float, console:
             raise StackError(
                 str(error.filename or folder.path),
                 f"{error.strerror}: the demo cannot write",
-                "make room there, then run the same command again: it goes on where the run was",
+                "free disk space there, then run the same command again: it continues the run",
             ) from error
         raise
 
@@ -101,7 +101,7 @@ def _train(
     began = time.monotonic()
     left = minutes * 60 - progress.train_seconds
     if left <= 0:
-        console.print(f"this run has trained for {progress.train_seconds:.0f} s already: MINUTES= gives it more")
+        console.print(f"this run has already trained for {progress.train_seconds:.0f} s: raise MINUTES= to train more")
         return
     phones = settings.devices.addresses
     training, evaluation = phones[: settings.phones.count], phones[settings.phones.count :]
@@ -139,16 +139,16 @@ def _watch(
         with Live(console=console, auto_refresh=False) as live:
             while go_on():
                 _follow(feed, roles, min(VIEW_PERIOD_S, left()))
-                footer = f"{left():.0f} s left; Ctrl-C stops, `make demo` goes on"
-                width, rows = console.size  # now: a terminal may be resized
+                footer = f"{left():.0f} s left; Ctrl-C stops, `make demo` continues"
+                width, rows = console.size  # read each time: a terminal may be resized
                 view = render(feed.snapshot(), f"DistRL run {settings.run}", footer, width, rows)
                 live.update(view, refresh=True)
 
 
 def _progress(shot: Snapshot) -> str:
-    """The line of a demo without a terminal. Nobody acts before there is a version, so there is no success either."""
+    """The progress line without a terminal. Before the first version there are no episodes, so no success rate."""
     if shot.newest is None:
-        return "it warms up on demonstrations; no version yet"
+        return "warming up on demonstrations; no version yet"
     success = "–" if shot.success is None else f"{shot.success:.0%}"
     return (
         f"{shot.trajectories} trajectories, {shot.per_minute:.0f} a minute, success {success}, "
@@ -157,7 +157,7 @@ def _progress(shot: Snapshot) -> str:
 
 
 def _follow(feed: RunFeed, roles: Roles, seconds: float) -> None:
-    """Take what comes for `seconds`, looking after the roles meanwhile: one that dies is told within a second."""
+    """Read new records for `seconds`, and check the roles every second."""
     deadline = time.monotonic() + seconds
     while (left := deadline - time.monotonic()) > 0:
         feed.wait(min(VIEW_PERIOD_S, left))
@@ -165,16 +165,16 @@ def _follow(feed: RunFeed, roles: Roles, seconds: float) -> None:
 
 
 def _evaluate(settings: Config, roles: Roles, console: Console) -> None:
-    """Held-out success of the first and the last version, on every phone there is. Raises ConfigError without one."""
+    """Evaluate the first and the last version on held-out tasks, on all phones. Raises ConfigError if there is none."""
     if not lineage(settings):
         raise ConfigError(
             "MINUTES",
-            "the time was over before the warm-up was, so there is no version to evaluate",
-            "run the same command with more, as MINUTES=12: it goes on where it was, and counts what was spent",
+            "the time ended before the warm-up did, so there is no version to evaluate",
+            "run the same command with more, say MINUTES=12: it continues the run, and counts the time already spent",
         )
     arguments = ("--versions", "first,last", "--split", Split.TEST.value)
     doing = f"evaluating version 0 and the last one, {settings.evaluate.episodes} held-out tasks each"
-    if not console.is_terminal:  # which shows no status
+    if not console.is_terminal:  # no status line then
         console.print(f"{doing}: some minutes")
     with console.status(doing):
         roles.start("evaluation", "evaluate", *arguments)

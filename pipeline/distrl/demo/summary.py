@@ -1,4 +1,4 @@
-"""What the demo says at its end: how far the run has come, as its report.json has it."""
+"""The demo's last lines of output: the run's results, from report.json."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def held_out_success(report: Mapping[str, Any]) -> str:
-    """Held-out success of the first and the last version evaluated. report: what report.json holds."""
+    """Held-out success of the first and the last version evaluated. report: the content of report.json."""
     versions = [each for each in report["success_by_policy"] if each["version"] >= 0]
     ends = versions if len(versions) < 2 else [versions[0], versions[-1]]
     return "held-out success: " + (", ".join(map(_success, ends)) or "no version was evaluated")

@@ -74,9 +74,7 @@ def _look(what: str, look: Callable[[], Finding]) -> Finding:
 def _failed(what: str, error: Exception) -> Finding:
     if isinstance(error, DistrlError):
         return Finding(what, False, f"{error.where}: {error.what}", error.hint)
-    return Finding(
-        what, False, f"{type(error).__name__}: {error}", "see `distrl config show` for the settings in use"
-    )
+    return Finding(what, False, f"{type(error).__name__}: {error}", "see `distrl config show` for the settings in use")
 
 
 def _python() -> Finding:

@@ -13,7 +13,7 @@ DEFAULTS = FleetSettings()
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Exit status: 0 ended by Ctrl-C or SIGTERM, 1 a port that cannot be had, 2 a wrong command line."""
+    """Exit status: 0 ended by Ctrl-C or SIGTERM, 1 a port that cannot be opened, 2 a wrong command line."""
     parser = _parser()
     given = vars(parser.parse_args(arguments))
     given["profiles"] = tuple(given.get("profiles", ()))

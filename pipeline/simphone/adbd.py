@@ -1,8 +1,7 @@
 """The device's end of ADB for one simulated phone: its banner and its services.
 
-shell (both protocols) and exec run commands, sync moves files, framebuffer is the screen as pixels, reverse opens
-ports of the phone that lead to the host. What a phone
-without root has not is told as such a phone tells it.
+shell (both protocols) and exec run commands, sync transfers files, framebuffer is the screen as pixels, reverse opens
+ports of the phone that lead to the host. Services that need root are refused as an unrooted phone does.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ PACKET: Final = struct.Struct("<BI")
 """Head of a packet of shell protocol 2: one of these ids, STDOUT or STDERR (5 is the window's size), and the length of
 what follows."""
 Form = Callable[[Pieces, int | None], bytes]
-"""What was printed, and the exit code once there is one, as a host is sent it."""
+"""The packets of some output, and of the exit code if there is one."""
 BANNER: Final = ("ro.product.name", "ro.product.model", "ro.product.device")
 FRAMEBUFFER: Final = struct.Struct("<13I")
 """Version, bits per pixel, size, width, height, then offset and length in bits of red, blue, green and alpha."""
@@ -42,7 +41,7 @@ NOT_OFFERED: Final = {
 
 
 def properties(serial: str, address: str = "10.0.2.16") -> dict[str, str]:
-    """What `getprop` says of a phone. address: on its wlan0."""
+    """The properties that `getprop` prints. address: on its wlan0."""
     return {
         "dhcp.wlan0.ipaddress": address,
         "ro.product.name": "simphone",
@@ -67,7 +66,7 @@ def properties(serial: str, address: str = "10.0.2.16") -> dict[str, str]:
 
 
 class Adbd:
-    """Serves every connection of one phone. programs: what its shell finds by name."""
+    """Serves every connection of one phone. programs: its shell's commands by name."""
 
     def __init__(self, phone: Handset, programs: Mapping[str, Command] = COMMANDS) -> None:
         self._phone = phone
@@ -79,7 +78,7 @@ class Adbd:
     async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection to its end."""
         transport = Transport(reader, writer, self._banner, self._find, self._answers)
-        if self._phone.faults.active(Fault.GONE):  # accepted in the moment in which the port was closed
+        if self._phone.faults.active(Fault.GONE):  # accepted while the port was being closed
             transport.close()
             return
         self._transports.add(transport)
@@ -128,7 +127,7 @@ class Adbd:
             call()
 
     async def _terminal(self, options: frozenset[str], stream: Stream) -> None:
-        """Protocol 1 always has a pty; protocol 2 says so."""
+        """Protocol 1 always has a pty; in protocol 2 the request names it."""
         v2 = "v2" in options
         form, read = (_packets, _Typed(stream).read) if v2 else (_merged, stream.read_some)
 
@@ -176,7 +175,7 @@ class Adbd:
 
 
 class _Typed:
-    """What a host types, out of the packets of shell protocol 2. A read may be cancelled and loses nothing."""
+    """The host's input, unpacked from shell protocol 2. A read may be cancelled without loss."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
@@ -184,7 +183,7 @@ class _Typed:
         self._closed = False
 
     async def read(self) -> bytes:
-        """Raises FrameError for a packet that no payload could hold."""
+        """Raises FrameError for a packet larger than any payload."""
         while not self._closed:
             if len(self._packets) >= PACKET.size:
                 packet, size = PACKET.unpack_from(self._packets)
@@ -202,7 +201,7 @@ class _Typed:
 
 
 def _packets(pieces: Pieces, code: int | None) -> bytes:
-    """All packets in one piece: each write costs a round trip."""
+    """Sends all packets in one write, as each write costs a round trip."""
     named = (*pieces, (EXIT, b"" if code is None else bytes([code])))
     return b"".join(PACKET.pack(packet, len(data)) + data for packet, data in named if data)
 

@@ -1,4 +1,4 @@
-"""Elements to pixels. Pure, without a clock: equal elements give equal images."""
+"""Draws elements. Pure, without a clock: equal elements give equal images."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ALPHABET: Final = string.ascii_lowercase + string.digits
 
 
 def draw(elements: Elements, background: Colour = LIGHT, dimmed: int = 0) -> Image.Image:
-    """An RGB image of 128x256 px. The first `dimmed` elements lie behind a dialog."""
+    """An RGB image of 128x256 px. The first `dimmed` elements are behind a dialog."""
     image = Image.new("RGB", (WIDTH, HEIGHT), background)
     pen = ImageDraw.Draw(image)
     for element in elements[:dimmed]:
@@ -32,7 +32,7 @@ def draw(elements: Elements, background: Colour = LIGHT, dimmed: int = 0) -> Ima
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """One drawn character and the middle of its place, px."""
+    """One drawn character and its centre, px."""
 
     character: str
     x: float
@@ -40,7 +40,7 @@ class Letter:
 
 
 def letters(elements: Elements) -> list[Letter]:
-    """Every letter and digit that `draw` would write, in lower case, with those that another element covers."""
+    """Every letter and digit that `draw` would write, in lower case, including covered ones."""
     pen = _Recorder(Image.new("RGB", (WIDTH, HEIGHT)))
     for element in elements:
         PRIMITIVES[element.kind](pen, element)
@@ -48,7 +48,7 @@ def letters(elements: Elements) -> list[Letter]:
 
 
 class _Recorder(ImageDraw.ImageDraw):
-    """A pen that remembers what it has written. Texts are anchored as `write` does it: left or middle, middle."""
+    """A pen that records what it writes. Texts are anchored as in `write`: left or middle, middle."""
 
     def __init__(self, image: Image.Image) -> None:
         super().__init__(image)

@@ -1,6 +1,6 @@
 """The blinking cursor of a text field. Pure: the time is an argument.
 
-Only phones of the kind `moving` show it (profiles.py): on all others a focused field looks as base models learned it.
+Only phones of the kind `moving` show it (profiles.py): base models have learned focused fields without it.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from simphone.element import INK, Element, Elements
 from simphone.pen import font
 
 BLINK_S: Final = 0.5
-"""Seconds that it is seen, and then that it is not, as Android has it."""
+"""Seconds that it is shown and then hidden, as on Android."""
 
 
 def cursor(elements: Elements, seconds: float) -> Elements:
-    """What blinks behind the text of the focused field, if one is among `elements`."""
+    """The cursor behind the text of the focused field, if one is among `elements`."""
     if int(seconds / BLINK_S) % 2:
         return ()
     found = []

@@ -1,4 +1,4 @@
-"""What a screen is made of: things at places, of which some do something when they are tapped."""
+"""The elements of a screen, some of which react to taps."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ NAMED: Final[dict[str, Colour]] = {
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """One thing on a screen.
+    """One element of a screen.
 
-    kind: how it is drawn (canvas.py). box: left, top, right, bottom in px, right and bottom outside of it.
-    label: its words, as a person would name it. target: what a tap does; "" for what cannot be tapped.
-    text: what is drawn, where that is not the label. on: switched on, selected or focused.
-    outlined: drawn as a coloured line around white, where it would be filled.
+    kind: how it is drawn (canvas.py). box: left, top, right, bottom in px, right and bottom exclusive.
+    label: its name for people. target: what a tap does; "" if it cannot be tapped.
+    text: what is drawn if not the label. on: switched on, selected or focused.
+    outlined: drawn as a coloured outline instead of filled.
     """
 
     kind: str
@@ -60,7 +60,7 @@ class Element:
 
     @property
     def centre(self) -> tuple[int, int]:
-        """Where a finger hits it best, px."""
+        """Its centre, px."""
         left, top, right, bottom = self.box
         return (left + right) // 2, (top + bottom) // 2
 
@@ -81,7 +81,7 @@ def search_box(typed: str, focused: bool, top: int, target: str, label: str = "s
 
 
 def keyboard(target: str, label: str = "go") -> Elements:
-    """The soft keyboard, whose one key of consequence sends the field's text."""
+    """The soft keyboard; only its key that sends the field's text has an effect."""
     return (
         Element("keys", (0, 160, WIDTH, HEIGHT)),
         Element("button", (80, 224, WIDTH, HEIGHT), label, target, colour=BLUE),

@@ -1,15 +1,14 @@
-"""What can be wrong with a simulated phone, switched on and off while it runs.
+"""Faults of a simulated phone, switched on and off while it runs.
 
-silent: the connection stands and nothing that is asked is ever answered, as with a frozen system server.
+silent: the connection stays open and no request is answered, as with a frozen system server.
 gone: connections close and the port refuses new ones, as with a phone that loses its network or restarts.
-truncated: a screenshot ends half-way, and the command still reports success.
+truncated: a screenshot is cut in half, and the command still reports success.
 slow: every command takes SLOW_S longer.
 asleep: the screen is off. A screenshot is black, no gesture has an effect; the key WAKEUP ends it, and so does a
 reset.
-stuck: an app hangs, the first one in front that is not the home screen. It repaints for ever and takes no gesture but
-HOME, and does so again whenever it is opened, until it is stopped. `input` waits for it, as Android's does.
-booting: the shell answers and the system's services are not there yet, as for a while after a restart (`gone`, then
-this).
+stuck: the first app in front other than the home screen hangs. It repaints for ever and ignores gestures except HOME,
+also when it is opened again, until it is stopped. `input` waits for it, as on Android.
+booting: the shell answers but the system's services are not up yet, as after a restart (`gone`, then this).
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class Fault(StrEnum):
 
 
 UNREACHABLE = frozenset({Fault.SILENT, Fault.GONE})
-"""A phone with one of these hears no command that would end it, so a command that sets it has to say for how long."""
+"""A phone with one of these cannot receive the command that would end it, so it must be set with a duration."""
 
 
 class Faults:

@@ -1,4 +1,4 @@
-"""Drawings of the widgets that only the newer apps have; canvas.py draws those of the first ones."""
+"""Draws the widgets that only the newer apps have; canvas.py draws the others."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ DUSK: Final[Colour] = (50, 50, 56)
 MEADOW: Final[Colour] = (214, 232, 205)
 SMALL: Final = 9
 RIGHT: Final = 10
-"""Px between a caption and the right edge: a scroll bar fits in."""
+"""Px between a caption and the right edge, for a scroll bar."""
 
 
 def _caption(pen: Pen, element: Element) -> None:
-    """Small words at the right of a row."""
+    """Small words on the right of a row."""
     _, top, right, bottom = element.box
     left = right - RIGHT - font(SMALL).getlength(element.shown)
     write(pen, left, (top + bottom) / 2, element.shown, element.colour, SMALL)
@@ -34,7 +34,7 @@ def _spinner(pen: Pen, element: Element) -> None:
 
 
 def _avatar(pen: Pen, element: Element) -> None:
-    """A round likeness: the first letter of a name."""
+    """A round avatar with the first letter of a name."""
     left, top, right, bottom = element.box
     pen.ellipse((left, top, right - 1, bottom - 1), fill=element.colour)
     write(pen, *middle(element), element.shown[:1], WHITE, 20, "mm")
@@ -48,7 +48,7 @@ def _round(pen: Pen, element: Element) -> None:
 
 
 def _disc(pen: Pen, element: Element) -> tuple[float, float, Colour]:
-    """A coloured disc around the middle, and the ink to draw on it."""
+    """A coloured disc around the centre, and the ink to draw on it."""
     x, y = middle(element)
     fill, edge, ink = paint(element)
     pen.ellipse((x - 15, y - 15, x + 15, y + 15), fill=fill, outline=edge)
@@ -82,7 +82,7 @@ def _day(pen: Pen, element: Element) -> None:
 
 
 def _map(pen: Pen, element: Element) -> None:
-    """Streets; where they are about a place, a pin; where a way is shown, its line."""
+    """A street map; with a pin for a place and a line for directions."""
     left, top, right, bottom = element.box
     pen.rectangle((left, top, right - 1, bottom - 1), fill=MEADOW)
     for x in range(left + 12, right, 34):
@@ -105,7 +105,7 @@ def _star(pen: Pen, element: Element) -> None:
 
 
 def _progress(pen: Pen, element: Element) -> None:
-    """A grey track; a second one of its own colour lies on it as far as things are done."""
+    """A grey track, and a coloured one on it for the progress."""
     left, top, right, bottom = element.box
     pen.rounded_rectangle((left, top, right - 1, bottom - 1), 4, fill=GREEN if element.on else LINE)
 

@@ -1,8 +1,8 @@
-"""The files of one simulated phone, in memory: what `adb push`, `adb pull` and the phone's own commands work on.
+"""The files of one simulated phone, in memory, for `adb push`, `adb pull` and the phone's own commands.
 
-A path is whatever a host said, so it is made plain before anything else: absolute, without "." or "..", one name for
-the several that Android has for /sdcard. It then only ever is a key of a dictionary. What can be written lies below
-/sdcard and /data/local/tmp; there are so many entries and bytes and no more, those of uploads that still run included.
+A path is untrusted, so it is normalised first: absolute, without "." or "..", one name for Android's several names of
+/sdcard. After that it is only a key of a dictionary. Writable paths are below /sdcard and /data/local/tmp; entries and
+bytes are limited, including those of running uploads.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Final
 
 ROOTS: Final = ("/sdcard", "/data/local/tmp")
-"""Below these lies what can be written."""
+"""Paths below these can be written."""
 FIXED: Final = (
     "/", "/data", "/data/local", "/data/local/tmp", "/sdcard", "/sdcard/DCIM", "/sdcard/Documents",
     "/sdcard/Download", "/sdcard/Movies", "/sdcard/Music", "/sdcard/Pictures",
@@ -29,11 +29,11 @@ LONGEST_PATH: Final = 1024
 LONGEST_NAME: Final = 255
 DIRECTORY_MODE: Final = stat.S_IFDIR | 0o771
 ENCODING: Final = ("utf-8", "surrogateescape")
-"""A name is bytes; those that are no text come out as they went in."""
+"""A name is bytes; bytes that are not text are preserved."""
 
 
 class FileError(Exception):
-    """What a path cannot do; the text is what a phone says after the path."""
+    """A failed operation on a path; the text is the phone's message after the path."""
 
 
 NOT_THERE = "No such file or directory"
@@ -58,7 +58,7 @@ class Entry:
 
 
 def plain(path: str, base: str = "/") -> str:
-    """The one name of what `path` means, seen from `base`. Raises FileError for what no path can be."""
+    """Normalises `path`, relative to `base`. Raises FileError for an invalid path."""
     if not path or "\0" in path:
         raise FileError(NOT_THERE)
     named = posixpath.normpath(posixpath.join("/", base, path)).replace("//", "/")
@@ -72,7 +72,7 @@ def plain(path: str, base: str = "/") -> str:
 
 
 class Files:
-    """Owned by one thread. Every method takes a plain path and raises FileError.
+    """Owned by one thread. Every method takes a normalised path and raises FileError.
 
     now: the phone's time, seconds since 1970.
     """
@@ -87,7 +87,7 @@ class Files:
         return self._entries.get(path)
 
     def at(self, path: str) -> Entry:
-        """What is there."""
+        """The entry at a path."""
         entry = self._entries.get(path)
         if entry is None:
             raise FileError(NOT_THERE)
@@ -108,7 +108,7 @@ class Files:
         return sorted((name[len(above) :], self._entries[name]) for name in inside if "/" not in name[len(above) :])
 
     def directories_below(self, path: str) -> list[str]:
-        """Plain paths, each after the one that holds it."""
+        """All paths below, each after its parent."""
         above = path.rstrip("/") + "/"
         return sorted(
             name
@@ -117,7 +117,7 @@ class Files:
         )
 
     def write(self, path: str, data: bytes) -> None:
-        """Make a file, or replace the one that is there; its directory exists."""
+        """Make or replace a file; its directory must exist."""
         if not self.at(posixpath.dirname(path)).is_directory:
             raise FileError(NO_DIRECTORY)
         with self.receive(path, 0o660) as upload:
@@ -125,7 +125,7 @@ class Files:
             upload.keep(self._now())
 
     def move(self, path: str, to: str) -> None:
-        """A file by another name; its directory exists. One that has that name is replaced."""
+        """Rename a file; the new directory must exist. Replaces a file with that name."""
         self.read(path)
         self._writable(path)
         self._writable(to)
@@ -138,7 +138,7 @@ class Files:
         self._entries[to] = self._entries.pop(path)
 
     def receive(self, path: str, mode: int) -> Upload:
-        """Begin a file that arrives in pieces; one of that name is gone at once, as on a phone.
+        """Begin a file that arrives in pieces; an old one with that name is removed at once, as on a phone.
 
         mode: permission bits.
         """
@@ -148,7 +148,7 @@ class Files:
         return Upload(self, path, stat.S_IFREG | (mode & 0o777))
 
     def make_directory(self, path: str, parents: bool = False) -> None:
-        """parents: those that are missing too, and no complaint if it is there."""
+        """parents: make missing parents too, and accept an existing directory."""
         if not parents:
             if self.find(path) is not None:
                 raise FileError(EXISTS)
@@ -177,7 +177,7 @@ class Files:
             self._bytes -= len(self._entries.pop(name).data)
 
     def claim(self, size: int) -> None:
-        """Count bytes that an upload is about to hold."""
+        """Reserve bytes for an upload."""
         if self._bytes + self._uploads + size > MOST_BYTES:
             raise FileError(NO_SPACE)
         self._uploads += size
@@ -204,7 +204,7 @@ class Files:
 
 
 class Upload:
-    """A file that arrives. A context manager: left before `keep`, there is nothing of it."""
+    """A file being uploaded. A context manager: if left before `keep`, the file is discarded."""
 
     def __init__(self, files: Files, path: str, mode: int) -> None:
         self._files = files
@@ -220,7 +220,7 @@ class Upload:
         self._data.clear()
 
     def add(self, piece: bytes) -> None:
-        """Raises FileError where the phone is full."""
+        """Raises FileError if the phone is full."""
         self._files.claim(len(piece))
         self._data += piece
 

@@ -1,4 +1,4 @@
-"""What a fleet of simulated phones is like: plain values, refused here if they cannot be."""
+"""The settings of a fleet of simulated phones: plain values, validated here."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ WIDEST_SIGMA: Final = 3.0
 
 
 class SettingError(ValueError):
-    """A setting that cannot be.
+    """An invalid setting.
 
-    setting: a field of FleetSettings. what: the fact that is wrong. hint: what to do about it.
+    setting: a field of FleetSettings. what: what is wrong. hint: how to fix it.
     """
 
     def __init__(self, setting: str, what: str, hint: str) -> None:
@@ -42,7 +42,7 @@ class FleetSettings:
     base_port: int = 26000
     """Port of the first phone; each further one has the next."""
     seed: int = 0
-    """Of all chance: what is on the phones, pop-ups, latencies, mishaps. Phone i is drawn from seed + i."""
+    """Seed of all randomness: contents of the phones, pop-ups, latencies, faults. Phone i has seed + i."""
     popup_probability: float = 0.1
     """Chance of a pop-up after an action."""
     generation: int = 0

@@ -34,8 +34,8 @@ TOUR: Final = (
     "price", "first", "add", "cart", "first",
     "HOME", "browser", "field", "type newegg.com", "ENTER", "refuse",
 )  # fmt: skip
-"""What a visitor does: keys, swipes up ("swipe") and to the left ("turn"), texts, taps on widgets by their target or on
-the first of several rows. Each step changes the phone; between two of them the visitor waits for what loads."""
+"""Steps: keys, swipes up ("swipe") and to the left ("turn"), texts, taps on widgets by target or on the first of rows.
+Each step changes the phone; loading screens are waited for in between."""
 TYPED: Final = "red lamp"
 ROWS: Final = ("row", "toggle")
 WAIT: Final = Key("VOLUME_UP")
@@ -43,7 +43,7 @@ WAIT: Final = Key("VOLUME_UP")
 
 
 def tour(generation: int = 0, seed: int = 0) -> list[Image.Image]:
-    """Every screen that TOUR comes by, once, and each pop-up, on a phone of that generation."""
+    """Every screen of TOUR, once, and each pop-up, on a phone of that generation."""
     states = list(walk(generation, seed))
     states += [replace(states[0], dialog=name) for name in sorted(POPUPS)]
     shown = {image.tobytes(): image for image in map(draw, states)}
@@ -51,7 +51,7 @@ def tour(generation: int = 0, seed: int = 0) -> list[Image.Image]:
 
 
 def walk(generation: int = 0, seed: int = 0) -> Iterator[State]:
-    """A quiet phone before the first and after each step of TOUR, and after each event that was waited."""
+    """The states of a phone without pop-ups: at first, after each step of TOUR, and after each waiting event."""
     state = fresh(seed, {}, 0.0, generation)
     yield state
     for step in TOUR:
@@ -63,7 +63,7 @@ def walk(generation: int = 0, seed: int = 0) -> Iterator[State]:
 
 
 def event_for(state: State, step: str) -> Event:
-    """What a step of a tour does to a phone in that state. Raises LookupError where it shows nothing of that name."""
+    """The state after a step of a tour. Raises LookupError if the screen has no such target."""
     match step.split(" ", 1):
         case ["HOME" | "ENTER" | "BACK"]:
             return Key(step)

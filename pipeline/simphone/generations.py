@@ -1,9 +1,8 @@
-"""UI generations: the same apps redrawn, so that an agent that learned on an old phone meets a new one.
+"""UI generations: the same apps redrawn, to test an agent on a newer UI than it was trained on.
 
-The paper's case study (appendix A.1) has agents trained on an older system open the wrong app, or look for a widget
-where it was; here the change is a setting. Generation 0 is the phone as it was drawn first, which base models and the
-demo know. Each later one keeps the changes before it. What a tap does, and so every task and its check, is the same in
-all of them.
+In the paper's case study (appendix A.1), agents trained on an older system open the wrong app, or look for a widget at
+its old place; here the change is a setting. Generation 0 is the original UI, which base models and the demo know. Each
+later one keeps the changes before it. Targets, and so every task and its check, are the same in all of them.
 """
 
 from __future__ import annotations
@@ -47,15 +46,14 @@ NAMES: Final = {
     "stopwatch": "chrono",
     "timer": "countdown",
 }
-"""What apps and controls are called from RENAMED on. What a task names is never among them: sites, switches, contacts,
-times and items are the world's, not the designer's."""
+"""Names of apps and controls from RENAMED on. Names in tasks (sites, switches, contacts, times, items) never change."""
 HUE_TURN: Final = 0.38
 TINTED: Final = ("bar", "icon", "button", "tab", "tile", "bubble", "round", "play", "pause", "next", "avatar", "day")
-"""Kinds whose colour is taste. A product's is what a task asks for."""
+"""Kinds whose colour may change; not products, whose colour tasks ask for."""
 
 
 def redrawn(elements: Elements, generation: int) -> Elements:
-    """A screen's elements as a phone of that generation shows them; targets are as they were."""
+    """A screen's elements in that generation; targets do not change."""
     return elements if generation == 0 else tuple(_redrawn(element, generation) for element in elements)
 
 

@@ -1,4 +1,4 @@
-"""One phone as its commands see it: its machine and what Android keeps around it."""
+"""One phone as its commands see it: its machine, and Android's state around it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SETTINGS: Final[Mapping[tuple[str, str], str]] = {
     ("system", "screen_brightness_mode"): "0",
     ("system", "screen_off_timeout"): "60000",
 }
-"""What `settings` knows of a new phone, beside the keyboard that is at work."""
+"""The `settings` of a new phone, beside the selected keyboard."""
 SERVICES_STARTED: Final = frozenset({"sys.boot_completed", "dev.bootcomplete"})
 """Properties that a phone sets once its services run."""
 WAKEUP: Final = Key("WAKEUP")
@@ -37,13 +37,13 @@ SLEEP: Final = Key("SLEEP")
 GO_HOME: Final = Key("HOME")
 HOME_SCREEN: Final = f"{PACKAGE}launcher"
 FRAMES: Final = 8
-"""Of an app that repaints for ever, before it begins anew."""
+"""Frames of an app that repaints for ever, before they repeat."""
 HUNG_POLL_S: Final = 0.05
-"""Between two looks whether the app that `input` waits for hangs still."""
+"""Poll interval while `input` waits for an app that hangs."""
 
 
 class Machine(Protocol):
-    """What the commands act on; machine.PhoneMachine is one."""
+    """What the commands act on; machine.PhoneMachine implements it."""
 
     @property
     def size(self) -> tuple[int, int]: ...
@@ -60,12 +60,12 @@ class Machine(Protocol):
 
 
 class Handset:
-    """Made in the event loop that serves the phone, and used in it alone.
+    """Made and used only in the event loop that serves the phone.
 
-    A reset is a machine's: files, log and settings stay, as they do on a phone on which an app's data is cleared.
+    A reset affects only the machine: files, log and settings stay, as after clearing an app's data.
     draw_latency: seconds that the next action takes. keyboard_service: whether ADBKeyBoard is installed. mishaps: the
-    faults that begin at the next action, and for how many seconds. clock: seconds, of what moves on the screen by
-    itself; None: nothing does.
+    faults that begin at the next action, and for how many seconds. clock: seconds, for animations; None: no
+    animations.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Handset:
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """What `getprop` knows now."""
+        """The current properties, for `getprop`."""
         if not self.faults.active(Fault.BOOTING):
             return self._properties
         return {name: value for name, value in self._properties.items() if name not in SERVICES_STARTED}
@@ -115,7 +115,7 @@ class Handset:
 
     @property
     def animated(self) -> bool:
-        """Whether the app in front draws without end, so that nobody finds it idle."""
+        """Whether the app in front never stops drawing, so that it is never idle."""
         return self.clock is not None and self.machine.animated()
 
     def stopped(self, package: str) -> None:
@@ -140,10 +140,10 @@ class Handset:
         return self.machine.picture() if self.clock is None else self.machine.picture(self.clock())
 
     async def act(self, event: Event | None, seconds: float = 0.0) -> float:
-        """Take the phone's time and `seconds` more, then do it. Returns the seconds that it took.
+        """Wait for the phone's latency and `seconds` more, then act. Returns the seconds that it took.
 
-        A phone that is asleep does nothing but wake up, an app that hangs nothing but leave the front: fingers, keys
-        and text for it wait until it no longer hangs in front, and are lost.
+        A sleeping phone reacts only to WAKEUP, a hanging app only to HOME: gestures, keys and text for it wait until
+        it no longer hangs in front, and are lost.
         """
         for fault, lasts in self._mishaps().items():
             self.faults.set(fault, lasts)
@@ -165,9 +165,7 @@ class Handset:
         return took
 
     def reset(self, seed: int, setup: Mapping[str, Any]) -> None:
-        """The screen is on afterwards: a reset of a real phone wakes it. Raises ValueError for a setup that the machine
-        does not know.
-        """
+        """The screen is on afterwards, as after a reset of a real phone. Raises ValueError for an invalid setup."""
         self.machine.reset(seed, setup)
         self.faults.end(Fault.ASLEEP)
         self.log.tick()
@@ -180,7 +178,7 @@ class Handset:
         return self.hung != "" and self.hung == self._package()
 
     def _repainted(self) -> Image.Image:
-        """The app's screen with a bar that moves on with each look at it."""
+        """The app's screen with a bar that moves with each screenshot."""
         image = self.machine.picture().copy()
         self._frames += 1
         step = image.width // FRAMES

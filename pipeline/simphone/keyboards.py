@@ -1,7 +1,7 @@
 """The keyboards of a simulated phone: Android's own, and ADBKeyBoard where it is installed.
 
-ADBKeyBoard (github.com/senzhk/ADBKeyBoard) types what a broadcast tells it, while it is the one that is selected; what
-it hears otherwise is lost, and the broadcast is reported as completed all the same.
+ADBKeyBoard (github.com/senzhk/ADBKeyBoard) types the text of a broadcast while it is selected; otherwise the text is
+lost, and the broadcast is still reported as completed.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ OWN: Final = "com.android.inputmethod.latin/.LatinIME"
 SERVICE: Final = "com.android.adbkeyboard/.AdbIME"
 ACTION: Final = "ADB_INPUT_B64"
 SELECTED: Final = ("secure", "default_input_method")
-"""The setting that names the keyboard at work."""
+"""The setting with the selected keyboard."""
 
 
 class Keyboards:
-    """service: whether ADBKeyBoard is installed. settings: the phone's, which keep the selected one.
+    """service: whether ADBKeyBoard is installed. settings: the phone's, which store the selected one.
 
     Changed by the thread that serves the phone.
     """
@@ -34,7 +34,7 @@ class Keyboards:
         return self._settings.get(SELECTED, "null")
 
     def select(self, name: str) -> None:
-        """Raises ValueError, as Android refuses, for a keyboard that is not enabled."""
+        """Raises ValueError for a keyboard that is not enabled, as Android does."""
         if name not in self.enabled:
             raise ValueError(f"Unknown input method {name} cannot be selected for user #0")
         self._settings[SELECTED] = name
@@ -42,7 +42,7 @@ class Keyboards:
     def heard(self, action: str, package: str, message: str | None) -> str | None:
         """The text that a broadcast to `package` ("" for all) has the selected keyboard type, if it does.
 
-        message: its extra `msg`. Raises ValueError for one that is no text.
+        message: its extra `msg`. Raises ValueError if it is not text.
         """
         if self.selected != SERVICE or action != ACTION or message is None:
             return None

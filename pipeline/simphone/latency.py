@@ -1,4 +1,4 @@
-"""How long a simulated phone takes to act: a log-normal with a heavy tail, cut at a maximum, seeded per phone."""
+"""The latency of a simulated phone's actions: log-normal with a heavy tail, cut at a maximum, seeded per phone."""
 
 from __future__ import annotations
 

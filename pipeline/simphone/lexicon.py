@@ -1,6 +1,6 @@
-"""What the apps beside those of words.py are about: entities for suites to deal out, and the words on controls.
+"""Words of the apps beside those of words.py: entities for the suites, and the words on controls.
 
-The shipped base model's vocabulary is words.ALL alone, and stays so: what only this module has, it reads as unknown.
+The shipped base model's vocabulary stays words.ALL: it reads words that only this module has as unknown.
 An entity is a pair of words ("team lunch"), so that a split can hold out pairs whose words are known, or one of a list.
 """
 
@@ -38,14 +38,14 @@ SONGS: Final = pairs(MOODS, THEMES)
 VIDEOS: Final = pairs(SKILLS, SHOWS)
 PLACES: Final = pairs(QUARTERS, VENUES)
 MAILS: Final = pairs(MATTERS, LETTERS)
-"""What letters are about."""
+"""Subjects of letters."""
 STORE_APPS: Final = pairs(SUBJECTS, PRODUCTS)
 WARES: Final = pairs(BRANDS, GOODS)
-"""What the shop sites sell."""
+"""Products of the shop sites."""
 SHOP_SITES: Final[Words] = ("costco.com", "ebay.com", "bestbuy.com", "newegg.com", "walmart.com")
 MONTHS: Final[Words] = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 MINUTES: Final[Words] = ("1", "3", "5", "10")
-"""That a timer can be set to."""
+"""Minutes that a timer can be set to."""
 MORE_APPS: Final[Words] = ("contacts", "phone", "calendar", "media", "store")
 """The apps of the launcher's second page; words.APPS are those of the first."""
 CONTROLS: Final[Words] = (
@@ -63,7 +63,7 @@ ALL: Final[Words] = tuple(
         )
     )
 )  # fmt: skip
-"""Every word that is on a widget of these apps, besides words.ALL."""
+"""Every word on a widget of these apps, besides words.ALL."""
 
 
 def named(entities: tuple[tuple[str, str], ...]) -> tuple[str, ...]:

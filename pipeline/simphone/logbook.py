@@ -1,7 +1,6 @@
-"""What a phone notes of itself, for `logcat`: the last entries, each at the phone's own time.
+"""The phone's log for `logcat`: the last entries, each with the phone's own time.
 
-That time is counted in events since the phone was switched on, a second each, so that a phone that is told the same
-things writes the same log.
+That time counts events since the phone was started, one second each, so that equal inputs give equal logs.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ HEADING: Final = "--------- beginning of main\n"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """number: of all entries ever, from 0. at: seconds since the phone was switched on."""
+    """number: counts all entries ever, from 0. at: seconds since the phone was started."""
 
     number: int
     at: int
@@ -50,7 +49,7 @@ FORMATS: Final[dict[str, Callable[[Entry], str]]] = {
 
 
 class Logbook:
-    """Owned by the event loop that serves the phone. Only the newest entries are kept; who reads late misses some."""
+    """Owned by the event loop that serves the phone. Only the newest entries are kept; a late reader misses some."""
 
     def __init__(self) -> None:
         self.seconds = 0
@@ -67,7 +66,7 @@ class Logbook:
         self.seconds += 1
 
     def note(self, tag: str, message: str, priority: str = "I") -> None:
-        """One line, whatever the message holds: what was typed is untrusted."""
+        """Always one line, as messages contain untrusted text."""
         line = message[:LONGEST_MESSAGE]
         if not line.isprintable():
             line = "".join(char if char.isprintable() else "." for char in line)
@@ -85,10 +84,10 @@ class Logbook:
         return list(itertools.islice(self._entries, max(0, kept), None))
 
     async def follow(self) -> AsyncIterator[Entry]:
-        """Those kept and then what is noted, for ever.
+        """The stored entries and then new ones, for ever.
 
-        A phone's log never rests, and a client that follows it may look only at its next line whether it is to stop:
-        where nothing is noted for IDLE_S an entry says so, which is not kept.
+        A client that follows the log may check only at the next line whether to stop. So after IDLE_S without an entry
+        an idle one is sent, which is not stored; a real phone's log is never silent either.
         """
         first = 0
         while True:

@@ -21,15 +21,15 @@ from simphone.generations import redrawn
 from simphone.state import ADVERT, HOME, State, chance
 
 PACKAGE: Final = "com.sim."
-"""What the names of packages begin with."""
+"""Prefix of package names."""
 LAUNCHER: Final = HOME.partition("/")[0]
 SWIPE_PX: Final = 16
-"""A finger that moves less than this has tapped."""
+"""A shorter movement is a tap."""
 FIELD_CHARACTERS: Final = 200
-"""Longest text a field takes: what a model types is untrusted, and a state is sent and drawn whole."""
+"""Longest text of a field: typed text is untrusted, and a state is sent and drawn whole."""
 TICKING: Final = tuple(app for app in REGISTRY.values() if app.tick is not ignore)
 DRAWN: Final = 256
-"""Screens kept as PNG (about 3 kB each): phones show the same few screens again and again."""
+"""Cached PNG screens (about 3 kB each): phones show the same few screens repeatedly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Swipe:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """What was typed into whatever is focused."""
+    """Text typed into the focused field."""
 
     text: str
 
@@ -66,7 +66,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """An app brought to the front by the system, as its icon would; one that the phone does not have does nothing."""
+    """The system opens an app, as its icon would; no effect if the phone does not have it."""
 
     app: str
 
@@ -75,9 +75,9 @@ Event = Tap | Swipe | Text | Key | Open
 
 
 def fresh(seed: int, setup: Mapping[str, Any], popup_probability: float, generation: int = 0) -> State:
-    """A phone after a reset. setup: app name -> what that app must look like; the rest is chance, from `seed`.
+    """A phone after a reset. setup: app name -> the app's required state; the rest is random, from `seed`.
 
-    Raises ValueError for an app that the phone does not have, or a setting or name that the app does not know.
+    Raises ValueError for an unknown app, or a setting or name that the app does not know.
     """
     for name, asked in setup.items():
         if name not in REGISTRY:
@@ -90,7 +90,7 @@ def fresh(seed: int, setup: Mapping[str, Any], popup_probability: float, generat
 
 
 def reduce(state: State, event: Event) -> State:
-    """The phone after `event`: its effect, what goes on in the background, and perhaps a pop-up."""
+    """The phone after `event`: its effect, background activity, and perhaps a pop-up."""
     before = replace(state, toast="") if state.toast else state
     after = replace(_effect(before, event), clock=state.clock + 1)
     for app in TICKING:
@@ -104,19 +104,19 @@ def in_front(state: State) -> Elements:
 
 
 def widgets(state: State) -> Elements:
-    """What a finger can reach, the topmost last."""
+    """The elements that can be tapped, the topmost last."""
     return tuple(element for element in in_front(state) if element.target)
 
 
 def draw(state: State, over: Elements = ()) -> Image.Image:
-    """The screen, RGB 128x256. over: what is drawn over the app, behind a dialog."""
+    """The screen, RGB 128x256. over: drawn over the app, behind a dialog."""
     behind = _screen(state) + over
     dialog = _dialog(state)
     return draw_elements(behind + dialog, _background(state), len(behind) if dialog else 0)
 
 
 def moving(state: State, seconds: float) -> Elements:
-    """What of the app in front moves by itself, at that time. Nothing does behind a dialog or while it loads."""
+    """The animations of the app in front at that time; none behind a dialog or while it loads."""
     if state.dialog or state.loading or state.screen == ADVERT:
         return ()
     return redrawn(app_named(state.app).moves(state, seconds), state.generation)
@@ -175,7 +175,7 @@ def _effect(state: State, event: Event) -> State:
         case Swipe(x0, y0, x1, y1):
             return app.swipe(state, _direction(x1 - x0, y1 - y0))
         case Text(text) if state.focused:
-            # As an agent needs it: what is typed replaces what the field held, so that a mistake can be mended.
+            # For agents: typed text replaces the field's content, so that a mistake can be corrected.
             return replace(state, typed=" ".join(text.split())[:FIELD_CHARACTERS])
         case Key("ENTER") if state.focused:
             return app.submit(state)
@@ -217,12 +217,12 @@ def _direction(dx: int, dy: int) -> str:
 
 
 def package_of(app: str) -> str:
-    """The package of an app: its name without the blanks that apps from the store have."""
+    """The package of an app: its name without blanks, which names of store apps have."""
     return PACKAGE + app.replace(" ", "")
 
 
 class PhoneMachine:
-    """A phone that remembers its state: what the device side of adb acts on. Owned by one thread."""
+    """A phone with its state, which the device side of adb acts on. Owned by one thread."""
 
     size: Final = (WIDTH, HEIGHT)
 
@@ -233,7 +233,7 @@ class PhoneMachine:
         self._drawn: OrderedDict[object, bytes] = OrderedDict()
 
     def reset(self, seed: int, setup: Mapping[str, Any]) -> None:
-        """Like loading a snapshot. Raises ValueError for a setup that the phone does not know; it stays as it was."""
+        """Like loading a snapshot. Raises ValueError for an invalid setup; the state then does not change."""
         self._now = fresh(seed, setup, self._popup_probability, self._generation)
 
     def apply(self, event: Event) -> None:
@@ -263,14 +263,14 @@ class PhoneMachine:
         return self._now.focused
 
     def picture(self, seconds: float | None = None) -> Image.Image:
-        """The screen, RGB. seconds: the time, for what moves and blinks; None: nothing does."""
+        """The screen, RGB. seconds: the time, for animations; None: no animations."""
         if seconds is None:
             return draw(self._now)
         blinking = () if self._now.dialog else cursor(_screen(self._now), seconds)
         return draw(self._now, (*moving(self._now, seconds), *blinking))
 
     def animated(self) -> bool:
-        """Whether the app in front draws without end, where time is let pass."""
+        """Whether the app in front never stops drawing, on a phone with animations."""
         return bool(moving(self._now, 0.0))
 
     def png(self) -> bytes:
@@ -288,5 +288,5 @@ class PhoneMachine:
         return found
 
     def _look(self) -> object:
-        """What decides how the screen looks: its elements, and the dialog in front."""
+        """What the screen's pixels depend on: its elements, and the dialog in front."""
         return _background(self._now), _screen(self._now), self._now.dialog

@@ -1,4 +1,4 @@
-"""What lies over an app's screen without being a pop-up: a toast, a loading screen, a question that the app asks."""
+"""Overlays of an app's screen other than pop-ups: a toast, a loading screen, a dialog of the app."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOADING: Final[Elements] = (
 
 
 def toast(text: str) -> Element:
-    """A short message at the bottom, which no finger can reach."""
+    """A short message at the bottom, which cannot be tapped."""
     return Element("toast", (8, 196, 120, 220), text=text)
 
 
@@ -28,8 +28,8 @@ def toast(text: str) -> Element:
 class Question:
     """A dialog with at most two buttons, whose labels are their targets.
 
-    yes, then: the button that does something, and what; no, otherwise: the one that does not, "" for none of it.
-    Both get the state without the dialog. BACK and HOME close a question without an answer.
+    yes, then: the confirming button and its effect; no, otherwise: the same for the refusing one, "" for none.
+    Both get the state without the dialog. BACK and HOME close the dialog without an answer.
     """
 
     text: str

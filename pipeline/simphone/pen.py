@@ -1,4 +1,4 @@
-"""What every drawing of a screen shares: a pen, its letters and its inks."""
+"""The common parts of all drawings: pen, font and inks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
 
 
 def ink_on(colour: Colour) -> Colour:
-    """Black or white, whichever is read more easily on `colour`."""
+    """Black or white, whichever is more readable on `colour`."""
     red, green, blue = colour
     return INK if 3 * red + 6 * green + blue > 1500 else WHITE
 

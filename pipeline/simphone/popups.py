@@ -1,4 +1,4 @@
-"""Pop-ups: what may come up after any action, and how each is closed. BACK and HOME close every one, too."""
+"""Pop-ups, which may appear after any action, and how each is closed. BACK and HOME also close every one."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def tap(state: State, target: str) -> State:
 
 
 def maybe(state: State) -> State:
-    """The state in which a pop-up has come up, or not: chance depends on the phone's seed and clock alone."""
+    """The state with or without a new pop-up; the randomness depends only on the phone's seed and clock."""
     if state.dialog or state.screen == ADVERT or not state.popup_probability:
         return state
     rng = chance(state.seed, "popup", state.clock)

@@ -1,7 +1,7 @@
 """The ports of one simulated phone: those that `adb reverse` opens, each of which leads to a service of the host.
 
-Whoever on the phone connects to such a port (`nc`, or another host's `adb forward`) gets a stream over the connection
-of the adb server that asked for it. A port is closed with that connection, as a device's is.
+A client on the phone that connects to such a port (`nc`, or another host's `adb forward`) gets a stream over the
+connection of the adb server that opened it. A port is closed with that connection, as on a device.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from simphone.transport import Stream, Transport
 MOST_PORTS: Final = 256
 HIGHEST_PORT: Final = 65_535
 FIRST_FREE: Final = 32_768
-"""Where a port that is asked for as tcp:0 is looked for."""
+"""The range in which a port for tcp:0 is chosen."""
 SERIAL: Final = "host-1"
-"""What a device calls its adb server in a list."""
+"""The name of the adb server in a device's list."""
 _SPEC: Final = re.compile(r"tcp:[0-9]{1,5}|(local|localabstract|localreserved|localfilesystem):[^\s;]{1,100}")
 
 
 class PortError(Exception):
-    """What cannot be listened at, or connected to, in adbd's words."""
+    """A failed listen or connect, with adbd's message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Ports:
         return answer
 
     async def dial(self, spec: str) -> Stream:
-        """A connection to a port of the phone. Raises PortError where nobody listens, or the host's end refuses."""
+        """A connection to a port of the phone. Raises PortError if nothing listens, or the host refuses."""
         if (way := self._ways.get(spec)) is None:
             raise PortError("Connection refused")
         try:
@@ -85,7 +85,7 @@ class Ports:
             raise PortError("Connection reset by peer") from error
 
     def forget(self, transport: Transport) -> None:
-        """An adb server is gone, and its ports with it."""
+        """An adb server has disconnected: close its ports."""
         self._ways = {spec: way for spec, way in self._ways.items() if way.over is not transport}
 
 

@@ -1,7 +1,7 @@
-"""Kinds of phones: how long each takes, and what goes wrong with it how often. A fleet is a list of their names.
+"""Kinds of phones: their latencies and the probabilities of faults. A fleet is a list of their names.
 
-All chance comes from the seed of the fleet and the phone's number, and moves on with that phone's actions alone: the
-same actions meet the same times and the same mishaps again, whatever the other phones do.
+All randomness comes from the fleet's seed and the phone's number, and advances only with that phone's actions: the
+same actions meet the same latencies and faults, independent of the other phones.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from simphone.latency import Latency
 
 @dataclass(frozen=True, slots=True)
 class Mishap:
-    """chance: of beginning at an action, in [0, 1]. lasts: seconds that each of the faults holds, from then on."""
+    """chance: of beginning at an action, in [0, 1]. lasts: seconds that each of the faults lasts."""
 
     chance: float
     lasts: Mapping[Fault, float]
@@ -26,8 +26,8 @@ class Mishap:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """sigma and max_ms: of the latency (latency.py), those of the fleet where they are None. moves: whether time passes
-    on its screen while nothing is done.
+    """sigma and max_ms: of the latency (latency.py), those of the fleet where they are None. moves: whether its
+    screen has animations.
     """
 
     sigma: float | None = None
@@ -47,15 +47,15 @@ PROFILES: Final[Mapping[PhoneProfile, Profile]] = {
     "freezing": Profile(mishaps=(Mishap(0.01, {Fault.SILENT: 20}),)),
     "restarting": Profile(mishaps=(Mishap(0.01, {Fault.GONE: 3, Fault.BOOTING: 8}),)),
 }
-"""plain: as the settings of the fleet say. moving: a stopwatch that runs, what plays and the cursor of a text field
-move by themselves. steady: every action takes the median. heavy: a tail so heavy that episodes of one length differ a
-hundredfold. The others go wrong now and then: slow answers, torn screenshots, a screen that goes dark, a system that
-hangs, a restart.
+"""plain: as the fleet's settings. moving: running stopwatch, playing media and the cursor of a text field are animated.
+steady: every action takes the median. heavy: a tail so heavy that episodes of one length differ a hundredfold. The
+others have occasional faults: slow answers, truncated screenshots, a screen that turns off, a system that hangs, a
+restart.
 """
 
 
 class Luck:
-    """What chance has in store for phone `number` of a fleet."""
+    """The random latencies and faults of phone `number` of a fleet."""
 
     def __init__(self, settings: FleetSettings, number: int) -> None:
         named: PhoneProfile = settings.profiles[number % len(settings.profiles)] if settings.profiles else "plain"
@@ -71,7 +71,7 @@ class Luck:
         self._random = random.Random(f"mishaps {settings.seed} {number}")
 
     def faults(self) -> Mapping[Fault, float]:
-        """What begins at the next action, and for how many seconds; mostly nothing."""
+        """The faults that begin at the next action, and for how many seconds; mostly none."""
         begun: dict[Fault, float] = {}
         for mishap in self._mishaps:
             if self._random.random() < mishap.chance:

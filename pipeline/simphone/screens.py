@@ -1,4 +1,4 @@
-"""The screens that an app of a simulated phone may show, as `State.screen` names them. Questions in front are none."""
+"""The screens of the apps, as named by `State.screen`. Dialogs are not screens."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ SCREENS: Final = {
     "mail": ("inbox", "letter", "to", "write"),
     "maps": ("search", "results", "place", "way"),
 }
-"""By app. What the store installs shows one screen, `NAME/main`."""
+"""By app. Apps from the store have one screen, `NAME/main`."""
 INSTALLED: Final = frozenset(named(STORE_APPS))
 
 
 def refuse_unknown(screen: str) -> None:
-    """Raises ValueError for what no app shows, with the screens that there are."""
+    """Raises ValueError for an unknown screen, with the known ones."""
     app, _, name = screen.partition("/")
     if name in SCREENS.get(app, ()) or (app in INSTALLED and name == "main"):
         return

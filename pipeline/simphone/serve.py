@@ -24,7 +24,7 @@ from simphone.profiles import Luck
 
 HOST = "127.0.0.1"
 REOPEN_PAUSE_S = 0.1
-"""Between two tries to open the port of a phone that comes back, where something else has taken it meanwhile."""
+"""Pause between attempts to reopen the port of a phone, if something else has taken it meanwhile."""
 
 
 class SimulatedPhone:
@@ -57,7 +57,7 @@ class SimulatedPhone:
         return f"{self.host}:{self.port}"
 
     async def open(self) -> None:
-        """Listen. Raises SettingError if the port is in use or not to be had."""
+        """Listen. Raises SettingError if the port is in use or cannot be opened."""
         try:
             self._server = await asyncio.start_server(self._adbd.connected, self.host, self.port)
         except OSError as error:
@@ -69,7 +69,7 @@ class SimulatedPhone:
             ) from error
 
     async def run(self) -> None:
-        """Come and go with the fault `gone`, until cancelled."""
+        """Close and reopen the port with the fault `gone`, until cancelled."""
         try:
             while True:
                 await self.faults.until(Fault.GONE, active=True)
@@ -120,7 +120,7 @@ async def serve(settings: FleetSettings, host: str, ready: Ready) -> None:
 
 
 def announce(fleet: Sequence[SimulatedPhone]) -> None:
-    """Print that the phones are there, in one line."""
+    """Print one line: the phones are ready."""
     print(f"ready: {len(fleet)} simulated phones at {HOST}, ports {fleet[0].port} to {fleet[-1].port}", flush=True)
 
 
@@ -145,7 +145,7 @@ async def _until_signalled(settings: FleetSettings, ready: Ready) -> None:
 
 
 class PhonesInThread:
-    """Simulated phones on a thread of this process, for a program that wants to reach into them.
+    """Simulated phones on a thread of this process, for a program that accesses their state.
 
     A context manager: entered, every port is open; left, the thread has ended. Raises what `serve` raises.
     """

@@ -1,10 +1,9 @@
 """The part of `sh` that a simulated phone understands: words, quotes, `;`, newlines, `&&`, `||`; pipes into a few
-filters; output into a file or nowhere. Nothing is ever expanded but `$?`, by which drivers of phones without shell
-protocol 2 learn how a command ended.
+filters; output into a file or to /dev/null. Only `$?` is expanded, from which drivers of phones without shell protocol
+2 read a command's exit code.
 
-What would start anything else (another pipe, a redirection to a relative name, a substitution, a job) is refused as a
-syntax error before the first command runs, so that a caller who forgets to quote learns of it here and not on a real
-phone.
+Everything else (another pipe, a redirection to a relative name, a substitution, a job) is refused as a syntax error
+before the first command runs, so that a missing quote is found here and not on a real phone.
 """
 
 from __future__ import annotations
@@ -14,23 +13,23 @@ from dataclasses import dataclass, field
 from typing import Final
 
 OPERATORS = frozenset("|&<>()`$*?[]#~!{}")
-"""Characters that mean something to a shell where nothing quotes them. Those it would only expand are refused too."""
+"""Characters with a meaning for a shell if unquoted. Expansions are refused too."""
 EXPANDED_IN_QUOTES = frozenset("$`")
 ESCAPABLE_IN_QUOTES = frozenset('"\\$`')
 FILTERS: Final = ("cat", "grep", "head", "nc", "sort", "tail", "wc")
-"""What may stand behind a pipe."""
+"""The commands allowed behind a pipe."""
 JOINING: Final = ("&&", "||", "|")
 REDIRECTING: Final = frozenset("0123456789>")
 _REDIRECTION: Final = re.compile(r"([0-9]?)>(>?)(&1)?[ \t]*")
 
 
 class ShellSyntaxError(Exception):
-    """A line that this shell does not understand."""
+    """A line that this shell cannot parse."""
 
 
 @dataclass(frozen=True, slots=True)
 class Redirection:
-    """Output 1 or 2 goes to the file `target`, a path from the root; to where output 1 goes if that is ""."""
+    """Output 1 or 2 goes to the file `target`, an absolute path; if it is "", to where output 1 goes."""
 
     output: int
     target: str
@@ -39,10 +38,10 @@ class Redirection:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """Words of one command. if_ok, if_failed: it runs only if the command before it exited with 0, or only if not.
-    piped: it reads what the command before it printed.
+    """Words of one command. if_ok, if_failed: run only if the command before it exited with 0, or only if not.
+    piped: it reads the output of the command before it.
 
-    statuses: where "$?" stands, as (word, character) of argv, in which it takes no place.
+    statuses: the positions of "$?", as (word, character) of argv, from which it is removed.
     """
 
     argv: tuple[str, ...]
@@ -62,7 +61,7 @@ class Command:
 
 @dataclass
 class _Reader:
-    """joined: what stands before the words that are being read: "", "&&", "||" or "|"."""
+    """joined: the operator before the words being read: "", "&&", "||" or "|"."""
 
     line: str
     at: int = 0
@@ -79,7 +78,7 @@ class _Reader:
         return self.line[self.at - 1]
 
     def end_command(self, joined: str) -> None:
-        """joined: what parts this command from the next."""
+        """joined: the operator between this command and the next."""
         if not self.words and (joined or self.joined or self.redirections):
             raise ShellSyntaxError(f"unexpected {joined or self.joined or '>'!r}")
         if self.joined == "|" and self.words[0] not in FILTERS:
@@ -98,7 +97,7 @@ class _Reader:
         self.words, self.statuses, self.redirections, self.joined = [], [], [], joined
 
     def status_follows(self, parts: list[str]) -> bool:
-        """Whether the "$" just taken begins "$?"; then it is noted as standing after these parts of a word."""
+        """Whether the "$" just read begins "$?"; then its position after these parts of a word is recorded."""
         if not self.line.startswith("?", self.at):
             return False
         self.at += 1

@@ -1,7 +1,7 @@
-"""The shell of a simulated phone: the line that a host sends, to the commands that it names.
+"""The shell of a simulated phone: runs the commands of a line that a host sends.
 
-A command's effect is complete when it returns: `input` and `am` first take the phone's time, then act. Text is data to
-the last byte; nothing typed is ever parsed.
+A command's effect is complete when it returns: `input` and `am` first wait for the phone's latency, then act. Typed
+text is only data and never parsed.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from simphone.sh import Command, Redirection, ShellSyntaxError, parse
 NOWHERE = frozenset({"/dev/null"})
 NEED_SERVICES = frozenset({"am", "cmd", "dumpsys", "ime", "input", "monkey", "pm", "screencap", "settings", "svc",
                            "uiautomator", "wm"})  # fmt: skip
-"""What a phone that is still booting cannot do."""
+"""Commands that do not work while the phone is booting."""
 
 
 class Shell:
-    """The shell of one phone. programs: what it finds by name."""
+    """The shell of one phone. programs: its commands by name."""
 
     def __init__(self, phone: Handset, programs: Mapping[str, Program] = COMMANDS) -> None:
         self.phone = phone
@@ -48,7 +48,7 @@ class Shell:
     async def run(self, line: str, directory: str = "/", code: int = OK) -> Result:
         """Run a line; its output is that of all its commands, its exit code that of the last one run.
 
-        directory, code: where the shell stands, and how the line before this one ended.
+        directory, code: the working directory, and the exit code of the line before this one.
         """
         try:
             commands = _entries(parse(line))
@@ -80,7 +80,7 @@ class Shell:
         return Result(out, err, code, tuple(afterwards), follow, directory, ended, tuple(pieces))
 
     async def _pipeline(self, commands: Sequence[Command], directory: str, code: int) -> Result:
-        """Each command reads what the one before it printed; the last one prints and decides."""
+        """Each command reads the output of the one before it; output and exit code are the last one's."""
         fed: bytes | None = None
         err, afterwards = b"", list[Callable[[], None]]()
         for command in commands:
@@ -96,7 +96,7 @@ class Shell:
         return replace(result, stderr=err + result.stderr, afterwards=tuple(afterwards), pieces=pieces)
 
     def _redirected(self, result: Result, redirections: Sequence[Redirection]) -> Result:
-        """The result without what went into files."""
+        """The result without output redirected into files."""
         if not redirections:
             return result
         goes: dict[int, Redirection | int] = {1: 1, 2: 2}
@@ -155,8 +155,8 @@ def _exit_code(words: Sequence[str], last: int) -> int:
 
 
 def _entries(commands: Sequence[Command]) -> list[Command]:
-    """`input text` after `input text` on one line is one entry: here an entry replaces what the field held, and text
-    with a "%s" in it can only be typed in two pieces.
+    """Merges consecutive `input text` of one line: an entry replaces the field's content here, and text with a "%s" in
+    it can only be typed in two pieces.
     """
     found: list[Command] = []
     for command in commands:

@@ -1,4 +1,4 @@
-"""The whole state of a phone as a frozen value, its JSON, and the moves that every app shares."""
+"""The whole state of a phone as a frozen value, its JSON, and the transitions common to all apps."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ AppData = Mapping[str, Value]
 HOME = "launcher/home"
 ADVERT = "advert/page"
 LOADS = (0, 0, 0, 1, 1, 2)
-"""Events that a load takes, each equally often."""
+"""Possible durations of loading, in events, equally likely."""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """seed and clock (events so far) are all that chance depends on. screen is "app/name"; back is how one came here.
+    """seed and clock (events so far) determine all randomness. screen is "app/name"; back: the screens before it.
 
-    generation: of the UI (generations.py). dialog: what is in front: a pop-up by its name, a question of an app as
-    "app/name" (overlays.py), or "". focused: a text field is focused and the soft keyboard is up. typed: its text.
-    data: what each app remembers. toast: a message at the bottom, until the next event. loading: events until the
-    screen is there; until then it only says that it loads.
+    generation: of the UI (generations.py). dialog: in front: a pop-up by its name, a dialog of an app as "app/name"
+    (overlays.py), or "". focused: a text field has the focus and the soft keyboard is up. typed: its text.
+    data: each app's state. toast: a message at the bottom, until the next event. loading: events until the screen
+    appears; until then a loading screen is shown.
     """
 
     seed: int
@@ -48,7 +48,7 @@ class State:
         return self.data[app]
 
     def remember(self, app: str, **values: Value) -> State:
-        """The state in which `app` remembers these values."""
+        """The state with these values in the data of `app`."""
         return replace(self, data={**self.data, app: {**self.data[app], **values}})
 
     def goto(self, screen: str) -> State:
@@ -67,14 +67,14 @@ class State:
         return replace(self, toast=text)
 
     def load(self) -> State:
-        """The state whose screen may take an event or two to come up: chance depends on seed and clock alone."""
+        """The state whose screen may take an event or two to load; the randomness depends only on seed and clock."""
         return replace(self, loading=chance(self.seed, "load", self.clock).choice(LOADS))
 
     def home(self) -> State:
         return replace(self, screen=HOME, back=(), dialog="", focused=False, typed="", loading=0)
 
     def leave(self) -> State:
-        """What BACK does: close what is in front, else go where one came from."""
+        """The effect of BACK: close the dialog in front, else go to the previous screen."""
         if self.dialog:
             return replace(self, dialog="")
         if self.focused:
@@ -93,12 +93,12 @@ class State:
 
 
 def chance(*of: object) -> random.Random:
-    """A generator that depends on `of` alone, in every process."""
+    """A generator that depends only on `of`, in every process."""
     return random.Random(hashlib.sha256("\n".join(map(str, of)).encode()).digest())
 
 
 def words_of(value: Value) -> tuple[str, ...]:
-    """A remembered list of strings. Raises TypeError if it is something else: an app's own fault."""
+    """A list of strings in an app's data. Raises TypeError for anything else, which is a bug of the app."""
     if not isinstance(value, tuple):
         raise TypeError(f"{value!r} is no list of strings")
     return value

@@ -2,7 +2,7 @@
 
 A request is four letters, a little-endian length and a path: STAT, LIST, SEND, RECV; QUIT ends the service. SEND is
 followed by DATA pieces and DONE, whose length is the file's time. The phone answers with the same letters, and with
-OKAY or FAIL and a reason. After bytes that are no request the two sides disagree for good: FAIL, and the end.
+OKAY or FAIL and a reason. After bytes that are not a request the stream is out of sync: FAIL, and the end.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DIRECTORY_SIZE: Final = 4096
 
 
 class OutOfStepError(Exception):
-    """Bytes that are no request; the text goes to the host, and the service ends."""
+    """Bytes that are not a request; the text goes to the host, and the service ends."""
 
 
 class Sync:
@@ -67,7 +67,7 @@ class Sync:
             await self._fail(f"{path}: {error}")
 
     async def _stat(self, path: str) -> None:
-        """Zeros where nothing is, as lstat's failure is told."""
+        """Zeros for a missing path, as adbd reports a failed lstat."""
         try:
             entry = self._files.find(plain(path))
         except FileError:
@@ -75,7 +75,7 @@ class Sync:
         await self._stream.write(b"STAT" + (_facts(entry) if entry else bytes(12)))
 
     async def _list(self, path: str) -> None:
-        """Nothing but the end where there is no directory."""
+        """Only the end for a missing directory."""
         try:
             where = plain(path)
             held = [(".", self._files.at(where)), ("..", self._files.at(posixpath.dirname(where)))]
@@ -98,7 +98,7 @@ class Sync:
         await self._stream.write(HEADER.pack(b"DONE", 0))
 
     async def _send(self, request: str) -> None:
-        """What fails is told at once; the rest of the file is read all the same, since the host goes on sending."""
+        """A failure is reported at once; the rest of the file is still read, since the host goes on sending."""
         path, comma, digits = request.rpartition(",")
         mode = int(digits) if comma and digits.isascii() and digits.isdecimal() else -1
         self._sent = None

@@ -1,6 +1,6 @@
-"""Screens that no app has: widgets of every kind, at random places, with random labels.
+"""Synthetic screens: widgets of every kind, at random places, with random labels.
 
-A base model learns on them to find a named widget. They share the apps' primitives and words, never their layouts.
+A base model learns on them to find a named widget. They share the apps' primitives and words, not their layouts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Synthetic:
-    """An RGB image of 128x256, what a finger can reach on it, and the letters that are written on it."""
+    """An RGB image of 128x256, the elements that can be tapped, and the letters on it."""
 
     image: Image.Image
     elements: Elements
@@ -30,11 +30,11 @@ class Synthetic:
 
 
 class Labels:
-    """Labels that occur once on a screen: a widget that can be named names one place.
+    """Labels that occur once on a screen, so that a name is one place.
 
-    free: share of the labels that are any two words and not those that apps put together. Whoever sees the pairs of a
-    few lists learns which word follows which, and misreads a pair that was held out. more: words that such labels are
-    made of besides those of the phone's first apps.
+    free: share of the labels that are any two words and not the apps' pairs. A model that sees only the pairs of a few
+    lists learns which word follows which, and misreads a held-out pair. more: words for such labels besides those of
+    the phone's first apps.
     """
 
     def __init__(self, rng: random.Random, forbidden: frozenset[Pair], free: float, more: Sequence[str] = ()) -> None:
@@ -45,7 +45,7 @@ class Labels:
         self._used: set[str] = set()
 
     def any(self) -> str:
-        """One word, or two that are no forbidden pair."""
+        """One word, or two that are not a forbidden pair."""
         while (name := self._draw()) in self._used or tuple(name.split()) in self._forbidden:
             pass
         self._used.add(name)
@@ -91,9 +91,9 @@ PAIRED: Final = (
 )
 TIMES: Final = tuple(" ".join(pair) for pair in words.pairs(words.HOURS, words.HALVES))
 SHORT: Final = tuple(name for name in SINGLE if " " not in name)
-"""What fits under an icon."""
+"""Words that fit under an icon."""
 FREE: Final = (*words.ALL, *(word for pair in PAIRED for side in pair for word in side))
-"""What labels of any two words are made of; words that apps pair count twice."""
+"""Words for labels of any two words; those that apps use in pairs count twice."""
 SHORTEST: Final = (*(word for word in words.ALL if len(word) <= 4), *(*words.HOURS, *words.HALVES) * 5)
 """Two of them fit on a tile. Those of which apps make times come more often."""
 CORNERS: Final = ("new", "close", "send", "save", "go", "add")
@@ -105,9 +105,9 @@ FIELDS: Final = ("search", "message", "type")
 def synthetic_screen(
     rng: random.Random, forbidden: frozenset[Pair], free: float = 0.0, more: Sequence[str] = ()
 ) -> Synthetic:
-    """A screen, on which what can be named has a `target`.
+    """A screen, on which elements that can be named have a `target`.
 
-    forbidden: pairs of words that nothing with a target is labelled with. No two of those have the same label.
+    forbidden: pairs of words that no element with a target has as its label. Their labels are unique.
     free: share of the labels that are any two words, of the phone's first apps or of `more`.
     """
     background = rng.choice(BACKGROUNDS)
@@ -245,5 +245,5 @@ def _field(rng: random.Random, labels: Labels, top: int, space: int) -> list[Ele
 _PARTS_DARK: Final = (_buttons, _corner, _tiles, _tabs, _field)
 _PARTS: Final = (*_PARTS_DARK, _icons, _icons)
 _PARTS_LIGHT: Final = (*_PARTS, *(_rows,) * 7, _ranks, _products)
-"""Black text without a ground of its own is read on light screens alone. Rows are frequent: their labels of two words
-are the hardest to tell apart."""
+"""Black text without a background is readable only on light screens. Rows are frequent: their labels of two words are
+the hardest to tell apart."""

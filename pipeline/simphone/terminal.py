@@ -1,7 +1,7 @@
-"""`adb shell` without a command: a shell that a person types into, or that a host's lines are piped into.
+"""`adb shell` without a command: an interactive shell, or one with piped input.
 
-With a pty the phone echoes what is typed and edits the line; without one it prints results alone. Only BACKSPACE,
-Ctrl-C, Ctrl-D and RETURN mean anything; what an arrow key sends is dropped.
+With a pty the phone echoes the input and edits the line; without one it prints only results. Only BACKSPACE, Ctrl-C,
+Ctrl-D and RETURN have an effect; arrow keys are dropped.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ FIRST_PRINTABLE: Final = 0x20
 _ESCAPED: Final = re.compile(rb"\x1b(\[[0-9;?]*[ -/]*[@-~]?|O.?|.?)")
 
 Read = Callable[[], Awaitable[bytes]]
-"""What the host has typed since the last call; b"" once nothing more will come."""
+"""The host's input since the last call; b"" at its end."""
 Write = Callable[[Pieces], Awaitable[None]]
-"""Sends what goes to the two outputs, in its order."""
+"""Sends the two outputs, in order."""
 
 
 class Terminal:
@@ -40,7 +40,7 @@ class Terminal:
         self._code = 0
 
     async def serve(self) -> int:
-        """Run lines until `exit` or the end of what is typed. Returns the exit code of the last one."""
+        """Run lines until `exit` or the end of the input. Returns the exit code of the last one."""
         await self._prompt()
         async for line in self._lines():
             result = await self._shell.run(line.decode("utf-8", "replace"), self._directory, self._code)
@@ -56,7 +56,7 @@ class Terminal:
         return self._code
 
     async def _lines(self) -> AsyncIterator[bytes]:
-        """What is typed, line by line, echoed as it comes."""
+        """The input, line by line, echoed as it arrives."""
         line = bytearray()
         while typed := await self._read():
             shown = bytearray()
@@ -76,7 +76,7 @@ class Terminal:
             yield bytes(line)
 
     def _edited(self, line: bytearray, key: int) -> bytes:
-        """Change the line as a key changes it. Returns what is echoed."""
+        """Apply a key to the line. Returns the echo."""
         if self._pty and key == INTERRUPT:
             line.clear()
             return b"^C\n" + self._prompted()
@@ -90,7 +90,7 @@ class Terminal:
         return bytes([key])
 
     async def _follow(self, pieces: AsyncIterator[bytes]) -> None:
-        """Print what comes, without end; in a terminal until Ctrl-C, or until nothing more will be typed."""
+        """Print a stream, without end; in a terminal until Ctrl-C or the end of the input."""
         printing = asyncio.create_task(self._print_all(pieces))
         typing = asyncio.create_task(self._interrupted())
         try:

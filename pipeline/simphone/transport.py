@@ -3,8 +3,8 @@
 A frame is a 24-byte header (command, two arguments, payload length, payload checksum, command XOR 0xFFFFFFFF; six
 little-endian words) and its payload. A stream has an id on each side, lives from OPEN to CLSE, and carries one
 unacknowledged WRTE at a time in each direction: the next waits for OKAY. What a host sends is acknowledged when its
-service wants more, so a stream holds one payload and no more. A connection ends at the first frame that makes no
-sense, as a device's does.
+service wants more, so a stream holds at most one payload. A connection ends at the first invalid frame, as on a
+device.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ VERSION = 0x01000001
 VERSION_CHECKSUM = 0x01000000
 MAX_PAYLOAD = 1024 * 1024
 MOST_STREAMS = 256
-"""Open at once on one connection: each has a task and may hold a payload. An adb server opens one for a command."""
+"""Most open streams of a connection: each has a task and may hold a payload. An adb server opens one per command."""
 OLDEST_MAX_PAYLOAD = 4096
-"""What a host may be sent before its CNXN has said more."""
+"""Largest payload to a host before its CNXN states one."""
 
 _HEADER = struct.Struct("<6I")
 
@@ -38,7 +38,7 @@ CNXN, OPEN, OKAY, WRTE, CLSE = (_word(name) for name in (b"CNXN", b"OPEN", b"OKA
 
 
 class FrameError(Exception):
-    """Bytes that are no frame; the connection cannot be resynchronised and ends."""
+    """Bytes that are not a frame; the connection cannot be resynchronised and ends."""
 
 
 class Frame(NamedTuple):
@@ -94,7 +94,7 @@ class Stream:
             await self.answered()
 
     async def read(self, size: int) -> bytes:
-        """The next `size` bytes that the host sends; a host that sends fewer is waited for until it closes."""
+        """The next `size` bytes from the host; waits until they have arrived or the host closes."""
         while len(self._received) < size:
             await self._more()
         data = bytes(memoryview(self._received)[:size])
@@ -102,7 +102,7 @@ class Stream:
         return data
 
     async def read_some(self) -> bytes:
-        """What the host has sent and nobody has read: one byte at least, or none once the stream has ended."""
+        """Unread bytes from the host: at least one, or none once the stream has ended."""
         while not self._received and not self._ended:
             await self._more()
         data = bytes(self._received)
@@ -117,7 +117,7 @@ class Stream:
         await self._arrived.wait()
 
     def receive(self, data: bytes) -> None:
-        """Raises FrameError for a payload that the one before does not allow."""
+        """Raises FrameError for a payload sent before the last one was acknowledged."""
         if self._owes_okay:
             raise FrameError(f"a WRTE of {len(data)} bytes before the one before it was acknowledged")
         self._received += data
@@ -132,7 +132,7 @@ class Stream:
         self._task = asyncio.create_task(work)
 
     async def answered(self) -> None:
-        """Until the host acknowledges what it was sent last. Raises ConnectionError where the stream ends first."""
+        """Wait until the host acknowledges the last payload. Raises ConnectionError if the stream ends first."""
         await self._acknowledged.wait()
         if not self._okay:
             raise ConnectionResetError("the host has closed the stream")
@@ -142,7 +142,7 @@ class Stream:
         await self._transport.hang_up(self)
 
     def cancel(self) -> None:
-        """The stream has ended: its service, if there is one, ends too."""
+        """The stream has ended: end its service too, if there is one."""
         self._ended = True
         self._arrived.set()
         self._acknowledged.set()
@@ -151,8 +151,8 @@ class Stream:
 
 
 class Service(NamedTuple):
-    """serve: serves one stream, which is closed when it returns. reads: whether it wants what the host sends, which is
-    acknowledged and dropped otherwise (the end of its input, usually)."""
+    """serve: serves one stream, which is closed when it returns. reads: whether it reads the host's input, which is
+    otherwise acknowledged and dropped (usually only the end of input)."""
 
     serve: Callable[[Stream], Awaitable[None]]
     reads: bool = False
@@ -161,8 +161,8 @@ class Service(NamedTuple):
 class Transport:
     """One connection from an adb server, from CNXN to its end.
 
-    banner: what the device says of itself. find: the service of that name, or None to refuse it. answers: waits until
-    the device answers at all, before each OPEN and WRTE; a silent device never returns from it.
+    banner: the device's CNXN text. find: the service of that name, or None to refuse it. answers: awaited before each
+    OPEN and WRTE; never returns while the device is silent.
     """
 
     def __init__(
@@ -198,7 +198,7 @@ class Transport:
             self.close()
 
     def close(self) -> None:
-        """End the connection at once; what is not yet sent is lost."""
+        """End the connection at once; unsent data is lost."""
         self._writer.transport.abort()
 
     async def send(self, frame: Frame) -> None:
@@ -222,7 +222,7 @@ class Transport:
                 await self.send(Frame(CLSE, stream.local, stream.remote, b""))
 
     async def dial(self, service: str) -> Stream:
-        """A stream to a service of the host, such as tcp:8000. Raises ConnectionError where the host refuses it."""
+        """A stream to a service of the host, such as tcp:8000. Raises ConnectionError if the host refuses it."""
         if len(self._streams) >= MOST_STREAMS:
             raise ConnectionRefusedError("too many streams")
         stream = self._stream(remote=0)
@@ -270,7 +270,7 @@ class Transport:
                 await self.send(Frame(CLSE, local, stream.remote, b""))
 
     async def _watched(self, service: Service, stream: Stream, name: str) -> None:
-        """A service that breaks ends its own stream, as a process that crashes on a device does."""
+        """A service that fails ends only its own stream, like a crashed process on a device."""
         try:
             await service.serve(stream)
         except ConnectionError:

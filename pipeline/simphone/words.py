@@ -1,6 +1,6 @@
-"""Every word that a phone shows, a task says or a policy may have to type. The policy's vocabulary is made of them.
+"""Every word that a phone shows, a task contains or a policy may have to type: the policy's vocabulary.
 
-Entities (what a task is about) are pairs of these words, so that a split can hold out pairs whose words are known.
+Entities (the objects of tasks) are pairs of these words, so that a split can hold out pairs whose words are known.
 """
 
 from __future__ import annotations

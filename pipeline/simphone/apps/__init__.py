@@ -43,14 +43,14 @@ REGISTRY: Final[dict[str, App]] = {
         store,
     )
 }
-"""Those that every phone has."""
+"""The apps that every phone has."""
 
 
 def has(state: State, name: str) -> bool:
-    """Whether the phone has an app of that name, be it from the store."""
+    """Whether the phone has an app of that name, also from the store."""
     return name in REGISTRY or name in store.installed(state)
 
 
 def app_named(name: str) -> App:
-    """The app of that name; what REGISTRY does not have is from the store."""
+    """The app of that name; names outside of REGISTRY are apps from the store."""
     return REGISTRY.get(name, downloaded.APP)

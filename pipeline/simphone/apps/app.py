@@ -1,4 +1,4 @@
-"""What an app is to the phone. Adding one is one file that makes an `App`, and its name in the registry."""
+"""The interface of an app. To add one, write a module that makes an `App`, and register its name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Setup = Mapping[str, Any]
 
 
 def wanted(setup: Setup, key: str, names: Collection[str]) -> str:
-    """The name that a setup asks for, or "" if it asks for none. Raises ValueError if it is none of `names`."""
+    """The name that a setup requests, or "" if it requests none. Raises ValueError if it is not among `names`."""
     name = setup.get(key, "")
     if name != "" and name not in names:
         raise ValueError(f"{key} {name!r} is none of {', '.join(names)}")
@@ -38,13 +38,13 @@ def ignore_swipe(state: State, direction: str) -> State:
 class App:
     """All functions are pure.
 
-    start: the screen its icon opens; in that of apps from the store, which share one App, {name} is the one meant.
-    fresh: what the app remembers after a reset, from chance and the task's setup for it, whose keys are among `takes`.
-    elements: what `state.screen` shows. tap: the effect of a target. submit: of `go` or ENTER while the field is
-    focused. swipe: of a finger that moves "up", "down", "left" or "right". opened: what is new when its start has come
-    up. tick: what any event does to it, whatever is in front. questions: what it may ask with `State.ask`, by the part
-    of their names behind its own. moves: what is drawn over the screen at a time in seconds, and differs from one
-    hundredth to the next; on phones of the kind `moving` alone.
+    start: the screen its icon opens; apps from the store share one App, in whose `start` {name} stands for the app.
+    fresh: the app's state after a reset, from chance and the task's setup for it, whose keys are among `takes`.
+    elements: what `state.screen` shows. tap: the effect of a target. submit: of `go` or ENTER while the field has the
+    focus. swipe: of a finger that moves "up", "down", "left" or "right". opened: the effect of opening the app. tick:
+    the effect of any event on it, in front or not. questions: its dialogs for `State.ask`, by their names without the
+    app's. moves: what is drawn over the screen at a time in seconds, changing each hundredth; only on phones of the
+    kind `moving`.
     """
 
     name: str

@@ -14,7 +14,7 @@ from simphone.overlays import HARMFUL, Question
 from simphone.state import AppData, State, words_of
 
 YEAR: Final = 2024
-"""In which every simulated phone begins its time."""
+"""The year in which every simulated phone's time begins."""
 WEEKDAYS: Final = "mtwtfss"
 EVERY: Final = named(EVENTS)
 PLANNED, IN_SIGHT = 3, 5
@@ -28,7 +28,7 @@ DATES: Final = tuple(
 
 
 def fresh(rng: random.Random, setup: Setup) -> AppData:
-    """setup: {"event": what must be planned, "date": its day, else chance says}. Other events are planned by chance."""
+    """setup: {"event": an event to be planned, "date": its day, default random}. Other events are random."""
     event, date = wanted(setup, "event", EVERY), wanted(setup, "date", DATES)
     if date and not event:
         raise ValueError("a date is set up together with an event")
@@ -41,7 +41,7 @@ def fresh(rng: random.Random, setup: Setup) -> AppData:
 
 
 def planned(state: State, date: str) -> tuple[str, ...]:
-    """What is planned on a day, in the order in which it was written down."""
+    """The events of a day, in order of entry."""
     every = words_of(state.of("calendar")["events"])
     return tuple(each.removeprefix(f"{date}: ") for each in every if each.startswith(f"{date}: "))
 

@@ -1,6 +1,6 @@
-"""A clock with a page of alarms, each of which a tap sets or clears, a stopwatch and a timer.
+"""A clock with a page of alarms, each toggled by a tap, a stopwatch and a timer.
 
-A phone's time moves on by a second at each event, and so do both of these.
+The phone's time, and with it stopwatch and timer, advances by one second per event.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _time(seconds: int) -> str:
 
 
 def moves(state: State, seconds: float) -> Elements:
-    """The hundredths of a stopwatch that runs."""
+    """The hundredths of a running stopwatch."""
     if state.screen != "clock/stopwatch" or not state.of("clock")["watching"]:
         return ()
     return (Element("text", (0, 120, WIDTH, 148), text=f".{int(seconds * 100) % 100:02}", colour=WHITE),)
@@ -126,12 +126,12 @@ def tap(state: State, target: str) -> State:
 
 
 def tick(state: State) -> State:
-    """A second passes, whatever is in front; a timer that has run down says so."""
+    """One second passes, also in the background; an expired timer shows its dialog."""
     data = state.of("clock")
     if data["watching"]:
         state = state.remember("clock", watched=int(str(data["watched"])) + 1)
     left = int(str(data["left"]))
-    if not left or (left == 1 and state.dialog):  # it waits its turn behind another dialog
+    if not left or (left == 1 and state.dialog):  # waits while another dialog is open
         return state
     state = state.remember("clock", left=left - 1)
     return state.ask("clock/up") if left == 1 else state

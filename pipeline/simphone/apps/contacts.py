@@ -44,7 +44,7 @@ def fresh(rng: random.Random, setup: Setup) -> AppData:
 
 
 def number_of(name: str) -> str:
-    """The number of a person: of a name always the same, on every phone."""
+    """The number of a person, which depends on the name only."""
     return f"555{chance('number', name).randrange(10_000):04}"
 
 
@@ -92,7 +92,7 @@ def submit(state: State) -> State:
     if not state.typed:
         return state
     people = {*words_of(state.of("contacts")["people"]), state.typed}
-    ordered = tuple(sorted(people, key=lambda name: (name.lower(), name)))  # a keyboard may begin it with a capital
+    ordered = tuple(sorted(people, key=lambda name: (name.lower(), name)))  # a keyboard may capitalise it
     return state.remember("contacts", people=ordered).focus().leave().leave().say("saved")
 
 

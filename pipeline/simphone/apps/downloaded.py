@@ -1,4 +1,4 @@
-"""What an app from the store shows: its name, its colour and nothing to do. One App for all of them."""
+"""Apps from the store: each shows its name and colour, and does nothing. One App for all of them."""
 
 from __future__ import annotations
 

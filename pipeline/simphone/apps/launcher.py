@@ -19,7 +19,7 @@ COLOURS: Final[dict[str, Colour]] = {
 PER_PAGE: Final = len(APPS)
 
 ARRANGEMENTS: Final = tuple(tuple(random.Random(number).sample(APPS, len(APPS))) for number in range(4))
-"""As vendors ship them. Eight shuffled icons have 40,320 orders: from 128 demonstrations nobody learns which to tap."""
+"""Few, as by vendors: eight shuffled icons have 40,320 orders, too many to learn from 128 demonstrations."""
 
 
 def fresh(rng: random.Random, setup: Setup) -> AppData:
@@ -32,7 +32,7 @@ def page_of(state: State) -> int:
 
 
 def icons(state: State, page: int) -> tuple[str, ...]:
-    """The apps on a page; none behind the last."""
+    """The apps on a page; none after the last page."""
     if page == 1:
         return words_of(state.of("launcher")["order"])
     return (*MORE_APPS, *installed(state))[(page - 2) * PER_PAGE : (page - 1) * PER_PAGE]
@@ -52,7 +52,7 @@ def elements(state: State) -> Elements:
 
 
 def tap(state: State, target: str) -> State:
-    """An icon opens its app, which is the phone's to do (machine.py)."""
+    """Does nothing here: machine.py opens the app of an icon."""
     return state
 
 

@@ -1,6 +1,6 @@
-"""Lists longer than the screen: the rows in sight, the bar that shows where one is, and the swipe that moves them.
+"""Lists longer than the screen: visible rows, scroll bar, and swipes.
 
-An app keeps the number of the first row in sight as `first`. A swipe moves by as many rows as are seen at once.
+An app stores the number of the first visible row as `first`. A swipe scrolls by one screenful of rows.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from simphone.state import State
 ROW: Final = 32
 QUIET: Final[Colour] = (105, 105, 115)
 PREFIX: Final = "row "
-"""Begins the target of every row, so that no entry that somebody typed is taken for a button."""
+"""Prefix of the target of every row, so that an entry that somebody typed is never taken for a button."""
 NONE: Final[Mapping[str, str]] = {}
 
 
 def rows(names: Sequence[str], first: int, top: int, count: int, captions: Mapping[str, str] = NONE) -> Elements:
-    """`count` rows from number `first` on, or the last ones, below `top` px. captions: small words at a row's right."""
+    """`count` rows from number `first` on, or the last ones, below `top` px. captions: small words on the right."""
     first = _clipped(first, len(names), count)
     shown: list[Element] = []
     for i, name in enumerate(names[first : first + count]):
@@ -35,19 +35,19 @@ def rows(names: Sequence[str], first: int, top: int, count: int, captions: Mappi
 
 
 def scrolled(state: State, app: str, total: int, count: int, direction: str) -> State:
-    """The state after a swipe over a list of `total` rows, of which `count` are seen."""
+    """The state after a swipe over a list of `total` rows, of which `count` are visible."""
     step = {"up": count, "down": -count}.get(direction, 0)
     first = _clipped(_clipped(first_of(state, app), total, count) + step, total, count)
     return state.remember(app, first=first)
 
 
 def first_of(state: State, app: str) -> int:
-    """The number of the first row in sight, as an app remembers it."""
+    """The number of the first visible row, from the app's state."""
     return int(str(state.of(app)["first"]))
 
 
 def row_of(target: str) -> str:
-    """The entry whose row was tapped; "" for a target that is no row."""
+    """The entry whose row was tapped; "" for a target that is not a row."""
     return target.removeprefix(PREFIX) if target.startswith(PREFIX) else ""
 
 

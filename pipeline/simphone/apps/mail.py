@@ -30,7 +30,7 @@ TO_IN_SIGHT = 6
 
 
 def fresh(rng: random.Random, setup: Setup) -> AppData:
-    """setup: {"mail": the subject of one that must have come and is unread}. Subjects are unlike each other."""
+    """setup: {"mail": the subject of an unread letter in the inbox}. All subjects differ clearly."""
     subjects, asked = rng.sample(SUBJECTS, RECEIVED), wanted(setup, "mail", SUBJECTS)
     if asked and asked not in subjects:
         subjects[rng.randrange(RECEIVED)] = asked
@@ -48,7 +48,7 @@ def fresh(rng: random.Random, setup: Setup) -> AppData:
 
 
 def sender(state: State, subject: str) -> str:
-    """Who wrote the letter of that subject."""
+    """The sender of the letter with that subject."""
     every = words_of(state.of("mail")["senders"])
     return next(each.partition(": ")[2] for each in every if each.startswith(f"{subject}: "))
 
@@ -104,9 +104,9 @@ def tap(state: State, target: str) -> State:
 
 
 def submit(state: State) -> State:
-    """Sent, and back to where the letter was begun: the inbox or the one that it answers.
+    """Send, and go back to where the letter was begun: the inbox or the letter that it answers.
 
-    answered: of each that was sent, the subject of the one that it answers, "" of a new letter.
+    answered: for each letter sent, the subject of the letter that it answers, "" for a new one.
     """
     if not state.typed:
         return state

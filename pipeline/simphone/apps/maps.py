@@ -1,4 +1,4 @@
-"""Maps: search a place, its page, the way there on foot or by car. The first use asks where one may be seen."""
+"""Maps: search a place, its page, directions on foot or by car. The first use asks for the location permission."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def fresh(rng: random.Random, setup: Setup) -> AppData:
 
 
 def minutes(place: str, mode: str) -> int:
-    """How long the way takes."""
+    """The travel time."""
     drive = chance("way", place).randint(4, 40)
     return drive if mode == "drive" else 5 * drive
 

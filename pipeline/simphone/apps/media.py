@@ -1,4 +1,4 @@
-"""Music and video: two lists, and a player that plays, pauses and goes on to the next."""
+"""Music and video: two lists, and a player with play, pause and next."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def elements(state: State) -> Elements:
 
 
 def moves(state: State, seconds: float) -> Elements:
-    """A bright bar that crosses the picture of what plays: a video, or the waves of a song."""
+    """A bright bar that moves across the picture of the playing video or song."""
     if state.screen != "media/player" or not state.of("media")["playing"]:
         return ()
     left = 16 + int(seconds * 100) % 88
@@ -79,7 +79,7 @@ def tap(state: State, target: str) -> State:
 
 
 def replaced(state: State, screen: str) -> State:
-    """The other list in the place of this one: BACK leaves the app from both."""
+    """Replaces one list by the other, so that BACK leaves the app from both."""
     if state.screen == screen:
         return state
     shown = state.remember("media", first=0)
@@ -87,7 +87,7 @@ def replaced(state: State, screen: str) -> State:
 
 
 def following(state: State) -> str:
-    """What comes after the track that is on: the next of its list, after the last one the first."""
+    """The next track of the list; after the last one the first."""
     data = state.of("media")
     track = str(data["track"])
     names = next(names for names in (words_of(data["songs"]), words_of(data["videos"])) if track in names)

@@ -12,7 +12,7 @@ from simphone.words import FIRST_NAMES, LAST_NAMES, pairs
 
 CONTACTS = 4
 VISIBLE = 2
-"""Bubbles of a conversation that are drawn; older ones are out of sight."""
+"""Bubbles of a conversation that are drawn; older ones are not visible."""
 
 
 def fresh(rng: random.Random, setup: Setup) -> AppData:

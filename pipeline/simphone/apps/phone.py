@@ -1,4 +1,4 @@
-"""A telephone: a pad to dial on, recent calls, the call in progress. The first call asks for permission."""
+"""A telephone: dial pad, recent calls, the call in progress. The first call asks for permission."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from simphone.state import AppData, State, words_of
 KEYS: Final = "123456789*0#"
 MOST_DIGITS = 12
 KEPT, IN_SIGHT = 20, 6
-"""Recent calls that are kept, and those that are seen at once."""
+"""Recent calls that are stored, and those visible at once."""
 PALE: Final[Colour] = (222, 226, 232)
 
 
@@ -23,7 +23,7 @@ def fresh(rng: random.Random, setup: Setup) -> AppData:
 
 
 def dial(state: State, whom: str) -> State:
-    """A call to a person or a number, newest first among the recent ones; before the first one the phone asks."""
+    """Call a person or a number, and add it to the recent calls, newest first; the first call asks for permission."""
     data = state.of("phone")
     if not data["allowed"]:
         return state.remember("phone", asked=whom).ask("phone/permission")
@@ -99,7 +99,7 @@ def swipe(state: State, direction: str) -> State:
 
 
 def opened(state: State) -> State:
-    """A call goes on until it is ended, and is what one comes back to."""
+    """A call continues until it is ended; opening the app returns to it."""
     return state.goto("phone/call") if state.of("phone")["calling"] else state
 
 

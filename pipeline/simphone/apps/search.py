@@ -1,4 +1,4 @@
-"""What a search finds: names that share words with what was typed, the likest first."""
+"""Search results: names that share words with the query, best match first."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 
 def matches(query: str, names: Sequence[str]) -> tuple[str, ...]:
-    """The names that share a word with the query; of equally like ones the order stays."""
+    """The names that share a word with the query, best match first; ties keep their order."""
     return tuple(name for name in likest(query, names) if shared(query, name))
 
 
 def likest(query: str, names: Sequence[str]) -> tuple[str, ...]:
-    """All names, those that share most words with the query first; of equally like ones the order stays."""
+    """All names, those that share most words with the query first; ties keep their order."""
     return tuple(sorted(names, key=lambda name: -shared(query, name)))
 
 

@@ -31,7 +31,7 @@ def fresh(rng: random.Random, setup: Setup) -> AppData:
 
 
 def offers(state: State) -> tuple[str, ...]:
-    """The colours on offer for the query: the one asked for, if any, and others, in an order that chance chose."""
+    """The colours on offer for the query: the one asked for, if any, and others, in random order."""
     data = state.of("shop")
     asked = [word for word in str(data["query"]).split() if word in COLOURS][:1]
     rng = chance(data["shelf"], data["query"])
@@ -40,7 +40,7 @@ def offers(state: State) -> tuple[str, ...]:
 
 
 def thing(state: State) -> str:
-    """What the query asks for, without its colour."""
+    """The query without its colour."""
     return " ".join(word for word in str(state.of("shop")["query"]).split() if word not in COLOURS)
 
 

@@ -1,6 +1,6 @@
 """Five shop sites inside the browser, opened by typing their address: search, results, a product's page, a cart.
 
-The first visit to a site is behind a cookie banner, until it is accepted or refused.
+The first visit to a site shows a cookie banner, until it is accepted or refused.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def fresh(rng: random.Random) -> AppData:
 
 
 def address(typed: str) -> str:
-    """The site whose address was typed; "" if it is none."""
+    """The site whose address was typed; "" if there is none."""
     bare = typed.lower().removeprefix("https://").removeprefix("www.").removesuffix("/")
     return bare if bare in SHOP_SITES else ""
 
@@ -71,7 +71,7 @@ def visit(state: State, site: str) -> State:
 
 
 def price(site: str, ware: str) -> int:
-    """What a product costs on a site, in dollars: always the same."""
+    """The price of a product on a site in dollars, always the same."""
     return chance("price", site, ware).randint(5, 480)
 
 
@@ -85,13 +85,13 @@ def found(state: State) -> tuple[str, ...]:
 
 
 def deals(state: State) -> tuple[str, ...]:
-    """The products that a site shows before anything was asked."""
+    """The products on a site's first page, before any search."""
     data = state.of("browser")
     return tuple(chance(data["shelf"], data["site"], "deals").sample(EVERY, DEALS))
 
 
 def cart(state: State) -> tuple[str, ...]:
-    """What lies in the cart of the site that is open, without the site's name."""
+    """The cart of the open site, without the site's name."""
     data = state.of("browser")
     mine = f"{data['site']} "
     return tuple(each.removeprefix(mine) for each in words_of(data["cart"]) if each.startswith(mine))

@@ -151,7 +151,7 @@ def swipe(state: State, direction: str) -> State:
 
 
 def tick(state: State) -> State:
-    """An installation goes on, whatever is in front."""
+    """An installation proceeds, also in the background."""
     data = state.of("store")
     app, left = str(data["pending"]), int(str(data["left"]))
     if not app:

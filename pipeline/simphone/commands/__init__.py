@@ -12,7 +12,7 @@ MODULES: Final = (
     "activities", "basics", "dumpsys", "filters", "gestures", "logs", "methods", "network", "packages", "screen",
     "simctl", "storage", "system",
 )  # fmt: skip
-"""Of this folder. Each has its own COMMANDS."""
+"""The modules of this folder, each with its own COMMANDS."""
 COMMANDS: Final[Mapping[str, Command]] = {
     name: run for module in MODULES for name, run in import_module(f"{__name__}.{module}").COMMANDS.items()
 }

@@ -1,8 +1,8 @@
 """`am` and `monkey`: apps are started as their icons would start them, and stopped.
 
-An activity is found by its component, by its package, or by its action and the scheme of its data. An app always
-comes up at its start: what an intent carries beside (a page, a number) is printed and goes no further, since the apps
-of a simulated phone have no door for it.
+An activity is found by its component, by its package, or by its action and the scheme of its data. An app always opens
+at its start screen: further contents of an intent (a page, a number) are printed and ignored, since the simulated apps
+do not support them.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ TWO_VALUES: Final = frozenset({"-e", "--es", "--ez", "--ei", "--el", "--ef", "--
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What `am start` was asked for; "" where it was not said. message: the text of the extra `msg`."""
+    """The arguments of `am start`; "" if missing. message: the text of the extra `msg`."""
 
     action: str = ""
     data: str = ""
@@ -95,7 +95,7 @@ async def am(phone: Handset, call: Call) -> Result:
 
 
 def intent_of(words: Sequence[str]) -> Intent:
-    """The intent that the words after `am start` make. Raises RefusedError for an option that there is not."""
+    """Parses the arguments of `am start`. Raises RefusedError for an unknown option."""
     given: dict[str, str] = {}
     message: str | None = None
     wait, rest = False, iter(words)
@@ -155,7 +155,7 @@ async def _start(phone: Handset, intent: Intent) -> Result:
 
 
 async def _broadcast(phone: Handset, intent: Intent) -> Result:
-    """The keyboard may be told to type; nothing else listens, and it is reported as completed all the same."""
+    """Only ADBKeyBoard receives broadcasts; all are reported as completed."""
     try:
         text = phone.keyboards.heard(intent.action, intent.package, intent.message)
     except ValueError as error:
@@ -166,7 +166,7 @@ async def _broadcast(phone: Handset, intent: Intent) -> Result:
 
 
 async def monkey(phone: Handset, call: Call) -> Result:
-    """Starts one app, which is what drivers use it for; a storm of random events is refused."""
+    """Starts one app, which is what drivers use it for; random events are refused."""
     package, count, words = "", "", iter(call.args)
     for word in words:
         if word == "-p":
@@ -197,7 +197,7 @@ async def pidof(phone: Handset, call: Call) -> Result:
 
 
 def pid_of(package: str) -> int:
-    """The process of an app of ours; steady, so that two equal phones print the same."""
+    """The pid of an app, constant, so that equal phones print the same."""
     return 2000 + sum(package.removeprefix(PACKAGE).encode())
 
 

@@ -1,4 +1,4 @@
-"""What a command of the phone's shell is: words and the directory it runs in, to what it prints and exits with."""
+"""The interface of a shell command: arguments and working directory in, output and exit code out."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ OK, FAILED, USAGE, NOT_FOUND = 0, 1, 2, 127
 SHELL = "/system/bin/sh"
 STDOUT, STDERR = 1, 2
 Pieces = tuple[tuple[int, bytes], ...]
-"""What went to STDOUT and STDERR, in the order in which it was printed."""
+"""Output to STDOUT and STDERR, in order."""
 MOST_OUTPUT = 64 * 1024 * 1024
-"""Bytes that one line may print: a line of a million letters can name a large file many times."""
+"""Bytes that one line may print: a long line can name a large file many times."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """args: the words after the command's name. directory: where the shell stands, a plain path. fed: what a pipe
-    brings; None where there is none. programs: the names that the shell finds.
+    """args: the words after the command's name. directory: the working directory, a normalised path. fed: the input
+    from a pipe; None without one. programs: the names of the shell's commands.
     """
 
     args: tuple[str, ...]
@@ -30,10 +30,10 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """follow: what is still printed after stdout, as it comes; a line ends there, whatever else stood on it.
-    pieces: stdout and stderr of a whole line in their order; a single command prints stdout first.
-    directory: where the shell stands from now on, if that has changed. ended: whether the shell was told to exit.
-    afterwards: to be called once the answer has arrived. A phone that falls silent first says that it will.
+    """follow: a stream of further output after stdout; the rest of the line is not run.
+    pieces: stdout and stderr of a whole line in order; a single command prints stdout first.
+    directory: the new working directory, if it has changed. ended: whether the shell exits.
+    afterwards: called once the answer has arrived: a command that makes the phone silent is answered first.
     """
 
     stdout: bytes = b""
@@ -51,7 +51,7 @@ class Result:
 
 
 class RefusedError(Exception):
-    """A command that cannot be done as asked; its text goes to stderr, after the command's name."""
+    """A command that cannot be done; its text goes to stderr, after the command's name."""
 
 
 Command = Callable[[Handset, Call], Awaitable[Result]]

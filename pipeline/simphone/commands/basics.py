@@ -1,4 +1,4 @@
-"""What a shell brings along: words, exit codes, who one is. What needs the shell itself (`cd`, `exec`) is there."""
+"""Built-in commands: echo, exit codes, user ids. Those that need the shell itself (`cd`, `exec`) are in shell.py."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from simphone.handset import Handset
 LONGEST_SLEEP_S: Final = 60.0
 BIN: Final = "/system/bin/"
 BUILT_IN: Final = frozenset({":", "cd", "command", "exec", "exit", "export"})
-"""What the shell does itself: no file is found by these names."""
+"""Shell built-ins: there is no file with these names."""
 
 
 async def echo(phone: Handset, call: Call) -> Result:
@@ -41,7 +41,7 @@ async def sleep(phone: Handset, call: Call) -> Result:
 
 
 async def date(phone: Handset, call: Call) -> Result:
-    """The phone's own time, which its events move on."""
+    """The phone's own time, which advances with its events."""
     now = phone.log.now()
     match call.args:
         case ():
@@ -52,7 +52,7 @@ async def date(phone: Handset, call: Call) -> Result:
 
 
 async def which(phone: Handset, call: Call) -> Result:
-    """The path of each program that there is; says nothing of one that there is not, and exits with 1."""
+    """Prints the path of each program; nothing for a missing one, and exits with 1."""
     if not call.args:
         raise RefusedError("Needs 1 argument")
     names = [word.removeprefix(BIN) for word in call.args]
@@ -82,7 +82,7 @@ COMMANDS = {
     "command": command,
     "date": date,
     "echo": echo,
-    "export": true,  # nothing is expanded, so nothing has to be remembered; adb's own logcat begins with one
+    "export": true,  # ignored, as variables are never expanded; `adb logcat` begins with one
     "false": false,
     "id": identity,
     "sleep": sleep,

@@ -1,4 +1,4 @@
-"""`dumpsys`: the lines that drivers look for, in Android's words; the pages around them are left out."""
+"""`dumpsys`: the lines that drivers look for, in Android's format; the rest is left out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from simphone.machine import package_of
 
 DENSITY: Final = 160
 DISPLAY_ID: Final = 4619827259835644672
-"""What SurfaceFlinger calls the only display; `screencap -d` takes it."""
+"""SurfaceFlinger's id of the only display; `screencap -d` takes it."""
 WINDOW_ID, ACTIVITY_ID, TASK_ID = "5f0cca1", "c3a9d02", 7
 VERSION: Final = "1.0"
 

@@ -1,4 +1,4 @@
-"""`cat`, `grep`, `head`, `tail`, `sort` and `wc`: over files, or behind a pipe over what was printed."""
+"""`cat`, `grep`, `head`, `tail`, `sort` and `wc`: over files, or over a pipe's input."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from simphone.commands.storage import each, options
 from simphone.handset import Handset
 
 LINES: Final = 10
-"""How many `head` and `tail` print where nobody says."""
+"""Default number of lines of `head` and `tail`."""
 MOST_FILTERED: Final = 4 * 1024 * 1024
-"""Bytes that are cut into lines at once: a line of two letters costs twenty times its length while it is looked at."""
+"""Bytes split into lines at once: a line of two letters takes twenty times its length in memory."""
 UNKNOWN_IN_PATTERNS: Final = re.compile(r"[\\\[\](){}+?*]")
 
 
 def _over(phone: Handset, call: Call, name: str, paths: Sequence[str], do: Callable[[bytes], bytes]) -> Result:
-    """Do it to each file, or to what the pipe brings where none is named."""
+    """Apply it to each file, or to the pipe's input if none is named."""
     if not paths:
         if call.fed is None:
             raise RefusedError("Needs 1 argument")
@@ -62,7 +62,7 @@ async def tail(phone: Handset, call: Call) -> Result:
 
 
 async def grep(phone: Handset, call: Call) -> Result:
-    """Words, `|` between them, `^`, `$` and `.*`: what drivers look for. More would need a pattern's own time limit."""
+    """Words, `|` between them, `^`, `$` and `.*`, which drivers use. Full patterns would need a time limit."""
     letters, words, rest = set[str](), list[str](), iter(call.args)
     pattern: str | None = None
     for word in rest:
@@ -93,7 +93,7 @@ async def grep(phone: Handset, call: Call) -> Result:
 
 
 def _pattern(pattern: str, letters: set[str]) -> Callable[[bytes], bool]:
-    """Whether a line matches. Raises RefusedError for a pattern of more than words, |, ^, $ and .*"""
+    """Whether a line matches. Raises RefusedError for a pattern with other than words, |, ^, $ and .*"""
     fold = "i" in letters
     text = pattern.lower() if fold else pattern
     if "F" in letters:
@@ -105,7 +105,7 @@ def _pattern(pattern: str, letters: set[str]) -> Callable[[bytes], bool]:
 
 
 def _matches(pattern: str, line: bytes) -> bool:
-    """One after the other, the words between `.*` are there: in time that grows as the line does."""
+    """Whether the words between `.*` occur in order; linear in the line's length."""
     starts, ends = pattern.startswith("^"), pattern.endswith("$")
     words = [word.replace("\\.", ".").encode() for word in pattern.removeprefix("^").removesuffix("$").split(".*")]
     if starts and not line.startswith(words[0]):
@@ -124,7 +124,7 @@ def _matches(pattern: str, line: bytes) -> bool:
 
 
 def _wanted(args: Sequence[str]) -> tuple[int, list[str]]:
-    """How many lines, as `-n 5`, `-n5` or `-5`, and the files."""
+    """Parses the number of lines, as `-n 5`, `-n5` or `-5`, and the files."""
     wanted, paths, rest = str(LINES), list[str](), iter(args)
     for word in rest:
         if word == "-n":

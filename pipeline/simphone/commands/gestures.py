@@ -1,4 +1,4 @@
-"""`input`: fingers, keys and text. Text is data to the last byte; nothing typed is ever parsed."""
+"""`input`: taps, swipes, keys and text. Typed text is only data and never parsed."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from simphone.handset import Handset
 from simphone.machine import Key, Swipe, Tap, Text
 
 SWIPE_MS: Final = 300
-"""Android's length of a swipe that names none."""
+"""Android's default duration of a swipe."""
 LONGEST_SWIPE_MS: Final = 10_000
 MOST_KEYS: Final = 512
-"""Of one command: fields are emptied with hundreds of DEL."""
+"""Most keys of one command: drivers clear fields with hundreds of DEL."""
 SOURCES: Final = frozenset({"touchscreen", "keyboard", "mouse", "stylus", "touchpad", "dpad", "trackball", "joystick",
                             "gamepad", "touchnavigation", "rotaryencoder"})  # fmt: skip
 DISPLAYS: Final = frozenset({"0", "DEFAULT_DISPLAY", "INVALID_DISPLAY"})
@@ -50,7 +50,7 @@ async def run_input(phone: Handset, call: Call) -> Result:
 
 
 async def _press(phone: Handset, codes: list[str]) -> None:
-    """All keys are looked at before the first is pressed."""
+    """Checks all keys before the first is pressed."""
     if len(codes) > MOST_KEYS:
         raise RefusedError(f"{len(codes)} keys; at most {MOST_KEYS} are pressed at once")
     for key in [_key(code) for code in codes]:
@@ -58,7 +58,7 @@ async def _press(phone: Handset, codes: list[str]) -> None:
 
 
 def _pixel(word: str) -> int:
-    """A coordinate (or a number of milliseconds); Android takes fractions and drops them."""
+    """A coordinate (or a number of milliseconds); fractions are dropped, as by Android."""
     try:
         return int(float(word))
     except (ValueError, OverflowError) as error:
@@ -66,7 +66,7 @@ def _pixel(word: str) -> int:
 
 
 def _key(code: str) -> str:
-    """The name of a key that is given by number, by name or with Android's prefix."""
+    """The name of a key given by number, by name or with Android's prefix."""
     numbered = code.isascii() and code.isdecimal()
     name = BY_CODE.get(int(code[:6]), "") if numbered else code.removeprefix("KEYCODE_")
     if name not in BY_NAME:

@@ -1,7 +1,7 @@
 """The keys of `input keyevent`: numbers and names as android.view.KeyEvent has them, without KEYCODE_.
 
-Those that a driver presses on a phone. Letters and digits are not among them: this phone's fields take text from
-`input text` alone, and a key that seems to type and does not would mislead.
+Only keys that drivers press. No letters and digits: this phone's fields take text only from `input text`, and a key
+that is accepted and types nothing would mislead.
 """
 
 from __future__ import annotations

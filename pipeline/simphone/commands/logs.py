@@ -1,4 +1,4 @@
-"""`logcat` and `log`: what the phone has noted, up to now or as it comes."""
+"""`logcat` and `log`: the phone's log, up to now or followed."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ USAGE: Final = (
 
 @dataclass
 class Asked:
-    """dump: stop at the end of what is there. newest: only so many of it. least: lowest priority of each tag; "*" is
-    that of all others."""
+    """dump: stop at the end of the log. newest: only this many entries. least: lowest priority of each tag; "*" for
+    all others."""
 
     dump: bool = False
     clear: bool = False
@@ -57,7 +57,7 @@ async def _followed(log: Logbook, asked: Asked, form: Callable[[Entry], str]) ->
 
 
 def _asked(words: Iterator[str]) -> Asked:
-    """Raises RefusedError for what this logcat does not know."""
+    """Raises RefusedError for unsupported options."""
     asked = Asked()
     simple: Mapping[str, str] = {"-d": "dump", "-c": "clear", "--clear": "clear", "-g": "sizes"}
     for word in words:

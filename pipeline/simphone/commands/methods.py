@@ -1,4 +1,4 @@
-"""`ime`: which keyboards the phone has, and which one is at work."""
+"""`ime`: which keyboards the phone has, and which one is selected."""
 
 from __future__ import annotations
 

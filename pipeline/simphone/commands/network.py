@@ -1,6 +1,6 @@
 """`ip`, `ifconfig` and `nc`: the phone's wlan0, and connections to ports of its own.
 
-The address is for programs that ask for one; nothing is routed there. The phone is reached at its port on loopback.
+The address is only shown; nothing is routed there. The phone is reached at its port on loopback.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from simphone.handset import Handset
 from simphone.ports import PortError
 
 ADDRESS: Final = "dhcp.wlan0.ipaddress"
-"""The property that holds it."""
+"""The property that holds the address."""
 GATEWAY: Final = "10.0.0.1"
 HARDWARE: Final = "02:00:00:00:00:00"
-"""What Android shows apps and shells since 6.0, whatever the hardware has."""
+"""The MAC address that Android has shown to apps and shells since 6.0, on any hardware."""
 LONGEST_CALL_S: Final = 60.0
 LOCAL: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 def address_of(number: int) -> str:
-    """Of the phone with that number, in 10.0.0.0/16."""
+    """The address of the phone with that number, in 10.0.0.0/16."""
     return f"10.0.{2 + number // 200}.{16 + number % 200}"
 
 
@@ -80,8 +80,8 @@ async def ifconfig(phone: Handset, call: Call) -> Result:
 
 
 async def nc(phone: Handset, call: Call) -> Result:
-    """`nc HOST PORT` to a port of the phone itself: sends what the pipe brings and prints what comes until the other
-    side closes.
+    """`nc HOST PORT` to a port of the phone itself: sends the pipe's input and prints the answer until the other side
+    closes.
     """
     match call.args:
         case [host, port] if host in LOCAL:

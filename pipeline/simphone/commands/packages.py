@@ -1,4 +1,4 @@
-"""`pm` and `cmd package`: which apps the phone has, where they lie and what their icons start."""
+"""`pm` and `cmd package`: the phone's apps, their paths and activities."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ EVERY: Final = (*sorted(REGISTRY), *store.EVERY)
 
 
 def app_of(package: str, apps: Sequence[str]) -> str | None:
-    """The app behind the name of a package; None if it is not among those of the phone."""
+    """The app of a package; None if the phone does not have it."""
     return next((app for app in apps if package_of(app) == package), None)
 
 
 def activity_of(app: str) -> str:
-    """What its icon starts: package/.Activity."""
+    """The activity that its icon starts: package/.Activity."""
     screen = app_named(app).start.partition("/")[2]
     return f"{package_of(app)}/.{screen.capitalize()}"
 
@@ -60,7 +60,7 @@ async def pm(phone: Handset, call: Call) -> Result:
 
 
 async def cmd(phone: Handset, call: Call) -> Result:
-    """adb itself says `cmd package` for `pm` where the phone offers it."""
+    """adb itself uses `cmd package` instead of `pm` if the phone supports it."""
     match call.args:
         case ["package", *args]:
             return await pm(phone, Call(tuple(args), call.directory))

@@ -16,7 +16,7 @@ from simphone.handset import Handset
 
 RGBA_8888, SRGB = 1, 1
 RAW_HEADER: Final = struct.Struct("<4I")
-"""Width, height, pixel format, colour space: what Android puts before raw pixels."""
+"""Width, height, pixel format, colour space: the header of raw pixels."""
 DUMP: Final = "/sdcard/window_dump.xml"
 TERMINALS: Final = frozenset({"/dev/tty", "/dev/stdout", "/proc/self/fd/1"})
 CLASSES: Final = {
@@ -25,7 +25,7 @@ CLASSES: Final = {
     "play": "ImageButton", "progress": "ProgressBar", "round": "Button", "spinner": "ProgressBar", "star": "CheckBox",
     "toggle": "Switch", "tile": "ToggleButton", "keys": "inputmethodservice.KeyboardView",
 }  # fmt: skip
-"""What an element would be among Android's widgets; a TextView where nothing is said."""
+"""The Android widget class by kind of element; others are a TextView."""
 CHECKABLE: Final = frozenset({"star", "toggle", "tile"})
 WORDLESS: Final = frozenset({
     "avatar", "cross", "dial", "keys", "lines", "map", "next", "pause", "picture", "play", "progress", "scroll",
@@ -35,11 +35,11 @@ WORDLESS: Final = frozenset({
 
 
 IDLE_S: Final = 10.0
-"""How long `uiautomator` waits for an app that draws without end."""
+"""How long `uiautomator` waits for an app that never stops drawing."""
 
 
 async def screencap(phone: Handset, call: Call) -> Result:
-    """PNG with -p or to a name that ends in .png, else raw pixels; to the file named, or to the output."""
+    """PNG with -p or to a name that ends in .png, else raw pixels; to the given file, else to stdout."""
     png, path, words = False, "", iter(call.args)
     for word in words:
         match word:
@@ -88,9 +88,9 @@ async def uiautomator(phone: Handset, call: Call) -> Result:
 
 
 def hierarchy(phone: Handset) -> bytes:
-    """The window in front as `uiautomator dump` writes it: the screen, and in it each element in the order of drawing.
+    """The window in front as `uiautomator dump` writes it: the screen, with its elements in drawing order.
 
-    A word that is drawn is a node's text, one that is not (the name of a cross) its description.
+    A drawn label is a node's text, one that is not drawn (the name of a cross) its description.
     """
     width, height = phone.machine.size
     package = phone.machine.focus().partition("/")[0]
@@ -145,7 +145,7 @@ def _node(
 
 
 def _legal(text: str) -> str:
-    """What was typed may hold what XML cannot; Android writes a dot for it too."""
+    """Replaces characters that XML cannot hold with a dot, as Android does."""
     return "".join(char if char.isprintable() else "." for char in text)
 
 

@@ -1,4 +1,4 @@
-"""`simctl`: what only a simulation can do."""
+"""`simctl`: state, reset and faults, which only a simulated phone has."""
 
 from __future__ import annotations
 

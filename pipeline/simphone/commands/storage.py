@@ -1,4 +1,4 @@
-"""`ls`, `cat`, `rm` and their like, over the phone's files. Nothing is expanded: `*` is no path."""
+"""`ls`, `cp`, `rm` and similar commands on the phone's files. No globbing: `*` is not expanded."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LONGEST_FORM: Final = 256
 
 
 def options(call: Call, allowed: str, least: int = 1) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Letters of the options and the paths. Raises RefusedError for others and for too few paths."""
+    """The option letters and the paths. Raises RefusedError for unknown options and for too few paths."""
     letters, paths, ended = set[str](), list[str](), False
     for word in call.args:
         if word == "--" and not ended:
@@ -37,7 +37,7 @@ def options(call: Call, allowed: str, least: int = 1) -> tuple[frozenset[str], t
 
 
 def each(name: str, call: Call, paths: Iterable[str], do: Callable[[str, str], bytes | None]) -> Result:
-    """Do it for every path, as given and made plain; one that fails says why, and the others are done all the same."""
+    """Apply it to every path, as given and normalised; a failure is printed and does not stop the others."""
     out, err = bytearray(), ""
     for path in paths:
         try:
@@ -196,7 +196,7 @@ def _described(given: str, entry: Entry, form: str) -> str:
 
 
 async def digest(algorithm: str, phone: Handset, call: Call) -> Result:
-    """Each file is read once, however often a line names it, and in a thread: other phones share this one."""
+    """Each file is read once, even if named repeatedly, and in another thread, as this one serves other phones too."""
     _, paths = options(call, "b")
     found: dict[str, str | FileError] = {}
 

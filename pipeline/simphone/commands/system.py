@@ -1,4 +1,4 @@
-"""`getprop`, `wm`, `settings` and `svc`: what the phone is and how it is set."""
+"""`getprop`, `wm`, `settings` and `svc`: the phone's properties and settings."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ async def wm(phone: Handset, call: Call) -> Result:
             return said(f"Physical density: {DENSITY}\n")
         case ["size" | "density", _]:
             raise RefusedError("the screen of a simulated phone cannot be changed")
-        case ["dismiss-keyguard"]:  # it has none
+        case ["dismiss-keyguard"]:  # it has no keyguard
             return Result()
     raise RefusedError("usage: wm size | density | dismiss-keyguard")
 
 
 async def settings(phone: Handset, call: Call) -> Result:
-    """Kept for as long as the phone runs; the screens do not follow them."""
+    """Stored while the phone runs; they do not affect the screens."""
     args = call.args[2:] if call.args[:1] == ("--user",) else call.args
     match args:
         case ["get", namespace, key]:

@@ -6,7 +6,7 @@ from collections import Counter
 from itertools import pairwise
 
 import pytest
-from distrl.tasks.entities import ENTITIES, dealt, held_out_pairs
+from distrl.tasks.entities import ENTITIES, assigned, held_out_pairs
 from distrl.tasks.oracle import ImperfectScript, oracle, random_action, random_likelihood
 from distrl.tasks.outcome import done, succeeded
 from distrl.tasks.rollout import play, prepared
@@ -94,9 +94,9 @@ def test_no_entity_of_one_split_is_named_in_another() -> None:
 
 @pytest.mark.parametrize("kind", sorted(ENTITIES))
 def test_every_entity_is_dealt_once_and_the_words_of_held_out_ones_are_known_from_training(kind: str) -> None:
-    hands = dealt(kind)
-    assert Counter(pair for hand in hands.values() for pair in hand) == Counter(ENTITIES[kind])
-    known = {word for pair in hands[Split.TRAIN] for word in pair}
+    by_split = assigned(kind)
+    assert Counter(pair for part in by_split.values() for pair in part) == Counter(ENTITIES[kind])
+    known = {word for pair in by_split[Split.TRAIN] for word in pair}
     assert {word for pair in ENTITIES[kind] for word in pair} == known
 
 
@@ -133,7 +133,7 @@ def test_a_random_hand_never_types_what_is_held_out() -> None:
         for action in (random_action(rng, HOME.typed) for _ in range(20_000))
         if action.kind is ActionKind.TYPE
     }
-    assert typed == {" ".join(pair) for pair in dealt("item")[Split.TRAIN]}
+    assert typed == {" ".join(pair) for pair in assigned("item")[Split.TRAIN]}
 
 
 def test_random_likelihoods_add_up_to_one() -> None:

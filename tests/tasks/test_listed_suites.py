@@ -144,30 +144,32 @@ def test_a_contact_may_be_saved_with_a_capital_wherever_it_stands_in_the_list() 
 @pytest.mark.parametrize("name", sorted(LISTED))
 def test_no_entity_of_one_split_is_drawn_or_said_in_another(name: str) -> None:
     suite = LISTED[name]
-    decks = {deck.name: deck for kind in suite.kinds for deck in kind.about.values()}
+    pools = {pool.name: pool for kind in suite.kinds for pool in kind.about.values()}
     drawn: dict[tuple[str, Split], set[str]] = {}
     by_name = {kind.name: kind for kind in suite.kinds}
     for split in Split:
         for entry in suite.entries(split):
-            for param, deck in by_name[entry.family].about.items():
-                drawn.setdefault((deck.name, split), set()).add(entry.params[param])
-    for deck in decks.values():
+            for param, pool in by_name[entry.family].about.items():
+                drawn.setdefault((pool.name, split), set()).add(entry.params[param])
+    for pool in pools.values():
         for split in Split:
-            assert drawn.get((deck.name, split), set()) <= set(deck.hands[split])
+            assert drawn.get((pool.name, split), set()) <= set(pool.by_split[split])
         for one, other in itertools.combinations(Split, 2):
-            assert not set(deck.hands[one]) & set(deck.hands[other]), deck.name
+            assert not set(pool.by_split[one]) & set(pool.by_split[other]), pool.name
 
 
 def test_nothing_that_any_suite_holds_out_is_said_in_the_training_of_any() -> None:
-    decks = {deck.name: deck for suite in LISTED.values() for kind in suite.kinds for deck in kind.about.values()}
+    pools = {pool.name: pool for suite in LISTED.values() for kind in suite.kinds for pool in kind.about.values()}
     home = [suites()["home"].task(index, 0, Split.TRAIN).instruction for index in range(2000)]
     listed = [entry.instruction for suite in LISTED.values() for entry in suite.entries(Split.TRAIN)]
     said = f" {' | '.join(' '.join(plain_words(each)) for each in (*home, *listed))} "
-    held = {card.lower() for deck in decks.values() for split in SHARES for card in deck.hands[split]}
+    held = {entity.lower() for pool in pools.values() for split in SHARES for entity in pool.by_split[split]}
     assert len(held) > 200
-    assert [card for card in held if f" {card} " in said] == []
-    assert all(f" {card.lower()} " in said for card in decks["item"].hands[Split.TRAIN]), "what is trained on is found"
-    assert {" ".join(pair) for pair in held_out_pairs()} >= {card for card in held if card.count(" ") == 1}
+    assert [entity for entity in held if f" {entity} " in said] == []
+    assert all(f" {entity.lower()} " in said for entity in pools["item"].by_split[Split.TRAIN]), (
+        "what is trained on is found"
+    )
+    assert {" ".join(pair) for pair in held_out_pairs()} >= {entity for entity in held if entity.count(" ") == 1}
 
 
 @pytest.mark.parametrize("name", sorted(LISTED))
@@ -239,10 +241,14 @@ def test_a_policy_can_read_each_instruction_and_write_each_text_with_the_words_o
 def test_a_random_hand_types_texts_of_training_alone(name: str) -> None:
     suite = LISTED[name]
     held = {
-        card.lower() for kind in suite.kinds for deck in kind.about.values() for s in SHARES for card in deck.hands[s]
+        entity.lower()
+        for kind in suite.kinds
+        for pool in kind.about.values()
+        for s in SHARES
+        for entity in pool.by_split[s]
     }
     assert suite.typed
-    assert [(text, card) for text in suite.typed for card in held if f" {card} " in f" {text} "] == []
+    assert [(text, entity) for text in suite.typed for entity in held if f" {entity} " in f" {text} "] == []
 
 
 def test_each_thing_that_an_app_remembers_is_either_kept_or_passing() -> None:

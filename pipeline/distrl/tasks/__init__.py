@@ -1,4 +1,4 @@
-"""What agents are asked to do: suites of tasks, the check of their outcome, and a script that can do them.
+"""Suites of tasks, the check of their outcome, and scripts that do them.
 
-Pure, but for lists.py, which reads the files of a suite that a user wrote.
+Pure, except lists.py, which reads the files of a user's suite.
 """

@@ -1,13 +1,13 @@
-"""What a list of tasks says of success: conditions on the state of a simulated phone, as JSON that nobody trusts. Pure.
+"""The checks of a list's tasks: conditions on the state of a simulated phone, as untrusted JSON. Pure.
 
     check     = condition | [condition, …]      all of them have to hold
     condition = {"screen": "browser/results"}   the screen that is in front
               | {"app": "settings", "path": "on", "contains": "wifi sync"}
 
-`path` is a thing that the app remembers (`remembered`): a list of texts, a text, a number, or true or false. `contains`
-and `lacks` take a text: an entry of a list, a part of a text. `equals` takes the whole thing; the order of a list does
+`path` is a value of the app's state (`remembered`): a list of texts, a text, a number, or true or false. `contains` and
+`lacks` take a text: an entry of a list, or a part of a text. `equals` takes the whole value; the order of a list does
 not count.
-As for every task, a pop-up or an advert in front is no success.
+As for every task, a pop-up or an advert in front means failure.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from simphone.state import ADVERT, AppData, State, Value
 
 MAX_CONDITIONS: Final = 16
 MAX_TEXT: Final = 200
-"""Longest text of a condition: what a field of a phone takes."""
+"""Longest text of a condition: that of a phone's text field."""
 OPERATIONS: Final = ("contains", "lacks", "equals")
 FORM: Final = '{"app": …, "path": …, "contains" | "lacks" | "equals": …} or {"screen": …}'
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """app "" is the phone itself, whose one path is `screen`."""
+    """app "" is the phone itself, whose only path is `screen`."""
 
     app: str
     path: str
@@ -43,12 +43,12 @@ Check = tuple[Condition, ...]
 
 @cache
 def remembered() -> Mapping[str, AppData]:
-    """What each app of a simulated phone remembers, as it is after some reset: its names and kinds of values."""
+    """Each app's state after some reset, for the names and types of its values."""
     return fresh(0, {}, 0.0).data
 
 
 def parse_check(given: Any) -> Check:
-    """The conditions that a parsed JSON value states. Raises ValueError, which says what is wrong with it."""
+    """The conditions of a parsed JSON value. Raises ValueError with what is wrong with it."""
     stated = given if isinstance(given, list) else [given]
     if not 1 <= len(stated) <= MAX_CONDITIONS:
         raise ValueError(f"a check has 1 to {MAX_CONDITIONS} conditions, not {len(stated)}")
@@ -56,7 +56,7 @@ def parse_check(given: Any) -> Check:
 
 
 def holds(check: Check, now: State) -> bool:
-    """Whether the phone is as the check says, with nothing in front of it."""
+    """Whether all conditions hold, with nothing in front."""
     return not now.dialog and now.screen != ADVERT and all(_is_so(each, now) for each in check)
 
 
@@ -80,7 +80,7 @@ def _condition(given: Any) -> Condition:
 
 
 def _wanted(operation: str, value: Any, kind: Value) -> Value:
-    """The value to compare with; `kind` is one that the phone has there."""
+    """The value to compare with. kind: of the phone's value."""
     if isinstance(kind, bool):
         if operation != "equals" or not isinstance(value, bool):
             raise ValueError("yes or no is compared with `equals` and true or false")
@@ -113,5 +113,5 @@ def _is_so(condition: Condition, now: State) -> bool:
 
 
 def _in_order(texts: Iterable[str]) -> tuple[str, ...]:
-    """By their spelling, so that what a phone says compares with anything, whatever it holds."""
+    """As texts, so that values of any type can be compared."""
     return tuple(sorted(texts, key=repr))

@@ -1,4 +1,4 @@
-"""What tasks are about, dealt out to splits: no entity of one split is ever named in another."""
+"""The entities of the home suite's tasks by split: no entity of one split is ever named in another."""
 
 from __future__ import annotations
 
@@ -27,35 +27,35 @@ ENTITIES: Final[dict[str, tuple[Pair, ...]]] = {
 
 
 @cache
-def dealt(kind: str) -> dict[Split, tuple[Pair, ...]]:
-    """The entities of one kind by split, always dealt alike: the first deal that leaves training every word."""
-    return next(hands for hands in (_deal(kind, attempt) for attempt in count()) if _teaches_every_word(kind, hands))
+def assigned(kind: str) -> dict[Split, tuple[Pair, ...]]:
+    """The entities of one kind by split, always the same: the first assignment whose training split has every word."""
+    return next(found for found in (_assign(kind, attempt) for attempt in count()) if _teaches_every_word(kind, found))
 
 
-def _deal(kind: str, attempt: int) -> dict[Split, tuple[Pair, ...]]:
-    pack = list(ENTITIES[kind])
-    random.Random(f"deal {kind} {attempt}").shuffle(pack)
-    return hands_of(pack)
+def _assign(kind: str, attempt: int) -> dict[Split, tuple[Pair, ...]]:
+    shuffled = list(ENTITIES[kind])
+    random.Random(f"deal {kind} {attempt}").shuffle(shuffled)
+    return split_shares(shuffled)
 
 
-def hands_of(pack: Sequence[T]) -> dict[Split, tuple[T, ...]]:
-    """A shuffled pack by split, each held-out one's share from the top, at least two cards."""
-    hands: dict[Split, tuple[T, ...]] = {}
-    dealt_out = 0
+def split_shares(shuffled: Sequence[T]) -> dict[Split, tuple[T, ...]]:
+    """Shuffled entities by split: each held-out split takes its share, at least two, from the beginning."""
+    held_out: dict[Split, tuple[T, ...]] = {}
+    taken = 0
     for split, share in SHARES.items():
-        size = max(2, round(share * len(pack)))
-        hands[split] = tuple(pack[dealt_out : dealt_out + size])
-        dealt_out += size
-    return {Split.TRAIN: tuple(pack[dealt_out:]), **hands}
+        size = max(2, round(share * len(shuffled)))
+        held_out[split] = tuple(shuffled[taken : taken + size])
+        taken += size
+    return {Split.TRAIN: tuple(shuffled[taken:]), **held_out}
 
 
-def _teaches_every_word(kind: str, hands: dict[Split, tuple[Pair, ...]]) -> bool:
-    known = {word for pair in hands[Split.TRAIN] for word in pair}
+def _teaches_every_word(kind: str, by_split: dict[Split, tuple[Pair, ...]]) -> bool:
+    known = {word for pair in by_split[Split.TRAIN] for word in pair}
     return all(word in known for pair in ENTITIES[kind] for word in pair)
 
 
 def held_out_pairs() -> frozenset[Pair]:
-    """Every pair that training of any kind must never name: those of the validation and of the test split."""
+    """Every pair that training must never name: those of the validation and of the test split, of all kinds."""
     return frozenset(
-        pair for kind in ENTITIES for split, hand in dealt(kind).items() if split is not Split.TRAIN for pair in hand
+        pair for kind in ENTITIES for split, part in assigned(kind).items() if split is not Split.TRAIN for pair in part
     )

@@ -1,4 +1,4 @@
-"""Decks: what tasks of the listed suites are about, dealt out to splits, so that none is named in two of them."""
+"""Entity pools: the objects of the listed suites' tasks, split so that no entity is in two splits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from distrl.tasks.entities import dealt, hands_of
+from distrl.tasks.entities import assigned, split_shares
 from distrl.types import Split
 
 ATTEMPTS: Final = 10_000
@@ -15,43 +15,45 @@ ATTEMPTS: Final = 10_000
 
 @dataclass(frozen=True)
 class EntityPool:
-    """hands: the cards of each split, as an instruction spells them."""
+    """Entities of one kind by split, as instructions spell them."""
 
     name: str
-    hands: Mapping[Split, tuple[str, ...]]
+    by_split: Mapping[Split, tuple[str, ...]]
 
     @property
-    def cards(self) -> tuple[str, ...]:
-        return tuple(card for hand in self.hands.values() for card in hand)
+    def entities(self) -> tuple[str, ...]:
+        return tuple(entity for part in self.by_split.values() for entity in part)
 
 
-def singles(name: str, cards: Sequence[str]) -> EntityPool:
-    """Every card to one split, in the shares of entities.py, always alike."""
-    return EntityPool(name, _deal(name, cards, 0))
+def singles(name: str, entities: Sequence[str]) -> EntityPool:
+    """Each entity in one split, in the shares of entities.py, always the same."""
+    return EntityPool(name, _assign(name, entities, 0))
 
 
-def pairs(name: str, cards: Sequence[tuple[str, str]]) -> EntityPool:
-    """The same of pairs of words, in the first deal that leaves training every word: what is held out is how they are
-    put together. Raises ValueError where there is none.
+def pairs(name: str, entities: Sequence[tuple[str, str]]) -> EntityPool:
+    """The same for pairs of words, in the first assignment whose training split has every word, so that only the
+    combinations are held out. Raises ValueError if there is none.
     """
-    spelt = [" ".join(card) for card in cards]
+    spelt = [" ".join(entity) for entity in entities]
     for attempt in range(ATTEMPTS):
-        hands = _deal(name, spelt, attempt)
-        taught = {word for card in hands[Split.TRAIN] for word in card.split()}
-        if all(word in taught for card in spelt for word in card.split()):
-            return EntityPool(name, hands)
-    raise ValueError(f"no deal of {name} leaves training every word")
+        by_split = _assign(name, spelt, attempt)
+        taught = {word for entity in by_split[Split.TRAIN] for word in entity.split()}
+        if all(word in taught for entity in spelt for word in entity.split()):
+            return EntityPool(name, by_split)
+    raise ValueError(f"no assignment of {name} leaves training every word")
 
 
-def joined(name: str, *decks: EntityPool) -> EntityPool:
-    """One deck of several that share no card, each card in the split that it was dealt to."""
-    return EntityPool(name, {split: tuple(card for deck in decks for card in deck.hands[split]) for split in Split})
+def joined(name: str, *pools: EntityPool) -> EntityPool:
+    """The union of disjoint pools; each entity stays in its split."""
+    return EntityPool(
+        name, {split: tuple(entity for pool in pools for entity in pool.by_split[split]) for split in Split}
+    )
 
 
 def of_home(kind: str) -> EntityPool:
-    """Entities of the home suite, dealt as there: whoever learns both meets none that is held out."""
-    return EntityPool(kind, {split: tuple(" ".join(pair) for pair in hand) for split, hand in dealt(kind).items()})
+    """Entities of the home suite with its splits, so that training on both suites meets no held-out entity."""
+    return EntityPool(kind, {split: tuple(" ".join(pair) for pair in part) for split, part in assigned(kind).items()})
 
 
-def _deal(name: str, cards: Sequence[str], attempt: int) -> dict[Split, tuple[str, ...]]:
-    return hands_of(random.Random(f"deck {name} {attempt}").sample(list(cards), len(cards)))
+def _assign(name: str, entities: Sequence[str], attempt: int) -> dict[Split, tuple[str, ...]]:
+    return split_shares(random.Random(f"deck {name} {attempt}").sample(list(entities), len(entities)))

@@ -1,4 +1,4 @@
-"""What a suite is made of: kinds of tasks, each of which knows how it is asked, told to be done, and done."""
+"""Families: kinds of tasks, each with its instructions, its check and its script."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ Setup = dict[str, dict[str, Any]]
 Of = Mapping[str, str]
 """The parameters of a task."""
 SMALL_WORDS: Final = {"a", "an", "the", "of"}
-"""Not needed in a search: who looks up "peru currency" asks for the currency of Peru."""
+"""Words that a search does not need: "peru currency" is a search for the currency of Peru."""
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One kind of task; everything about it is here.
+    """One kind of task.
 
-    app: the one to be opened. phrases: templates of instructions, filled in from the parameters. draw: parameters, and
-    how the phone must look, for a split. done: whether a phone is as the task asks, with nothing else changed that
-    should not be. step: the next action of a perfect hand on a phone whose `app` is open and where nothing is in front,
-    while the task is not done. about: the decks that parameters are drawn from, by parameter. types: the parameters
-    that have to be typed. answers: which button of an app's question the hand touches, by the question; it leaves any
-    other question unanswered. fills: templates that give the typed parameters from the others. choices: all values of a
-    parameter, of every split; any text if it is not there.
+    app: the one to be opened. phrases: templates of instructions, filled in from the parameters. draw: random
+    parameters, and the phone's setup, for a split. done: whether the phone's state fulfils the task, with no unwanted
+    change. step: the script's next action on a phone whose `app` is open and where nothing is in front, while the task
+    is not done. about: the entity pools that parameters are drawn from, by parameter. types: the parameters that have
+    to be typed. answers: the button that the script taps in an app's dialog, by dialog; it leaves other dialogs open.
+    fills: templates that give the typed parameters from the others. choices: all values of a parameter, of every
+    split; any text if it is missing.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Family:
     choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def filled(self, said: Of) -> Params:
-        """What a phrase says, and what follows from it: what is typed, in lower case."""
+        """The parameters read from a phrase, and those derived from them: the typed ones, in lower case."""
         return {**said, **{key: template.format(**said).lower() for key, template in self.fills.items()}}
 
 
@@ -87,18 +87,18 @@ def family(
     or_changes: Callable[[State, Of], Iterable[Kept]] = no_other,
     answers: Mapping[str, str] = NONE,
 ) -> Family:
-    """A family whose tasks are done when the phone `shows` what was asked for, and what it keeps is as it was at the
-    start but for `changes`, or for one of `or_changes`, which are as good.
+    """A family whose tasks are done when the phone `shows` the goal, and its persistent state is that of the start but
+    for `changes`, or for one of `or_changes`, which are as good.
 
-    about: where each parameter is drawn from, a deck's hand of the split or a list that all splits share; no two of a
-    task are the same. types: the parameters that are typed, as templates of the others; lower case, as a policy types.
+    about: the source of each parameter, an entity pool or a list for all splits; a task's parameters are distinct.
+    types: the parameters that are typed, as templates of the others; lower case, as a policy types.
     """
 
     def draw(rng: random.Random, split: Split) -> tuple[Params, Setup]:
         params: Params = {}
         for key, source in about.items():
-            cards = source.hands[split] if isinstance(source, EntityPool) else source
-            params[key] = rng.choice([card for card in cards if card not in params.values()])
+            entities = source.by_split[split] if isinstance(source, EntityPool) else source
+            params[key] = rng.choice([entity for entity in entities if entity not in params.values()])
         params |= {key: template.format(**params).lower() for key, template in types.items()}
         return params, setup(params)
 
@@ -109,27 +109,22 @@ def family(
         before, found = kept(start), kept(now)
         return any(found == {**before, **each} for each in (changes(start, of), *or_changes(start, of)))
 
-    decks = {key: source for key, source in about.items() if isinstance(source, EntityPool)}
-    choices = {
-        key: tuple(card for hand in source.hands.values() for card in hand)
-        if isinstance(source, EntityPool)
-        else source
-        for key, source in about.items()
-    }
-    return Family(name, app, phrases, draw, done, step, decks, tuple(types), answers, types, choices)
+    pools = {key: source for key, source in about.items() if isinstance(source, EntityPool)}
+    choices = {key: source.entities if isinstance(source, EntityPool) else source for key, source in about.items()}
+    return Family(name, app, phrases, draw, done, step, pools, tuple(types), answers, types, choices)
 
 
 def asks_for(query: str, text: str) -> bool:
-    """Whether a search has every word of `text`, whatever else it has: who types the whole question is right, too."""
+    """Whether a search has every word of `text`; further words are allowed, as when the whole question is typed."""
     return set(text.split()) - SMALL_WORDS <= set(words_in(query))
 
 
 def words_in(query: str) -> list[str]:
-    """The words of a search, in lower case and without what stands around them."""
+    """The words of a search, in lower case and without punctuation."""
     return [word.strip(".,?!\"'") for word in query.lower().split()]
 
 
 @lru_cache(maxsize=64)
 def begun(phone_seed: int, setup: str) -> State:
-    """A phone as a task finds it."""
+    """A phone in a task's initial state."""
     return fresh(phone_seed, json.loads(setup), 0.0)

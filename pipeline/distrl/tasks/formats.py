@@ -1,6 +1,6 @@
-"""Bytes of a list of tasks to the fields of its rows, each with its line: JSONL, CSV, a JSON array, one text a line.
+"""Parses a list of tasks into the fields of its rows, each with its line: JSONL, CSV, a JSON array, one text per line.
 
-Pure, and bounded: whatever the bytes are, there come rows and problems.
+Pure, and bounded: any bytes give rows and problems, never an exception.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ MAX_ROWS: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong, and where. line 0: with the file as a whole."""
+    """An error and its position. line 0: the file as a whole."""
 
     file: str
     line: int
     what: str
 
     def __str__(self) -> str:
-        """For a terminal: what the file or its name says is shown escaped."""
+        """For a terminal: text of the file and its name is escaped."""
         said = f"{self.file}:{self.line}: {self.what}" if self.line else f"{self.file}: {self.what}"
         return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in said)
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A row as it stands in the file, and the line where it begins."""
+    """A row as in the file, and its first line."""
 
     line: int
     fields: Fields
@@ -45,7 +45,7 @@ Read = Iterator[Found | Problem]
 
 
 def rows_in(file: str, suffix: str, data: bytes) -> Read:
-    """The rows of a file of the format that its suffix (a key of FORMATS) names, and what is wrong with the others."""
+    """The rows of a file in the format of its suffix (a key of FORMATS), and the problems of the others."""
     for number, found in enumerate(FORMATS[suffix](file, data)):
         if number >= MAX_ROWS:
             yield Problem(file, 0, f"has more than {MAX_ROWS} rows")
@@ -59,7 +59,7 @@ def _jsonl(file: str, data: bytes) -> Read:
 
 
 def _text(file: str, data: bytes) -> Read:
-    """As DigiRL publishes AitW's instructions: one a line, and nothing else."""
+    """As DigiRL publishes AitW's instructions: one per line, and nothing else."""
     for line, text in _lines(file, data):
         yield text if isinstance(text, Problem) else Found(line, {"instruction": text})
 
@@ -133,7 +133,7 @@ FORMATS: Final[Mapping[str, Callable[[str, bytes], Read]]] = {
 
 
 def _lines(file: str, data: bytes) -> Iterator[tuple[int, str | Problem]]:
-    """The lines that are not blank, each decoded on its own: one that is spoilt spoils no other."""
+    """The lines that are not blank, each decoded on its own, so that a broken one does not affect the others."""
     for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
         if not line.strip():
             continue
@@ -164,7 +164,7 @@ def _reason(error: ValueError | RecursionError) -> str:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object in which no name occurs twice: which of the two would count?"""
+    """An object; a name that occurs twice is an error, as it is ambiguous."""
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("an object names a field twice")

@@ -1,4 +1,4 @@
-"""What an agent's action is to a simulated phone without adb."""
+"""An agent's action as an event of a simulated phone, without adb."""
 
 from __future__ import annotations
 

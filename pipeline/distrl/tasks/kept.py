@@ -1,4 +1,4 @@
-"""What of a phone's state stays when everybody has left the app: what a task changes, and what it must leave alone."""
+"""The persistent part of a phone's state, which stays after leaving an app: what a task changes, or must not change."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from simphone.state import State, Value
 
 Kept = Mapping[tuple[str, str], Value]
-"""By app and what of it."""
+"""(app, name of the value) -> value."""
 
 KEPT: Final[tuple[tuple[str, str], ...]] = (
     ("settings", "on"), ("browser", "cart"), ("shop", "cart"), ("clock", "alarms"), ("clock", "watching"),
@@ -28,15 +28,15 @@ PASSING: Final[tuple[tuple[str, str], ...]] = (
     ("media", "videos"), ("media", "first"), ("store", "query"), ("store", "shown"), ("store", "left"),
     ("store", "first"),
 )  # fmt: skip
-"""Where one is in an app, what nobody can change, and what a person would not mind: permissions, letters read."""
+"""Not compared: navigation within an app, what nobody can change, harmless changes (permissions, letters read)."""
 TOGETHER: Final = {("clock", "left"), ("clock", "minutes"), ("media", "track"), ("media", "playing")}
-"""What means something together alone. A test holds that each thing an app remembers is in one of the three."""
+"""Values with a meaning only together. A test checks that every value of an app's state is in one of the three."""
 
 
 def kept(state: State) -> dict[tuple[str, str], Value]:
-    """What stays, texts in lower case: a keyboard may begin them with a capital.
+    """The persistent state, texts in lower case, as a keyboard may capitalise them.
 
-    Beside KEPT: the timer that runs, in minutes, and what is being played, each "" if there is none.
+    Beside KEPT: the running timer, in minutes, and the playing track, each "" if there is none.
     """
     clock, media = state.of("clock"), state.of("media")
     return {

@@ -1,4 +1,4 @@
-"""Suites of finite lists, as the paper has them: so many tasks to train on, so many held out, always the same ones."""
+"""Suites with finite lists of tasks, as in the paper: fixed numbers of training and held-out tasks, always the same."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from distrl.tasks.family import Family, Params
 from distrl.types import Split, Task
 
 TRIES: Final = 400
-"""Draws for one more task that a list has not got yet. Words that give fewer tasks than are wanted are our mistake."""
+"""Draws for one more new task of a list. A family whose words give too few tasks is a bug of the suite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +30,11 @@ class Entry:
 
 @dataclass(frozen=True)
 class ListedSuite:
-    """kinds: its families. counts: tasks of each family in a split, none of those that a split does not name; training
-    has all. No two tasks of a suite have the same instruction.
+    """kinds: its families. counts: tasks per family by split; 0 for families that a split does not list; training has
+    all. No two tasks of a suite have the same instruction.
 
     In training families take turns, so that a curriculum can weigh them, and each goes through its list in rounds, each
-    in an order of its own. A held-out split keeps its order and begins again after its end, on other phones.
+    in a new order. A held-out split keeps its order and starts again after its end, on other phones.
     """
 
     name: str
@@ -95,7 +95,7 @@ class ListedSuite:
 
     @cached_property
     def _lists(self) -> Mapping[Split, Mapping[str, tuple[Entry, ...]]]:
-        """What is held out is drawn first, so that training says none of it."""
+        """Held-out tasks are drawn first, so that training has none of their instructions."""
         said: set[str] = set()
         return {
             split: {
@@ -107,7 +107,7 @@ class ListedSuite:
         }
 
     def _drawn(self, family: Family, split: Split, count: int, said: set[str]) -> tuple[Entry, ...]:
-        """The first `count` tasks of a family that chance gives and whose instruction nobody has `said` yet."""
+        """The first `count` random tasks of a family whose instruction is not in `said` yet."""
         found: list[Entry] = []
         for number in range(TRIES * count):
             if len(found) == count:

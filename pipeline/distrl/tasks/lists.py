@@ -1,6 +1,6 @@
-"""A suite that a user wrote: tasks from files, in place of a built-in suite. The one module here that reads files.
+"""A user's suite: tasks from files instead of a built-in suite. The only module here that reads files.
 
-A list is read once by a process, whole, before anything starts; it is refused with every row that is wrong in it.
+A process reads a list once, completely, before anything starts, and refuses it with all its wrong rows.
 """
 
 from __future__ import annotations
@@ -29,35 +29,35 @@ log = logging.getLogger(__name__)
 MAX_FILE: Final = 32 * 2**20
 """Bytes of one file."""
 SHOWN: Final = 20
-"""Problems that a refused list is reported with by a role; `distrl tasks check` tells all."""
+"""Problems of a refused list that a role reports; `distrl tasks check` reports all."""
 _SPLIT_IN_NAME: Final = re.compile(rf"(?:^|[._-])({'|'.join(SPLITS)})(?=[._-]|$)", re.IGNORECASE)
 NAMELESS: Final = "list"
-"""The suite of rows that name none, in a file whose name is none, or a split alone."""
+"""The suite of rows without one, if the file's name has none either."""
 
 
 @dataclass(frozen=True)
 class TaskList:
-    """What files hold. rows: in the order of the files and their lines. problems: why other rows are none."""
+    """The content of files. rows: in the order of the files and their lines. problems: of the other rows."""
 
     rows: tuple[Row, ...]
     problems: tuple[Problem, ...]
 
     @property
     def duplicates(self) -> int:
-        """Rows that say exactly what an earlier one says. They are fed as they stand, each as a task of its own."""
+        """Rows equal to an earlier one. They are fed like the others, each as a task of its own."""
         return sum(row.copy > 0 for row in self.rows)
 
 
 class ListSuite:
     """The tasks of a list, as a suite.
 
-    Training goes through its rows again and again, each round in another order; a held-out split keeps the order of the
-    list, and begins again after its end. A task is named by what it asks and by its round, so a list that grows in the
-    middle of a run feeds what is new, and never gives another task the id of one that was played.
+    Training goes through its rows in rounds, each in another order; a held-out split keeps the order of the list, and
+    starts again after its end. A task's id is its row's digest and its round, so a list that grows during a run feeds
+    the new rows, and no other task gets the id of one that was played.
     """
 
     families: Final = (NAMELESS,)
-    """Rows take no turns by family: the whole list is one."""
+    """Families do not take turns: the whole list counts as one."""
 
     def __init__(self, name: str, rows: Sequence[Row]) -> None:
         self.name: Final = name
@@ -66,7 +66,7 @@ class ListSuite:
         self._order: tuple[tuple[int, int], tuple[Row, ...]] = ((0, -1), ())
 
     def task(self, index: int, seed: int, split: Split) -> Task:
-        """Task number `index` of a split under a seed. Raises ConfigError where the list has no row of that split."""
+        """Task number `index` of a split under a seed. Raises ConfigError if the list has no row of that split."""
         rows = self._rows[split]
         if not rows:
             raise ConfigError(
@@ -80,7 +80,7 @@ class ListSuite:
         return tuple(row.instruction for row in self._rows[split])
 
     def _shuffled(self, seed: int, turn: int) -> tuple[Row, ...]:
-        """The training rows in the order of a round. The last order is kept: tasks are asked for one after another."""
+        """The training rows in the order of a round. The last order is cached, as tasks are requested in sequence."""
         kept, order = self._order
         if kept != (seed, turn):
             rows = self._rows[Split.TRAIN]
@@ -90,7 +90,7 @@ class ListSuite:
 
 
 def task_of(row: Row, seed: int, turn: int) -> Task:
-    """The task that a row is in a round of its list, on a phone of its own."""
+    """The task of a row in a round of its list, with a phone seed of its own."""
     name = f"{row.digest}-{row.copy}" if row.copy else row.digest
     return Task(
         task_id=f"{row.suite}-{row.split.value}-{seed}-{name}-{turn:04d}",
@@ -123,7 +123,7 @@ def _read_once(files: tuple[Path, ...], steps: int) -> ListSuite:
         raise ConfigError(
             "feeder.tasks",
             f"{name} is wrong in {len(found.problems)} places{first}{more}",
-            "correct the rows; `distrl tasks check FILE` tells every one that is wrong",
+            "correct the rows; `distrl tasks check FILE` lists every one that is wrong",
         )
     suite = ListSuite(name, found.rows)
     log.info("%s: %d tasks, %d of them duplicates", name, len(found.rows), found.duplicates)
@@ -133,7 +133,7 @@ def _read_once(files: tuple[Path, ...], steps: int) -> ListSuite:
 
 
 def read_lists(files: Iterable[Path], steps: int) -> TaskList:
-    """Every row of the files, and everything that is wrong with them. steps: of rows that do not say."""
+    """All rows of the files, and all problems. steps: the default of rows without."""
     rows: list[Row] = []
     problems: list[Problem] = []
     copies: dict[str, int] = {}
@@ -176,7 +176,7 @@ def _rows_of(path: Path, steps: int) -> Iterable[Row | Problem]:
 
 
 def defaults_of(stem: str, steps: int) -> Defaults:
-    """What a file's name says of rows that do not: general_train is suite `general`, split train."""
+    """Defaults from a file's name: general_train is suite `general`, split train."""
     splits = {SPLITS[found[1].lower()] for found in _SPLIT_IN_NAME.finditer(stem)}
     suite = re.sub(r"[^A-Za-z0-9._-]+", "-", _SPLIT_IN_NAME.sub("", stem)).strip("._-")
     return Defaults(

@@ -1,4 +1,4 @@
-"""Scripts for rows of a list: a row is played as the family of a built-in suite in whose words it is asked. Pure."""
+"""Scripts for rows of a list: a row is played by the built-in family whose phrase its instruction matches. Pure."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from distrl.tasks.survey import folded
 from distrl.types import Action, Task
 
 PHONES_TRIED: Final = 4
-"""Phones on which a row is played until one of them is as its check says: chance decides most of how one looks."""
+"""Phones on which a row is tried until its check holds on one: their contents are mostly random."""
 MOST_WORDS: Final = 4
-"""Of a parameter that may be any text: "search for red lamp and open the second result" asks for more than a search."""
+"""Not in a free-text parameter: "search for red lamp and open the second result" is more than a search."""
 OPEN: Final = "open"
-"""The script that opens an app and does no more, which is a family of no suite."""
+"""The script that only opens an app, which belongs to no suite."""
 _OPEN: Final = re.compile(r"(?:open|start|go to) (?:the )?(\w+)(?: app)?")
 _ENDS: Final = ".?!"
 _FIELD: Final = re.compile(r"\{(\w+)\}")
@@ -36,14 +36,14 @@ _FIELD: Final = re.compile(r"\{(\w+)\}")
 
 @dataclass(frozen=True)
 class Script:
-    """A hand for tasks of a list. name: of its suite and family. params: what they are about."""
+    """A script for tasks of a list. name: of its suite and family. params: of the task."""
 
     name: str
     family: Family
     params: Params
 
     def __call__(self, task: Task, now: State) -> Action:
-        """The next action. COMPLETE, which gives up, where the phone has nothing of a name that the task says."""
+        """The next action; COMPLETE, to give up, if the phone lacks something that the task names."""
         try:
             return as_family(self.family, self.params, task, now)
         except (LookupError, ValueError):
@@ -52,10 +52,10 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What became of a row. script: who has played it, or may; "" where there is none.
+    """The result of a row. script: that has played it, or would; "" if there is none.
 
-    done: whether its check held in the end on some phone; None where it was not played. steps: actions until then, the
-    last COMPLETE included. why: it was not played, or not done; "" where it was done.
+    done: whether its check held at the end on some phone; None if it was not played. steps: actions until then,
+    including the last COMPLETE. why: it was not played, or not done; "" if it was done.
     """
 
     row: Row
@@ -66,7 +66,7 @@ class Played:
 
 
 def played(row: Row) -> Played:
-    """Let the scripts for a row play it on quiet phones, until one of them has done it."""
+    """Let the matching scripts play a row on phones without pop-ups, until one has done it."""
     known = scripts(row.instruction)
     names = ", ".join(dict.fromkeys(script.name for script in known))
     if not row.check:
@@ -85,9 +85,9 @@ def played(row: Row) -> Played:
 
 
 def scripts(instruction: str) -> tuple[Script, ...]:
-    """Every script that an instruction may ask for. Neither case, white space nor a last stop counts.
+    """Every script that matches an instruction, ignoring case, white space and a final full stop.
 
-    A phrase may be read in several ways: who is told what in "tell anna lee red lamp" is for the phone to say.
+    A phrase may match in several ways: in "tell anna lee red lamp" only the phone shows where the name ends.
     """
     said = folded(instruction).rstrip(_ENDS)
     found = [
@@ -103,7 +103,7 @@ def scripts(instruction: str) -> tuple[Script, ...]:
 
 
 def _fits(kind: Family, name: str, value: str) -> bool:
-    """Whether a parameter of a family can be so, whatever the case."""
+    """Whether a parameter of a family can have this value, ignoring case."""
     choices = kind.choices.get(name)
     return len(value.split()) <= MOST_WORDS if choices is None else value in map(str.casefold, choices)
 
@@ -120,7 +120,7 @@ def _phrases() -> tuple[tuple[str, Family, tuple[str, ...]], ...]:
 
 
 def _read(parts: Sequence[str], said: str) -> Iterator[Params]:
-    """Every way to read `said` as a phrase."""
+    """Every way to match `said` with a phrase."""
     text, *more = parts
     if not said.startswith(text):
         return
@@ -136,6 +136,6 @@ def _read(parts: Sequence[str], said: str) -> Iterator[Params]:
 
 
 def _opening(app: str) -> Family:
-    """Opening an app is all that a task of it takes."""
+    """Done once the app is open."""
 
     return family(OPEN, app, (), {}, lambda now, params: BACK)

@@ -1,6 +1,6 @@
-"""How a perfect hand goes about it in each app, one action at a time, from the phone's true state. Pure.
+"""The scripts by app: the next action for a goal, from the phone's true state. Pure.
 
-Each function is asked again after every action while its app is open, and mends what went wrong before.
+Each function is called again after every action while its app is open, and corrects earlier mistakes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def open_result(now: State, text: str, rank: str) -> Action:
 
 
 def set_alarm(now: State, time: str) -> Action:
-    """Clock: have this alarm and no other."""
+    """Clock: set this alarm and no other."""
     if now.screen != "clock/alarms":
         return tap(now, "alarm")
     wrong = [other for other in words_of(now.of("clock")["alarms"]) if other != time]
@@ -111,7 +111,7 @@ def add_contact(now: State, person: str) -> Action:
 
 
 def show_day(now: State, date: str) -> Action:
-    """Calendar: show what is planned on a day."""
+    """Calendar: show the events of a day."""
     if now.screen != "calendar/month":
         return BACK
     month, _, day = date.partition(" ")
@@ -120,7 +120,7 @@ def show_day(now: State, date: str) -> Action:
 
 
 def plan(now: State, event: str, date: str) -> Action:
-    """Calendar: write an event down."""
+    """Calendar: add an event."""
     if now.of("calendar")["date"] == date and now.screen == "calendar/day":
         return tap(now, "new")
     if now.of("calendar")["date"] == date and now.screen == "calendar/new":
@@ -129,7 +129,7 @@ def plan(now: State, event: str, date: str) -> Action:
 
 
 def cancel_event(now: State, event: str, date: str) -> Action:
-    """Calendar: touch an event, which asks whether it is to be deleted."""
+    """Calendar: tap an event, which opens the dialog to delete it."""
     if now.of("calendar")["date"] == date and now.screen == "calendar/day":
         return tap_row(now, calendar.planned(now, date), event)
     return show_day(now, date)
@@ -171,7 +171,7 @@ def reply(now: State, subject: str, text: str) -> Action:
 
 
 def delete_mail(now: State, subject: str) -> Action:
-    """Mail: have the phone ask whether a letter is to be deleted."""
+    """Mail: open the dialog to delete a letter."""
     here = now.screen == "mail/letter" and now.of("mail")["mail"] == subject
     return tap(now, "delete") if here else read_mail(now, subject)
 

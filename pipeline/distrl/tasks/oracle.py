@@ -1,4 +1,4 @@
-"""Scripts that can see the phone's state: one that does every task, and one that errs, for demonstrations."""
+"""Scripts that see the phone's state: one that does every task, and one with random mistakes, for demonstrations."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from distrl.types import Action, ActionKind, Point, Task
 
 
 def oracle(task: Task, state: Mapping[str, Any]) -> Action:
-    """The next action of a perfect hand, from the phone's true state as JSON; mends what went wrong before.
+    """The oracle's next action, from the phone's true state as JSON; it corrects earlier mistakes.
 
-    Raises KeyError for a task of no built-in suite.
+    Raises KeyError for a task that is not of a built-in suite.
     """
     return next_action(task, State.from_json(state))
 
@@ -35,7 +35,7 @@ def next_action(task: Task, now: State) -> Action:
 
 
 def as_family(family: Family, params: Of, task: Task, now: State) -> Action:
-    """The next action of a hand that does what `family` asks about `params`, until `task` is done."""
+    """The next action of the script of `family` with `params`, until `task` is done."""
     if now.dialog in POPUPS:
         return tap(now, "close")
     if now.dialog:
@@ -59,8 +59,8 @@ def _open(now: State, app: str) -> Action:
 
 
 class ImperfectScript:
-    """The hand of the warm-up demonstrations: the oracle, but `random_share` of its actions are random ones and
-    `stop_share` say COMPLETE too early. Equal seeds and states give equal actions.
+    """The policy of the warm-up demonstrations: the oracle, but `random_share` of its actions are random and
+    `stop_share` are a COMPLETE too early. Equal seeds and states give equal actions.
     """
 
     def __init__(self, seed: int, random_share: float = 0.10, stop_share: float = 0.04) -> None:
@@ -84,8 +84,8 @@ class ImperfectScript:
 
 
 def random_action(rng: random.Random, typed: Sequence[str]) -> Action:
-    """Mostly a tap anywhere, sometimes a swipe, a key, or one of `typed` typed: texts of training tasks alone, since
-    demonstrations must not name what the evaluation holds out.
+    """Mostly a tap anywhere, sometimes a swipe, a key, or typing one of `typed`: texts of training tasks only, since
+    demonstrations must not name held-out entities.
     """
     kind = rng.choices(tuple(RANDOM_SHARES), tuple(RANDOM_SHARES.values()))[0]
     match kind:

@@ -1,4 +1,4 @@
-"""Whether a task was done: ground truth, from the phone's own state and nothing else."""
+"""Whether a task was done: ground truth, only from the phone's own state."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from distrl.tasks.suite import family_of, suites
 from distrl.types import Task
 
 CHECK: Final = "check"
-"""The parameter of a task that holds its own check, as JSON: records have no other place for it."""
+"""The task parameter with its own check as JSON, as records have no other field for it."""
 
 
 def succeeded(task: Task, state: Mapping[str, Any]) -> bool | None:
-    """Whether `state` (the JSON of the phone) is what `task` asks for, with nothing else changed that should not be.
+    """Whether `state` (the JSON of the phone) fulfils `task`, with no unwanted change.
 
-    A task of a built-in suite is checked by its family, any other by its own check. None where it has none that can be
-    read: the phone's state cannot tell, and a judge has to.
+    A task of a built-in suite is checked by its family, any other by its own check. None if it has no valid check:
+    then a judge has to decide.
     """
     return done(task, State.from_json(state))
 
@@ -37,7 +37,7 @@ def done(task: Task, now: State) -> bool | None:
 
 
 def _own_check(task: Task) -> Check | None:
-    """A record may hold anything: what is no check is none."""
+    """Records are untrusted: an invalid check counts as none."""
     try:
         return parse_check(json.loads(task.params[CHECK]))
     except (KeyError, ValueError, RecursionError):

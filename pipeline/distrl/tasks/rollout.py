@@ -19,7 +19,7 @@ Script = Callable[[Task, State], Action]
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """steps: actions taken, the last COMPLETE included. final: the phone after them."""
+    """steps: actions taken, including the last COMPLETE. final: the phone after them."""
 
     done: bool
     steps: int
@@ -27,12 +27,12 @@ class Rollout:
 
 
 def prepared(task: Task, popup_probability: float = 0.0, generation: int = 0) -> State:
-    """A phone as the task finds it."""
+    """A phone in the task's initial state."""
     return fresh(task.phone_seed, json.loads(task.setup), popup_probability, generation)
 
 
 def play(task: Task, popup_probability: float = 0.0, generation: int = 0, script: Script = next_action) -> Rollout:
-    """Let the script play until it says COMPLETE or has no step left."""
+    """Let the script play until COMPLETE or until no step is left."""
     state, steps = prepared(task, popup_probability, generation), 0
     while steps < task.max_steps:
         action = script(task, state)
@@ -46,7 +46,7 @@ def play(task: Task, popup_probability: float = 0.0, generation: int = 0, script
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Of several tasks: how many were done, and the steps that those took in all."""
+    """For several tasks: how many were done, and their total steps."""
 
     tasks: int
     done: int

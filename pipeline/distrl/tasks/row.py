@@ -1,5 +1,5 @@
-"""One row of a list of tasks: what its fields may be called and may hold, in our own form and in those of AitW and
-AndroidWorld. Pure. Every field was written by somebody else: it is a row within bounds, or a reason why not.
+"""One row of a list of tasks: names and bounds of its fields, in our own format and in those of AitW and AndroidWorld.
+Pure. All fields are untrusted: they give a valid row, or the reason why not.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ PASSED_OVER: Final = (
     "episode_length", "step_id", "android_api_level", "current_activity", "device_type", "difficulty", "tags",
     "optimal_steps",
 )  # fmt: skip
-"""What AitW's episodes and AndroidWorld's task_metadata.json say besides. Other names are refused: a misspelt `check`
-would leave a task to the judge, and nobody would notice."""
+"""Further fields of AitW's episodes and AndroidWorld's task_metadata.json. Other names are refused: with a misspelt
+`check` the judge would decide, unnoticed."""
 
 STEPS_OF_COMPLEXITY: Final = 10
 """AndroidWorld allows int(10 * complexity) steps."""
@@ -43,7 +43,7 @@ MAX_SETUP: Final = 4_000
 MAX_PARAMS: Final = 32
 SPLITS: Final = {**{split.value: split for split in Split}, "val": Split.VALIDATION}
 LISTED: Final = "-list"
-"""Ends the name of a list's suite that is a built-in one's, as those of AitW are: neither is taken for the other."""
+"""Suffix of a list's suite with the name of a built-in one, as those of AitW, to distinguish them."""
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 PARAMETER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _PLACE: Final = re.compile(r"\{([^{}]*)\}")
@@ -53,8 +53,8 @@ _PLACE: Final = re.compile(r"\{([^{}]*)\}")
 class Row:
     """One task of a list.
 
-    file, line: where it was read. template: what it was filled in from, or "". params: further facts, by name.
-    check, setup: JSON; check is "" where the task has none. copy: how many rows like it stand before it.
+    file, line: where it was read. template: of its instruction, or "". params: further values, by name.
+    check, setup: JSON; check is "" if the task has none. copy: number of equal rows before it.
     """
 
     file: str
@@ -72,7 +72,7 @@ class Row:
 
     @property
     def digest(self) -> str:
-        """Names what is asked, wherever it was read: equal rows have equal digests. 16 hex digits."""
+        """Identifies the content, independent of the file: equal rows have equal digests. 16 hex digits."""
         said = (
             self.instruction,
             self.suite,
@@ -88,7 +88,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What holds where a row does not say. split None: the row has to."""
+    """Defaults for missing fields. split None: the row must have one."""
 
     suite: str
     split: Split | None
@@ -96,9 +96,9 @@ class Defaults:
 
 
 def row_of(file: str, line: int, fields: Fields, defaults: Defaults) -> Row:
-    """The row that `fields` state. Raises ValueError, which says what is wrong with it.
+    """The row of `fields`. Raises ValueError with what is wrong with it.
 
-    A field that is absent, null or an empty text is not stated.
+    A field that is missing, null or an empty text takes its default.
     """
     stated = {name: value for name, value in fields.items() if value is not None and value != ""}
     strange = [name for name in stated if name not in KNOWN and name not in PASSED_OVER]
@@ -128,7 +128,7 @@ def row_of(file: str, line: int, fields: Fields, defaults: Defaults) -> Row:
 
 
 def plain_text(value: Any, name: str, longest: int) -> str:
-    """A text on one line, its white space folded. Raises ValueError for another type or length, or what is no print."""
+    """A text on one line, its white space folded. Raises ValueError for a wrong type or length, or unprintable text."""
     if not isinstance(value, str):
         raise ValueError(f"`{name}` is no text")
     text = " ".join(value.split())
@@ -141,7 +141,7 @@ def plain_text(value: Any, name: str, longest: int) -> str:
 
 
 def _one(stated: Fields, names: tuple[str, ...]) -> tuple[str, Any] | None:
-    """The one of several names for the same thing that is stated, with its value."""
+    """Which of several names for the same field is present, with its value."""
     found = [(name, stated[name]) for name in names if name in stated]
     if len(found) > 1:
         raise ValueError(f"`{found[0][0]}` and `{found[1][0]}` say the same thing; keep one")
@@ -149,7 +149,7 @@ def _one(stated: Fields, names: tuple[str, ...]) -> tuple[str, Any] | None:
 
 
 def _instruction(stated: Fields, params: Mapping[str, str]) -> tuple[str, str]:
-    """Template ("" where there is none) and instruction: as it is stated, else the template filled in."""
+    """Template ("" if there is none) and instruction: the given one, else the template filled in."""
     pattern, said = _one(stated, TEMPLATE), _one(stated, INSTRUCTION)
     if pattern is None and said is None:
         raise ValueError(f"no instruction: state one of {', '.join((*INSTRUCTION, *TEMPLATE))}")
@@ -178,7 +178,7 @@ def _params(stated: Fields) -> dict[str, str]:
 
 
 def _parameter(value: Any, name: str) -> str:
-    """As text; what is none, as JSON: AndroidWorld has numbers and whole rows of databases among its parameters."""
+    """As text; other types as JSON: AndroidWorld has numbers and whole database rows among its parameters."""
     return plain_text(value if isinstance(value, str) else _canonical(value), name, MAX_INSTRUCTION)
 
 
@@ -217,7 +217,7 @@ def _steps(stated: Fields, default: int) -> int:
 
 
 def _setup(stated: Fields) -> str:
-    """How the phone must look at the start: of a simulated phone's apps, or packages of a real one to clear."""
+    """The phone's initial state: of a simulated phone's apps, or the packages of a real one to clear."""
     setup = _json(stated.get("setup", {}), "setup")
     text = _canonical(setup)
     if not isinstance(setup, Mapping) or len(text) > MAX_SETUP:
@@ -235,7 +235,7 @@ def _setup(stated: Fields) -> str:
 
 
 def _json(value: Any, name: str) -> Any:
-    """A value that may come as JSON in a text, as it must in a CSV file."""
+    """A value that may be JSON in a text, as in a CSV file."""
     if not isinstance(value, str):
         return value
     try:

@@ -1,4 +1,4 @@
-"""What a hand does that sees the phone's state: touch a widget by its target, swipe, write into a field. Pure."""
+"""Actions of scripts that see the phone's state: tap a widget by its target, swipe, type into a field. Pure."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from simphone.state import State
 from distrl.types import Action, ActionKind, Point
 
 COLUMNS, ROWS = 8, 16
-"""The grid that policies tap on; a script taps the middle of its cells, so that its taps can be written as tokens."""
+"""The grid that policies tap on; a script taps the centres of its cells, so that its taps can be written as tokens."""
 
 BACK: Final = Action(ActionKind.BACK)
 ENTER: Final = Action(ActionKind.ENTER)
 GO_HOME: Final = Action(ActionKind.HOME)
 COMPLETE: Final = Action(ActionKind.COMPLETE)
 WAIT: Final = Action(ActionKind.TAP, touch=Point(4.5 / 8, 7.5 / 16))
-"""A touch on the middle of a screen that is loading, which does nothing."""
+"""A tap on the centre of a loading screen, which does nothing."""
 SWIPES: Final = {
     "up": (Point(0.5, 0.8), Point(0.5, 0.2)),
     "down": (Point(0.5, 0.2), Point(0.5, 0.8)),
@@ -30,7 +30,7 @@ SWIPES: Final = {
 
 
 def tap(now: State, target: str) -> Action:
-    """A tap on the middle of the widget with this target; BACK where the screen has none."""
+    """A tap on the centre of the widget with this target; BACK if the screen has none."""
     return tap_if_there(now, target) or BACK
 
 
@@ -40,7 +40,7 @@ def tap_if_there(now: State, target: str) -> Action | None:
 
 
 def tap_row(now: State, names: Sequence[str], wanted: str) -> Action:
-    """A tap on an entry of the long list in front, or a swipe towards it; BACK where the list has no such entry."""
+    """A tap on an entry of the long list in front, or a swipe towards it; BACK if the list has no such entry."""
     if wanted not in names:
         return BACK
     shown = [names.index(name) for name in map(row_of, targets(now)) if name in names]
@@ -48,12 +48,12 @@ def tap_row(now: State, names: Sequence[str], wanted: str) -> Action:
 
 
 def targets(now: State) -> tuple[str, ...]:
-    """What a finger can reach."""
+    """The elements that can be tapped."""
     return tuple(element.target for element in widgets(now))
 
 
 def cell_centre(element: Element) -> Point:
-    """The middle of the grid cell that holds the widget's middle."""
+    """The centre of the grid cell that contains the widget's centre."""
     left, top, right, bottom = element.box
     column, row = (left + right) * COLUMNS // (2 * WIDTH), (top + bottom) * ROWS // (2 * HEIGHT)
     return Point((min(column, COLUMNS - 1) + 0.5) / COLUMNS, (min(row, ROWS - 1) + 0.5) / ROWS)
@@ -65,8 +65,8 @@ def swipe(direction: str) -> Action:
 
 
 def write(now: State, text: str, send: str = "") -> Action:
-    """Have `text` in the field of this screen, and send it: by the key named `send`, else by ENTER. BACK where there is
-    no field.
+    """Type `text` into the screen's field, and send it: by the key named `send`, else by ENTER. BACK if there is no
+    field.
     """
     if not now.focused:
         return tap(now, "field")

@@ -1,4 +1,4 @@
-"""The built-in suites by name, and what a suite is to those who feed and evaluate it."""
+"""The built-in suites by name, and the interface of a suite."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from distrl.tasks.suites.webshop import WEBSHOP
 from distrl.types import Split, Task
 
 EVALUATION_SEED: Final = 7_919
-"""Of every evaluation task, in every run: success is only comparable on the same tasks."""
+"""Seed of every evaluation task, in every run: success is only comparable on the same tasks."""
 
 
 class Suite(Protocol):
-    """name: what feeder.suite says, or the files of a list. families: kinds of tasks, in the order in which `task`
-    takes turns in training; a list has one entry, whatever the families of its tasks.
+    """name: as in feeder.suite, or the files of a list. families: in the order in which `task` alternates in
+    training; a list has one entry, whatever the families of its tasks.
     """
 
     @property
@@ -37,15 +37,15 @@ class Suite(Protocol):
         ...
 
     def said(self, split: Split) -> tuple[str, ...]:
-        """The instructions of a split; of an endless one the first few thousand."""
+        """The instructions of a split; for an endless one the first few thousand."""
         ...
 
 
 class BuiltIn(Suite, Protocol):
-    """A suite whose tasks a script can do and the phone's state can tell.
+    """A suite whose tasks a script can do and the phone's state can check.
 
-    kinds: its families. typed: the texts that its training tasks have one type, each once. texts: everything that its
-    tasks of any split say or have one type.
+    kinds: its families. typed: the distinct texts to type of its training tasks. texts: all instructions and texts
+    to type of its tasks of any split.
     """
 
     @property
@@ -71,20 +71,20 @@ def suites() -> Mapping[str, BuiltIn]:
 
 
 def suite_named(name: str) -> BuiltIn:
-    """The suite that feeder.suite names. Raises ConfigError where there is none of that name."""
+    """The suite that feeder.suite names. Raises ConfigError if it is unknown."""
     if name not in SUITES:
         raise ConfigError("feeder.suite", f"no suite '{name}'", f"one of: {', '.join(sorted(SUITES))}")
     return SUITES[name]
 
 
 def family_of(task: Task) -> Family | None:
-    """The family of a built-in suite that a task is of; None where it is of none."""
+    """A task's family of a built-in suite; None if it has none."""
     return _FAMILIES.get((task.suite, task.family))
 
 
 def held_out_pairs() -> frozenset[Pair]:
-    """Every pair of words that some suite's validation or test tasks are about."""
-    decks = [deck for suite in SUITES.values() for kind in suite.kinds for deck in kind.about.values()]
-    cards = {card for deck in decks for split in SHARES for card in deck.hands[split]}
-    split_up = [tuple(card.lower().split()) for card in cards]
+    """Every pair of words that is an entity of some suite's validation or test tasks."""
+    pools = [pool for suite in SUITES.values() for kind in suite.kinds for pool in kind.about.values()]
+    held_out = {entity for pool in pools for split in SHARES for entity in pool.by_split[split]}
+    split_up = [tuple(entity.lower().split()) for entity in held_out]
     return entities.held_out_pairs() | {(words[0], words[1]) for words in split_up if len(words) == 2}

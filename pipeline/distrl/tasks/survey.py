@@ -1,4 +1,4 @@
-"""What a person should know of a list: what training and its held-out splits share, its size, its odd rows. Pure."""
+"""Statistics of a list for people: overlap of training and held-out splits, size, suspicious rows. Pure."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from distrl.types import Split
 
 HELD_OUT: Final = (Split.TEST, Split.VALIDATION)
 PHONES_TRIED: Final = 8
-"""Phones on which a check is tried before anything is done: chance decides most of how one looks."""
+"""Phones on which a check is tried in the initial state: their contents are mostly random."""
 _SUBJECT: Final = re.compile(r"\"[^\"]*\"|(?<!\w)'[^']*'(?!\w)|\d+")
 
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """Rows of a held-out split that training knows, in the order of the list.
+    """Rows of a held-out split that training has too, in the order of the list.
 
-    identical: training has the same instruction, but for case and white space. alike: further ones that training has
-    with another subject: filled in from the same template, or the same but for what is quoted and for numbers.
+    identical: training has the same instruction, except for case and white space. alike: further ones that training
+    has with other entities: filled in from the same template, or the same but for what is quoted and for numbers.
     """
 
     split: Split
@@ -44,7 +44,7 @@ class Overlap:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The rows of one suite and split. checked: rows with a check; the others are a judge's. steps: least and most."""
+    """The rows of one suite and split. checked: rows with a check, the others need a judge. steps: least, most."""
 
     suite: str
     split: Split
@@ -54,17 +54,17 @@ class Share:
 
 
 def folded(instruction: str) -> str:
-    """What makes two instructions the same: neither case nor white space."""
+    """Normalises case and white space, to compare instructions."""
     return " ".join(instruction.casefold().split())
 
 
 def template_of(row: Row) -> str:
-    """What a row asks for, whatever it asks it about."""
+    """A row's instruction without its entities."""
     return folded(row.template) if row.template else _SUBJECT.sub("{}", folded(row.instruction))
 
 
 def overlaps(rows: Sequence[Row]) -> tuple[Overlap, ...]:
-    """Of each held-out split that the list has."""
+    """The overlap of each held-out split of the list."""
     training = [row for row in rows if row.split is Split.TRAIN]
     said, templates = {folded(row.instruction) for row in training}, {template_of(row) for row in training}
     found = []
@@ -102,12 +102,12 @@ def shared(suite: BuiltIn, split: Split) -> int:
 
 
 def unknown_words(rows: Iterable[Row], unknown: Callable[[str], Sequence[str]]) -> Counter[str]:
-    """How often each word is said that the policy reads as <unk>. unknown: those of one instruction."""
+    """The frequency of each word that the policy reads as <unk>. unknown: those of one instruction."""
     return Counter(word for row in rows for word in unknown(row.instruction))
 
 
 def done_at_the_start(rows: Iterable[Row]) -> list[Row]:
-    """The rows whose check holds on some phone before anything is done: whoever stops at once succeeds there."""
+    """The rows whose check already holds in some initial state: an agent that stops at once succeeds there."""
     return [row for row in rows if row.check and any(_done(row, seed) for seed in range(PHONES_TRIED))]
 
 

@@ -1,4 +1,4 @@
-"""Tasks that nobody has done in many attempts: what cannot be done looks like that. Pure."""
+"""Tasks without a success in many attempts, which may be impossible. Pure."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from distrl.tasks.suite import family_of
 from distrl.types import Outcome, Split, Task
 
 MIN_ATTEMPTS: Final = 20
-"""Judged attempts without a success before it is said. A policy that does a task one time in seven fails this often in
-a row with a probability of 0.046."""
+"""Judged attempts without a success before a task is reported. A policy that does a task one time in seven fails this
+often in a row with a probability of 0.046."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unsolved:
-    """A row of a list, or a family of a built-in suite, that nobody has done. attempts: those that were judged.
+    """A row of a list, or a family of a built-in suite, without a success. attempts: those that were judged.
 
     instruction: of the row; "" for a family, where `split` is None, since its attempts of all splits count together.
     """
@@ -31,14 +31,14 @@ class Unsolved:
 
 
 class Attempts:
-    """Counts attempts by row or family. Rows that ask the same are one, in whichever round of the list they are fed."""
+    """Counts attempts by row or family. Equal rows count together, over all rounds of the list."""
 
     def __init__(self) -> None:
         self._failed: dict[bytes, Unsolved | None] = {}
         """By `_key`; None once there was a success."""
 
     def add(self, task: Task, outcome: Outcome) -> None:
-        """Count one attempt; one that was not judged, or was interrupted, is none."""
+        """Count one attempt, unless it was not judged or was interrupted."""
         if outcome not in (Outcome.SUCCESS, Outcome.FAILURE):
             return
         key = _key(task)
@@ -49,7 +49,7 @@ class Attempts:
             self._failed[key] = replace(known, attempts=known.attempts + 1)
 
     def unsolved(self) -> tuple[Unsolved, ...]:
-        """What has MIN_ATTEMPTS attempts or more and no success; most attempts first."""
+        """The tasks with at least MIN_ATTEMPTS attempts and no success; most attempts first."""
         found = [each for each in self._failed.values() if each is not None and each.attempts >= MIN_ATTEMPTS]
         return tuple(sorted(found, key=lambda each: (-each.attempts, each.suite, each.family, each.instruction)))
 
@@ -69,7 +69,7 @@ def _named(task: Task) -> Unsolved:
 
 
 def _key(task: Task) -> bytes:
-    """What makes two tasks the same row, as `Row.digest` does. A digest: a list may have 100,000 rows."""
+    """The identity of a task's row, like `Row.digest`. A digest, as a list may have 100,000 rows."""
     said: list[object] = [task.suite, task.family]
     if family_of(task) is None:
         said += [task.split.value, task.instruction, task.max_steps, sorted(task.params.items()), task.setup]

@@ -1,7 +1,7 @@
 """The Google apps suite, after Android in the Wild's: maps, mail, calendar and videos, 20 steps a task.
 
 The paper evaluates agents of the general suite on the first 128 tasks of it (appendix A.6.2) and trains on none; the
-training list is ours, so that one can. No entity that is held out here is trained on in another suite.
+training list is ours. No entity that is held out here is trained on in another suite.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def received(of: Of) -> dict[str, dict[str, str]]:
 
 
 def mailed(start: State, whom: str, text: str, answered: str = "") -> Kept:
-    """answered: the subject of the letter that it answers, "" if it is a new one."""
+    """answered: the subject of the letter that it answers, "" for a new one."""
     data = start.of("mail")
     return {
         ("mail", "sent"): (*words_of(data["sent"]), f"{whom}: {text}"),
@@ -37,7 +37,7 @@ def mailed(start: State, whom: str, text: str, answered: str = "") -> Kept:
 
 
 def mailed_in_answer(start: State, whom: str, text: str) -> Iterator[Kept]:
-    """The same text as a reply to any letter from them, which is a mail to them as well."""
+    """The same text as a reply to any letter from that person, which counts as well."""
     for subject in words_of(start.of("mail")["inbox"]):
         if mail.sender(start, subject) == whom:
             yield mailed(start, whom, text, subject)

@@ -17,18 +17,18 @@ from simphone.state import State, chance, words_of
 from simphone.words import RANKS, SITES
 
 from distrl.tasks import moves
-from distrl.tasks.entities import dealt
+from distrl.tasks.entities import assigned
 from distrl.tasks.family import Family, Params, Setup
 from distrl.tasks.scripted_actions import BACK, tap, write
 from distrl.types import Action, Split, Task
 
 MAX_STEPS: Final = 14
 FIRST: Final = 2_000
-"""Tasks of an endless split that stand for all of them where what it says is counted."""
+"""Tasks of an endless split that represent it when its instructions are counted."""
 
 
 def _entity(rng: random.Random, kind: str, split: Split) -> str:
-    return " ".join(rng.choice(dealt(kind)[split]))
+    return " ".join(rng.choice(assigned(kind)[split]))
 
 
 def _item(rng: random.Random, split: Split) -> tuple[Params, Setup]:
@@ -147,7 +147,7 @@ FAMILIES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class HomeSuite:
-    """Seven families over the apps of the simulated phone, 3 to 8 steps of a perfect hand (MAX_STEPS allowed)."""
+    """Seven families over the apps of the simulated phone, 3 to 8 steps of the oracle (MAX_STEPS allowed)."""
 
     name: str = "home"
     kinds: tuple[Family, ...] = FAMILIES
@@ -158,7 +158,7 @@ class HomeSuite:
 
     @property
     def typed(self) -> tuple[str, ...]:
-        return tuple(" ".join(pair) for pair in dealt("item")[Split.TRAIN])
+        return tuple(" ".join(pair) for pair in assigned("item")[Split.TRAIN])
 
     @property
     def texts(self) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """The install suite, after Android in the Wild's: get, update, remove and open apps of the store, 20 steps a task.
 
 The paper evaluates agents of the general suite on the first 128 tasks of it (appendix A.6.2) and trains on none; the
-training list is ours, so that one can.
+training list is ours.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The web shopping suite, after the paper's (appendix A.5.2): five shop sites in the browser, 20 steps a task.
 
-Its difficulties are the paper's: 1 is to go to a site, 2 to search there as well, 3 to choose what was found, which
-here is either opened or put into the cart. Products are dealt out to splits; sites are everybody's, as they are in
-Android in the Wild, so a held-out task of difficulty 1 is one in other words and on another phone.
+Its difficulties are the paper's: 1 is to go to a site, 2 to search there as well, 3 to choose a result, which here is
+either opened or put into the cart. Products are split; sites are in all splits, as in Android in the Wild, so a
+held-out task of difficulty 1 differs only in its words and its phone.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class StoppedError(Exception):
 def retry(
     attempt: Callable[[], R],
     stop: threading.Event,
-    on: type[E],
+    on: type[E] | tuple[type[E], ...],
     wait: wait_base,
     failed: Callable[[E, float], object],
     but: tuple[type[Exception], ...] = (),

@@ -16,23 +16,27 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
+from itertools import count
+
+from tenacity import wait_chain, wait_fixed
 
 from distrl.broker import ownership
-from distrl.broker.connect import BeyondUseError
 from distrl.broker.dead_letters import DeadLetters
 from distrl.broker.fenced import FencedError
+from distrl.broker.heartbeats import HeartbeatSender
 from distrl.broker.journal import History
 from distrl.broker.producer import RecordProducer
-from distrl.broker.reader import CutError, LogReader, RawRecord
+from distrl.broker.reader import CutError
 from distrl.broker.versions import lineage
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
-from distrl.errors import BrokerError, StoreError, WireError
+from distrl.errors import DistrlError, StoreError
 from distrl.learner.agreed import learning_fingerprint, record_settings
-from distrl.learner.fold import fold, is_usable
+from distrl.learner.fold import fold
+from distrl.learner.intake import POLL_S, Intake
 from distrl.learner.journal_writer import JournalWriter, UnwrittenError
 from distrl.learner.publish import Publisher
-from distrl.learner.reading import TOPICS, pending_log_at, starts, take, unsupported
+from distrl.learner.reading import pending_log_at
 from distrl.learner.recover import (
     Log,
     Recovered,
@@ -46,22 +50,15 @@ from distrl.learner.recover import (
 from distrl.learner.resume import beyond, chain
 from distrl.learner.skip import COMMAND
 from distrl.learner.skipped import SkippedRecords
+from distrl.retry import StoppedError, retry
 from distrl.store.checkpoints import delete_checkpoints, prune, tensor_files
 from distrl.store.objects import MissingObjectError, ObjectStore, open_store
-from distrl.types import Heartbeat, LoggedTrajectory, Trajectory, Update, Version, Watermark
-from distrl.wire.gc_paused import gc_paused
+from distrl.types import LoggedTrajectory, Trajectory, Update, Version
 
 LOG = logging.getLogger("distrl.learner")
 
-POLL_S = 0.1
-"""Longest wait for a record before looking at the stop event; a record wakes it at once."""
-
-PAUSES_S = (0.5, 1.0, 2.0, 5.0)
-"""Pauses between attempts while the store or the broker does not answer; the last one is repeated."""
-
-FETCH_AGAIN_S = 10.0
-"""How long nothing is fetched ahead once the store has failed. A try that nobody answers lasts several times
-store.timeout_s, and there is one for each record that is read: a stop would wait for all of them."""
+PAUSES = wait_chain(*map(wait_fixed, (0.5, 1.0, 2.0, 5.0)))
+"""Between attempts while the store or the broker does not answer, in seconds; the last one is repeated."""
 
 HEARTBEAT_S = 2.0
 
@@ -86,9 +83,10 @@ def run_learner(config: Config, stop: threading.Event, on_update: OnUpdate | Non
     """
     store = open_store(config.store)
     with JournalWriter(config) as journal_writer, RecordProducer(config, ROLE) as producer:
-        _say(config, producer, None, {})
+        heartbeats = HeartbeatSender(ROLE, ROLE, HEARTBEAT_S, partial(ownership.send, producer, config))
+        heartbeats.send(None, {})
         try:
-            while _goes_back(config, store, journal_writer, producer, stop, on_update):
+            while _goes_back(config, store, journal_writer, producer, heartbeats, stop, on_update):
                 stop.wait(AGAIN_S)
         except FencedError as error:
             raise ownership.naming(error, config, ROLE, SUCCESSOR_S) from None
@@ -99,6 +97,7 @@ def _goes_back(
     store: ObjectStore,
     journal_writer: JournalWriter,
     producer: RecordProducer,
+    heartbeats: HeartbeatSender,
     stop: threading.Event,
     on_update: OnUpdate | None,
 ) -> bool:
@@ -108,7 +107,7 @@ def _goes_back(
     redone = unfolded(history.updates, recovered.state, config)
     record_settings(config, store)
     with ExitStack() as open_readers:
-        learner = Loop(config, store, journal_writer, producer, recovered, history, log, stop, on_update)
+        learner = Loop(config, store, journal_writer, producer, heartbeats, recovered, history, log, stop, on_update)
         try:
             learner.follow(open_readers)
             if not learner.redo(redone) and not stop.is_set():
@@ -129,13 +128,14 @@ class Loop:
         store: ObjectStore,
         journal_writer: JournalWriter,
         producer: RecordProducer,
+        heartbeats: HeartbeatSender,
         recovered: Recovered,
         history: History,
         log: Log,
         stop: threading.Event,
         on_update: OnUpdate | None,
     ) -> None:
-        self._config, self._store, self._journal_writer, self._producer = config, store, journal_writer, producer
+        self._config, self._store, self._journal_writer = config, store, journal_writer
         self._state, self._stop, self._on_update = recovered.state, stop, on_update
         self._history, self._log, self._refused = history, log, dict(recovered.refused)
         self._chain = chain(history.updates[: self._state.u])
@@ -144,21 +144,18 @@ class Loop:
         self._publisher = Publisher(
             config, store, journal_writer.publish_version, self._versions, SYSTEM_CLOCK.now_ms, history
         )
-        self._readers: list[LogReader] = []
         self._metrics: dict[str, float] = {}
-        self._letters = DeadLetters.of(config, producer)
-        self._aside = SkippedRecords(history.updates, history.skipped)
+        self._dead_letters = DeadLetters.of(config, producer)
+        self._skipped = SkippedRecords(history.updates, history.skipped)
+        self._intake = Intake(config, store, self._state, self._pending_log, self._skipped, self._dead_letters)
+        self._heartbeats = heartbeats
         self._saved = recovered.state.u
         self._listed: frozenset[str] = frozenset()
         self._prunable: frozenset[str] = frozenset()
-        self._next_beat = 0.0
-        self._next_fetch = 0.0
 
     def follow(self, open_readers: ExitStack) -> None:
         """Open the log where the state's watermarks stand; `open_readers` closes it."""
-        for name in TOPICS:
-            start = starts(self._config, name, self._state.watermarks)
-            self._readers.append(open_readers.enter_context(LogReader(self._config, name, start)))
+        self._intake.follow(open_readers)
 
     def redo(self, updates: Sequence[Update]) -> bool:
         """Fold what is journalled and not in the checkpoint, then publish what is due and missing.
@@ -171,7 +168,7 @@ class Loop:
             LOG.info("redoing %d journalled updates", len(updates))
         self._patiently(self._publish)
         for update in updates:
-            why = self._read_window(update)
+            why = self._intake.read_window(update, self._stop)
             if self._stop.is_set():
                 return False
             if why is not None:
@@ -189,14 +186,6 @@ class Loop:
         if not self._patiently(lambda: self._publisher.settle(self._state)):
             return False
         return self._patiently(self._delete_refused)
-
-    def _read_window(self, update: Update) -> str | None:
-        """Read until the log has what `update` folds, or stopped. Returns why it has not, where it never will."""
-        while not self._pending_log.reaches(update.watermarks) and not self._stop.is_set():
-            ended = all(reader.caught_up for reader in self._readers)
-            if not self._read() and ended and not self._pending_log.reaches(update.watermarks):
-                return unsupported(self._pending_log, update, ended=True)
-        return unsupported(self._pending_log, update, ended=False)
 
     def _void(self, why: str) -> None:
         """Tell the journal that the updates from here on do not count; what was redone until here is kept."""
@@ -231,14 +220,14 @@ class Loop:
     def work(self) -> None:
         """Update after update, until stopped. Reads only while none is due, so that a long backlog stays in the log."""
         while not self._stop.is_set():
-            self._letters.settled()
+            self._dead_letters.settled()
             watermarks = self._pending_log.due(self._state.u, self._config)
-            if watermarks is None or self._waits_for_letters(watermarks):
+            if watermarks is None or self._intake.waits_for_dead_letters(watermarks):
                 full = watermarks is not None and len(self._pending_log.pending) >= READ_AHEAD
-                self._read() if not full else self._stop.wait(POLL_S)
+                self._intake.read() if not full else self._stop.wait(POLL_S)
                 self._beat()
                 continue
-            fingerprint, aside = learning_fingerprint(self._config), self._aside.due(watermarks)
+            fingerprint, aside = learning_fingerprint(self._config), self._skipped.due(watermarks)
             update = Update(
                 self._state.u,
                 watermarks,
@@ -252,7 +241,7 @@ class Loop:
             if not self._patiently(partial(self._journal_writer.append, update)):
                 break  # stopped while the broker was away: whether it is journalled, the next start finds out
             self._prunable = self._listed  # written, so nobody had taken over when that was listed
-            self._aside.journalled(update)
+            self._skipped.journalled(update)
             self._apply(update)
         self._checkpoint_at_stop()
 
@@ -270,8 +259,7 @@ class Loop:
             self._patiently(self._checkpoint)
         if self._on_update is not None:
             self._on_update(self.metrics(), self._publisher.newest)
-        self._next_beat = 0.0
-        self._beat()
+        self._heartbeats.send(self._publisher.newest, self.metrics())
 
     def metrics(self) -> dict[str, float]:
         """The last update's metrics and the counters since the start; names as in telemetry.metrics."""
@@ -279,7 +267,7 @@ class Loop:
         return self._metrics | {
             "pending": float(len(self._pending_log.pending)),
             "duplicates": float(self._pending_log.duplicates),
-            "dead_letters": float(self._letters.written),
+            "dead_letters": float(self._dead_letters.written),
             "version": float(newest.version) if newest else -1.0,
         }
 
@@ -321,83 +309,29 @@ class Loop:
 
     def _patiently(self, action: Callable[[], None]) -> bool:
         """Do `action`, again and again while the store or the broker fails, reading on; False if stopped before."""
-        attempt = 0
-        while True:
-            try:
-                action()
-            except StoreError as error:
-                LOG.error("waiting for the store: %s", error)
-                self._next_fetch = time.monotonic() + FETCH_AGAIN_S
-            except UnwrittenError as error:
-                LOG.error("waiting for the broker: %s", error)
-            else:
-                return True
-            if self._stop.wait(PAUSES_S[min(attempt, len(PAUSES_S) - 1)]):
-                return False
-            self._read()
-            self._beat()
-            attempt += 1
+        tries = count()
 
-    def _read(self) -> int:
-        """Take what the log has; how many records came. Waits POLL_S at most."""
-        came = 0
-        for reader in self._readers:
-            batch = reader.read(POLL_S / len(self._readers))
-            came += len(batch)
-            with gc_paused():
-                for raw in batch:
-                    self._take(raw)
-        return came
+        def attempt() -> None:
+            if next(tries):
+                self._intake.read()
+                self._beat()
+            action()
 
-    def _waits_for_letters(self, watermarks: Sequence[Watermark]) -> bool:
-        """A bad record before `watermarks` has no acknowledged dead letter: to journal past it would be to skip it."""
-        return any(self._letters.waits_before(mark.topic, mark.partition, mark.offset) for mark in watermarks)
-
-    def _take(self, raw: RawRecord) -> None:
         try:
-            logged = take(raw, self._pending_log, self._aside)
-        except WireError as error:
-            if self._aside.adds(raw.position):
-                self._letters.put(raw, error)
-            return
-        if logged is not None and is_usable(logged.trajectory, self._state.policy.tokenizer):
-            self._warm(logged.trajectory)
+            retry(attempt, self._stop, (StoreError, UnwrittenError), PAUSES, self._wait_for)
+        except StoppedError:
+            return False
+        return True
 
-    def _warm(self, trajectory: Trajectory) -> None:
-        """Fetch screenshots while there is time; the fold asks again for those that could not be had."""
-        if time.monotonic() < self._next_fetch:
-            return
-        try:
-            self._state.features.load((step.screenshot for step in trajectory.steps), self._store.get)
-        except StoreError as error:
-            LOG.warning("not fetched yet: %s", error)
-            self._next_fetch = time.monotonic() + FETCH_AGAIN_S
+    def _wait_for(self, error: DistrlError, pause_s: float) -> None:
+        if isinstance(error, StoreError):
+            self._intake.store_failed()
+        LOG.error("waiting for the %s: %s", "store" if isinstance(error, StoreError) else "broker", error)
 
     def _beat(self) -> None:
-        """Tell people how it goes, now and then; nobody computes with it."""
-        if time.monotonic() < self._next_beat:
-            return
-        self._next_beat = time.monotonic() + HEARTBEAT_S
-        _say(self._config, self._producer, self._publisher.newest, self.metrics())
+        if self._heartbeats.due:
+            self._heartbeats.send(self._publisher.newest, self.metrics())
 
 
 def _names(trajectory: Trajectory, key: str) -> bool:
     return any(step.screenshot.key == key for step in trajectory.steps)
-
-
-def _say(config: Config, producer: RecordProducer, newest: Version | None, metrics: Mapping[str, float]) -> None:
-    """One heartbeat of the learner."""
-    beat = Heartbeat(
-        ROLE,
-        ROLE,
-        SYSTEM_CLOCK.now_ms(),
-        newest.version if newest else None,
-        newest.adapter.sha256 if newest else None,
-        metrics,
-    )
-    try:
-        ownership.send(producer, config, beat)
-    except BeyondUseError:
-        raise  # no dead letter could be written any more either
-    except BrokerError as error:
-        LOG.warning("heartbeat not sent: %s", error)

@@ -1,0 +1,103 @@
+"""The reading side of the learner: records of the log into the pending log, bad ones to the dead letters, and their
+screenshots fetched ahead of the fold."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from distrl.broker.dead_letters import DeadLetters
+from distrl.broker.reader import LogReader, RawRecord
+from distrl.config import Config
+from distrl.errors import StoreError, WireError
+from distrl.learner.fold import is_usable
+from distrl.learner.pending import PendingLog
+from distrl.learner.reading import TOPICS, starts, take, unsupported
+from distrl.learner.skipped import SkippedRecords
+from distrl.learner.state import LearnerState
+from distrl.store.objects import ObjectStore
+from distrl.types import Trajectory, Update, Watermark
+from distrl.wire.gc_paused import gc_paused
+
+LOG = logging.getLogger("distrl.learner")
+
+POLL_S = 0.1
+"""Longest wait for a record before looking at the stop event; a record wakes it at once."""
+
+FETCH_AGAIN_S = 10.0
+"""How long nothing is fetched ahead once the store has failed. A try that nobody answers lasts several times
+store.timeout_s, and there is one for each record that is read: a stop would wait for all of them."""
+
+
+class Intake:
+    """Follows the log from the state's watermarks on. One thread, the learner's."""
+
+    def __init__(
+        self,
+        config: Config,
+        store: ObjectStore,
+        state: LearnerState,
+        pending_log: PendingLog,
+        skipped: SkippedRecords,
+        dead_letters: DeadLetters,
+    ) -> None:
+        self._config, self._store, self._state = config, store, state
+        self._pending_log, self._skipped, self._dead_letters = pending_log, skipped, dead_letters
+        self._readers: list[LogReader] = []
+        self._next_fetch = 0.0
+
+    def follow(self, open_readers: ExitStack) -> None:
+        """Open the log where the state's watermarks stand; `open_readers` closes it."""
+        for name in TOPICS:
+            start = starts(self._config, name, self._state.watermarks)
+            self._readers.append(open_readers.enter_context(LogReader(self._config, name, start)))
+
+    def read(self) -> int:
+        """Take what the log has; how many records came. Waits POLL_S at most."""
+        came = 0
+        for reader in self._readers:
+            batch = reader.read(POLL_S / len(self._readers))
+            came += len(batch)
+            with gc_paused():
+                for raw in batch:
+                    self._take(raw)
+        return came
+
+    def read_window(self, update: Update, stop: threading.Event) -> str | None:
+        """Read until the log has what `update` folds, or stopped. Returns why it has not, where it never will."""
+        while not self._pending_log.reaches(update.watermarks) and not stop.is_set():
+            ended = all(reader.caught_up for reader in self._readers)
+            if not self.read() and ended and not self._pending_log.reaches(update.watermarks):
+                return unsupported(self._pending_log, update, ended=True)
+        return unsupported(self._pending_log, update, ended=False)
+
+    def waits_for_dead_letters(self, watermarks: Sequence[Watermark]) -> bool:
+        """A bad record before `watermarks` has no acknowledged dead letter: to journal past it would be to skip it."""
+        return any(self._dead_letters.waits_before(mark.topic, mark.partition, mark.offset) for mark in watermarks)
+
+    def store_failed(self) -> None:
+        """Fetch nothing ahead for a while."""
+        self._next_fetch = time.monotonic() + FETCH_AGAIN_S
+
+    def _take(self, raw: RawRecord) -> None:
+        try:
+            logged = take(raw, self._pending_log, self._skipped)
+        except WireError as error:
+            if self._skipped.adds(raw.position):
+                self._dead_letters.put(raw, error)
+            return
+        if logged is not None and is_usable(logged.trajectory, self._state.policy.tokenizer):
+            self._fetch_ahead(logged.trajectory)
+
+    def _fetch_ahead(self, trajectory: Trajectory) -> None:
+        """Screenshots, while there is time; the fold asks again for those that could not be had."""
+        if time.monotonic() < self._next_fetch:
+            return
+        try:
+            self._state.features.load((step.screenshot for step in trajectory.steps), self._store.get)
+        except StoreError as error:
+            LOG.warning("not fetched yet: %s", error)
+            self.store_failed()

@@ -212,7 +212,7 @@ def test_a_damaged_checkpoint_is_passed_over_with_a_warning(
         save(store, u)
     damage(store, 3, how)
     assert latest_u(store) == 2
-    assert "checkpoint 3 of demo is passed over" in caplog.text
+    assert "checkpoint 3 of demo is skipped" in caplog.text
 
 
 @pytest.mark.parametrize("how", [how for how in HOWS if how not in ("tensor file cut", "tensor bit flipped")])

@@ -1,1 +1,1 @@
-"""Objects in S3 or in a directory: screenshots, adapters and checkpoints, named by what they hold."""
+"""Objects in S3 or in a directory: screenshots, adapters and checkpoints, named by their content."""

@@ -1,9 +1,9 @@
 """Checkpoints of a run: tensors in safetensors objects, then a manifest that names them, written last.
 
-    runs/<run>/tensors/<sha256>.safetensors      content-addressed, of this run alone
+    runs/<run>/tensors/<sha256>.safetensors      content-addressed, of this run only
     runs/<run>/checkpoints/<u:08d>.json          {"body": {u, run, files, meta}, "sha256": of the body}
 
-A checkpoint exists when its manifest does, so a crash at any point of saving leaves the one before as the latest.
+A checkpoint exists once its manifest does, so after a crash while saving the previous one is the latest.
 Nothing is ever unpickled.
 """
 
@@ -28,7 +28,7 @@ from distrl.types import ObjectRef
 Tensors = dict[str, NDArray[Any]]
 
 FILE_BYTES = 256 * 1024 * 1024
-"""Tensors are spread over files of about this size: saving needs so much memory beside them, however many they are."""
+"""Tensors are split into files of about this size, which bounds the additional memory for saving."""
 
 _MANIFEST = re.compile(r"([0-9]{8}|[1-9][0-9]{8,17})\.json")
 
@@ -41,8 +41,8 @@ def save_checkpoint(
     """Save `tensors` (numbers or booleans) and `meta` (JSON-able) as the checkpoint of update `u`.
 
     On return it is the latest for every `u` not below the others. Equal tensors are equal bytes, stored once.
-    Raises StoreError where the store cannot be written or a tensor holds what safetensors cannot, ValueError and
-    TypeError where `meta` is no JSON; the checkpoint before is then still the latest.
+    Raises StoreError if the store cannot be written or safetensors cannot hold a tensor, ValueError and TypeError if
+    `meta` is not JSON; the previous checkpoint is then still the latest.
     """
     if u < 0:
         raise ValueError(f"an update is numbered from 0, and this is {u}")
@@ -59,10 +59,10 @@ def save_checkpoint(
 def latest_checkpoint(
     store: ObjectStore, run: str, at_most: int | None = None
 ) -> tuple[dict[str, Any], Tensors] | None:
-    """Meta and tensors of the newest checkpoint that is whole (of update `at_most` or before), or None.
+    """Meta and tensors of the newest complete checkpoint (of update `at_most` or before), or None.
 
-    One that is incomplete or damaged is passed over with a warning. The tensors are fresh and writable. Raises
-    StoreError where the store itself fails: an older checkpoint is no answer to a store that cannot be reached.
+    Skips incomplete or damaged ones with a warning. The tensors are fresh and writable. Raises StoreError if the store
+    itself fails: an unreachable store must not lead to an older checkpoint.
     """
     for u in checkpoints(store, run):
         if at_most is not None and u > at_most:
@@ -74,9 +74,9 @@ def latest_checkpoint(
 
 
 def load_checkpoint(store: ObjectStore, run: str, u: int) -> tuple[dict[str, Any], Tensors] | None:
-    """Meta and tensors of the checkpoint of update `u`; None, with a warning, where it is incomplete or damaged.
+    """Meta and tensors of the checkpoint of update `u`; None, with a warning, if it is incomplete or damaged.
 
-    Raises StoreError where the store itself fails.
+    Raises StoreError if the store itself fails.
     """
     try:
         meta, files = _read_manifest(store, run, u)
@@ -84,26 +84,26 @@ def load_checkpoint(store: ObjectStore, run: str, u: int) -> tuple[dict[str, Any
         for ref in files:
             tensors.update(safetensors.numpy.load(store.get(ref)))
     except (MissingObjectError, CorruptObjectError, SafetensorError) as error:
-        _log.warning("checkpoint %d of %s is passed over for the one before it: %s", u, run, error)
+        _log.warning("checkpoint %d of %s is skipped, using the one before it: %s", u, run, error)
         return None
     return meta, tensors
 
 
 def checkpoint_meta(store: ObjectStore, run: str, u: int) -> dict[str, Any] | None:
-    """What the manifest of update `u` says, without its tensors; None, with a warning, where it is damaged or gone.
+    """The meta of update `u`'s manifest, without tensors; None, with a warning, if it is damaged or missing.
 
-    Raises StoreError where the store itself fails.
+    Raises StoreError if the store itself fails.
     """
     try:
         meta: dict[str, Any] = _read_manifest(store, run, u)[0]
     except (MissingObjectError, CorruptObjectError) as error:
-        _log.warning("checkpoint %d of %s is passed over for the one before it: %s", u, run, error)
+        _log.warning("checkpoint %d of %s is skipped, using the one before it: %s", u, run, error)
         return None
     return meta
 
 
 def delete_checkpoints(store: ObjectStore, run: str, updates: Iterable[int]) -> None:
-    """Delete the manifests of these updates; `prune` deletes their tensors. Only a learner of the run may call it."""
+    """Delete the manifests of these updates; `prune` deletes their tensors. Only the run's learner may call it."""
     for u in updates:
         store.delete(_manifest_key(run, u))
 
@@ -114,13 +114,13 @@ def tensor_files(store: ObjectStore, run: str) -> frozenset[str]:
 
 
 def prune(store: ObjectStore, run: str, keep: int, prunable: Collection[str]) -> int:
-    """Delete all but the newest `keep` whole checkpoints of `run`, and then those of `prunable` that none names.
+    """Delete all but the newest `keep` complete checkpoints of `run`, and then the `prunable` files that none names.
 
-    A checkpoint with a damaged manifest or a missing file does not count as kept, so the last good one always stays.
-    Returns how many objects were deleted. Only a learner of the run may call it, and not while it saves.
+    A checkpoint with a damaged manifest or a missing file does not count towards `keep`, so the last good one always
+    stays. Returns how many objects were deleted. Only the run's learner may call it, and not while it saves.
 
-    prunable: `tensor_files` as they were at some moment at which the caller was the run's learner beyond doubt. What
-    came later may belong to the checkpoint that a successor is saving, whose manifest is not there yet.
+    prunable: `tensor_files` at a time when the caller was surely the run's learner. Later files may belong to a
+    checkpoint that a successor is saving, whose manifest is not written yet.
     """
     if keep < 1:
         raise ValueError(f"at least one checkpoint is kept, and this is {keep}")
@@ -136,7 +136,7 @@ def prune(store: ObjectStore, run: str, keep: int, prunable: Collection[str]) ->
         keys = {ref.key for ref in files}
         named |= keys
         kept += keys <= stored
-    # Manifests first: none may ever name what is gone.
+    # Manifests first, so that none ever names a deleted file.
     doomed = [*(_manifest_key(run, u) for u in updates), *sorted((stored & set(prunable)) - named)]
     for key in doomed:
         store.delete(key)
@@ -144,7 +144,7 @@ def prune(store: ObjectStore, run: str, keep: int, prunable: Collection[str]) ->
 
 
 def checkpoints(store: ObjectStore, run: str) -> list[int]:
-    """The updates that have a checkpoint (whole or not), newest first."""
+    """The updates that have a checkpoint (complete or not), newest first."""
     folder = f"{_manifest_folder(run)}/"
     matches = (_MANIFEST.fullmatch(key.removeprefix(folder)) for key in store.list(folder))
     return sorted((int(match[1]) for match in matches if match), reverse=True)
@@ -163,7 +163,7 @@ def _manifest_key(run: str, u: int) -> str:
 
 
 def _parts(tensors: Mapping[str, NDArray[Any]]) -> Iterator[Tensors]:
-    """`tensors` in the order of their names, cut where a file would pass FILE_BYTES; one part at least."""
+    """`tensors` in the order of their names, split into parts of at most FILE_BYTES; at least one part."""
     part: Tensors = {}
     size = 0
     for name in sorted(tensors):
@@ -177,7 +177,7 @@ def _parts(tensors: Mapping[str, NDArray[Any]]) -> Iterator[Tensors]:
 
 
 def _pack(part: Tensors, run: str, u: int) -> bytes:
-    # safetensors.numpy writes the memory as it lies: a transposed view would come back with other numbers.
+    # safetensors.numpy writes the raw memory: a transposed view would be read back with other numbers.
     dense = {name: array if array.flags.c_contiguous else np.ascontiguousarray(array) for name, array in part.items()}
     try:
         return safetensors.numpy.save(dense)

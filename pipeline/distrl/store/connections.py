@@ -13,7 +13,7 @@ from distrl.dial import dial
 
 
 def _dialed(connection: HTTPConnection, host: str) -> socket.socket:
-    """What `HTTPConnection._new_conn` returns and raises; the timeout is that of connecting."""
+    """As `HTTPConnection._new_conn`; the timeout is for connecting."""
     timeout_s = connection.timeout
     assert isinstance(timeout_s, int | float), "the pool resolves it to a number of seconds"
     try:

@@ -1,7 +1,7 @@
-"""Who signs the requests to an S3 endpoint: the settings' pair, nobody, or what the process's environment holds.
+"""Credentials for an S3 endpoint: the settings' pair, none (anonymous), or those of the process's environment.
 
-The environment is looked through in the order of AWS' own tools, with minio-py's providers: the variables, the file of
-credentials, the role of the machine or pod (web identity, ECS, EC2). What a role gives expires and is fetched again.
+The environment is searched in the order of AWS' own tools, with minio-py's providers: the variables, the credentials
+file, the role of the machine or pod (web identity, ECS, EC2). A role's credentials expire and are fetched again.
 """
 
 from __future__ import annotations
@@ -26,15 +26,14 @@ from distrl import config
 from distrl.errors import StoreError
 
 ROLE_TIMEOUT_S = 1.0
-"""Deadline of a question to the metadata service, as in AWS' own tools: on most machines there is none, and packets to
-its address are dropped."""
+"""Deadline of a request to the metadata service, as in AWS' own tools: most machines have none, and its packets are
+dropped."""
 
 
 def provider_of(settings: config.Store) -> Provider | None:
-    """None signs nothing. Raises StoreError for half a pair; what is not in the settings is looked for when it is used.
+    """None: anonymous. Raises StoreError for half a pair; credentials of the environment are searched on first use.
 
-    Anonymous requests are made only where store.anonymous says so: without it, a forgotten key would read as an access
-    that is denied.
+    Anonymous requests need store.anonymous: otherwise a forgotten key would be reported as access denied.
     """
     secret = settings.secret_key.get_secret_value() if settings.secret_key is not None else None
     if settings.access_key is not None and secret is not None:
@@ -46,14 +45,14 @@ def provider_of(settings: config.Store) -> Provider | None:
 
 
 class EnvironmentChain(Provider):
-    """The first credentials that the environment holds. Safe to use from several threads."""
+    """The first credentials found in the environment. Safe to use from several threads."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._found: Provider | None = None
 
     def retrieve(self) -> Credentials:
-        """Raises StoreError, which says where was looked, where there are none."""
+        """Raises StoreError, with the places searched, if there are none."""
         with self._lock:
             if self._found is not None:
                 return self._asked(self._found)
@@ -94,7 +93,7 @@ def _role() -> Provider:
         elsewhere = os.environ.get("AWS_ENDPOINT_URL_STS")
     elif not container:
         elsewhere = (os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or "").rstrip("/")
-    timeout_s = 10 * ROLE_TIMEOUT_S if web_identity else ROLE_TIMEOUT_S  # a service on the net, not a local one
+    timeout_s = 10 * ROLE_TIMEOUT_S if web_identity else ROLE_TIMEOUT_S  # a service on the network, not a local one
     client = urllib3.PoolManager(timeout=urllib3.Timeout(total=timeout_s), retries=urllib3.Retry(total=1, redirect=0))
     return IamAwsProvider(custom_endpoint=elsewhere or None, http_client=client)
 
@@ -108,6 +107,6 @@ _SOURCES: tuple[tuple[str, Callable[[], Provider]], ...] = (
 
 
 def _short(error: Exception) -> str:
-    """Where a web identity is asked about, minio-py puts the token into the URL, and the URL into the message."""
+    """For a web identity, minio-py puts the token into the URL, and the URL into the message."""
     text = str(getattr(error, "reason", None) or error) or type(error).__name__
     return " ".join(text.partition("?")[0].split())[:200]

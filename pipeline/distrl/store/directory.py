@@ -1,7 +1,7 @@
-"""Objects as files in a directory: the store of one machine, where no S3 endpoint is configured.
+"""Objects as files in a directory: the store of one machine without an S3 endpoint.
 
-A file appears whole: it is written beside its place under a hidden name, forced to the disk and renamed. A process
-that is killed in between leaves the hidden file, which no key names and no listing shows.
+Files are written atomically: under a hidden name, synced to disk and renamed. A process killed in between leaves the
+hidden file, which no key names and no listing shows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from distrl.types import ObjectRef
 
 
 class DirectoryStore:
-    """An ObjectStore in `root`, which is made when something is first written."""
+    """An ObjectStore in `root`, which is created with the first write."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -37,7 +37,7 @@ class DirectoryStore:
 
     def put(self, kind: str, data: bytes, suffix: str, day: str | None = None) -> ObjectRef:
         ref = reference(kind, data, suffix, day)
-        if self._read(ref.key, ref.size + 1) != data:  # what a disk has spoilt is written again
+        if self._read(ref.key, ref.size + 1) != data:  # a file damaged on disk is written again
             self._write(ref.key, data)
         return ref
 
@@ -85,11 +85,11 @@ class DirectoryStore:
                     yield (Path(where) / name).relative_to(self.root).as_posix()
 
     def _read(self, key: str, limit: int = -1) -> bytes | None:
-        """The first `limit` bytes of a file (all of them for -1), or None where there is none."""
+        """The first `limit` bytes of a file (all for -1), or None if it does not exist."""
         path = self.root / key
         try:
             with path.open("rb") as file:
-                # Never ask for more than is there: `limit` may come from a record that lies.
+                # Never read more than the file's size: `limit` may come from an untrusted record.
                 return file.read(limit if limit < 0 else min(limit, os.fstat(file.fileno()).st_size + 1))
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return None
@@ -123,7 +123,7 @@ class DirectoryStore:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Force the rename itself to the disk, without which a power cut may undo it."""
+    """Sync the rename itself to disk, without which a power loss may undo it."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,7 +1,7 @@
-"""What every object store does, and the rules that both of them share: keys, names by content, verified reads.
+"""The interface of object stores, and their common rules: keys, names by content, verified reads.
 
-A content-addressed object is immutable: its key holds the sha256 of its bytes, so writing it twice changes nothing
-and reading it proves it. A named object (a manifest) may be written again; the last write wins.
+A content-addressed object is immutable: its key has the sha256 of its bytes, so writing it twice changes nothing and
+reading verifies it. A named object (a manifest) may be written again; the last write wins.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ class MissingObjectError(StoreError):
 
 
 class CorruptObjectError(StoreError):
-    """The object's bytes are not those that its reference names."""
+    """The object's bytes do not match its reference."""
 
 
 class ObjectStore(Protocol):
     """Objects by key. Safe to use from several threads.
 
-    Every method raises StoreError where the store cannot be reached, refuses the credentials or cannot be written,
-    and for a key that is none.
+    Every method raises StoreError if the store cannot be reached, refuses the credentials or cannot be written,
+    and for an invalid key.
     """
 
     def put(self, kind: str, data: bytes, suffix: str, day: str | None = None) -> ObjectRef:
         """Store `data` as `<kind>/[<day>/]<sha256>.<suffix>`; once stored, it stays. Returns when it is durable.
 
-        day: UTC, as `utc_day` gives it; for what is kept for some days only (screenshots).
+        day: UTC, from `utc_day`; for objects with a retention of some days (screenshots).
         """
         ...
 
@@ -55,11 +55,11 @@ class ObjectStore(Protocol):
         ...
 
     def put_named(self, key: str, data: bytes) -> None:
-        """Store `data` under `key`, whole or not at all, in place of what was there."""
+        """Store `data` under `key` atomically, replacing an old object."""
         ...
 
     def get_named(self, key: str) -> bytes | None:
-        """What was last put under `key`; None where nothing was."""
+        """The object last stored under `key`; None if there is none."""
         ...
 
     def list(self, prefix: str) -> Iterator[str]:
@@ -76,7 +76,7 @@ class ObjectStore(Protocol):
 
 
 def open_store(settings: config.Store) -> ObjectStore:
-    """The store that `store.url` names. It connects to nothing yet: `check` does."""
+    """The store that `store.url` names. Does not connect yet; `check` does."""
     if settings.url.startswith("file://"):
         from distrl.store.directory import DirectoryStore
 
@@ -92,7 +92,7 @@ def utc_day(at_ms: int) -> str:
 
 
 def reference(kind: str, data: bytes, suffix: str, day: str | None) -> ObjectRef:
-    """How `data` is named in the store. Raises StoreError where kind, suffix or day cannot be part of a key."""
+    """The content-addressed reference of `data`. Raises StoreError if kind, suffix or day cannot be part of a key."""
     if not SUFFIX.fullmatch(suffix) or (day is not None and not DAY.fullmatch(day)):
         raise StoreError(
             f"object {kind!r}", f"suffix {suffix!r} or day {day!r} cannot be part of a key", "use png and 2025-01-31"
@@ -103,7 +103,7 @@ def reference(kind: str, data: bytes, suffix: str, day: str | None) -> ObjectRef
 
 
 def checked_key(key: str) -> str:
-    """`key`, which a record or a user supplied, if it is one. Raises StoreError."""
+    """Returns `key`, which a record or a user supplied. Raises StoreError if it is invalid."""
     if not KEY.fullmatch(key):
         raise StoreError(
             f"object {key[:200]!r}", "is no key of the store", "use names of a-z, A-Z, 0-9, '.', '_', '-' joined by '/'"
@@ -112,19 +112,19 @@ def checked_key(key: str) -> str:
 
 
 def is_reference(ref: ObjectRef) -> bool:
-    """Whether a store could hold what `ref`, which a record supplied, names; else asking for it is asking for ever."""
+    """Whether `ref`, which a record supplied, is valid: otherwise reading it would fail for ever."""
     return bool(KEY.fullmatch(ref.key) and SHA256.fullmatch(ref.sha256)) and ref.size >= 0
 
 
 def checked_prefix(prefix: str) -> str:
-    """`prefix`, if keys can start with it. Raises StoreError."""
+    """Returns `prefix`. Raises StoreError if no key can start with it."""
     if not PREFIX.fullmatch(prefix):
         raise StoreError(f"prefix {prefix[:200]!r}", "no key starts so", "use the beginning of a key")
     return prefix
 
 
 def verified(ref: ObjectRef, data: bytes, store: str) -> bytes:
-    """`data`, if it is what `ref` names. Raises CorruptObjectError."""
+    """Returns `data`. Raises CorruptObjectError if it does not match `ref`."""
     if len(data) != ref.size:
         raise corrupt(ref, f"has {len(data)} bytes or more, and its reference says {ref.size}", store)
     digest = hashlib.sha256(data).hexdigest()

@@ -1,4 +1,4 @@
-"""Objects in a bucket of an S3 endpoint (MinIO, Ceph, AWS, …), with nothing that only one of them has."""
+"""Objects in a bucket of any S3 endpoint (MinIO, Ceph, AWS, …), using only common features."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from distrl.store.objects import check_round_trip, checked_key, checked_prefix, 
 from distrl.types import ObjectRef
 
 CONNECTIONS = 32
-"""Connections kept open to the endpoint: with fewer than a worker has phones, each screenshot would open its own."""
+"""Connections kept open to the endpoint: with fewer than a worker has phones, screenshots would open new ones."""
 
 KNOWN_KEYS = 8192
-"""How many keys this process remembers to have stored: a screen that comes again is not uploaded again."""
+"""Size of the cache of stored keys, so that repeated screens are not uploaded again."""
 
 ASK_FIRST_BYTES = 256 * 1024
-"""A larger object is asked for before it is uploaded; for a smaller one the question costs as much as the upload. The
-answer is its size, which a spoilt one may have too: one that was seen to be spoilt is uploaded unasked."""
+"""Before uploading a larger object, a stat request checks whether it is stored; for a smaller one that costs as much as
+the upload. It compares only the size, so an object that was seen to be corrupt is uploaded without the check."""
 
 _CREDENTIALS = {
     "AccessDenied", "AccountProblem", "InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch",
@@ -43,7 +43,7 @@ class S3Store:
     """An ObjectStore in one bucket, which exists already. Safe to use from several threads."""
 
     def __init__(self, client: Any, address: str, bucket: str) -> None:
-        """client: a `minio.Minio`. address: how the endpoint is named to people."""
+        """client: a `minio.Minio`. address: the endpoint's name in messages."""
         self._client = client
         self._address = address
         self._bucket = bucket
@@ -52,7 +52,7 @@ class S3Store:
 
     @classmethod
     def from_config(cls, settings: config.Store) -> S3Store:
-        """Raises StoreError where the settings cannot name a bucket; connects to nothing."""
+        """Raises StoreError if the settings name no bucket; does not connect."""
         parts = urlsplit(settings.url)
         bucket = parts.path.strip("/")
         provider, connections = provider_of(settings), _connections(settings)
@@ -123,15 +123,15 @@ class S3Store:
             self._client.put_object(self._bucket, key, BytesIO(data), len(data))
 
     def _download(self, key: str, size: int | None = None) -> bytes | None:
-        """An object's bytes, or None where there is none. size: of one that has more, no more than a byte more."""
+        """An object's bytes, or None if it does not exist. size: the expected one; at most one byte more is read."""
         with self._explained(f"object {key}", absent_ok=True):
             response = self._client.get_object(self._bucket, key)
-            # A bounded read copies what comes twice, so it is left to objects that say no length, or another one.
+            # A bounded read copies the data twice, so it is only used if the length is missing or differs.
             most = None if size is None or response.length_remaining == size else size + 1
             try:
                 data: bytes = response.read(most)
             finally:
-                # A body read to its end has given its connection back by now; any other must not be used again.
+                # A body read to its end has returned its connection to the pool; any other must not be reused.
                 response.close()
             return data
         return None
@@ -144,7 +144,7 @@ class S3Store:
 
     @contextmanager
     def _explained(self, where: str, *, absent_ok: bool = False) -> Iterator[None]:
-        """Turn what the client raises into StoreError; with `absent_ok`, a key without object raises nothing."""
+        """Raise the client's errors as StoreError; with `absent_ok`, a missing object raises nothing."""
         try:
             yield
         except S3Error as error:
@@ -174,7 +174,7 @@ _HINT_TLS = "set store.ca to the PEM file of the authority that the endpoint's c
 
 
 def _from_s3(error: S3Error, where: str, address: str, bucket: str) -> StoreError:
-    """What an S3 error means to a person, with the setting that mends it."""
+    """An S3 error for people, with the setting that fixes it."""
     said = f"{error.code}: {error.message}"
     if error.code in _CREDENTIALS:
         return StoreError(
@@ -193,13 +193,13 @@ def _from_s3(error: S3Error, where: str, address: str, bucket: str) -> StoreErro
 
 
 def _connections(settings: config.Store) -> urllib3.PoolManager:
-    """Kept connections with a deadline. Three tries bridge an endpoint that restarts; a longer wait is the caller's.
+    """Persistent connections with a deadline. Three attempts bridge a restart of the endpoint; the caller waits longer.
 
-    A connect is tried once: a second one would begin at once, and take as long again.
-    Raises StoreError where store.ca is no file of certificates.
+    A connect is tried once: a retry would start at once, and take as long again.
+    Raises StoreError if store.ca is not a file of certificates.
     """
     try:
-        trusted = ssl.create_default_context(cafile=settings.ca)  # the system's authorities, unless one is named
+        trusted = ssl.create_default_context(cafile=settings.ca)  # the system's CAs, unless one is configured
     except OSError as error:
         what = f"{settings.ca} holds no certificates that can be read ({error.strerror or error})"
         raise StoreError("store.ca", what, "name the PEM file of the endpoint's authority") from None
@@ -220,7 +220,7 @@ def _connections(settings: config.Store) -> urllib3.PoolManager:
 
 
 class _Keys:
-    """The keys most lately added, at most `capacity`. Safe to use from several threads."""
+    """The most recently added keys, at most `capacity`. Safe to use from several threads."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity

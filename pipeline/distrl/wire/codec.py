@@ -1,9 +1,9 @@
 """Records <-> payloads: Avro single-object encoding (C3 01, the schema's fingerprint, the Avro body).
 
-`decode` is safe for bytes that anyone wrote. fastavro checks a length before it allocates, stops an array at the end
+`decode` is safe for untrusted bytes. fastavro checks a length before it allocates, stops an array at the end
 of the payload, and the schemas hold no item of zero bytes, so work and memory are bounded by the payload's size.
-What it forgives, it does so silently (an enum or union index of -1 counts from the end, a boolean of 2 is true,
-numbers of any length wrap), so a decoded body is written again and must give the same bytes.
+It silently accepts some invalid forms (an enum or union index of -1 counts from the end, a boolean of 2 is true,
+numbers of any length wrap), so a decoded body is encoded again and must give the same bytes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ R = TypeVar("R", bound=Record)
 HEADER_BYTES = len(MARKER) + 8
 
 MAX_PAYLOAD_BYTES = 8 * 1024 * 1024
-"""A larger payload is refused unread. A record is about 10 KB; as Python objects one may take 200 times its bytes."""
+"""A larger payload is refused unread. A record is about 10 KB; its Python objects may take 200 times its bytes."""
 
 _ENCODE_ERRORS = (TypeError, ValueError, OverflowError, AttributeError, KeyError, struct.error)
 _DECODE_ERRORS = (EOFError, IndexError, TypeError, ValueError, OverflowError, KeyError, struct.error)
@@ -35,8 +35,8 @@ _DECODE_ERRORS = (EOFError, IndexError, TypeError, ValueError, OverflowError, Ke
 def encode(record: Record) -> bytes:
     """`record` as a payload, in the newest schema of its kind. Equal records give equal bytes.
 
-    Raises WireError where a field holds what its type does not say (a lone surrogate, an integer over 64 bits) and
-    for a record larger than MAX_PAYLOAD_BYTES.
+    Raises WireError if a field's value does not fit its type (a lone surrogate, an integer over 64 bits), and for a
+    record larger than MAX_PAYLOAD_BYTES.
     """
     kind = NAMES[type(record)]
     schema = catalogue().newest[kind]
@@ -58,10 +58,10 @@ def encode(record: Record) -> bytes:
 def decode(payload: bytes, expected: type[R], *, seen: bool = False) -> R:
     """The record in `payload`, which must be an `expected`.
 
-    seen: this payload was decoded before, so its form is known to be plain; checking that is nearly half the work.
+    seen: this payload was decoded before, so its form is known to be canonical; that check is nearly half the work.
 
     Raises WireError for anything else: another kind, an unknown schema, a truncated or altered body, bytes after the
-    end, and any body that Avro's plain form (one block an array, shortest numbers) would not give.
+    end, and any body that is not in Avro's canonical form (one block per array, shortest numbers).
     """
     kind = NAMES[expected]
     schema = _schema_of(payload, kind)
@@ -86,7 +86,7 @@ def _write(schema: Schema, datum: Mapping[str, Any]) -> bytes:
 
 
 def _read(schema: Schema, payload: bytes, seen: bool) -> tuple[dict[str, Any], bool]:
-    """The datum in the newest schema of its kind, and whether writing it again gives `payload`, as it did if `seen`."""
+    """The datum in the newest schema of its kind, and whether encoding it again gives `payload` (assumed if `seen`)."""
     body = BytesIO(payload)
     body.seek(HEADER_BYTES)
     datum: Any = fastavro.schemaless_reader(body, schema.parsed, None)
@@ -99,7 +99,7 @@ def _read(schema: Schema, payload: bytes, seen: bool) -> tuple[dict[str, Any], b
 
 
 def _schema_of(payload: bytes, kind: str) -> Schema:
-    """The schema that the header names. Raises WireError where it names none, or that of another kind."""
+    """The schema that the header names. Raises WireError if it names none, or one of another kind."""
     if len(payload) > MAX_PAYLOAD_BYTES:
         raise _refused(kind, f"{len(payload)} bytes are over the {MAX_PAYLOAD_BYTES} that a record may have")
     if payload[:2] != MARKER:

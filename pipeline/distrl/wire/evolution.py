@@ -1,8 +1,8 @@
-"""Which version of a record cannot read what another one wrote, in which field, and why (Avro, "Schema Resolution").
+"""Which versions of a record cannot read each other, in which field, and why (Avro, "Schema Resolution").
 
-Pure. Types are fastavro's parsed form: every name is full, and a type is written out where it is met first. Held
-against the checker of Avro's own Python package by tests/wire/test_evolution.py; it names a field where that one
-names none, and compares namespaces, which that one does not.
+Pure. Types are in fastavro's parsed form: names are full, and a type is written out at its first use. Compared with the
+checker of Avro's own Python package by tests/wire/test_evolution.py; unlike that, it names the field and compares
+namespaces.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PROMOTED: Mapping[str, frozenset[str]] = {
     "string": frozenset({"bytes"}),
     "bytes": frozenset({"string"}),
 }
-"""What a written primitive may also be read as."""
+"""The promotions of a written primitive."""
 
 Types = Mapping[str, Mapping[str, Any]]
 
@@ -49,7 +49,7 @@ def misfits(schemas: Sequence[Schema]) -> list[Misfit]:
 
 
 def resolve(reader: Any, writer: Any) -> list[tuple[str, str]]:
-    """(path of the field, why) of everything that `reader` cannot take from what `writer` writes."""
+    """(path of the field, why) for everything of `writer` that `reader` cannot read."""
     return list(_Resolution(defined(reader), defined(writer)).of(reader, writer, ""))
 
 
@@ -70,7 +70,7 @@ def defined(schema: Any) -> dict[str, Mapping[str, Any]]:
 
 
 class _Resolution:
-    """One reader against one writer. A pair of records that is met again, as in a recursive type, is taken as seen."""
+    """One reader against one writer. A pair of records that recurs, as in a recursive type, is checked once."""
 
     def __init__(self, reader: Types, writer: Types) -> None:
         self._reader, self._writer = reader, writer

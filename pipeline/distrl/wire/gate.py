@@ -1,4 +1,4 @@
-"""What stands between an edited schema and a log that can no longer be read: every rule, and who breaks which."""
+"""The rules for schemas, which keep old logs readable, and the check of every schema against them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ DEFAULTS: Final[Mapping[str, tuple[type, ...]]] = {
     "null": (type(None),), "boolean": (bool,), "float": (int, float), "double": (int, float), "string": (str,),
     "bytes": (str,),
 }  # fmt: skip
-"""What a default of a primitive type is in JSON, but for whole numbers, which have bounds."""
+"""The JSON type of a primitive's default, except for integers, which have bounds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong with which schema, and what mends it. new: it has not landed, and landing it is the hint."""
+    """What is wrong with which schema, and the fix. new: it has not landed, and landing it is the hint."""
 
     where: str
     what: str
@@ -35,7 +35,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """schemas: all that can be read, by record and version. problems: none where everything may land."""
+    """schemas: all valid ones, by record and version. problems: empty if everything may land."""
 
     schemas: tuple[Schema, ...]
     landed: Lock
@@ -43,12 +43,12 @@ class Verdict:
 
 
 def check(folder: Path) -> Verdict:
-    """Look at every `<record>/v<N>.avsc` under `folder` and at its lock file. Raises WireError for a lock that is none.
+    """Check every `<record>/v<N>.avsc` under `folder` and its lock file. Raises WireError for an invalid lock.
 
-    A record keeps its name and namespace; any version reads any other (FULL_TRANSITIVE); an enum has a default, so that
-    a symbol of the future is read as it; a field's default is of its type, to the innermost, since older records are
-    read with it; no item of an array takes zero bytes, so that a length cannot claim more of them than the payload has
-    bytes; a landed file is as it landed.
+    A record keeps its name and namespace; any version reads any other (FULL_TRANSITIVE); an enum has a default, as
+    which later symbols are read; a field's default has its type at every level, since older records are read with it;
+    no item of an array takes zero bytes, so that a length cannot exceed the payload's bytes; a landed file does not
+    change.
     """
     landed = read_lock(folder)
     problems: list[Problem] = []
@@ -108,7 +108,7 @@ def _empty_items(schema: Any, path: str, types: Mapping[str, Mapping[str, Any]])
 
 
 def _holds(schema: Any, value: Any, types: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Whether a type can hold a default, given as JSON. fastavro looks at the outermost type of most of them alone."""
+    """Whether a type can hold a default, given as JSON. fastavro checks mostly only the outermost type."""
     if isinstance(schema, list):
         return any(_holds(part, value, types) for part in schema)
     found = types.get(schema, {"type": schema}) if isinstance(schema, str) else schema
@@ -117,7 +117,7 @@ def _holds(schema: Any, value: Any, types: Mapping[str, Mapping[str, Any]]) -> b
             return isinstance(value, list) and all(_holds(found["items"], each, types) for each in value)
         case "map":
             return isinstance(value, dict) and all(_holds(found["values"], each, types) for each in value.values())
-        case "record":  # whole: what it leaves out is not filled in by its own fields' defaults
+        case "record":  # must be complete: missing fields are not filled in by their own defaults
             return isinstance(value, dict) and all(
                 field["name"] in value and _holds(field["type"], value[field["name"]], types)
                 for field in found["fields"]

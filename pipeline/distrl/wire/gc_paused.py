@@ -1,7 +1,7 @@
-"""Decoding without the cycle collector, which takes half of the time of reading a long log.
+"""Pauses Python's cyclic garbage collector while decoding, where it takes half of the time of reading a long log.
 
-A record is hundreds of small objects that stay, none of them in a cycle. Every few records the collector walks through
-those that came since, now and then through all that there are, and finds nothing.
+A record is hundreds of small long-lived objects, none of them in a cycle. The collector would scan the new ones every
+few records, and sometimes all, and find nothing.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def gc_paused() -> Iterator[None]:
-    """No cycle is collected in the block, in any thread: for one batch of records, and not for longer work.
+    """No cyclic garbage collection within the block, in any thread: for one batch of records, not for longer work.
 
-    Two threads may be in such blocks at once: the first to leave one has collections begin again.
+    If two threads are in such blocks, the first to leave re-enables collection.
     """
     if not gc.isenabled():
         yield

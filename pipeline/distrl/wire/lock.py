@@ -15,9 +15,9 @@ Lock = Mapping[str, Entry]
 
 
 def read_lock(folder: Path) -> Lock:
-    """The entries that have landed, by "<record>/v<N>"; none where there is no lock file yet.
+    """The entries that have landed, by "<record>/v<N>"; empty if there is no lock file yet.
 
-    Raises WireError where the file is no such lock.
+    Raises WireError for an invalid file.
     """
     file = folder / "lock.json"
     try:
@@ -34,7 +34,7 @@ def write_lock(folder: Path, entries: Lock) -> None:
 
 
 def entry_of(file: Path) -> Entry | None:
-    """What the lock would say of a schema file; None where it is no schema."""
+    """The lock entry of a schema file; None if it is not a schema."""
     try:
         schema = read_schema(file)
     except WireError:

@@ -28,7 +28,7 @@ class Schema:
     """One version of one record.
 
     record: the folder's name, e.g. "trajectory".
-    parsed: what fastavro reads and writes with; never changed.
+    parsed: for fastavro; never changed.
     header: the 10 bytes that a payload of it starts with.
     """
 
@@ -49,7 +49,7 @@ class Schema:
 def schema_folder() -> Path:
     """`distrl/schemas` beside the installed code, or `schemas` at the top of a checkout.
 
-    Raises WireError where neither is there.
+    Raises WireError if neither exists.
     """
     package = Path(__file__).resolve().parents[1]
     for folder in (package / "schemas", package.parents[1] / "schemas"):
@@ -65,7 +65,7 @@ def fingerprint(schema: Any) -> bytes:
 
 
 def read_schema(file: Path) -> Schema:
-    """The schema in `<record>/v<N>.avsc`. Raises WireError where the file is none, or its name says another."""
+    """The schema in `<record>/v<N>.avsc`. Raises WireError for an invalid file, or if its name does not match."""
     match = NAME.fullmatch(file.name)
     if match is None:
         raise WireError(str(file), "a schema file is named v<N>.avsc", "rename it")
@@ -84,8 +84,8 @@ def read_schema(file: Path) -> Schema:
 class Catalogue:
     """Every schema that this reader knows.
 
-    newest: what each record is written with, and what an older one is resolved to.
-    by_fingerprint: what a payload says that it was written with.
+    newest: with which each record is written, and to which older ones are resolved.
+    by_fingerprint: by the fingerprint in a payload's header.
     """
 
     newest: Mapping[str, Schema]
@@ -93,11 +93,11 @@ class Catalogue:
 
 
 def read_catalogue(folder: Path) -> Catalogue:
-    """Every `<record>/v<N>.avsc` under `folder`. Raises WireError for a file that is no schema."""
+    """Every `<record>/v<N>.avsc` under `folder`. Raises WireError for an invalid file."""
     schemas = sorted((read_schema(file) for file in folder.glob("*/*.avsc")), key=lambda s: (s.record, s.version))
     return Catalogue(
         newest={schema.record: schema for schema in schemas},
-        # Versions that differ in documentation alone share a fingerprint: the newer one reads both.
+        # Versions that differ only in documentation share a fingerprint: the newer one reads both.
         by_fingerprint={schema.fingerprint: schema for schema in schemas},
     )
 

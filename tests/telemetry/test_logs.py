@@ -85,13 +85,13 @@ def test_a_line_goes_above_the_live_view_and_not_into_it(capsys: pytest.CaptureF
     assert "afterwards" in told
 
 
-def test_a_broker_that_is_away_is_told_of_now_and_then_and_whatever_else_each_time() -> None:
-    seldom = logs.Seldom()
+def test_repeated_warnings_of_an_unavailable_broker_are_rate_limited_and_others_are_not() -> None:
+    rate_limit = logs.RateLimit()
 
     def told(at: float, name: str, level: int, message: str, *args: object) -> bool:
         record = logging.LogRecord(name, level, "", 0, message, args, None)
         record.created = at
-        return seldom.filter(record)
+        return rate_limit.filter(record)
 
     away = ("distrl.broker.reader", logging.WARNING, "reading %s: %s")
     assert [at for at in range(0, 40, 2) if told(at, *away, "tasks", f"refused after {at} ms")] == [0, 10, 20, 30]

@@ -1,1 +1,1 @@
-"""What people look at while a run goes: metrics, logs, the live view. Nothing is ever computed from it."""
+"""Metrics, logs and the live view, for people. Nothing is computed from them."""

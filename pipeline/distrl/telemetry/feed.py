@@ -1,4 +1,4 @@
-"""The topics of a run, poured into a RunView. Belongs to one thread; waits only inside `wait`."""
+"""Reads the topics of a run into a RunView. Belongs to one thread; waits only inside `wait`."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ WATCHED: Final[dict[str, type[Record]]] = {
     "trajectories": Trajectory,
     "evaluations": Evaluation,
 }
-"""Versions first: the lag of a trajectory is measured against the newest one known when it is fed to the view."""
+"""Versions first: a trajectory's lag is measured against the newest one known when it is added to the view."""
 SLICE_S = 0.05
-"""Wait on one topic before the next has its turn; four of these are the view's own delay."""
+"""Wait on one topic before the next; four of these are the view's delay."""
 
 
 class RunFeed:
@@ -40,7 +40,7 @@ class RunFeed:
         self._config = config
         self._view = RunView()
         self._last_trajectory = 0  # by the broker's clock, ms since the epoch
-        with ExitStack() as opened:  # what is open is closed again if a later topic cannot be read
+        with ExitStack() as opened:  # closes the open readers if a later topic cannot be read
             self._readers = [
                 (opened.enter_context(LogReader(config, name)), record) for name, record in WATCHED.items()
             ]
@@ -58,7 +58,7 @@ class RunFeed:
         self._open.close()
 
     def wait(self, seconds: float, stop: threading.Event | None = None) -> None:
-        """Take what comes for `seconds`, or until `stop` is set."""
+        """Read new records for `seconds`, or until `stop` is set."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0 and not (stop and stop.is_set()):
             for reader, record in self._readers:
@@ -68,7 +68,7 @@ class RunFeed:
         return self._view.snapshot(SYSTEM_CLOCK.now_ms())
 
     def progress(self) -> Progress:
-        """What is outstanding, where, and since when nothing came. Raises BrokerError."""
+        """The outstanding tasks by partition, and how long no trajectory has come. Raises BrokerError."""
         waiting = [raw for raw in uncommitted(self._config) if not self._view.finished(raw_key(raw))]
         since = max(self._last_trajectory, min((raw.timestamp for raw in waiting), default=0))
         now = SYSTEM_CLOCK.now_ms()
@@ -103,6 +103,6 @@ def raw_key(raw: RawRecord) -> str:
 
 
 def snapshot_of(config: Config) -> Snapshot:
-    """How the run looks now. Raises BrokerError where the broker or the run's topics are not there."""
+    """The run's present state. Raises BrokerError if the broker or the run's topics are missing."""
     with RunFeed(config) as feed:
         return feed.snapshot()

@@ -16,7 +16,7 @@ from distrl.types import Heartbeat
 
 @dataclass(frozen=True, slots=True)
 class FleetFinding:
-    """One thing about the fleet: whether it is well, what is so, and what helps where it is not."""
+    """One finding about the fleet: whether it is ok, what was found, and a hint if it is not."""
 
     what: str
     ok: bool
@@ -25,7 +25,7 @@ class FleetFinding:
 
 
 def fleet_findings(config: Config, feed: RunFeed) -> list[FleetFinding]:
-    """Empty where neither a worker nor a feeder was heard of lately. Raises BrokerError."""
+    """Empty if there is no recent heartbeat of a worker or feeder. Raises BrokerError."""
     progress = feed.progress()
     if not any(beat.role in ("worker", "feeder") for beat in progress.beats):
         return []
@@ -45,6 +45,6 @@ def findings_of(config: Config, progress: Progress, partitions: int) -> list[Fle
 
 
 def _limit(beats: Sequence[Heartbeat], otherwise: int) -> int:
-    """What the feeder says that it keeps to: its settings may be others than those of who looks."""
+    """The feeder's reported limit: its settings may differ from the caller's."""
     said = (beat.metrics.get("outstanding_limit") for beat in beats if beat.role == "feeder")
     return next((int(most) for most in said if most is not None), otherwise)

@@ -1,4 +1,4 @@
-"""Logging for every role: one line an event, UTC time, to standard error."""
+"""Logging for every role: one line per event, UTC time, to standard error."""
 
 from __future__ import annotations
 
@@ -9,40 +9,40 @@ from typing import Any
 
 CLIENTS = ("distrl.broker", "distrl.kafka")
 AGAIN_S = 10.0
-"""How seldom a warning of a Kafka client is repeated: while a broker is away, each client has one with every try, some
-hundred in a minute, between which what matters would be lost."""
+"""Shortest interval of a repeated Kafka client warning: while a broker is unavailable, each client warns with every
+attempt, some hundred times a minute, which would hide everything else."""
 
 REMEMBERED = 1000
-"""Warnings that are remembered: some name a record each, and a role may run for weeks."""
+"""Most remembered warnings: some name a record each, and a role may run for weeks."""
 
 
-class Seldom(logging.Filter):
-    """Leaves out a client's warning that was told less than AGAIN_S ago, of the same thing for another reason too.
+class RateLimit(logging.Filter):
+    """Rate-limits repeated warnings of Kafka clients: one per subject within AGAIN_S, whatever the reason.
 
-    Of a message with several arguments, the first says of what it is told.
+    The subject of a message with several arguments is the first.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._told: dict[tuple[str, str, str], float] = {}
+        self._logged_at: dict[tuple[str, str, str], float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.levelno != logging.WARNING or not record.name.startswith(CLIENTS):
             return True
         of = str(record.args[0]) if isinstance(record.args, tuple) and len(record.args) > 1 else ""
         what = (record.name, str(record.msg), of)
-        if abs(record.created - self._told.get(what, -AGAIN_S)) < AGAIN_S:  # the system's clock may go back
+        if abs(record.created - self._logged_at.get(what, -AGAIN_S)) < AGAIN_S:  # the system's clock may jump back
             return False
-        if len(self._told) >= REMEMBERED:
-            self._told.clear()
-        self._told[what] = record.created
+        if len(self._logged_at) >= REMEMBERED:
+            self._logged_at.clear()
+        self._logged_at[what] = record.created
         return True
 
 
 class _Stderr(logging.StreamHandler[Any]):
-    """Writes to what sys.stderr is at the time: a live view puts its own there, so that a line goes above the picture.
+    """Writes to the current sys.stderr: the live view replaces it, so that log lines appear above the view.
 
-    A log that was piped away (`2>file`) is not changed by that.
+    A redirected log (`2>file`) is not affected.
     """
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -56,7 +56,7 @@ def configure(role: str, verbose: bool = False) -> None:
     formatter.converter = time.gmtime
     handler = _Stderr()
     handler.setFormatter(formatter)
-    handler.addFilter(Seldom())
+    handler.addFilter(RateLimit())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.DEBUG if verbose else logging.INFO)

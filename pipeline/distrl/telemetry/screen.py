@@ -18,11 +18,11 @@ from distrl.types import Heartbeat
 
 WIDTH = 100
 FOUR_ACROSS = 110
-"""Columns that four numbers beside each other may need."""
+"""Columns needed for four numbers side by side."""
 FRAME_COLUMNS = 4
 FRAME_ROWS = 2
 SHORT_ROWS = 20
-"""A lower terminal shows no losses: the processes must fit under the numbers."""
+"""A terminal with fewer rows shows no losses, so that the processes fit under the numbers."""
 EVALUATIONS = 8
 GAP = 2
 COLUMNS: Final = (
@@ -30,13 +30,13 @@ COLUMNS: Final = (
     "each phone",
 )  # fmt: skip
 GIVEN_UP: Final = ("each phone", "weights", "reloads", "policy ms", "adb ms", "reload s", "behind")
-"""What a narrow terminal does without, in this order: a column that is cut off says nothing."""
+"""Columns that a narrow terminal omits, in this order, as truncated columns would be useless."""
 
 
 def render(
     snapshot: Snapshot, title: str, footer: str = "", width: int = WIDTH, rows: int | None = None
 ) -> RenderableType:
-    """The whole view, for a terminal of `width` columns; at most `rows` high if that is given and can be done.
+    """The whole view, for a terminal of `width` columns; at most `rows` high if given and possible.
 
     `title` and `footer` are plain text.
     """

@@ -1,4 +1,4 @@
-"""When no trajectory comes though tasks are outstanding, and who holds them. Pure: facts in, words out."""
+"""Detects stalls: outstanding tasks without new trajectories, and the workers that hold them. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from distrl.types import Heartbeat
 
 STALLED_S = 60.0
-"""Without a trajectory for so long, with tasks outstanding, something stands still. An episode takes seconds on a
+"""Without a trajectory for this long, with tasks outstanding, the run is stalled. An episode takes seconds on a
 simulated phone and about a minute on a slow real one."""
 
 ANSWERING = frozenset({"idle", "leased"})
@@ -17,7 +17,7 @@ ANSWERING = frozenset({"idle", "leased"})
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A worker as its last heartbeat has it. tasks: outstanding ones in its partitions.
+    """A worker by its last heartbeat. tasks: outstanding ones in its partitions.
 
     answering, phones: how many of its phones it can use, and has.
     """
@@ -34,7 +34,7 @@ class Holder:
 
 
 def phones_answering(beats: Iterable[Heartbeat]) -> int:
-    """Phones of all workers that answer. beats: the last one of each process that is not silent."""
+    """Phones that answer, of all workers. beats: the last one of each process that is not silent."""
     return sum(device.state in ANSWERING for beat in beats if beat.role == "worker" for device in beat.devices)
 
 
@@ -55,7 +55,7 @@ def holders(loads: Mapping[int, int], beats: Iterable[Heartbeat]) -> list[Holder
 
 
 def stalled(quiet_s: float, loads: Mapping[int, int], beats: Iterable[Heartbeat]) -> str | None:
-    """What is to be said; None while trajectories come, or nothing is outstanding.
+    """The warning; None while trajectories come, or nothing is outstanding.
 
     quiet_s: since the last trajectory, or since a task is outstanding, whichever is less.
     """
@@ -77,9 +77,9 @@ STALLED_HINT = "see `distrl devices` for the phones, and the log of the worker t
 def limits(
     setting: int | None, most: int, outstanding: int, phones: int, partitions: int, beats: Iterable[Heartbeat]
 ) -> list[tuple[str, bool, str, str]]:
-    """The two limits of a fleet as (name, whether it suffices, what is so, what helps).
+    """The two limits of a fleet as (name, whether it suffices, the facts, a hint).
 
-    setting, most: feeder.outstanding, and what it comes to; partitions: of the tasks topic.
+    setting, most: feeder.outstanding, and the resulting number; partitions: of the tasks topic.
     """
     workers = [beat for beat in beats if beat.role == "worker" and beat.partitions is not None]
     without = sorted(beat.process for beat in workers if not beat.partitions and phones_answering([beat]))
@@ -103,7 +103,7 @@ def limits(
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """Ascending numbers in few words: 0-2, 5."""
+    """Ascending numbers as ranges: 0-2, 5."""
     found: list[list[int]] = []
     for number in numbers:
         if found and number == found[-1][1] + 1:

@@ -1,4 +1,4 @@
-"""A run as seen from its topics: records in, a snapshot out. Pure: it owns no client, thread or clock."""
+"""The state of a run from its topics: records in, a snapshot out. Pure: it owns no client, thread or clock."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from distrl.types import Evaluation, Heartbeat, Outcome, Record, Split, Trajecto
 
 RATE_WINDOW_MS = 60_000
 SUCCESS_WINDOW = 128
-"""Trajectories in the moving success: about what an evaluation has, so the two can be compared by eye."""
+"""Trajectories in the moving success rate: about as many as in an evaluation, so that the two are comparable."""
 HEARTBEAT_STALE_MS = 20_000
-"""A process of which nothing was heard for longer is shown as silent. Longer than heartbeats wait for the successor of
-a frozen broker; and what a process has made, a trajectory or a version, is a sign of it as well."""
+"""A process without a sign of life for longer is shown as silent. Longer than heartbeats wait for the successor of a
+frozen broker; a trajectory or a version of a process is also a sign of life."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Snapshot:
 
 @dataclass
 class RunView:
-    """Feed it every record of a run's topics, in any order; ask for a snapshot at a time."""
+    """Takes every record of a run's topics, in any order; `snapshot` gives the state at a time."""
 
     _finished: deque[int] = field(default_factory=deque)
     _recent: deque[bool] = field(default_factory=lambda: deque(maxlen=SUCCESS_WINDOW))
@@ -85,7 +85,7 @@ class RunView:
                 self._evaluation(record)
 
     def finished(self, task_id: str) -> bool:
-        """Whether a trajectory of the task was fed to the view."""
+        """Whether the view has a trajectory of the task."""
         return task_id in self._seen
 
     def snapshot(self, now_ms: int) -> Snapshot:
@@ -111,12 +111,12 @@ class RunView:
         )
 
     def _heard(self, beat: Heartbeat) -> int:
-        """When something was last heard of a process: its heartbeats may wait for a broker that its work does not."""
+        """The last sign of life of a process: its heartbeats may wait for a broker that its work does not need."""
         published = max((at for at, _ in self._published), default=0) if beat.role == "learner" else 0
         return max(beat.at, published, self._worked.get(beat.process, 0))
 
     def _evaluation(self, evaluation: Evaluation) -> None:
-        """As the report counts: the first record of a task, and none that tells no outcome."""
+        """Counts like the report: only the first record of a task, and only with a known outcome."""
         record = evaluation.trajectory
         if record.outcome in (Outcome.SUCCESS, Outcome.FAILURE):
             agent = evaluation.version_sha256 if evaluation.version < 0 else ""
@@ -138,7 +138,7 @@ class RunView:
             self._acted.append((record.finished_at, min(step.version for step in record.steps)))
 
     def _lags(self) -> list[int]:
-        """By the records' own times: topics are read one after the other, and then every version is known too soon."""
+        """By the records' own times: topics are read one after the other, so later versions are known already."""
         times = [at for at, _ in self._published]
         newest = list(accumulate((number for _, number in self._published), max, initial=0))
         return [max(0, newest[bisect_right(times, ended)] - oldest) for ended, oldest in self._acted]

@@ -1,8 +1,8 @@
-"""The agent: a screen in, an action out, by asking the model; what is known of an episode between two screens.
+"""The agent: a screen in, an action out, by asking the model; and the state of an episode between screens.
 
-An `Agent` serves all phones of a process; an `Attempt` is one episode, in one thread. What the model says that is no
-action becomes an INVALID one. Only where it says nothing at all is there an error: the phone's episode is then
-interrupted, since silence of an endpoint is no action of the agent.
+An `Agent` serves all phones of a process; an `Attempt` is one episode, in one thread. An answer that is not an action
+becomes an INVALID one. Only a missing answer is an error: the phone's episode is then interrupted, since an endpoint's
+failure is not an action of the agent.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from distrl.types import Action, ActionKind, Point
 log = logging.getLogger(__name__)
 
 SILENT: Final = 5
-"""So many questions in a row without an answer, each asked again and again until its deadline, end a command."""
+"""This many questions in a row without an answer, each retried until its deadline, end the command."""
 REFUSED: Final = "the phone cannot do that: most type the printable characters of ASCII alone"
 NOT_TAKEN: Final = "the endpoint does not take the question"
 UNITS: Final[Mapping[str, float]] = {"short": 0.15, "medium": 0.25, "long": 0.35}
@@ -36,11 +36,11 @@ UNITS: Final[Mapping[str, float]] = {"short": 0.15, "medium": 0.25, "long": 0.35
 _KEYS: Final = {"back": ActionKind.BACK, "home": ActionKind.HOME, "enter": ActionKind.ENTER}
 
 Dump = Callable[[], bytes | None]
-"""The hierarchy of what is in front, None where the phone makes none in time. Raises DeviceError."""
+"""The hierarchy of the window in front, None if the phone makes none in time. Raises DeviceError."""
 
 
 class Agent:
-    """Thread-safe. notes: what attempts are told. Counts what becomes of its answers, in `counters`."""
+    """Thread-safe. notes: for the prompts. Counts the kinds of its answers in `counters`."""
 
     def __init__(self, settings: AppAgent, endpoint: Endpoint, notes: Notes) -> None:
         self.settings = settings
@@ -53,12 +53,12 @@ class Agent:
 
     @property
     def failure(self) -> ChatError | None:
-        """Why it is no use to ask any further; None while it is."""
+        """Why further questions are useless; None while they are not."""
         return self._failure
 
     def ask(self, body: Mapping[str, Any]) -> Message:
-        """The message that answers. Raises UnreadError where the endpoint does not take this question, ChatError where
-        there is no answer; see `failure` for whether for good.
+        """The answer's message. Raises UnreadError if the endpoint refuses this question, ChatError if there is no
+        answer; `failure` tells whether it is permanent.
         """
         if self._failure is not None:
             raise self._failure
@@ -66,7 +66,7 @@ class Agent:
             message = self._endpoint.ask(body)
         except QuestionRefusedError as error:
             log.warning("a question counts as answered with no action: %s", error.what)
-            raise UnreadError(NOT_TAKEN, NOT_TAKEN) from None  # a record need not tell where the endpoint is
+            raise UnreadError(NOT_TAKEN, NOT_TAKEN) from None  # records need not contain the endpoint's address
         except NoAnswerError as error:
             raise self._unanswered(error) from None
         except ChatError as error:
@@ -99,7 +99,7 @@ def unanswered(error: NoAnswerError) -> ChatError:
 
 
 class Attempt:
-    """One episode. dump: of the phone that it is played on."""
+    """One episode. dump: of the phone on which it is played."""
 
     def __init__(self, agent: Agent, dump: Dump) -> None:
         self._agent = agent
@@ -107,16 +107,16 @@ class Attempt:
         self.past = prompt.Past()
 
     def refused(self) -> None:
-        """The phone could not do the last action; the next prompt says so."""
+        """The phone could not do the last action; the next prompt reports it."""
         self.past = prompt.Past(self.past.summary, REFUSED)
 
     def act(self, task: str, png: bytes) -> Action:
-        """The action for one screen. Raises ChatError where the model says nothing, DeviceError from `dump`."""
+        """The action for one screen. Raises ChatError if the model does not answer, DeviceError from `dump`."""
         screen = self.look(png)
         return self.act_on(task, png, screen)[0]
 
     def look(self, png: bytes, without: frozenset[str] = frozenset()) -> Screen | None:
-        """The elements in front, those named in `without` aside; None where the grid has to do."""
+        """The elements in front except those named in `without`; None if the grid has to be used."""
         settings = self._agent.settings
         if settings.mode == "grid":
             return None
@@ -131,7 +131,7 @@ class Attempt:
         return screen
 
     def act_on(self, task: str, png: bytes, screen: Screen | None) -> tuple[Action, Call | None]:
-        """The action and what the model said that it is; None for what is no action, and on the grid."""
+        """The action and the model's call; None if it is not an action, and on the grid."""
         self._agent.count("decisions")
         try:
             if screen is not None:
@@ -164,8 +164,8 @@ class Attempt:
 
 
 def on_elements(call: Call, elements: Sequence[Element], size: tuple[int, int]) -> Action:
-    """What is done to a screen of numbered elements. size: of the screen, px. Raises UnreadError where there is no such
-    element, direction or distance.
+    """The action on a screen of numbered elements. size: of the screen, px. Raises UnreadError for an unknown element,
+    direction or distance.
     """
     if call.name not in ("tap", "swipe"):
         return _anywhere(call)
@@ -183,7 +183,7 @@ def on_elements(call: Call, elements: Sequence[Element], size: tuple[int, int]) 
 
 
 def on_grid(call: Call, grid: Grid) -> Action:
-    """What is done to a screen of numbered cells. Raises UnreadError where there is no such cell or place."""
+    """The action on a screen of numbered cells. Raises UnreadError for an unknown cell or place."""
     if call.name not in ("tap", "swipe"):
         return _anywhere(call)
     points = [grid.point(call.arguments[at], call.arguments[at + 1]) for at in range(0, len(call.arguments), 2)]
@@ -206,8 +206,8 @@ def _anywhere(call: Call) -> Action:
 
 
 def _swipe(middle: Point, direction: str, length: float, size: tuple[int, int]) -> Action:
-    """A swipe of that length, of the screen's width, from `middle`: begun further in where it would leave the screen,
-    since a finger that is cut short has tapped.
+    """A swipe of that length, relative to the screen's width, from `middle`; it starts further in if it would leave the
+    screen, since a shortened swipe would be a tap.
     """
     along = min(0.9, 2 * length * size[0] / size[1])
     dx, dy = {"up": (0.0, -along), "down": (0.0, along), "left": (-length, 0.0), "right": (length, 0.0)}[direction]

@@ -1,6 +1,6 @@
-"""How the answers of the model are read: strictly. What is not exactly of the form is none, and says why. Pure.
+"""Parses the answers of the model, strictly: any other form is refused with the reason. Pure.
 
-Two forms of a decision are known: AppAgent's
+Two forms of a decision are accepted: AppAgent's
 
     Observation: …
     Thought: …
@@ -8,7 +8,7 @@ Two forms of a decision are known: AppAgent's
     Summary: …
 
 and a JSON object with those four texts. Of a reflection, in place of Action and Summary: Decision and Documentation.
-A code fence around the whole is taken off.
+A code fence around it is removed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _FENCE: Final = re.compile(r"```[a-z]*\n(.*)\n```", re.DOTALL)
 
 
 class UnreadError(ValueError):
-    """An answer that is not of the form that was asked for. str: why; raw: what was said, cut."""
+    """An answer in another form than requested. str: why; raw: the answer, truncated."""
 
     def __init__(self, why: str, raw: object) -> None:
         super().__init__(why)
@@ -50,7 +50,7 @@ class UnreadError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One action of those that the prompt names, with arguments of the right types; FINISH has none."""
+    """One of the prompt's actions, with arguments of the right types; FINISH has none."""
 
     name: str
     arguments: tuple[Any, ...] = ()
@@ -58,7 +58,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """call: what to do. summary: of all that was done so far, in the model's words."""
+    """call: what to do. summary: of all actions so far, in the model's words."""
 
     call: Call
     summary: str
@@ -75,14 +75,14 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reflection:
-    """documentation: what the element is for; "" where the action had no effect."""
+    """documentation: what the element is for; "" if the action had no effect."""
 
     verdict: Verdict
     documentation: str
 
 
 def read(message: Message, forms: Mapping[str, tuple[type, ...]]) -> Answer:
-    """The decision that a chat message says. forms: the actions there are now. Raises UnreadError."""
+    """The decision in a chat message. forms: the available actions. Raises UnreadError."""
     said = _parts(message, ("observation", "thought", "action"), ("summary",))
     call = _call(said["action"], forms)
     if "summary" not in said and call.name != FINISH:
@@ -150,12 +150,12 @@ def _from_json(text: str) -> dict[str, str]:
 
 
 def _sound(text: str) -> str:
-    """JSON can carry half a character, which no record and no prompt can."""
+    """JSON can hold a lone surrogate, which records and prompts cannot."""
     return text.encode("utf-8", "replace").decode()
 
 
 def _from_lines(text: str, names: tuple[str, ...]) -> dict[str, str]:
-    """Parts that begin with their name at the beginning of a line, each once."""
+    """Parts that begin with their name at the start of a line, each once."""
     found: dict[str, list[str]] = {}
     now: list[str] | None = None
     for line in text.split("\n"):

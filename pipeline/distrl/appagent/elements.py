@@ -1,6 +1,6 @@
 """The interactive elements of a screen, read from the XML of `uiautomator dump`. Pure.
 
-What the XML holds, the app in front wrote: it is untrusted. Entities are refused, texts are cut and made printable.
+The XML is the app's and untrusted: entities are refused, texts are truncated and made printable.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Box = tuple[int, int, int, int]
 LONGEST_TEXT: Final = 80
 LONGEST_NAME: Final = 160
 NAMING_CHARACTERS: Final = 20
-"""A description that is shorter tells one element from another; a longer one tells what it holds now (AppAgent)."""
+"""A shorter description identifies an element; a longer one describes its present content (AppAgent)."""
 NEAR: Final = 0.028
 """Of the screen's width: of two elements whose middles are closer, the later one is left out (AppAgent: 30 px)."""
 LARGEST: Final = 4 * 2**20
@@ -25,14 +25,14 @@ _BOUNDS: Final = re.compile(r"\[(-?\d{1,6}),(-?\d{1,6})\]\[(-?\d{1,6}),(-?\d{1,6
 
 
 class UnreadableError(ValueError):
-    """Bytes that are no hierarchy as `uiautomator dump` writes it."""
+    """Bytes that are not a hierarchy of `uiautomator dump`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """name: what it goes by in notes, on every phone with this app. box: left, top, right, bottom, px, on the screen.
+    """name: its key in notes, the same on every phone with this app. box: left, top, right, bottom, px, on the screen.
 
-    kind: the last part of its class. text: its own words, or those in it. on: of a switch, else None.
+    kind: the last part of its class. text: its own text, or that of its children. on: of a switch, else None.
     """
 
     name: str
@@ -50,21 +50,21 @@ class Element:
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """What is in front. package: the app. elements: what reacts, number 1 first."""
+    """The screen in front. package: the app. elements: the interactive ones, number 1 first."""
 
     package: str
     elements: tuple[Element, ...]
 
 
 def screen_of(xml: bytes, size: tuple[int, int], most: int, without: frozenset[str] = frozenset()) -> Screen:
-    """The screen that `xml` describes. size: width and height, px. without: names that are left out.
+    """The screen that `xml` describes. size: width and height, px. without: names to leave out.
 
-    What can be clicked comes first, then what takes the focus or scrolls, each in the order of the tree; `most` in all.
+    Clickable elements come first, then focusable and scrollable ones, each in tree order; at most `most`.
     Raises UnreadableError.
     """
     nodes = _parsed(xml)
     found = [(node, box) for node in nodes if node.reacts and (box := _on_screen(node.bounds, size)) is not None]
-    found.sort(key=lambda each: not each[0].clickable)  # stable: otherwise in the order of the tree
+    found.sort(key=lambda each: not each[0].clickable)  # stable: otherwise in tree order
     chosen: list[Element] = []
     for node, box in found:
         if len(chosen) == most:
@@ -89,11 +89,11 @@ class _Node:
 
 
 def _parsed(xml: bytes) -> Sequence[_Node]:
-    """Every node, in the order of the tree. Words of what does not react are those of what it stands in."""
+    """Every node, in tree order. The text of a node that is not interactive belongs to its interactive parent."""
     if len(xml) > LARGEST:
         raise UnreadableError(f"{len(xml)} bytes")
     nodes: list[_Node] = []
-    path: list[tuple[_Node | None, _Node | None]] = [(None, None)]  # of each open tag: its node, and whose words it has
+    path: list[tuple[_Node | None, _Node | None]] = [(None, None)]  # of each open tag: its node, and who gets its text
 
     def start(tag: str, attributes: dict[str, str]) -> None:
         parent, teller = path[-1]
@@ -118,7 +118,7 @@ def _parsed(xml: bytes) -> Sequence[_Node]:
     parser.StartDoctypeDeclHandler = refuse
     try:
         parser.Parse(xml, True)
-    except (expat.ExpatError, LookupError, ValueError) as error:  # the last two: an encoding that nobody knows or reads
+    except (expat.ExpatError, LookupError, ValueError) as error:  # the last two: an unknown or undecodable encoding
         raise UnreadableError(str(error)) from None
     if not nodes:
         raise UnreadableError("no node")
@@ -143,7 +143,7 @@ def _node(attributes: Mapping[str, str], parent: _Node | None) -> _Node:
 
 
 def _name(attributes: Mapping[str, str], kind: str, parent: _Node | None) -> str:
-    """Its resource's name, else class, size and parent; then its description if that is short, else its place."""
+    """Its resource id, else class, size and parent; then its description if that is short, else its position."""
     named = attributes.get("resource-id", "")
     if not named:
         box = _numbers(attributes.get("bounds", "")) or (0, 0, 0, 0)
@@ -164,7 +164,7 @@ def _numbers(bounds: str) -> Box | None:
 
 
 def _on_screen(bounds: str, size: tuple[int, int]) -> Box | None:
-    """The part that is on the screen; None where there is none."""
+    """The part that is on the screen; None if there is none."""
     box = _numbers(bounds)
     if box is None:
         return None

@@ -1,5 +1,5 @@
-"""Exploration (AppAgent, section 3.2): the agent tries to do a task, looks after each touch what it did, and notes for
-each app what its elements are for. What led nowhere is not offered again in the same episode.
+"""Exploration (AppAgent, section 3.2): the agent tries to do a task, reflects on each touch's effect, and notes for
+each app what its elements are for. Elements without effect are not offered again in the same episode.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from distrl.types import Action, ActionKind
 
 
 class Notebook:
-    """Notes as they grow, of all phones together. keep: called with each state that is new, one call at a time."""
+    """The growing notes of all phones together. keep: called with each new state, one call at a time."""
 
     def __init__(self, notes: Notes, keep: Callable[[Notes], None]) -> None:
         self._notes = notes
@@ -41,7 +41,7 @@ class Notebook:
 
 @dataclass(frozen=True, slots=True)
 class _Tried:
-    """A touch whose effect is still to be seen."""
+    """A touch whose effect is not known yet."""
 
     screen: Screen
     number: int
@@ -78,7 +78,7 @@ class Exploring:
         self._attempt.refused()
 
     def act(self, task: str, png: bytes) -> Action:
-        """The action for one screen, after what the last one did to it was noted. Raises as `Attempt.act`."""
+        """The action for one screen, after noting the effect of the last one. Raises as `Attempt.act`."""
         tried, self._tried = self._tried, None
         if tried is not None and self._seen(task, tried, png) is Verdict.BACK:
             return Action(ActionKind.BACK)
@@ -89,7 +89,7 @@ class Exploring:
         return action
 
     def _seen(self, task: str, tried: _Tried, after: bytes) -> Verdict | None:
-        """What came of a touch; None where the model does not say. A screen that is as before says it by itself."""
+        """The effect of a touch; None if the model does not answer. An unchanged screen needs no question."""
         try:
             found = Reflection(Verdict.INEFFECTIVE, "") if after == tried.png else self._reflected(task, tried, after)
         except UnreadError:

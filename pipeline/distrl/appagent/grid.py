@@ -1,4 +1,4 @@
-"""A grid over the screen, for where there are no elements to name: cells by number, nine places in each (AppAgent)."""
+"""A grid over the screen, for places without elements: numbered cells, nine places in each (AppAgent)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Grid:
 
     @classmethod
     def over(cls, size: tuple[int, int]) -> Grid:
-        """About square cells over a screen of width and height px."""
+        """Roughly square cells over a screen of width and height px."""
         side = min(size) / ACROSS
         columns, rows = (max(1, min(MOST_ALONG, round(length / side))) for length in size)
         return cls(columns, rows)
@@ -37,7 +37,7 @@ class Grid:
         return self.columns * self.rows
 
     def point(self, cell: int, place: str) -> Point | None:
-        """Where `place` of a cell is; None for a cell or a place that there is not."""
+        """The point of a `place` in a cell; None for an unknown cell or place."""
         if not 1 <= cell <= self.cells or place not in PLACES:
             return None
         row, column = divmod(cell - 1, self.columns)

@@ -1,4 +1,4 @@
-"""What an agent without weights is: a description, an object of the store named by its sha256, as weights are. Pure."""
+"""The identity of an agent without weights: a description, stored and named by its sha256 like weights. Pure."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from distrl.appagent.notes import Notes
 from distrl.config import AppAgent
 
 FOLDER: Final = "agents"
-"""Of the object store."""
+"""In the object store."""
 SUFFIX: Final = "json"
 AGENT: Final = "appagent"
 FORM: Final = 2
-"""Raised when what it is shown, or what its answers do, changes, so that it counts as another agent."""
+"""To be raised when its prompts, or the effect of its answers, change, so that it counts as another agent."""
 LONGEST_NAME: Final = 80
 
 
 def description(settings: AppAgent, notes: Notes) -> bytes:
-    """What decides, as JSON: the model by name, what it is told whatever the task, and the notes. Equal agents have
-    equal bytes. Where the model is served is not part of it, and no secret is.
+    """What determines its actions, as JSON: the model's name, the task-independent prompts, and the notes. Equal agents
+    have equal bytes. The endpoint's address and secrets are not part of it.
     """
     told = {
         "agent": AGENT,
@@ -35,7 +35,7 @@ def description(settings: AppAgent, notes: Notes) -> bytes:
 
 
 def named(data: bytes) -> str:
-    """What people call the agent of a description. Raises ValueError for what is none."""
+    """The agent's name for people. Raises ValueError for an invalid description."""
     try:
         told = json.loads(data)
         known = sum(len(gestures) for app in told["notes"].values() for gestures in app.values())

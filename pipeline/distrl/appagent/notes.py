@@ -1,7 +1,7 @@
-"""What exploration has found out: for each app, what each of its elements does. Pure, but for `load` and `save`.
+"""The findings of exploration: for each app, what each of its elements does. Pure, except `load` and `save`.
 
-A model wrote them about screens that others made: they are untrusted text, bounded in every direction, and go into a
-prompt as data.
+Written by a model about apps' screens, they are untrusted text: bounded in number and length, and in a prompt only
+data.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ LONGEST_NOTE: Final = 300
 LONGEST_NAME: Final = 160
 MOST_APPS: Final = 40
 MOST_ELEMENTS: Final = 150
-"""Of one app. Beyond it nothing new is noted."""
+"""Most elements with notes, per app; further ones are not noted."""
 LARGEST: Final = 32 * 2**20
-"""Bytes of a file: notes that are as many and as long as may be fit."""
+"""Bytes of a file: room for the most and longest notes."""
 
 
 def with_note(notes: Notes, package: str, element: str, gesture: str, text: str) -> Notes:
-    """`notes` and one more, in place of what was said of that gesture; as they were where it does not fit."""
+    """`notes` with one more, which replaces the note of that gesture; unchanged if it does not fit."""
     said = " ".join(text.split())[:LONGEST_NOTE]
     app = notes.get(package, {})
     full = (package not in notes and len(notes) >= MOST_APPS) or (element not in app and len(app) >= MOST_ELEMENTS)
@@ -49,7 +49,7 @@ def to_bytes(notes: Notes) -> bytes:
 
 
 def load(path: Path) -> Notes:
-    """Raises ConfigError for a file that cannot be read or holds anything else."""
+    """Raises ConfigError for a file that cannot be read or is not a file of notes."""
     try:
         with path.open("rb") as file:
             data = file.read(LARGEST + 1)
@@ -67,7 +67,7 @@ def load(path: Path) -> Notes:
 
 
 def save(path: Path, notes: Notes) -> None:
-    """Write the file, whole or not at all. Raises ConfigError where it cannot be written."""
+    """Write the file atomically. Raises ConfigError if it cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

@@ -1,8 +1,7 @@
-"""What the model is told (after AppAgent, sections 3.2 and 3.3; the words are our own). Pure.
+"""The prompts (after AppAgent, sections 3.2 and 3.3, in our own words). Pure.
 
-Task, texts of the screen, summaries and notes were written by people, apps and models: they are handed over as JSON, as
-data. The action space is AppAgent's less the long press, which this project's phones are never sent, and with home and
-enter, which its policies have.
+Task, texts of the screen, summaries and notes are untrusted and passed as JSON, as data. The action space is AppAgent's
+without the long press, which this project does not have, and with home and enter, which its policies have.
 """
 
 from __future__ import annotations
@@ -73,12 +72,12 @@ REFLECT: Final = (
     + "both. Leave this part out if the Decision is INEFFECTIVE.\n"
 )
 FINGERPRINT: Final = hashlib.sha256("\0".join((ON_ELEMENTS, ON_GRID, REFLECT)).encode()).hexdigest()
-"""Of everything that is said whatever the task."""
+"""Of all task-independent text of the prompts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What the model knows of its episode: its own last summary, and why its last answer was no action, if it was."""
+    """The model's memory of its episode: its last summary, and why its last answer was not an action, if so."""
 
     summary: str = ""
     problem: str = ""
@@ -93,7 +92,7 @@ def on_elements(
     notes: Mapping[str, Mapping[str, str]],
     picture: bytes,
 ) -> dict[str, Any]:
-    """The body of a chat completion. notes: of the app, by element; those on the screen are told. picture: PNG."""
+    """The body of a chat completion. notes: of the app, by element; only those on the screen are used. picture: PNG."""
     listed = [_listed(number, element, notes) for number, element in enumerate(elements, 1)]
     return _body(model, ON_ELEMENTS, _about(task, past) | {"app": package, "elements": listed}, picture)
 
@@ -106,13 +105,13 @@ def on_grid(model: str, task: str, past: Past, grid: Grid, picture: bytes) -> di
 def reflect(
     model: str, task: str, action: str, element: Element, number: int, note: str, before: bytes, after: bytes
 ) -> dict[str, Any]:
-    """action: what was done to the element, in words. note: what is known of that, or ""."""
+    """action: what was done to the element, in words. note: the present note on that, or ""."""
     about = {"task": task, "action": action, "element": _listed(number, element, {}), "note": note}
     return _body(model, REFLECT, about, before, after)
 
 
 def trial(model: str, *pictures: bytes) -> dict[str, Any]:
-    """Whether the model is there and looks at so many pictures; what it answers does not matter."""
+    """Checks that the model exists and accepts this many pictures; its answer does not matter."""
     return _body(model, "Answer with OK.", {}, *pictures)
 
 

@@ -14,13 +14,13 @@ from distrl.appagent.grid import Grid
 from distrl.images import opened
 
 LEAST_WIDTH: Final = 512
-"""A smaller screenshot is enlarged by a whole number, so that its tags can be read and still leave something of it."""
+"""A smaller screenshot is enlarged by an integer, so that its tags are readable and do not cover it."""
 TAG: Final = (20, 20, 30, 170)
 INK: Final = (255, 255, 255, 255)
 LINE: Final = (210, 20, 50, 200)
 TAG_LETTER: Final = 0.045
 CELL_LETTER: Final = 0.028
-"""Heights of numbers, of the picture's width."""
+"""Heights of numbers, relative to the picture's width."""
 
 
 def size_of(png: bytes) -> tuple[int, int]:
@@ -30,7 +30,7 @@ def size_of(png: bytes) -> tuple[int, int]:
 
 
 def blank() -> bytes:
-    """A picture of nothing, PNG."""
+    """A blank picture, PNG."""
     return _saved(Image.new("RGB", (LEAST_WIDTH, LEAST_WIDTH), (127, 127, 127)))
 
 
@@ -61,7 +61,7 @@ def gridded(png: bytes, grid: Grid) -> bytes:
 
 
 def _opened(png: bytes) -> tuple[Image.Image, int]:
-    """The picture, enlarged if it is small, and by how much."""
+    """The picture, enlarged if it is small, and the factor."""
     image = opened(png)
     scale = -(-LEAST_WIDTH // image.width)
     return image.resize((image.width * scale, image.height * scale), Image.Resampling.NEAREST), scale

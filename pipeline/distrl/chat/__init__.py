@@ -1,6 +1,6 @@
-"""A chat model behind an OpenAI-compatible endpoint, as the judge and the prompting agent ask one.
+"""Client of an OpenAI-compatible chat endpoint, for the judge and the prompted agent.
 
 http.py        one POST with a total deadline
-endpoint.py    pace, retries, what it costs
-message.py     the parts of what is said to it; pure
+endpoint.py    rate limit, retries, costs
+message.py     the parts of a request; pure
 """

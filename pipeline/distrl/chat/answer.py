@@ -1,4 +1,4 @@
-"""What a chat endpoint answers, as far as anybody here reads it."""
+"""The answer of a chat endpoint, as far as it is used here."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Annotated, Any, Final
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
 MOST_TOKENS: Final = 10**9
-"""Of one answer; what claims more counts nothing."""
+"""Most tokens of one answer; a larger number is not counted."""
 FILTERED: Final = "content_filter"
 
 
 def _else(default: object) -> WrapValidator:
-    """For what is counted: nonsense is `default`, and the answer that it came with is taken all the same."""
+    """For counts: an invalid one becomes `default`, and the answer is still accepted."""
 
     def validated(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
         try:
@@ -37,7 +37,7 @@ class Usage(_Read):
 
 
 class Message(_Read):
-    """What the model says. Untrusted, and of any type: who reads it takes what is of the form that was asked for."""
+    """The model's message. Untrusted, and of any type: readers must check its form."""
 
     content: Any = None
     refusal: Any = None
@@ -54,7 +54,7 @@ class Completion(_Read):
 
     @property
     def message(self) -> Message:
-        """The first choice's; one that the endpoint's filter has ended is a refusal."""
+        """The first choice's message; one ended by the endpoint's content filter is a refusal."""
         first = self.choices[0]
         if first.finish_reason != FILTERED or first.message.refusal:
             return first.message
@@ -62,8 +62,8 @@ class Completion(_Read):
 
 
 def completion_of(body: bytes) -> Completion:
-    """Raises ValueError for bytes that are no completion."""
+    """Raises ValueError for bytes that are not a completion."""
     try:
-        return Completion.model_validate(json.loads(body))  # pydantic's own parser refuses half a surrogate pair
+        return Completion.model_validate(json.loads(body))  # pydantic's own parser refuses lone surrogates
     except RecursionError:
         raise ValueError("nested too deeply") from None

@@ -1,8 +1,8 @@
-"""An OpenAI-compatible chat endpoint (OpenAI, Gemini and vLLM offer one), asked at a bounded pace and counted.
+"""An OpenAI-compatible chat endpoint (OpenAI, Gemini and vLLM offer one), with a rate limit and counted costs.
 
-An answer that may come right by waiting (429, 5xx, a broken connection, a body that is no JSON) is asked for again
-after a pause: what `Retry-After` says, else a random share of 0.5 s, 1 s, 2 s, … Credentials that are refused, a model
-that does not exist or a request that is none end it at once: every further question would fare alike.
+Transient failures (429, 5xx, a broken connection, a body that is not JSON) are retried after a pause: that of
+`Retry-After`, else a random share of 0.5 s, 1 s, 2 s, … Refused credentials, an unknown model or an invalid request
+raise at once: every further question would fail alike.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ LONGEST_PAUSE_S: Final = 30.0
 SHOWN: Final = 200
 RETRIED: Final = frozenset({408, 409, 425, 429})
 OF_THE_QUESTION: Final = frozenset({400, 413, 422})
-"""Statuses that may be about what is in one question: too long, too large, or filtered."""
+"""Statuses that may be caused by a single question: too long, too large, or filtered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What was spent. seconds: waiting for answers, pauses left out. cost: in the currency of the section's price_*."""
+    """Usage so far. seconds: waiting for answers, without pauses. cost: in the currency of the section's price_*."""
 
     requests: int = 0
     answers: int = 0
@@ -46,19 +46,19 @@ class Counted:
 
 
 class NoAnswerError(Exception):
-    """The deadline of a question has passed, or would before it could be asked."""
+    """The deadline of a question has passed, or would before it could be sent."""
 
 
 class NoTurnError(NoAnswerError):
-    """The pace leaves the question no turn before its deadline: more is asked than requests_per_minute allow."""
+    """The rate limit does not allow the question before its deadline: there are more than requests_per_minute."""
 
 
 class QuestionRefusedError(ChatError):
-    """The endpoint takes no such question. Where it has answered others, it is this one that it does not take."""
+    """The endpoint refuses the question. If it has answered others, the fault is this question's."""
 
 
 class _TryAgainError(Exception):
-    """No answer, which may come right by waiting. pause_s: what the endpoint asks for."""
+    """A transient failure. pause_s: requested by the endpoint."""
 
     def __init__(self, why: str, pause_s: float | None = None) -> None:
         super().__init__(why)
@@ -66,10 +66,10 @@ class _TryAgainError(Exception):
 
 
 class Endpoint:
-    """Thread-safe. section: where `settings` stand, for people. clock, sleep: seconds; sleep is told the pace and the
+    """Thread-safe. section: of `settings`, for messages. clock, sleep: seconds; sleep serves the rate limit and the
     pauses.
 
-    Raises ChatError where no endpoint is configured.
+    Raises ChatError if no endpoint is configured.
     """
 
     def __init__(
@@ -97,9 +97,9 @@ class Endpoint:
             return self._counted
 
     def ask(self, body: Mapping[str, Any], within_s: float = math.inf) -> Message:
-        """The message of the answer. within_s: where it is less than timeout_s, the time for this one.
+        """The message of the answer. within_s: the deadline of this question, if less than timeout_s.
 
-        Raises NoAnswerError after that, ChatError for what stays wrong.
+        Raises NoAnswerError after that, ChatError for permanent failures.
         """
         within_s = min(within_s, self._settings.timeout_s)
         deadline = self._clock() + within_s
@@ -135,7 +135,7 @@ class Endpoint:
             self._count(requests=1, seconds=spent, slowest_s=spent)
 
     def _message(self, answer: Answer) -> Message:
-        """What the answer says, with what it cost counted. Raises _TryAgainError, ChatError."""
+        """The answer's message; counts its cost. Raises _TryAgainError, ChatError."""
         try:
             said = completion_of(answer.body) if answer.status == 200 else None
         except ValueError:
@@ -164,10 +164,10 @@ class Endpoint:
             )
 
     def _turn(self, deadline: float) -> float:
-        """Seconds until a request may begin, so that they begin evenly, requests_per_minute at the most.
+        """Seconds until a request may begin, evenly spaced, at most requests_per_minute.
 
-        Raises NoTurnError where that is too late; nothing is reserved then, or those who give up would push the turns
-        of the others ever further away.
+        Raises NoTurnError if that is too late; nothing is reserved then, as abandoned turns would delay the others
+        more and more.
         """
         with self._lock:
             now = self._clock()
@@ -194,7 +194,7 @@ class Endpoint:
 
 
 def retry_after(said: str, now: float) -> float | None:
-    """Seconds that a `Retry-After` asks for, as a number or as a date; None where it is neither. now: epoch seconds."""
+    """Seconds of a `Retry-After` header, a number or a date; None if it is neither. now: epoch seconds."""
     if said.isascii() and said.strip().isdecimal():
         return float(said)
     try:

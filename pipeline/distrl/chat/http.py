@@ -1,8 +1,8 @@
-"""POST of JSON, each with one total deadline, over connections that are kept from one to the next.
+"""POST of JSON with one total deadline per request, over persistent connections.
 
-The HTTP clients at hand count each read anew, and a server that drips a byte a second holds them for hours; nor do they
-bound the resolver. httpcore takes a network of ours: here every connect, handshake, read and write ends at the deadline
-of the request in hand.
+Common HTTP clients apply their time-out to each read, so a server that sends a byte a second holds them for hours; nor
+do they limit name resolution. httpcore accepts our own network backend, in which every connect, handshake, read and
+write ends at the request's deadline.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from distrl.dial import dial
 LARGEST_ANSWER: Final = 4 * 1024 * 1024
 KEPT: Final = 16
 KEPT_S: Final = 30.0
-"""Connections that wait for the next request, and how long: servers close idle ones themselves after a minute or so."""
+"""Number and lifetime of idle connections: servers close idle ones after about a minute."""
 
 _deadline: ContextVar[float] = ContextVar("deadline")
-"""Monotonic seconds, of the request that this thread makes."""
+"""Monotonic seconds, of this thread's request."""
 
 
 class UnansweredError(Exception):
-    """No whole answer came: no connection, a connection that broke, or the deadline."""
+    """No complete answer: no connection, a broken connection, or the deadline."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """status: of HTTP. headers: names in lower case."""
+    """status: HTTP's. headers: names in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -51,7 +51,7 @@ class HttpClient:
     def __init__(self) -> None:
         self._pool = httpcore2.ConnectionPool(
             ssl_context=ssl.create_default_context(),
-            max_connections=None,  # whoever asks waits for an answer, and not for a connection
+            max_connections=None,  # unlimited, so that no request waits for a connection
             max_keepalive_connections=KEPT,
             keepalive_expiry=KEPT_S,
             network_backend=_Network(),
@@ -67,7 +67,7 @@ class HttpClient:
                 return Answer(answer.status, names, _whole(answer))
         except httpcore2.TimeoutException:
             raise UnansweredError(f"no whole answer within {timeout_s:.3g} s") from None
-        except httpcore2.LocalProtocolError:  # its words may hold the key
+        except httpcore2.LocalProtocolError:  # its text may contain the key
             raise UnansweredError("HTTP takes no such request: see the endpoint's address and key") from None
         except (httpcore2.NetworkError, httpcore2.ProtocolError) as error:
             raise UnansweredError(str(error) or type(error).__name__) from None
@@ -105,7 +105,7 @@ class _Network(httpcore2.NetworkBackend):
 
 
 class _Stream(httpcore2.NetworkStream):
-    """A socket's timeout bounds a whole call, a handshake or a `sendall` too. Those of the pool are not used."""
+    """A socket's timeout bounds a whole call, also a handshake or a `sendall`. The pool's timeouts are not used."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -135,7 +135,7 @@ class _Stream(httpcore2.NetworkStream):
             raise
 
     def get_extra_info(self, info: str) -> Any:
-        """is_readable: the pool asks it of an idle connection, which then has been closed by the server."""
+        """is_readable: queried by the pool; an idle connection that is readable was closed by the server."""
         if info != "is_readable":
             return None
         poll = select.poll()
@@ -152,7 +152,7 @@ def _left_s() -> float:
 
 @contextmanager
 def _mapped(late: type[Exception], failed: type[Exception]) -> Iterator[None]:
-    """What sockets raise, as the pool knows it."""
+    """Raises socket errors as the pool's exceptions."""
     try:
         yield
     except TimeoutError as error:

@@ -1,4 +1,4 @@
-"""What is said to a chat model: parts of a message, and the body of a question. Pure."""
+"""Requests to a chat model: parts of a message, and the body of a question. Pure."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Whether a task was done and each action could be done, in the opinion of a vision-language model: for phones that do
-not say, and beside those that do.
+"""A vision-language model judges whether a task was done and whether each action was possible: for phones without
+ground truth, and for comparison with it.
 
-question.py    what is asked of a task, and how an answer is read; pure
-validity.py    what is asked of an action, and how an answer is read; pure
-marks.py       what an action touched, drawn on its screenshot; pure
+question.py    the question about a task, and its answer; pure
+validity.py    the question about an action, and its answer; pure
+marks.py       draws an action's touch on its screenshot; pure
 vlm.py         the judge: question in, verdict out, each asked once
 truth.py       a judge against ground truth: a confusion matrix; pure
 
-The endpoint that it asks is the chat room's.
+The endpoint's client is in chat/.
 """

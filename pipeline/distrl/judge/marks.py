@@ -1,4 +1,4 @@
-"""What an action touched, drawn on the screenshot that it was decided on."""
+"""Draws an action's touch on the screenshot that it was decided on."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ TOUCH: Final = (226, 88, 62)
 RINGS: Final = ((9, 3), (2, 2))
 """(radius, width) in units."""
 UNITS_ACROSS: Final = 240
-"""Of a whole screenshot: the outer ring is then about as large as a fingertip, and hides no icon."""
+"""Unit for a whole screenshot: the outer ring is about as large as a fingertip, and hides no icon."""
 
 
 def draw_touch(image: Image.Image, action: Action, unit: float) -> None:
-    """A ring where it was tapped, a line with a ring at its end where it was swiped. unit: pixels."""
+    """A ring for a tap, a line with a ring at its end for a swipe. unit: pixels."""
     if action.touch is None:
         return
     pen = ImageDraw.Draw(image)
@@ -33,7 +33,7 @@ def draw_touch(image: Image.Image, action: Action, unit: float) -> None:
 
 
 def marked(png: bytes, action: Action) -> bytes:
-    """The screenshot in its own size with the touch drawn, as PNG. Raises ImageError where it is no picture."""
+    """The screenshot in its own size with the touch drawn, as PNG. Raises ImageError if it is not a picture."""
     image = opened(png)
     draw_touch(image, action, max(1.0, image.width / UNITS_ACROSS))
     out = io.BytesIO()

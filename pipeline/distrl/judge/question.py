@@ -1,9 +1,8 @@
-"""What the judge is asked and how its answer is read (DistRL, 6.3 and A.2.1): the task, the last screenshot and the
+"""The judge's question about a task and its answer (DistRL, 6.3 and A.2.1): the task, the last screenshot and the
 last two actions in, success or failure out. Pure.
 
-An answer that is not exactly what was asked for, a refusal included, is no verdict: it is UNKNOWN, and never counts as
-a failure of the agent. The task and the actions were written by people and models: they are handed over as JSON, as
-data.
+An answer in any other form, also a refusal, is UNKNOWN, and never counts as a failure of the agent. The task and the
+actions are untrusted and passed as JSON, as data.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """outcome: SUCCESS, FAILURE or UNKNOWN. reason: the model's, or why there is no verdict."""
+    """outcome: SUCCESS, FAILURE or UNKNOWN. reason: the model's, or why it is UNKNOWN."""
 
     outcome: Outcome
     reason: str
@@ -67,14 +66,14 @@ def name_of(body: Mapping[str, Any]) -> str:
 
 
 def verdict_of(message: Message) -> Verdict:
-    """What a chat message says, if it says one of two things in the form that was asked for; else UNKNOWN."""
+    """The verdict of a chat message in the requested form; else UNKNOWN."""
     status, reason = answered(message, "status", lambda told: isinstance(told, str) and told in _OUTCOMES)
     return Verdict(Outcome.UNKNOWN if status is None else _OUTCOMES[status], reason)
 
 
 def answered(message: Message, name: str, accepts: Callable[[Any], bool]) -> tuple[Any, str]:
-    """(`name`, reason) of an answer that holds these two alone, `name` one that is accepted and reason a text; else
-    (None, why there is no answer).
+    """(`name`, reason) of an answer with exactly these two, `name` an accepted value and reason a text; else (None, why
+    not).
     """
     if message.refusal:
         return None, f"refused: {short(message.refusal)}"
@@ -91,5 +90,5 @@ def answered(message: Message, name: str, accepts: Callable[[Any], bool]) -> tup
 
 
 def short(said: object) -> str:
-    """What a model said, cut: for a reason."""
+    """A model's text, truncated, for a reason."""
     return str(said)[:LONGEST_REASON]

@@ -1,4 +1,4 @@
-"""How far a judge can be believed: its verdicts beside ground truth. Pure."""
+"""The reliability of a judge: its verdicts against ground truth. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Confusion:
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[Outcome, Outcome]]) -> Confusion:
-        """pairs: truth and verdict of each trajectory; where the truth is not known, it is left out."""
+        """pairs: truth and verdict of each trajectory; those without known truth are left out."""
         return cls(Counter((truth, verdict) for truth, verdict in pairs if truth in TOLD))
 
     @property
@@ -29,28 +29,28 @@ class Confusion:
 
     @property
     def judged(self) -> int:
-        """Trajectories on which there was a verdict."""
+        """Trajectories with a verdict."""
         return sum(self.counts[truth, verdict] for truth in TOLD for verdict in TOLD)
 
     @property
     def accuracy(self) -> float | None:
-        """Of those with a verdict; None where there is none."""
+        """Over those with a verdict; None if there is none."""
         return self._share(sum(self.counts[each, each] for each in TOLD), self.judged)
 
     @property
     def precision(self) -> float | None:
-        """How many of those called successes are."""
+        """The share of true successes among the judge's successes."""
         return self._share(self.counts[Outcome.SUCCESS, Outcome.SUCCESS], self._called(Outcome.SUCCESS))
 
     @property
     def recall(self) -> float | None:
-        """How many successes, of those with a verdict, are called so."""
+        """The share of successes, of those with a verdict, that the judge found."""
         successes = sum(self.counts[Outcome.SUCCESS, verdict] for verdict in TOLD)
         return self._share(self.counts[Outcome.SUCCESS, Outcome.SUCCESS], successes)
 
     @property
     def discrepancy(self) -> float | None:
-        """Success rate by the judge less that by the truth, over those with a verdict (DistRL, figure 5)."""
+        """Success rate by the judge minus that by the truth, over those with a verdict (DistRL, figure 5)."""
         successes = sum(self.counts[Outcome.SUCCESS, verdict] for verdict in TOLD)
         return self._share(self._called(Outcome.SUCCESS) - successes, self.judged)
 

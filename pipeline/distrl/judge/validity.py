@@ -1,14 +1,13 @@
-"""What the judge is asked of one action and how its answer is read: P_invalid of DistRL's equation 1. Pure.
+"""The judge's question about one action and its answer: P_invalid of DistRL's equation 1. Pure.
 
 An action is valid if it can be done on the screen that it was decided on (A.4.2 names elements that do not exist, and
-commands that are not supported there). Whether it serves the task is the outcome's to say, so the task is not told, and
-the same action on the same screen is one question in every task.
+commands that are not supported there). Whether it serves the task is judged by the outcome, so the question does not
+contain the task, and the same action on the same screen is the same question in every task.
 
-One request an action, not one a trajectory: a question of two screens is answered once for all that repeat it, an
-answer that is none costs one step and not twenty, and more context makes the judge worse (6.3, figure 5).
+One request per action, not per trajectory: a question of two screens is answered once for all repetitions, a missing
+answer costs one step and not twenty, and more context makes the judge worse (6.3, figure 5).
 
-An answer that is not exactly what was asked for, a refusal included, says nothing: None, which is never held against
-the agent.
+An answer in any other form, also a refusal, is None, which never counts against the agent.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from distrl.judge.question import answered
 from distrl.types import Action, ActionKind, HeldBack, ObjectRef, Outcome, Step, Trajectory
 
 ASKED: Final = frozenset({ActionKind.TAP, ActionKind.SWIPE, ActionKind.TYPE, ActionKind.ENTER})
-"""BACK and HOME can be done on every screen, COMPLETE reaches no phone, and INVALID is no action as it is."""
+"""Not asked about: BACK and HOME are always possible, COMPLETE sends nothing, INVALID is not an action."""
 
 SYSTEM: Final = (
     "You judge whether one action on an Android phone could be done on the screen that it was decided on. You are "
@@ -56,17 +55,17 @@ class ActionQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Validity:
-    """valid: None where there is no telling. reason: the model's, or why there is none."""
+    """valid: None if unknown. reason: the model's, or why it is unknown."""
 
     valid: bool | None
     reason: str
 
 
 def to_be_judged(trajectory: Trajectory) -> Sequence[tuple[int, Step, ObjectRef]]:
-    """The steps whose actions are worth a question: (index, step, screen after it), in order.
+    """The steps whose actions are to be judged: (index, step, screen after it), in order.
 
-    None of a trajectory that nothing is learned from, none that was held back (the screen after it shows where the
-    phone was brought back to), and none without a screen after it.
+    Not those of a trajectory that is not learned from, not those held back (the next screen shows where the phone was
+    brought back to), and not those without a next screen.
     """
     if trajectory.outcome not in (Outcome.SUCCESS, Outcome.FAILURE):
         return ()
@@ -79,14 +78,14 @@ def to_be_judged(trajectory: Trajectory) -> Sequence[tuple[int, Step, ObjectRef]
 
 
 def request(question: ActionQuestion, model: str) -> dict[str, Any]:
-    """The body of a chat completion. Equal questions give equal bodies. Raises ValueError where a screen is none."""
+    """The body of a chat completion. Equal questions give equal bodies. Raises ValueError for an invalid picture."""
     about = json.dumps({"action": told(question.action)})
     pictures = (marked(question.before, question.action), question.after)
     return say.request_for_json(model, SYSTEM, [say.text(about), *map(say.image, pictures)], "validity", ANSWER)
 
 
 def told(action: Action) -> dict[str, Any]:
-    """An action as data. Places are in percent of the screen's width and height, from the left and the top."""
+    """An action as data. Coordinates are in percent of the screen's width and height, from the left and the top."""
     places = {"at": action.touch} if action.lift is None else {"from": action.touch, "to": action.lift}
     found = {
         name: [round(100 * point.x, 1), round(100 * point.y, 1)] for name, point in places.items() if point is not None
@@ -95,5 +94,5 @@ def told(action: Action) -> dict[str, Any]:
 
 
 def validity_of(message: Message) -> Validity:
-    """What a chat message says, if it says it in the form that was asked for; else None."""
+    """The verdict of a chat message in the requested form; else None."""
     return Validity(*answered(message, "valid", lambda told: isinstance(told, bool)))

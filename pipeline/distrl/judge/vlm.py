@@ -1,4 +1,4 @@
-"""The judge: a question in, a verdict out; the same question is asked once, by whoever asks it."""
+"""The judge: a question in, a verdict out; equal questions are asked once, over all processes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FOLDER: Final = "verdicts"
 
 
 class Kept(Protocol):
-    """Where verdicts are kept by name; an object store is one."""
+    """Cache of verdicts by name; an object store implements it."""
 
     def put_named(self, key: str, data: bytes) -> None: ...
     def get_named(self, key: str) -> bytes | None: ...
@@ -32,7 +32,7 @@ class Kept(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Form(Generic[V]):
-    """One kind of verdict: how a message is read, and its way into JSON and back."""
+    """One kind of verdict: how to parse a message, and conversion to and from JSON."""
 
     read: Callable[[Message], V]
     to_json: Callable[[V], Mapping[str, Any]]
@@ -54,9 +54,9 @@ VALIDITY: Final = Form(validity_of, lambda said: {"valid": said.valid, "reason":
 
 
 class VlmJudge:
-    """Thread-safe. A verdict is kept under the hash of everything that it depends on, the model's name included.
+    """Thread-safe. A verdict is cached under the hash of everything that it depends on, including the model's name.
 
-    What nobody could answer is not kept: it may be answered next time.
+    Missing answers are not cached: the question is asked again next time.
     """
 
     def __init__(self, endpoint: Endpoint, model: str, kept: Kept) -> None:
@@ -64,18 +64,18 @@ class VlmJudge:
 
     @property
     def source(self) -> str:
-        """What records name as the source of its verdicts."""
+        """The source of its verdicts in records."""
         return f"vlm:{self._model}"
 
     @property
     def counted(self) -> Counted:
-        """What it has cost so far."""
+        """Its usage so far."""
         return self._endpoint.counted
 
     def judge(self, question: Question) -> Verdict:
-        """Whether a task was done; UNKNOWN where nobody answers in time.
+        """Whether a task was done; UNKNOWN if there is no answer in time.
 
-        Raises ChatError where the endpoint refuses every question, as with wrong credentials.
+        Raises ChatError if the endpoint refuses every question, as with wrong credentials.
         """
         try:
             return self._answered(OUTCOME, request(question, self._model))
@@ -84,10 +84,10 @@ class VlmJudge:
             return Verdict(Outcome.UNKNOWN, f"no answer: {error}")
 
     def valid(self, question: ActionQuestion, within_s: float = math.inf) -> Validity:
-        """Whether an action can be done on its screen. within_s: for an answer, where it is less than judge.timeout_s.
+        """Whether an action can be done on its screen. within_s: the deadline, if less than judge.timeout_s.
 
-        Raises NoAnswerError where nobody answers in time, QuestionRefusedError where the endpoint does not take this
-        question, ChatError where it refuses every one, and ValueError where a screen is no picture.
+        Raises NoAnswerError if there is no answer in time, QuestionRefusedError if the endpoint refuses this question,
+        ChatError if it refuses every one, and ValueError if a screen is not a picture.
         """
         return self._answered(VALIDITY, validity.request(question, self._model), within_s)
 
@@ -106,11 +106,11 @@ class VlmJudge:
             told = json.loads(data) if data is not None else None
             return None if told is None else form.from_json(told)
         except (StoreError, ValueError, KeyError, TypeError) as error:
-            log.warning("a kept verdict cannot be read, so the question is asked again: %s", error)
+            log.warning("a cached verdict cannot be read, asking again: %s", error)
             return None
 
     def _keep(self, key: str, told: Mapping[str, Any]) -> None:
         try:
             self._kept.put_named(key, json.dumps(told).encode())
         except StoreError as error:
-            log.warning("a verdict is not kept: %s", error)
+            log.warning("a verdict could not be cached: %s", error)

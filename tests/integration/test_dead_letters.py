@@ -517,7 +517,7 @@ def test_a_record_too_large_for_its_letter_is_put_aside_cut_and_not_published_ag
     assert sha256(whole).hexdigest() in refused.output
     assert "dead letters 0: were not published again" in str(refused.exception)
     assert len(read(config, "tasks")) == 2
-    assert "cannot be read now either: it was too large and is cut" in run(config, "show", "0").output
+    assert "cannot be read now either: it was too large and is truncated" in run(config, "show", "0").output
 
 
 def test_a_record_larger_than_is_let_out_by_now_keeps_no_other_from_being_published_again(

@@ -7,7 +7,8 @@ from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 
-from distrl.evaluate.report import RunData, write_report
+from distrl.evaluate.facts import RunData
+from distrl.evaluate.report import write_report
 from distrl.types import Action, ActionKind, Evaluation, ObjectRef, Outcome, Split
 
 from .world import TAP, TOPIC, TYPE, evaluation, logged, read, task, trajectory, update, version

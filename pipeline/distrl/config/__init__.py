@@ -3,18 +3,15 @@ them, effects.py says what of a run each one decides."""
 
 from distrl.config.algorithms import Aride, Buffer, Cloning, Descent, PrioritisedReplay, Replay, Warmup
 from distrl.config.effects import Section
+from distrl.config.phones import Adb, Devices, Emulators, Phones
 from distrl.config.sections import (
-    Adb,
     AppAgent,
     Chat,
-    Devices,
-    Emulators,
     Evaluate,
     Feeder,
     Judge,
     Kafka,
     Learner,
-    Phones,
     Policy,
     Stack,
     Store,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -14,28 +13,10 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from simphone.fleet import PhoneProfile
 
-from distrl import names
-from distrl.addresses import brokers, expanded
+from distrl.addresses import brokers
 from distrl.config.effects import Effect, Section, When
 from distrl.librdkafka import NO_PASSWORD_MECHANISMS, Value, client_settings
-
-NAME_OR_NONE = rf"^({names.DEVICE.pattern})?$"
-LAST_CONSOLE_PORT = 5682
-"""Emulators take two ports each from 5554 on, 64 at most (developer.android.com/studio/run/emulator-commandline)."""
-OWN_ARGUMENTS = frozenset(
-    ("-avd", "-port", "-ports", "-snapshot", "-read-only", "-no-snapshot", "-no-snapshot-load", "-no-snapshot-save")
-)
-PACKAGES = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)*(\.\*)?", re.ASCII)
-"""A package, or all whose names begin with what stands before the final `.*`."""
-
-
-def _packages(values: tuple[str, ...]) -> tuple[str, ...]:
-    for value in values:
-        if not PACKAGES.fullmatch(value):
-            raise ValueError(f"{value!r} is no package: write com.example.shop, or com.example.* for all below it")
-    return values
 
 
 class Kafka(Section):
@@ -111,110 +92,6 @@ class Store(Section):
         if self.anonymous and self.access_key is not None:
             raise ValueError("store.anonymous signs no request, and store.access_key is set")
         return self
-
-
-class Adb(Section):
-    host: str = "127.0.0.1"
-    port: int = Field(25037, ge=1, le=65535, description="the adb server's port; never the user's 5037 by default")
-    binary: Path | None = Field(None, description="the adb program; the one in adbutils' wheel unless named")
-
-
-class Emulators(Section):
-    """Emulators that a role with phones starts itself, waits for, drives and ends: docs/emulators.md."""
-
-    avd: str = Field("", pattern=NAME_OR_NONE, description="the Android virtual device that all of them are made from")
-    count: int = Field(0, ge=0, le=64, description="how many to start; 0 starts none")
-    first_port: int = Field(
-        5554,
-        ge=5554,
-        le=LAST_CONSOLE_PORT,
-        multiple_of=2,
-        description="console port of the first; each takes two ports, adb's beside the console's",
-    )
-    snapshot: str = Field(
-        "", pattern=NAME_OR_NONE, description="loaded at the start and before each task; without one each boots cold"
-    )
-    binary: Path | None = Field(
-        None, description="the emulator program; unless named, $ANDROID_HOME/emulator/emulator, else the PATH's"
-    )
-    arguments: tuple[str, ...] = Field((), description="further arguments of the emulator, such as -gpu and its value")
-    boot_timeout_s: float = Field(240.0, gt=0, description="from the start of an emulator to a phone that has booted")
-    snapshot_timeout_s: float = Field(60.0, gt=0, description="total deadline of saving or loading a snapshot")
-    token_file: Path = Field(
-        Path("~/.emulator_console_auth_token"), description="where the emulator keeps the token of its console"
-    )
-
-    @property
-    def serials(self) -> tuple[str, ...]:
-        """As adb names them: emulator-PORT, PORT being the console's."""
-        return tuple(f"emulator-{self.first_port + 2 * number}" for number in range(self.count))
-
-    @model_validator(mode="after")
-    def _agree(self) -> Emulators:
-        if self.count and not self.avd:
-            raise ValueError("devices.emulators.count needs devices.emulators.avd, the name of a virtual device")
-        if self.first_port + 2 * (self.count - 1) > LAST_CONSOLE_PORT:
-            raise ValueError(f"{self.count} emulators from devices.emulators.first_port on pass {LAST_CONSOLE_PORT}")
-        taken = next((word for word in self.arguments if word in OWN_ARGUMENTS or word.startswith("@")), None)
-        if taken is not None:
-            raise ValueError(f"devices.emulators.arguments cannot hold {taken}, which other settings decide")
-        return self
-
-
-class Devices(Section):
-    addresses: Annotated[tuple[str, ...], AfterValidator(expanded)] = Field(
-        (), description="host:port of phones to connect to, also 10.0.0.1-10.0.0.20:5555 and 127.0.0.1:5555-5562"
-    )
-    serials: tuple[str, ...] = Field((), description="serials that the adb server already knows")
-    emulators: Emulators = Emulators()
-    directory: Path = Field(
-        Path("~/.cache/distrl/devices"),
-        description="where the processes of this machine say which phones they hold; the same for all of them",
-    )
-    lease_ttl_s: float = Field(
-        30.0,
-        ge=1,
-        description="how long a phone stays leased, to other hosts, once its holder renews the lease no more",
-    )
-    operation_timeout_s: float = Field(5.0, gt=0, description="total deadline of one operation on a phone")
-    settle_timeout_s: float = Field(3.0, gt=0, description="longest wait for two equal frames after an action")
-    settle_poll_s: float = Field(0.02, gt=0, description="pause between two frames while settling")
-    settle_unchanged_s: float = Field(
-        0.25, ge=0, description="how long a screen that an action did not change must stay so; its app may be slow"
-    )
-    keyboard: Literal["auto", "input", "service"] = Field(
-        "auto",
-        description="what types: input (`input text`, printable ASCII), service (ADBKeyBoard on the phone, any text), "
-        "or auto: the first where it can, else the second",
-    )
-    allowed_packages: Annotated[tuple[str, ...], AfterValidator(_packages)] = Field(
-        (), description="apps that may be acted in, as names or com.example.*; all if empty; the launcher always"
-    )
-
-    @property
-    def named(self) -> tuple[str, ...]:
-        """Every phone that is configured, by its serial."""
-        return tuple(dict.fromkeys((*self.addresses, *self.serials, *self.emulators.serials)))
-
-
-class Phones(Section):
-    """Simulated phones."""
-
-    count: int = Field(8, ge=0, le=512)
-    evaluation_count: int = Field(4, ge=0, le=512, description="further phones, for the evaluator alone")
-    base_port: int = Field(26000, ge=20000, le=60000, description="adb servers probe 5555-5585, so never those")
-    seed: int = 0
-    popup_probability: float = Field(0.1, ge=0, le=1, description="chance of a pop-up after an action")
-    generation: int = Field(
-        0, ge=0, le=4, description="of the apps' look: 1 recoloured, 2 moved, 3 renamed, 4 outlined"
-    )
-    keyboard_service: bool = Field(False, description="whether they have ADBKeyBoard, which types any Unicode")
-    latency_median_ms: float = Field(60.0, ge=0)
-    latency_sigma: float = Field(0.8, ge=0, le=3, description="of the log-normal latency; larger is heavier-tailed")
-    latency_max_ms: float = Field(5_000.0, ge=0)
-    profiles: tuple[PhoneProfile, ...] = Field(
-        (), description="kinds of phones, dealt out in turn (docs/phones.md); all plain if empty"
-    )
 
 
 LEAST_OUTSTANDING = 24

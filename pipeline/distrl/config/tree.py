@@ -29,16 +29,14 @@ from pydantic_core import ErrorDetails
 from distrl.config.algorithms import AlgorithmSettings, Aride, Warmup, named
 from distrl.config.allowed import allowed, written
 from distrl.config.effects import Effect, Section, effect_of, effects
+from distrl.config.phones import Adb, Devices, Phones
 from distrl.config.sections import (
-    Adb,
     AppAgent,
-    Devices,
     Evaluate,
     Feeder,
     Judge,
     Kafka,
     Learner,
-    Phones,
     Policy,
     Stack,
     Store,

@@ -16,7 +16,7 @@ from distrl.broker.versions import lineage
 from distrl.config import Config
 from distrl.errors import StoreError, WireError
 from distrl.evaluate.curves import first_of_each
-from distrl.evaluate.report import RunData
+from distrl.evaluate.facts import RunData
 from distrl.store.checkpoints import latest_checkpoint
 from distrl.store.objects import ObjectStore, open_store
 from distrl.types import PROMPTED, Evaluation, LoggedTrajectory, LogPosition, Record, Trajectory, Version

@@ -10,7 +10,7 @@ import pytest
 from distrl.chat.answer import Message
 from distrl.judge.marks import TOUCH, marked
 from distrl.judge.question import LONGEST_REASON, name_of
-from distrl.judge.validity import ActionQuestion, Validity, request, to_be_judged, told, validity_of
+from distrl.judge.validity import ActionQuestion, Validity, action_to_dict, request, to_be_judged, validity_of
 from distrl.types import Action, ActionKind, HeldBack, ObjectRef, Outcome, Point, Step, Trajectory
 from hypothesis import given
 from hypothesis import strategies as st
@@ -54,7 +54,7 @@ def test_a_question_shows_the_touch_before_the_screen_after_and_the_action_as_da
 
 
 def test_a_swipe_is_told_and_drawn_from_touch_to_lift_and_typed_text_stays_data() -> None:
-    assert told(SWIPE) == {"kind": "swipe", "from": [50.0, 80.0], "to": [50.0, 20.0]}
+    assert action_to_dict(SWIPE) == {"kind": "swipe", "from": [50.0, 80.0], "to": [50.0, 20.0]}
     rows = {y for _, y in touched(marked(BEFORE, SWIPE))}
     assert min(rows) < 0.2 * 480 < 0.79 * 480 < max(rows)
     body = request(ActionQuestion(TYPE, BEFORE, AFTER), "m")

@@ -81,13 +81,13 @@ class Agent:
             self.counters[counter] += 1
 
     def _unanswered(self, error: NoAnswerError) -> ChatError:
-        told = unanswered(error)
+        failure = unanswered(error)
         with self._lock:
             self.counters["unanswered"] += 1
             self._silent += 1
             if self._silent >= SILENT:
-                self._failure = told
-        return told
+                self._failure = failure
+        return failure
 
 
 def unanswered(error: NoAnswerError) -> ChatError:

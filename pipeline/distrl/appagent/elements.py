@@ -110,7 +110,7 @@ def _parsed(xml: bytes) -> Sequence[_Node]:
     def end(tag: str) -> None:
         path.pop()
 
-    def refuse(*told: object) -> None:
+    def refuse(*_: object) -> None:
         raise UnreadableError("a document type, which could hold entities")
 
     parser = expat.ParserCreate()
@@ -151,8 +151,8 @@ def _name(attributes: Mapping[str, str], kind: str, parent: _Node | None) -> str
         if parent is not None:
             named = f"{parent.name[: LONGEST_NAME // 2]} {named}"
     described = attributes.get("content-desc", "")
-    told = described if 0 < len(described) < NAMING_CHARACTERS else f"#{attributes.get('index', '0')}"
-    return _plain(f"{named} {told}", LONGEST_NAME)
+    place = described if 0 < len(described) < NAMING_CHARACTERS else f"#{attributes.get('index', '0')}"
+    return _plain(f"{named} {place}", LONGEST_NAME)
 
 
 def _numbers(bounds: str) -> Box | None:

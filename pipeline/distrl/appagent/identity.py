@@ -22,7 +22,7 @@ def description(settings: AppAgent, notes: Notes) -> bytes:
     """What determines its actions, as JSON: the model's name, the task-independent prompts, and the notes. Equal agents
     have equal bytes. The endpoint's address and secrets are not part of it.
     """
-    told = {
+    fields = {
         "agent": AGENT,
         "form": FORM,
         "model": settings.model,
@@ -31,15 +31,15 @@ def description(settings: AppAgent, notes: Notes) -> bytes:
         "prompts_sha256": prompt.FINGERPRINT,
         "notes": notes,
     }
-    return json.dumps(told, sort_keys=True, ensure_ascii=False).encode()
+    return json.dumps(fields, sort_keys=True, ensure_ascii=False).encode()
 
 
 def named(data: bytes) -> str:
     """The agent's name for people. Raises ValueError for an invalid description."""
     try:
-        told = json.loads(data)
-        known = sum(len(gestures) for app in told["notes"].values() for gestures in app.values())
-        model, mode = str(told["model"])[:LONGEST_NAME], str(told["mode"])[:LONGEST_NAME]
+        fields = json.loads(data)
+        known = sum(len(gestures) for app in fields["notes"].values() for gestures in app.values())
+        model, mode = str(fields["model"])[:LONGEST_NAME], str(fields["mode"])[:LONGEST_NAME]
     except (TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ValueError(f"no description of an agent: {error!r}") from None
     return f"AppAgent, {model}, {mode}, {known} notes" if known else f"AppAgent, {model}, {mode}, no notes"

@@ -53,12 +53,12 @@ def load(path: Path) -> Notes:
     try:
         with path.open("rb") as file:
             data = file.read(LARGEST + 1)
-        told = json.loads(data) if len(data) <= LARGEST else None
+        parsed = json.loads(data) if len(data) <= LARGEST else None
     except OSError as error:
         raise ConfigError(str(path), f"cannot be read ({error.strerror})", "name a file of notes") from None
     except (ValueError, RecursionError):
-        told = None
-    apps = told.get("apps") if isinstance(told, dict) and told.get("format") == FORMAT else None
+        parsed = None
+    apps = parsed.get("apps") if isinstance(parsed, dict) and parsed.get("format") == FORMAT else None
     if not isinstance(apps, dict) or len(apps) > MOST_APPS or not all(map(_is_app, apps.items())):
         raise ConfigError(
             str(path), f"holds no notes of the form '{FORMAT}'", "name a file that `distrl appagent explore` wrote"

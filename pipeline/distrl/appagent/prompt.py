@@ -116,16 +116,16 @@ def trial(model: str, *pictures: bytes) -> dict[str, Any]:
 
 
 def _about(task: str, past: Past) -> dict[str, Any]:
-    told: dict[str, Any] = {"task": task, "done_so_far": past.summary}
-    return told | ({"your_last_answer_was_no_action": past.problem} if past.problem else {})
+    fields: dict[str, Any] = {"task": task, "done_so_far": past.summary}
+    return fields | ({"your_last_answer_was_no_action": past.problem} if past.problem else {})
 
 
 def _listed(number: int, element: Element, notes: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
-    told: dict[str, Any] = {"number": number, "kind": element.kind, "text": element.text}
+    fields: dict[str, Any] = {"number": number, "kind": element.kind, "text": element.text}
     if element.on is not None:
-        told["on"] = element.on
+        fields["on"] = element.on
     known = notes.get(element.name)
-    return told | ({"notes": dict(known)} if known else {})
+    return fields | ({"notes": dict(known)} if known else {})
 
 
 def _body(model: str, rules: str, about: Mapping[str, Any], *pictures: bytes) -> dict[str, Any]:

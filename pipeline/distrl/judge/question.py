@@ -67,7 +67,7 @@ def name_of(body: Mapping[str, Any]) -> str:
 
 def verdict_of(message: Message) -> Verdict:
     """The verdict of a chat message in the requested form; else UNKNOWN."""
-    status, reason = answered(message, "status", lambda told: isinstance(told, str) and told in _OUTCOMES)
+    status, reason = answered(message, "status", lambda value: isinstance(value, str) and value in _OUTCOMES)
     return Verdict(Outcome.UNKNOWN if status is None else _OUTCOMES[status], reason)
 
 
@@ -83,9 +83,9 @@ def answered(message: Message, name: str, accepts: Callable[[Any], bool]) -> tup
     except (ValueError, RecursionError):
         answer = None
     if isinstance(answer, dict) and set(answer) == {"reason", name}:
-        told, reason = answer[name], answer["reason"]
-        if accepts(told) and isinstance(reason, str):
-            return told, reason[:LONGEST_REASON]
+        value, reason = answer[name], answer["reason"]
+        if accepts(value) and isinstance(reason, str):
+            return value, reason[:LONGEST_REASON]
     return None, f"not in the form that was asked for: {short(content)}"
 
 

@@ -79,12 +79,12 @@ def to_be_judged(trajectory: Trajectory) -> Sequence[tuple[int, Step, ObjectRef]
 
 def request(question: ActionQuestion, model: str) -> dict[str, Any]:
     """The body of a chat completion. Equal questions give equal bodies. Raises ValueError for an invalid picture."""
-    about = json.dumps({"action": told(question.action)})
+    about = json.dumps({"action": action_to_dict(question.action)})
     pictures = (marked(question.before, question.action), question.after)
     return say.request_for_json(model, SYSTEM, [say.text(about), *map(say.image, pictures)], "validity", ANSWER)
 
 
-def told(action: Action) -> dict[str, Any]:
+def action_to_dict(action: Action) -> dict[str, Any]:
     """An action as data. Coordinates are in percent of the screen's width and height, from the left and the top."""
     places = {"at": action.touch} if action.lift is None else {"from": action.touch, "to": action.lift}
     found = {
@@ -95,4 +95,4 @@ def told(action: Action) -> dict[str, Any]:
 
 def validity_of(message: Message) -> Validity:
     """The verdict of a chat message in the requested form; else None."""
-    return Validity(*answered(message, "valid", lambda told: isinstance(told, bool)))
+    return Validity(*answered(message, "valid", lambda value: isinstance(value, bool)))

@@ -39,16 +39,16 @@ class Form(Generic[V]):
     from_json: Callable[[Any], V]
 
 
-def _known_validity(told: Any) -> Validity:
-    if told["valid"] is not None and not isinstance(told["valid"], bool):
+def _known_validity(value: Any) -> Validity:
+    if value["valid"] is not None and not isinstance(value["valid"], bool):
         raise ValueError("neither true, false nor null")
-    return Validity(told["valid"], str(told["reason"]))
+    return Validity(value["valid"], str(value["reason"]))
 
 
 OUTCOME: Final = Form(
     verdict_of,
     lambda verdict: {"outcome": verdict.outcome.value, "reason": verdict.reason},
-    lambda told: Verdict(Outcome(told["outcome"]), str(told["reason"])),
+    lambda value: Verdict(Outcome(value["outcome"]), str(value["reason"])),
 )
 VALIDITY: Final = Form(validity_of, lambda said: {"valid": said.valid, "reason": said.reason}, _known_validity)
 
@@ -60,7 +60,7 @@ class VlmJudge:
     """
 
     def __init__(self, endpoint: Endpoint, model: str, kept: Kept) -> None:
-        self._endpoint, self._model, self._kept = endpoint, model, kept
+        self._endpoint, self._model, self._cache = endpoint, model, kept
 
     @property
     def source(self) -> str:
@@ -97,20 +97,20 @@ class VlmJudge:
         if known is not None:
             return known
         verdict = form.read(self._endpoint.ask(body, within_s))
-        self._keep(key, form.to_json(verdict))
+        self._put_cached(key, form.to_json(verdict))
         return verdict
 
     def _known(self, form: Form[V], key: str) -> V | None:
         try:
-            data = self._kept.get_named(key)
-            told = json.loads(data) if data is not None else None
-            return None if told is None else form.from_json(told)
+            data = self._cache.get_named(key)
+            value = json.loads(data) if data is not None else None
+            return None if value is None else form.from_json(value)
         except (StoreError, ValueError, KeyError, TypeError) as error:
             log.warning("a cached verdict cannot be read, asking again: %s", error)
             return None
 
-    def _keep(self, key: str, told: Mapping[str, Any]) -> None:
+    def _put_cached(self, key: str, value: Mapping[str, Any]) -> None:
         try:
-            self._kept.put_named(key, json.dumps(told).encode())
+            self._cache.put_named(key, json.dumps(value).encode())
         except StoreError as error:
             log.warning("a verdict could not be cached: %s", error)

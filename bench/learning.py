@@ -19,8 +19,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 from distrl.config import Config, load
-from distrl.learner.agreed import learning_fingerprint
 from distrl.learner.fold import fold
+from distrl.learner.run_settings import learning_fingerprint
 from distrl.learner.state import LearnerState
 from distrl.policy import protocol
 from distrl.policy.actions import to_text

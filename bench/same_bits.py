@@ -34,10 +34,10 @@ from distrl.broker.reader import RawRecord
 from distrl.broker.topics import topic_name
 from distrl.config import Config, Policy, load
 from distrl.errors import WireError
-from distrl.learner.agreed import learning_fingerprint
 from distrl.learner.fold import fold
 from distrl.learner.publish import publishes
 from distrl.learner.reading import TOPICS, pending_log_at, take
+from distrl.learner.run_settings import learning_fingerprint
 from distrl.learner.skipped import SkippedRecords
 from distrl.learner.state import LearnerState
 from distrl.policy.actions import to_text
@@ -170,7 +170,7 @@ def fold_log(directory: Path, out: Path) -> None:
             try:
                 take(raw, pending_log, aside)
             except WireError:
-                aside.adds(raw.position)
+                aside.add(raw.position)
     skipped = 0.0
     while (due := pending_log.due(state.u, config)) is not None:
         update = Update(state.u, due, learning_fingerprint(config), 0, aside.due(due))

@@ -10,7 +10,7 @@ from pathlib import Path
 from distrl.broker import topic_admin
 from distrl.broker.journal import Journal
 from distrl.config import Config, Phones
-from distrl.learner.agreed import learning_fingerprint
+from distrl.learner.run_settings import learning_fingerprint
 from distrl.policy.registry import policy_of
 from distrl.stack.part import Site
 from distrl.stack.phones import start_phones

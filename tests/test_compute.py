@@ -9,8 +9,8 @@ import torch
 from distrl.compute import Compute, Part, pieces
 from distrl.config import Config
 from distrl.errors import StoreError
-from distrl.learner.agreed import learning_fingerprint
 from distrl.learner.fold import fold
+from distrl.learner.run_settings import learning_fingerprint
 from distrl.learner.state import LearnerState
 from hypothesis import given
 from hypothesis import strategies as st

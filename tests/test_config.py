@@ -5,7 +5,7 @@ import distrl
 import pytest
 from distrl.config import Config, load
 from distrl.errors import ConfigError, PolicyError
-from distrl.learner.agreed import learning_fingerprint
+from distrl.learner.run_settings import learning_fingerprint
 from distrl.policy.registry import SHIPPED
 from hypothesis import given
 from hypothesis import strategies as st

@@ -34,8 +34,8 @@ from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
 from distrl.demo.roles import write_settings
 from distrl.errors import StoreError, WireError
-from distrl.learner.agreed import learning_fingerprint
 from distrl.learner.recover import recover
+from distrl.learner.run_settings import learning_fingerprint
 from distrl.learner.state import LearnerState
 from distrl.learner.verify import replay
 from distrl.policy.registry import policy_of

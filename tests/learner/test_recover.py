@@ -103,7 +103,7 @@ def test_a_buffer_that_comes_to_span_too_much_is_warned_of_before_a_restart_need
     whole = config(base_directory)
     for window, warned in ((whole.learner.rebuild_window, False), (7, True)):
         learner = whole.learner.model_copy(update={"rebuild_window": window})
-        room.warn_of_a_narrow_window(whole.model_copy(update={"learner": learner}), run[0])
+        room.warn_if_window_is_narrow(whole.model_copy(update={"learner": learner}), run[0])
         assert ("set it to" in caplog.text) == warned
 
 

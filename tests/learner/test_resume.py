@@ -87,10 +87,10 @@ def test_a_checkpoint_of_another_history_is_refused_though_its_watermarks_are_th
     updates = journal([3, 6, 9])
     other = [*updates[:2], replace(updates[2], window_sha256="grown again")]
     saved = Saved(3, {PLACE: 9}, (), chain(other))
-    kept = {PLACE: (0, 9)}
-    assert refusal(saved, updates, kept) == "it is of other updates than the journal's"
-    assert refusal(saved, other, kept) is None
-    assert refusal(replace(saved, history=""), updates, kept) is None, "an older one does not say"
+    ranges = {PLACE: (0, 9)}
+    assert refusal(saved, updates, ranges) == "it has folded other updates than the journal's"
+    assert refusal(saved, other, ranges) is None
+    assert refusal(replace(saved, history=""), updates, ranges) is None, "an older one does not say"
 
 
 def test_versions_of_void_updates_count_no_more_and_later_ones_of_the_same_updates_do() -> None:

@@ -8,30 +8,30 @@ def at(offset: int, topic: str = "t") -> LogPosition:
     return LogPosition(topic, 0, offset)
 
 
-def update(u: int, offset: int, *aside: PutAside) -> Update:
-    return Update(u, (Watermark("t", 0, offset),), "f", 0, aside)
+def update(u: int, offset: int, *skipped: PutAside) -> Update:
+    return Update(u, (Watermark("t", 0, offset),), "f", 0, skipped)
 
 
 def test_what_the_journal_names_is_never_read_again() -> None:
-    aside = SkippedRecords([update(0, 10, PutAside("t", 0, (3, 4))), update(1, 20, PutAside("t", 0, (15,)))])
-    assert [offset for offset in range(25) if aside.skips(at(offset))] == [3, 4, 15]
-    assert not aside.skips(at(3, "another"))
+    skipped = SkippedRecords([update(0, 10, PutAside("t", 0, (3, 4))), update(1, 20, PutAside("t", 0, (15,)))])
+    assert [offset for offset in range(25) if skipped.skips(at(offset))] == [3, 4, 15]
+    assert not skipped.skips(at(3, "another"))
 
 
 def test_an_update_names_what_lies_before_its_watermarks_once() -> None:
-    aside = SkippedRecords([update(0, 10)])
-    assert not aside.adds(at(9)), "the journal is past it"
-    assert all(aside.adds(place) for place in (at(14), at(12), at(30), at(0, "another")))
+    skipped = SkippedRecords([update(0, 10)])
+    assert not skipped.add(at(9)), "the journal is past it"
+    assert all(skipped.add(place) for place in (at(14), at(12), at(30), at(0, "another")))
     marks = (Watermark("another", 0, 5), Watermark("t", 0, 20))
     due = (PutAside("another", 0, (0,)), PutAside("t", 0, (12, 14)))
-    assert aside.due(marks) == aside.due(marks) == due
-    aside.journalled(Update(1, marks, "f", 0, due))
-    assert aside.due((Watermark("t", 0, 40),)) == (PutAside("t", 0, (30,)),)
-    assert not aside.adds(at(19))
+    assert skipped.due(marks) == skipped.due(marks) == due
+    skipped.journalled(Update(1, marks, "f", 0, due))
+    assert skipped.due((Watermark("t", 0, 40),)) == (PutAside("t", 0, (30,)),)
+    assert not skipped.add(at(19))
 
 
 def test_a_run_begins_with_nothing() -> None:
-    aside = SkippedRecords([])
-    assert not aside.skips(at(0))
-    assert aside.due((Watermark("t", 0, 5),)) == ()
-    assert aside.adds(at(0))
+    skipped = SkippedRecords([])
+    assert not skipped.skips(at(0))
+    assert skipped.due((Watermark("t", 0, 5),)) == ()
+    assert skipped.add(at(0))

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from distrl.config import Config, load
 from distrl.errors import StoreError
-from distrl.learner.agreed import learning_fingerprint
+from distrl.learner.run_settings import learning_fingerprint
 from distrl.policy.autoui.base import save_base
 from distrl.policy.autoui.model import AutoUIModel, Shape
 from distrl.policy.autoui.tokenizer import WordTokenizer

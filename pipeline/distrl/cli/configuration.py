@@ -37,7 +37,7 @@ def check(config: ConfigFile = None, sets: Sets = None) -> None:
     settings = load(config, sets)
     _refuse_missing_files(settings)
     check_client(settings.kafka)
-    from distrl.learner.agreed import learning_fingerprint
+    from distrl.learner.run_settings import learning_fingerprint
     from distrl.policy.registry import policy_of
 
     policy_of(settings.policy)

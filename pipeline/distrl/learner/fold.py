@@ -2,9 +2,8 @@
 
     window ──▶ usable and readable ──▶ memories of warm-up and algorithm ──▶ one update of the one or the other
 
-What an update does with the trajectories is the algorithm's (algorithms/protocol.py). No clock, no global random
-numbers, no I/O but `images`, which is asked for everything before anything changes: where it raises, the state is as it
-was.
+The algorithm decides what an update does with the trajectories (algorithms/protocol.py). No clock, no global random
+numbers. `images` is the only I/O; it is called before anything changes, so where it raises, the state is unchanged.
 """
 
 from __future__ import annotations
@@ -25,8 +24,10 @@ from distrl.types import LoggedTrajectory, Outcome, Step, Trajectory, Update
 def fold(
     state: LearnerState, window: Sequence[LoggedTrajectory], update: Update, images: Images, config: Config
 ) -> Metrics:
-    """Advance `state` by `update`. window: the records between the state's watermarks and the update's, in log order,
-    each task once. Raises what `images` raises (StoreError), with `state` unchanged.
+    """Advance `state` by `update`. Returns the update's metrics.
+
+    window: the records between the state's watermarks and the update's, in log order, each task once.
+    Raises ValueError for another window, and what `images` raises (StoreError); `state` is unchanged then.
     """
     _refuse_wrong_window(state, window, update)
     usable = [
@@ -49,15 +50,15 @@ def fold(
 
 
 def is_usable(trajectory: Trajectory, tokenizer: Tokenizer) -> bool:
-    """Whether it may be learned from: an interrupted or unjudged trajectory is no failure, and an empty one no data.
+    """Whether `trajectory` may be learned from: judged a success or a failure, and each step well-formed.
 
-    A record is whatever somebody sent: steps that this policy could not have read or written, whose probability is no
-    number or whose screenshot has a name that no store holds, would end the learner or spoil its weights.
+    Records are untrusted. Token ids that the tokenizer does not know, a log-probability that is not finite or a
+    malformed object name would end the learner or spoil its weights.
 
-    V_traj labels nothing here: outcomes come recorded, and where the judge could not tell, neither is guessed.
+    Outcomes are those recorded: where the judge could not tell, none is guessed from V_traj.
     """
-    told = trajectory.outcome in (Outcome.SUCCESS, Outcome.FAILURE)
-    return told and bool(trajectory.steps) and all(_is_sane(step, tokenizer) for step in trajectory.steps)
+    judged = trajectory.outcome in (Outcome.SUCCESS, Outcome.FAILURE)
+    return judged and bool(trajectory.steps) and all(_is_sane(step, tokenizer) for step in trajectory.steps)
 
 
 def _is_sane(step: Step, tokenizer: Tokenizer) -> bool:
@@ -65,16 +66,16 @@ def _is_sane(step: Step, tokenizer: Tokenizer) -> bool:
 
 
 def _refuse_wrong_window(state: LearnerState, window: Sequence[LoggedTrajectory], update: Update) -> None:
-    """A fold over other records than the journal names would be a fork of the run that nobody notices."""
+    """A fold over other records than the journal names would fork the run unnoticed."""
     if update.u != state.u:
-        raise ValueError(f"update {update.u} does not follow {state.u} folded ones")
+        raise ValueError(f"update {update.u} does not follow {state.u} folded updates")
     begin = {(mark.topic, mark.partition): mark.offset for mark in state.watermarks}
     end = {(mark.topic, mark.partition): mark.offset for mark in update.watermarks}
     places = [logged.position for logged in window]
     for place in places:
         at = (place.topic, place.partition)
         if not begin.get(at, 0) <= place.offset < end.get(at, 0):
-            raise ValueError(f"{place} is not between the watermarks of update {update.u} and those before it")
+            raise ValueError(f"{place} is not between the watermarks before update {update.u} and its own")
     order = [(place.topic, place.partition, place.offset) for place in places]
     if order != sorted(set(order)) or len(
         {(logged.position.topic, logged.trajectory.task_id) for logged in window}

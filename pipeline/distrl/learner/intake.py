@@ -1,5 +1,5 @@
-"""The reading side of the learner: records of the log into the pending log, bad ones to the dead letters, and their
-screenshots fetched ahead of the fold."""
+"""The reading side of the learner: records go to the pending log, bad ones to the dead letters, and screenshots are
+fetched ahead of the fold."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ POLL_S = 0.1
 """Longest wait for a record before looking at the stop event; a record wakes it at once."""
 
 FETCH_AGAIN_S = 10.0
-"""How long nothing is fetched ahead once the store has failed. A try that nobody answers lasts several times
-store.timeout_s, and there is one for each record that is read: a stop would wait for all of them."""
+"""Pause of fetching ahead after the store has failed. An unanswered attempt lasts several times store.timeout_s, and
+each record read makes one: a stop would wait for all of them."""
 
 
 class Intake:
-    """Follows the log from the state's watermarks on. One thread, the learner's."""
+    """Follows the log from the state's watermarks on. Used by the learner's thread only."""
 
     def __init__(
         self,
@@ -50,13 +50,13 @@ class Intake:
         self._next_fetch = 0.0
 
     def follow(self, open_readers: ExitStack) -> None:
-        """Open the log where the state's watermarks stand; `open_readers` closes it."""
+        """Open the log at the state's watermarks; `open_readers` closes it."""
         for name in TOPICS:
             start = starts(self._config, name, self._state.watermarks)
             self._readers.append(open_readers.enter_context(LogReader(self._config, name, start)))
 
     def read(self) -> int:
-        """Take what the log has; how many records came. Waits POLL_S at most."""
+        """Take the next records. Returns how many there were. Waits POLL_S at most."""
         came = 0
         for reader in self._readers:
             batch = reader.read(POLL_S / len(self._readers))
@@ -67,7 +67,8 @@ class Intake:
         return came
 
     def read_window(self, update: Update, stop: threading.Event) -> str | None:
-        """Read until the log has what `update` folds, or stopped. Returns why it has not, where it never will."""
+        """Read until the records that `update` folds are pending, or `stop`. Returns why the log cannot have them, or
+        None."""
         while not self._pending_log.reaches(update.watermarks) and not stop.is_set():
             ended = all(reader.caught_up for reader in self._readers)
             if not self.read() and ended and not self._pending_log.reaches(update.watermarks):
@@ -75,29 +76,30 @@ class Intake:
         return unsupported(self._pending_log, update, ended=False)
 
     def waits_for_dead_letters(self, watermarks: Sequence[Watermark]) -> bool:
-        """A bad record before `watermarks` has no acknowledged dead letter: to journal past it would be to skip it."""
+        """Whether a bad record before `watermarks` has no acknowledged dead letter yet: journalling past it would lose
+        it."""
         return any(self._dead_letters.waits_before(mark.topic, mark.partition, mark.offset) for mark in watermarks)
 
     def store_failed(self) -> None:
-        """Fetch nothing ahead for a while."""
+        """Pause fetching ahead for FETCH_AGAIN_S."""
         self._next_fetch = time.monotonic() + FETCH_AGAIN_S
 
     def _take(self, raw: RawRecord) -> None:
         try:
             logged = take(raw, self._pending_log, self._skipped)
         except WireError as error:
-            if self._skipped.adds(raw.position):
+            if self._skipped.add(raw.position):
                 self._dead_letters.put(raw, error)
             return
         if logged is not None and is_usable(logged.trajectory, self._state.policy.tokenizer):
             self._fetch_ahead(logged.trajectory)
 
     def _fetch_ahead(self, trajectory: Trajectory) -> None:
-        """Screenshots, while there is time; the fold asks again for those that could not be had."""
+        """Fetch the screenshots early; the fold asks again for those that failed."""
         if time.monotonic() < self._next_fetch:
             return
         try:
             self._state.features.load((step.screenshot for step in trajectory.steps), self._store.get)
         except StoreError as error:
-            LOG.warning("not fetched yet: %s", error)
+            LOG.warning("screenshots not fetched ahead; the fold tries again: %s", error)
             self.store_failed()

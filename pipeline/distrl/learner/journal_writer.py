@@ -1,10 +1,10 @@
-"""What the learner writes to the log, over a broker that goes away and a write whose end nobody has heard of.
+"""Writes the learner's journal and versions exactly once, also where the broker goes away or never acknowledges.
 
-    write ─▶ no answer ─▶ look into the log ─▶ reopen the journal ─▶ look again ─▶ write, unless it is there
+    write ─▶ no answer ─▶ read the log ─▶ reopen the journal ─▶ read again ─▶ write, unless it is there
 
-The first look keeps a learner that has taken over and works from being fenced by this one; the second is the one that
-counts, for since the journal was reopened nobody else can write. A client that is beyond use, as one is whose records
-the broker has lost, is replaced in the same way: what is lost then, the looks find out.
+The first reading finds a learner that has taken over, before reopening would fence it. The second decides: nobody else
+can write once the journal is reopened. A client that can no longer be used, as after the broker has lost its records,
+is replaced in the same way; the readings find what was lost.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ LOG = logging.getLogger("distrl.learner.journal_writer")
 
 
 class UnwrittenError(BrokerError):
-    """The broker did not take a record, or did not say that it has."""
+    """The broker did not take a record, or did not acknowledge it."""
 
 
 class JournalWriter:
-    """The one writer of a run's journal and versions. One thread.
+    """The only writer of a run's journal and versions. One thread.
 
-    Life cycle: `with` opens the journal, which fences every earlier learner. `append` and `publish_version` make one
-    attempt each and may wait for seconds; after UnwrittenError, and before any other record, call them again with the
-    very same record: it is in the log once in the end. They raise FencedError where another learner has taken over,
-    RefusedError and RecordTooLargeError where trying again is vain, CutError where the broker has lost lines of the
-    journal: read `history` again then. For versions that are lost there is nothing to read again: a later one follows.
+    `with` opens the journal, which fences every earlier learner. `append` and `publish_version` make one attempt each
+    and may take seconds. After UnwrittenError call them again with the same record before any other: it will be in the
+    log once. Other errors: FencedError (another learner has taken over), RefusedError and RecordTooLargeError (a retry
+    cannot help), CutError (the broker has lost lines of the journal: read `history` again). Lost versions raise
+    nothing: a later version replaces them.
     """
 
     def __init__(self, config: Config) -> None:
@@ -54,7 +54,7 @@ class JournalWriter:
         return self
 
     def history(self) -> History:
-        """What the journal says; what is appended next follows it."""
+        """Read the journal; the next `append` follows what was read."""
         lines = journal_lines(self._config)
         self._lines, self._last_offset, self._in_doubt = len(lines), -1, False
         return History.of(lines)
@@ -65,7 +65,7 @@ class JournalWriter:
         self._journal.close()
 
     def append(self, update: Update) -> None:
-        """Write `update` down; when this returns, every later learner will redo it."""
+        """Journal `update`. Once this returns, every later learner will redo it."""
 
         def is_written(reopened: bool) -> bool:
             lines = journal_lines(self._config)
@@ -83,7 +83,7 @@ class JournalWriter:
         self._lines += 1
 
     def publish_version(self, version: Version) -> None:
-        """Tell every worker of `version`. Its objects must be in the store already."""
+        """Announce `version` to all workers. Its objects must be in the store already."""
 
         def is_written(reopened: bool) -> bool:
             later = [found for found in lineage(self._config) if found.version >= version.version]
@@ -107,7 +107,7 @@ class JournalWriter:
     def _reopen(self, is_written: Callable[[bool], bool]) -> bool:
         """Open the journal again. Returns whether the record in doubt is in the log.
 
-        Before that, lines that are committed may not show yet: a broker that stands still has not marked their ends.
+        Until then committed lines may be invisible: a broker that hangs has not written their commit markers.
         """
         is_written(False)
         self._journal.close()
@@ -115,14 +115,14 @@ class JournalWriter:
         self._journal.open()
         written = is_written(True)
         self._in_doubt = False
-        LOG.info("the journal is open again; the record in doubt %s", "is in it" if written else "is written now")
+        LOG.info("journal reopened; the unacknowledged record %s", "is in it" if written else "is written now")
         return written
 
     def _cut(self, what: str) -> CutError:
         return CutError(topic_name(self._config.run, "updates"), f"{what}: its tail is lost", "start the learner again")
 
     def _is_last(self, record: Record, later: Sequence[Record]) -> bool:
-        """Whether `record` is in the log, given what stands there in its place and after it."""
+        """Whether `record` is in the log. later: the log's records from its place on. Raises FencedError for others."""
         if later and list(later) != [record]:
             raise fenced(self._config.run)
         return bool(later)

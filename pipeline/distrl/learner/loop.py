@@ -1,11 +1,11 @@
-"""The learner's I/O: read the log, journal, fold, publish, checkpoint. Everything that computes is in the fold.
+"""The learner's I/O: read the log, journal, fold, publish, checkpoint. All computation is in the fold.
 
     recover ─▶ redo what is journalled ─▶ { read ─▶ journal ─▶ fold ─▶ version ─▶ checkpoint } until stopped
 
-Killed anywhere, it ends alike when started again: an update is journalled before it is folded, so it is redone; a
-version and a checkpoint are made after it, so they are made again or found. Where the broker has lost what it had
-acknowledged, the journal is told which updates are void, and it begins again with what is left (docs/adr/0010). One
-thread; nothing here needs a lock.
+A learner killed anywhere ends with the same weights when started again: an update is journalled before it is folded, so
+it is redone; its version and checkpoint come after it, so they are made again or found. Where the broker has lost
+acknowledged records, the learner journals which updates are void and begins again with what is left (docs/adr/0010).
+One thread, no locks.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from distrl.broker.versions import lineage
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
 from distrl.errors import DistrlError, StoreError
-from distrl.learner.agreed import learning_fingerprint, record_settings
 from distrl.learner.fold import fold
 from distrl.learner.intake import POLL_S, Intake
 from distrl.learner.journal_writer import JournalWriter, UnwrittenError
@@ -45,9 +44,10 @@ from distrl.learner.recover import (
     recover,
     refuse_other_log,
     unfolded,
-    warn_of_a_narrow_window,
+    warn_if_window_is_narrow,
 )
 from distrl.learner.resume import beyond, chain
+from distrl.learner.run_settings import learning_fingerprint, record_settings
 from distrl.learner.skip import COMMAND
 from distrl.learner.skipped import SkippedRecords
 from distrl.retry import StoppedError, retry
@@ -58,18 +58,18 @@ from distrl.types import LoggedTrajectory, Trajectory, Update, Version
 LOG = logging.getLogger("distrl.learner")
 
 PAUSES = wait_chain(*map(wait_fixed, (0.5, 1.0, 2.0, 5.0)))
-"""Between attempts while the store or the broker does not answer, in seconds; the last one is repeated."""
+"""Between attempts while the store or the broker fails, in seconds; the last one repeats."""
 
 HEARTBEAT_S = 2.0
 
-AGAIN_S = 1.0
-"""Pause before a learner that has gone back begins again: a broker that has just come back may not be settled."""
+RESTART_PAUSE_S = 1.0
+"""Pause before beginning again after lost records: a broker that has just come back may not be settled."""
 
 SUCCESSOR_S = 5.0
-"""Longest look for the name of the learner that has taken over, which says it as soon as it has."""
+"""Longest wait for the name of the learner that has taken over. It announces itself at once."""
 
 READ_AHEAD = 5_000
-"""Records read and not folded, beyond which a learner that waits for a dead letter reads no further: some 50 MB."""
+"""Most pending records while a dead letter is waited for (some 50 MB); the learner then stops reading."""
 
 ROLE = "learner"
 
@@ -77,22 +77,22 @@ OnUpdate = Callable[[Mapping[str, float], Version | None], None]
 
 
 def run_learner(config: Config, stop: threading.Event, on_update: OnUpdate | None = None) -> None:
-    """Learn until `stop`: the running update is finished and a checkpoint saved. Raises DistrlError.
+    """Learn until `stop`; then finish the running update and save a checkpoint. Raises DistrlError.
 
-    on_update is told the metrics of every update (also of one that is redone) and the newest version.
+    on_update: called after each update, redone ones too, with its metrics and the newest version.
     """
     store = open_store(config.store)
     with JournalWriter(config) as journal_writer, RecordProducer(config, ROLE) as producer:
         heartbeats = HeartbeatSender(ROLE, ROLE, HEARTBEAT_S, partial(ownership.send, producer, config))
         heartbeats.send(None, {})
         try:
-            while _goes_back(config, store, journal_writer, producer, heartbeats, stop, on_update):
-                stop.wait(AGAIN_S)
+            while _run_once(config, store, journal_writer, producer, heartbeats, stop, on_update):
+                stop.wait(RESTART_PAUSE_S)
         except FencedError as error:
             raise ownership.naming(error, config, ROLE, SUCCESSOR_S) from None
 
 
-def _goes_back(
+def _run_once(
     config: Config,
     store: ObjectStore,
     journal_writer: JournalWriter,
@@ -101,7 +101,7 @@ def _goes_back(
     stop: threading.Event,
     on_update: OnUpdate | None,
 ) -> bool:
-    """Recover, redo and work until `stop`. Returns whether to begin again, as what was lost changes where to begin."""
+    """Recover, redo and work until `stop`. Returns True where records were lost: recover again then."""
     history, log = journal_writer.history(), log_of(config)
     recovered = recover(config, store, history=history, log=log)
     redone = unfolded(history.updates, recovered.state, config)
@@ -114,13 +114,13 @@ def _goes_back(
                 return True
             learner.work()
         except CutError as error:
-            LOG.warning("the broker has lost records: %s; beginning again with what is left", error.what)
+            LOG.warning("the broker has lost records (%s); starting again with what is left", error.what)
             return not stop.is_set()
     return False
 
 
 class Loop:
-    """One learner between its start and its stop, over its edges."""
+    """One learner from recovery to its stop or to the next loss of records."""
 
     def __init__(
         self,
@@ -154,19 +154,18 @@ class Loop:
         self._prunable: frozenset[str] = frozenset()
 
     def follow(self, open_readers: ExitStack) -> None:
-        """Open the log where the state's watermarks stand; `open_readers` closes it."""
+        """Open the log at the state's watermarks; `open_readers` closes it."""
         self._intake.follow(open_readers)
 
     def redo(self, updates: Sequence[Update]) -> bool:
-        """Fold what is journalled and not in the checkpoint, then publish what is due and missing.
+        """Fold the journalled updates that the checkpoint lacks, then publish the versions that are due and missing.
 
-        Returns False where stopped before, or where the log lacks an update's records or versions lie beyond the
-        journal: the journal then says what is void, and one has to begin again. Raises BrokerError where the log is
-        another one than the journal's.
+        Returns False where stopped, and where updates became void: the log lacks their records, or versions lie beyond
+        the journal. The caller then recovers again. Raises BrokerError where the log is not the journal's.
         """
         if updates:
             LOG.info("redoing %d journalled updates", len(updates))
-        self._patiently(self._publish)
+        self._retry(self._publish)
         for update in updates:
             why = self._intake.read_window(update, self._stop)
             if self._stop.is_set():
@@ -181,14 +180,14 @@ class Loop:
             if self._stop.is_set():
                 return False
         if found := beyond(self._history, self._versions):
-            self._void(f"versions {found[0]} to {found[-1]} follow updates that the journal has lost")
+            self._void(f"the journal has lost the updates of versions {found[0]} to {found[-1]}")
             return False
-        if not self._patiently(lambda: self._publisher.settle(self._state)):
+        if not self._retry(lambda: self._publisher.settle(self._state)):
             return False
-        return self._patiently(self._delete_refused)
+        return self._retry(self._delete_refused)
 
     def _void(self, why: str) -> None:
-        """Tell the journal that the updates from here on do not count; what was redone until here is kept."""
+        """Journal that the updates from the state's next one on are void. Those redone before it stay valid."""
         lost = [update.u for update in self._history.updates if update.u >= self._state.u]
         LOG.warning(
             "going back to update %d, %s void: %s",
@@ -196,7 +195,7 @@ class Loop:
             f"updates {lost[0]} to {lost[-1]} are" if lost else "what follows is",
             why,
         )
-        if not self._patiently(self._publisher.look_up_reserved):
+        if not self._retry(self._publisher.look_up_reserved):
             return
         line = Update(
             self._state.u,
@@ -207,62 +206,62 @@ class Loop:
             version=self._publisher.highest,
             void=why,
         )
-        if not self._patiently(partial(self._journal_writer.append, line)) or not self._patiently(self._delete_refused):
+        if not self._retry(partial(self._journal_writer.append, line)) or not self._retry(self._delete_refused):
             return
         if self._saved != self._state.u:
-            self._patiently(self._checkpoint)
+            self._retry(self._checkpoint)
 
     def _delete_refused(self) -> None:
-        """Those that journal or log do not support: newer by their number, they would be kept instead of others."""
+        """Delete the checkpoints that recovery refused: pruning keeps the highest numbers, and would keep these."""
         delete_checkpoints(self._store, self._config.run, self._refused)
         self._refused = {}
 
     def work(self) -> None:
-        """Update after update, until stopped. Reads only while none is due, so that a long backlog stays in the log."""
+        """Update until stopped. Reads only while no update is due, so that a long backlog stays in the log."""
         while not self._stop.is_set():
             self._dead_letters.settled()
             watermarks = self._pending_log.due(self._state.u, self._config)
             if watermarks is None or self._intake.waits_for_dead_letters(watermarks):
                 full = watermarks is not None and len(self._pending_log.pending) >= READ_AHEAD
                 self._intake.read() if not full else self._stop.wait(POLL_S)
-                self._beat()
+                self._send_heartbeat()
                 continue
-            fingerprint, aside = learning_fingerprint(self._config), self._skipped.due(watermarks)
+            fingerprint, skipped = learning_fingerprint(self._config), self._skipped.due(watermarks)
             update = Update(
                 self._state.u,
                 watermarks,
                 fingerprint,
                 SYSTEM_CLOCK.now_ms(),
-                aside,
+                skipped,
                 self._pending_log.window_sha256(watermarks),
                 self._log.id,
                 self._publisher.highest,
             )
-            if not self._patiently(partial(self._journal_writer.append, update)):
-                break  # stopped while the broker was away: whether it is journalled, the next start finds out
-            self._prunable = self._listed  # written, so nobody had taken over when that was listed
+            if not self._retry(partial(self._journal_writer.append, update)):
+                break  # stopped while the broker was away; the next start finds out whether it is journalled
+            self._prunable = self._listed  # journalled, so no other learner had taken over when these were listed
             self._skipped.journalled(update)
             self._apply(update)
         self._checkpoint_at_stop()
 
     def _apply(self, update: Update) -> None:
-        """Fold one journalled update and do what follows from it, however long the store and the broker take."""
+        """Fold a journalled update, publish and checkpoint; retries for as long as store or broker fail."""
         window = self._pending_log.window(update.watermarks)
         began = time.perf_counter()
-        if not self._patiently(lambda: self._fold(window, update)):
-            return  # stopped while the store was away: the update is journalled and will be redone
+        if not self._retry(lambda: self._fold(window, update)):
+            return  # stopped while the store was away; the update is journalled and will be redone
         self._metrics["update_seconds"] = time.perf_counter() - began
         self._pending_log.folded(update.watermarks)
         self._chain = chain([update], self._chain)
         self._state.forget_screens(but=self._pending_log.pending)
-        if self._patiently(self._publish) and self._state.u % self._config.learner.checkpoint_every == 0:
-            self._patiently(self._checkpoint)
+        if self._retry(self._publish) and self._state.u % self._config.learner.checkpoint_every == 0:
+            self._retry(self._checkpoint)
         if self._on_update is not None:
             self._on_update(self.metrics(), self._publisher.newest)
         self._heartbeats.send(self._publisher.newest, self.metrics())
 
     def metrics(self) -> dict[str, float]:
-        """The last update's metrics and the counters since the start; names as in telemetry.metrics."""
+        """Metrics of the last update and counters since the start, named as in telemetry.metrics."""
         newest = self._publisher.newest
         return self._metrics | {
             "pending": float(len(self._pending_log.pending)),
@@ -281,8 +280,8 @@ class Loop:
             skip = f"{COMMAND} {places[0] if places else 'TOPIC/PARTITION/OFFSET'} --reason WHY"
             raise MissingObjectError(
                 error.where,
-                f"{error.what}; named by {', '.join(places)}",
-                f"{error.hint}; where it is gone for good: {skip}",
+                f"{error.what}; needed by {', '.join(places)}",
+                f"{error.hint}; if it is gone for good: {skip}",
             ) from None
 
     def _publish(self) -> None:
@@ -291,7 +290,7 @@ class Loop:
     def _checkpoint(self) -> None:
         seen, highest = self._pending_log.folded_ids, self._publisher.highest
         checkpoint(self._config, self._store, self._state, seen, self._chain, highest, self._log.id)
-        warn_of_a_narrow_window(self._config, self._state)
+        warn_if_window_is_narrow(self._config, self._state)
         if not self._refused:
             prune(self._store, self._config.run, self._config.learner.keep_checkpoints, self._prunable)
         self._listed = tensor_files(self._store, self._config.run)
@@ -304,17 +303,19 @@ class Loop:
             self._checkpoint()
         except StoreError as error:
             LOG.error(
-                "stopping without a checkpoint; a restart redoes %d updates: %s", self._state.u - self._saved, error
+                "stopping without a checkpoint; the next start redoes %d updates: %s",
+                self._state.u - self._saved,
+                error,
             )
 
-    def _patiently(self, action: Callable[[], None]) -> bool:
-        """Do `action`, again and again while the store or the broker fails, reading on; False if stopped before."""
+    def _retry(self, action: Callable[[], None]) -> bool:
+        """Retry `action` while the store or the broker fails, reading on in between. False where stopped before."""
         tries = count()
 
         def attempt() -> None:
             if next(tries):
                 self._intake.read()
-                self._beat()
+                self._send_heartbeat()
             action()
 
         try:
@@ -328,7 +329,7 @@ class Loop:
             self._intake.store_failed()
         LOG.error("waiting for the %s: %s", "store" if isinstance(error, StoreError) else "broker", error)
 
-    def _beat(self) -> None:
+    def _send_heartbeat(self) -> None:
         if self._heartbeats.due:
             self._heartbeats.send(self._publisher.newest, self.metrics())
 

@@ -13,18 +13,18 @@ Place = tuple[str, int]
 
 
 def counts(trajectory: Trajectory) -> bool:
-    """Whether a trajectory counts towards `trajectories_per_update`, as the feeder assumes: its task is not fed again.
+    """Whether a trajectory counts towards `learner.trajectories_per_update`. The feeder relies on the same rule.
 
-    An interrupted one is fed again and comes back under another id; one that nobody could judge does not.
+    All count but interrupted ones, whose tasks are fed again under another id.
     """
     return trajectory.outcome is not Outcome.INTERRUPTED
 
 
 class PendingLog:
-    """What the loop has read past the watermarks, each id once, in the order of the log.
+    """The records read past the watermarks, each id once, in the order of the log.
 
-    demonstrations, trajectories: the topics' full names. watermarks, seen: how far the log is folded, and the ids
-    folded until there (as `folded_ids` gave them).
+    demonstrations, trajectories: full names of the topics. watermarks: how far the log is folded. seen: the ids folded
+    until there, as `folded_ids` gave them.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class PendingLog:
 
     @property
     def duplicates(self) -> int:
-        """Records dropped since the start because the log held their id already."""
+        """Records dropped since the start because an earlier record has their id."""
         return self._first.duplicates
 
     @property
@@ -49,20 +49,20 @@ class PendingLog:
 
     @property
     def folded_ids(self) -> IdSet:
-        """Every id before the watermarks; what a checkpoint keeps."""
+        """Every id before the watermarks. Part of a checkpoint."""
         return self._folded_ids
 
     def push(self, logged: LoggedTrajectory, content: bytes = b"") -> bool:
-        """Take a record, each partition's in order; False for a later record of an id, or one already read."""
+        """Add a record; each partition's come in order. False where it, or an earlier record of its id, was read."""
         if not self.passed(logged.position, content) or not self._first.admits(_name(logged)):
             return False
         self._pending.append(logged)
         return True
 
     def passed(self, position: LogPosition, content: bytes = b"") -> bool:
-        """Note that everything up to `position` was read, whether it could be decoded or not; False if it was.
+        """Note that the record at `position` was read, decodable or not. False where it was read before.
 
-        content: what stands there, as a digest.
+        content: its digest.
         """
         place = (position.topic, position.partition)
         if position.offset < self._read.get(place, 0):
@@ -72,9 +72,9 @@ class PendingLog:
         return True
 
     def window_sha256(self, watermarks: Iterable[Watermark]) -> str:
-        """sha256 (hex) over every record read before `watermarks` and not folded: where it stands and its content.
+        """sha256 (hex) over position and content of every record read before `watermarks` and not folded.
 
-        Equal windows of equal logs have equal ones, so a journal that names it is that of no other log.
+        The journal carries it, so that a log with other records is noticed.
         """
         marks = {(mark.topic, mark.partition): mark.offset for mark in watermarks}
         found = [position for position in self._contents if _before(position, marks)]
@@ -85,14 +85,14 @@ class PendingLog:
         return total.hexdigest()
 
     def reaches(self, watermarks: Iterable[Watermark]) -> bool:
-        """Everything before `watermarks` was read."""
+        """Whether everything before `watermarks` was read."""
         return all(self._read.get((mark.topic, mark.partition), 0) >= mark.offset for mark in watermarks)
 
     def due(self, u: int, config: Config) -> tuple[Watermark, ...] | None:
-        """How far update `u` folds the log, or None while it has to wait.
+        """The watermarks of update `u`, or None while its records are not all read.
 
-        Update 0 waits for the demonstrations; those of the warm-up for nothing more; every later one takes exactly
-        `trajectories_per_update` that count, so that the updates are a function of the log and not of its timing.
+        Update 0 waits for `warmup.demonstrations`; the other updates of the warm-up wait for nothing; each later one
+        takes exactly `trajectories_per_update` that count, so that updates depend on the log and not on its timing.
         """
         demonstrations = [logged for logged in self._pending if logged.position.topic == self._demonstrations]
         trajectories = [logged for logged in self._pending if logged.position.topic == self._trajectories]
@@ -121,7 +121,7 @@ class PendingLog:
         )
 
     def folded(self, watermarks: Iterable[Watermark]) -> None:
-        """The window of `watermarks` is folded: forget it."""
+        """Forget the window of `watermarks`, which is folded."""
         marks = {(mark.topic, mark.partition): mark.offset for mark in watermarks}
         for logged in self._pending:
             if _before(logged.position, marks):
@@ -132,7 +132,7 @@ class PendingLog:
 
 
 def _first_that_count(trajectories: Sequence[LoggedTrajectory], wanted: int) -> Sequence[LoggedTrajectory] | None:
-    """The shortest prefix that holds `wanted` trajectories that count; None if there is none."""
+    """The shortest prefix with `wanted` trajectories that count; None where there are fewer."""
     found = 0
     for index, logged in enumerate(trajectories):
         found += counts(logged.trajectory)

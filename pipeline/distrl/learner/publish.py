@@ -1,4 +1,4 @@
-"""Versions: which update publishes one, and that it does so once, with the same weights whoever redoes it."""
+"""Which updates publish a version, and how each is published once, with the same weights whoever redoes it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Final
 from distrl.broker.journal import History, in_force
 from distrl.config import Config
 from distrl.errors import BrokerError
-from distrl.learner.agreed import learning_fingerprint
+from distrl.learner.run_settings import learning_fingerprint
 from distrl.learner.state import LearnerState
 from distrl.store.objects import ObjectStore
 from distrl.types import Version
@@ -20,22 +20,24 @@ LOG = logging.getLogger("distrl.learner.publish")
 
 
 def publishes(folded: int, config: Config) -> bool:
-    """Whether a version is due once `folded` updates are: after the warm-up, then after every publish_every more."""
+    """Whether a version is due after `folded` updates: after the warm-up, then every learner.publish_every updates."""
     since = folded - config.warmup.updates
     return since >= 0 and since % config.learner.publish_every == 0
 
 
 RESERVED: Final = "newest-version.json"
-"""Under runs/<run>/: the highest number given out, with the update and the weights that it was given for. Written
-before the version is, so that a number whose record is lost is never given to other weights."""
+"""Object under runs/<run>/: the highest version number reserved, with its update and the sha256 of its weights. Written
+before the version, so that the number of a lost record is never given to other weights."""
 
 
 class Publisher:
-    """Publishes the state's weights where they are due. known: every version in the log.
+    """Publishes the state's weights where they are due.
 
-    A version belongs to the update after which it was made; its number is one above the highest ever given. So a
-    learner that redoes an update finds its version there and only compares. Versions whose updates are void (history)
-    are compared with nothing; the next one that is published names them.
+    known: every version in the log. history: the journal's, which says whose updates are void.
+
+    A version belongs to the update after which it was made; its number is one above the highest ever reserved. A
+    learner that redoes an update finds its version in the log and only compares the weights. Versions of void updates
+    are not compared; the next version supersedes them.
     """
 
     def __init__(
@@ -64,21 +66,21 @@ class Publisher:
 
     @property
     def highest(self) -> int:
-        """The highest number that is known to be given out; -1 for none."""
+        """The highest number known to be reserved or published; -1 for none."""
         return max(self._given, -1 if self._reserved is None else int(self._reserved["version"]))
 
     def look_up_reserved(self) -> None:
-        """Let `highest` count what was reserved as well. Raises StoreError.
+        """Read the reservation, so that `highest` includes it. Raises StoreError.
 
-        A version may be in the log and not to be seen: a broker that has lost the end of its transaction shows it with
-        the next one. What makes it void has to know its number by then.
+        A version can be in the log and still invisible: where the broker has lost the end of its transaction, it
+        appears with the next one. The line that makes it void must cover its number.
         """
         self._reservation()
 
     def due(self, state: LearnerState) -> None:
-        """Publish the version that is due after the state's last update, if one is and it is not there.
+        """Publish the version that is due after the state's last update, unless it is in the log.
 
-        Raises StoreError and BrokerError; may then be called again.
+        Raises StoreError and BrokerError; may be called again then.
         """
         if not publishes(state.u, self._config):
             return
@@ -88,13 +90,13 @@ class Publisher:
             refuse_other_weights(known, weights)
             return
         if any(later > update for later in self._of_update):
-            return  # its record is lost, and a later one is not: a higher number with older weights would be the newest
+            return  # its record is lost, a later one is not: publishing now would make older weights the newest version
         self._publish_after(update, weights, state.policy.base_sha256)
 
     def settle(self, state: LearnerState) -> None:
-        """Once everything is redone: where versions are void or lost, publish the state's weights as the newest.
+        """After redoing: where versions are void or lost, publish the state's weights as the newest version.
 
-        Those who act or wait for a version go on with it: its number is above all that were given out. Raises as `due`.
+        Its number is above all reserved ones, so workers load it and waiting tasks begin. Raises as `due`.
         """
         due = max((u for u in range(state.u + 1) if publishes(u, self._config)), default=None)
         if due is None:
@@ -114,7 +116,7 @@ class Publisher:
             LOG.warning("version %d supersedes %s, whose updates are void", version.version, numbers)
 
     def _version(self, update: int, weights: bytes, base_sha256: str) -> Version:
-        """The record of these weights: the very same when it is asked for again, as its first try may be in the log."""
+        """The record of these weights; a retry gets the same one, as the first attempt may be in the log."""
         if self._made is not None and self._made.update == update and self._made.version > self._published:
             return self._made
         adapter = self._store.put("adapters", weights, "safetensors")
@@ -132,8 +134,8 @@ class Publisher:
         return self._made
 
     def _reserve(self, update: int, sha256: str) -> int:
-        """The number of the version of these weights: one that was given for them and not published, or the next."""
-        self._reserved = None  # another learner may have taken over and given more out: a number is never given twice
+        """The number for these weights: the one reserved for them and not published, or the next."""
+        self._reserved = None  # read it again: a learner that has taken over may have reserved more
         wanted, found = {"update": update, "sha256": sha256}, self._reservation()
         if found["version"] > self._given and {**found, **wanted} == found:
             return int(found["version"])
@@ -150,7 +152,7 @@ class Publisher:
                 found = json.loads(data or b"{}")
                 self._reserved = {"version": int(found.get("version", -1)), **found}
             except (ValueError, TypeError, AttributeError):
-                LOG.warning("%s is damaged, and written again with the next version", self._reserved_key)
+                LOG.warning("%s is damaged; the next version writes it again", self._reserved_key)
                 self._reserved = {"version": -1}
         return self._reserved
 
@@ -166,11 +168,11 @@ class Publisher:
 
 
 def refuse_other_weights(known: Version, weights: bytes) -> None:
-    """Raises BrokerError where `weights`, folded again, are not those that `known` was published with."""
+    """Raises BrokerError where redoing the update of `known` gave other `weights` than were published."""
     found = hashlib.sha256(weights).hexdigest()
     if found != known.adapter.sha256:
         raise BrokerError(
             f"version {known.version}",
-            f"update {known.update}, redone, gives weights {found}; published are {known.adapter.sha256}",
-            "redo it with the package versions and on the kind of processor that the run began with",
+            f"redoing update {known.update} gives weights {found}; published were {known.adapter.sha256}",
+            "use the package versions and the kind of processor that the run began with",
         )

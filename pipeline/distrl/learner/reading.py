@@ -1,4 +1,4 @@
-"""The log into an pending_log, alike for the learner that lives and for who folds the log again."""
+"""Records of the log into a pending log: the same for the live learner and for those who replay."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ TOPICS: Final = ("demonstrations", "trajectories")
 """What the learner folds."""
 
 LEFT_OUT: Final = b"left out "
-"""Before the content of a record that a person has asked to leave out: a window without it is another window."""
+"""Prefix of the content of a record left out by `distrl skip`: its window then has another sha256."""
 
 
 def pending_log_at(config: Config, watermarks: Iterable[Watermark], seen: IdSet | None = None) -> PendingLog:
-    """An pending_log of the run's topics that stands at `watermarks`. seen: the ids folded until there."""
+    """A pending log of the run's topics at `watermarks`. seen: the ids folded until there."""
     names = [topic_name(config.run, name) for name in TOPICS]
     return PendingLog(names[0], names[1], watermarks, seen or IdSet())
 
@@ -39,24 +39,24 @@ def content_of(raw: RawRecord) -> bytes:
 
 
 def starts(config: Config, name: str, folded: Iterable[Watermark]) -> dict[int, int]:
-    """Partition -> first record of topic `name` that is past the watermarks `folded`.
+    """Partition -> offset of the first record of topic `name` past the watermarks `folded`.
 
-    0 where nothing was folded: a reader that took the first record kept would pass over what retention has deleted.
+    0 where nothing was folded: starting at the first record left would silently pass over what retention has deleted.
     """
     begin = dict.fromkeys(range(topics.partitions(config, topics.TOPICS[name])), 0)
     return begin | {mark.partition: mark.offset for mark in folded if mark.topic == topic_name(config.run, name)}
 
 
-def take(raw: RawRecord, pending_log: PendingLog, aside: SkippedRecords) -> LoggedTrajectory | None:
-    """Put a record into the pending log. Returns it; None where it was put aside, read before, or its id was.
+def take(raw: RawRecord, pending_log: PendingLog, skipped: SkippedRecords) -> LoggedTrajectory | None:
+    """Decode a record into the pending log. Returns it; None where it is skipped, or it or its id was read before.
 
-    Raises WireError where it cannot be read; the pending log is past it then.
+    Raises WireError where it cannot be decoded; it counts as read then.
     """
     content = content_of(raw)
-    if aside.leaves_out(raw.position, raw.value):
+    if skipped.leaves_out(raw.position, raw.value):
         pending_log.passed(raw.position, LEFT_OUT + content)
         return None
-    if aside.skips(raw.position):
+    if skipped.skips(raw.position):
         pending_log.passed(raw.position, content)
         return None
     try:
@@ -67,8 +67,8 @@ def take(raw: RawRecord, pending_log: PendingLog, aside: SkippedRecords) -> Logg
     return logged if pending_log.push(logged, content) else None
 
 
-def window_sha256(config: Config, begin: Iterable[Watermark], end: Iterable[Watermark], aside: SkippedRecords) -> str:
-    """What the log says now of the window between two watermarks, as `PendingLog.window_sha256` has it."""
+def window_sha256(config: Config, begin: Iterable[Watermark], end: Iterable[Watermark], skipped: SkippedRecords) -> str:
+    """`PendingLog.window_sha256` of the window between two watermarks, read from the log now."""
     begun, wanted = tuple(begin), tuple(end)
     pending_log = pending_log_at(config, begun)
     for name in TOPICS:
@@ -76,17 +76,17 @@ def window_sha256(config: Config, begin: Iterable[Watermark], end: Iterable[Wate
         with LogReader(config, name, starts(config, name, begun)) as reader:
             for batch in () if pending_log.reaches(here) else reader.to_end():
                 for raw in batch:
-                    with suppress(WireError):  # its content counts all the same
-                        take(raw, pending_log, aside)
+                    with suppress(WireError):  # its content is in the digest all the same
+                        take(raw, pending_log, skipped)
                 if pending_log.reaches(here):
                     break
     return pending_log.window_sha256(wanted)
 
 
 def unsupported(pending_log: PendingLog, update: Update, *, ended: bool) -> str | None:
-    """Why the log does not hold what `update` folds; None where it does, or where that cannot be said yet.
+    """Why the log does not hold the records that `update` folds; None where it does, or may yet.
 
-    ended: everything that the log holds was read.
+    ended: the whole log was read.
     """
     if not pending_log.reaches(update.watermarks):
         marks = ", ".join(f"{mark.topic}[{mark.partition}] {mark.offset}" for mark in update.watermarks)
@@ -97,7 +97,7 @@ def unsupported(pending_log: PendingLog, update: Update, *, ended: bool) -> str 
 
 
 def not_the_log(config: Config, why: str) -> BrokerError:
-    """For who only reads: the learner is the one that goes back to what journal and log support."""
+    """The error for those who only read: going back to what journal and log support is up to the learner."""
     return BrokerError(
         f"log of run {config.run}",
         why,

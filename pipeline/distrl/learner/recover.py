@@ -16,9 +16,9 @@ from distrl.broker.topic_admin import topic_id
 from distrl.broker.topics import topic_name
 from distrl.config import Config
 from distrl.errors import BrokerError, ConfigError, StoreError, WireError
-from distrl.learner.agreed import learning_fingerprint, refuse_other_settings
 from distrl.learner.reading import TOPICS, window_sha256
-from distrl.learner.resume import Kept, Saved, marks, refusal
+from distrl.learner.resume import OffsetRanges, Saved, marks, refusal
+from distrl.learner.run_settings import learning_fingerprint, refuse_other_settings
 from distrl.learner.skipped import SkippedRecords
 from distrl.learner.state import LearnerState, needed
 from distrl.store.checkpoints import checkpoint_meta, checkpoints, load_checkpoint, save_checkpoint
@@ -29,39 +29,40 @@ from distrl.wire.gc_paused import gc_paused
 LOG = logging.getLogger("distrl.learner.recover")
 
 
-NARROW = 0.8
-"""Part of learner.rebuild_window that the buffer may span before the learner warns."""
+NARROW_WINDOW = 0.8
+"""Share of learner.rebuild_window that the buffer may span before the learner warns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What a learner begins with."""
+    """What a learner starts with."""
 
     state: LearnerState
-    """As of its checkpoint."""
+    """Restored from a checkpoint, or fresh."""
     seen: IdSet
-    """The ids folded until then."""
+    """The ids folded so far."""
     refused: Mapping[int, str] = field(default_factory=dict)
-    """Why each newer checkpoint is not what was begun with; one that is damaged is not among them."""
+    """Number of updates of each newer checkpoint -> why it was refused. Damaged ones are not among them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """What the broker has of the folded topics. id: their ids, joined by commas; empty: unknown."""
+    """What the broker has of the folded topics."""
 
-    kept: Kept
+    ranges: OffsetRanges
     id: str
+    """The topics' ids, joined by commas; empty: unknown."""
 
 
 def log_of(config: Config) -> Log:
-    """Raises BrokerError where a topic is missing or the broker does not answer."""
-    kept, client = {}, admin(config.kafka)
+    """The run's log as the broker has it now. Raises BrokerError where a topic is missing or no broker answers."""
+    ranges, client = {}, admin(config.kafka)
     for name in TOPICS:
         with LogReader(config, name) as reader:
             for partition, first in reader.next_offsets.items():
-                kept[reader.topic, partition] = (first, reader.ends[partition])
+                ranges[reader.topic, partition] = (first, reader.ends[partition])
     ids = [topic_id(client, config, topic_name(config.run, name)) for name in TOPICS]
-    return Log(kept, ",".join(ids) if all(ids) else "")
+    return Log(ranges, ",".join(ids) if all(ids) else "")
 
 
 def recover(
@@ -71,17 +72,16 @@ def recover(
     history: History | None = None,
     log: Log | None = None,
 ) -> Recovered:
-    """The newest checkpoint (of `at_most` updates) that journal and log support, with its buffer refilled from the log;
-    a fresh state without one. history, log: read now if not given.
+    """The newest checkpoint that journal and log support, its buffer refilled from the log; without one a fresh state.
 
-    Raises ConfigError where the run was begun with other learning settings, StoreError and BrokerError; the latter also
-    where the log is another one than the journal's.
+    at_most: the most updates it may have. history, log: read now if not given. Raises StoreError, ConfigError where the
+    run was begun with other learning settings, and BrokerError, also where the log is not the journal's.
     """
     history, log = history or read_history(config), log or log_of(config)
     refused: dict[int, str] = {}
     for meta in manifests(config, store, at_most):
         u = int(meta["u"])
-        why: str | None = refusal(Saved.of(meta, needed(meta)), history.updates, log.kept)
+        why: str | None = refusal(Saved.of(meta, needed(meta)), history.updates, log.ranges)
         if why is None:
             refuse_other_settings(meta["config_fingerprint"], config, f"the checkpoint of update {u}")
             found = load_checkpoint(store, config.run, u)
@@ -89,7 +89,7 @@ def recover(
                 continue
             try:
                 state = LearnerState.restore(config, meta, found[1], read_back(config, needed(meta)))
-                why = _other_content(config, state, meta, history, log.kept)
+                why = _other_content(config, state, meta, history, log.ranges)
             except (WireError, MissingRecordError) as error:
                 why = error.what
             if why is None:
@@ -99,18 +99,18 @@ def recover(
         else:
             refuse_other_log(config, history, log, why, saved_on=str(meta.get("log_id", "")))
         refused[u] = why
-        LOG.warning("the checkpoint of %d updates is passed over: %s", u, why)
+        LOG.warning("the checkpoint of %d updates is refused: %s", u, why)
     return Recovered(LearnerState(config), IdSet(), refused)
 
 
 def refuse_other_log(
     config: Config, history: History, log: Log, why: str, *, content: bool = False, saved_on: str = ""
 ) -> None:
-    """Raises BrokerError where what the log lacks cannot be a lost tail, since its topics are not those of the journal.
+    """Raises BrokerError where what the log lacks is no lost tail: its topics are not those of the journal.
 
-    why: what the log lacks. content: it has other records there. (Of journals that name no topics, an end that comes
-    too soon is taken for a loss, and other records are not.) saved_on: the topics' ids as a checkpoint names them:
-    where the whole broker is another one, its journal knows nothing of the run whose checkpoints the store has.
+    why: what the log lacks. content: whether it has other records there; where the journal names no topic ids, a log
+    that ends too soon counts as a loss, and one with other records is refused. saved_on: the topics' ids in a
+    checkpoint's manifest: on another broker the journal knows nothing of the run.
     """
     known = saved_on or history.log_id
     if log.id and known == log.id:
@@ -119,7 +119,7 @@ def refuse_other_log(
         names = " and ".join(topic_name(config.run, name) for name in TOPICS)
         raise BrokerError(
             names,
-            f"are not the topics that the journal was written on, made again or mirrored, and differ from them: {why}",
+            f"are not the topics of the journal (made again or mirrored), and their records differ: {why}",
             "set kafka.bootstrap and `run` to those of the whole run, bring the records back, or choose a new `run`; "
             f"where the topics were deleted on purpose, delete runs/{config.run}/ from the store",
         )
@@ -134,13 +134,13 @@ def manifests(config: Config, store: ObjectStore, at_most: int | None) -> Iterat
 
 
 def _other_content(
-    config: Config, state: LearnerState, meta: Mapping[str, Any], history: History, kept: Kept
+    config: Config, state: LearnerState, meta: Mapping[str, Any], history: History, ranges: OffsetRanges
 ) -> str | None:
     """Why the restored `state` is not the one that was saved; None where it is.
 
-    Compares the digests that the checkpoint names, then the last window of each topic with the log: a tail that was
-    lost and has grown again differs there. A window whose beginning retention has deleted cannot be compared, and its
-    end is no lost tail. Raises StoreError where other parts than the buffer differ.
+    Compares the digests of the checkpoint, then the last window of each partition with the log: a tail that was lost
+    and has grown again differs there. A window whose beginning retention has deleted is not compared: its end is no
+    lost tail. Raises StoreError where another part than the buffer differs.
     """
     saved, found = meta.get("digests", {}), state.digests()
     differing = sorted(name for name in saved.keys() & found.keys() if saved[name] != found[name])
@@ -150,21 +150,21 @@ def _other_content(
         raise StoreError(
             f"checkpoint {state.u} of run {config.run}",
             f"restores to another {', '.join(differing)} than was saved",
-            f"delete runs/{config.run}/checkpoints/{state.u:08d}.json, and the one before it is used",
+            f"delete runs/{config.run}/checkpoints/{state.u:08d}.json; the one before it is used then",
         )
-    aside = SkippedRecords(history.updates, history.skipped)
+    skipped = SkippedRecords(history.updates, history.skipped)
     for update in _last_windows(history.updates[: state.u]):
         begin = history.updates[update.u - 1].watermarks if update.u else ()
         begun = marks(begin)
-        if any(begun.get(place, 0) < first for place, (first, _) in kept.items()):
+        if any(begun.get(place, 0) < first for place, (first, _) in ranges.items()):
             continue
-        if window_sha256(config, begin, update.watermarks, aside) != update.window_sha256:
+        if window_sha256(config, begin, update.watermarks, skipped) != update.window_sha256:
             return f"the log holds other records than update {update.u} folded"
     return None
 
 
 def _last_windows(updates: Sequence[Update]) -> list[Update]:
-    """For each partition, the last of `updates` that folded some of it and says what."""
+    """For each partition, the last of `updates` that folded some of it and names its window's sha256."""
     found: dict[tuple[str, int], Update] = {}
     before: dict[tuple[str, int], int] = {}
     for update in updates:
@@ -190,9 +190,8 @@ def checkpoint(
 ) -> None:
     """Save what `recover` reads, and the digests that it compares.
 
-    history: `resume.chain` of the folded updates. version: the highest number given out so far. log_id: the ids of the
-    topics that were folded, as the journal names them.
-    Raises StoreError; the checkpoint before is then still the newest.
+    history: `resume.chain` of the folded updates. version: the highest version number reserved so far. log_id: the ids
+    of the folded topics, as in the journal. Raises StoreError; the previous checkpoint is still the newest then.
     """
     meta = state.meta() | {
         "config_fingerprint": learning_fingerprint(config),
@@ -226,7 +225,7 @@ def _read(config: Config, name: str, wanted: set[LogPosition]) -> list[LoggedTra
         for batch in reader.to_end():
             with gc_paused():
                 found += [
-                    LoggedTrajectory(raw.position, decoded(raw, Trajectory, seen=True))  # it was folded once
+                    LoggedTrajectory(raw.position, decoded(raw, Trajectory, seen=True))  # it was folded before
                     for raw in batch
                     if raw.position in wanted
                 ]
@@ -234,13 +233,13 @@ def _read(config: Config, name: str, wanted: set[LogPosition]) -> list[LoggedTra
                 break
     if len(found) < len(wanted):
         raise MissingRecordError(
-            topic_name(config.run, name), f"holds {len(found)} of the {len(wanted)} records of the replay buffer", ""
+            topic_name(config.run, name), f"has {len(found)} of the {len(wanted)} records of the replay buffer", ""
         )
     return found
 
 
 def _refuse_too_far(config: Config, wanted: set[LogPosition]) -> None:
-    span = span_of(wanted)
+    span = records_spanned(wanted)
     if span > config.learner.rebuild_window:
         raise ConfigError(
             "learner.rebuild_window",
@@ -250,27 +249,29 @@ def _refuse_too_far(config: Config, wanted: set[LogPosition]) -> None:
         )
 
 
-def span_of(wanted: Iterable[LogPosition]) -> int:
-    """Records between the first and the last of `wanted`, both counted, summed over the partitions."""
+def records_spanned(wanted: Iterable[LogPosition]) -> int:
+    """Records from the first to the last of `wanted`, summed over the partitions: what a restart reads back."""
     found: dict[tuple[str, int], list[int]] = {}
     for place in wanted:
         found.setdefault((place.topic, place.partition), []).append(place.offset)
     return sum(max(offsets) - min(offsets) + 1 for offsets in found.values())
 
 
-def warn_of_a_narrow_window(config: Config, state: LearnerState) -> None:
-    """Says that a restart will need a larger learner.rebuild_window while there is time to set it.
+def warn_if_window_is_narrow(config: Config, state: LearnerState) -> None:
+    """Warn while there is time that the next start will need a larger learner.rebuild_window.
 
-    Records that nothing is learned from (interrupted, not judged) widen the span, and no setting bounds their number.
+    Records that are not learned from (interrupted, not judged) lie in between, and no setting bounds their number.
     """
     widest = max(
-        span_of(logged.position for logged in state.held() if logged.position.topic == topic_name(config.run, name))
+        records_spanned(
+            logged.position for logged in state.held() if logged.position.topic == topic_name(config.run, name)
+        )
         for name in TOPICS
     )
-    if widest > NARROW * config.learner.rebuild_window:
+    if widest > NARROW_WINDOW * config.learner.rebuild_window:
         LOG.warning(
-            "the replay buffer spans %d records of the log, and a restart reads back learner.rebuild_window=%d at "
-            "most: set it to %d or more before the next start (it may change in the middle of a run)",
+            "the replay buffer spans %d records of the log, and a restart reads back at most "
+            "learner.rebuild_window=%d: set it to %d or more before the next start (it may change within a run)",
             widest,
             config.learner.rebuild_window,
             2 * widest,
@@ -278,13 +279,13 @@ def warn_of_a_narrow_window(config: Config, state: LearnerState) -> None:
 
 
 def unfolded(entries: Sequence[Update], state: LearnerState, config: Config) -> list[Update]:
-    """The journalled updates that `state` has not folded, in order. entries: those that count.
+    """The journalled updates that `state` has not folded, in order. entries: those in force, not void.
 
-    Raises ConfigError for other settings, and BrokerError where the journal is not the one that `state` came from.
+    Raises ConfigError for other settings, and BrokerError where the journal is not the one of `state`.
     """
     refuse_other_journal(entries, config)
     if state.u > len(entries):
-        raise _foreign_journal(config, f"it ends after {len(entries)} updates, and the checkpoint has folded {state.u}")
+        raise _foreign_journal(config, f"it ends after {len(entries)} updates; the checkpoint has folded {state.u}")
     if state.u and marks(entries[state.u - 1].watermarks) != marks(state.watermarks):
         raise _foreign_journal(config, f"its update {state.u - 1} has other watermarks than the checkpoint")
     return list(entries[state.u :])

@@ -1,8 +1,8 @@
-"""Leave one record out of what is learned, for good, when an object that it names is gone for good.
+"""Skip one record for good, where an object that it names is lost for good.
 
-The journal gets a line that makes void every update from the one that folded the record on, and names the record. The
-learner that runs is fenced, and has to be started again: it goes back to before that update and learns what follows
-anew, without the record. Every later fold does likewise, so replays, ablations and lineages agree.
+A journal line names the record and makes every update from the one that folded it void. A running learner is fenced
+and must be started again: it goes back to before that update and folds the log again without the record. Every later
+fold does the same, so replays, ablations and lineages agree.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from distrl.broker.versions import lineage
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
 from distrl.errors import ConfigError
-from distrl.learner.agreed import learning_fingerprint
 from distrl.learner.journal_writer import JournalWriter
 from distrl.learner.reading import TOPICS
 from distrl.learner.recover import log_of, manifests, refuse_other_journal
 from distrl.learner.resume import Saved, marks, refusal
+from distrl.learner.run_settings import learning_fingerprint
 from distrl.learner.state import needed
 from distrl.store.objects import open_store
 from distrl.types import Skipped, Update
@@ -34,18 +34,20 @@ COMMAND: Final = "distrl skip"
 
 @dataclass(frozen=True, slots=True)
 class SkippedFrom:
-    """The record is left out from update `u` on; `void`: how many updates are folded anew for it."""
+    """Where a skip takes effect."""
 
     record: Skipped
     u: int
+    """The first update without the record."""
     void: int
+    """How many updates became void and will be folded again."""
 
 
 def skip(config: Config, place: str, reason: str) -> SkippedFrom:
-    """Journal that the record at `place` (TOPIC/PARTITION/OFFSET, like trajectories/0/17) is folded by nobody.
+    """Journal that the record at `place` (TOPIC/PARTITION/OFFSET, like trajectories/0/17) is never folded.
 
-    Raises ConfigError where there is no such record, it is left out already, `reason` is empty, or what was folded
-    before the record could not be folded again; else what opening the journal and writing it raise.
+    Raises ConfigError where there is no such record, it is skipped already, `reason` is empty, or the updates before
+    the record could not be restored; and what opening and writing the journal raise.
     """
     if not reason.strip():
         raise ConfigError("--reason", "is empty", "say why, for those who read the journal later")
@@ -83,17 +85,17 @@ def skip(config: Config, place: str, reason: str) -> SkippedFrom:
 
 
 def _refuse_without_a_beginning(config: Config, place: str, history: History, u: int) -> None:
-    """A void line cannot be taken back: there must be a state before update `u`, or a log that begins with its first
-    record, from which the learner can go on."""
+    """Raises ConfigError where the learner could not go on: no checkpoint from before update `u` can be restored, and
+    the log no longer has its first records. A void line cannot be taken back."""
     log = log_of(config)
-    if all(first == 0 for first, _ in log.kept.values()):
+    if all(first == 0 for first, _ in log.ranges.values()):
         return
     saved = manifests(config, open_store(config.store), at_most=u)
-    if not any(refusal(Saved.of(meta, needed(meta)), history.updates, log.kept) is None for meta in saved):
+    if not any(refusal(Saved.of(meta, needed(meta)), history.updates, log.ranges) is None for meta in saved):
         raise ConfigError(
             place,
             f"was folded by update {u} of {len(history.updates)}; no checkpoint from before it can be restored, and "
-            "the first records of the log are gone, so that nothing could be learned again",
+            "the first records of the log are gone, so that nothing could be folded again",
             "put the object back into the store, or choose a new `run`",
         )
 
@@ -107,8 +109,8 @@ def _record_at(config: Config, place: str) -> RawRecord:
     if found is None:
         raise ConfigError(
             repr(place),
-            "is no place of a record that is learned from",
-            "write it like trajectories/0/17, as the learner names it where it waits for an object",
+            "is not TOPIC/PARTITION/OFFSET of a demonstration or trajectory",
+            "write it like trajectories/0/17, as in the learner's log where it waits for an object",
         )
     name, partition, offset = found[1], int(found[2]), int(found[3])
     with LogReader(config, name, {partition: offset}) as reader:

@@ -1,7 +1,7 @@
-"""What the fold carries from one update to the next, its digests, and its way into and out of a checkpoint.
+"""What the fold carries from one update to the next, its digests, and how it is saved and restored.
 
-A checkpoint holds tensors and the buffers' bounds; the recorded steps themselves are read back from the log. So
-`LearnerState.restore(config, state.meta(), state.tensors(), log)` equals `state`, bit by bit.
+A checkpoint holds tensors and the buffers' bounds; the recorded steps are read back from the log.
+`LearnerState.restore(config, state.meta(), state.tensors(), log)` equals `state` bit by bit.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from distrl.types import LoggedTrajectory, LogPosition, ObjectRef, Trajectory, W
 
 Arrays = dict[str, NDArray[Any]]
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")
-"""What AdamW keeps of each parameter."""
+"""AdamW's state of each parameter."""
 WARMUP = "warmup/"
-"""Before the names of what only the warm-up has."""
+"""Prefix of the names of the warm-up's own buffers and optimisers."""
 
 
 class LearnerState:
-    """Everything that F reads and writes: the policy, what is learned beside it, and what it is learned from.
+    """Everything that F reads and writes: the policy, other trained modules, optimisers and buffers.
 
-    Until the warm-up's last update `warmup` learns, and `algorithm` takes trajectories in; from then on `algorithm`
-    does both.
+    During the warm-up `warmup` makes the updates and both it and `algorithm` collect trajectories; after it `warmup` is
+    dropped.
     """
 
     def __init__(self, config: Config) -> None:
-        """The state before update 0. Raises PolicyError where the base model is spoilt."""
+        """The state before update 0. Raises PolicyError where the base model cannot be read."""
         policy = policy_of(config.policy, seed_of(config, "adapter"))
         self.context = Context(
             config, policy, Features(policy.image_features, config.learner.torch_threads), Compute(config)
@@ -51,7 +51,7 @@ class LearnerState:
         self.algorithm: Algorithm = algorithm_of(self.context)
         self.warmup: Algorithm | None = warmup(self.context) if config.warmup.updates else None
         self.u = 0
-        """Updates folded so far: the number of the next one."""
+        """Number of the next update: how many are folded."""
         self.watermarks: tuple[Watermark, ...] = ()
         """How far the log is folded."""
 
@@ -61,7 +61,7 @@ class LearnerState:
 
     @property
     def features(self) -> Features:
-        """A cache, no part of the state; states of one base model may share it."""
+        """A cache, not part of the state. States of one base model may share it."""
         return self.context.features
 
     @features.setter
@@ -70,15 +70,15 @@ class LearnerState:
 
     @property
     def learning(self) -> Algorithm:
-        """What the next update is left to."""
+        """What makes the next update."""
         return self.warmup or self.algorithm
 
     def memories(self) -> list[Memory]:
-        """Those that new trajectories are offered to."""
+        """The memories that new trajectories are offered to."""
         return [each.memory for each in (self.warmup, self.algorithm) if each is not None]
 
     def entries(self) -> list[Entry]:
-        """Every trajectory of every buffer; one that two hold comes twice."""
+        """Every trajectory of every buffer; one in two buffers comes twice."""
         return [entry for buffer in self._buffers().values() for entry in buffer.entries]
 
     def held(self) -> list[LoggedTrajectory]:
@@ -90,29 +90,29 @@ class LearnerState:
         return sum(map(len, self._buffers().values()))
 
     def refuses(self, trajectory: Trajectory) -> str | None:
-        """Why the algorithm can learn nothing from it; None where it can."""
+        """Why the algorithm cannot learn from `trajectory`; None where it can."""
         return self.algorithm.memory.refuses(trajectory)
 
     def learn(self, new: Iterable[LoggedTrajectory]) -> Metrics:
-        """Offer the new trajectories to the memories, and make the update. The caller counts it."""
+        """Offer the new trajectories to the memories and make the update. The caller increments `u`."""
         if self.u >= self.context.config.warmup.updates:
-            self.warmup = None  # with its demonstrations, and the moments that its gradients built up
+            self.warmup = None  # drops its demonstrations and its optimiser's moments too
         for logged in new:
             for memory in self.memories():
                 memory.admit(logged)
         return self.learning.update(self.u)
 
     def screens(self, trajectories: Iterable[LoggedTrajectory]) -> Iterator[ObjectRef]:
-        """The screenshots that the fold reads, in order, repeated ones too."""
+        """The screenshots that the fold reads, in order, with repetitions."""
         for logged in trajectories:
             yield from self.algorithm.screens(logged.trajectory)
 
     def forget_screens(self, but: Iterable[LoggedTrajectory] = ()) -> None:
-        """Drop the cached features of screenshots that neither the state nor `but` holds; whoever folds calls it."""
+        """Drop cached features of screenshots that neither the state nor `but` holds. Call it after each fold."""
         self.features.keep({ref.sha256 for ref in self.screens([*self.held(), *but])})
 
     def parameters(self) -> Iterator[nn.Parameter]:
-        """Every trained weight, of the policy and beside it."""
+        """Every trained weight, of the policy and the other modules."""
         yield from self.policy.parameters().values()
         for module in self.algorithm.modules().values():
             yield from module.parameters()
@@ -120,8 +120,8 @@ class LearnerState:
     def digests(self) -> dict[str, str]:
         """sha256 (hex) of each part: equal states have equal digests.
 
-        adapter: of the file that a version ships, so it is the version's. Each module and optimiser: over its arrays
-        sorted by name. buffer: over what all buffers hold.
+        adapter: of the file's bytes, so it equals the version's sha256. Each module and optimiser: over its arrays,
+        sorted by name. buffer: over the contents of all buffers.
         """
         buffers = "".join(buffer.digest() for _, buffer in sorted(self._buffers().items()))
         return {
@@ -143,7 +143,7 @@ class LearnerState:
         }
 
     def meta(self) -> dict[str, Any]:
-        """The rest of a checkpoint, JSON-able."""
+        """The rest of a checkpoint, for its manifest. JSON-able."""
         return {
             "u": self.u,
             "base_model_sha256": self.policy.base_sha256,
@@ -159,15 +159,15 @@ class LearnerState:
         tensors: Mapping[str, NDArray[Any]],
         log: Iterable[LoggedTrajectory],
     ) -> LearnerState:
-        """The state that `meta` and `tensors` were taken of. log: at least the records at `needed(meta)`.
+        """The state that `meta` and `tensors` were taken from. log: at least the records at `needed(meta)`.
 
-        Raises StoreError where the checkpoint belongs to another base model or other settings, or the log is short.
+        Raises StoreError where the checkpoint belongs to another base model or other settings, or records are missing.
         """
         state = cls(config)
         if meta["base_model_sha256"] != state.policy.base_sha256:
             raise StoreError(
                 "checkpoint",
-                f"belongs to base model {meta['base_model_sha256']}, this one is {state.policy.base_sha256}",
+                f"belongs to base model {meta['base_model_sha256']}; policy.base_model is {state.policy.base_sha256}",
                 "set policy.base_model to the one the run began with, or choose a new `run`",
             )
         state.u = int(meta["u"])
@@ -234,7 +234,7 @@ def _arrays(parameters: Mapping[str, nn.Parameter]) -> Arrays:
 
 def _tensor(value: NDArray[Any] | None) -> Tensor:
     if value is None:
-        raise StoreError("checkpoint", "lacks a part of the optimiser", "start from an older checkpoint")
+        raise StoreError("checkpoint", "lacks a part of the optimiser's state", "start from an older checkpoint")
     return torch.from_numpy(np.array(value))
 
 

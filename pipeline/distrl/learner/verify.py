@@ -1,6 +1,6 @@
-"""The learner's state from the log alone: what a run must end with, whatever was killed on the way.
+"""Replays the learner from the log: the state that a run must end with, whatever was killed on the way.
 
-Reads topics and objects and writes nothing, so it may run beside a live learner.
+Read-only, so it may run beside a live learner.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from distrl.wire.gc_paused import gc_paused
 LOG = logging.getLogger("distrl.learner.verify")
 
 READ_S = 1.0
-"""Longest wait for the next batch of a log that has not ended; it wakes when one comes."""
+"""Longest wait for the next batch before the end of the log; a batch ends the wait."""
 
 
 def verify(config: Config, *, from_start: bool = False) -> tuple[LearnerState, list[int]]:
-    """What `replay` gives, and the versions that it was held against: their weights are the folded ones, bit for bit.
+    """`replay`, comparing each version met on the way bit for bit. Returns the state and the versions' numbers.
 
-    Those are of the update that it begins after, and of every one that it folds. Raises BrokerError where one has other
-    weights, and what `replay` raises.
+    The versions are those of the checkpoint's update and of every update folded after it. Raises BrokerError where one
+    has other weights, and what `replay` raises.
     """
-    made: dict[int, list[Version]] = {}  # one that supersedes lost ones is a second of its update
+    made: dict[int, list[Version]] = {}  # an update has a second version where one superseded lost versions
     for version in in_force(lineage(config), read_history(config)):
         made.setdefault(version.update, []).append(version)
     same: list[int] = []
@@ -55,10 +55,10 @@ def verify(config: Config, *, from_start: bool = False) -> tuple[LearnerState, l
 def replay(
     config: Config, *, from_start: bool = False, on_state: Callable[[LearnerState], None] = lambda state: None
 ) -> LearnerState:
-    """The state after every journalled update: from the newest checkpoint on, or from nothing.
+    """The state after every journalled update, from the newest checkpoint on, or from the first update.
 
-    on_state: told of the state that it begins with, and after each update. Raises what that and recovery raise, and
-    BrokerError where the log ends before the journal's watermarks.
+    on_state: called with the first state, and after each update. Raises what it and recovery raise, and BrokerError
+    where the log does not hold what the journal names.
     """
     store = open_store(config.store)
     begun = Recovered(LearnerState(config), IdSet()) if from_start else None
@@ -83,18 +83,18 @@ def windows(
     begin: Sequence[Watermark],
     skipped: Iterable[Skipped] = (),
 ) -> Iterator[tuple[Update, list[LoggedTrajectory]]]:
-    """Each update with the records that it folds, read from the log as they are asked for.
+    """Yields each update with the records that it folds, reading the log lazily.
 
-    pending_log: at `begin`, the watermarks before the first update; when a window is handed out it holds what was read
-    past it. skipped: what the journal says is folded by nobody. Raises BrokerError where the log no longer holds a
-    record that an update folds, ends before them, or holds others.
+    pending_log: at `begin`, the watermarks before the first update; at each yield it holds what was read past the
+    window. skipped: records left out by `distrl skip`. Raises BrokerError where the log no longer holds the records
+    that an update folded.
     """
-    aside = SkippedRecords(updates, skipped)
+    skipped_records = SkippedRecords(updates, skipped)
     with ExitStack() as stack:
         readers = [stack.enter_context(LogReader(config, name, starts(config, name, begin))) for name in TOPICS]
         for update in updates:
             while not pending_log.reaches(update.watermarks):
-                if sum(_take(reader, pending_log, aside) for reader in readers) == 0 and all(
+                if sum(_take(reader, pending_log, skipped_records) for reader in readers) == 0 and all(
                     r.caught_up for r in readers
                 ):
                     break
@@ -105,10 +105,10 @@ def windows(
             yield update, window
 
 
-def _take(reader: LogReader, pending_log: PendingLog, aside: SkippedRecords) -> int:
+def _take(reader: LogReader, pending_log: PendingLog, skipped: SkippedRecords) -> int:
     batch = [] if reader.caught_up else reader.read(READ_S)
     with gc_paused():
         for raw in batch:
-            with suppress(WireError):  # put aside by the learner that met it
-                take(raw, pending_log, aside)
+            with suppress(WireError):  # the learner that met it skipped it
+                take(raw, pending_log, skipped)
     return len(batch)

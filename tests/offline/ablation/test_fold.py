@@ -15,9 +15,9 @@ from distrl.broker.identity import IdSet
 from distrl.config import Config
 from distrl.config.effects import When
 from distrl.errors import ConfigError
-from distrl.learner.agreed import learning_fingerprint
 from distrl.learner.fold import fold
 from distrl.learner.recover import checkpoint
+from distrl.learner.run_settings import learning_fingerprint
 from distrl.learner.state import LearnerState
 from distrl.offline.ablation.arms import BASELINE, Arm, changed, plan
 from distrl.offline.ablation.figure import draw

@@ -21,11 +21,11 @@ from distrl.broker.topics import topic_name
 from distrl.broker.versions import lineage
 from distrl.config import Config
 from distrl.errors import ConfigError
-from distrl.learner.agreed import learning_fingerprint
 from distrl.learner.fold import fold
 from distrl.learner.pending import PendingLog
 from distrl.learner.reading import TOPICS, pending_log_at
 from distrl.learner.recover import Recovered, recover, unfolded
+from distrl.learner.run_settings import learning_fingerprint
 from distrl.learner.state import Arrays, LearnerState, needed
 from distrl.learner.verify import windows
 from distrl.policy.features import Features

@@ -28,7 +28,7 @@ import torch
 
 import distrl
 from distrl.evaluate.curves import Score
-from distrl.learner.agreed import learning_fingerprint
+from distrl.learner.run_settings import learning_fingerprint
 from distrl.offline.ablation.arms import Arm
 from distrl.offline.ablation.fold import Folded, Identity
 from distrl.offline.ablation.log import Branch, RunLog

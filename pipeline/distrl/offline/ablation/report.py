@@ -16,7 +16,7 @@ import numpy as np
 
 from distrl.config import LEARNING, Config
 from distrl.evaluate.curves import Score
-from distrl.learner.agreed import learning_fingerprint
+from distrl.learner.run_settings import learning_fingerprint
 from distrl.offline.ablation.arms import Plan
 from distrl.offline.ablation.fold import HELD_OUT, SEEN, Folded, Identity
 from distrl.offline.ablation.log import RunLog

@@ -28,7 +28,7 @@ from distrl.errors import ConfigError
 from distrl.evaluate import curves
 from distrl.evaluate.play import evaluation_tasks
 from distrl.evaluate.run import greedy
-from distrl.learner.agreed import learning_fingerprint
+from distrl.learner.run_settings import learning_fingerprint
 from distrl.learner.state import LearnerState
 from distrl.offline.ablation import figure as ablate_figure
 from distrl.offline.ablation.arms import Arm, Plan

@@ -13,10 +13,10 @@ from distrl.broker.versions import lineage as published
 from distrl.config import Config
 from distrl.errors import BrokerError, ConfigError, WireError
 from distrl.images import ImageError, opened
-from distrl.learner.agreed import refuse_other_settings
 from distrl.learner.fold import is_usable
 from distrl.learner.pending import PendingLog
 from distrl.learner.reading import TOPICS
+from distrl.learner.run_settings import refuse_other_settings
 from distrl.learner.verify import windows
 from distrl.offline.lineage.trace import Attempt, Trace, VersionLineage, of_trajectory, of_version, trace
 from distrl.policy.protocol import Tokenizer

@@ -10,8 +10,8 @@ from distrl.broker.identity import IdSet
 from distrl.broker.journal import History
 from distrl.config import Config, load
 from distrl.errors import ConfigError, StoreError
-from distrl.learner.agreed import learning_fingerprint, record_settings, refuse_other_settings
 from distrl.learner.recover import Log, checkpoint, recover, unfolded
+from distrl.learner.run_settings import learning_fingerprint, record_settings, refuse_other_settings
 from distrl.learner.state import LearnerState
 from distrl.store.objects import ObjectStore, open_store
 
@@ -91,7 +91,7 @@ class Away:
 
 
 def test_a_store_that_is_away_hides_no_refusal(begun: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("distrl.learner.agreed.open_store", lambda _: Away())
+    monkeypatch.setattr("distrl.learner.run_settings.open_store", lambda _: Away())
     assert "other settings" in refused("0" * 64, begun).what
 
 

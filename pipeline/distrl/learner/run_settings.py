@@ -1,8 +1,8 @@
-"""The learning settings that a run was made with, in its store, so that a refusal names the setting that differs.
+"""The learning settings of a run, stored by fingerprint, so that a refusal can name the setting that differs.
 
-    runs/<run>/learning-settings/<fingerprint>.json   `learning_settings` with that fingerprint
+    runs/<run>/learning-settings/<fingerprint>.json
 
-The journal and the checkpoints carry the fingerprint alone, which cannot say what is behind it.
+The journal and the checkpoints carry only the fingerprint (`learning_fingerprint`).
 """
 
 from __future__ import annotations
@@ -22,29 +22,31 @@ from distrl.policy.registry import base_sha256
 from distrl.store.objects import ObjectStore, open_store
 
 ABSENT = object()
-"""Stands for a setting that one side does not know, because it was made by another version of DistRL."""
+"""Value of a setting that one side's version of DistRL does not have."""
 
 BASE_PATH, BASE_SHA256 = "policy.base_model", "policy.base_model_sha256"
 
-
 ADAPTERS = "peft"
-"""How adapters are written: a run has one way, since versions and checkpoints are compared by their bytes."""
+"""File format of adapters. A run has one, since versions and checkpoints are compared by their bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A learning setting that is not as the run has it. `path` is as in `config show`."""
+    """A learning setting with another value than the run has."""
 
     path: str
+    """As in `config show`, like learner.seed."""
     run: Any
+    """The run's value; ABSENT where it has no such setting."""
     here: Any
+    """Our value; ABSENT where we have no such setting."""
 
 
 def learning_settings(config: Config) -> dict[str, Any]:
-    """The settings that the fold reads, and what the base model is, by section and name, JSON-able.
+    """The settings that the fold reads, by section and name, JSON-able, with the sha256 of the base model.
 
-    policy.base_model_sha256 is what its base model is; where it lies (policy.base_model) is for people alone.
-    Raises PolicyError where it cannot be read.
+    policy.base_model_sha256 identifies the base model; its path (policy.base_model) is shown to people only.
+    Raises PolicyError where the base model cannot be read.
     """
     found = config.learning_settings()
     found["policy"] |= {"base_model_sha256": base_sha256(config.policy), "adapters": ADAPTERS}
@@ -52,16 +54,16 @@ def learning_settings(config: Config) -> dict[str, Any]:
 
 
 def learning_fingerprint(config: Config) -> str:
-    """sha256 (hex) of the learning settings: two runs with equal ones fold a log alike. Raises PolicyError."""
+    """sha256 (hex) of the learning settings: with equal ones, equal logs give equal weights. Raises PolicyError."""
     found = learning_settings(config)
-    del found["policy"]["base_model"]  # moved, it is the same one; another one in its place is not
+    del found["policy"]["base_model"]  # a path: the same model may have moved; its sha256 is in
     return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
 
 
 def record_settings(config: Config, store: ObjectStore) -> None:
-    """Store what is behind the fingerprint of `config`, if it is not there. Raises StoreError.
+    """Store the learning settings of `config` under their fingerprint, unless they are there. Raises StoreError.
 
-    A learner calls it before it journals anything with that fingerprint.
+    The learner calls it before it journals anything with that fingerprint.
     """
     key = _key(config.run, learning_fingerprint(config))
     if store.get_named(key) is None:
@@ -69,9 +71,9 @@ def record_settings(config: Config, store: ObjectStore) -> None:
 
 
 def refuse_other_settings(fingerprint: str, config: Config, what: str) -> None:
-    """Raises ConfigError where `what` was made with other learning settings than `config` has.
+    """Raises ConfigError where `what` (a checkpoint, a journal line) was made with other learning settings.
 
-    The error names each setting with both values, where the store knows those behind `fingerprint`.
+    The error names each setting with both values, where the store has the settings of `fingerprint`.
     """
     if fingerprint == learning_fingerprint(config):
         return
@@ -94,23 +96,23 @@ def refuse_other_settings(fingerprint: str, config: Config, what: str) -> None:
 
 
 def settings_behind(fingerprint: str, config: Config) -> Mapping[str, Any]:
-    """The learning settings with that fingerprint, as the run's store knows them; empty where it does not."""
+    """The learning settings with that fingerprint from the run's store; empty where it has none or fails."""
     with suppress(StoreError, ValueError):
         found = open_store(config.store).get_named(_key(config.run, fingerprint))
-        kept = json.loads(found) if found is not None else {}
-        return kept if isinstance(kept, dict) else {}
+        settings = json.loads(found) if found is not None else {}
+        return settings if isinstance(settings, dict) else {}
     return {}
 
 
 def differences(run: Mapping[str, Any], here: Mapping[str, Any]) -> list[Difference]:
-    """Each setting with another value, in the order of the paths. Empty where nothing is known of the run. Pure."""
+    """The settings that differ, sorted by path. Empty where `run` is: its settings are unknown. Pure."""
     if not run:
         return []
     theirs, ours = dict(_flat(run)), dict(_flat(here))
     both = {path: (theirs.get(path, ABSENT), ours.get(path, ABSENT)) for path in sorted(theirs.keys() | ours.keys())}
     found = [Difference(path, then, now) for path, (then, now) in both.items() if then != now]
     changed = {each.path for each in found}
-    # The same base model elsewhere is no difference; of another one, its place says more to a person than its hash.
+    # Show either path or sha256 of the base model: neither for a moved one; for another one the path tells more.
     hidden = BASE_PATH if theirs.get(BASE_SHA256) == ours.get(BASE_SHA256) else BASE_SHA256
     return [each for each in found if each.path != hidden or {BASE_PATH, BASE_SHA256} - changed == {BASE_PATH}]
 

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(280)]
 PER_UPDATE = 3
 HANGS_S = 30.0
 """Some requests to a store that hangs, tries included; far less than one for each record."""
-STALLED = "storing a screenshot failed and is tried again in 0.25 s"
+STALLED = "storing a screenshot failed; next attempt in 0.25 s"
 """What a phone's thread says when the store first fails it."""
 
 

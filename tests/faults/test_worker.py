@@ -67,7 +67,7 @@ def test_a_worker_killed_while_a_judge_is_asked_about_actions_has_committed_no_e
         run.publish_version(0)
         killed = run.worker(0, of=ONE_PHONE)
         fed = run.feed(4)
-        held = 2  # most_held of one phone; the judge answers none of the questions, and the other episodes go by
+        held = 2  # max_held of one phone; the judge answers none of the questions, and the other episodes go by
         run.until("all but what is held to be recorded", lambda: len(run.counted()) == len(fed) - held)
         killed.kill()
         over.set()

@@ -29,7 +29,7 @@ class MachinePhone:
             self._machine.apply(event)
         return HeldBack.NO
 
-    def taken_back(self) -> tuple[str, ...]:
+    def left_apps(self) -> tuple[str, ...]:
         return ()
 
     def truth(self) -> Mapping[str, Any]:

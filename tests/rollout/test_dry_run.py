@@ -17,7 +17,7 @@ from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
 from distrl.errors import DeviceError
 from distrl.rollout import dry_run
-from distrl.rollout.dry_run import SeenSession, dry_task, first_free, show
+from distrl.rollout.dry_run import ReadOnlySession, dry_task, first_free, show
 from simphone.faults import Fault
 from simphone.machine import Event
 from simphone.serve import SimulatedPhone
@@ -74,11 +74,11 @@ def test_looking_sends_nothing_to_the_phone_and_tells_of_apps_that_would_be_left
     session.start_app("com.sim.settings")
     sent: list[Event] = []
     monkeypatch.setattr(phone.machine, "apply", sent.append)
-    seen = SeenSession(session, PackageAllowList(session, devices))
+    seen = ReadOnlySession(session, PackageAllowList(session, devices))
     assert seen.screen() == phone.machine.png()
     assert seen.front() == "com.sim.settings (not allowed: it would be left)"
     assert (sent, session.foreign_apps) == ([], 0)
-    everything = SeenSession(session, PackageAllowList(session, Config().devices))
+    everything = ReadOnlySession(session, PackageAllowList(session, Config().devices))
     assert everything.front() == "com.sim.settings"
 
 
@@ -116,7 +116,7 @@ def test_where_no_phone_is_to_be_had_it_says_so_and_once_stopped_it_tries_none(a
     assert isinstance(worker, Hold)
     with (
         closing(DevicePool(adb, hasty(first, 0.5))) as pool,
-        pytest.raises(DeviceError, match="no phone answers that no worker has"),
+        pytest.raises(DeviceError, match="no free phone answers"),
         first_free(pool, stop),
     ):
         raise AssertionError

@@ -13,7 +13,7 @@ from distrl.demonstrations.scripted import run_demonstrations
 from distrl.errors import ConfigError
 from distrl.policy.autoui.pretraining.screens import phone_tokenizer
 from distrl.policy.autoui.tokenizer import WordTokenizer
-from distrl.rollout.vocabulary import refuse_lacking, warn_lacking, words_of_all_suites
+from distrl.rollout.vocabulary import refuse_unknown_words, warn_unknown_words, words_of_all_suites
 from distrl.tasks.suite import suites
 from rich.console import Console
 from simphone import words
@@ -28,12 +28,12 @@ def config(suite: str) -> Config:
 
 @pytest.mark.parametrize("suite", sorted(suites()))
 def test_a_base_model_with_all_words_lacks_none_of_any_suite_and_the_shipped_one_has_those_of_home(suite: str) -> None:
-    refuse_lacking(config(suite).feeder, EVERY)
+    refuse_unknown_words(config(suite).feeder, EVERY)
     if suite == "home":
-        refuse_lacking(config(suite).feeder, HOME)
+        refuse_unknown_words(config(suite).feeder, HOME)
         return
     with pytest.raises(ConfigError) as refused:
-        refuse_lacking(config(suite).feeder, HOME)
+        refuse_unknown_words(config(suite).feeder, HOME)
     assert f"words of suite {suite}: " in refused.value.what
     assert "base-model train --words all" in refused.value.hint
 
@@ -55,10 +55,10 @@ def test_demonstrations_and_the_demo_are_refused_before_a_broker_is_asked(tmp_pa
 def test_a_policy_that_acts_is_warned_of_only_where_the_suite_is_named(caplog: pytest.LogCaptureFixture) -> None:
     small = WordTokenizer(words.ALL[:9])
     with caplog.at_level(logging.WARNING):
-        warn_lacking(Config().feeder, small)
-        warn_lacking(config("general").feeder.model_copy(update={"tasks": (Path("mine.txt"),)}), small)
+        warn_unknown_words(Config().feeder, small)
+        warn_unknown_words(config("general").feeder.model_copy(update={"tasks": (Path("mine.txt"),)}), small)
         assert caplog.messages == []
-        warn_lacking(config("general").feeder, small)
+        warn_unknown_words(config("general").feeder, small)
     assert "lacks" in caplog.text
 
 

@@ -84,7 +84,7 @@ class CountingPhone:
         self.sent.append(action)
         return HeldBack.NO
 
-    def taken_back(self) -> Sequence[str]:
+    def left_apps(self) -> Sequence[str]:
         found, self.foreign_apps = tuple(self.foreign_apps), []
         return found
 

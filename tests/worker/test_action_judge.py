@@ -19,7 +19,7 @@ from distrl.rollout.task_queue import Received
 from distrl.store.objects import ObjectStore, open_store
 from distrl.types import Action, ActionKind, LogPosition, ObjectRef, Outcome, Point, Task, Trajectory
 from distrl.worker import action_judge as hindsight_module
-from distrl.worker.action_judge import AsyncActionJudge, judged, most_held
+from distrl.worker.action_judge import AsyncActionJudge, judged, max_held
 from hypothesis import given
 from hypothesis import strategies as st
 from judge.test_validity import screen
@@ -157,7 +157,7 @@ def begin(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Begin
 
     yield start
     for each in begun:
-        each.ask_no_more()
+        each.stop_asking()
         each.stop()
         each.join(30)
         assert not each.running
@@ -186,7 +186,7 @@ def test_a_slot_hands_over_at_once_and_the_judge_s_word_is_in_what_is_delivered(
 
 @given(st.integers(1, 600), st.integers(1, 2000))
 def test_as_many_tasks_are_there_for_free_phones_as_are_held(actors: int, outstanding: int) -> None:
-    held = most_held(actors, outstanding)
+    held = max_held(actors, outstanding)
     assert 0 <= held <= 2 * actors
     assert held == 0 or actors + 2 * held <= outstanding
     assert held == 2 * actors or actors + 2 * (held + 1) > outstanding, "no verdict is given away"
@@ -226,7 +226,7 @@ def test_what_is_held_at_a_stop_is_delivered_with_what_was_said_until_then(
             trajectory = played(store, tap(0.1), tap(0.2), name=name)
             action_judge.hand_over(received(trajectory.task), trajectory)
         assert held.asked.acquire(timeout=30)
-        action_judge.ask_no_more()
+        action_judge.stop_asking()
         delivered.wait("t-1")
         late = played(store, tap(0.3), name="late")
         action_judge.hand_over(received(late.task), late)

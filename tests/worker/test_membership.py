@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from distrl.worker.membership import AWAY_S, SAY_AGAIN_S, UNASSIGNED_S, Membership
+from distrl.worker.membership import AWAY_S, UNASSIGNED_S, WARN_AGAIN_S, Membership
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,12 +24,12 @@ def test_a_worker_takes_tasks_while_a_phone_answers_and_for_a_while_after_and_ne
             assert (wanted > 0) == (answered is not None and now - answered < AWAY_S)
 
 
-def test_a_member_without_a_partition_says_so_once_it_lasts_and_seldom_again() -> None:
+def test_a_member_without_a_partition_warns_once_it_lasts_and_seldom_again() -> None:
     membership = Membership()
-    assert not membership.superfluous(0, 1.0), "it is not in the group"
+    assert not membership.should_warn(0, 1.0), "it is not in the group"
     membership.wanted(2, 1.0)
-    said = [now for now in range(1, 150) if membership.superfluous(0, float(now))]
-    assert said == [1 + UNASSIGNED_S, 1 + UNASSIGNED_S + SAY_AGAIN_S, 1 + UNASSIGNED_S + 2 * SAY_AGAIN_S]
-    assert not membership.superfluous(3, 300.0)
-    assert not membership.superfluous(0, 301.0), "it has just lost them"
-    assert membership.superfluous(0, 301.0 + UNASSIGNED_S)
+    warned = [now for now in range(1, 150) if membership.should_warn(0, float(now))]
+    assert warned == [1 + UNASSIGNED_S, 1 + UNASSIGNED_S + WARN_AGAIN_S, 1 + UNASSIGNED_S + 2 * WARN_AGAIN_S]
+    assert not membership.should_warn(3, 300.0)
+    assert not membership.should_warn(0, 301.0), "it has just lost them"
+    assert membership.should_warn(0, 301.0 + UNASSIGNED_S)

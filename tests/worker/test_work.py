@@ -296,13 +296,13 @@ def test_a_version_that_never_comes_interrupts_its_task_and_is_named(
     start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    for name, seconds in (("FRESH_WAIT_S", 0.01), ("FRESH_SAY_S", 0.02), ("FRESH_LIMIT_S", 0.2)):
+    for name, seconds in (("FRESH_WAIT_S", 0.01), ("FRESH_LOG_S", 0.02), ("FRESH_LIMIT_S", 0.2)):
         monkeypatch.setattr(work, name, seconds)
     running = start([task("lost", fed_version=7)], phones(1), loaded=1)
     assert running.log.all_committed.wait(30)
     (played,) = running.broker.trajectories
     assert played.outcome is Outcome.INTERRUPTED, "so it is fed again, under a version that there is"
-    assert "was fed under version 7, which did not come within 0.2 s; loaded is version 1" in played.note
+    assert "was fed under version 7, which was not loaded within 0.2 s; loaded is version 1" in played.note
     assert "task lost waits for version 7; loaded is version 1" in caplog.text
 
 

@@ -25,7 +25,7 @@ from distrl.errors import ConfigError, StackError
 from distrl.evaluate.gather import gather
 from distrl.evaluate.report import write_report
 from distrl.policy.registry import tokenizer_of
-from distrl.rollout.vocabulary import refuse_lacking
+from distrl.rollout.vocabulary import refuse_unknown_words
 from distrl.stack.local import LocalStack
 from distrl.tasks.lists import suite_of
 from distrl.telemetry.feed import RunFeed
@@ -56,7 +56,7 @@ def run_demo(config: Config, minutes: float, out: Path, started: float, console:
     for split in Split:
         suite.task(0, 0, split)
     if config.warmup.demonstrations or not config.feeder.tasks:
-        refuse_lacking(config.feeder, tokenizer_of(config.policy))
+        refuse_unknown_words(config.feeder, tokenizer_of(config.policy))
     DemoProgress.load(folder.progress)  # refuses a broken file before anything is created
     try:
         with alone(config, out):

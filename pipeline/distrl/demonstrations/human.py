@@ -29,7 +29,7 @@ from distrl.policy.registry import tokenizer_of
 from distrl.rollout.actor_pool import new_attempt_id
 from distrl.rollout.episode import Decision, Episode, Observation, Phone, Playing
 from distrl.rollout.phones import SessionPhone
-from distrl.rollout.vocabulary import refuse_unread
+from distrl.rollout.vocabulary import refuse_unknown_instruction
 from distrl.rollout.wiring import SCREENSHOTS, TRUTH
 from distrl.store.objects import open_store, utc_day
 from distrl.tasks.held_out import HeldOut, held_out
@@ -135,7 +135,7 @@ class Recorder:
         if self.recording:
             raise NotRecordedError("record", "a demonstration is under way", "finish or discard it first")
         task = self._task(asked)
-        refuse_unread(task.instruction, self._tokenizer)
+        refuse_unknown_instruction(task.instruction, self._tokenizer)
         playing = Playing(self._episode, task, new_attempt_id(), self._phone)
         if playing.failed:
             raise NotRecordedError(

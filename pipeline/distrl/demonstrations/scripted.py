@@ -23,11 +23,11 @@ from distrl.errors import DeviceError
 from distrl.policy.actions import to_text
 from distrl.policy.protocol import Tokenizer
 from distrl.policy.registry import tokenizer_of
-from distrl.rollout.actor_pool import deliver_whole_or_bare, new_attempt_id, play_all
+from distrl.rollout.actor_pool import new_attempt_id, play_all, publish_or_drop_steps
 from distrl.rollout.episode import Decision, Episode, Observation, Phone
 from distrl.rollout.phones import Phones
 from distrl.rollout.retry import Retry
-from distrl.rollout.vocabulary import refuse_lacking
+from distrl.rollout.vocabulary import refuse_unknown_words
 from distrl.rollout.wiring import TRUTH, screenshot_store
 from distrl.store.objects import open_store
 from distrl.tasks.oracle import ImperfectScript
@@ -75,7 +75,7 @@ def run_demonstrations(config: Config, count: int, stop: threading.Event) -> Non
     """
     tokenizer = tokenizer_of(config.policy)
     if count:
-        refuse_lacking(config.feeder, tokenizer)
+        refuse_unknown_words(config.feeder, tokenizer)
     known = ids_in_topic(config)
     tasks = [task for task in demonstration_tasks(config, count) if task.task_id not in known]
     log.info("%d demonstrations wanted, %d are there", count, count - len(tasks))
@@ -88,7 +88,7 @@ def run_demonstrations(config: Config, count: int, stop: threading.Event) -> Non
     with RecordProducer(config, NAME) as producer, Phones(config, stop) as phones:
 
         def publish(trajectory: Trajectory) -> None:
-            deliver_whole_or_bare(
+            publish_or_drop_steps(
                 retry,
                 f"publishing {trajectory.task_id}",
                 lambda record: producer.publish("demonstrations", record.task_id, record),

@@ -13,7 +13,7 @@ from distrl.broker.producer import RecordProducer
 from distrl.config import Config
 from distrl.evaluate.gather import records
 from distrl.evaluate.policies import Acted
-from distrl.rollout.actor_pool import deliver_whole_or_bare, play_all
+from distrl.rollout.actor_pool import play_all, publish_or_drop_steps
 from distrl.rollout.episode import Decider, Episode, Phone
 from distrl.rollout.phones import Phones
 from distrl.rollout.retry import Retry
@@ -90,7 +90,7 @@ def play_and_publish(
         def keep(trajectory: Trajectory) -> None:
             if wanted(trajectory):
                 what = f"publishing the evaluation of {trajectory.task_id}"
-                deliver_whole_or_bare(retry, what, publish, trajectory)
+                publish_or_drop_steps(retry, what, publish, trajectory)
 
         play(tasks, episode, keep, stop=stop, give_up=give_up)
 

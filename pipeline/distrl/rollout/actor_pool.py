@@ -1,8 +1,8 @@
-"""Actors: threads that each hold one leased phone and play one task after another on it.
+"""Actors: threads that each lease a phone and play one task after another on it.
 
-Life cycle: `start` begins the threads, `stop` lets each finish the episode it is in and takes no further task, and
-whoever owns the pool sets `give_up` when it will not wait any longer. A phone whose episode was interrupted goes back
-to its pool, which knows how to bring it round; the actor leases the next healthy one.
+`start` starts the threads. After `stop` no further task is taken and each actor finishes its episode; the pool's owner
+sets `give_up` once it will wait no longer. A phone whose episode was interrupted goes back to its pool, which recovers
+it; the actor leases the next healthy one.
 """
 
 from __future__ import annotations
@@ -30,20 +30,22 @@ from distrl.types import LogPosition, Outcome, Task, Trajectory
 log = logging.getLogger(__name__)
 
 LEASE_WAIT_S = 0.5
-"""How long one try for a phone lasts; between two tries an actor looks whether the pool stops."""
+"""Longest wait of one lease attempt; between two an actor checks whether the pool stops."""
 
 
 class Lease(Protocol):
-    """Waits up to `timeout_s` for a phone; the block gets None if none is healthy by then."""
+    """Waits up to `timeout_s` for a healthy phone; the block gets None where there is none by then."""
 
     def __call__(self, timeout_s: float) -> AbstractContextManager[Phone | None]: ...
 
 
 class Fleet(Protocol):
-    """The phones of an actor pool. count: how many there are, healthy or not."""
+    """The phones of an actor pool."""
 
     @property
-    def count(self) -> int: ...
+    def count(self) -> int:
+        """How many there are, healthy or not."""
+
     @property
     def lease(self) -> Lease: ...
 
@@ -53,7 +55,7 @@ Deliver = Callable[[Received, Trajectory], None]
 
 
 class ActorPool:
-    """deliver is called in the actor's thread and returns once the trajectory is safe; the actor then goes on."""
+    """deliver: called in the actor's thread; returns once the trajectory is safe, and the actor goes on."""
 
     def __init__(
         self,
@@ -87,11 +89,11 @@ class ActorPool:
         self._task_queue.close()
 
     def check(self) -> None:
-        """Raises what ended an actor unforeseen: its phone would be idle, and nobody would hear of it."""
+        """Raises what ended an actor unexpectedly; its phone would be idle unnoticed."""
         self._threads.check()
 
     def join(self, timeout_s: float) -> bool:
-        """Whether every actor has ended within timeout_s."""
+        """Waits up to timeout_s. Returns whether every actor has ended."""
         return self._threads.join(timeout_s)
 
     def _actor(self) -> None:
@@ -111,7 +113,7 @@ class ActorPool:
                 return
 
     def _played(self, task: Task, phone: Phone) -> Trajectory:
-        """The trajectory, whatever happened: an unforeseen error must not take the phone's thread with it."""
+        """Play the task. An unexpected error makes an interrupted trajectory and does not end the actor."""
         started = self._clock.now_ms()
         try:
             return self._play(task, phone)
@@ -120,7 +122,7 @@ class ActorPool:
         except Exception as error:
             if self._give_up.is_set():
                 raise AbandonedError(task.task_id, "the policy has stopped", "its task is delivered again") from error
-            log.exception("%s: the episode on %s ended in an unforeseen error", task.task_id, phone.serial)
+            log.exception("%s: the episode on %s ended in an unexpected error", task.task_id, phone.serial)
             what = error.what if isinstance(error, DistrlError) else str(error)
             return Trajectory(
                 task,
@@ -154,11 +156,10 @@ def play_all(
     stop: threading.Event,
     give_up: threading.Event,
 ) -> bool:
-    """Play every task once on the fleet and `keep` each trajectory; an interrupted one is played again up to `retries`
-    times. worker: who acted, in the trajectory of an episode that ended in an unforeseen error.
+    """Play every task on the fleet and `keep` its trajectory; an interrupted one is played again up to `retries` times.
 
-    Returns whether all were played; False if stopped before, after the running episodes had drain_s to end. Raises
-    what `keep` raises.
+    worker: its name in trajectories of episodes that ended in an unexpected error. Returns whether all were played;
+    False where stopped before, once the running episodes had drain_s to end. Raises what `keep` raises.
     """
     task_queue = TaskQueue()
     done = threading.Event()
@@ -197,13 +198,13 @@ def play_all(
     return done.is_set()
 
 
-def deliver_whole_or_bare(
+def publish_or_drop_steps(
     retry: Retry, what: str, publish: Callable[[Trajectory], Future[LogPosition | None]], trajectory: Trajectory
 ) -> Trajectory:
-    """Publish `trajectory` and wait for the acknowledgement, however long the broker is away. Returns what was taken.
+    """Publish `trajectory` and wait for the acknowledgement, however long the broker is away. Returns what was written.
 
-    One that is larger than the broker takes is published as interrupted and without its steps: its task must not be
-    played for ever. Raises AbandonedError, BeyondUseError, and what ended the acknowledgement.
+    One that is too large for the broker is published as interrupted and without steps, so that its task ends. Raises
+    AbandonedError, BeyondUseError, and what ended the acknowledgement.
     """
 
     def deliver(record: Trajectory) -> Trajectory:
@@ -219,7 +220,7 @@ def deliver_whole_or_bare(
 
 
 def without_steps(trajectory: Trajectory, note: str) -> Trajectory:
-    """The same attempt as INTERRUPTED and without its steps, for where the whole cannot be published."""
+    """The same attempt as INTERRUPTED and without steps, where it is too large to publish."""
     return replace(
         trajectory,
         steps=(),

@@ -1,8 +1,8 @@
-"""One policy for all phones of a process: decisions asked for at about the same time share one forward pass.
+"""One policy for all phones of a process: decisions requested at about the same time share one forward pass.
 
-Who runs what: every actor calls `decide` and waits; one thread runs `serve` until `close`; the reloader calls `swap`
-from its own thread. Only the serving thread touches the weights, so a swap always falls between two batches and
-every row of a batch is stamped with the version that chose it.
+Every actor calls `decide` and waits; one thread runs `serve` until `close`; the reloader calls `swap` from its own
+thread. Only the serving thread touches the weights, so a swap always falls between two batches, and each decision is
+stamped with the version that made it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from distrl.rollout.episode import Decision, Observation, sampling_seed
 from distrl.types import Action, Version
 
 IDLE_WAIT_S = 0.5
-"""How long the serving thread waits for a first request before it looks at `close` again; it wakes at once on both."""
+"""Longest wait of the serving thread before it checks again for requests and `close`; both wake it at once."""
 
 
 class PolicyEndedError(PolicyError):
-    """The thread that decides has ended unexpectedly; no episode can go on."""
+    """The serving thread has ended unexpectedly; no episode can go on."""
 
 
 class Weights(Protocol):
@@ -42,7 +42,7 @@ class Weights(Protocol):
 
 
 class PromptEncoder(Protocol):
-    """What it needs of a tokenizer."""
+    """What the batcher needs of a tokenizer."""
 
     def encode_prompt(self, instruction: str, earlier: Sequence[Action]) -> tuple[int, ...]: ...
 
@@ -66,9 +66,9 @@ class _Swap:
 class Batcher:
     """A Decider over shared weights.
 
-    temperature: of the sampling; None takes the likeliest action.
-    wait_s: how long the first request of a batch waits for others; the batch also goes as soon as every episode
-    under way has asked.
+    temperature: of the sampling; None is greedy.
+    wait_s: how long the first request of a batch waits for others. The batch starts sooner once every running episode
+    has a request in it.
     """
 
     def __init__(
@@ -95,18 +95,18 @@ class Batcher:
 
     @property
     def loaded(self) -> Version | None:
-        """The version that the next decision is made with; None before the first swap."""
+        """The version of the next decision; None before the first swap."""
         return self._loaded
 
     def wait_loaded(self, version: int, timeout_s: float) -> bool:
-        """Whether `version` or a newer one is loaded, waiting for it up to timeout_s."""
+        """Waits up to timeout_s. Returns whether `version` or a newer one is loaded."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._has(version), timeout_s)
             return self._has(version)
 
     @contextmanager
     def episode(self) -> Iterator[None]:
-        """Around an episode: a batch does not wait longer than the episodes under way can fill it."""
+        """Counts a running episode: a batch waits for no more requests than there are running episodes."""
         self._count(1)
         try:
             yield
@@ -114,9 +114,7 @@ class Batcher:
             self._count(-1)
 
     def decide(self, observation: Observation) -> Decision:
-        """The action for one observation. Raises PolicyError once the batcher is closed, PolicyEndedError once it has
-        failed.
-        """
+        """The action for one observation. Raises PolicyError once closed, PolicyEndedError once `serve` has failed."""
         prompt = self._encoder.encode_prompt(observation.task.instruction, observation.previous)
         seed = sampling_seed(observation.task.task_id, observation.attempt_id, observation.step)
         request = _Request(observation, prompt, seed, self._ticks())
@@ -128,7 +126,7 @@ class Batcher:
         return request.decision.result()
 
     def swap(self, version: Version, adapter: bytes) -> None:
-        """Put an adapter in place between two batches; returns once it decides. Raises what loading it raised."""
+        """Load an adapter between two batches; returns once it is in use. Raises what loading it raised."""
         swap = _Swap(version, adapter)
         with self._changed:
             if self._closed:
@@ -139,7 +137,7 @@ class Batcher:
         swap.done.result()
 
     def close(self) -> None:
-        """End `serve`. Whoever still waits gets a PolicyError."""
+        """End `serve`. Callers that still wait get a PolicyError."""
         with self._changed:
             self._closed = True
             for request in self._requests:
@@ -151,17 +149,17 @@ class Batcher:
             self._changed.notify_all()
 
     def fail(self, error: Exception) -> None:
-        """`serve` has ended unexpectedly, for `error`: whoever waits for a decision, or asks for one, is told so."""
+        """Close after `serve` has failed with `error`: waiting and later callers get a PolicyEndedError."""
         self._failure = error
         self.close()
 
     def check(self) -> None:
-        """Raises PolicyEndedError where `serve` has ended unexpectedly."""
+        """Raises PolicyEndedError once `serve` has failed."""
         if self._failure is not None:
             raise self._stopped()
 
     def serve(self) -> None:
-        """Decide batch after batch until `close`. What a batch raises goes to those who asked; the next one runs."""
+        """Decide batch after batch until `close`. What a batch raises goes to its callers; the next batch runs."""
         while True:
             with self._changed:
                 self._changed.wait_for(self._something_to_do, IDLE_WAIT_S)
@@ -177,10 +175,10 @@ class Batcher:
 
     def _stopped(self) -> PolicyError:
         if self._failure is None:
-            return PolicyError("worker", "the policy has stopped, so nothing more is decided", "start the worker again")
+            return PolicyError("worker", "the policy has stopped", "start the worker again")
         why = f"{type(self._failure).__name__}: {self._failure}"
         return PolicyEndedError(
-            "worker", f"the policy's thread has ended: {why}", "start the worker again, and report what its log says"
+            "worker", f"the policy's thread has ended: {why}", "start the worker again, and report its log"
         )
 
     def _has(self, version: int) -> bool:
@@ -221,7 +219,7 @@ class Batcher:
         except Exception as error:
             if len(batch) == 1:
                 batch[0].decision.set_exception(error)
-            else:  # one unreadable screenshot must not end the episodes of its neighbours
+            else:  # one unreadable screenshot must not end the episodes of the others
                 for request in batch:
                     self._answer([request])
         else:

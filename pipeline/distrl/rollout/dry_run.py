@@ -1,8 +1,8 @@
-"""What the policy would do, shown and never done: for a person who is about to let it act on a phone of their own.
+"""A dry run: shows what the policy would do on a real phone, and sends the phone nothing.
 
-One phone is looked at as it stands, without a reset: a reset clears data. A person does by hand what is shown, or
-something else, and each new screen is decided on, with the actions shown before as what was done. Nothing is published
-or stored, no consumer group is joined and no task is taken, so that a run that is under way does not notice.
+The phone is not reset, since a reset clears data. A person carries out what is shown, or something else; the policy
+decides on each new screen, taking the actions shown before as done. Nothing is published or stored, no consumer group
+is joined and no task is taken, so a live run is not affected.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from distrl.types import Action, ActionKind, Split, Task
 
 ATTEMPT: Final = "dry-run"
 LOOK_S: Final = 0.5
-"""Between two looks at a screen that waits for a person."""
+"""Pause between two screenshots while the person has not acted."""
 
 
-class Looking(Protocol):
+class ReadOnlyPhone(Protocol):
     """A phone that can be seen and not touched."""
 
     def screen(self) -> bytes:
         """PNG bytes, once the screen no longer changes."""
 
     def front(self) -> str:
-        """What is in front, in words."""
+        """The app in front, for people."""
 
 
-def run_dry(config: Config, instruction: str | None, stop: threading.Event, say: Callable[[str], None]) -> None:
-    """Show the actions of the newest version on the first phone that answers and that no worker has, until the policy
-    says that it is done, the task's steps are used up, or `stop`. say: takes one line, which may hold what a model
-    wrote.
+def run_dry(config: Config, instruction: str | None, stop: threading.Event, report: Callable[[str], None]) -> None:
+    """Show the actions of the newest version on the first phone that answers and that no worker holds.
 
-    Raises DistrlError: no broker, no phone, weights that are not those of their version.
+    Ends when the policy says that it is done, the task's steps are used up, or at `stop`. report: prints one line,
+    which may hold text of a model. Raises DistrlError: no broker, no phone, weights that are not those of their
+    version.
     """
     task = dry_task(config, instruction)
     with VersionFollower(config) as versions, serving(config, config.worker.temperature) as policy:
@@ -64,17 +64,18 @@ def run_dry(config: Config, instruction: str | None, stop: threading.Event, say:
         ):
             if session is None:
                 return
-            say(f"version {version.version} on {session.serial}; nothing is sent to it")
-            say(f"task: {task.instruction}")
-            show(task, SeenSession(session, PackageAllowList(session, config.devices)), policy.batcher, stop, say)
+            report(f"version {version.version} on {session.serial}; nothing is sent to it")
+            report(f"task: {task.instruction}")
+            show(
+                task, ReadOnlySession(session, PackageAllowList(session, config.devices)), policy.batcher, stop, report
+            )
 
 
 @contextmanager
 def first_free(pool: DevicePool, stop: threading.Event) -> Iterator[AdbSession | None]:
-    """The first phone that answers and that nobody has; None once `stop` is set.
+    """The first phone that answers and is free; None once `stop` is set. Raises DeviceError where there is none.
 
-    They are tried one after the other, each once: the pool's own discovery would take all of them from the workers, and
-    start every emulator, to look at one. Raises DeviceError where none is to be had.
+    Tries each phone once, in turn: the pool's own discovery would lease all of them and start every emulator.
     """
     for _ in range(pool.count):
         if stop.is_set():
@@ -84,18 +85,20 @@ def first_free(pool: DevicePool, stop: threading.Event) -> Iterator[AdbSession |
                 yield session
                 return
     if not stop.is_set():
-        raise DeviceError("devices", "no phone answers that no worker has", "`distrl devices` says what is with each")
+        raise DeviceError("devices", "no free phone answers", "`distrl devices` shows the state of each")
     yield None
 
 
 def dry_task(config: Config, instruction: str | None) -> Task:
-    """The first training task that would be fed, or what a person asks instead."""
+    """The first training task that would be fed, or one with the instruction given."""
     task = suite_of(config.feeder).task(0, config.learner.seed, Split.TRAIN)
     return task if instruction is None else replace(task, task_id=ATTEMPT, instruction=instruction)
 
 
-def show(task: Task, phone: Looking, decider: Decider, stop: threading.Event, say: Callable[[str], None]) -> None:
-    """Decide on each new screen and say what would be done."""
+def show(
+    task: Task, phone: ReadOnlyPhone, decider: Decider, stop: threading.Event, report: Callable[[str], None]
+) -> None:
+    """Decide on each new screen and report the action."""
     shown: list[Action] = []
     last: bytes | None = None
     while len(shown) < task.max_steps and not stop.is_set():
@@ -105,14 +108,14 @@ def show(task: Task, phone: Looking, decider: Decider, stop: threading.Event, sa
             continue
         last = png
         decision = decider.decide(Observation(task, ATTEMPT, len(shown), png, tuple(shown), lambda: None))
-        say(f"step {len(shown)}, {phone.front()}: {decision.action_text}")
+        report(f"step {len(shown)}, {phone.front()}: {decision.action_text}")
         shown.append(decision.action)
         if decision.action.kind is ActionKind.COMPLETE:
             return
 
 
-class SeenSession:
-    """An adb session of which nothing but looking is used."""
+class ReadOnlySession:
+    """An adb session, used only to look."""
 
     def __init__(self, session: AdbSession, allow_list: PackageAllowList) -> None:
         self._session = session

@@ -1,8 +1,7 @@
-"""One episode: reset, then look, keep what was seen, decide and act, until the policy says that it is done.
+"""One episode: reset, then look, store the screenshot, decide and act, until the policy says that it is done.
 
-The loop owns nothing. The phone, the place where screenshots are kept, the decider and the clock come in, and one
-trajectory comes out, whatever the phone does: a phone that fails ends its episode as INTERRUPTED, and so does a model
-behind an endpoint that says nothing.
+Phone, screenshot store, decider and clock come in; one trajectory comes out, whatever the phone does. A phone that
+fails and a prompted model that does not answer end the episode as INTERRUPTED.
 """
 
 from __future__ import annotations
@@ -21,54 +20,54 @@ from distrl.types import Action, ActionKind, HeldBack, ObjectRef, Outcome, Step,
 log = logging.getLogger(__name__)
 
 NOTE_CHARACTERS = 500
-"""A note is for people; a device's error may carry a whole shell output, and the record must stay small."""
+"""Bounds the note, which is for people: a device's error may carry a whole shell output, and records stay small."""
 FOREIGN_APP_CHARACTERS = 150
-"""Of one app that was left: a phone may name any, and the first one is always told."""
+"""Bounds the name of one app in the note, so that at least the first one fits."""
 GROUND_TRUTH = "ground-truth"
 NO_JUDGE = "none"
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What a decision may depend on: the task, the screen as PNG bytes, and the actions so far.
-
-    truth is the phone's own state where it offers one. Only the script of the demonstrations reads it. refused: the
-    phone could not do the action before; only prompted models are told, since the policy reads screen and prompt alone.
-    """
+    """What a decision may depend on."""
 
     task: Task
     attempt_id: str
     step: int
     png: bytes
+    """The screen."""
     previous: tuple[Action, ...]
+    """The actions so far."""
     truth: Callable[[], Mapping[str, Any] | None]
+    """The phone's own state where it offers one. Only scripts read it."""
     refused: bool = False
+    """The phone could not do the previous action. Only prompted models use it: the policy reads screen and prompt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One action with exactly what was read and written, by which weights, and log μ(action) in nats.
-
-    What has no weights here stamps it as rollout/prompted.py does. seconds: time in the policy, the wait for a batch
-    included.
-    """
+    """One action, with the token ids read and written, and the weights that chose it."""
 
     action: Action
     action_text: str
     prompt_ids: tuple[int, ...]
     action_ids: tuple[int, ...]
     logprob: float
+    """log μ(action), in nats."""
     version: int
+    """Of the weights; SCRIPTED or PROMPTED for deciders without weights."""
     version_sha256: str
     seconds: float = 0.0
+    """Time in the policy, with the wait for a batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """What a phone showed, as PNG bytes. restless: it never rested, and this is its last whole frame."""
+    """What a phone showed."""
 
     png: bytes
     restless: bool = False
+    """It never came to rest; this is its last whole frame."""
 
 
 class Decider(Protocol):
@@ -76,54 +75,51 @@ class Decider(Protocol):
 
 
 class Phone(Protocol):
-    """A leased phone. Every method keeps its own deadline and raises DeviceError where the phone does not do it."""
+    """A leased phone. Every method has its own deadline and raises DeviceError where the phone fails."""
 
     @property
     def serial(self) -> str: ...
     def reset(self, task: Task) -> None: ...
     def settle(self) -> Screen:
-        """The screen once it no longer changes, or as it is after long enough."""
+        """The screen once it no longer changes, or its last frame at the deadline."""
 
     def perform(self, action: Action) -> HeldBack:
-        """Do it. UNSENT where another app had come to the front, and was left; REFUSED where the phone cannot do it.
+        """Do the action. Returns UNSENT where an app that is not allowed had come to the front (it was left), REFUSED
+        where the phone cannot do the action; nothing is sent then."""
 
-        Neither sends anything.
-        """
-
-    def taken_back(self) -> Sequence[str]:
-        """The apps that it was brought back from since this was last asked, since they are not allowed; for people."""
+    def left_apps(self) -> Sequence[str]:
+        """The apps that are not allowed and were left since the last call; for the note."""
 
     def truth(self) -> Mapping[str, Any] | None:
-        """The phone's own state, or None if it offers none (a real phone)."""
+        """The phone's own state; None where it offers none, as a real phone."""
 
     def hierarchy(self, timeout_s: float) -> bytes | None:
-        """The elements in front as XML, or None if the phone makes none within timeout_s; for prompted models."""
+        """The elements on the screen as XML, for prompted models; None where the phone gives none within timeout_s."""
 
 
 Judge = Callable[[Task, Mapping[str, Any]], bool | None]
-"""Whether a task is done, from the phone's own state; None where the task does not say what that would be."""
+"""Whether a task is done, from the phone's own state; None where the state cannot tell."""
 FallbackJudge = Callable[[Task, bytes, Sequence[Step]], tuple[Outcome, str]]
-"""The same where the state does not say: from the last screen as PNG bytes and the steps. Returns the outcome (UNKNOWN
-where there is no telling) and who says so."""
+"""Judges from the last screen (PNG bytes) and the steps. Returns the outcome, UNKNOWN where it cannot tell, and its
+source."""
 
 
 @dataclass(frozen=True)
 class Episode:
-    """How an episode is run here.
-
-    keep: puts a screenshot in the store and returns its reference; the object is there before any record names it.
-    judge: asked where the phone tells its state; fallback_judge: where it does not, or the judge cannot tell from it.
-    """
+    """What all episodes of a process share."""
 
     worker: str
     keep: Callable[[bytes], ObjectRef]
+    """Stores a screenshot and returns its reference. The object exists before any record names it."""
     judge: Judge
+    """Used where the phone offers its state."""
     clock: Clock = SYSTEM_CLOCK
     is_expert: bool = False
     fallback_judge: FallbackJudge | None = None
+    """Used where the phone offers no state, or `judge` cannot tell from it."""
 
     def run(self, task: Task, attempt_id: str, phone: Phone, decider: Decider) -> Trajectory:
-        """Play the episode. Never raises DeviceError or ChatError; what else decider or store raise passes through."""
+        """Play the episode. DeviceError and ChatError interrupt it; other errors of decider and store pass through."""
         playing = Playing(self, task, attempt_id, phone)
         while not playing.over:
             playing.step(decider)
@@ -131,18 +127,17 @@ class Episode:
 
 
 class Playing:
-    """One episode under way: `step` until it is `over`, then `end`, which may come sooner.
+    """A running episode: call `step` until it is `over`, then `end`, or `end` sooner.
 
-    Made, it has put the phone where the task begins. No method raises DeviceError or ChatError: a phone that fails or
-    a model that says nothing ends the episode as INTERRUPTED. What else the decider or the store raises passes through,
-    and the step that it broke off did not happen.
+    The constructor resets the phone. No method raises DeviceError or ChatError: they end the episode as INTERRUPTED.
+    Other errors of decider and store pass through; the step that they broke off is not recorded.
     """
 
     def __init__(self, episode: Episode, task: Task, attempt_id: str, phone: Phone) -> None:
         self.task = task
         self.steps: list[Step] = []
         self.failed = ""
-        """Why it could not go on; empty while it does."""
+        """Why it was interrupted; empty while it was not."""
         self._episode = episode
         self._attempt_id = attempt_id
         self._phone = phone
@@ -153,7 +148,7 @@ class Playing:
 
     @property
     def over(self) -> bool:
-        """It has failed, the policy said that it is done, or the task's steps are used up."""
+        """Whether it was interrupted, the policy said that it is done, or the task's steps are used up."""
         ended = bool(self.steps and self.steps[-1].action.kind is ActionKind.COMPLETE)
         return bool(self.failed) or ended or len(self.steps) >= self.task.max_steps
 
@@ -164,7 +159,7 @@ class Playing:
             self.steps.append(step)
 
     def end(self, fallback_judge: FallbackJudge | None = None) -> Trajectory:
-        """The trajectory. fallback_judge: asked in place of the episode's own."""
+        """The trajectory. fallback_judge: replaces the episode's own."""
         final, restless = None, False
         outcome, source = Outcome.INTERRUPTED, NO_JUDGE
         if not self.failed:
@@ -242,7 +237,7 @@ class Playing:
         )
 
     def _undone(self) -> None:
-        """Note what was left before a screen was shown. It is the doing of the last action, if that was sent."""
+        """Note the apps left since the last look, and mark the last action, if it was sent, as undone by that."""
         left, steps = _foreign_apps(self._phone, len(self.steps)), self.steps
         self._foreign_apps += left
         if left and steps and steps[-1].held_back is HeldBack.NO and _reaches_the_phone(steps[-1].action):
@@ -262,18 +257,18 @@ class Playing:
 
 
 def sampling_seed(task_id: str, attempt_id: str, step: int) -> int:
-    """The seed of one decision, in [0, 2^63): the same task, attempt and step draw the same action again."""
+    """The seed of one decision, in [0, 2^63), equal for equal task, attempt and step."""
     digest = hashlib.sha256(f"{task_id}\n{attempt_id}\n{step}".encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
 
 
 def _foreign_apps(phone: Phone, step: int) -> list[str]:
-    """What the phone was brought back from just before step number `step` was looked at or sent; the first is 0."""
-    return [f"{each} at step {step}" for each in phone.taken_back()]
+    """The apps left just before step number `step` (from 0) was seen or sent."""
+    return [f"{each} at step {step}" for each in phone.left_apps()]
 
 
 def _note(foreign_apps: Sequence[str], why: str) -> str:
-    """What was left, then what ended the episode. Neither hides the other: each has half of the note for certain."""
+    """The apps left, then what ended the episode; each is sure of half of the note's length."""
     shown = [each[:FOREIGN_APP_CHARACTERS] for each in foreign_apps]
     room = NOTE_CHARACTERS - min(len(why), NOTE_CHARACTERS // 2) - len("; ")
     while len(left := _left(shown, len(foreign_apps) - len(shown))) > room:
@@ -288,7 +283,7 @@ def _left(shown: Sequence[str], cut: int) -> str:
 
 
 def _reaches_the_phone(action: Action) -> bool:
-    """An end is the policy's own; an invalid action is untrusted text that is no command."""
+    """Whether the action is sent: COMPLETE only ends the episode, and INVALID is untrusted text, no command."""
     return action.kind not in (ActionKind.COMPLETE, ActionKind.INVALID)
 
 

@@ -1,4 +1,4 @@
-"""Exploration on phones: episodes of which nothing but the notes is kept. Nothing is published, no topic is read."""
+"""Exploration on phones for prompted agents: writes notes, publishes nothing and reads no topic."""
 
 from __future__ import annotations
 
@@ -29,28 +29,34 @@ log = logging.getLogger(__name__)
 
 NAME: Final = "explore"
 RETRIES: Final = 1
-"""How often an exploration that was interrupted is begun again; what it had noted by then is kept."""
+"""How often an interrupted exploration is tried again; its notes so far stay."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explored:
-    """notes: how many there are now. before: how many there were. tasks: that were tried, interrupted: of those."""
+    """What an exploration came to."""
 
     notes: int
+    """How many there are now."""
     before: int
+    """How many there were."""
     tasks: int
+    """How many were tried."""
     interrupted: int
+    """How many of `tasks` were interrupted."""
     counters: Mapping[str, int]
+    """Of the agent."""
     spent: Counted
+    """Requests to the endpoint."""
 
 
 def explore(
     config: Config, tasks: Sequence[Task], stop: threading.Event, advance: Callable[[int, int], None]
 ) -> Explored:
-    """Try each task and write what is found out to `appagent.notes`, after each note. A role that ends.
+    """Explore each task and write the notes to `appagent.notes`, after each one. Returns once all tasks are over.
 
-    advance: told how many of how many tasks are over. Raises ConfigError and ChatError before anything starts, and
-    ChatError once the endpoint has gone for good; what was noted by then is in the file.
+    advance: called with the number of tasks that are over and of all. Raises ConfigError and ChatError before anything
+    starts, and ChatError once the endpoint has failed for good; the notes so far are in the file.
     """
     path = _refuse_impossible(config)
     notes = notes_of(config) if path.exists() else {}
@@ -66,7 +72,7 @@ def explore(
 
     advance(0, len(tasks))
     _on_phones(config, agent, book, tasks, keep, stop)
-    save(path, book.notes)  # a note that could not be written then may be now, or is told
+    save(path, book.notes)  # retries a note that could not be written before; raises where it still cannot
     if agent.failure is not None:
         raise agent.failure
     return Explored(
@@ -80,19 +86,19 @@ def explore(
 
 
 def exploration_tasks(config: Config, tasks: int, instructions: Sequence[str]) -> list[Task]:
-    """The first training tasks that would be fed, or what a person asks instead; of `appagent.rounds` steps each.
+    """The first training tasks that would be fed, or the given instructions; `appagent.rounds` steps each.
 
-    Held-out tasks are none of them: notes of those would tell an agent what it is measured on. Raises ConfigError for
-    an instruction that is one (heldout.py).
+    Never held-out tasks: their notes would leak what the agent is measured on. Raises ConfigError for an instruction of
+    one (tasks/held_out.py).
     """
     rounds = config.appagent.rounds
     if instructions:
         refused = held_out(config.feeder)
-        for said in instructions:
-            refused.refuse(said, "--instruction")
+        for instruction in instructions:
+            refused.refuse(instruction, "--instruction")
         return [
-            Task(f"{NAME}-{at}", NAME, NAME, Split.TRAIN, said, rounds, phone_seed=at)
-            for at, said in enumerate(instructions)
+            Task(f"{NAME}-{at}", NAME, NAME, Split.TRAIN, instruction, rounds, phone_seed=at)
+            for at, instruction in enumerate(instructions)
         ]
     suite = suite_of(config.feeder)
     chosen = (suite.task(index, config.learner.seed, Split.TRAIN) for index in range(tasks))
@@ -100,7 +106,7 @@ def exploration_tasks(config: Config, tasks: int, instructions: Sequence[str]) -
 
 
 def _refuse_impossible(config: Config) -> Path:
-    """The file of notes."""
+    """The file of notes. Raises ConfigError where there is none, or the mode has no elements."""
     if config.appagent.notes is None:
         raise ConfigError("appagent.notes", "is not set", "name the JSON file that notes are written to")
     if config.appagent.mode != "elements":

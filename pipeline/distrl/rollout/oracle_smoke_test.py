@@ -1,6 +1,6 @@
-"""The oracle on phones behind a real adb server: what a kind of phone takes from a hand that makes no mistake.
+"""Plays tasks by a script without mistakes on simulated phones behind a real adb server, to test a phone profile.
 
-Phones are served by this process, on ports of their own; nothing is published and no screenshot is kept.
+This process serves the phones, on ports of their own. Nothing is published, no screenshot is stored.
 """
 
 from __future__ import annotations
@@ -34,11 +34,13 @@ NAME = "oracle_smoke_test"
 
 @dataclass(frozen=True, slots=True)
 class SmokeTest:
-    """Each task was played once. steps: of the episodes that ended. seconds: from the first to the last."""
+    """The result; each task was played once."""
 
     outcomes: Mapping[Outcome, int]
     steps: int
+    """Of the episodes that were not interrupted."""
     seconds: float
+    """From the start of the first episode to the end of the last."""
 
     @property
     def ended(self) -> int:
@@ -46,16 +48,16 @@ class SmokeTest:
 
 
 class Oracle:
-    """A Decider that makes no mistake: it touches the middle of each widget, whatever a policy could write."""
+    """A Decider that makes no mistake. It taps the exact middle of each widget, which a policy may not be able to."""
 
     def __init__(self) -> None:
         self._script = ImperfectScript(0, random_share=0.0, stop_share=0.0)
 
     def decide(self, observation: Observation) -> Decision:
-        """Raises DeviceError where the phone tells no truth."""
+        """Raises DeviceError where the phone does not offer its state."""
         state = observation.truth()
         if state is None:
-            raise DeviceError("devices", "the phone tells no truth, which the script needs", "use simulated phones")
+            raise DeviceError("devices", "the phone offers no state, which the script needs", "use simulated phones")
         action, _ = self._script.act(observation.task, state)
         return Decision(action, to_text(action), (), (), 0.0, SCRIPTED, "")
 
@@ -65,8 +67,8 @@ def oracle_smoke_test(
 ) -> SmokeTest:
     """Play the tasks on config.phones.count phones of a profile; `seen` is called after each. Ends early at `stop`.
 
-    An interrupted task is not played again here; a run would. Raises ConfigError where there is to be no phone, before
-    anything starts, and DeviceError where none can be leased.
+    Unlike in a run, an interrupted task is not played again. Raises ConfigError before anything starts where
+    phones.count is 0, and DeviceError where no phone can be leased.
     """
     with tempfile.TemporaryDirectory() as directory:
         settings = _with_phones(config, profile, Path(directory))
@@ -104,8 +106,8 @@ def _play(
 
 
 def _with_phones(config: Config, profile: PhoneProfile, directory: Path) -> Config:
-    """The settings with phones of one profile on free ports and no others, every app of which may be acted in, and a
-    directory of leases that nobody else uses: it would not show that a phone of the configuration is another's.
+    """The settings with phones of one profile on free ports and no other phones, all apps allowed, and a lease
+    directory of its own, since leases of the configured phones do not concern these.
     """
     count = config.phones.count
     if not count:

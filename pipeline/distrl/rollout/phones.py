@@ -1,4 +1,4 @@
-"""The phones that a process drives: the device room's pool, as the actor pool leases from it."""
+"""The phones that a process drives: the device pool, as the actor pool leases from it."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from distrl.types import Action, DeviceHealth, HeldBack, Task
 log = logging.getLogger(__name__)
 R = TypeVar("R")
 
-MOST_LEFT = 2
-"""How often foreign apps are left for one screen; one that comes back after that ends the episode."""
+MAX_APP_EXITS = 2
+"""How often foreign apps are left for one screenshot; one that comes back after that ends the episode."""
 
 
 class Phones:
-    """The phones that `config.devices` names, through the adb server of `config`.
+    """The phones that `config.devices` names, through the adb server of `config`. A context manager.
 
-    A context manager. Emulators are started, and ended at the end; so is an adb server of our own where none runs, and
-    another's is left as it is. stop: once set, entering waits for no emulator any more. Raises DeviceError where no
-    phone is named, there is no adb server to be had, or no phone answers and an emulator cannot be started.
+    Starts emulators, and an adb server where none runs, and ends those at the end; a server that was running is left
+    alone. stop: once set, entering no longer waits for emulators. Raises DeviceError where no phone is named, there is
+    no adb server, or no phone answers and an emulator cannot be started.
     """
 
     def __init__(self, config: Config, stop: threading.Event | None = None) -> None:
@@ -79,7 +79,7 @@ class Phones:
 
     @contextmanager
     def lease(self, timeout_s: float) -> Iterator[SessionPhone | None]:
-        """A phone for the block, or None if none is healthy within timeout_s. Its last failure goes to the pool."""
+        """A phone for the block; None where none is healthy within timeout_s. Its last failure is given to the pool."""
         session = self._pool.lease(timeout_s)
         if session is None:
             yield None
@@ -92,17 +92,14 @@ class Phones:
 
 
 class SessionPhone:
-    """A leased adb session as an episode sees it. failure: the error that ended an episode, if one did. well: whether
-    an episode ended without one, which is known once the next begins.
+    """A leased adb session as an episode sees it. to_snapshot: restores the phone's snapshot, if it has one.
 
-    A refusal is the phone's failure, unless it answers an action or a task's setup: those are somebody else's words. An
-    action that the phone cannot do, as text that it cannot type, is no failure at all: the policy should not have
-    written it.
+    A refused command counts as the phone's failure, unless it came from an action or a task's setup. An action that the
+    phone cannot do, like text that it cannot type, is the policy's mistake and no failure.
 
-    An app that the allow-list does not allow is left before a screen is shown, also one whose screen never rests or is
-    black, and again before an action is sent: it may have come to the front while the action was decided on. The action
-    is dropped then, since it was meant for a screen that is no more. to_snapshot: puts the phone back to its snapshot,
-    if it has one.
+    An app that is not on the allow-list is left before a screenshot, also where its screen never rests or is black, and
+    again before an action is sent: it may have come to the front during the decision. The action is then dropped, since
+    it was meant for another screen.
     """
 
     def __init__(
@@ -111,56 +108,58 @@ class SessionPhone:
         self._session = session
         self._allow_list = allow_list
         self._to_snapshot = to_snapshot
-        self._taken_back: list[str] = []
+        self._left_apps: list[str] = []
         self._playing = False
         self.failure: DeviceError | None = None
+        """The last error that ended an episode."""
         self.well = False
+        """Whether an episode ended without an error; known once the next one begins."""
 
     @property
     def serial(self) -> str:
         return self._session.serial
 
     def reset(self, task: Task) -> None:
-        self._taken_back.clear()
+        self._left_apps.clear()
         self.well = self.well or self._playing
         self._playing = True
-        self._noting(lambda: resetting.reset(self._session, task, self._to_snapshot))
+        self._recording_failure(lambda: resetting.reset(self._session, task, self._to_snapshot))
 
     def settle(self) -> Screen:
-        return self._noting(self._settled)
+        return self._recording_failure(self._settled)
 
     def perform(self, action: Action) -> HeldBack:
-        return self._noting(lambda: self._perform(action))
+        return self._recording_failure(lambda: self._perform(action))
 
-    def taken_back(self) -> tuple[str, ...]:
-        found, self._taken_back = tuple(self._taken_back), []
+    def left_apps(self) -> tuple[str, ...]:
+        found, self._left_apps = tuple(self._left_apps), []
         return found
 
     def truth(self) -> Mapping[str, Any] | None:
-        return self._noting(lambda: resetting.truth(self._session))
+        return self._recording_failure(lambda: resetting.truth(self._session))
 
     def hierarchy(self, timeout_s: float) -> bytes | None:
-        """A phone whose screen never rests, or is slow, makes none and is well."""
-        return self._noting(lambda: self._dumped(timeout_s))
+        """None is no failure of the phone: its screen may never rest, or it may be slow."""
+        return self._recording_failure(lambda: self._dumped(timeout_s))
 
     def _dumped(self, timeout_s: float) -> bytes | None:
         try:
             return self._session.hierarchy(timeout_s)
         except (DeviceRefused, DeviceTimeout) as error:
-            log.info("%s: no elements: %s", self.serial, error.what)
+            log.info("%s: no element hierarchy: %s", self.serial, error.what)
             return None
 
     @must_succeed()
     def _settled(self) -> Screen:
-        for _ in range(MOST_LEFT):
+        for _ in range(MAX_APP_EXITS):
             seen: Screen | None = None
             fault: DeviceError | None = None
             try:
                 seen = self._seen()
             except (DeviceTimeout, DeviceBlack) as error:
-                fault = error  # a foreign app may forbid pictures
+                fault = error  # perhaps a foreign app that forbids screenshots
             if (left := self._allow_list.enforce()) is not None:
-                self._taken_back.append(left)
+                self._left_apps.append(left)
             elif seen is not None:
                 return seen
             elif fault is not None:
@@ -170,7 +169,7 @@ class SessionPhone:
             raise DeviceForeignApp(
                 self.serial,
                 f"{package} comes back each time that it is left",
-                f"see to the phone: end it there, or add {package} to devices.allowed_packages",
+                f"end it on the phone, or add {package} to devices.allowed_packages",
             )
         return seen
 
@@ -182,16 +181,16 @@ class SessionPhone:
         with must_succeed():
             left = self._allow_list.enforce()
         if left is not None:
-            self._taken_back.append(f"{left}, its action was not sent")
+            self._left_apps.append(f"{left}, its action was not sent")
             return HeldBack.UNSENT
         try:
             self._session.perform(action)
         except ActionRefused as error:
-            log.warning("%s: %s is refused, and counts as invalid: %s", self.serial, action.kind, error.what)
+            log.warning("%s: the phone cannot do %s, which counts as invalid: %s", self.serial, action.kind, error.what)
             return HeldBack.REFUSED
         return HeldBack.NO
 
-    def _noting(self, call: Callable[[], R]) -> R:
+    def _recording_failure(self, call: Callable[[], R]) -> R:
         try:
             return call()
         except DeviceError as error:

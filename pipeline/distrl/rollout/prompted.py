@@ -1,4 +1,4 @@
-"""Deciders that ask a model which has no weights here (appagent), and how their steps are stamped."""
+"""Deciders that prompt an external model (appagent), and how their steps are stamped."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ class Acting(Protocol):
 
     def act(self, task: str, png: bytes) -> Action: ...
     def refused(self) -> None:
-        """The phone could not do the action before."""
+        """Note that the phone could not do the previous action."""
 
 
 class Prompted:
-    """A Decider. sha256: of the agent's description (docs/wire.md). There are no token ids of ours, and so no
-    probability: `logprob` is 0. No learner takes such a step for its own policy's, since it learns from token ids.
+    """A Decider. sha256: of the agent's description (docs/wire.md).
+
+    Its steps have no token ids and so no probability: `logprob` is 0, and no learner learns from them.
     """
 
     def __init__(self, acting: Acting, sha256: str, ticks: Callable[[], float] = time.perf_counter) -> None:
@@ -36,7 +37,7 @@ class Prompted:
         self._ticks = ticks
 
     def decide(self, observation: Observation) -> Decision:
-        """Raises ChatError where the model says nothing, DeviceError where the phone is gone."""
+        """Raises ChatError where the model does not answer, DeviceError where the phone fails."""
         began = self._ticks()
         if observation.refused:
             self._acting.refused()
@@ -45,9 +46,9 @@ class Prompted:
 
 
 def ready_endpoint(config: Config, pictures: int) -> Endpoint:
-    """The endpoint of `appagent`, once its model has answered a question with so many pictures.
+    """The endpoint of `appagent`, once its model has answered a test question with so many pictures.
 
-    Raises ChatError where none is set, it does not answer, or it takes no such question: before a phone is touched.
+    Raises ChatError, before a phone is touched, where none is set, it does not answer, or it refuses the question.
     """
     endpoint = Endpoint(config.appagent, "appagent")
     try:
@@ -58,9 +59,9 @@ def ready_endpoint(config: Config, pictures: int) -> Endpoint:
 
 
 def notes_of(config: Config) -> Notes:
-    """Those that `appagent.notes` names, if any; none on the grid, which has no elements that they could be of.
+    """The notes of the file `appagent.notes`; empty where it is not set and in grid mode, which has no elements.
 
-    Raises ConfigError for a file that holds none.
+    Raises ConfigError for a file that holds no notes.
     """
     asked = config.appagent
     return {} if asked.notes is None or asked.mode == "grid" else load(asked.notes)

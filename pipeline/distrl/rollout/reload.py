@@ -1,8 +1,8 @@
 """Hot reload: newer weights are fetched, verified and handed to the batcher while episodes go on.
 
-Driven by one thread in `run`; it stops at the event within one wait. A version is verified, not trusted: weights
-whose hash differs from the version record, or that belong to another base model, are never loaded. The old weights
-stay, an alert is counted, and the next version is tried.
+One thread executes `run`, which ends within WAIT_S of the stop event. Weights whose hash differs from the version
+record, or of another base model, are never loaded: the old weights stay, an alert is counted, and the next version is
+tried.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from distrl.types import ObjectRef, Version
 log = logging.getLogger(__name__)
 
 WAIT_S = 0.5
-"""How long one look for a newer version lasts: the longest that a stop waits for this thread while nothing loads."""
+"""Longest wait for a newer version before the stop event is checked."""
 RETRY_S = 1.0
-"""Pause before an adapter that could not be read is tried again: the store may be down, the version stays wanted."""
+"""Pause before fetching an adapter again after the store has failed."""
 
 
 class Versions(Protocol):
@@ -39,15 +39,17 @@ class Swapping(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ReloadState:
-    """reloads and alerts since the start; seconds from publication to swap of the last reload, 0 before it."""
+    """Counters since the start."""
 
     reloads: int = 0
     alerts: int = 0
+    """Versions that were refused or could not be fetched at once."""
     seconds: float = 0.0
+    """From publication to swap of the last reload; 0 before the first."""
 
 
 class Reloader:
-    """Follows the versions. fetch: the adapter's bytes, verified against the reference's sha256."""
+    """Follows the versions. fetch: returns the adapter's bytes, verified against the reference's sha256."""
 
     def __init__(
         self,
@@ -74,7 +76,7 @@ class Reloader:
                 stop.wait(RETRY_S)
 
     def load(self, version: Version) -> bool:
-        """Verify and swap to one version. False: it could not be read and is worth another try."""
+        """Verify a version and swap to it. Returns False where the store failed: try again."""
         if version.base_model_sha256 != self._base:
             self._alert(version, f"belongs to base model {version.base_model_sha256[:12]}, not {self._base[:12]}")
             self._refused = version.version
@@ -94,7 +96,7 @@ class Reloader:
         return True
 
     def refused(self, version: int) -> bool:
-        """Whether `version` or a newer one was refused for good, so that waiting for it would be for ever."""
+        """Whether `version` or a newer one was refused for good: it will never be loaded."""
         return self._refused is not None and self._refused >= version
 
     def _handled(self) -> int | None:
@@ -109,15 +111,15 @@ class Reloader:
         log.error("version %d is refused, the old weights stay: %s", version.version, what)
 
 
-def wait_first(versions: Versions, stop: threading.Event, say_every_s: float = 10.0) -> Version | None:
-    """The newest version once there is one; None if stopped before. Says what it waits for now and then."""
+def wait_first(versions: Versions, stop: threading.Event, log_every_s: float = 10.0) -> Version | None:
+    """The newest version once there is one; None where stopped before. Logs what it waits for every log_every_s."""
     waited = 0.0
     while not stop.is_set():
         found = versions.latest() or versions.wait_newer(None, WAIT_S)
         if found is not None:
             return found
         waited += WAIT_S
-        if waited >= say_every_s:
+        if waited >= log_every_s:
             log.info("waiting for version 0: the learner publishes it after the warm-up on demonstrations")
             waited = 0.0
     return None

@@ -1,8 +1,8 @@
-"""Retries of what a worker stores and publishes, for as long as the store or the broker does not answer.
+"""Retries storing and publishing for as long as the store or the broker fails.
 
-This is the worker's whole back-pressure. An actor that cannot store a screenshot or publish a trajectory repeats that
-one call until it succeeds, so it takes no further task and holds at most one unpublished trajectory. (Those whose
-actions are being judged wait beside the actors, a bounded number of them: action_judge.py.)
+This is the worker's whole back-pressure: an actor that cannot store a screenshot or publish a trajectory repeats that
+call until it succeeds, so it takes no further task and holds at most one unpublished trajectory. (A bounded number of
+trajectories wait for the judge beside the actors: worker/action_judge.py.)
 """
 
 from __future__ import annotations
@@ -23,37 +23,36 @@ R = TypeVar("R")
 
 FIRST_WAIT_S = 0.25
 LONGEST_WAIT_S = 10.0
-"""Between two attempts of one actor: a broker that comes back is noticed within this, and eight actors do not hammer
-it."""
+"""Longest pause between two attempts of an actor: short enough to notice a broker that is back, long enough that eight
+actors do not hammer it."""
 ACKNOWLEDGE_WAIT_S = 1.0
-"""An acknowledgement takes milliseconds; an actor that waits this long says so and looks whether it should give up."""
+"""An acknowledgement takes milliseconds; after this long an actor logs it and checks `give_up`."""
 
 
 class AbandonedError(DistrlError):
-    """A stop ran out of time while an episode was under way; its task is uncommitted and is delivered again."""
+    """A stop ran out of time while an episode was running; its task is uncommitted and is delivered again."""
 
 
 class Retry:
-    """Repeats calls that fail until they succeed, or until `give_up` is set, which raises AbandonedError.
-
-    stalls: calls that did not succeed at once, since the start. stalled_now: those of them that still have not.
-    """
+    """Repeats failing calls until they succeed, or `give_up` is set, which raises AbandonedError. Thread-safe."""
 
     def __init__(self, give_up: threading.Event) -> None:
         self._give_up = give_up
         self._lock = threading.Lock()
         self.stalls = 0
+        """Calls since the start that did not succeed at once."""
         self.stalled_now = 0
+        """Those that still have not."""
 
     def call(
         self, what: str, attempt: Callable[[], R], on: type[DistrlError], but: tuple[type[DistrlError], ...] = ()
     ) -> R:
-        """What `attempt` returns, made again for as long as it raises `on`; `but`, and whatever else, passes."""
+        """Retries `attempt` while it raises `on`, and returns its result. `but` and other errors pass through."""
         stalled = False
 
         def failed(error: DistrlError, wait_s: float) -> None:
             nonlocal stalled
-            log.warning("%s failed and is tried again in %.2f s: %s", what, wait_s, error.what)
+            log.warning("%s failed; next attempt in %.2f s: %s", what, wait_s, error.what)
             if not stalled:
                 stalled = True
                 self._count(1)
@@ -70,7 +69,7 @@ class Retry:
                 self._count(-1)
 
     def acknowledged(self, what: str, future: Future[R]) -> R:
-        """The result of a publication, however long the broker is away; a wait that is no moment counts as a stall."""
+        """Waits for the acknowledgement, however long the broker is away; beyond ACKNOWLEDGE_WAIT_S it is a stall."""
         stalled = False
         try:
             while not future.done():
@@ -80,7 +79,7 @@ class Retry:
                 if self._give_up.is_set():
                     raise AbandonedError(what, "was not acknowledged before the stop", "its task is delivered again")
                 if not stalled:
-                    log.warning("%s is not acknowledged yet; nothing new is started until it is", what)
+                    log.warning("%s is not acknowledged yet; no new task is started until it is", what)
                     stalled = True
                     self._count(1)
             return future.result()

@@ -1,4 +1,4 @@
-"""The policy of a process, decided by a thread of its own: what acts with weights puts it together alike."""
+"""Sets up the policy of a process and the thread that serves it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from distrl.config import Config
 from distrl.errors import PolicyError
 from distrl.policy.registry import policy_of
 from distrl.rollout.batcher import Batcher
-from distrl.rollout.vocabulary import warn_lacking
+from distrl.rollout.vocabulary import warn_unknown_words
 from distrl.supervised import SupervisedThread
 from distrl.types import Version
 
 
 @dataclass(frozen=True)
 class Serving:
-    """The batching policy and the identity of its base model; no version is loaded yet."""
+    """A served policy; no version is loaded yet."""
 
     batcher: Batcher
     base_sha256: str
@@ -27,13 +27,13 @@ class Serving:
 
 @contextmanager
 def serving(config: Config, temperature: float | None) -> Iterator[Serving]:
-    """The policy of `config`, decided by one thread that lives as long as the block. temperature None: greedy.
+    """The policy of `config`, served by one thread for the time of the block. temperature None: greedy.
 
-    Should the thread end before, whoever asks the policy is told why, and `batcher.check` raises it.
+    Where the thread fails, callers of the policy get PolicyEndedError, and so does `batcher.check`.
     """
     torch.set_num_threads(config.worker.torch_threads)
     policy = policy_of(config.policy)
-    warn_lacking(config.feeder, policy.tokenizer)
+    warn_unknown_words(config.feeder, policy.tokenizer)
     batcher = Batcher(policy, policy.tokenizer, temperature=temperature, wait_s=config.worker.batch_wait_ms / 1000)
     thread = SupervisedThread(batcher.serve, "policy", batcher.fail)
     try:
@@ -48,6 +48,6 @@ def refuse_other_base(version: Version, base_sha256: str) -> None:
     if version.base_model_sha256 != base_sha256:
         raise PolicyError(
             f"version {version.version}",
-            f"belongs to base model {version.base_model_sha256[:12]}, this one is {base_sha256[:12]}",
+            f"belongs to base model {version.base_model_sha256[:12]}; policy.base_model is {base_sha256[:12]}",
             "set policy.base_model to the one the run was trained with",
         )

@@ -1,7 +1,7 @@
-"""Hand-over from the one thread that polls Kafka to the actors, and back.
+"""Queue of tasks from the polling thread to the actors, and of finished positions back.
 
-The poller offers a task only while an actor waits for one; an actor hands back the place of a task in the log once its
-trajectory is acknowledged, and the poller commits it.
+The poller puts a task only while an actor waits for one. Once a trajectory is acknowledged, the actor returns the
+task's position in the log, and the poller commits it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ from distrl.types import LogPosition, Task
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A task and its place in the log."""
+    """A task and its position in the log."""
 
     position: LogPosition
     task: Task
 
 
 class TaskQueue:
+    """Thread-safe."""
+
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._tasks: deque[Received] = deque()
@@ -30,7 +32,7 @@ class TaskQueue:
         self._closed = False
 
     def take(self) -> Received | None:
-        """The next task, waiting for it; None once closed."""
+        """Wait for the next task. None once closed."""
         with self._changed:
             self._waiting += 1
             self._changed.notify_all()
@@ -46,27 +48,27 @@ class TaskQueue:
             self._changed.notify_all()
 
     def drop(self) -> list[Received]:
-        """Takes back every task that no actor has taken."""
+        """Remove and return the tasks that no actor has taken."""
         with self._changed:
             dropped = list(self._tasks)
             self._tasks.clear()
             return dropped
 
     def finish(self, position: LogPosition) -> None:
-        """The trajectory of the task at `position` is acknowledged."""
+        """Note that the trajectory of the task at `position` is acknowledged."""
         with self._changed:
             self._finished.append(position)
             self._changed.notify_all()
 
     def finished(self) -> list[LogPosition]:
-        """What was finished since the last call, in that order."""
+        """The positions finished since the last call, in that order."""
         with self._changed:
             done = list(self._finished)
             self._finished.clear()
             return done
 
     def free(self) -> int:
-        """How many more tasks would be started at once."""
+        """How many more tasks would start at once."""
         with self._changed:
             return max(0, self._waiting - len(self._tasks))
 
@@ -75,7 +77,7 @@ class TaskQueue:
             return len(self._tasks)
 
     def wait_useful(self, timeout_s: float) -> None:
-        """Until an actor is free, something is finished or the queue is closed, up to timeout_s."""
+        """Wait until an actor is free, a task is finished or the queue is closed, up to timeout_s."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._closed or bool(self._finished) or self._waiting > len(self._tasks), timeout_s
@@ -86,7 +88,7 @@ class TaskQueue:
         return self._closed
 
     def close(self) -> None:
-        """No further task is taken; those not taken are delivered again, to whoever polls next."""
+        """Hand out no further task. Those not taken stay uncommitted and are delivered again."""
         with self._changed:
             self._closed = True
             self._tasks.clear()

@@ -1,4 +1,4 @@
-"""What worker, demonstrations and evaluators put together alike: where screenshots go, and who judges."""
+"""Wiring shared by worker, demonstrations and evaluators: the screenshot store and the judges."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from distrl.types import ObjectRef, Outcome, Step, Task
 log = logging.getLogger(__name__)
 
 SCREENSHOTS = "screenshots"
-"""The kind of object that screenshots are in the store."""
+"""Kind of the objects in the store."""
 TRUTH: Judge = succeeded
-"""Outcomes come from the phone's own state, where it offers one."""
+"""Judges from the phone's own state, where it offers one."""
 
 
 def screenshot_store(store: ObjectStore, retry: Retry, clock: Clock = SYSTEM_CLOCK) -> Callable[[bytes], ObjectRef]:
-    """Puts a screenshot in the store, waiting out a store that is away; returns once the object is there."""
+    """Stores a screenshot, retrying while the store fails; returns once the object is there."""
 
     def put(png: bytes) -> ObjectRef:
         day = utc_day(clock.now_ms())
@@ -36,17 +36,17 @@ def screenshot_store(store: ObjectStore, retry: Retry, clock: Clock = SYSTEM_CLO
 
 
 def judge_of(config: Config, store: ObjectStore) -> VlmJudge | None:
-    """The judge that judge.endpoint names, if one is configured."""
+    """The judge at judge.endpoint, if one is configured."""
     return (
         None if config.judge.endpoint is None else VlmJudge(Endpoint(config.judge, "judge"), config.judge.model, store)
     )
 
 
 def fallback_judge_of(judge: VlmJudge | None) -> FallbackJudge | None:
-    """What says how tasks went on phones that do not say so themselves.
+    """Judges tasks on phones that offer no state.
 
-    It raises nothing: a judge that refuses every question (ChatError) is logged, and outcomes are UNKNOWN until it is
-    fixed, since phones that have played are not to play again for it.
+    It raises nothing: where the judge refuses every question (ChatError), that is logged, and outcomes are UNKNOWN
+    until it is fixed, since an episode that was played is not played again for it.
     """
     if judge is None:
         return None
@@ -55,7 +55,7 @@ def fallback_judge_of(judge: VlmJudge | None) -> FallbackJudge | None:
         try:
             verdict = judge.judge(Question(task.instruction, last, tuple(step.action_text for step in steps)))
         except ChatError as error:
-            log.error("no verdict: %s", error)
+            log.error("the judge gave no verdict: %s", error)
             return Outcome.UNKNOWN, judge.source
         return verdict.outcome, judge.source
 

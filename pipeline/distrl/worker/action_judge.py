@@ -1,10 +1,10 @@
-"""What a judge says of each action of a finished episode, asked for while its phone already plays the next one.
+"""Asynchronous action judge: judges each action of a finished episode while its phone already plays the next one.
 
-Life cycle. `start` begins the threads. An actor hands a trajectory over and goes on; a thread asks about it and
-delivers it, at its deadline with what was said until then: tasks are committed in the order of the log, so what is held
-keeps all after it uncommitted. After `ask_no_more` nothing further is asked, and another thread delivers what waits,
-since all others may be in a question that nobody answers. After `stop` the threads end once nothing waits; `running` is
-false once all is delivered. A trajectory that is lost before leaves its task uncommitted, to be delivered again.
+`start` starts the threads. An actor hands a trajectory over and goes on; a thread asks the judge and delivers the
+trajectory, at its deadline with the verdicts so far. (Tasks are committed in the order of the log, so a held trajectory
+keeps all later ones uncommitted.) After `stop_asking` no question is asked, and an extra thread delivers what waits,
+since all others may be in an unanswered question. After `stop` the threads end once nothing waits; `running` is false
+once all is delivered. A trajectory lost before that leaves its task uncommitted, and it is delivered again.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from distrl.types import ObjectRef, Trajectory
 log = logging.getLogger(__name__)
 
 THREADS: Final = 4
-"""Questions of one process that are under way at once. The outcome's question, which a phone waits for, shares the
-pace of judge.requests_per_minute with them and so stands behind this many at the most."""
+"""Concurrent questions of one process. A question about an outcome, for which a phone waits, shares
+judge.requests_per_minute with them and so queues behind at most this many."""
 LOOK_S: Final = 0.2
-"""Longest wait of an idle thread before it looks whether it is to stop."""
+"""Longest wait of an idle thread before it checks for `stop`."""
 
 Image = Callable[[ObjectRef], bytes]
 
 
 class ValidityJudge(Protocol):
-    """As judge/vlm.py."""
+    """Judges whether an action can be done on its screen (judge/vlm.py)."""
 
     @property
     def source(self) -> str: ...
@@ -48,29 +48,29 @@ class ValidityJudge(Protocol):
     def valid(self, question: ActionQuestion, within_s: float) -> Validity: ...
 
 
-def most_held(actors: int, outstanding: int) -> int:
-    """How many episodes of a worker with so many actors may be with the judge; what comes on top is delivered unjudged.
+def max_held(actors: int, outstanding: int) -> int:
+    """Most trajectories that may wait for the judge; further ones are delivered unjudged.
 
-    Their tasks are not finished, and the feeder feeds no more than `outstanding` (feeder.outstanding) unfinished ones.
-    Held is half of what is outstanding beside those that are played; the other half is there for phones that get free.
-    Other workers share it: none holds more than two for each of its actors.
+    Their tasks are unfinished, and the feeder feeds at most `outstanding` (feeder.outstanding) unfinished tasks. Half
+    of those not being played may be held; the other half is left for phones that become free. Since workers share them,
+    each holds at most two for each of its actors.
     """
     return max(0, min(2 * actors, (outstanding - actors) // 2))
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """deadline: in ticks, until when its actions are asked about."""
+    """A trajectory that waits for the judge."""
 
     received: Received
     trajectory: Trajectory
     deadline: float
+    """In ticks; it is delivered then, judged or not."""
 
 
 class AsyncActionJudge:
-    """deliver: publishes a trajectory and returns once it is safe. most: actions asked about in one trajectory.
-    timeout_s: from its being handed over until it is delivered, whatever was said of it until then. room: for so many
-    at once, see most_held.
+    """deliver: publishes a trajectory and returns once it is safe. most: questions about one trajectory. timeout_s:
+    from hand-over to delivery, with the verdicts so far. room: most trajectories held at once, see max_held.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class AsyncActionJudge:
         self._room = room
         self._clock = clock
         self._waiting: queue.Queue[Held] = queue.Queue()
-        self._asked_enough = threading.Event()
+        self._asking_over = threading.Event()
         self._stop = threading.Event()
         self._threads = SupervisedThreads()
         self._lock = threading.Lock()
@@ -105,24 +105,24 @@ class AsyncActionJudge:
         for number in range(THREADS):
             self._threads.start(self._work, f"action_judge-{number}")
 
-    def ask_no_more(self) -> None:
-        """Deliver what waits, and what is handed over from now on, as it is."""
-        self._asked_enough.set()
+    def stop_asking(self) -> None:
+        """Ask no further question: deliver what waits, and what is handed over from now on, as it is."""
+        self._asking_over.set()
         self._threads.start(self._work, "action_judge-rest")
 
     def stop(self) -> None:
-        """To be called after `ask_no_more`, once no actor hands anything over any more."""
+        """Call after `stop_asking`, once no actor hands over any more."""
         self._stop.set()
 
     def join(self, timeout_s: float) -> None:
         self._threads.join(timeout_s)
 
     def check(self) -> None:
-        """Raises what ended a thread unforeseen."""
+        """Raises what ended a thread unexpectedly."""
         self._threads.check()
 
     def hand_over(self, received: Received, trajectory: Trajectory) -> None:
-        """Take a trajectory from an actor, or deliver it as it is where there is no room for more."""
+        """Take a trajectory from an actor; where there is no room, deliver it unjudged."""
         actions = len(to_be_judged(trajectory))
         if actions and self._takes():
             self._waiting.put(Held(received, trajectory, self._clock.ticks() + self._timeout_s))
@@ -158,17 +158,16 @@ class AsyncActionJudge:
 
     def _judged(self, held: Held) -> Trajectory:
         def left_s() -> float:
-            return 0.0 if self._asked_enough.is_set() else held.deadline - self._clock.ticks()
+            return 0.0 if self._asking_over.is_set() else held.deadline - self._clock.ticks()
 
-        said = judged(held.trajectory, self._judge, self._image, self._most, left_s)
-        asked = {index for index, _, _ in to_be_judged(held.trajectory)}
-        told = [said.steps[index].valid for index in asked]
+        trajectory = judged(held.trajectory, self._judge, self._image, self._most, left_s)
+        verdicts = [trajectory.steps[index].valid for index, _, _ in to_be_judged(held.trajectory)]
         self._count(
-            actions_judged=len(told) - told.count(None),
-            actions_invalid=told.count(False),
-            actions_unjudged=told.count(None),
+            actions_judged=len(verdicts) - verdicts.count(None),
+            actions_invalid=verdicts.count(False),
+            actions_unjudged=verdicts.count(None),
         )
-        return said
+        return trajectory
 
     def _count(self, **more: int) -> None:
         with self._lock:
@@ -179,13 +178,12 @@ class AsyncActionJudge:
 def judged(
     trajectory: Trajectory, judge: ValidityJudge, image: Image, most: int, left_s: Callable[[], float]
 ) -> Trajectory:
-    """`trajectory` with what `judge` says of its first `most` actions that can be asked about.
+    """`trajectory` with the verdicts of `judge` on the first `most` actions that can be judged.
 
-    left_s: seconds that are left for it, asked again before each action.
+    left_s: seconds left for it; called before each action.
 
-    It raises nothing of the judge or the store: an action that nobody judged is None, like one that was never asked
-    about. After a question that nobody answers in time, and where the endpoint refuses all, the others of this
-    trajectory are not asked; where it takes one question not, the others are.
+    Errors of judge and store leave `valid` None. After a question without an answer in time, and where the endpoint
+    refuses all, the remaining actions are not asked about; where it refuses only one question, they are.
     """
     screen = cache(image)
     steps = list(trajectory.steps)
@@ -195,7 +193,7 @@ def judged(
             break
         try:
             question = ActionQuestion(step.action, screen(step.screenshot), screen(after))
-            said = judge.valid(question, left_s())
+            verdict = judge.valid(question, left_s())
         except (StoreError, ValueError, QuestionRefusedError) as error:
             log.warning("%s: action %d is not judged: %s", trajectory.task_id, index, error)
             continue
@@ -203,5 +201,5 @@ def judged(
             log.warning("%s: action %d and those after it are not judged: %s", trajectory.task_id, index, error)
             break
         asked = True
-        steps[index] = replace(step, valid=said.valid)
+        steps[index] = replace(step, valid=verdict.valid)
     return replace(trajectory, steps=tuple(steps), validity_source=judge.source) if asked else trajectory

@@ -1,4 +1,4 @@
-"""What a worker says of itself in its heartbeat: counters since the start, means over the steps of late."""
+"""Metrics of a worker's heartbeat: counters since the start, means over recent steps."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from distrl.chat.endpoint import Counted
 from distrl.types import Step, Trajectory
 
 RECENT_STEPS = 200
-"""Steps in the means: some ten seconds of a worker with four phones, so that a change is seen and noise is not."""
+"""Steps in the means: some ten seconds with four phones, enough to smooth noise and still show a change."""
 
 TIMINGS = ("phone_ms", "adb_ms", "policy_ms", "publish_ms")
 
 
 class WorkerMetrics:
-    """Counts trajectories. Any thread may add and ask."""
+    """Counts trajectories. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -47,8 +47,8 @@ class WorkerMetrics:
         return {**{name: float(count) for name, count in counts.items()}, **mean_timings(recent)}
 
 
-def spent(counted: Counted) -> dict[str, float]:
-    """What the judge has cost since the start, in the names of heartbeats."""
+def judge_metrics(counted: Counted) -> dict[str, float]:
+    """The judge's requests, time, tokens and cost since the start, named as in telemetry.metrics."""
     return {
         "judge_requests": float(counted.requests),
         "judge_retries": float(counted.retries),

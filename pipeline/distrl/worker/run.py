@@ -1,9 +1,9 @@
-"""The worker role: tasks in, episodes on phones, trajectories out, newer weights whenever there are some.
+"""The worker role: tasks in, episodes on phones, trajectories out, newer weights as they are published.
 
-Life cycle. The calling thread works (work.py), one thread decides, one follows the versions, one serves the broker's
-acknowledgements, and with judge.validity some ask the judge about actions (action_judge.py). At `stop` no further task
-is taken and running episodes have worker.drain_timeout_s to end; what has not ended by then is abandoned, and since its
-task is uncommitted it is delivered to another worker.
+The calling thread works (work.py), one thread serves the policy, one follows the versions, one serves the broker's
+acknowledgements, and with judge.validity some judge actions (action_judge.py). At `stop` no further task is taken and
+running episodes have worker.drain_timeout_s to end; those that have not are abandoned, and their tasks, uncommitted,
+are delivered to another worker.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 def run_worker(config: Config, stop: threading.Event) -> None:
-    """Work until `stop`. Raises DistrlError where going on makes no sense: no broker, no phone, refused credentials."""
+    """Work until `stop`. Raises DistrlError where it cannot go on: no broker, no phone, refused credentials."""
     give_up = threading.Event()
     retry = Retry(give_up)
     store = open_store(config.store)
@@ -41,7 +41,7 @@ def run_worker(config: Config, stop: threading.Event) -> None:
     ):
         if wait_first(versions, stop) is None:
             return
-        letters = DeadLetters.of(config, producer)
+        dead_letters = DeadLetters.of(config, producer)
         reloader = Reloader(versions, store.get, policy.base_sha256, policy.batcher, SYSTEM_CLOCK)
         following = StoppableThread(reloader.run, "versions")
 
@@ -50,7 +50,7 @@ def run_worker(config: Config, stop: threading.Event) -> None:
             policy.batcher.check()
 
         try:
-            with Phones(config, stop) as phones, TaskConsumer(config, letters) as tasks:
+            with Phones(config, stop) as phones, TaskConsumer(config, dead_letters) as tasks:
                 judge = judge_of(config, store)
                 worker = Worker(
                     config,

@@ -1,7 +1,7 @@
-"""A worker at work, over its edges: a topic of tasks, phones, a policy, a store and a producer are handed in.
+"""A worker's loop. Task consumer, phones, policy, store and producer are passed in.
 
 The thread that calls `work` polls, hands out, commits and sends heartbeats, and never waits for a phone; one actor
-thread per phone plays and publishes. Order of every task: trajectory published, acknowledged, then committed.
+thread per phone plays and publishes. For every task the trajectory is published, acknowledged, then the task committed.
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ from distrl.clock import SYSTEM_CLOCK, Clock
 from distrl.config import Config
 from distrl.errors import BrokerError
 from distrl.rollout import actor_pool
-from distrl.rollout.actor_pool import ActorPool, deliver_whole_or_bare, new_attempt_id
+from distrl.rollout.actor_pool import ActorPool, new_attempt_id, publish_or_drop_steps
 from distrl.rollout.batcher import Batcher
 from distrl.rollout.episode import Episode, FallbackJudge, Judge, Phone
 from distrl.rollout.reload import Reloader
 from distrl.rollout.retry import AbandonedError, Retry
 from distrl.rollout.task_queue import Received, TaskQueue
 from distrl.types import DeviceHealth, LogPosition, ObjectRef, Record, Task, Trajectory
-from distrl.worker.action_judge import AsyncActionJudge, ValidityJudge, most_held
+from distrl.worker.action_judge import AsyncActionJudge, ValidityJudge, max_held
 from distrl.worker.membership import Membership
-from distrl.worker.metrics import WorkerMetrics, spent
+from distrl.worker.metrics import WorkerMetrics, judge_metrics
 
 log = logging.getLogger(__name__)
 
 TICK_S = 0.1
-"""Longest pause of the polling thread: a stop, a heartbeat and a commit wait no longer than this."""
+"""Longest pause of the polling thread, so of a stop, a heartbeat and a commit."""
 FRESH_WAIT_S = 0.5
-"""One wait of an actor for the version that its task asks for; in between it looks whether it should give up."""
+"""One wait of an actor for its task's `fed_version`, before it checks whether to give up."""
 FRESH_LIMIT_S = 600.0
-"""Longest wait for that version. A loss of power may take a version's record before a worker has seen it; the learner
-then publishes a higher one, so only what nobody will ever load waits as long. A store that is away for less costs
-nothing."""
-FRESH_SAY_S = 10.0
-"""How often an actor says which version it waits for."""
+"""Longest wait for that version. A power loss may lose a version's record before a worker has seen it; the learner then
+publishes a higher one, so only a version that will never be loaded is waited for that long. A store that is away for
+less costs nothing."""
+FRESH_LOG_S = 10.0
+"""How often an actor logs which version it waits for."""
 
 Publish = Callable[[str, str, Record], Future[LogPosition | None]]
 
 
 class Tasks(Protocol):
-    """The tasks topic. Every method belongs to the polling thread."""
+    """The tasks topic. Only the polling thread calls it."""
 
     def poll(self, timeout_s: float) -> LoggedTask | None: ...
     def pause(self) -> None: ...
@@ -64,15 +64,17 @@ class Tasks(Protocol):
 
 
 class Fleet(actor_pool.Fleet, Protocol):
-    """The phones of this worker. answering: how many answer it; one that another process has is none of them."""
+    """The phones of this worker."""
 
     @property
-    def answering(self) -> int: ...
+    def answering(self) -> int:
+        """How many answer, without those that another process holds."""
+
     def health(self) -> tuple[DeviceHealth, ...]: ...
 
 
 class Worker:
-    """A worker over its edges: whatever is handed in may be a real client or a test's own."""
+    """See the module. Clients are passed in, real or a test's."""
 
     def __init__(
         self,
@@ -111,15 +113,19 @@ class Worker:
                 self._deliver,
                 config.judge.validity_actions,
                 config.judge.timeout_s,
-                most_held(fleet.count, config.feeder.outstanding_for(fleet.count)),
+                max_held(fleet.count, config.feeder.outstanding_for(fleet.count)),
                 clock,
             )
         deliver = self._deliver if self._action_judge is None else self._action_judge.hand_over
         self._actors = ActorPool(fleet.lease, self._play, deliver, self._task_queue, give_up, self._name, clock)
         self._membership = Membership()
-        self._phones: int | None = None  # for how many tasks are taken; None before the first look
+        self._phones: int | None = None  # for how many phones tasks are taken; None before the first round
         self._heartbeats = HeartbeatSender(
-            self._name, "worker", config.worker.heartbeat_s, lambda beat: publish("heartbeats", self._name, beat), clock
+            self._name,
+            "worker",
+            config.worker.heartbeat_s,
+            lambda heartbeat: publish("heartbeats", self._name, heartbeat),
+            clock,
         )
 
     def work(self, tasks: Tasks, stop: threading.Event, check: Callable[[], None]) -> None:
@@ -138,7 +144,7 @@ class Worker:
             self._drain(tasks)
 
     def _round(self, tasks: Tasks) -> None:
-        """One look at everything: the phones, a task for a free actor, what is finished, the heartbeat."""
+        """One round: check the phones, poll a task for a free actor, commit, send a heartbeat."""
         self._follow_phones(tasks)
         if self._task_queue.free():
             tasks.resume()
@@ -149,10 +155,10 @@ class Worker:
             self._keep_up(tasks)
             self._task_queue.wait_useful(TICK_S)
         self._commit(tasks)
-        self._beat(tasks)
+        self._send_heartbeat(tasks)
 
     def _follow_phones(self, tasks: Tasks) -> None:
-        """In the workers' group while a phone answers, and only then: see membership.py."""
+        """Stay in the workers' group only while a phone answers (membership.py)."""
         wanted = self._membership.wanted(self._fleet.answering, self._clock.ticks())
         before, self._phones = self._phones, wanted
         if wanted != before:
@@ -166,7 +172,7 @@ class Worker:
             )
         elif wanted and not before:
             log.info("%d of %d phones answer: taking tasks", wanted, self._fleet.count)
-        if self._membership.superfluous(len(tasks.partitions), self._clock.ticks()):
+        if self._membership.should_warn(len(tasks.partitions), self._clock.ticks()):
             log.warning(
                 "this worker has no partition of the tasks topic, so its %d phones get no task: there are more workers "
                 "than partitions (kafka.task_partitions, %d here); raise it and run `distrl topics ensure --alter`, "
@@ -180,7 +186,7 @@ class Worker:
         return ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
 
     def _keep_up(self, tasks: Tasks) -> None:
-        """Stay in the group without taking a task; one that came all the same waits for the next free actor."""
+        """Poll to stay in the group, with the partitions paused; a task that still comes waits for a free actor."""
         tasks.pause()
         received = tasks.poll(0)
         if received is not None:
@@ -191,20 +197,20 @@ class Worker:
             tasks.commit(position)
 
     def _drain(self, tasks: Tasks) -> None:
-        """Let running episodes end, committing each, for as long as a stop may take."""
+        """Let running episodes end, committing each, for at most worker.drain_timeout_s."""
         self._actors.stop()
         if self._action_judge is not None:
-            self._action_judge.ask_no_more()
+            self._action_judge.stop_asking()
         deadline = self._clock.ticks() + self._config.worker.drain_timeout_s
         while self._clock.ticks() < deadline and not self._drained():
             self._keep_up(tasks)
             self._commit(tasks)
-            self._beat(tasks)
+            self._send_heartbeat(tasks)
         self._give_up.set()
         self._commit(tasks)
 
     def _drained(self) -> bool:
-        """Whether every actor has ended, and then every trajectory that a judge was to see is delivered."""
+        """Whether every actor has ended and every trajectory held for the judge is delivered."""
         if not self._actors.join(TICK_S):
             return False
         if self._action_judge is None:
@@ -225,32 +231,32 @@ class Worker:
         return trajectory
 
     def _wait_fresh(self, task: Task) -> None:
-        """Until the version is loaded that was the newest when the task was fed: the feeder's bound counts on it.
+        """Wait until the task's `fed_version` or a newer one is loaded: the feeder's bound on the lag relies on it.
 
         Raises BrokerError after FRESH_LIMIT_S: the task then counts as interrupted and is fed again.
         """
-        began = said = self._clock.ticks()
+        began = logged_at = self._clock.ticks()
         while not self._policy.wait_loaded(max(0, task.fed_version), FRESH_WAIT_S):
             if self._policy.loaded is not None and self._reloader.refused(task.fed_version):
-                return  # the newer one is no good, and the alert is raised: the old weights go on
+                return  # the newer version is refused, with an alert; go on with the old weights
             if self._give_up.is_set():
-                raise AbandonedError(task.task_id, "waits for a version", "its task is delivered again")
+                raise AbandonedError(task.task_id, "was waiting for a version", "its task is delivered again")
             loaded, now = self._policy.loaded, self._clock.ticks()
             have = "none" if loaded is None else f"version {loaded.version}"
             if now - began > FRESH_LIMIT_S:
                 raise BrokerError(
                     task.task_id,
-                    f"was fed under version {task.fed_version}, which did not come within {FRESH_LIMIT_S:g} s; "
+                    f"was fed under version {task.fed_version}, which was not loaded within {FRESH_LIMIT_S:g} s; "
                     f"loaded is {have}",
-                    "see whether the store has the version's adapter and `distrl learner` runs",
+                    "check that the store has the version's adapter and that `distrl learner` runs",
                 )
-            if now - said > FRESH_SAY_S:
-                said = now
+            if now - logged_at > FRESH_LOG_S:
+                logged_at = now
                 log.info("task %s waits for version %d; loaded is %s", task.task_id, task.fed_version, have)
 
     def _deliver(self, received: Received, trajectory: Trajectory) -> None:
-        """Published and acknowledged; then the polling thread may commit the task."""
-        deliver_whole_or_bare(
+        """Publish, wait for the acknowledgement, and let the polling thread commit the task."""
+        publish_or_drop_steps(
             self._retry,
             f"publishing {trajectory.task_id}",
             lambda record: self._publish("trajectories", record.task_id, record),
@@ -258,7 +264,7 @@ class Worker:
         )
         self._task_queue.finish(received.position)
 
-    def _beat(self, tasks: Tasks) -> None:
+    def _send_heartbeat(self, tasks: Tasks) -> None:
         if not self._heartbeats.due:
             return
         reload = self._reloader.state
@@ -271,7 +277,7 @@ class Worker:
             "publish_stalls": float(self._retry.stalls),
         }
         if self._judge is not None:
-            metrics |= spent(self._judge.counted)
+            metrics |= judge_metrics(self._judge.counted)
         if self._action_judge is not None:
             metrics |= self._action_judge.metrics()
         self._heartbeats.send(self._policy.loaded, metrics, self._fleet.health(), sorted(tasks.partitions))

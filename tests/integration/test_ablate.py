@@ -205,9 +205,9 @@ def test_nothing_ablated_is_the_run_and_twice_is_the_same_and_the_run_is_left_al
 
 KILLED_AFTER_TWO = """
 import os, signal, sys
-from distrl.offline.ablation.persisted import KeptArms
+from distrl.offline.ablation.persisted import PersistedArms
 
-keep, done = KeptArms.keep_fold, []
+keep, done = PersistedArms.save_fold, []
 
 def keep_then_die(self, result):
     keep(self, result)
@@ -215,7 +215,7 @@ def keep_then_die(self, result):
     if len(done) == 2:
         os.kill(os.getpid(), signal.SIGKILL)
 
-KeptArms.keep_fold = keep_then_die
+PersistedArms.save_fold = keep_then_die
 from distrl.cli.main import main
 main()
 """
@@ -233,7 +233,7 @@ def test_a_sweep_that_is_killed_goes_on_with_the_arms_that_are_not_done(run: Con
 
     again = distrl(run, tmp_path / "killed", *arms)
     assert again.returncode == 0, again.stderr
-    assert "arms kept from an earlier run of this command: 2\n" in again.stdout
+    assert "arms reused from an earlier run of this command: 2\n" in again.stdout
     assert written(folder).items() >= done.items(), "what was done is not done again"
 
     peace, beside = ablate(
@@ -242,7 +242,7 @@ def test_a_sweep_that_is_killed_goes_on_with_the_arms_that_are_not_done(run: Con
             plan(run, grids=["algorithm.replay.w1=0,1,2"]), hold_out=2, out=tmp_path / "peace" / "out" / "ablations"
         ),
     )
-    assert (peace.kept, beside.name) == (0, folder.name)
+    assert (peace.reused, beside.name) == (0, folder.name)
     reports = [report_of(tmp_path / name) for name in ("killed", "peace")]
     for report in reports:
         assert report.pop("measured")
@@ -378,7 +378,7 @@ def test_a_kill_while_an_arm_is_played_costs_the_playing_alone(phones: Config, t
 
     again = distrl(phones, tmp_path / "killed", *asked)
     assert again.returncode == 0, again.stderr
-    assert "arms kept from an earlier run of this command: 1, 0 of them played" in again.stdout
+    assert "arms reused from an earlier run of this command: 1, 0 of them played" in again.stdout
     assert written(folder).items() >= baseline.items(), "what was folded is not folded again"
 
     peace, _ = ablate(phones, Request(plan(phones, sets=["algorithm.replay.w1=0"]), out=tmp_path / "peace"))
@@ -396,11 +396,11 @@ def test_arms_whose_episodes_nobody_judged_are_played_again_and_not_folded_again
         done, _ = ablate(phones, Request(plan(phones, sets=["algorithm.replay.w1=0"]), evaluation=played, out=tmp_path))
         assert [folded.adapter for folded in done.arms] == [folded.adapter for folded in unplayed.arms]
         scores = [each.score for each in done.evaluations.values()]
-        return done.kept, done.kept_played, [(score.episodes, score.others) for score in scores]
+        return done.reused, done.reused_played, [(score.episodes, score.others) for score in scores]
 
     unplayed, folder = ablate(phones, Request(plan(phones, sets=["algorithm.replay.w1=0"]), out=tmp_path))
     arms = written(folder)
-    assert (unplayed.kept, len(arms)) == (0, 4)
+    assert (unplayed.reused, len(arms)) == (0, 4)
     with monkeypatch.context() as patch:
         patch.setattr(ablating, "TRUTH", lambda task, truth: None)
         assert sweep(2) == (2, 0, [(0, 2), (0, 2)])

@@ -22,7 +22,7 @@ from distrl.errors import ConfigError, StoreError
 from distrl.offline.export import Export
 from distrl.offline.lines import gist_of, json_line, summary_line
 from distrl.offline.replay import Item, item_of
-from distrl.offline.span import Range, Span
+from distrl.offline.topic_range import Range, TopicRange
 from distrl.telemetry.stalls import ranges
 from distrl.types import Evaluation, HeldBack, LogPosition, Record, Trajectory
 from distrl.wire.codec import encode
@@ -40,12 +40,12 @@ def item(record: Record, offset: int = 0, key: bytes | None = b"k") -> Item:
     return item_of(raw, type(record))
 
 
-def span(kind: type[Record] | None, count: int) -> Span:
-    return Span("r", TOPIC_OF[kind], (Range(0, 0, count),))
+def topic_range(kind: type[Record] | None, count: int) -> TopicRange:
+    return TopicRange("r", TOPIC_OF[kind], (Range(0, 0, count),))
 
 
 def written(directory: Path, form: str, items: list[Item], kind: type[Record] | None) -> dict[str, Any]:
-    with Export(span(kind, len(items)), directory / f"a.{form}", form, force=True) as export:
+    with Export(topic_range(kind, len(items)), directory / f"a.{form}", form, force=True) as export:
         for each in items:
             export.put(each)
         return export.finish()
@@ -169,16 +169,16 @@ def test_bytes_of_no_schema_are_kept_as_they_are(tmp_path: Path) -> None:
 
 
 def test_what_is_given_up_leaves_nothing_and_a_folder_is_never_written_over(tmp_path: Path) -> None:
-    with Export(span(Trajectory, 1), tmp_path / "a.avro", "avro") as export:
+    with Export(topic_range(Trajectory, 1), tmp_path / "a.avro", "avro") as export:
         export.put(item(TRAJECTORY))
         assert len(list(tmp_path.iterdir())) == 1
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "folder").mkdir()
     with pytest.raises(ConfigError, match="exists already"):
-        Export(span(Trajectory, 1), tmp_path / "folder", "avro", force=True)
+        Export(topic_range(Trajectory, 1), tmp_path / "folder", "avro", force=True)
     (tmp_path / "b.avro.manifest.json").write_text("{}")
     with pytest.raises(ConfigError, match="exists already"):
-        Export(span(Trajectory, 1), tmp_path / "b.avro", "avro")
+        Export(topic_range(Trajectory, 1), tmp_path / "b.avro", "avro")
 
 
 def test_where_only_the_manifest_finds_no_room_nothing_is_left_and_the_older_file_stays(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_a_pipe_or_a_device_is_never_replaced_by_a_file(tmp_path: Path) -> None:
     """As /dev/stdout with --force."""
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ConfigError, match="is no file"):
-        Export(span(Trajectory, 1), tmp_path / "pipe", "avro", force=True)
+        Export(topic_range(Trajectory, 1), tmp_path / "pipe", "avro", force=True)
     assert [(each.name, each.is_fifo()) for each in tmp_path.iterdir()] == [("pipe", True)]
 
 

@@ -91,14 +91,14 @@ def _folded(settings: Config, request: Request) -> tuple[Ablation, Path]:
     with Progress(*COLUMNS, console=console) as progress:
         bar = progress.add_task("reading the log", total=None)
 
-        def tell(done: int, total: int, text: str) -> None:
+        def on_progress(done: int, total: int, text: str) -> None:
             progress.update(bar, completed=done, total=total, description=escape(text))
 
-        return fold(settings, request, tell)
+        return fold(settings, request, on_progress)
 
 
 def _show(ablation: Ablation, folder: Path) -> None:
-    from distrl.offline.ablation.report import said
+    from distrl.offline.ablation.report import identity_sentence
     from distrl.offline.ablation.report import table as rows_of
 
     header, rows = rows_of(ablation)
@@ -106,8 +106,13 @@ def _show(ablation: Ablation, folder: Path) -> None:
     for each in rows:
         shown.add_row(*row(*each))
     console.print(shown)
-    console.print(said(ablation), style="green" if ablation.identity.holds else "yellow", markup=False, highlight=False)
-    if ablation.kept:
-        played = f", {ablation.kept_played} of them played" if ablation.evaluations else ""
-        console.print(f"arms kept from an earlier run of this command: {ablation.kept}{played}", highlight=False)
+    console.print(
+        identity_sentence(ablation),
+        style="green" if ablation.identity.holds else "yellow",
+        markup=False,
+        highlight=False,
+    )
+    if ablation.reused:
+        played = f", {ablation.reused_played} of them played" if ablation.evaluations else ""
+        console.print(f"arms reused from an earlier run of this command: {ablation.reused}{played}", highlight=False)
     console.print(f"report: {folder / 'report.json'}", markup=False, highlight=False, soft_wrap=True)

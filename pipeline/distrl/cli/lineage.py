@@ -15,7 +15,7 @@ from rich.tree import Tree
 from distrl.cli.common import ConfigFile, Sets, console, row, run_settings, table
 
 if TYPE_CHECKING:
-    from distrl.offline.lineage.trace import Admission, Attempt, Learned, Span, VersionLineage
+    from distrl.offline.lineage.trace import Admission, Attempt, Learned, UpdateInterval, VersionLineage
 
 T = TypeVar("T")
 
@@ -74,13 +74,13 @@ def lineage(
 
 
 def _show_version(run: str, found: VersionLineage, everything: bool) -> None:
-    from distrl.offline.lines import said_time
+    from distrl.offline.lines import utc_text
     from distrl.telemetry.stalls import ranges
 
     version = found.version
     parents = ranges(sorted(each.version for each in found.parents)) or "none"
     used, critics, gone = found.used, len(found.critics_alone), len(found.gone)
-    _say(f"version {version.version} of run {run}, after update {version.update}, {said_time(version.published_at)}")
+    _say(f"version {version.version} of run {run}, after update {version.update}, {utc_text(version.published_at)}")
     _say(f"  weights {version.adapter.sha256}")
     _say(f"  config  {version.config_fingerprint}")
     _say(f"  parents {parents}")
@@ -192,8 +192,10 @@ def _drawable(each: Admission) -> str:
     return f"{each.resident} trajectories, {each.transitions} steps"
 
 
-def _updates(span: Span | None) -> str:
-    return "-" if span is None else str(span[0]) if span[0] == span[1] else f"{span[0]}-{span[1]}"
+def _updates(interval: UpdateInterval | None) -> str:
+    return (
+        "-" if interval is None else str(interval[0]) if interval[0] == interval[1] else f"{interval[0]}-{interval[1]}"
+    )
 
 
 def _short(topic: str) -> str:

@@ -18,7 +18,7 @@ from distrl.cli.common import Begin, ConfigFile, End, Sets, command_line, connec
 if TYPE_CHECKING:
     from distrl.config import Config
     from distrl.offline.replay import Item
-    from distrl.offline.span import Span
+    from distrl.offline.topic_range import TopicRange
 
 COLUMNS = (
     TextColumn("{task.description}"),
@@ -60,11 +60,11 @@ def replay(
     from distrl.broker.runs import check_run
     from distrl.broker.topics import topic_name
     from distrl.offline.export import manifest_of, refuse_existing
-    from distrl.offline.replay import about_bytes, span_of
-    from distrl.offline.span import Asked, bound_of
+    from distrl.offline.replay import about_bytes, topic_range_of
+    from distrl.offline.topic_range import RangeRequest, bound_of
 
     settings = connected(config, [*(sets or ()), *([] if run is None else [f"run={run}"])])
-    topic_name(settings.run, topic)  # refuses what is no topic, before anything is asked
+    topic_name(settings.run, topic)  # refuses what is no topic, before anything is request
     wanted = [(form, file) for form, file in (("avro", avro), ("parquet", parquet)) if file is not None]
     files = [each for _, file in wanted for each in (file, manifest_of(file))]
     _refuse_same_file(files)
@@ -81,24 +81,26 @@ def replay(
     }
     words = command_line("replay", config, sets, given)
     bounds = [None if text is None else bound_of(text, now) for text in (begin, end)]
-    asked = Asked(settings.run, topic, bounds[0], bounds[1], tuple(partitions or ()), words)
+    request = RangeRequest(settings.run, topic, bounds[0], bounds[1], tuple(partitions or ()), words)
     check_run(settings)
-    span = span_of(settings, asked)
+    topic_range = topic_range_of(settings, request)
     if dry_run:
-        _tell(span, about_bytes(settings, span), [str(file) for _, file in wanted])
+        _tell(topic_range, about_bytes(settings, topic_range), [str(file) for _, file in wanted])
         return
-    _read_out(settings, span, wanted, force, as_json)
+    _read_out(settings, topic_range, wanted, force, as_json)
 
 
-def _read_out(settings: Config, span: Span, wanted: list[tuple[str, Path]], force: bool, as_json: bool) -> None:
-    """Every record of the span into the wanted files, or else to standard output."""
+def _read_out(
+    settings: Config, topic_range: TopicRange, wanted: list[tuple[str, Path]], force: bool, as_json: bool
+) -> None:
+    """Every record of the topic_range into the wanted files, or else to standard output."""
     from distrl.offline.export import Export
     from distrl.offline.replay import read
 
     with ExitStack() as stack:
-        exports = [stack.enter_context(Export(span, file, form, force)) for form, file in wanted]
+        exports = [stack.enter_context(Export(topic_range, file, form, force)) for form, file in wanted]
         found = unreadable = 0
-        for item in _shown(read(settings, span), span, lines=as_json or not exports):
+        for item in _shown(read(settings, topic_range), topic_range, lines=as_json or not exports):
             found += 1
             unreadable += item.error is not None
             for export in exports:
@@ -117,7 +119,7 @@ def _read_out(settings: Config, span: Span, wanted: list[tuple[str, Path]], forc
         _note(f"{unreadable} records could not be decoded", style="yellow")
 
 
-def _shown(items: Iterator[Item], span: Span, lines: bool) -> Iterator[Item]:
+def _shown(items: Iterator[Item], topic_range: TopicRange, lines: bool) -> Iterator[Item]:
     """`items`, with a bar on standard error; without one where lines go to the same terminal.
 
     Nor where standard error is no terminal that can redraw it: rich would end each list with an empty line there.
@@ -125,14 +127,17 @@ def _shown(items: Iterator[Item], span: Span, lines: bool) -> Iterator[Item]:
     told = Console(stderr=True)
     hidden = not told.is_interactive or (lines and sys.stdout.isatty())
     with Progress(*COLUMNS, console=told, disable=hidden, transient=True) as progress:
-        bar = progress.add_task(span.name, total=len(span))
-        done, here = {each.partition: 0 for each in span.ranges}, {each.partition: each for each in span.ranges}
+        bar = progress.add_task(topic_range.name, total=len(topic_range))
+        done, here = (
+            {each.partition: 0 for each in topic_range.ranges},
+            {each.partition: each for each in topic_range.ranges},
+        )
         for item in items:
             yield item
             at = item.raw.position
             done[at.partition] = at.offset + 1 - here[at.partition].first
             progress.update(bar, completed=sum(done.values()))
-        progress.update(bar, completed=len(span))
+        progress.update(bar, completed=len(topic_range))
 
 
 def _print(item: Item, as_json: bool) -> None:
@@ -141,12 +146,12 @@ def _print(item: Item, as_json: bool) -> None:
     sys.stdout.write((json_line(item) if as_json else summary_line(item)) + "\n")
 
 
-def _tell(span: Span, size: int, files: list[str]) -> None:
+def _tell(topic_range: TopicRange, size: int, files: list[str]) -> None:
     shown = table("topic", "partition", "from", "to", "records, at most")
-    for each in span.ranges:
-        shown.add_row(*row(span.name, each.partition, each.first, each.to, len(each)))
+    for each in topic_range.ranges:
+        shown.add_row(*row(topic_range.name, each.partition, each.first, each.to, len(each)))
     console.print(shown)
-    _say(f"at most {len(span)} records, about {size} bytes; would go to {', '.join(files) or 'standard output'}")
+    _say(f"at most {len(topic_range)} records, about {size} bytes; would go to {', '.join(files) or 'standard output'}")
 
 
 def _refuse_same_file(files: list[Path]) -> None:

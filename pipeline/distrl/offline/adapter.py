@@ -1,4 +1,4 @@
-"""The adapter of a published version as files of PEFT."""
+"""Exports the adapter of a published version as PEFT's files."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from distrl.types import Version
 def export_adapter(config: Config, number: int | None, out: Path) -> Version:
     """Write the adapter of version `number` of the run (None: the newest) to the directory `out`; returns the version.
 
-    Raises ConfigError where there is no such version, or where `out` cannot be written or holds an adapter already;
-    BrokerError, StoreError, and PolicyError for an adapter that is none.
+    Raises ConfigError where there is no such version, or `out` cannot be written or holds an adapter already;
+    BrokerError, StoreError, and PolicyError for a malformed adapter.
     """
     if (out / WEIGHTS).exists():
         raise ConfigError("--out", f"{out} holds an adapter already", "name another directory")

@@ -1,11 +1,12 @@
-"""The columns of an exported Parquet file: typed, and for what holds a trajectory a row per step.
+"""The columns of an exported Parquet file: a row per step of trajectories and evaluations, a row per other record.
 
-Every row begins with its record's place in the log. A trajectory without steps has no row. Records that hold no
-trajectory are a row each, their fields as columns, what is nested as structs, lists and maps.
+Every row begins with its record's position in the log. A trajectory without steps has no row. Other records have their
+fields as columns, nested ones as structs, lists and maps.
 
-Columns are the fields of the records, in their order. In a row of a step the fields of all that holds it stand side by
-side, nested ones as `screenshot_key`; the tables below name every column where that is not so. A field that gets a
-name which its row has already needs a line in NAMED; `pytest tests/offline/test_columns.py` says so.
+Columns are the fields of the records, in their order. The row of a step has the fields of the step and of its
+trajectory (and evaluation) side by side, nested ones flattened as in `screenshot_key`; the tables below list the
+exceptions. Where two fields of a row have the same name, one needs a line in NAMED; `pytest
+tests/offline/test_columns.py` says so.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Row = Mapping[str, Any]
 Read = Callable[[Any], Any]
 
 TIME: Final = pa.timestamp("ms", tz="UTC")
-"""Of whole numbers named `at` or `…_at`, in a row of a step."""
+"""Type of integers named `at` or `…_at`, in the row of a step."""
 
 PLACE: Final = {
     "topic": pa.string(),
@@ -39,7 +40,7 @@ PLACE: Final = {
 }
 
 PLAIN: Final = frozenset({"Evaluation.trajectory", "Trajectory.task", "Step.action"})
-"""Nested records whose columns do not begin with the field's name."""
+"""Nested records whose columns do not get the field's name as a prefix."""
 
 NAMED: Final = {
     "Evaluation.version": "evaluated_version",
@@ -47,13 +48,13 @@ NAMED: Final = {
     "Action.kind": "action",
     "Action.text": "typed",
 }
-"""Fields whose column is called otherwise: by their own name they would be another column, or say nothing."""
+"""Fields whose column has another name: their own would clash, or say nothing."""
 
 COUNTED: Final = frozenset({"Trajectory.steps"})
-"""Fields of which a row holds the number of items."""
+"""Fields of which a row has only the number of items."""
 
 LEFT_OUT: Final = frozenset({"setup", "final_screenshot_size"})
-"""Columns that a row of a step does without: JSON for the phone's reset, and what the store knows."""
+"""Columns left out of the row of a step: JSON for the phone's reset, and a size that the store knows."""
 
 MOVED: Final = {
     "evaluated_version": "evaluation_id",
@@ -64,23 +65,24 @@ MOVED: Final = {
     "final_screenshot_key": "steps",
     "final_screenshot_sha256": "final_screenshot_key",
 }
-"""Columns that stand behind another one than their field does; moved in this order."""
+"""Column -> the column that it is moved behind; moved in this order."""
 
 ZERO_IS_NULL: Final = frozenset({"fed_at"})
-"""Times of which 0 says that there is none."""
+"""Times of which 0 means none."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a row of a step. read: its value in the record, or in the step."""
+    """A column of the row of a step."""
 
     name: str
     type: pa.DataType
     read: Read
+    """Gets its value from the record, or from the step."""
 
 
 def schema_of(kind: type[Record] | None) -> pa.Schema:
-    """The columns of records of `kind`; None: of records whose bytes nothing is known of."""
+    """The columns of records of `kind`; None: of records without a schema."""
     if kind is None:
         headers = pa.list_(pa.struct({"name": pa.string(), "value": pa.binary()}))
         return pa.schema(PLACE | {"headers": headers, "value": pa.binary()})
@@ -91,7 +93,7 @@ def schema_of(kind: type[Record] | None) -> pa.Schema:
 
 
 def rows_of(item: Item) -> Iterable[Row]:
-    """The rows of one readable record, as `schema_of` its kind says."""
+    """The rows of one decodable record, with the columns of `schema_of`."""
     raw, record = item.raw, item.record
     at = raw.position
     place = {
@@ -115,7 +117,7 @@ def _cells(record: Trajectory | Evaluation | Step) -> dict[str, Any]:
 
 
 def columns_of(kind: type) -> tuple[Column, ...]:
-    """What a row of a step takes from `kind`: an evaluation, a trajectory or the step."""
+    """The columns that the row of a step has from `kind`: an evaluation, a trajectory or the step."""
     flat = list(_flat(kind, "", lambda record: record))
     columns, order = {column.name: column for column in flat}, [column.name for column in flat]
     for name, before in MOVED.items():
@@ -126,7 +128,7 @@ def columns_of(kind: type) -> tuple[Column, ...]:
 
 
 def _flat(kind: Any, prefix: str, read: Read) -> Iterator[Column]:
-    """A column for each field of `kind`, and for those of the records in it. read: finds the `kind`, or None."""
+    """A column for each field of `kind` and of the records nested in it. read: gets the `kind`, or None."""
     hints = typing.get_type_hints(kind)
     for field in dataclasses.fields(kind):
         place, inner = f"{kind.__name__}.{field.name}", _some(hints[field.name])
@@ -140,7 +142,7 @@ def _flat(kind: Any, prefix: str, read: Read) -> Iterator[Column]:
 
 
 def _then(read: Read, name: str) -> Read:
-    """Field `name` of what `read` finds; None where it finds none."""
+    """Reads field `name` of what `read` returns; None where that is None."""
     field = attrgetter(name)
     if name in ZERO_IS_NULL:
         return lambda record: field(read(record)) or None
@@ -158,7 +160,7 @@ def _fields(kind: type) -> dict[str, pa.DataType]:
 
 
 def _some(kind: Any) -> Any:
-    """`kind` without the None that it may be."""
+    """`kind` without None, where it is optional."""
     if not isinstance(kind, types.UnionType):
         return kind
     return next(each for each in typing.get_args(kind) if each is not types.NoneType)

@@ -1,4 +1,4 @@
-"""Off-policy estimates of a policy's success from episodes that other policies acted. Pure NumPy.
+"""Off-policy estimates of a policy's success from episodes of other policies. Pure NumPy.
 
 Notation: n episodes of at most T steps; behaviour μ, target π; ρ_t = π(a_t|s_t) / μ(a_t|s_t) over the whole action;
 w_t = Π_{k≤t} ρ_k, which stays as it is after an episode's last step; W = w at the last step; rewards r_t, undiscounted
@@ -11,7 +11,7 @@ w_t = Π_{k≤t} ρ_k, which stays as it is after an episode's last step; W = w 
     mean_weight   1/n Σ_i W_i                                              no value but a check: its expectation is 1
 
 Every estimate is a function of sums over episodes, so the bootstrap is the same function with each episode counted as
-often as it was drawn: `counts` is (B, n), one row a resample, and a row of ones is the estimate itself.
+often as it was drawn: `counts` is (B, n), one row per resample, and a row of ones gives the estimate itself.
 
 The unweighted per-decision form equals `ordinary` where the reward comes at the end, so it is not among them.
 doubly_robust is Jiang and Li's (2016) with Q(s, a) = V(s). It is honest only with a V that was not fitted to these
@@ -38,26 +38,27 @@ LOG_WEIGHT_BOUND: Final = 500.0
 
 RESAMPLES: Final = 2_000
 ROWS_AT_ONCE: Final = 200
-"""Resamples counted together: a block of counts is this times n numbers."""
+"""Resamples computed together: a block of counts has this times n numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Episodes:
-    """n episodes, laid out (n, T) with zeros behind the last step of each.
-
-    log_ratios: log ρ_t. rewards: r_t. values: V(s_t), or None where no honest V is at hand. lengths: (n,) steps.
-    """
+    """n episodes, as arrays (n, T) with zeros after the last step of each."""
 
     log_ratios: Array
+    """log ρ_t."""
     rewards: Array
+    """r_t."""
     lengths: NDArray[np.int64]
+    """(n,) steps."""
     values: Array | None = None
+    """V(s_t), not fitted to these episodes; None without one."""
 
     @classmethod
     def of(
         cls, log_ratios: Sequence[Array], rewards: Sequence[Array], values: Sequence[Array] | None = None
     ) -> Episodes:
-        """Of one array a trajectory, each (T_i,)."""
+        """From one array per trajectory, each (T_i,)."""
         lengths = np.array([len(each) for each in log_ratios], dtype=np.int64)
         return cls(_padded(log_ratios), _padded(rewards), lengths, None if values is None else _padded(values))
 
@@ -66,7 +67,7 @@ class Episodes:
 
     @property
     def log_weights(self) -> Array:
-        """(n, T) log w_t. Zeros behind the last step keep what it was there."""
+        """(n, T) log w_t, constant after the last step."""
         return np.clip(np.cumsum(self.log_ratios, axis=1), -LOG_WEIGHT_BOUND, LOG_WEIGHT_BOUND)
 
     @property
@@ -78,13 +79,15 @@ class Episodes:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """value with its 95 % bootstrap interval. episodes: effective ones, of `of` in all."""
+    """An estimate with its 95 % bootstrap interval."""
 
     value: float
     low: float
     high: float
     episodes: float
+    """Effective episodes."""
     of: int
+    """Episodes."""
 
     @property
     def is_noise(self) -> bool:
@@ -95,12 +98,12 @@ Estimator = Callable[[Episodes, Array], Array]
 
 
 def mean_return(episodes: Episodes, counts: Array) -> Array:
-    """(B,) the mean return of μ: what the data says without any correction."""
+    """(B,) the mean return of μ, without any correction."""
     return _mean(episodes.returns, counts)
 
 
 def mean_weight(episodes: Episodes, counts: Array) -> Array:
-    """(B,) 1/n Σ_i W_i. Far from 1, what π does is missing in the data, and every other number is about the rest."""
+    """(B,) 1/n Σ_i W_i. Far from 1, the data lacks what π does, and the other estimates miss it too."""
     return _mean(np.exp(episodes.log_weights[:, -1]), counts)
 
 
@@ -132,7 +135,7 @@ def doubly_robust(episodes: Episodes, counts: Array) -> Array:
 
 
 def effective_episodes(log_weights: Array) -> float:
-    """(Σ w)² / Σ w² of (n,) weights given as logs: how many equally weighted episodes would vary as little."""
+    """(Σ w)² / Σ w² of (n,) log weights: how many equally weighted episodes would have the same variance."""
     if not len(log_weights):
         return 0.0
     weights = np.exp(log_weights - log_weights.max())
@@ -145,9 +148,9 @@ def least_effective_episodes(log_weights: Array) -> float:
 
 
 def estimates(episodes: Episodes, seed: int, resamples: int = RESAMPLES) -> dict[str, Estimate]:
-    """Every estimate that these episodes allow, by name: `mean_return` first, `doubly_robust` only with values.
+    """Every estimate by name, `mean_return` first, `doubly_robust` only with values; empty without episodes.
 
-    Equal arguments give equal numbers. Without episodes there is none.
+    Equal arguments give equal numbers.
     """
     if not len(episodes):
         return {}
@@ -188,12 +191,12 @@ def _mean(each: Array, counts: Array) -> Array:
 
 
 def _ratio(above: Array, below: Array) -> Array:
-    """above / below, 0 where a resample has missed every episode of weight."""
+    """above / below; 0 where a resample has no episode with weight."""
     return np.divide(above, below, out=np.zeros_like(above), where=below > 0)
 
 
 def _scaled(log_weights: Array) -> Array:
-    """(n, T) weights up to a factor for each column, the largest 1: self-normalised estimates need no more."""
+    """(n, T) weights scaled to a largest one of 1 in each column, which self-normalised estimates do not notice."""
     scaled: Array = np.exp(log_weights - log_weights.max(axis=0, keepdims=True))
     return scaled
 

@@ -1,8 +1,8 @@
-"""A span as a file: an Avro container or Parquet, and beside it a manifest that says what is in it.
+"""Exports a topic range to an Avro container or a Parquet file, with a manifest beside it.
 
-The same span gives the same bytes: records in the order of the span, blocks cut by what is in them and not by how the
-broker sent them, a sync marker made from the schema and the span, no clock. (Parquet: with one version of pyarrow.)
-A file is written under a temporary name and renamed; its manifest follows, so a file with a manifest is whole.
+The same range gives the same bytes: records in a fixed order, blocks cut by content and not by how the broker sent
+them, a sync marker made from schema and range, no clock. (Parquet: with the same version of pyarrow.)
+A file is written under a temporary name and renamed, then its manifest: a file with a manifest is whole.
 """
 
 from __future__ import annotations
@@ -24,32 +24,33 @@ import fastavro.write
 from distrl.broker.topics import TOPICS
 from distrl.errors import ConfigError, StoreError
 from distrl.offline.replay import Item
-from distrl.offline.span import Span
+from distrl.offline.topic_range import TopicRange
 from distrl.wire.codec import HEADER_BYTES
 from distrl.wire.convert import NAMES, to_datum
 from distrl.wire.schemas import MARKER, catalogue, schema_folder
 
 FORMAT: Final = "distrl-replay/1"
 BLOCK_BYTES: Final = 65_536
-"""About how large a block of an Avro file is."""
+"""Approximate size of a block of an Avro file."""
 ROWS_TOGETHER: Final = 4_096
-"""Rows of a Parquet row group, but for the last: a record's rows are never parted, so a few more."""
+"""Rows of a Parquet row group, or a few more, since a record's rows stay together; the last may have fewer."""
 
 
 class Writer(Protocol):
-    """Writes the readable records of one span into an open file. `rows`: of the file so far."""
+    """Writes the decodable records of a range into an open file."""
 
     rows: int
+    """Written so far."""
 
     def put(self, item: Item) -> None: ...
 
     def close(self) -> None:
-        """Write what is held back. The file is closed by its owner."""
+        """Write what is buffered. The owner closes the file."""
         ...
 
 
 class Digest:
-    """What the manifest says of the records themselves. Fed in the order of the span."""
+    """The manifest's summary of the records. `put` them in the order of the range."""
 
     def __init__(self) -> None:
         self.records = 0
@@ -85,13 +86,13 @@ class Digest:
 
 
 class Export:
-    """One file of a span, while it is written. Use as a context: what is not finished leaves nothing behind.
+    """One file being written. A context manager: without `finish` nothing is left behind.
 
-    Raises ConfigError for a file that exists (unless `force`) or cannot be written, before anything is read.
+    Raises ConfigError, before anything is read, for a file that exists (unless `force`) or cannot be written.
     """
 
-    def __init__(self, span: Span, file: Path, form: str, force: bool = False) -> None:
-        self._span, self._form = span, form
+    def __init__(self, topic_range: TopicRange, file: Path, form: str, force: bool = False) -> None:
+        self._range, self._form = topic_range, form
         self.file, self.manifest = file, manifest_of(file)
         refuse_existing([file, self.manifest], force)
         self._partial, self._partial_manifest = (
@@ -103,7 +104,7 @@ class Export:
             self._out: BinaryIO = self._partial.open("wb")
         except OSError as error:
             raise ConfigError(str(file), f"cannot be written ({error.strerror})", "name a file elsewhere") from None
-        self._writer: Writer = WRITERS[form](self._out, span)
+        self._writer: Writer = WRITERS[form](self._out, topic_range)
 
     def __enter__(self) -> Export:
         return self
@@ -117,7 +118,7 @@ class Export:
             each.unlink(missing_ok=True)
 
     def put(self, item: Item) -> None:
-        """Take the span's next record; one that cannot be decoded goes into the manifest alone."""
+        """Add the next record; one that cannot be decoded goes into the manifest only."""
         self._digest.put(item)
         try:
             if item.error is None:
@@ -126,7 +127,7 @@ class Export:
             raise self._not_written(error) from None
 
     def finish(self) -> dict[str, Any]:
-        """Close the file, write the manifest, rename both and return it. Raises StoreError where the disk refuses."""
+        """Close the file, write the manifest, rename both; returns the manifest. Raises StoreError where that fails."""
         try:
             self._writer.close()
             _sync(self._out)
@@ -135,7 +136,7 @@ class Export:
             with self._partial_manifest.open("wb") as out:
                 out.write(json.dumps(made, indent=2, sort_keys=True).encode() + b"\n")
                 _sync(out)
-            self.manifest.unlink(missing_ok=True)  # an older one must never stand beside the new file
+            self.manifest.unlink(missing_ok=True)  # an old manifest must never stand beside the new file
             self._partial.replace(self.file)
             self._partial_manifest.replace(self.manifest)
         except OSError as error:
@@ -145,14 +146,14 @@ class Export:
     def _manifest(self) -> dict[str, Any]:
         with self._partial.open("rb") as whole:
             digest = hashlib.file_digest(whole, "sha256").hexdigest()
-        kind = TOPICS[self._span.topic].record
+        kind = TOPICS[self._range.topic].record
         newest = None if kind is None else catalogue().newest[NAMES[kind]]
         packages = {"avro": "fastavro", "parquet": "pyarrow"}
         return {
             "format": FORMAT,
-            "run": self._span.run,
-            "topic": self._span.name,
-            "ranges": [{"partition": r.partition, "from": r.first, "to": r.to} for r in self._span.ranges],
+            "run": self._range.run,
+            "topic": self._range.name,
+            "ranges": [{"partition": r.partition, "from": r.first, "to": r.to} for r in self._range.ranges],
             **self._digest.summary(),
             "file": self.file.name,
             "form": self._form,
@@ -172,7 +173,7 @@ class Export:
 
 
 def manifest_of(file: Path) -> Path:
-    """Where the manifest of an exported file stands."""
+    """Path of the manifest of an exported file."""
     return file.parent / f"{file.name}.manifest.json"
 
 
@@ -182,7 +183,7 @@ def _sync(out: BinaryIO) -> None:
 
 
 def refuse_existing(files: Sequence[Path], force: bool) -> None:
-    """Raises ConfigError for a file that is there, unless `force`; for a folder, a device or a pipe always."""
+    """Raises ConfigError for a file that exists, unless `force`; for a folder, a device or a pipe always."""
     for file in files:
         if file.exists() and not file.is_file():
             raise ConfigError(str(file), "exists already and is no file", "name a file elsewhere")
@@ -191,7 +192,7 @@ def refuse_existing(files: Sequence[Path], force: bool) -> None:
 
 
 def container_schema(topic: str) -> dict[str, Any]:
-    """The Avro schema of an exported record of `topic` (a key of TOPICS): its place in the log around the record."""
+    """The Avro schema of an exported record of `topic` (a key of TOPICS): the record with its position in the log."""
     optional_bytes = ["null", "bytes"]
     kind = TOPICS[topic].record
     if kind is None:
@@ -223,13 +224,13 @@ def container_schema(topic: str) -> dict[str, Any]:
 
 
 class AvroWriter:
-    """An Avro container file, uncompressed: what compresses would have to be the same everywhere too."""
+    """An Avro container file, uncompressed: a compressor would have to give the same bytes everywhere."""
 
-    def __init__(self, out: BinaryIO, span: Span) -> None:
+    def __init__(self, out: BinaryIO, topic_range: TopicRange) -> None:
         self.rows = 0
-        schema = container_schema(span.topic)
-        marker = hashlib.sha256(json.dumps([schema, repr(span)], sort_keys=True).encode()).digest()[:16]
-        # As it stands: a parsed one goes into the file's header with its keys in the order of the process's hash seed.
+        schema = container_schema(topic_range.topic)
+        marker = hashlib.sha256(json.dumps([schema, topic_range.sync_seed], sort_keys=True).encode()).digest()[:16]
+        # Not parsed: a parsed schema enters the file's header with its keys in the order of the process's hash seed.
         self._writer = fastavro.write.Writer(out, schema, "null", BLOCK_BYTES, sync_marker=marker)
 
     def put(self, item: Item) -> None:
@@ -254,13 +255,13 @@ class AvroWriter:
 class ParquetWriter:
     """A Parquet file, zstd: the columns of `offline/columns.py`."""
 
-    def __init__(self, out: BinaryIO, span: Span) -> None:
+    def __init__(self, out: BinaryIO, topic_range: TopicRange) -> None:
         from pyarrow import parquet
 
         from distrl.offline.columns import rows_of, schema_of
 
         self.rows = 0
-        kind = TOPICS[span.topic].record
+        kind = TOPICS[topic_range.topic].record
         self._schema, self._rows_of = schema_of(kind), rows_of
         self._pending: list[Mapping[str, Any]] = []
         self._writer = parquet.ParquetWriter(out, self._schema, compression="zstd")
@@ -283,4 +284,4 @@ class ParquetWriter:
         self._pending = []
 
 
-WRITERS: Final[Mapping[str, Callable[[BinaryIO, Span], Writer]]] = {"avro": AvroWriter, "parquet": ParquetWriter}
+WRITERS: Final[Mapping[str, Callable[[BinaryIO, TopicRange], Writer]]] = {"avro": AvroWriter, "parquet": ParquetWriter}

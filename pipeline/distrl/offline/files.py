@@ -1,4 +1,4 @@
-"""Files that a command writes for people: whole or not at all."""
+"""Writes files for people, whole or not at all."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from distrl.errors import ConfigError
 
 
 def write(path: Path, data: bytes) -> None:
-    """Write the file in place of what was there; of several that do so at once, one wins whole.
+    """Replace the file atomically; of concurrent writers one wins. Raises ConfigError where it cannot be written.
 
-    Raises ConfigError where it cannot be; nothing is left of it then. (A kill in between may leave a `.new` beside it.)
+    Nothing is left after an error; after a kill a `.new` file may be.
     """
-    # Two commands that share a folder may run on two machines, where even their process ids may be equal.
+    # Not by process id: two machines that share the folder may have equal ones.
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
     try:
         try:
@@ -30,7 +30,7 @@ def write(path: Path, data: bytes) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make the folder where it is missing. Raises ConfigError where it cannot be."""
+    """Make the folder where it is missing. Raises ConfigError where it cannot be made."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Trajectories of the log in the opinion of a judge, side by side."""
+"""Judges trajectories of the log, several at once."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ from distrl.rollout.episode import GROUND_TRUTH
 from distrl.types import LoggedTrajectory, ObjectRef, Outcome
 
 AT_ONCE = 8
+"""Concurrent questions."""
 
 Ask = Callable[[Question], Verdict]
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A trajectory and what the judge says of it."""
+    """A trajectory and the judge's verdict."""
 
     logged: LoggedTrajectory
     verdict: Verdict
 
     @property
     def truth(self) -> Outcome:
-        """What the phone's own state said; UNKNOWN where nobody asked it."""
+        """The outcome by the phone's own state; UNKNOWN where it was not used."""
         trajectory = self.logged.trajectory
         return trajectory.outcome if trajectory.outcome_source == GROUND_TRUTH else Outcome.UNKNOWN
 
@@ -34,9 +35,9 @@ class Judged:
 def judged(
     trajectories: Iterable[LoggedTrajectory], ask: Ask, image: Callable[[ObjectRef], bytes], done: Callable[[], None]
 ) -> Sequence[Judged]:
-    """Each trajectory that ended by itself, in the order given. done: called after each, from any thread.
+    """Judge each trajectory that has a last screenshot, in the order given. done: called after each, in any thread.
 
-    Raises ChatError at the first question where the endpoint refuses them all; the others are not asked then.
+    Raises ChatError where the endpoint refuses all questions; the others are not asked then.
     """
     given_up = threading.Event()
 
@@ -63,5 +64,5 @@ def _verdict(logged: LoggedTrajectory, ask: Ask, image: Callable[[ObjectRef], by
     try:
         png = image(trajectory.final_screenshot)
     except StoreError as error:
-        return Verdict(Outcome.UNKNOWN, f"its last screenshot cannot be had: {error.what}")
+        return Verdict(Outcome.UNKNOWN, f"its last screenshot cannot be fetched: {error.what}")
     return ask(Question(trajectory.task.instruction, png, tuple(step.action_text for step in trajectory.steps)))

@@ -1,4 +1,4 @@
-"""A record as one line of text: JSON for programs, a summary for people. Untrusted text reaches neither unescaped."""
+"""A record as one line of text: JSON for programs, a summary for people. Untrusted text is escaped in both."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ REMARKS = ("invalid", "unsent", "undone", "refused", "restless")
 
 
 def json_line(item: Item) -> str:
-    """One JSON object, ASCII alone and without controls. A number that JSON has not is its name as text.
+    """One JSON object in printable ASCII; NaN and infinities are text.
 
-    It has `record`, or `error` for one that cannot be decoded, and `value_base64` for one that has no schema.
+    It has `record`; `error` where the record cannot be decoded; `value_base64` where the topic has no schema.
     """
     raw, at = item.raw, item.raw.position
     made: dict[str, Any] = {
@@ -45,7 +45,7 @@ def json_line(item: Item) -> str:
 
 
 def summary_line(item: Item) -> str:
-    """Place, time, key and the gist of one record."""
+    """Position, time, key and gist of one record."""
     raw, at = item.raw, item.raw.position
     key = "-" if raw.key is None else raw.key.decode(errors="backslashreplace")
     if item.error is not None:
@@ -54,13 +54,12 @@ def summary_line(item: Item) -> str:
         gist = f"{len(raw.value or b'')} bytes"
     else:
         gist = gist_of(item.record)
-    return f"{at.partition}:{at.offset:<7} {said_time(raw.timestamp)}  {escaped(key):<16} {escaped(gist)}"
+    return f"{at.partition}:{at.offset:<7} {utc_text(raw.timestamp)}  {escaped(key):<16} {escaped(gist)}"
 
 
 def remarks_of(steps: Sequence[Step]) -> str:
-    """How many actions a judge called invalid, how many were held back, and how many screens never rested, after a
-    comma each; empty where none.
-    """
+    """Counts of invalid and held-back actions and of restless screens, each after a comma; empty where there are
+    none."""
     counts = Counter(step.held_back.value for step in steps if step.held_back is not HeldBack.NO)
     counts["invalid"] = sum(step.valid is False for step in steps)
     counts["restless"] = sum(step.restless for step in steps)
@@ -68,7 +67,7 @@ def remarks_of(steps: Sequence[Step]) -> str:
 
 
 def gist_of(record: Record) -> str:
-    """What a record says, in a few words."""
+    """A record in a few words."""
     match record:
         case Trajectory():
             versions = ranges(sorted({step.version for step in record.steps})) or "none"
@@ -92,17 +91,17 @@ def gist_of(record: Record) -> str:
 
 
 def escaped(text: str) -> str:
-    """`text`, cut at LONGEST_TEXT, without anything that a terminal would act on."""
+    """`text`, cut at LONGEST_TEXT, with everything escaped that a terminal would act on."""
     return printable(text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}…")
 
 
 def printable(text: str) -> str:
-    """All of `text`, without anything that a terminal would act on."""
+    """`text` with everything escaped that a terminal would act on."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def said_time(ms: int) -> str:
-    """A time in UTC, to the second; `?` for what is none."""
+def utc_text(ms: int) -> str:
+    """A time in UTC, to the second; `?` for an impossible one."""
     try:
         return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if ms >= 0 else "?"
     except (ValueError, OverflowError, OSError):

@@ -1,7 +1,6 @@
-"""A span of a topic read from the broker: decoded, in order, without a group, and alike each time.
+"""Reads a range of a topic, decoded and in a fixed order: partition after partition, each in the order of its offsets.
 
-Partition after partition, each in the order of its offsets. Nothing is written to the broker and no group is joined or
-moved, so it may run beside a live run.
+Joins no consumer group and writes nothing to the broker, so it may run beside a live run.
 """
 
 from __future__ import annotations
@@ -15,24 +14,26 @@ from distrl.broker.times import offsets_at
 from distrl.broker.topics import TOPICS
 from distrl.config import Config
 from distrl.errors import WireError
-from distrl.offline.span import Asked, Range, Span, resolve
+from distrl.offline.topic_range import Range, RangeRequest, TopicRange, resolve
 from distrl.types import Record
 
 SAMPLE_RECORDS = 100
-"""Records of a partition that its size is guessed from."""
+"""Records of a partition from which its size is estimated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One record of a span. record: None where it cannot be decoded (`error` says why), or the topic has no schema."""
+    """One record of a topic range."""
 
     raw: RawRecord
     record: Record | None
+    """None where it cannot be decoded, or the topic has no schema."""
     error: WireError | None = None
+    """Why it cannot be decoded."""
 
 
-class TopicKept:
-    """What the broker keeps of a topic, as `span.resolve` asks for it."""
+class BrokerOffsets:
+    """The offsets that the broker has of a topic, read when they are first needed (`topic_range.TopicOffsets`)."""
 
     def __init__(self, config: Config, topic: str) -> None:
         self._config, self._topic = config, topic
@@ -51,21 +52,21 @@ class TopicKept:
         return -1 if found is None else found.timestamp
 
 
-def span_of(config: Config, asked: Asked) -> Span:
-    """The span that `asked` means now. Raises ConfigError (see `resolve`) and BrokerError."""
-    return resolve(asked, TopicKept(config, asked.topic))
+def topic_range_of(config: Config, request: RangeRequest) -> TopicRange:
+    """What `request` means now. Raises ConfigError (see `resolve`) and BrokerError."""
+    return resolve(request, BrokerOffsets(config, request.topic))
 
 
-def read(config: Config, span: Span) -> Iterator[Item]:
-    """Every record of the span. Raises BrokerError, also where retention takes a record meanwhile."""
-    kind = TOPICS[span.topic].record
-    for each in span.ranges:
-        for raw in _raw(config, span.topic, each):
+def read(config: Config, topic_range: TopicRange) -> Iterator[Item]:
+    """Every record of the range. Raises BrokerError, also where retention deletes a record meanwhile."""
+    kind = TOPICS[topic_range.topic].record
+    for each in topic_range.ranges:
+        for raw in _raw(config, topic_range.topic, each):
             yield item_of(raw, kind)
 
 
 def item_of(raw: RawRecord, kind: type[Record] | None) -> Item:
-    """`raw` read as a `kind`; None: as the bytes that it is."""
+    """`raw` decoded as a `kind`; None: not decoded."""
     if kind is None:
         return Item(raw, None)
     try:
@@ -74,12 +75,12 @@ def item_of(raw: RawRecord, kind: type[Record] | None) -> Item:
         return Item(raw, None, error)
 
 
-def about_bytes(config: Config, span: Span) -> int:
-    """Bytes of keys and values in the span, guessed from the first records of each partition."""
+def about_bytes(config: Config, topic_range: TopicRange) -> int:
+    """Bytes of keys and values in the range, estimated from the first records of each partition."""
     total = 0.0
-    for each in span.ranges:
+    for each in topic_range.ranges:
         sizes = []
-        for raw in _raw(config, span.topic, each, SAMPLE_RECORDS):
+        for raw in _raw(config, topic_range.topic, each, SAMPLE_RECORDS):
             sizes.append(len(raw.key or b"") + len(raw.value or b""))
             if len(sizes) == SAMPLE_RECORDS:
                 break
@@ -88,7 +89,7 @@ def about_bytes(config: Config, span: Span) -> int:
 
 
 def _raw(config: Config, topic: str, wanted: Range, most: int = 500) -> Iterator[RawRecord]:
-    """The records of one range, in order. The other partitions are assigned at their ends and left alone."""
+    """The records of one range, in order. The other partitions are assigned at their ends."""
     if not len(wanted):
         return
     with LogReader(config, topic) as probe:

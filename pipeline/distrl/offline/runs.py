@@ -1,6 +1,6 @@
-"""A run as a notebook sees it: `distrl.open_run()`. Reads topics and objects; joins no group and writes nothing.
+"""A run for notebooks: `distrl.open_run()`. Reads topics and objects; joins no group and writes nothing.
 
-Bounds are as `distrl replay` takes them: an offset, a time (text or datetime), a time ago ("-2h" or a timedelta).
+Bounds are as for `distrl replay`: an offset, a time (text or datetime), a time ago ("-2h" or a timedelta).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from distrl.broker.versions import lineage
 from distrl.config import Config
 from distrl.errors import StoreError
 from distrl.images import ImageError, opened
-from distrl.offline.replay import Item, read, span_of
-from distrl.offline.span import Asked, as_bound
+from distrl.offline.replay import Item, read, topic_range_of
+from distrl.offline.topic_range import RangeRequest, as_bound
 from distrl.store.objects import ObjectStore, open_store
 from distrl.types import Evaluation, LoggedTrajectory, ObjectRef, Outcome, Step, Trajectory, Update, Version
 
@@ -33,36 +33,39 @@ Bound = int | str | datetime | timedelta | None
 Pixels = NDArray[np.uint8]
 
 OUTCOMES: Final = {Outcome.SUCCESS: 1, Outcome.FAILURE: 0, Outcome.UNKNOWN: -1, Outcome.INTERRUPTED: -1}
-"""An outcome in an array: -1 where nobody can tell."""
+"""Outcomes in arrays: -1 for unknown and interrupted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """The steps of trajectories, one after the other: arrays of N, one number per step.
-
-    trajectory: which of the trajectories, from 0. step: which of its steps, from 0. offset: of its record. outcome: of
-    its trajectory, as OUTCOMES has it. prompt_length, action_length: tokens. at: ms since the epoch.
-    """
+    """The steps of trajectories, one after the other: arrays (N,), one number per step."""
 
     trajectory: NDArray[np.int64]
+    """Index of its trajectory, from 0."""
     offset: NDArray[np.int64]
+    """Of its record."""
     step: NDArray[np.int64]
+    """Index in its trajectory, from 0."""
     logprob: NDArray[np.float64]
     version: NDArray[np.int64]
     outcome: NDArray[np.int64]
+    """Of its trajectory; see OUTCOMES."""
     is_expert: NDArray[np.bool_]
     prompt_length: NDArray[np.int64]
+    """Tokens."""
     action_length: NDArray[np.int64]
+    """Tokens."""
     at: NDArray[np.int64]
+    """ms since the epoch."""
 
     def __len__(self) -> int:
         return len(self.step)
 
 
 class Run:
-    """One run's log. Every call reads what the broker holds then; records that cannot be decoded are passed over.
+    """One run's log. Every call reads what the broker holds then; records that cannot be decoded are skipped.
 
-    line: of a command that reads it, the words without a range, as `Asked` has them.
+    line: the words of the command line without the range, as in `RangeRequest`.
     """
 
     def __init__(self, config: Config, line: Sequence[str] = ()) -> None:
@@ -79,10 +82,11 @@ class Run:
     def trajectories(
         self, begin: Bound = None, end: Bound = None, *, expert: bool | None = False, repeated: bool = False
     ) -> Iterator[LoggedTrajectory]:
-        """Trajectories of [begin, end), in the order of the log; the first of each id, as learned, unless `repeated`.
+        """Trajectories of [begin, end), in the order of the log: of each id the first one in the range, as learned
+        from.
 
-        expert: False: what workers did; True: the demonstrations; None: both, the demonstrations first. First is first
-        within the range. Raises ConfigError for bounds that are none, or that the broker does not keep.
+        expert: False: what workers did; True: the demonstrations; None: both, the demonstrations first. repeated: later
+        records of an id too. Raises ConfigError for malformed bounds and for those that the broker does not have.
         """
         for topic, wanted in (("demonstrations", True), ("trajectories", False)):
             if expert is None or expert == wanted:
@@ -97,7 +101,7 @@ class Run:
         return lineage(self.config)
 
     def updates(self, begin: Bound = None, end: Bound = None) -> list[Update]:
-        """The learner's journal."""
+        """Lines of the learner's journal."""
         return [item.record for item in self.records("updates", begin, end) if isinstance(item.record, Update)]
 
     def evaluations(self, begin: Bound = None, end: Bound = None) -> list[Evaluation]:
@@ -109,25 +113,27 @@ class Run:
     ) -> Iterator[Item]:
         """Records of any topic, with key, time and bytes, also those that cannot be decoded. partitions: all if empty.
 
-        Raises ConfigError for bounds that are none, or that the broker does not keep.
+        Raises ConfigError for malformed bounds and for those that the broker does not have.
         """
         now = datetime.now(UTC)
-        asked = Asked(self.config.run, topic, as_bound(begin, now), as_bound(end, now), tuple(partitions), self._line)
-        yield from read(self.config, span_of(self.config, asked))
+        request = RangeRequest(
+            self.config.run, topic, as_bound(begin, now), as_bound(end, now), tuple(partitions), self._line
+        )
+        yield from read(self.config, topic_range_of(self.config, request))
 
     def steps(self, trajectories: Iterable[LoggedTrajectory] | None = None) -> Steps:
-        """Arrays over all steps of `trajectories` (what workers did, if not given)."""
+        """Arrays over all steps of `trajectories`; by default those of the workers."""
         return steps_of(self.trajectories() if trajectories is None else trajectories)
 
     def screenshot(self, screen: ObjectRef | Step) -> Pixels:
-        """(height, width, 3) the screen, from the store. Raises StoreError where it is gone, altered or no PNG."""
+        """(height, width, 3) pixels, from the store. Raises StoreError where the object is gone, altered or no PNG."""
         ref = screen.screenshot if isinstance(screen, Step) else screen
         return decoded_png(self.store.get(ref), ref.key)
 
     def dataset(self, trajectories: Iterable[LoggedTrajectory] | None = None, *, screens: bool = True) -> StepDataset:
-        """A torch Dataset of all steps of `trajectories` (what workers did, if not given).
+        """A torch Dataset of all steps of `trajectories`; by default those of the workers.
 
-        screens: with each step's screenshot, fetched from the store when the step is asked for.
+        screens: include each step's screenshot, fetched from the store when the step is read.
         """
         from distrl.offline.samples import StepDataset
 
@@ -136,10 +142,10 @@ class Run:
 
 
 def open_run(run: str | None = None, config: Config | Path | str | None = None, **sets: Any) -> Run:
-    """The run `run`. config: settings, or the YAML file of them; else those of DISTRL_* variables and the local stack.
+    """Open run `run`. config: settings, or their YAML file; by default DISTRL_* variables and the local stack.
 
     sets: further settings by path, with '__' for '.', like kafka__bootstrap="127.0.0.1:29092".
-    Raises ConfigError for settings that are none, BrokerError where the broker does not answer or has no such run.
+    Raises ConfigError for wrong settings, BrokerError where the broker does not answer or has no such run.
     """
     from distrl.broker.runs import check_run
     from distrl.stack.local import connect
@@ -181,8 +187,8 @@ def steps_of(trajectories: Iterable[LoggedTrajectory]) -> Steps:
 
 
 def decoded_png(data: bytes, name: str) -> Pixels:
-    """(height, width, 3) the pixels of a PNG. Raises StoreError for bytes that are none, or claim too many."""
+    """(height, width, 3) pixels of a PNG. Raises StoreError for bytes that are no PNG, or one with too many pixels."""
     try:
         return np.asarray(opened(data))
     except ImageError as error:
-        raise StoreError(name, str(error), "see which worker recorded it") from None
+        raise StoreError(name, str(error), "check the worker that recorded it") from None

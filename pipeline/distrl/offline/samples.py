@@ -1,4 +1,4 @@
-"""A torch Dataset over recorded steps. The one file of the notebook's side that imports torch."""
+"""A torch Dataset over recorded steps. The only module for notebooks that imports torch."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class StepDataset(Dataset[Sample]):
         return len(self._places)
 
     def __getitem__(self, index: int) -> Sample:
-        """Raises IndexError past the end, and StoreError where its screenshot cannot be had."""
+        """Raises IndexError past the end, and StoreError where its screenshot cannot be fetched."""
         which, place = self._places[index]
         record = self._trajectories[which].trajectory
         step = record.steps[place]

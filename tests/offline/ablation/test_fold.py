@@ -22,7 +22,7 @@ from distrl.learner.state import LearnerState
 from distrl.offline.ablation.arms import BASELINE, Arm, changed, plan
 from distrl.offline.ablation.figure import draw
 from distrl.offline.ablation.fold import HELD_OUT, SEEN, Folded, Identity, Shared, fold_arm
-from distrl.offline.ablation.log import Branch, RunLog, Span, cut, span_of
+from distrl.offline.ablation.log import Branch, RunLog, UpdateRange, cut, update_range
 from distrl.offline.ablation.report import Ablation, to_json, to_markdown
 from distrl.store.directory import DirectoryStore
 from distrl.types import Outcome
@@ -82,7 +82,7 @@ def log_of(settings: Config, screens: Screens, held_out: int = 12) -> RunLog:
         rows.append((update, window))
         marks = update.watermarks
     after = logged([trajectory(screens, 5000 + seed) for seed in range(held_out)], 900)
-    return RunLog(Span(0, UPDATES, 1), None, rows, after, {})
+    return RunLog(UpdateRange(0, UPDATES, 1), None, rows, after, {})
 
 
 def folded_by_the_learner(settings: Config, log: RunLog, screens: Screens) -> LearnerState:
@@ -142,7 +142,7 @@ def test_a_range_that_begins_later_goes_on_from_the_runs_state(settings: Config,
     state = LearnerState(settings)
     for update, window in log.windows[:4]:
         fold(state, window, update, screens, settings)
-    later = replace(log, span=Span(4, UPDATES), begin=Branch.of(state), windows=log.windows[4:])
+    later = replace(log, range=UpdateRange(4, UPDATES), begin=Branch.of(state), windows=log.windows[4:])
     baseline, other = folded([arm(settings), arm(settings, ("algorithm.replay.w1", "0"))], later, screens)
     assert baseline.digests == folded_by_the_learner(settings, log, screens).digests()
     assert other.digests != baseline.digests
@@ -259,11 +259,16 @@ def test_the_comparison_with_the_run_sees_one_bit(
 
 
 @pytest.mark.parametrize(
-    ("asked", "span"),
-    [((0, None, 0), Span(0, 9)), ((2, 5, 0), Span(2, 5)), ((0, None, 3), Span(0, 6, 3)), ((4, 8, 1), Span(4, 7, 1))],
+    ("asked", "expected"),
+    [
+        ((0, None, 0), UpdateRange(0, 9)),
+        ((2, 5, 0), UpdateRange(2, 5)),
+        ((0, None, 3), UpdateRange(0, 6, 3)),
+        ((4, 8, 1), UpdateRange(4, 7, 1)),
+    ],
 )
-def test_spans(asked: tuple[int, int | None, int], span: Span) -> None:
-    assert span_of(9, *asked) == span
+def test_update_ranges(asked: tuple[int, int | None, int], expected: UpdateRange) -> None:
+    assert update_range(9, *asked) == expected
 
 
 @pytest.mark.parametrize(
@@ -280,5 +285,5 @@ def test_spans_that_the_journal_does_not_hold_are_refused_with_those_it_does(
     length: int, asked: tuple[int, int | None, int], said: str
 ) -> None:
     with pytest.raises(ConfigError) as refusal:
-        span_of(length, *asked)
+        update_range(length, *asked)
     assert said in refusal.value.hint

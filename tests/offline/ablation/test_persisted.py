@@ -1,4 +1,4 @@
-"""Arms that are kept: found again to the last bit under the very same circumstances, and under no others."""
+"""Arms that are saved: found again to the last bit under the very same circumstances, and under no others."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from distrl.evaluate.curves import Score
 from distrl.offline.ablation import persisted
 from distrl.offline.ablation.arms import Arm, changed
 from distrl.offline.ablation.fold import Folded, Identity
-from distrl.offline.ablation.log import RunLog, Span
-from distrl.offline.ablation.persisted import KeptArms
+from distrl.offline.ablation.log import RunLog, UpdateRange
+from distrl.offline.ablation.persisted import PersistedArms
 from distrl.offline.ablation.report import Evaluated, Result
 from distrl.offline.ablation.run import Evaluation, clear, played_on
 from distrl.offline.estimates import Estimate
@@ -45,7 +45,7 @@ def log(settings: Config) -> RunLog:
         update = update_of(u, window, marks, settings)
         rows.append((update, window))
         marks = update.watermarks
-    return RunLog(Span(0, 4), None, rows, [], {1: "ab"})
+    return RunLog(UpdateRange(0, 4), None, rows, [], {1: "ab"})
 
 
 def result_of(arm: Arm) -> Result:
@@ -61,16 +61,16 @@ SUCCESS = Evaluated("test", 7, Score(7, 3))
 
 @pytest.fixture
 def baseline(settings: Config, log: RunLog, tmp_path: Path) -> Arm:
-    """The arm, kept in `tmp_path`."""
+    """The arm, saved in `tmp_path`."""
     (tmp_path / persisted.FOLDER).mkdir()
     (tmp_path / ADAPTER).write_bytes(WEIGHTS)
     arm = Arm("baseline", (), settings)
-    KeptArms(tmp_path, log, None).keep_fold(result_of(arm))
+    PersistedArms(tmp_path, log, None).save_fold(result_of(arm))
     return arm
 
 
 def test_what_was_kept_is_found_to_the_last_bit(log: RunLog, baseline: Arm, tmp_path: Path) -> None:
-    found = KeptArms(tmp_path, log, None).find(baseline, tmp_path / ADAPTER)
+    found = PersistedArms(tmp_path, log, None).find(baseline, tmp_path / ADAPTER)
     assert found == result_of(baseline)
     assert repr(found) == repr(result_of(baseline)), "0.0 and -0.0 are equal, and yet not the same"
 
@@ -79,7 +79,7 @@ CHANGES: dict[str, Callable[[RunLog], RunLog]] = {
     "another outcome": lambda log: with_first(log, outcome=Outcome.UNKNOWN),
     "another attempt": lambda log: with_first(log, attempt_id="another"),
     "a record less": lambda log: replace(log, windows=[(log.windows[0][0], log.windows[0][1][1:]), *log.windows[1:]]),
-    "an update less": lambda log: replace(log, span=Span(0, 3), windows=log.windows[:3]),
+    "an update less": lambda log: replace(log, range=UpdateRange(0, 3), windows=log.windows[:3]),
     "held out": lambda log: replace(log, held_out=[log.windows[0][1][0]]),
     "other versions": lambda log: replace(log, versions={1: "cd"}),
 }
@@ -93,14 +93,14 @@ def with_first(log: RunLog, **changes: object) -> RunLog:
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_another_range_is_another_arm(log: RunLog, baseline: Arm, tmp_path: Path, change: str) -> None:
-    assert KeptArms(tmp_path, CHANGES[change](log), None).find(baseline, tmp_path / ADAPTER) is None
+    assert PersistedArms(tmp_path, CHANGES[change](log), None).find(baseline, tmp_path / ADAPTER) is None
 
 
 def test_what_the_run_publishes_after_the_range_leaves_every_arm_kept(
     log: RunLog, baseline: Arm, tmp_path: Path
 ) -> None:
     later = replace(log, versions=log.versions | {4: "ef", 5: "01"})
-    assert KeptArms(tmp_path, later, None).find(baseline, tmp_path / ADAPTER) == result_of(baseline)
+    assert PersistedArms(tmp_path, later, None).find(baseline, tmp_path / ADAPTER) == result_of(baseline)
 
 
 def test_an_arm_that_is_not_held_against_the_run_stays_kept_whatever_the_run_has_published(
@@ -109,19 +109,21 @@ def test_an_arm_that_is_not_held_against_the_run_stays_kept_whatever_the_run_has
     sets = (("algorithm.replay.w1", "0"),)
     arm = Arm("algorithm.replay.w1=0", sets, changed(settings, sets))
     done = replace(result_of(arm), identity=None)
-    KeptArms(tmp_path, log, None).keep_fold(done)
-    assert KeptArms(tmp_path, replace(log, versions={}), None, checkpoint=True).find(arm, tmp_path / ADAPTER) == done
+    PersistedArms(tmp_path, log, None).save_fold(done)
+    assert (
+        PersistedArms(tmp_path, replace(log, versions={}), None, checkpoint=True).find(arm, tmp_path / ADAPTER) == done
+    )
 
 
 def test_a_baseline_is_folded_again_once_there_is_a_checkpoint_to_hold_it_against(
     log: RunLog, baseline: Arm, tmp_path: Path
 ) -> None:
-    before, after = (KeptArms(tmp_path, log, None, checkpoint=there) for there in (False, True))
+    before, after = (PersistedArms(tmp_path, log, None, checkpoint=there) for there in (False, True))
     assert after.find(baseline, tmp_path / ADAPTER) is None
     compared = replace(result_of(baseline), identity=Identity({0: True, 3: False}, checkpoint=True))
-    after.keep_fold(compared)
-    for kept in (before, after):  # the learner deletes old checkpoints, and what was found stays so
-        assert kept.find(baseline, tmp_path / ADAPTER) == compared
+    after.save_fold(compared)
+    for saved in (before, after):  # the learner deletes old checkpoints, and what was found stays so
+        assert saved.find(baseline, tmp_path / ADAPTER) == compared
 
 
 @pytest.mark.parametrize("setting", [("algorithm.replay.w1", "0"), ("learner.seed", "5")])
@@ -129,7 +131,7 @@ def test_other_settings_are_another_arm(
     settings: Config, log: RunLog, baseline: Arm, tmp_path: Path, setting: tuple[str, str]
 ) -> None:
     other = Arm("baseline", (), changed(settings, (setting,)))
-    assert KeptArms(tmp_path, log, None).find(other, tmp_path / ADAPTER) is None
+    assert PersistedArms(tmp_path, log, None).find(other, tmp_path / ADAPTER) is None
 
 
 MACHINES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
@@ -146,7 +148,7 @@ def test_another_machine_is_another_arm(
     log: RunLog, baseline: Arm, tmp_path: Path, change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     MACHINES[change](monkeypatch)
-    assert KeptArms(tmp_path, log, None).find(baseline, tmp_path / ADAPTER) is None
+    assert PersistedArms(tmp_path, log, None).find(baseline, tmp_path / ADAPTER) is None
 
 
 def test_another_model_of_the_same_processor_is_another_arm(
@@ -157,11 +159,11 @@ def test_another_model_of_the_same_processor_is_another_arm(
     assert "" in persisted.machine(), "a system that does not say is no error"
     told.write_text("processor\t: 0\nmodel name\t: Old 1\nflags\t: fpu\n\nprocessor\t: 1\nmodel name\t: Old 1\n")
     assert "Old 1" in persisted.machine()
-    kept = KeptArms(tmp_path, log, None)
-    kept.keep_fold(result_of(baseline))
-    assert kept.find(baseline, tmp_path / ADAPTER) is not None
+    saved = PersistedArms(tmp_path, log, None)
+    saved.save_fold(result_of(baseline))
+    assert saved.find(baseline, tmp_path / ADAPTER) is not None
     told.write_text(told.read_text().replace("Old", "New"))
-    assert KeptArms(tmp_path, log, None).find(baseline, tmp_path / ADAPTER) is None
+    assert PersistedArms(tmp_path, log, None).find(baseline, tmp_path / ADAPTER) is None
 
 
 PLAYED = {
@@ -181,49 +183,49 @@ PLAYED = {
 def test_success_is_found_again_on_the_same_phones_wherever_they_are_reached(
     settings: Config, log: RunLog, baseline: Arm, tmp_path: Path
 ) -> None:
-    def kept(changes: dict[str, Any]) -> KeptArms:
+    def saved(changes: dict[str, Any]) -> PersistedArms:
         read = Config.model_validate(settings.model_dump(mode="json", exclude_defaults=True) | changes)
-        return KeptArms(tmp_path, log, played_on(read, Evaluation(7, Split.TEST)))
+        return PersistedArms(tmp_path, log, played_on(read, Evaluation(7, Split.TEST)))
 
     first = {"devices": {"addresses": ["127.0.0.1:26000"], "directory": "here"}, "phones": {"base_port": 26000}}
     later = {"devices": {"addresses": ["127.0.0.1:27000"], "directory": "there"}, "phones": {"base_port": 27000}}
     folded = result_of(baseline)
-    kept(first).keep_success(folded.folded, SUCCESS)
-    assert kept(later).find(baseline, tmp_path / ADAPTER) == replace(folded, evaluated=SUCCESS)
+    saved(first).save_success(folded.folded, SUCCESS)
+    assert saved(later).find(baseline, tmp_path / ADAPTER) == replace(folded, evaluated=SUCCESS)
     for name, changes in PLAYED.items():
-        assert kept(changes).find(baseline, tmp_path / ADAPTER) == folded, f"{name}: played again, not folded again"
+        assert saved(changes).find(baseline, tmp_path / ADAPTER) == folded, f"{name}: played again, not folded again"
 
 
 def test_success_that_counts_episodes_without_an_outcome_is_not_kept_and_the_fold_is(
     log: RunLog, baseline: Arm, tmp_path: Path
 ) -> None:
-    kept, folded = KeptArms(tmp_path, log, ["a task"]), result_of(baseline)
-    kept.keep_success(folded.folded, Evaluated("test", 8, Score(7, 3, 1)))
-    assert kept.find(baseline, tmp_path / ADAPTER) == folded
-    kept.keep_success(folded.folded, SUCCESS)
-    assert kept.find(baseline, tmp_path / ADAPTER) == replace(folded, evaluated=SUCCESS)
+    saved, folded = PersistedArms(tmp_path, log, ["a task"]), result_of(baseline)
+    saved.save_success(folded.folded, Evaluated("test", 8, Score(7, 3, 1)))
+    assert saved.find(baseline, tmp_path / ADAPTER) == folded
+    saved.save_success(folded.folded, SUCCESS)
+    assert saved.find(baseline, tmp_path / ADAPTER) == replace(folded, evaluated=SUCCESS)
 
 
 def test_success_is_of_what_was_asked_and_of_the_adapter_that_was_played(
     log: RunLog, baseline: Arm, tmp_path: Path
 ) -> None:
     folded = result_of(baseline)
-    asked, unasked = KeptArms(tmp_path, log, ["a task"]), KeptArms(tmp_path, log, None)
-    asked.keep_success(folded.folded, SUCCESS)
+    asked, unasked = PersistedArms(tmp_path, log, ["a task"]), PersistedArms(tmp_path, log, None)
+    asked.save_success(folded.folded, SUCCESS)
     assert unasked.find(baseline, tmp_path / ADAPTER) == folded
     other = replace(folded, folded=replace(folded.folded, adapter=b"other weights"))
-    asked.keep_fold(other)
+    asked.save_fold(other)
     (tmp_path / ADAPTER).write_bytes(b"other weights")
     assert asked.find(baseline, tmp_path / ADAPTER) == other
 
 
 @pytest.mark.parametrize("cut_at", [0, 40, 64, 65, 70, -1])
 def test_success_that_is_damaged_is_played_again(log: RunLog, baseline: Arm, tmp_path: Path, cut_at: int) -> None:
-    kept, folded = KeptArms(tmp_path, log, ["a task"]), result_of(baseline)
-    kept.keep_success(folded.folded, SUCCESS)
-    file = kept.success_file(folded.folded)
+    saved, folded = PersistedArms(tmp_path, log, ["a task"]), result_of(baseline)
+    saved.save_success(folded.folded, SUCCESS)
+    file = saved.success_file(folded.folded)
     file.write_bytes(file.read_bytes()[:cut_at])
-    assert kept.find(baseline, tmp_path / ADAPTER) == folded
+    assert saved.find(baseline, tmp_path / ADAPTER) == folded
 
 
 def test_clearing_leaves_all_that_is_kept_of_an_arm_and_nothing_of_another(
@@ -231,14 +233,14 @@ def test_clearing_leaves_all_that_is_kept_of_an_arm_and_nothing_of_another(
 ) -> None:
     sets = (("algorithm.replay.w1", "0"),)
     other = result_of(Arm("algorithm.replay.w1=0", sets, changed(settings, sets)))
-    kept = [KeptArms(tmp_path, log, asked) for asked in (["a task"], ["another"])]
-    for each in kept:
+    saved = [PersistedArms(tmp_path, log, asked) for asked in (["a task"], ["another"])]
+    for each in saved:
         for result in (result_of(baseline), other):
-            each.keep_fold(result)
-            each.keep_success(result.folded, SUCCESS)
+            each.save_fold(result)
+            each.save_success(result.folded, SUCCESS)
     assert len(list(tmp_path.glob("arms/*"))) == 6
-    clear(tmp_path, kept[0].files(baseline))
-    left = {kept[0].file(baseline), *(each.success_file(result_of(baseline).folded) for each in kept)}
+    clear(tmp_path, saved[0].files(baseline))
+    left = {saved[0].file(baseline), *(each.success_file(result_of(baseline).folded) for each in saved)}
     assert {*tmp_path.glob("arms/*")} == left
 
 
@@ -246,25 +248,25 @@ def test_other_code_or_another_run_is_another_arm(
     settings: Config, log: RunLog, baseline: Arm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     renamed = replace(baseline, config=settings.model_copy(update={"run": "another"}))
-    assert KeptArms(tmp_path, log, None).find(renamed, tmp_path / ADAPTER) is None
+    assert PersistedArms(tmp_path, log, None).find(renamed, tmp_path / ADAPTER) is None
     monkeypatch.setattr(persisted, "code_digest", lambda: hashlib.sha256(b"newer").hexdigest())
-    assert KeptArms(tmp_path, log, None).find(baseline, tmp_path / ADAPTER) is None
+    assert PersistedArms(tmp_path, log, None).find(baseline, tmp_path / ADAPTER) is None
 
 
 @pytest.mark.parametrize("cut_at", [0, 1, 40, 64, 65, 66, 200, -1])
 def test_a_damaged_file_is_folded_anew(log: RunLog, baseline: Arm, tmp_path: Path, cut_at: int) -> None:
-    kept = KeptArms(tmp_path, log, None)
-    whole = kept.file(baseline).read_bytes()
+    saved = PersistedArms(tmp_path, log, None)
+    whole = saved.file(baseline).read_bytes()
     for damaged in (whole[:cut_at], whole[:cut_at] + b"\0" + whole[cut_at:]):
-        kept.file(baseline).write_bytes(damaged)
-        assert kept.find(baseline, tmp_path / ADAPTER) is None
-    kept.file(baseline).write_bytes(whole)
-    assert kept.find(baseline, tmp_path / ADAPTER) is not None
+        saved.file(baseline).write_bytes(damaged)
+        assert saved.find(baseline, tmp_path / ADAPTER) is None
+    saved.file(baseline).write_bytes(whole)
+    assert saved.find(baseline, tmp_path / ADAPTER) is not None
 
 
 def test_an_adapter_that_is_missing_or_another_is_folded_anew(log: RunLog, baseline: Arm, tmp_path: Path) -> None:
-    kept = KeptArms(tmp_path, log, None)
+    saved = PersistedArms(tmp_path, log, None)
     (tmp_path / ADAPTER).write_bytes(WEIGHTS[:-1])
-    assert kept.find(baseline, tmp_path / ADAPTER) is None
+    assert saved.find(baseline, tmp_path / ADAPTER) is None
     (tmp_path / ADAPTER).unlink()
-    assert kept.find(baseline, tmp_path / ADAPTER) is None
+    assert saved.find(baseline, tmp_path / ADAPTER) is None

@@ -1,7 +1,7 @@
 """Which settings an ablation may change, and the arms that a command line names. Pure: settings in, arms out.
 
-An arm is the run's settings with some of them changed. The first one is always `baseline`, which changes none. All
-arms keep the run's name and seed, so they draw the same random numbers and differ in what was changed alone.
+An arm is the run's settings with some of them changed. The first one, `baseline`, changes none. All arms keep the run's
+name and seed, so they draw the same random numbers and differ only in what was changed.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ Sets = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """One setting of everything. sets: (path, value as written) of what differs from the run."""
+    """One variant of the run's settings."""
 
     name: str
     sets: Sets
+    """(path, value as written) of what differs from the run."""
     config: Config
 
     @property
@@ -53,26 +54,29 @@ class Arm:
 
     @property
     def other_windows(self) -> bool:
-        """It folds the same records in other windows."""
+        """Whether it folds the same records in other windows."""
         return any(effect.windows for effect in self.effects.values())
 
     @property
     def shares_warmup(self) -> bool:
-        """No update of the warm-up reads what it changes: it may go on from the baseline's state after that."""
+        """Whether the warm-up reads nothing that it changes: it may go on from the baseline's state after that."""
         return all(effect.when is When.LATER for effect in self.effects.values())
 
     @property
     def early(self) -> list[str]:
-        """What it changes that the first state of a range which begins after update 0 was made with."""
+        """The paths it changes that count before or in the warm-up: impossible where the range starts after update
+        0."""
         return sorted(path for path, effect in self.effects.items() if effect.when in (When.START, When.WARMUP))
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The arms, baseline first, no two with equal settings. same: a name left out -> the arm that it equals."""
+    """The arms of an ablation."""
 
     arms: tuple[Arm, ...]
+    """Baseline first, no two with equal settings."""
     same: Mapping[str, str]
+    """Name of an arm that was left out -> the arm with equal settings."""
 
 
 def plan(
@@ -84,9 +88,9 @@ def plan(
 ) -> Plan:
     """The arms of a command line.
 
-    sets: "path=value", an arm each. arms: "path=value,path=value", an arm each. grids: "path=value,value…"; the product
-    of all of them. sweeps: names of SWEEPS, or `<name>-axes`. A path may be short where it is the only one of its name.
-    Raises ConfigError for what cannot be ablated, naming what can, and for values that the setting does not take.
+    sets: "path=value", an arm each. arms: "path=value,path=value", an arm each. grids: "path=value,value…"; arms of
+    their product. sweeps: names of SWEEPS, or `<name>-axes`. A path may be its last part where that is unambiguous.
+    Raises ConfigError for settings that cannot be ablated, naming those that can, and for impossible values.
     """
     wanted: list[Sets] = [(_pair(item, f"--set {item}", config),) for item in sets]
     wanted += [_pairs(item, config) for item in arms]
@@ -108,12 +112,12 @@ def plan(
 
 
 def changed(config: Config, sets: Sets) -> Config:
-    """`config` with `sets`. Raises ConfigError for a value that a setting does not take, saying what it takes."""
-    kept = {name: getattr(config, name).model_dump(mode="json") for name in settings.LEARNING}
+    """`config` with `sets`. Raises ConfigError for an impossible value, naming what is allowed."""
+    base = {name: getattr(config, name).model_dump(mode="json") for name in settings.LEARNING}
     types = dict(sets)
     if types.get(TYPE, config.algorithm.type) != config.algorithm.type:
-        del kept["algorithm"]  # of another type, with settings of its own
-    read = settings.load(None, [f"{path}={value}" for path, value in sets], {}, kept)
+        del base["algorithm"]  # another type has settings of its own
+    read = settings.load(None, [f"{path}={value}" for path, value in sets], {}, base)
     return config.model_copy(update={name: getattr(read, name) for name in settings.LEARNING})
 
 
@@ -123,7 +127,7 @@ def allowed(config: Config) -> list[str]:
 
 
 def resolve(name: str, where: str, config: Config) -> str:
-    """The full path of a setting named in full, or by its last part alone. Raises ConfigError."""
+    """The full path of a setting given in full or by its last part. Raises ConfigError."""
     name, effects = name.strip(), config.effects()
     found = [path for path in effects if name in (path, path.rpartition(".")[2])]
     may = [path for path in found if not effects[path].fixed]
@@ -140,7 +144,7 @@ def resolve(name: str, where: str, config: Config) -> str:
 
 
 def product(axes: Sequence[Sequence[tuple[str, str]]]) -> list[Sets]:
-    """Every choice of one (path, value) of each axis, the last axis fastest; none without axes."""
+    """Every combination of one (path, value) of each axis, the last axis fastest; none without axes."""
     return list(itertools.product(*axes)) if axes else []
 
 
@@ -161,7 +165,7 @@ def _axis(item: str, config: Config) -> list[tuple[str, str]]:
 def _pairs(item: str, config: Config) -> Sets:
     where = f"--arm {item}"
     for part in split(item):
-        if part.strip().startswith(f"{TYPE}="):  # what else it sets are settings of that type
+        if part.strip().startswith(f"{TYPE}="):  # its other paths are settings of that type
             config = changed(config, (_pair(part, where, config),))
     found = tuple(_pair(part, where, config) for part in split(item))
     if len({path for path, _ in found}) < len(found):
@@ -177,7 +181,7 @@ def _pair(item: str, where: str, config: Config) -> tuple[str, str]:
 
 
 def split(text: str) -> list[str]:
-    """`text` at its commas, those within brackets left alone."""
+    """`text` split at its commas, but not within brackets."""
     parts, depth = [""], 0
     for letter in text:
         depth += (letter in "[{(") - (letter in "]})")

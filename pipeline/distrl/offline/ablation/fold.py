@@ -1,7 +1,7 @@
-"""One arm over the range: the learner's own fold, what it measured at each update, and what its policy is worth.
+"""Folds one arm over the range with the learner's own fold, and estimates what its policy is worth.
 
-The baseline is also held against the run itself: the adapter after every update that published a version, and the
-whole state where a checkpoint is kept of the last one. Ablating nothing is the run, bit for bit.
+The baseline is also compared with the run: the adapter after every update that published a version, and the whole state
+where the run has a checkpoint of the last update. Ablating nothing gives the run, bit for bit.
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ HELD_OUT: Final = "held_out"
 
 OnUpdate = Callable[[LearnerState], None]
 Estimates = Mapping[str, Mapping[str, Estimate]]
-"""What the estimates were made on (SEEN, HELD_OUT) -> name of the estimate -> estimate."""
+"""Episodes that the estimates were made on (SEEN, HELD_OUT) -> name of the estimate -> estimate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """What became of an arm.
-
-    updates: (u, metrics) in order. trajectories: records folded. diverged: its weights or its probabilities are no
-    longer numbers, and it has no estimates then. seconds: of folding and scoring, measured.
-    """
+    """The result of folding an arm."""
 
     arm: Arm
     updates: Sequence[tuple[int, Mapping[str, float]]]
+    """(u, metrics), in order."""
     trajectories: int
+    """Records folded."""
     digests: Mapping[str, str]
     adapter: bytes
     base_sha256: str
     estimates: Estimates
     diverged: bool
+    """Weights or probabilities are not finite; there are no estimates then."""
     seconds: float
+    """Measured, of folding and scoring."""
 
     @property
     def adapter_sha256(self) -> str:
@@ -64,20 +64,21 @@ class Folded:
 
 @dataclass
 class Identity:
-    """The baseline held against the run. versions: published ones compared, by update -> equal. checkpoint: None where
-    none is kept of the last update."""
+    """Whether the baseline equals the run."""
 
     versions: dict[int, bool] = field(default_factory=dict)
+    """Update of a published version -> whether the adapters are equal."""
     checkpoint: bool | None = None
+    """Whether the state equals the run's checkpoint of the last update; None where it has none."""
 
     @property
     def holds(self) -> bool | None:
-        """None: the run has left nothing to compare with."""
+        """None: the run has nothing to compare with."""
         compared = [*self.versions.values(), *([] if self.checkpoint is None else [self.checkpoint])]
         return all(compared) if compared else None
 
     def compare(self, state: LearnerState, published: Mapping[int, str]) -> None:
-        """Compare with the version that the run made of the same update, if it made one."""
+        """Compare with the version that the run published after the same update, if any."""
         update = state.u - 1
         if update in published:
             self.versions[update] = hashlib.sha256(state.policy.adapter()).hexdigest() == published[update]
@@ -96,19 +97,21 @@ class Identity:
 
 
 def checkpoint_of(store: ObjectStore, run: str, u: int) -> tuple[dict[str, Any], Tensors] | None:
-    """Meta and tensors of the run's checkpoint after `u` updates; None where it has none that is whole."""
+    """Manifest and tensors of the run's checkpoint of `u` updates; None where it has no whole one."""
     found = latest_checkpoint(store, run, u)
     return found if found is not None and found[0]["u"] == u else None
 
 
 @dataclass
 class Shared:
-    """What one arm leaves for the next: tokens of screenshots, which the frozen tower makes alike for all of them, and
-    the state after the warm-up of the first arm that changes nothing which the warm-up reads."""
+    """What arms share, so that it is computed once."""
 
     features: Features | None = None
+    """Image tokens of screenshots: the tower is frozen, so they are the same for all arms."""
     after_warmup: Branch | None = None
+    """The state after the warm-up of the first arm that changes nothing which the warm-up reads."""
     warmup_updates: Sequence[tuple[int, Mapping[str, float]]] = ()
+    """(u, metrics) of that warm-up."""
 
 
 def fold_arm(arm: Arm, log: RunLog, shared: Shared, images: Images, on_update: OnUpdate) -> tuple[Folded, LearnerState]:
@@ -138,57 +141,60 @@ def fold_arm(arm: Arm, log: RunLog, shared: Shared, images: Images, on_update: O
 
 
 def begin(arm: Arm, log: RunLog, shared: Shared) -> tuple[LearnerState, list[tuple[int, Mapping[str, float]]]]:
-    """The state that an arm starts with, and the updates that are folded in it already."""
+    """The state that an arm starts with, and (u, metrics) of the updates that it contains."""
     if log.begin is not None:
-        return log.begin.grow(arm.config, shared.features), []
+        return log.begin.restore(arm.config, shared.features), []
     if shared.after_warmup is not None and arm.shares_warmup:
-        return shared.after_warmup.grow(arm.config, shared.features), list(shared.warmup_updates)
+        return shared.after_warmup.restore(arm.config, shared.features), list(shared.warmup_updates)
     state = LearnerState(arm.config)
     state.features = shared.features or state.features
     return state, []
 
 
 def finite(state: LearnerState) -> bool:
-    """Every weight of the policy and of what is learned beside it is a number."""
+    """Whether every weight of the policy and the other modules is finite."""
     return all(bool(torch.isfinite(each).all()) for each in state.parameters())
 
 
 def estimated(state: LearnerState, log: RunLog, images: Images, config: Config) -> Estimates | None:
-    """Estimates on the folded trajectories, and on the held-out ones with V, which has not seen those.
+    """Estimates on the folded trajectories, and on the held-out ones, there with V, which has not seen them.
 
-    None where the policy gives a recorded action a probability that is no number.
+    None where the policy gives a recorded action a probability that is not finite.
     """
     found: dict[str, Mapping[str, Estimate]] = {}
     seed = seed_of(config, "bootstrap")
     for name, records in ((SEEN, log.records), (HELD_OUT, log.held_out)):
-        acted = [
+        trajectories = [
             each
             for each in records
             if not each.trajectory.is_expert and is_usable(each.trajectory, state.policy.tokenizer)
         ]
-        state.features.load(state.screens(acted), images)
-        acted = [each for each in acted if state.features.readable(each.trajectory)]
-        if not acted:
+        state.features.load(state.screens(trajectories), images)
+        trajectories = [each for each in trajectories if state.features.readable(each.trajectory)]
+        if not trajectories:
             continue
-        made = episodes(state, acted, config, with_values=name == HELD_OUT)
+        made = episodes(state, trajectories, config, with_values=name == HELD_OUT)
         if not np.isfinite(made.log_ratios).all():
             return None
         found[name] = estimates.estimates(made, seed)
     return found
 
 
-def episodes(state: LearnerState, acted: Sequence[LoggedTrajectory], config: Config, *, with_values: bool) -> Episodes:
-    """The trajectories under the state's policy and V, if its algorithm has one; their screenshots must be loaded."""
-    steps = [step for logged in acted for step in logged.trajectory.steps]
+def episodes(
+    state: LearnerState, trajectories: Sequence[LoggedTrajectory], config: Config, *, with_values: bool
+) -> Episodes:
+    """The trajectories scored by the state's policy, and by V if its algorithm has one. Load their screenshots
+    first."""
+    steps = [step for logged in trajectories for step in logged.trajectory.steps]
     logprobs = np.zeros(len(steps))
     with torch.no_grad(), reproducible(config.learner.torch_threads):
         for rows in passes(steps):
             logprobs[rows] = state.context.score(steps[rows]).logprob.numpy()
         values = state.algorithm.values(steps) if with_values else None
-    lengths = [len(logged.trajectory.steps) for logged in acted]
+    lengths = [len(logged.trajectory.steps) for logged in trajectories]
     rewards = [
         outcome_rewards(length, logged.trajectory.outcome is Outcome.SUCCESS)
-        for length, logged in zip(lengths, acted, strict=True)
+        for length, logged in zip(lengths, trajectories, strict=True)
     ]
     log_ratios = logprobs - np.array([step.logprob for step in steps])
     return Episodes.of(_rows(log_ratios, lengths), rewards, None if values is None else _rows(values, lengths))

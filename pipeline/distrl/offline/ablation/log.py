@@ -1,10 +1,11 @@
-"""The part of a run's log that every arm folds, read once and kept for all of them, and the state that it begins with.
+"""Reads the part of a run's log that every arm folds, once for all arms, and the state that it begins with.
 
-Words. A *span* is [first, to) in update numbers. What it holds out, the last `hold_out` of the asked updates, no arm
-folds: their trajectories are for estimates alone. A *branch* is a state put aside, from which several arms go on.
+Words. An *update range* is [first, to) in update numbers. The last `hold_out` updates of what is asked for are held
+out: no arm folds them, and their trajectories serve for estimates only. A *branch* is a saved state from which several
+arms go on.
 
-Update 0 begins with nothing. A later first update begins with the run's own state: its newest kept checkpoint at or
-before it, folded on under the run's settings.
+A range from update 0 begins with a fresh state; a later one with the run's own: the newest checkpoint at or before it,
+folded on under the run's settings.
 """
 
 from __future__ import annotations
@@ -38,19 +39,23 @@ Place = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """Updates [first, to) are folded, [to, to + hold_out) are held out."""
+class UpdateRange:
+    """Which updates are folded, and which are held out."""
 
     first: int
+    """First update to fold."""
     to: int
+    """One past the last."""
     hold_out: int = 0
+    """How many updates from `to` on are held out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A state put aside: u updates folded."""
+    """A saved state of a learner."""
 
     u: int
+    """Updates folded."""
     meta: Mapping[str, Any]
     tensors: Arrays
     held: Sequence[LoggedTrajectory]
@@ -59,8 +64,8 @@ class Branch:
     def of(cls, state: LearnerState) -> Branch:
         return cls(state.u, state.meta(), state.tensors(), state.held())
 
-    def grow(self, config: Config, features: Features | None) -> LearnerState:
-        """The state again, on a base model of its own and under `config`."""
+    def restore(self, config: Config, features: Features | None) -> LearnerState:
+        """The state, on a base model of its own and under `config`. features: a cache to share."""
         state = LearnerState.restore(config, self.meta, self.tensors, self.held)
         state.features = features or state.features
         return state
@@ -68,21 +73,21 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class RunLog:
-    """windows: what each update of the span folds. held_out: trajectories after it, for estimates alone.
+    """The records of an update range."""
 
-    begin: the state that the span begins with; None is nothing. versions: update -> sha256 of the adapter that the run
-    published after it.
-    """
-
-    span: Span
+    range: UpdateRange
     begin: Branch | None
+    """The state that it begins with; None: a fresh one."""
     windows: Sequence[Window]
+    """What each update of the range folds."""
     held_out: Sequence[LoggedTrajectory]
+    """The trajectories of the held-out updates, for estimates only."""
     versions: Mapping[int, str]
+    """Update -> sha256 of the adapter that the run published after it."""
 
     @property
     def records(self) -> list[LoggedTrajectory]:
-        """Every record that the span folds, in the order of the updates."""
+        """Every record that the range folds, in the order of the updates."""
         return [logged for _, window in self.windows for logged in window]
 
     @property
@@ -94,10 +99,10 @@ class RunLog:
         return self.windows[-1][0].watermarks
 
 
-def span_of(length: int, first: int, to: int | None, hold_out: int) -> Span:
-    """The span that a command line asks for, in a journal of `length` updates. to: None is the journal's end.
+def update_range(length: int, first: int, to: int | None, hold_out: int) -> UpdateRange:
+    """The update range that a command line asks for, in a journal of `length` updates. to: None is the journal's end.
 
-    Raises ConfigError with the numbers that would work.
+    Raises ConfigError with numbers that work.
     """
     if not length:
         raise ConfigError("the journal", "holds no update yet", "start `distrl learner` and wait for its first updates")
@@ -110,46 +115,48 @@ def span_of(length: int, first: int, to: int | None, hold_out: int) -> Span:
         raise ConfigError(
             f"--hold-out {hold_out}", f"leaves nothing of {end - first} updates to fold", f"0 to {end - first - 1}"
         )
-    return Span(first, end - hold_out, hold_out)
+    return UpdateRange(first, end - hold_out, hold_out)
 
 
 def read_log(config: Config, store: ObjectStore, first: int, to: int | None, hold_out: int) -> RunLog:
-    """Read the span from the run's topics. Joins no group and writes nothing.
+    """Read the range from the run's topics. Joins no group and writes nothing.
 
-    Raises ConfigError for a span that the journal or the log does not hold, or that was made with other settings.
+    Raises ConfigError for a range that the journal or the log does not hold, or that was made with other settings.
     """
     history = read_history(config)
-    span = span_of(len(history.updates), first, to, hold_out)
-    begun = _begin(config, store, span.first, history)
-    updates = unfolded(history.updates, begun.state, config)[: span.to + span.hold_out - begun.state.u]
+    chosen = update_range(len(history.updates), first, to, hold_out)
+    begun = _begin(config, store, chosen.first, history)
+    updates = unfolded(history.updates, begun.state, config)[: chosen.to + chosen.hold_out - begun.state.u]
     pending_log = pending_log_at(config, begun.state.watermarks, begun.seen)
     read: list[Window] = list(windows(config, updates, pending_log, begun.state.watermarks, history.skipped))
-    before = span.first - begun.state.u
+    before = chosen.first - begun.state.u
     for update, window in read[:before]:
         fold(begun.state, window, update, store.get, config)
         begun.state.forget_screens()
-    held_out = [logged for _, window in read[span.to - begun.state.u :] for logged in window] if span.hold_out else []
+    held_out = (
+        [logged for _, window in read[chosen.to - begun.state.u :] for logged in window] if chosen.hold_out else []
+    )
     return RunLog(
-        span,
-        begin=Branch.of(begun.state) if span.first else None,
-        windows=read[before : before + span.to - span.first],
+        chosen,
+        begin=Branch.of(begun.state) if chosen.first else None,
+        windows=read[before : before + chosen.to - chosen.first],
         held_out=held_out,
         versions=_published(config, history),
     )
 
 
 def cut(log: RunLog, config: Config) -> list[Window]:
-    """The span's records in the updates that a learner of `config` would fold them in (`PendingLog.due`).
+    """The range's records, cut into updates as a learner under `config` would (`PendingLog.due`).
 
-    Records at the end that fill no update are folded by none. Raises ConfigError where there is no update at all.
+    Records at the end that do not fill an update are left out. Raises ConfigError where not even one update is filled.
     """
     demonstrations, trajectories = (topic_name(config.run, name) for name in TOPICS)
     pending_log = PendingLog(demonstrations, trajectories, log.begins)
     for logged in log.records:
         pending_log.push(logged)
     found: list[Window] = []
-    while (due := pending_log.due(log.span.first + len(found), config)) is not None:
-        update = Update(log.span.first + len(found), due, learning_fingerprint(config), 0)
+    while (due := pending_log.due(log.range.first + len(found), config)) is not None:
+        update = Update(log.range.first + len(found), due, learning_fingerprint(config), 0)
         found.append((update, pending_log.window(due)))
         pending_log.folded(due)
     if not found:
@@ -162,16 +169,16 @@ def cut(log: RunLog, config: Config) -> list[Window]:
 
 
 def _begin(config: Config, store: ObjectStore, first: int, history: History) -> Recovered:
-    """The state that folding starts with so as to reach `first`."""
-    kept = _kept(config)
-    starts = [0] if not any(kept.values()) else []
-    starts += [u for u in sorted(checkpoints(store, config.run)) if _restorable(store, config.run, u, kept)]
+    """The state from which folding can reach update `first`."""
+    oldest = _oldest(config)
+    starts = [0] if not any(oldest.values()) else []
+    starts += [u for u in sorted(checkpoints(store, config.run)) if _restorable(store, config.run, u, oldest)]
     possible = [u for u in starts if u == 0 or u <= first] if first else [u for u in starts if u == 0]
     if not possible:
-        gone = ", ".join(f"{topic}[{partition}] from {offset}" for (topic, partition), offset in sorted(kept.items()))
+        left = ", ".join(f"{topic}[{partition}] from {offset}" for (topic, partition), offset in sorted(oldest.items()))
         raise ConfigError(
             f"--from {first}",
-            f"what was folded before is no longer in the log (it keeps {gone}) and no kept checkpoint lies before it",
+            f"what was folded before is no longer in the log (it has {left}), and no usable checkpoint lies before it",
             f"distrl ablate --run {config.run} --from {starts[0]} …"
             if starts
             else "ablate a run whose topics keep their records (retention.ms=-1)",
@@ -181,8 +188,8 @@ def _begin(config: Config, store: ObjectStore, first: int, history: History) -> 
     return recover(config, store, at_most=possible[-1], history=history)
 
 
-def _kept(config: Config) -> dict[Place, int]:
-    """The first record that the broker keeps of each partition that is folded."""
+def _oldest(config: Config) -> dict[Place, int]:
+    """Offset of the first record that the broker has of each folded partition."""
     found: dict[Place, int] = {}
     for name in TOPICS:
         with LogReader(config, name) as reader:
@@ -190,18 +197,18 @@ def _kept(config: Config) -> dict[Place, int]:
     return found
 
 
-def _restorable(store: ObjectStore, run: str, u: int, kept: Mapping[Place, int]) -> bool:
-    """Whether the checkpoint of `u` is whole and the log still holds what it does not: its buffer, and what follows."""
+def _restorable(store: ObjectStore, run: str, u: int, oldest: Mapping[Place, int]) -> bool:
+    """Whether the checkpoint of `u` updates is whole and the log still has the records of its buffer and all later."""
     found = latest_checkpoint(store, run, u)
     if found is None or found[0]["u"] != u:
         return False
     marks = {(topic, partition): offset for topic, partition, offset in found[0]["watermarks"]}
-    follows = all(marks.get(place, 0) >= offset for place, offset in kept.items())
-    return follows and all(place.offset >= kept[place.topic, place.partition] for place in needed(found[0]))
+    follows = all(marks.get(place, 0) >= offset for place, offset in oldest.items())
+    return follows and all(place.offset >= oldest[place.topic, place.partition] for place in needed(found[0]))
 
 
 def _published(config: Config, history: History) -> dict[int, str]:
-    """Update -> sha256 of the adapter of the first version made after it; versions that are void are left out."""
+    """Update -> sha256 of the adapter of the first version made after it; without void versions."""
     found: dict[int, str] = {}
     for version in in_force(lineage(config), history):
         found.setdefault(version.update, version.adapter.sha256)

@@ -1,12 +1,11 @@
-"""What an ablation has done, kept beside its report, so that one that was interrupted goes on where it was.
+"""Persists the finished arms of an ablation beside its report, so that an interrupted one goes on where it was.
 
-An arm's fold is kept under the sha256 of all that it follows from: settings, the records of the range, the state that
-it begins with, the base model, this code, and the processor and the packages that do its sums. What is found under that
-name is therefore the fold, bit for bit; anything else is folded anew. The adapter is written first, and what names it
-last.
+An arm's fold is saved under the sha256 of everything that determines it: settings, the records of the range, the first
+state, the base model, this code, and the processor and packages that do the sums. A file of that name is therefore the
+fold, bit for bit; otherwise the arm is folded again. The adapter is written first, the file that names it last.
 
-Its success on phones is a file of its own beside the fold, under what it follows from in addition: what was played, and
-where. So whatever becomes of the playing, or is asked of it next, no arm is folded again for it.
+The success on phones is a file of its own, whose name adds what was played and where. So playing again, or playing
+something else, folds no arm again.
 """
 
 from __future__ import annotations
@@ -44,27 +43,27 @@ FOLDER: Final = "arms"
 CPUINFO: Final = Path("/proc/cpuinfo")
 
 
-class KeptArms:
-    """The kept arms of one report's folder.
+class PersistedArms:
+    """The persisted arms in the folder of one report.
 
-    asked: what an arm's success follows from beside the arm (JSON-able), None where nothing is played. checkpoint:
-    whether the run has one of the range's last update, which the baseline can be held against.
+    asked: what determines an arm's success besides the arm (`played_on`, JSON-able); None where nothing is played.
+    checkpoint: whether the run has a checkpoint of the range's last update, to compare the baseline with.
     """
 
-    def __init__(self, folder: Path, range_: RunLog, asked: object, *, checkpoint: bool = False) -> None:
+    def __init__(self, folder: Path, run_log: RunLog, asked: object, *, checkpoint: bool = False) -> None:
         self._folder = folder / FOLDER
         self._asked = asked
         self._checkpoint = checkpoint
-        self._versions = _versions(range_)
+        self._versions = _versions(run_log)
         self._common = {
             "format": FORMAT,
-            "range": range_digest(range_),
+            "range": range_digest(run_log),
             "code": code_digest(),
             "machine": machine(),
         }
 
     def file(self, arm: Arm) -> Path:
-        """Where the arm's fold is kept, or would be."""
+        """The file of the arm's fold."""
         config = arm.config
         parts = {
             **self._common,
@@ -77,26 +76,26 @@ class KeptArms:
         return self._folder / f"{_sha256(parts)}.json"
 
     def success_file(self, folded: Folded) -> Path:
-        """Where the success of a folded arm is kept, or would be."""
+        """The file of a folded arm's success."""
         return self.file(folded.arm).with_suffix(f".{_sha256([folded.adapter_sha256, self._asked])}.json")
 
     def files(self, arm: Arm) -> list[Path]:
-        """All that is kept of the arm: its fold, and its success in whatever was asked before."""
+        """All files of the arm: its fold, and its success in everything that was played."""
         file = self.file(arm)
         return [file, *self._folder.glob(f"{file.stem}.*.json")]
 
-    def keep_fold(self, result: Result) -> None:
-        """Keep an arm's fold once its adapter is written. Raises ConfigError where the folder cannot be written."""
+    def save_fold(self, result: Result) -> None:
+        """Save an arm's fold; write its adapter first. Raises ConfigError where the folder cannot be written."""
         _write(self.file(result.folded.arm), _to_json(result))
 
-    def keep_success(self, folded: Folded, evaluated: Evaluated) -> None:
-        """Keep what a folded arm was played for. Raises ConfigError where the folder cannot be written.
+    def save_success(self, folded: Folded, evaluated: Evaluated) -> None:
+        """Save the success of a folded arm. Raises ConfigError where the folder cannot be written.
 
-        Success with episodes that nobody could judge, as where a phone was lost, is not: playing again may judge them.
+        Not saved with episodes without an outcome, as where a phone was lost: playing again may give them one.
         """
         if evaluated.score.others:
             log.info(
-                "%s: %s episodes without an outcome, so its success is not kept",
+                "%s: %s episodes without an outcome, so its success is not saved",
                 folded.arm.name,
                 evaluated.score.others,
             )
@@ -104,20 +103,22 @@ class KeptArms:
         _write(self.success_file(folded), asdict(evaluated))
 
     def find(self, arm: Arm, adapter: Path) -> Result | None:
-        """What is kept of the arm, with its adapter from that file; None where either is missing or damaged.
+        """The persisted result of the arm, its weights from the file `adapter`; None where either is missing or
+        damaged.
 
-        None too of a baseline for which the run had no checkpoint, where it has one now. What was compared with one
-        stays true when the learner has deleted it. Without success where that is missing or damaged, or none is asked.
+        Also None for a baseline that was not compared with a checkpoint where the run has one now. (A comparison made
+        stays valid once the learner deletes the checkpoint.) `evaluated` is None where the success is missing or
+        damaged, or nothing is played.
         """
         file = self.file(arm)
         try:
-            kept, weights = file.read_bytes(), adapter.read_bytes()
+            content, weights = file.read_bytes(), adapter.read_bytes()
         except OSError:
             return None
-        body = _read(kept)
+        body = _read(content)
         result = None if body is None else _from_json(arm, weights, body)
         if result is None:
-            log.warning("%s is damaged, or its adapter is: the arm %s is folded anew", file, arm.name)
+            log.warning("%s is damaged, or its adapter is: the arm %s is folded again", file, arm.name)
             return None
         if self._checkpoint and _lacks_checkpoint(result):
             return None
@@ -126,34 +127,34 @@ class KeptArms:
     def _success(self, folded: Folded) -> Evaluated | None:
         file = self.success_file(folded)
         try:
-            kept = file.read_bytes()
+            content = file.read_bytes()
         except OSError:
             return None
-        body = _read(kept)
+        body = _read(content)
         if body is None:
             log.warning("%s is damaged: the arm %s is played again", file, folded.arm.name)
             return None
         return Evaluated(**body | {"score": Score(**body["score"])})
 
 
-def range_digest(range_: RunLog) -> str:
-    """sha256 over all that every arm reads: the state that it begins with, the updates and the records of each."""
+def range_digest(run_log: RunLog) -> str:
+    """sha256 over what every arm reads: the first state, and the records of each update."""
     total = hashlib.sha256()
-    total.update(repr(range_.span).encode())
-    for part in [] if range_.begin is None else _branch(range_.begin):
+    total.update(repr(run_log.range).encode())
+    for part in [] if run_log.begin is None else _branch(run_log.begin):
         total.update(part)
-    for update, window in range_.windows:
+    for update, window in run_log.windows:
         total.update(repr((update.u, update.watermarks, update.put_aside, len(window))).encode())
-    for logged in [*range_.records, *range_.held_out]:
+    for logged in [*run_log.records, *run_log.held_out]:
         total.update(repr(logged.position).encode())
         total.update(encode(logged.trajectory))
     return total.hexdigest()
 
 
-def _versions(range_: RunLog) -> list[tuple[int, str]]:
-    """The published versions that the baseline is held against: what the run makes of later updates is no matter."""
-    span = range_.span
-    return sorted((update, sha256) for update, sha256 in range_.versions.items() if span.first <= update < span.to)
+def _versions(run_log: RunLog) -> list[tuple[int, str]]:
+    """The published versions that the baseline is compared with: those of the range's updates."""
+    folded = run_log.range
+    return sorted((update, sha256) for update, sha256 in run_log.versions.items() if folded.first <= update < folded.to)
 
 
 def _lacks_checkpoint(result: Result) -> bool:
@@ -170,16 +171,16 @@ def _branch(branch: Branch) -> Iterator[bytes]:
 
 
 def machine() -> list[str]:
-    """What decides on this machine how a sum is rounded and a screenshot decoded: processor and packages.
+    """What on this machine decides how sums are rounded and screenshots decoded: processor and packages.
 
-    The number of threads does too, and is a setting.
+    The number of threads does too, but is a setting.
     """
     processor = [platform.machine(), _processor(), torch.backends.cpu.get_cpu_capability()]
     return [*processor, torch.__version__, np.__version__, PIL.__version__]
 
 
 def _processor() -> str:
-    """The model of the processor as Linux names it; empty where it names none."""
+    """The processor's model as Linux names it; empty elsewhere."""
     try:
         lines = CPUINFO.read_text(errors="replace").splitlines()
     except OSError:
@@ -189,7 +190,7 @@ def _processor() -> str:
 
 @cache
 def code_digest() -> str:
-    """sha256 over the sources of distrl and its phones: another version may fold, or play, otherwise."""
+    """sha256 over the sources of distrl and simphone: another version may fold or play differently."""
     total = hashlib.sha256()
     for package in (distrl, simphone):
         root = Path(str(package.__file__)).parent
@@ -203,14 +204,14 @@ def _sha256(parts: object) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def _write(file: Path, kept: dict[str, Any]) -> None:
-    body = json.dumps(kept).encode()
-    write(file, hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
+def _write(file: Path, body: dict[str, Any]) -> None:
+    encoded = json.dumps(body).encode()
+    write(file, hashlib.sha256(encoded).hexdigest().encode() + b"\n" + encoded)
 
 
-def _read(kept: bytes) -> dict[str, Any] | None:
-    """What `_write` wrote; None where it is damaged."""
-    sha256, _, body = kept.partition(b"\n")
+def _read(content: bytes) -> dict[str, Any] | None:
+    """The body that `_write` wrote; None where it is damaged."""
+    sha256, _, body = content.partition(b"\n")
     if hashlib.sha256(body).hexdigest().encode() != sha256:
         return None
     found: dict[str, Any] = json.loads(body)
@@ -218,7 +219,7 @@ def _read(kept: bytes) -> dict[str, Any] | None:
 
 
 def _to_json(result: Result) -> dict[str, Any]:
-    """Fold and identity. Floats are written so that they are read back to the last bit."""
+    """Fold and identity. JSON keeps floats exactly."""
     folded, identity = result.folded, result.identity
     return {
         "adapter": folded.adapter_sha256,

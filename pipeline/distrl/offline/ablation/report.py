@@ -1,7 +1,7 @@
 """An ablation as report.json, table.md and lines for a terminal. Pure: results in, text out.
 
-report.json has sorted keys and no clock in it: the same command over the same log gives the same bytes but for
-`measured`, which holds every number that a clock or the machine gave. A number that is none is null.
+report.json has sorted keys: the same command over the same log gives the same bytes but for `measured`, which holds
+times and memory. A number that is not finite is null.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from distrl.types import Watermark
 FORMAT: Final = 1
 
 LAST: Final = 8
-"""Updates that a number in the table is the mean of: one update is 8 minibatches, and a single one jumps about."""
+"""Last updates that a number in the table is the mean of: a single one is noisy."""
 
 SHOWN: Final = {
     "policy_loss": "policy loss",
@@ -35,34 +35,36 @@ SHOWN: Final = {
     "sample_share": "sample share",
     "entropy": "−log π",
 }
-"""Metrics of the table, and how it names them; telemetry.metrics says what they mean."""
+"""Metrics of the table -> column titles; telemetry.metrics says what they mean."""
 
 PLACE: Final = ("update", "trajectories", "skipped")
-"""Metrics that say where an update stands, and nothing of what was learned."""
+"""Metrics without a curve: they count, and tell nothing of what was learned."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """Success on phones. tasks: how many were asked for."""
+    """Success on phones."""
 
     split: str
     tasks: int
+    """How many were asked for."""
     score: Score
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What one arm has come to. identity: of the baseline alone. evaluated: where it was played on phones."""
+    """The result of one arm."""
 
     folded: Folded
     evaluated: Evaluated | None = None
+    """Where it was played on phones."""
     identity: Identity | None = None
+    """Of the baseline only."""
 
 
 @dataclass
 class Ablation:
-    """What is known so far; arms join as they are done. kept: how many were folded before, by an ablation that was
-    interrupted or that played other tasks. kept_played: how many of those had been played, too."""
+    """The results so far; arms join as they are done."""
 
     config: Config
     plan: Plan
@@ -72,11 +74,13 @@ class Ablation:
     evaluations: dict[str, Evaluated] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
     measured: dict[str, float] = field(default_factory=dict)
-    kept: int = 0
-    kept_played: int = 0
+    reused: int = 0
+    """Arms folded by an earlier, interrupted ablation, or one that played other tasks."""
+    reused_played: int = 0
+    """Those of them that had been played, too."""
 
     def join(self, result: Result, file: str) -> None:
-        """An arm that is done. file: its adapter, within the report's folder."""
+        """Add an arm that is done. file: its adapter, within the report's folder."""
         name = result.folded.arm.name
         self.arms.append(result.folded)
         self.files[name] = file
@@ -97,9 +101,9 @@ def to_json(ablation: Ablation) -> str:
         "complete": ablation.complete,
         "run": ablation.config.run,
         "range": {
-            "from": log.span.first,
-            "to": log.span.to,
-            "hold_out": log.span.hold_out,
+            "from": log.range.first,
+            "to": log.range.to,
+            "hold_out": log.range.hold_out,
             "begins": [_mark(mark) for mark in log.begins],
             "ends": [_mark(mark) for mark in log.ends],
         },
@@ -122,7 +126,7 @@ def to_json(ablation: Ablation) -> str:
 
 
 def table(ablation: Ablation) -> tuple[list[str], list[list[str]]]:
-    """(header, a row for each arm that is done): learning, the weighted estimate, success."""
+    """(header, a row for each finished arm): learning, the weighted estimate, success."""
     on = HELD_OUT if any(HELD_OUT in folded.estimates for folded in ablation.arms) else SEEN
     header = ["arm", *SHOWN.values(), f"value ({'held out' if on == HELD_OUT else 'seen'})", "effective episodes"]
     header += ["success"] if ablation.evaluations else []
@@ -140,8 +144,13 @@ def table(ablation: Ablation) -> tuple[list[str], list[list[str]]]:
 def to_markdown(ablation: Ablation) -> str:
     """table.md: what was folded, the table, every estimate, the digests."""
     log = ablation.log
-    lines = [f"# Ablation of run {ablation.config.run}, updates {log.span.first} to {log.span.to - 1}", ""]
-    lines += [said(ablation), "", f"Losses and ratios are means over the last {LAST} updates that have them.", ""]
+    lines = [f"# Ablation of run {ablation.config.run}, updates {log.range.first} to {log.range.to - 1}", ""]
+    lines += [
+        identity_sentence(ablation),
+        "",
+        f"Losses and ratios are means over the last {LAST} updates that have them.",
+        "",
+    ]
     lines += _markdown_table(*table(ablation))
     lines += ["", "## Estimates of value", "", NOTE, ""]
     lines += _markdown_table(["arm", "on", "estimate", "value", "95 %", "effective episodes"], _estimate_rows(ablation))
@@ -174,7 +183,7 @@ NOTE: Final = (
 )
 
 
-def said(ablation: Ablation) -> str:
+def identity_sentence(ablation: Ablation) -> str:
     """One sentence on whether the baseline is the run."""
     identity = ablation.identity
     versions, equal = len(identity.versions), sum(identity.versions.values())
@@ -191,13 +200,13 @@ def said(ablation: Ablation) -> str:
 
 
 def curves(updates: Sequence[tuple[int, Mapping[str, float]]]) -> dict[str, list[float | None]]:
-    """Metric -> its value at each update; None where an update has none, or one that is no number."""
+    """Metric -> its value at each update; None where an update has none, or it is not finite."""
     names = sorted({name for _, metrics in updates for name in metrics} - {*PLACE})
     return {name: [_number(metrics.get(name)) for _, metrics in updates] for name in names}
 
 
 def last_mean(values: Sequence[float | None], most: int = LAST) -> float | None:
-    """The mean of the last `most` values that there are; None without any, or where it is no number."""
+    """The mean of the last `most` values that are not None; None without any, or where it is not finite."""
     known = [value for value in values if value is not None][-most:]
     return _number(float(np.mean(known))) if known else None
 
@@ -296,7 +305,7 @@ def _success(evaluated: Evaluated | None) -> str:
 
 
 def _short(value: float) -> str:
-    """An estimate for people: importance sampling may give a success rate of 10^9."""
+    """An estimate for people; importance sampling may give a success rate of 10^9."""
     return f"{value:.3f}" if abs(value) < 100 else f"{value:.1e}"
 
 

@@ -1,12 +1,11 @@
-"""`distrl ablate`: one range of a run's log folded under several settings, side by side, on this machine.
+"""`distrl ablate`: folds one range of a run's log under several settings, on this machine.
 
     read the range once ──▶ baseline ──▶ arm ──▶ arm … ──▶ report.json, table.md, curves.png, adapters/, arms/
 
-It reads topics and objects and writes files alone: it joins no group, publishes no record and stores no object. Arms
-are folded one after the other, so the number of arms costs time and no memory; the records of the range and the tokens
-of their screenshots stay for all of them. An arm is kept once it is folded, and its success once it is played: the same
-command after an interruption does only what is not done. After each arm the report is written anew, marked incomplete
-until the last.
+Reads topics and objects and writes only files: it joins no group, publishes no record and stores no object. Arms are
+folded one after the other, so more arms cost time and no memory; the records of the range and the image tokens of their
+screenshots are shared. Each arm is persisted once folded, and its success once played: after an interruption the same
+command does only the rest. The report is written after each arm, marked incomplete until the last.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from distrl.offline.ablation import figure as ablate_figure
 from distrl.offline.ablation.arms import Arm, Plan
 from distrl.offline.ablation.fold import Folded, Identity, Shared, checkpoint_of, fold_arm
 from distrl.offline.ablation.log import RunLog, cut, read_log
-from distrl.offline.ablation.persisted import FOLDER, KeptArms
+from distrl.offline.ablation.persisted import FOLDER, PersistedArms
 from distrl.offline.ablation.report import Ablation, Evaluated, Result, to_json, to_markdown
 from distrl.offline.files import unwritable, write
 from distrl.rollout.episode import Episode
@@ -47,62 +46,69 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 FILES: Final = ("report.json", "table.md", "curves.png")
 ADAPTERS: Final = "adapters"
 PLAYER: Final = "ablation"
-"""Who acts in the trajectories of an evaluation, which nobody keeps."""
+"""`worker` of the trajectories of an evaluation, which are not stored."""
 
-Tell = Callable[[int, int, str], None]
-"""Told (updates folded, updates in all, what is done now)."""
+OnProgress = Callable[[int, int, str], None]
+"""Called with (updates folded, updates in all, what is done now)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Play so many tasks of a split under each arm's adapter."""
+    """What to play under each arm's adapter."""
 
     tasks: int
+    """How many."""
     split: Split
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to ablate. first, to, hold_out: in updates, see log.py. name: of the folder in `out`."""
+    """What to ablate."""
 
     plan: Plan
     first: int = 0
+    """First update to fold."""
     to: int | None = None
+    """The update to end before; None: the journal's end."""
     hold_out: int = 0
+    """Last updates of the range that no arm folds."""
     evaluation: Evaluation | None = None
     out: Path = Path("out/ablations")
     name: str | None = None
+    """Of the folder in `out`; None: `default_name`."""
 
 
-def ablate(config: Config, request: Request, tell: Tell = lambda done, total, text: None) -> tuple[Ablation, Path]:
-    """Fold every arm and write the report; returns it with its folder. Raises DistrlError, at once where it can."""
+def ablate(
+    config: Config, request: Request, on_progress: OnProgress = lambda done, total, text: None
+) -> tuple[Ablation, Path]:
+    """Fold every arm and write the report; returns it with its folder. Raises DistrlError, as early as it can."""
     _refuse(request)
     if request.evaluation is not None:
         evaluation_tasks(config, request.evaluation.split, request.evaluation.tasks)
-        with Phones(config):  # without phones, say so now and not after hours of folding
+        with Phones(config):  # without phones, fail now and not after hours of folding
             pass
     store = open_store(config.store)
     began = time.perf_counter()
     log = read_log(config, store, request.first, request.to, request.hold_out)
     ablation = Ablation(config, request.plan, log, measured={"reading": time.perf_counter() - began})
     _refuse_too_long(request.plan, log)
-    sweep = _Sweep(ablation, request.evaluation, store, tell)
+    sweep = _Sweep(ablation, request.evaluation, store, on_progress)
     folder = request.out / (request.name or default_name(config, request, log))
     arms = [(arm, adapter_path(number, arm)) for number, arm in enumerate(request.plan.arms)]
-    ends_in_checkpoint = checkpoint_of(store, config.run, log.span.to) is not None
-    kept = KeptArms(folder, log, played_on(config, request.evaluation), checkpoint=ends_in_checkpoint)
-    found = {arm.name: result for arm, file in arms if (result := kept.find(arm, folder / file)) is not None}
-    clear(folder, {path for arm, file in arms if arm.name in found for path in (*kept.files(arm), folder / file)})
-    ablation.kept = len(found)
-    ablation.kept_played = sum(result.evaluated is not None for result in found.values())
+    ends_in_checkpoint = checkpoint_of(store, config.run, log.range.to) is not None
+    persisted = PersistedArms(folder, log, played_on(config, request.evaluation), checkpoint=ends_in_checkpoint)
+    found = {arm.name: result for arm, file in arms if (result := persisted.find(arm, folder / file)) is not None}
+    clear(folder, {path for arm, file in arms if arm.name in found for path in (*persisted.files(arm), folder / file)})
+    ablation.reused = len(found)
+    ablation.reused_played = sum(result.evaluated is not None for result in found.values())
     for number, (arm, file) in enumerate(arms):
         result = found.get(arm.name)
         if result is None:
             result = sweep.fold(number)
             write(folder / file, result.folded.adapter)
-            kept.keep_fold(result)
+            persisted.save_fold(result)
         if result.evaluated is None and (evaluated := sweep.play(number, result.folded)) is not None:
-            kept.keep_success(result.folded, evaluated)
+            persisted.save_success(result.folded, evaluated)
             result = replace(result, evaluated=evaluated)
         ablation.measured["peak_memory_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         ablation.join(result, file)
@@ -113,32 +119,34 @@ def ablate(config: Config, request: Request, tell: Tell = lambda done, total, te
 
 
 class _Sweep:
-    """Folds and plays the arms of an ablation, one at a time, each with what those before it have left for it."""
+    """Folds and plays the arms of an ablation, one at a time; what one arm computes is shared with later ones."""
 
-    def __init__(self, ablation: Ablation, evaluation: Evaluation | None, store: ObjectStore, tell: Tell) -> None:
-        self._ablation, self._evaluation, self._store, self._tell = ablation, evaluation, store, tell
+    def __init__(
+        self, ablation: Ablation, evaluation: Evaluation | None, store: ObjectStore, on_progress: OnProgress
+    ) -> None:
+        self._ablation, self._evaluation, self._store, self._on_progress = ablation, evaluation, store, on_progress
         log, arms = ablation.log, ablation.plan.arms
         self._names = [f"{arm.name} ({number + 1} of {len(arms)})" for number, arm in enumerate(arms)]
         self._updates = [len(cut(log, arm.config)) if arm.other_windows else len(log.windows) for arm in arms]
         self._shared = Shared()
 
     def fold(self, number: int) -> Result:
-        """Fold arm `number`, and hold the baseline against the run."""
+        """Fold arm `number`; compare the baseline with the run."""
         ablation, log = self._ablation, self._ablation.log
         arm, text = ablation.plan.arms[number], self._names[number]
         before, total = sum(self._updates[:number]), sum(self._updates)
         identity = None if arm.sets else Identity()
-        self._tell(before, total, text)
+        self._on_progress(before, total, text)
 
         def on_update(state: LearnerState) -> None:
-            self._tell(before + state.u - log.span.first, total, text)
+            self._on_progress(before + state.u - log.range.first, total, text)
             if identity is not None:
                 identity.compare(state, log.versions)
 
         folded, state = fold_arm(arm, log, self._shared, self._store.get, on_update)
         if identity is not None:
             identity.compare_checkpoint(state, self._store, ablation.config.run)
-        self._tell(before + self._updates[number], total, text)
+        self._on_progress(before + self._updates[number], total, text)
         return Result(folded, identity=identity)
 
     def play(self, number: int, folded: Folded) -> Evaluated | None:
@@ -146,18 +154,18 @@ class _Sweep:
         if self._evaluation is None or folded.diverged:
             return None
         done, total = sum(self._updates[: number + 1]), sum(self._updates)
-        self._tell(done, total, f"{self._names[number]}: playing {self._evaluation.tasks} tasks")
+        self._on_progress(done, total, f"{self._names[number]}: playing {self._evaluation.tasks} tasks")
         return _evaluated(folded, self._evaluation)
 
 
 def default_name(config: Config, request: Request, log: RunLog) -> str:
-    """A folder name that follows from range and arms: the same command gives the same one.
+    """A folder name determined by range and arms: the same command gives the same name.
 
-    What is played is no matter, so that arms that were folded without it, or for fewer tasks, are found.
+    What is played is not part of it, so that arms folded without playing, or for fewer tasks, are found again.
     """
-    span = log.span
+    updates = log.range
     asked = {
-        "range": [span.first, span.to, span.hold_out],
+        "range": [updates.first, updates.to, updates.hold_out],
         "arms": [[arm.name, learning_fingerprint(arm.config)] for arm in request.plan.arms],
     }
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
@@ -165,10 +173,9 @@ def default_name(config: Config, request: Request, log: RunLog) -> str:
 
 
 def played_on(config: Config, evaluation: Evaluation | None) -> object:
-    """What an arm's success follows from, beside the arm (JSON-able); None where none is asked.
+    """What determines an arm's success besides the arm (JSON-able); None where nothing is played.
 
-    Where a phone is reached is left out, unless nothing else tells it from others: simulated ones get other ports each
-    time that they are started, and are what `phones` says.
+    Addresses on this machine are left out: simulated phones get other ports at each start, and `phones` describes them.
     """
     if evaluation is None:
         return None
@@ -184,13 +191,13 @@ def played_on(config: Config, evaluation: Evaluation | None) -> object:
     }
 
 
-def clear(folder: Path, kept: Collection[Path]) -> None:
-    """Make the folder, with what is `kept` alone of an earlier ablation; files of another kind are left alone."""
+def clear(folder: Path, keep: Collection[Path]) -> None:
+    """Make the folder, and delete an earlier ablation's files but `keep`. Other files are left alone."""
     try:
         for inner in (ADAPTERS, FOLDER):
             (folder / inner).mkdir(parents=True, exist_ok=True)
         earlier = [*(folder / ADAPTERS).glob("*.safetensors"), *(folder / FOLDER).glob("*.json")]
-        for old in (*(folder / name for name in FILES), *(each for each in earlier if each not in kept)):
+        for old in (*(folder / name for name in FILES), *(each for each in earlier if each not in keep)):
             old.unlink(missing_ok=True)
     except OSError as error:
         raise unwritable(folder, error) from None
@@ -209,7 +216,7 @@ def _refuse(request: Request) -> None:
 
 
 def _refuse_too_long(plan: Plan, log: RunLog) -> None:
-    """An arm whose buffer holds no such trajectory would end the whole ablation when its turn comes."""
+    """Raises ConfigError where an arm's buffer cannot hold the longest trajectory: later it would end all arms."""
     longest = max((len(logged.trajectory.steps) for logged in log.records), default=0)
     for arm in plan.arms:
         if arm.config.algorithm.replay.capacity < longest:
@@ -221,7 +228,7 @@ def _refuse_too_long(plan: Plan, log: RunLog) -> None:
 
 
 def _evaluated(folded: Folded, wanted: Evaluation) -> Evaluated:
-    """Success of an arm's adapter on phones. Neither screenshots nor trajectories are kept."""
+    """Success of an arm's adapter on phones. Neither screenshots nor trajectories are stored."""
     config = folded.arm.config
     name = ObjectRef(f"adapters/{folded.adapter_sha256}.safetensors", folded.adapter_sha256, len(folded.adapter))
     version = Version(0, None, folded.updates[-1][0], folded.base_sha256, name, learning_fingerprint(config), 0)
@@ -240,5 +247,5 @@ def _evaluated(folded: Folded, wanted: Evaluation) -> Evaluated:
 
 
 def adapter_path(number: int, arm: Arm) -> str:
-    """Where the adapter of arm `number` stands within the folder."""
+    """Path of the adapter of arm `number` within the folder."""
     return f"{ADAPTERS}/{number:03d}-{re.sub(r'[^A-Za-z0-9._=-]+', '_', arm.name)[:80]}.safetensors"

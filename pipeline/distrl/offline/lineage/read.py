@@ -29,21 +29,23 @@ Images = Callable[[Trajectory], bool]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What the log says of a run now: every version and every journalled update that count, ascending."""
+    """A run's versions and journal, read from the log."""
 
     versions: Sequence[Version]
+    """Those in force, ascending."""
     history: History
 
 
 def behind_version(config: Config, number: int, check_screens: bool = False) -> VersionLineage:
-    """What is behind version `number` of the run. Raises as `follow`, and ConfigError where there is no such one."""
+    """What version `number` learned from. Raises what `follow` raises, and ConfigError where there is no such
+    version."""
     run = read_run(config)
     wanted = next((version for version in run.versions if version.version == number), None)
     if wanted is None:
         known = f"0 to {run.versions[-1].version}" if run.versions else "none"
         raise ConfigError(
             f"version {number}",
-            f"is none of run {config.run}, or its updates are void; it has {known}",
+            f"is no version of run {config.run}, or its updates are void; the run has {known}",
             "name one of those, or another run with --run" if run.versions else "name another run with --run",
         )
     followed = follow(config, run.history, wanted.update + 1, check_screens)
@@ -53,13 +55,14 @@ def behind_version(config: Config, number: int, check_screens: bool = False) -> 
 
 
 def behind_trajectory(config: Config, task_id: str, check_screens: bool = False) -> list[Attempt]:
-    """What became of each record of `task_id`, demonstrations first. Raises as `follow`, and ConfigError for none."""
+    """What became of each record of `task_id`, demonstrations first. Raises what `follow` raises, and ConfigError where
+    there is no record."""
     records = records_of(config, task_id)
     if not records:
         raise ConfigError(
             f"task id {task_id!r}",
             f"no trajectory or demonstration of run {config.run} has it",
-            "see `distrl replay` for the ids that there are, or name another run with --run",
+            "`distrl replay` lists the ids; or name another run with --run",
         )
     run = read_run(config)
     return of_trajectory(records, run.versions, follow(config, run.history, None, check_screens))
@@ -71,7 +74,7 @@ def read_run(config: Config) -> Run:
 
 
 def records_of(config: Config, task_id: str) -> list[LoggedTrajectory]:
-    """Every readable record of a task id: the demonstration of that name, then what was recorded of the task."""
+    """Every decodable record of a task id, demonstrations first."""
     found = []
     for name in TOPICS:
         with LogReader(config, name) as reader:
@@ -89,9 +92,9 @@ def records_of(config: Config, task_id: str) -> list[LoggedTrajectory]:
 def follow(config: Config, history: History, to: int | None = None, check_screens: bool = False) -> Trace:
     """Follow the log through the first `to` updates of the journal (None: all of them).
 
-    check_screens: fetch every screenshot, as the learner did, to leave out what holds one that is no image; else they
-    are taken to be images. Raises ConfigError where the settings are not those of the run, BrokerError where the log no
-    longer holds what was folded, StoreError where a screenshot is gone.
+    check_screens: fetch every screenshot, as the learner did, to leave out trajectories with one that is no image;
+    otherwise all are taken for images. Raises ConfigError where the settings are not those of the run, BrokerError
+    where the log no longer holds what was folded, StoreError where a screenshot is gone.
     """
     updates = history.updates[:to]
     for place, update in enumerate(updates):
@@ -124,7 +127,7 @@ def left_out(trajectory: Trajectory, tokenizer: Tokenizer, readable: Images | No
 
 
 class Screens:
-    """Whether every screenshot of a trajectory is an image, as the learner's features ask. Each is fetched once."""
+    """Tells whether every screenshot of a trajectory is an image, as for the learner. Each is fetched once."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store

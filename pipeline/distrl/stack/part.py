@@ -8,7 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from distrl.errors import StackError
 from distrl.stack.processes import Child
+
+
+class UnavailableError(StackError):
+    """This machine has no way to a server that could do."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,10 @@
-"""The object store of the stack: MinIO if available, else a directory, which is reported.
+"""The object store of the stack: MinIO where it is at hand, else S3Proxy, else a directory, which is reported.
 
 A stack stays with the kind of store that it started with, since its log names objects that are only there.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import secrets
@@ -16,23 +15,19 @@ from typing import Any
 import urllib3
 from minio import Minio
 from minio.commonconfig import Filter
-from minio.error import MinioException
+from minio.error import MinioException, S3Error
 from minio.lifecycleconfig import Expiration, LifecycleConfig, Rule
 from pydantic import SecretStr
 
 from distrl.config import Config
 from distrl.errors import StackError
-from distrl.stack import minio
-from distrl.stack.declared import declared, infra_folder
-from distrl.stack.minio import Kind
-from distrl.stack.part import Part, Site
+from distrl.stack import minio, s3proxy
+from distrl.stack.declared import declared
+from distrl.stack.part import Part, Site, UnavailableError
 from distrl.stack.ports import HOST, listens
-from distrl.stack.processes import Child, start, stop_all, wait_ready
+from distrl.stack.processes import stop_all, wait_ready
 
 NAME = "s3"
-READY_S = 60.0
-PULL_S = 600.0
-"""Docker may have to fetch the image first."""
 STOP_S = 20.0
 HINT = "read its log; `distrl down` and `distrl up` restart it; or set stack.object_store=directory"
 
@@ -40,7 +35,7 @@ HINT = "read its log; `distrl down` and `distrl up` restart it; or set stack.obj
 def start_s3(site: Site, settings: Mapping[str, Any], port: int) -> Part:
     """Start the store and wait until its bucket is there. settings: object_store (config.Stack.object_store).
 
-    Raises StackError if MinIO is required and not available, or does not start.
+    Raises StackError if the store that is asked for is not available, or does not start.
     """
     home = site.directory / NAME
     home.mkdir(parents=True, exist_ok=True)
@@ -53,21 +48,42 @@ def start_s3(site: Site, settings: Mapping[str, Any], port: int) -> Part:
             f"set stack.object_store={began_as}, or start a new stack with another stack.directory",
         )
     kind = began_as or wanted
+    if kind == "auto":
+        kind = "minio" if minio.way(site.cache).runs else "s3proxy"
     if kind == "directory":
         return _directory(home, settings)
     try:
-        part = _start_minio(site, settings, home, port)
-    except StackError as error:
-        if kind == "minio" or site.cancelled.is_set() or not isinstance(error, UnavailableError):
+        part = _endpoint(kind, site, settings, home, port)
+    except UnavailableError as error:
+        if began_as or wanted != "auto" or site.cancelled.is_set():
             raise
         site.report(f"no S3 endpoint: {error.what}. Objects go to a directory instead, which only this machine can use")
         return _directory(home, settings)
-    _store_kind(home, "minio")
+    _store_kind(home, kind)
     return part
 
 
-class UnavailableError(StackError):
-    """MinIO is not available on this machine."""
+def _endpoint(kind: str, site: Site, settings: Mapping[str, Any], home: Path, port: int) -> Part:
+    """Start MinIO or S3Proxy. Raises UnavailableError where this machine has no way to it."""
+    data = home / "data"
+    data.mkdir(exist_ok=True)
+    user, password = credentials(home)
+    start = minio.start if kind == "minio" else s3proxy.start
+    child, limit = start(site, data, port, user, password)
+    client = Minio(
+        f"{HOST}:{port}",
+        access_key=user,
+        secret_key=password,
+        secure=False,
+        region="us-east-1",
+        http_client=urllib3.PoolManager(timeout=urllib3.Timeout(total=5.0), retries=False),
+    )
+    try:
+        wait_ready(child, lambda: listens(port) and _has_bucket(client), limit, site.cancelled, HINT)
+    except BaseException:
+        stop_all([child], STOP_S)
+        raise
+    return Part(NAME, f"s3://{HOST}:{port}/{bucket_name()}", settings, child)
 
 
 def fill(config: Config, part: Part, directory: Path) -> Config:
@@ -114,54 +130,11 @@ def ensure_bucket(client: Minio) -> None:
         )
         for rule in bucket["lifecycle"]["Rules"]
     ]
-    client.set_bucket_lifecycle(bucket["bucket"], LifecycleConfig(rules))
-
-
-def _start_minio(site: Site, settings: Mapping[str, Any], home: Path, port: int) -> Part:
-    way = minio.way(site.cache)
-    if way.kind is Kind.NONE:
-        raise UnavailableError("stack.object_store", way.why, minio.HINT)
-    if way.kind is Kind.BUILD:
-        try:
-            way = minio.Way(Kind.PROGRAM, minio.build(site.cache, site.report, site.cancelled), way.why)
-        except StackError as error:
-            raise UnavailableError(error.where, error.what, error.hint) from None
-    assert way.program is not None
-    data = home / "data"
-    data.mkdir(exist_ok=True)
-    user, password = credentials(home)
-    run = _in_docker if way.kind is Kind.DOCKER else _as_program
-    child = run(way.program, site, data, port, {"MINIO_ROOT_USER": user, "MINIO_ROOT_PASSWORD": password})
-    client = Minio(
-        f"{HOST}:{port}",
-        access_key=user,
-        secret_key=password,
-        secure=False,
-        region="us-east-1",
-        http_client=urllib3.PoolManager(timeout=urllib3.Timeout(total=5.0), retries=False),
-    )
-    limit = PULL_S if way.kind is Kind.DOCKER else READY_S
     try:
-        wait_ready(child, lambda: listens(port) and _has_bucket(client), limit, site.cancelled, HINT)
-    except BaseException:
-        stop_all([child], STOP_S)
-        raise
-    return Part(NAME, f"s3://{HOST}:{port}/{bucket_name()}", settings, child)
-
-
-def _as_program(program: Path, site: Site, data: Path, port: int, env: Mapping[str, str]) -> Child:
-    line = [str(program), "server", str(data), "--address", f"{HOST}:{port}", "--certs-dir", str(data.parent / "certs")]
-    quiet = {"MINIO_BROWSER": "off", "MINIO_UPDATE": "off"}
-    return start(NAME, line, site.directory, {**env, **quiet})
-
-
-def _in_docker(docker: Path, site: Site, data: Path, port: int, env: Mapping[str, str]) -> Child:
-    """In the foreground, so that ending `docker compose up` ends the container."""
-    file = infra_folder() / "minio" / "compose.yaml"
-    project = "distrl-" + hashlib.sha256(str(data).encode()).hexdigest()[:12]
-    line = [str(docker), "compose", "--project-name", project, "--file", str(file), "up", "--force-recreate"]
-    owner = {"MINIO_UID": str(os.getuid()), "MINIO_GID": str(os.getgid())}
-    return start(NAME, line, site.directory, {**env, **owner, "MINIO_PORT": str(port), "MINIO_DATA": str(data)})
+        client.set_bucket_lifecycle(bucket["bucket"], LifecycleConfig(rules))
+    except S3Error as error:
+        if error.code != "NotImplemented":  # of S3Proxy; what would expire stays
+            raise
 
 
 def _has_bucket(client: Minio) -> bool:
@@ -185,7 +158,7 @@ def _stored_kind(home: Path) -> str | None:
         kind = (home / "kind").read_text().strip()
     except FileNotFoundError:
         return None
-    return kind if kind in ("minio", "directory") else None
+    return kind if kind in ("minio", "s3proxy", "directory") else None
 
 
 def _store_kind(home: Path, kind: str) -> None:

@@ -104,7 +104,11 @@ class S3Store:
 
     def list(self, prefix: str) -> Iterator[str]:
         with self._explained(f"prefix {prefix}"):
-            for item in self._client.list_objects(self._bucket, prefix=checked_prefix(prefix), recursive=True):
+            # The older listing: every endpoint has it, and S3Proxy refuses the second page of the newer one.
+            found = self._client.list_objects(
+                self._bucket, prefix=checked_prefix(prefix), recursive=True, use_api_v1=True
+            )
+            for item in found:
                 yield item.object_name
 
     def delete(self, key: str) -> None:

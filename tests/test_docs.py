@@ -46,6 +46,15 @@ def test_every_path_that_a_page_for_engineers_names_is_there(page: str) -> None:
     assert [path for path in named if not (ROOT / path).exists()] == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_module_that_a_page_names_is_there(page: Path) -> None:
+    named = set(re.findall(r"`([\w/]+\.py)`", page.read_text()))
+    there = {
+        str(file.relative_to(ROOT)) for room in ("pipeline", "tests", "bench") for file in (ROOT / room).rglob("*.py")
+    }
+    assert sorted(name for name in named if not any(f"/{path}".endswith(f"/{name}") for path in there)) == []
+
+
 def test_the_guarantees_name_a_test_for_each_promise() -> None:
     rows = [line for line in (ROOT / "docs" / "guarantees.md").read_text().splitlines() if line.startswith("| ")]
     promises = [row for row in rows[1:] if not row.startswith("| ---")]

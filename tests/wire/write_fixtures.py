@@ -24,6 +24,9 @@ def fixture(schema: Schema) -> Path:
 
 def main() -> None:
     FOLDER.mkdir(exist_ok=True)
+    if lacking := sorted(NAMES.keys() - set(map(type, EXAMPLES)), key=lambda kind: kind.__name__):
+        names = ", ".join(kind.__name__ for kind in lacking)
+        raise SystemExit(f"no example of {names}: add one to EXAMPLES in tests/wire/records.py, then run this again")
     for record in EXAMPLES:
         file = fixture(catalogue().newest[NAMES[type(record)]])
         if not file.exists():

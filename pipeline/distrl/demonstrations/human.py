@@ -1,5 +1,5 @@
 """Demonstrations by hand: a person does tasks in the page of `distrl phones play`, step by step, and they are published
-like those of the script (demonstrate.py), to the demonstrations topic.
+like those of the script (scripted.py), to the demonstrations topic.
 
 A step is recorded as the policy's own would be: the screen once it rests, the action as the tokens say it (a tap in the
 middle of its cell, one of four swipes), and then it is done. What the tokens cannot say is refused, and not done.

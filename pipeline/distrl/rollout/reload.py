@@ -65,7 +65,6 @@ class Reloader:
         self._policy = policy
         self._clock = clock
         self._refused: int | None = None
-        self._alerted: int | None = None
         self.state = ReloadState()
 
     def run(self, stop: threading.Event) -> None:
@@ -88,7 +87,7 @@ class Reloader:
             self._refused = version.version
             return True
         except StoreError as error:
-            self._alert(version, error.what)
+            log.warning("version %d cannot be fetched yet, the old weights stay: %s", version.version, error.what)
             return False
         seconds = max(0.0, self._clock.now() - version.published_at / 1000)
         self.state = replace(self.state, reloads=self.state.reloads + 1, seconds=seconds)
@@ -105,9 +104,7 @@ class Reloader:
         return max(known, default=None)
 
     def _alert(self, version: Version, what: str) -> None:
-        if self._alerted != version.version:
-            self.state = replace(self.state, alerts=self.state.alerts + 1)
-        self._alerted = version.version
+        self.state = replace(self.state, alerts=self.state.alerts + 1)
         log.error("version %d is refused, the old weights stay: %s", version.version, what)
 
 

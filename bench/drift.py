@@ -57,7 +57,7 @@ def main() -> None:
             popups = config.phones.popup_probability
             found = score(episodes(tasks, policy(agent, None, 1), {}, popups, False, generation))
             measured.append({"generation": generation, "version": version.version} | dataclasses.asdict(found))
-            cells.append(" ".join(found.told()))
+            cells.append(" ".join(found.as_text()))
         table.add_row(f"{generation}: {CHANGES[generation]}", *cells)
     console.print(table)
     if options.json:

@@ -25,7 +25,7 @@ from distrl.broker.dead_letters import (
 from distrl.broker.producer import HEADER_ROOM_BYTES, Headers, RecordProducer, RecordTooLargeError
 from distrl.broker.reader import RawRecord
 from distrl.broker.retry import retried_from, retry_headers
-from distrl.cli.dlq import dumped, escaped
+from distrl.cli.dlq import escaped, hex_dump
 from distrl.config import Config, load
 from distrl.errors import BrokerError, WireError
 from distrl.types import LogPosition
@@ -292,7 +292,7 @@ def test_headers_count_towards_the_size_beyond_their_room() -> None:
 def test_bytes_of_strangers_are_escaped_for_the_terminal() -> None:
     assert escaped("\x1b[2J\x9b31m\r\n\u202e[bold]ü") == "\\x1b[2J\\x9b31m\\r\\n\\u202e[bold]ü"
     assert escaped("x" * 3000).endswith("… (3000 characters)")
-    assert list(dumped(b"\x1b[2J" + b"A" * 14)) == [
+    assert list(hex_dump(b"\x1b[2J" + b"A" * 14)) == [
         "00000000  1b 5b 32 4a 41 41 41 41 41 41 41 41 41 41 41 41  .[2JAAAAAAAAAAAA",
         "00000010  41 41                                            AA",
     ]

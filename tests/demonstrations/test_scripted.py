@@ -47,7 +47,7 @@ def test_a_real_phone_cannot_be_demonstrated_on() -> None:
     phone = CountingPhone(offers_truth=False)
     trajectory = Episode("demonstrate", Shelf().keep, twice).run(task(), "a", phone, decider)
     assert trajectory.outcome is Outcome.INTERRUPTED
-    assert "tells no truth" in trajectory.note
+    assert "offers no state" in trajectory.note
 
 
 def test_demonstrations_are_numbered_the_same_again_and_no_training_task_is_among_them() -> None:

@@ -9,7 +9,7 @@ from distrl.appagent import identity
 from distrl.config import AppAgent, Store
 from distrl.evaluate import curves, policies
 from distrl.evaluate.gather import agent_names
-from distrl.evaluate.policies import Acted
+from distrl.evaluate.policies import PolicyId
 from distrl.store.objects import open_store
 from distrl.types import PROMPTED, Evaluation, Outcome, Split
 
@@ -37,7 +37,7 @@ def test_versions_and_agents_stand_in_one_table() -> None:
     found = policies.by_policy(both())
     assert list(found) == [("home", Split.TEST)]
     rows = found["home", Split.TEST]
-    assert list(rows) == [Acted(0, "s"), Acted(10, "s"), Acted(PROMPTED, AGENT), Acted(PROMPTED, OTHER)]
+    assert list(rows) == [PolicyId(0, "s"), PolicyId(10, "s"), PolicyId(PROMPTED, AGENT), PolicyId(PROMPTED, OTHER)]
     assert {(score.successes, score.episodes) for score in rows.values()} == {(1, 2)}
 
 
@@ -46,7 +46,7 @@ def test_splits_and_suites_are_kept_apart() -> None:
     own = replace(own, trajectory=replace(own.trajectory, task=replace(own.trajectory.task, suite="own")))
     found = policies.by_policy([*both(), by_agent(AGENT, "v", split=Split.VALIDATION), own])
     assert list(found) == [("home", Split.TEST), ("home", Split.VALIDATION), ("own", Split.TEST)]
-    assert list(policies.held_out([*both(), own], "own")) == [Acted(PROMPTED, AGENT)]
+    assert list(policies.held_out([*both(), own], "own")) == [PolicyId(PROMPTED, AGENT)]
     assert len(policies.held_out([*both(), own], None)) == 4
     assert policies.held_out([], None) == {}
 

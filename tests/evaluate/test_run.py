@@ -9,7 +9,7 @@ from distrl.errors import ConfigError
 from distrl.evaluate import policies
 from distrl.evaluate.curves import Score
 from distrl.evaluate.play import evaluation_tasks
-from distrl.evaluate.policies import Acted
+from distrl.evaluate.policies import PolicyId
 from distrl.evaluate.prompted import AgentScore
 from distrl.evaluate.run import VersionScore, cut_off, named
 from distrl.types import PROMPTED, Evaluation, Split
@@ -99,5 +99,5 @@ def test_where_no_outcome_is_known_no_score_is_told_and_what_has_none_is() -> No
         "m (abababababab), test: -, 128 without an outcome; 2 tasks have no record yet, and the same command plays them"
     )
     assert "5 of 10 = 50.0% (95 %: 23.7% to 76.3%), 1 without an outcome" in str(replace(agent, score=Score(10, 5, 1)))
-    page = policies.as_html({Acted(3, "s"): unknown}, {})
+    page = policies.as_html({PolicyId(3, "s"): unknown}, {})
     assert "<td>version 3</td><td>-</td><td>-</td><td>0 of 0</td><td>128</td>" in page

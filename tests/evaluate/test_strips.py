@@ -46,8 +46,8 @@ def test_the_told_task_failed_before_and_was_solved_after() -> None:
         for name, outcome in zip(names, (Outcome.FAILURE, Outcome.SUCCESS, Outcome.FAILURE), strict=True)
     ]
     after = [trajectory(task(name), versions=(1,) * length) for name, length in zip(names, (1, 9, 3), strict=True)]
-    assert strips.told(before, after) == (before[2], after[2])
-    assert strips.told(before, []) is None
+    assert strips.pick(before, after) == (before[2], after[2])
+    assert strips.pick(before, []) is None
 
 
 def test_a_strip_says_what_was_held_back_or_judged_invalid() -> None:

@@ -93,7 +93,7 @@ def test_an_evaluator_waits_out_a_store_that_is_away(run: LiveRun, s3: str) -> N
 def test_a_version_whose_weights_are_spoilt_is_passed_over(run: LiveRun) -> None:
     run.publish_version(0, spoilt=True)
     evaluator = follower(run)
-    run.until("it to say so", lambda: "version 0 is passed over, and not evaluated" in evaluator.said())
+    run.until("it to say so", lambda: "version 0 is skipped, and not evaluated" in evaluator.said())
     beats = len(run.beats(run.config.evaluate.name))
     run.until("heartbeats since", lambda: len(run.beats(run.config.evaluate.name)) >= beats + 2)
     assert {beat.version for beat in run.beats(run.config.evaluate.name)} == {None}, "none is evaluated so far"
@@ -102,7 +102,7 @@ def test_a_version_whose_weights_are_spoilt_is_passed_over(run: LiveRun) -> None
     run.until("its score", lambda: run.beats(run.config.evaluate.name)[-1].version == 1)
     run.stop()
     assert run.beats(run.config.evaluate.name)[-1].metrics["evaluated"] == EPISODES
-    assert evaluator.said().count("version 0 is passed over") == 1
+    assert evaluator.said().count("version 0 is skipped") == 1
     assert "version 0, validation: -" not in evaluator.said(), "nothing was played, so there is no score"
 
 

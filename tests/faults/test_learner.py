@@ -233,7 +233,7 @@ def test_a_record_whose_object_is_gone_for_good_is_skipped_and_the_run_goes_on_w
     run.until("the learner to name the command", lambda: command in " ".join(learner.said().split()))
     assert len(run.updates()) == WARMUP + 2, "it waits in the update that is journalled"
     assert run.start("skip", "skip", f"trajectories/0/{at}", "--reason", "lost with a disk").wait() == 0
-    assert f"is left out from update {WARMUP + 1} on; 1 updates are folded anew" in run.roles["skip"].said()
+    assert f"is left out from update {WARMUP + 1} on; 1 updates are folded again" in run.roles["skip"].said()
     learner.kill()
     learner = run.learner()
     run.until("it to go on", lambda: len(history(run.config).updates) == WARMUP + 3)

@@ -401,14 +401,14 @@ def test_show_tells_headers_bytes_and_what_is_read_now_and_nothing_to_the_termin
     assert "trace: \\x1b]0;title\\x07" in shown
     assert "empty: null" in shown
     assert "00000000  c3 01" in shown
-    assert "reads now as: Task(task_id='task-2'" in shown
+    assert "decodes now as: Task(task_id='task-2'" in shown
     assert "\x1b" not in shown
     (place,) = send(producer, config, "tasks", b"\x1b[31mred")
     put_aside(config, producer, RawRecord(place, None, b"\x1b[31mred", 0))
     shown = run(config, "show", "3").output
     assert "key: null" in shown
     assert "1b 5b 33 31" in shown
-    assert "cannot be read now either: starts with 1b 5b" in shown
+    assert "still cannot be decoded: starts with 1b 5b" in shown
     assert "\x1b" not in shown
     missing = run(config, "show", "99")
     assert "dead letter 99: there is none" in str(missing.exception)
@@ -517,7 +517,7 @@ def test_a_record_too_large_for_its_letter_is_put_aside_cut_and_not_published_ag
     assert sha256(whole).hexdigest() in refused.output
     assert "dead letters 0: were not published again" in str(refused.exception)
     assert len(read(config, "tasks")) == 2
-    assert "cannot be read now either: it was too large and is truncated" in run(config, "show", "0").output
+    assert "still cannot be decoded: it was too large and is truncated" in run(config, "show", "0").output
 
 
 def test_a_record_larger_than_is_let_out_by_now_keeps_no_other_from_being_published_again(

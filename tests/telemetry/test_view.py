@@ -70,7 +70,7 @@ def test_a_task_that_nobody_did_in_many_attempts_is_named_from_training_and_eval
     assert without_success(others)[0] == (
         "no success in 20 attempts: home shop, any task of it (check it: distrl tasks oracle --suite home)"
     )
-    assert without_success(others)[-1] == "1 more without a success; the run's report names all"
+    assert without_success(others)[-1] == "1 more without a success; the run's report lists all"
 
 
 def test_agents_without_weights_are_scored_apart() -> None:

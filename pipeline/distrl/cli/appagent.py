@@ -16,7 +16,7 @@ from distrl.cli.common import (
     Sets,
     Verbose,
     connected,
-    console,
+    print_line,
     show_cost,
     start_role,
     with_broker,
@@ -61,11 +61,11 @@ def explore(
     chosen = exploration_tasks(settings, tasks, instruction or ())
     with _bar("exploring") as advance:
         found = run(settings, chosen, stop, advance)
-    _say(
+    print_line(
         f"{found.notes} notes in {settings.appagent.notes}, {found.notes - found.before} of them new; "
         f"{found.tasks} of {len(chosen)} tasks were tried, {found.interrupted} of them interrupted"
     )
-    _say(_counted(found.counters))
+    print_line(_counted(found.counters))
     show_cost(found.spent)
 
 
@@ -88,8 +88,8 @@ def evaluate(
     stop = start_role(settings.evaluate.name, verbose)
     with _bar("evaluating") as advance:
         score = evaluate_agent(settings, split, episodes or settings.evaluate.episodes, stop, advance)
-    _say(str(score))
-    _say(_counted(score.counters))
+    print_line(str(score))
+    print_line(_counted(score.counters))
     show_cost(score.spent)
 
 
@@ -101,7 +101,7 @@ def _with_notes(settings: Config, notes: Path | None) -> Config:
 
 @contextmanager
 def _bar(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on standard error, as a function of how many of how many are done."""
+    """A progress bar on standard error. Yields a function of (done, total) that updates it."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     screen = Console(stderr=True)
     with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as progress:
@@ -110,7 +110,7 @@ def _bar(what: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def _counted(counters: Mapping[str, int]) -> str:
-    said = {
+    words = {
         "decisions": "decisions",
         "invalid": "were no action",
         "on_grid": "on a grid",
@@ -119,8 +119,6 @@ def _counted(counters: Mapping[str, int]) -> str:
         "invalid_reflections": "of those unreadable",
         "unanswered": "questions without an answer",
     }
-    return ", ".join(f"{counters[name]} {words}" for name, words in said.items() if counters.get(name)) or "no decision"
-
-
-def _say(text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+    return (
+        ", ".join(f"{counters[name]} {words}" for name, words in words.items() if counters.get(name)) or "no decision"
+    )

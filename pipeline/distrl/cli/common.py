@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from distrl.chat.endpoint import Counted
 
 console = Console(emoji=False)
-"""What a record says is shown as it stands: rich would draw a picture for `:house:` in it."""
+"""Without emoji: rich would replace `:house:` in a record's text."""
 
 ConfigFile = Annotated[
     Path | None,
@@ -51,21 +51,21 @@ Share = Literal["all", "training", "evaluation"]
 
 
 def load(config_file: Path | None, sets: list[str] | None) -> Config:
-    """The settings as given, without looking for a running local stack."""
+    """The settings as given; does not look for a running local stack."""
     return settings.load(config_file, sets or ())
 
 
 def connected(config_file: Path | None, sets: list[str] | None, share: Share = "all") -> Config:
-    """The settings with the endpoints of the local stack filled in where none are configured and one runs."""
+    """The settings, with the endpoints of a running local stack where none are configured."""
     from distrl.stack.local import connect
 
     return connect(load(config_file, sets), share)
 
 
 def with_broker(config_file: Path | None, sets: list[str] | None, share: Share = "all") -> Config:
-    """As `connected`, once the broker has answered: a role without one ends before it has begun anything.
+    """As `connected`, once the broker has answered, so that a role without a broker fails before it starts anything.
 
-    Raises BrokerError, which says whether it is the address, the credentials or TLS.
+    Raises BrokerError, which tells whether address, credentials or TLS are wrong.
     """
     from distrl.broker.connect import check
 
@@ -75,9 +75,9 @@ def with_broker(config_file: Path | None, sets: list[str] | None, share: Share =
 
 
 def run_settings(config_file: Path | None, sets: list[str] | None, run: str | None = None) -> Config:
-    """As `connected`, for a command that reads `run` (that of the settings if None), once the broker shows that run.
+    """As `connected`, for a command that reads `run` (None: that of the settings), once the broker has it.
 
-    Raises BrokerError as `with_broker` does, and with the runs that there are where this is none of them.
+    Raises BrokerError as `with_broker` does; for an unknown run it lists the runs.
     """
     from distrl.broker.runs import check_run
 
@@ -89,9 +89,9 @@ def run_settings(config_file: Path | None, sets: list[str] | None, run: str | No
 def command_line(
     command: str, config_file: Path | None, sets: Sequence[str] | None, options: Mapping[str, object]
 ) -> list[str]:
-    """`distrl COMMAND` with its settings and `options` as they were given, so that a mended one can be named whole.
+    """`distrl COMMAND` with its settings and `options` as they were given, so that a hint can show a whole command.
 
-    options: True is a flag; None and False are left out. So is a secret, wherever it stands.
+    options: True is a flag; None and False are left out. Secrets are left out everywhere.
     """
     words = ["distrl", command, *([] if config_file is None else ["--config", str(config_file)])]
     words += [word for each in sets or () if not _secret(each) for word in ("--set", each)]
@@ -110,19 +110,24 @@ def _secret(setting: str) -> bool:
 
 
 def table(*names: str) -> Table:
-    """A table whose long words, such as paths, go on in the next line instead of being cut off; those of its header
-    stay whole where the terminal allows it.
+    """A table that wraps long words, such as paths, instead of cutting them off; those of its header stay whole where
+    the terminal is wide enough.
     """
     return FittedTable(*(Column(name, overflow="fold") for name in names))
 
 
 def row(*cells: object) -> list[Text]:
-    """Cells of a table as they stand: what a server or a file says is no markup."""
+    """Cells of a table as plain text: text of a server or a file is no markup."""
     return [Text(str(cell)) for cell in cells]
 
 
+def print_line(text: str) -> None:
+    """Print `text` as it is: no markup, no highlighting, no wrapping."""
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
 def show_cost(counted: Counted) -> None:
-    """What answers of a model have cost."""
+    """Print what a model's answers have cost."""
     mean = counted.seconds / counted.requests if counted.requests else 0.0
     console.print(
         f"{counted.requests} requests ({counted.retries} repeated), {mean:.2f} s each, the slowest "
@@ -134,7 +139,7 @@ def show_cost(counted: Counted) -> None:
 
 
 def start_role(role: str, verbose: bool) -> threading.Event:
-    """Set up the log and return the event that SIGTERM and Ctrl-C set, so that a role can finish what it holds."""
+    """Set up the log; returns the event that SIGTERM and Ctrl-C set, at which a role finishes its work."""
     logs.configure(role, verbose)
     stop, asked = threading.Event(), SimpleQueue[None]()
 
@@ -142,7 +147,7 @@ def start_role(role: str, verbose: bool) -> threading.Event:
         asked.get()
         stop.set()
 
-    # The handler may run within the main thread's own `stop.wait`, and `stop.set` would then wait for it for ever.
+    # The handler may run within the main thread's own `stop.wait`; `stop.set` in it would deadlock.
     SupervisedThread(obey, "signals")
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: asked.put(None))
@@ -150,6 +155,6 @@ def start_role(role: str, verbose: bool) -> threading.Event:
 
 
 def ended_as_interrupted() -> None:
-    """Have SIGTERM and a closed terminal unwind this process as Ctrl-C does: it has children to stop."""
+    """Make SIGTERM and a closed terminal raise KeyboardInterrupt like Ctrl-C: this process has children to stop."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)

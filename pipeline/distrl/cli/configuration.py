@@ -1,4 +1,4 @@
-"""`distrl config`: show the settings in force, check a file before it is used."""
+"""`distrl config`: show the settings in force, or check a file before it is used."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ app = typer.Typer(help="Show or check the settings.", no_args_is_help=True)
 
 @app.command()
 def show(config: ConfigFile = None, sets: Sets = None) -> None:
-    """Print every setting in force as YAML. A file of this shape is what --config takes.
+    """Print every setting in force as YAML, in the form that --config takes.
 
-    Keep the lines that you change: an endpoint that a file names counts as one of your own, and is not started.
-    Secrets are never printed.
+    In your file keep only the lines that you change: an endpoint that a file names counts as your own, and is not
+    started. Secrets are never printed.
     """
     settings = load(config, sets)
     for path in settings.secrets():
@@ -30,7 +30,7 @@ def show(config: ConfigFile = None, sets: Sets = None) -> None:
 def check(config: ConfigFile = None, sets: Sets = None) -> None:
     """Refuse an unknown setting or an impossible value with its path and what is allowed; exit 0 if all is well.
 
-    The files that settings name are looked at too, and librdkafka is asked about kafka.client. Nothing is connected to.
+    Also checks the files that settings name, and kafka.client with librdkafka. Connects to nothing.
     """
     from distrl.broker.passed import check_client
 

@@ -71,12 +71,12 @@ def demo(
     try:
         report = run_demo(settings, minutes, out, began, console)
     except KeyboardInterrupt as interrupt:
-        # A second one while the first was obeyed: processes were killed, and servers may be left for the next start.
+        # A second Ctrl-C during the clean stop: processes were killed, and servers may be left for the next start.
         how = "stopped at once" if isinstance(interrupt.__context__, KeyboardInterrupt) else "stopped cleanly"
         Console(stderr=True, highlight=False).print(
             f"{how}: nothing that was learned is lost, and the same command goes on where the run was", soft_wrap=True
         )
         raise
-    told = json.loads(report.with_name("report.json").read_text(encoding="utf-8"))
-    console.print(held_out_success(told), soft_wrap=True, highlight=False, markup=False)
+    summary = json.loads(report.with_name("report.json").read_text(encoding="utf-8"))
+    console.print(held_out_success(summary), soft_wrap=True, highlight=False, markup=False)
     console.print(f"report: {report}", soft_wrap=True, highlight=False, markup=False)

@@ -36,13 +36,13 @@ def devices(
     as_json: Annotated[bool, typer.Option("--json", help="A JSON list, for programs.")] = False,
     every: Annotated[float, typer.Option(min=0.2, max=3600, help="Seconds between two looks of --watch.")] = 2.0,
 ) -> None:
-    """Show every phone: its state, screen, Android and app in front, who has it, and what the workers have counted.
+    """Show every phone: its state, screen, Android and app in front, who holds it, and the workers' counters.
 
     Disturbs no worker; starts no emulator. Counters come from heartbeats and are left out where no broker answers.
     """
     settings = connected(config, sets)
     if as_json:
-        json.dump(_told(settings), sys.stdout, indent=1)
+        json.dump(_to_json(settings), sys.stdout, indent=1)
         sys.stdout.write("\n")
         return
     if not watch:
@@ -56,7 +56,7 @@ def devices(
             live.update(_shown(settings), refresh=True)
 
 
-def _told(settings: Config) -> list[dict[str, object]]:
+def _to_json(settings: Config) -> list[dict[str, object]]:
     from distrl.device.about import look
     from distrl.device.server import AdbServer
 
@@ -77,14 +77,14 @@ def _shown(settings: Config) -> Table:
 
 
 def phones_table(phones: Sequence[tuple[About, DeviceHealth | None]]) -> Table:
-    """A row a phone. A column in which no phone has anything is left out, so that the others have room."""
+    """A row per phone. Columns that are empty for all phones are left out."""
     from distrl.offline.lines import escaped
 
     cells = [_cells(*phone) for phone in phones]
-    kept = [name for name in COLUMNS if name in COLUMNS[:2] or any(each[name] for each in cells)]
-    shown = table(*kept)
+    columns = [name for name in COLUMNS if name in COLUMNS[:2] or any(each[name] for each in cells)]
+    shown = table(*columns)
     for each in cells:
-        shown.add_row(*row(*(escaped(each[name]) for name in kept)))
+        shown.add_row(*row(*(escaped(each[name]) for name in columns)))
     return shown
 
 
@@ -111,7 +111,7 @@ def _cells(each: About, health: DeviceHealth | None) -> Mapping[str, str]:
 
 
 def _counters(settings: Config) -> Mapping[str, DeviceHealth]:
-    """What the newest heartbeats say of each phone."""
+    """Serial -> health of each phone, from the newest heartbeats."""
     from distrl.device.pooled import HELD
     from distrl.errors import BrokerError
     from distrl.telemetry.feed import snapshot_of
@@ -121,6 +121,6 @@ def _counters(settings: Config) -> Mapping[str, DeviceHealth]:
     except BrokerError as error:
         print(f"no counters: {error.what}", file=sys.stderr)
         return {}
-    told = [device for beat in beats for device in beat.devices]
-    told.sort(key=lambda device: device.state != HELD)  # of two workers that name a phone, the one that has it
-    return {device.serial: device for device in told}
+    devices = [device for beat in beats for device in beat.devices]
+    devices.sort(key=lambda device: device.state != HELD)  # of two workers that name a phone, the one that has it
+    return {device.serial: device for device in devices}

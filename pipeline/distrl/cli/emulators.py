@@ -1,4 +1,4 @@
-"""`distrl emulators`: making virtual devices ready. Workers start, drive and end their emulators themselves."""
+"""`distrl emulators`: prepares virtual devices. Workers start, drive and end their emulators themselves."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def group() -> None:
 def prepare(config: ConfigFile = None, sets: Sets = None, verbose: Verbose = False) -> None:
     """Boot devices.emulators.avd once, turn its animations off and save devices.emulators.snapshot.
 
-    What is installed and set up on the virtual device is kept. Run it again after that changes, or after an update of
-    the SDK's emulator; while no other emulator of that virtual device runs.
+    The snapshot keeps what is installed and set up on the virtual device. Run it again after that changes, or after an
+    update of the SDK's emulator, while no other emulator of that virtual device runs.
     """
     from distrl.device.prepare import prepare as make
     from distrl.device.server import AdbServer

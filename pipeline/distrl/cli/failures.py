@@ -41,9 +41,9 @@ def failures(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for programs, in place of tables.")] = False,
 ) -> None:
-    """Tell apart how attempts failed: at a wrong goal, stuck midway, or not recovered from a mistake.
+    """Classify how attempts failed: at a wrong goal, stuck midway, or not recovered from a mistake.
 
-    Read off the recorded steps alone, as docs/offline.md says. Each failed attempt is named with its place in the log.
+    From the recorded steps only (docs/offline.md). Each failed attempt is listed with its position in the log.
     """
     from distrl.evaluate.failures import by_suite_and_version
     from distrl.evaluate.figures import failure_modes
@@ -63,12 +63,12 @@ def failures(
     attempts = list(_attempts(Run(settings, command_line("failures", config, sets, given)), topic, begin, end))
     rows = by_suite_and_version(attempts, together)
     named = _named(attempts)
-    told = {"run": settings.run, "topic": topic, "rows": _rows_json(rows), "failures": named}
+    report = {"run": settings.run, "topic": topic, "rows": _rows_json(rows), "failures": named}
     if out is not None:
         write(out / "failures.svg", failure_modes(rows).encode())
-        write(out / "failures.json", json.dumps(told, indent=1).encode())
+        write(out / "failures.json", json.dumps(report, indent=1).encode())
     if as_json:
-        json.dump(told, sys.stdout, indent=1)
+        json.dump(report, sys.stdout, indent=1)
         sys.stdout.write("\n")
         return
     _show(rows, named, topic)
@@ -77,9 +77,9 @@ def failures(
 
 
 def _attempts(run: Run, topic: Topic, begin: str | None, end: str | None) -> Iterator[Attempt]:
-    """Evaluated attempts under their version or agent; those of training under the version of their first step."""
+    """Evaluated attempts with their version or agent; those of training with the version of their first step."""
     from distrl.evaluate.failures import Attempt
-    from distrl.evaluate.policies import Acted
+    from distrl.evaluate.policies import PolicyId
     from distrl.types import Evaluation
 
     if topic == "trajectories":
@@ -88,14 +88,14 @@ def _attempts(run: Run, topic: Topic, begin: str | None, end: str | None) -> Ite
             if steps:
                 yield Attempt(logged.trajectory, steps[0].version, logged.position)
         return
-    seen: set[tuple[Acted, str]] = set()
+    seen: set[tuple[PolicyId, str]] = set()
     for item in run.records("evaluations", begin, end):
         found = item.record
         if isinstance(found, Evaluation):
-            acted = Acted(found.version, found.version_sha256)
-            if (acted, found.trajectory.task_id) not in seen:
-                seen.add((acted, found.trajectory.task_id))
-                agent = acted.label if acted.version < 0 else ""
+            policy_id = PolicyId(found.version, found.version_sha256)
+            if (policy_id, found.trajectory.task_id) not in seen:
+                seen.add((policy_id, found.trajectory.task_id))
+                agent = policy_id.label if policy_id.version < 0 else ""
                 yield Attempt(found.trajectory, found.version, item.raw.position, agent)
 
 

@@ -1,6 +1,4 @@
-"""A table that breaks no word of its header while the terminal has room for it: rich shrinks the widest column first,
-whatever its words.
-"""
+"""A table that breaks no word of its header while the terminal has room: rich alone shrinks the widest column first."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Column, Table
 
 LONGEST_WORD = 16
-"""Cells of a column that are kept whole before others grow; a longer word, such as a path, is folded."""
+"""Words up to this many cells stay whole before other columns grow; a longer word, such as a path, is wrapped."""
 
 
 class FittedTable(Table):
@@ -28,9 +26,9 @@ class FittedTable(Table):
 def widths(needs: Sequence[tuple[int, int, int]], room: int) -> list[int]:
     """The width of each column, 1 at least, in `room` cells for all of them.
 
-    needs: of each column the widths that it wants, (words of the header, words of all cells, whole lines), rising. All
-    have their first before any grows further; then all have their second, if there is room for that, or none. Where not
-    all can have what they want, the narrowest grows first.
+    needs: three ascending widths of each column: for the words of its header, the words of all cells, whole lines. All
+    columns get their first width before any gets more; then all get their second, or none if there is no room. Within a
+    level the narrowest column grows first.
     """
     found = [1] * len(needs)
     left = room - len(needs)

@@ -1,4 +1,4 @@
-"""`distrl judge`: what a vision-language model says of trajectories in the log, and how far it can be believed."""
+"""`distrl judge`: a vision-language model's verdicts on trajectories of the log, and how reliable they are."""
 
 from __future__ import annotations
 
@@ -33,13 +33,14 @@ def judge(
     end: End = None,
     most: Annotated[int | None, typer.Option("--most", min=1, help="Judge so many at the most.")] = None,
     against_truth: Annotated[
-        bool, typer.Option("--against-truth", help="Only those whose phone told the truth, and how often they agree.")
+        bool,
+        typer.Option("--against-truth", help="Only those judged by the phone's own state, and how often both agree."),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for programs.")] = False,
 ) -> None:
     """Ask the judge of the settings (judge.*) whether tasks were done. Writes nothing to the log.
 
-    A verdict is kept in the object store under the hash of what was asked, so that it is paid for once.
+    Verdicts are cached in the object store under the hash of the question, so that each is paid for once.
     """
     from distrl.chat.endpoint import Endpoint
     from distrl.judge.truth import Confusion
@@ -57,13 +58,13 @@ def judge(
         if not against_truth or logged.trajectory.outcome_source == GROUND_TRUTH
     )
     chosen = list(itertools.islice(asked, most))
-    opinion = VlmJudge(endpoint, settings.judge.model, whole.store)
+    vlm = VlmJudge(endpoint, settings.judge.model, whole.store)
     with Progress(console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task("judging", total=len(chosen))
-        found = judged(chosen, opinion.judge, whole.store.get, lambda: progress.advance(bar))
+        found = judged(chosen, vlm.judge, whole.store.get, lambda: progress.advance(bar))
     confusion = Confusion.of((each.truth, each.verdict.outcome) for each in found) if against_truth else None
     if as_json:
-        json.dump(_told(found, confusion, endpoint.counted), sys.stdout, indent=1)
+        json.dump(_report(found, confusion, endpoint.counted), sys.stdout, indent=1)
         sys.stdout.write("\n")
         return
     if confusion is None:
@@ -73,7 +74,7 @@ def judge(
     show_cost(endpoint.counted)
 
 
-def _told(found: Sequence[Judged], confusion: Confusion | None, counted: Counted) -> dict[str, Any]:
+def _report(found: Sequence[Judged], confusion: Confusion | None, counted: Counted) -> dict[str, Any]:
     verdicts = [
         {
             "task_id": each.logged.trajectory.task_id,
@@ -84,10 +85,10 @@ def _told(found: Sequence[Judged], confusion: Confusion | None, counted: Counted
         }
         for each in found
     ]
-    told: dict[str, Any] = {"verdicts": verdicts, "spent": asdict(counted)}
+    report: dict[str, Any] = {"verdicts": verdicts, "spent": asdict(counted)}
     if confusion is not None:
-        told["against_truth"] = {
-            "counts": {f"{truth.value}/{said.value}": count for (truth, said), count in confusion.counts.items()},
+        report["against_truth"] = {
+            "counts": {f"{truth.value}/{verdict.value}": count for (truth, verdict), count in confusion.counts.items()},
             "judged": confusion.judged,
             "total": confusion.total,
             "accuracy": confusion.accuracy,
@@ -95,7 +96,7 @@ def _told(found: Sequence[Judged], confusion: Confusion | None, counted: Counted
             "recall": confusion.recall,
             "discrepancy": confusion.discrepancy,
         }
-    return told
+    return report
 
 
 def _show_verdicts(found: Sequence[Judged]) -> None:
@@ -104,9 +105,9 @@ def _show_verdicts(found: Sequence[Judged]) -> None:
     shown = table("offset", "task", "instruction", "verdict", "reason")
     for each in found:
         trajectory = each.logged.trajectory
-        said = (escaped(text) for text in (trajectory.task_id, trajectory.task.instruction))
+        texts = (escaped(text) for text in (trajectory.task_id, trajectory.task.instruction))
         shown.add_row(
-            *row(each.logged.position.offset, *said, each.verdict.outcome.value, escaped(each.verdict.reason))
+            *row(each.logged.position.offset, *texts, each.verdict.outcome.value, escaped(each.verdict.reason))
         )
     console.print(shown)
 
@@ -124,5 +125,5 @@ def _show_confusion(confusion: Confusion) -> None:
         "recall": confusion.recall,
         "success by the judge less by the truth": confusion.discrepancy,
     }
-    told = ", ".join(f"{name} {'-' if share is None else f'{share:.1%}'}" for name, share in shares.items())
-    console.print(f"{confusion.judged} of {confusion.total} judged; {told}", markup=False, highlight=False)
+    text = ", ".join(f"{name} {'-' if share is None else f'{share:.1%}'}" for name, share in shares.items())
+    console.print(f"{confusion.judged} of {confusion.total} judged; {text}", markup=False, highlight=False)

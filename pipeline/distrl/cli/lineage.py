@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from distrl.cli.common import ConfigFile, Sets, console, row, run_settings, table
+from distrl.cli.common import ConfigFile, Sets, console, print_line, row, run_settings, table
 
 if TYPE_CHECKING:
     from distrl.offline.lineage.trace import Admission, Attempt, Learned, UpdateInterval, VersionLineage
@@ -25,8 +25,8 @@ SHOWN_RANGES = 4
 """Ranges of ids shown of many."""
 
 NAMED = (
-    "Named exactly: what each update took in, what of it was left out, what it could draw, and what the warm-up drew. "
-    "Which trajectories A-RIDE then drew follows from priorities, that is from the networks, and is not told here."
+    "Exact: what each update took in, what of it was left out, what it could draw, and what the warm-up drew. Which "
+    "trajectories A-RIDE then drew depends on priorities, so on the networks, and is not shown here."
 )
 
 
@@ -47,9 +47,9 @@ def lineage(
         typer.Option("--check-screens", help="Fetch every screenshot, to leave out what holds none, as is learned."),
     ] = False,
 ) -> None:
-    """Name what is behind a version, or what became of a trajectory, from the journal and the log.
+    """Show what a version learned from, or what became of a trajectory, from the journal and the log.
 
-    Needs the learning settings of the run, since they say how long a trajectory is learned from.
+    Needs the learning settings of the run: they decide how long a trajectory is learned from.
     """
     from distrl.offline.lineage.read import behind_trajectory, behind_version
     from distrl.offline.lineage.to_json import attempt_json, version_json
@@ -64,13 +64,13 @@ def lineage(
     else:
         attempts = behind_trajectory(settings, subject, check_screens)
         if as_json:
-            told = [attempt_json(each) for each in attempts]
-            _json({"run": settings.run, "screens_checked": check_screens, "task_id": subject, "records": told})
+            records = [attempt_json(each) for each in attempts]
+            _json({"run": settings.run, "screens_checked": check_screens, "task_id": subject, "records": records})
         else:
             for each in attempts:
                 _show_attempt(each, everything)
     if not as_json:
-        _say(NAMED if check_screens else f"{NAMED} Screenshots are taken to be images (--check-screens looks).")
+        print_line(NAMED if check_screens else f"{NAMED} Screenshots are taken to be images (--check-screens looks).")
 
 
 def _show_version(run: str, found: VersionLineage, everything: bool) -> None:
@@ -80,11 +80,13 @@ def _show_version(run: str, found: VersionLineage, everything: bool) -> None:
     version = found.version
     parents = ranges(sorted(each.version for each in found.parents)) or "none"
     used, critics, gone = found.used, len(found.critics_alone), len(found.gone)
-    _say(f"version {version.version} of run {run}, after update {version.update}, {utc_text(version.published_at)}")
-    _say(f"  weights {version.adapter.sha256}")
-    _say(f"  config  {version.config_fingerprint}")
-    _say(f"  parents {parents}")
-    _say(
+    print_line(
+        f"version {version.version} of run {run}, after update {version.update}, {utc_text(version.published_at)}"
+    )
+    print_line(f"  weights {version.adapter.sha256}")
+    print_line(f"  config  {version.config_fingerprint}")
+    print_line(f"  parents {parents}")
+    print_line(
         f"  learned from {len(used)} trajectories, {sum(each.is_expert for each in used)} of them demonstrations; "
         f"{len(found.trajectories) - len(used) - critics - gone} left out"
         + (f", {critics} by the critics alone" if critics else "")
@@ -140,10 +142,10 @@ def _show_attempt(found: Attempt, everything: bool) -> None:
     at, record = logged.position, logged.trajectory
     asked = f"{record.outcome.value}, {len(record.steps)} steps: {escaped(record.task.instruction)}"
     tree = Tree(_text(f"{escaped(record.task_id)}  {_short(at.topic)}[{at.partition}]@{at.offset}  {asked}"))
-    acted = tree.add(_text(f"acted: {ranges(sorted({step.version for step in record.steps})) or 'no version'}"))
+    versions_tree = tree.add(_text(f"acted: {ranges(sorted({step.version for step in record.steps})) or 'no version'}"))
     steps = list(enumerate(record.steps))
     for index, step in steps if everything or len(steps) <= 2 * EDGE else [*steps[:EDGE], *steps[-EDGE:]]:
-        acted.add(
+        versions_tree.add(
             _text(
                 f"step {index}: version {step.version} {escaped(step.version_sha256[:12])}  {escaped(step.action_text)}"
             )
@@ -166,7 +168,7 @@ def _fate(found: Attempt) -> str:
     if not found.folded:
         return "not yet: no update has taken it in"
     if found.learned is None:
-        return "no: an earlier record of its id counts, or it was put aside"
+        return "no: an earlier record of its id counts, or it is skipped"
     if found.learned.left_out is not None:
         return f"no: taken in by update {found.learned.admitted} and left out: {found.learned.left_out}"
     if found.learned.learned is None:
@@ -175,7 +177,7 @@ def _fate(found: Attempt) -> str:
 
 
 def _ends(rows: Sequence[T], everything: bool, shown: Table, width: int) -> Iterable[T]:
-    """`rows`, or their beginning and their end with a row between that says how many are not shown."""
+    """`rows`, or their beginning and end, with a row between for how many are not shown."""
     if everything or len(rows) <= 2 * EDGE + 1:
         yield from rows
         return
@@ -207,14 +209,14 @@ def _ids(ids: Iterable[str]) -> str:
     from distrl.broker.identity import IdSet
     from distrl.offline.lines import escaped
 
-    said = []
+    texts = []
     for prefix, widths in IdSet(ids).ranges().items():
         for width, found in widths.items():
             for first, last in found:
                 ends = [f"{end:0{width}d}" if int(width) else "" for end in dict.fromkeys((first, last))]
-                said.append(" to ".join(escaped(f"{prefix}{digits}") for digits in ends))
-    more = len(said) - SHOWN_RANGES
-    return ", ".join(said[:SHOWN_RANGES]) + (f", … {more} more" if more > 0 else "")
+                texts.append(" to ".join(escaped(f"{prefix}{digits}") for digits in ends))
+    more = len(texts) - SHOWN_RANGES
+    return ", ".join(texts[:SHOWN_RANGES]) + (f", … {more} more" if more > 0 else "")
 
 
 def _text(text: str) -> Text:
@@ -223,7 +225,3 @@ def _text(text: str) -> Text:
 
 def _json(value: object) -> None:
     sys.stdout.write(json.dumps(value) + "\n")
-
-
-def _say(text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`distrl tasks oracle`: what phones of each kind take from a script that makes no mistake."""
+"""`distrl tasks oracle`: how many tasks a script without mistakes completes on each kind of phone."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ def oracle(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for programs, in place of tables.")] = False,
 ) -> None:
-    """Let the script that knows the phone's state play the suites, and say how many tasks it does.
+    """Play the suites by a script that knows the phone's state, and show how many tasks it completes.
 
-    Without --profile on phones of this process, of every UI generation: quiet ones, then with pop-ups as often as
-    phones.popup_probability says. With --profile on phones.count phones behind a real adb server, which fail as that
-    kind does: an episode may end well, without success, or interrupted (a run would feed its task again).
+    Without --profile on phones of this process, of every UI generation: first without pop-ups, then with
+    phones.popup_probability. With --profile on phones.count phones behind a real adb server, which fail as that kind
+    does: an episode may succeed, fail, or be interrupted (a run would feed its task again).
 
-    With feeder.tasks, and neither --suite nor --profile, the rows of that list are played, on quiet phones: each that
-    is asked in the words of a built-in suite, or asks to open an app. The others are listed. Exit 1 where a script has
-    played a row and its check did not hold.
+    With feeder.tasks, and neither --suite nor --profile, the rows of that list are played, without pop-ups: those
+    worded like a task of a built-in suite, and those that ask to open an app. The others are listed. Exit 1 where the
+    check of a played row did not hold.
     """
     from distrl.tasks.suite import suite_named, suites
 
@@ -76,14 +76,14 @@ def _play_list(settings: Config, split: Split | None, count: int | None, as_json
     from distrl.tasks.lists import read_lists, suite_of
     from distrl.tasks.matched import played
 
-    suite_of(settings.feeder)  # which refuses a list that is wrong
+    suite_of(settings.feeder)  # refuses a wrong list
     rows = read_lists(settings.feeder.tasks, settings.feeder.task_steps).rows
     chosen = [row for row in rows if split in (None, row.split)][:count]
     with Progress(console=Console(stderr=True), transient=True) as progress:
         found = [played(row) for row in progress.track(chosen, description="rows")]
     failed = [each for each in found if each.done is False]
     if as_json:
-        told = [
+        results = [
             {
                 "file": each.row.file,
                 "line": each.row.line,
@@ -96,7 +96,7 @@ def _play_list(settings: Config, split: Split | None, count: int | None, as_json
             }
             for each in found
         ]
-        json.dump({"split": split.value if split else None, "rows": told}, sys.stdout, indent=1)
+        json.dump({"split": split.value if split else None, "rows": results}, sys.stdout, indent=1)
         sys.stdout.write("\n")
     else:
         console.print(_rows_shown(found))
@@ -104,12 +104,12 @@ def _play_list(settings: Config, split: Split | None, count: int | None, as_json
         raise ConfigError(
             "feeder.tasks",
             f"a script played {len(failed)} rows whose check did not hold in the end",
-            "look at their check, setup and steps: nobody may be able to do them",
+            "look at their check, setup and steps: they may be impossible",
         )
 
 
 def _rows_shown(found: Sequence[Played]) -> Any:
-    """A line a row."""
+    """A line per row of the list."""
     from distrl.offline.lines import escaped
 
     shown = table("row", "split", "instruction", "script", "result")

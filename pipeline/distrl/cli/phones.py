@@ -100,7 +100,7 @@ def play(
             settings.devices.lease_ttl_s,
         )
         session = AdbSession(server, named, settings.devices, lease.check)
-        session.screenshot()  # a phone that does not answer is told here, not in the browser
+        session.screenshot()  # fail here, and not in the browser, where the phone does not answer
         with (
             leased_on_phone(lease, LeaseRenewer()),
             _recorder(settings, session) if record else nullcontext() as recorder,

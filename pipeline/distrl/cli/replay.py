@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from distrl.cli.common import Begin, ConfigFile, End, Sets, command_line, connected, console, row, table
+from distrl.cli.common import Begin, ConfigFile, End, Sets, command_line, connected, console, print_line, row, table
 
 if TYPE_CHECKING:
     from distrl.config import Config
@@ -50,7 +50,7 @@ def replay(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Write over files that exist.")] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be read, and about how much; write nothing.")
+        bool, typer.Option("--dry-run", help="Show what would be read, and about how much; write nothing.")
     ] = False,
 ) -> None:
     """Read a range of a run's log: list it, print it, or export it. Joins no group and writes nothing to the broker.
@@ -64,7 +64,7 @@ def replay(
     from distrl.offline.topic_range import RangeRequest, bound_of
 
     settings = connected(config, [*(sets or ()), *([] if run is None else [f"run={run}"])])
-    topic_name(settings.run, topic)  # refuses what is no topic, before anything is request
+    topic_name(settings.run, topic)  # refuses an unknown topic before the broker is asked
     wanted = [(form, file) for form, file in (("avro", avro), ("parquet", parquet)) if file is not None]
     files = [each for _, file in wanted for each in (file, manifest_of(file))]
     _refuse_same_file(files)
@@ -85,7 +85,7 @@ def replay(
     check_run(settings)
     topic_range = topic_range_of(settings, request)
     if dry_run:
-        _tell(topic_range, about_bytes(settings, topic_range), [str(file) for _, file in wanted])
+        _show_plan(topic_range, about_bytes(settings, topic_range), [str(file) for _, file in wanted])
         return
     _read_out(settings, topic_range, wanted, force, as_json)
 
@@ -93,7 +93,7 @@ def replay(
 def _read_out(
     settings: Config, topic_range: TopicRange, wanted: list[tuple[str, Path]], force: bool, as_json: bool
 ) -> None:
-    """Every record of the topic_range into the wanted files, or else to standard output."""
+    """Write every record of the range to the wanted files, or else to standard output."""
     from distrl.offline.export import Export
     from distrl.offline.replay import read
 
@@ -120,13 +120,13 @@ def _read_out(
 
 
 def _shown(items: Iterator[Item], topic_range: TopicRange, lines: bool) -> Iterator[Item]:
-    """`items`, with a bar on standard error; without one where lines go to the same terminal.
+    """`items`, with a progress bar on standard error, unless lines go to the same terminal.
 
-    Nor where standard error is no terminal that can redraw it: rich would end each list with an empty line there.
+    None either where standard error cannot be redrawn: rich would print an empty line at the end.
     """
-    told = Console(stderr=True)
-    hidden = not told.is_interactive or (lines and sys.stdout.isatty())
-    with Progress(*COLUMNS, console=told, disable=hidden, transient=True) as progress:
+    stderr = Console(stderr=True)
+    hidden = not stderr.is_interactive or (lines and sys.stdout.isatty())
+    with Progress(*COLUMNS, console=stderr, disable=hidden, transient=True) as progress:
         bar = progress.add_task(topic_range.name, total=len(topic_range))
         done, here = (
             {each.partition: 0 for each in topic_range.ranges},
@@ -146,12 +146,14 @@ def _print(item: Item, as_json: bool) -> None:
     sys.stdout.write((json_line(item) if as_json else summary_line(item)) + "\n")
 
 
-def _tell(topic_range: TopicRange, size: int, files: list[str]) -> None:
+def _show_plan(topic_range: TopicRange, size: int, files: list[str]) -> None:
     shown = table("topic", "partition", "from", "to", "records, at most")
     for each in topic_range.ranges:
         shown.add_row(*row(topic_range.name, each.partition, each.first, each.to, len(each)))
     console.print(shown)
-    _say(f"at most {len(topic_range)} records, about {size} bytes; would go to {', '.join(files) or 'standard output'}")
+    print_line(
+        f"at most {len(topic_range)} records, about {size} bytes; would go to {', '.join(files) or 'standard output'}"
+    )
 
 
 def _refuse_same_file(files: list[Path]) -> None:
@@ -159,10 +161,6 @@ def _refuse_same_file(files: list[Path]) -> None:
         raise typer.BadParameter("name two files, neither of them the other's manifest", param_hint="--avro, --parquet")
 
 
-def _say(text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-
 def _note(text: str, style: str = "") -> None:
-    """To standard error: standard output holds records alone."""
+    """Print to standard error: standard output is for records only."""
     Console(stderr=True, highlight=False, emoji=False).print(text, style=style, markup=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`distrl schemas`: the contracts that records are written with, and the gate that a changed one has to pass."""
+"""`distrl schemas`: the Avro schemas of records, and the check that a changed one must pass."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ Directory = Annotated[
 
 @app.command("check")
 def check_schemas(directory: Directory = None) -> None:
-    """Say what breaks whom: which version cannot read which other, an edited or unlocked file. Exit 1 for any.
+    """Report versions that cannot read each other, and edited or unlocked files. Exit 1 for any.
 
-    Any version has to read any other (Avro's FULL_TRANSITIVE), under the same full name. Prints the table of all
+    Every version must read every other (Avro's FULL_TRANSITIVE), under the same full name. Prints a table of all
     records, versions and fingerprints where nothing is wrong.
     """
     verdict = check(directory or schema_folder())
@@ -44,7 +44,7 @@ def list_schemas(directory: Directory = None) -> None:
 
 @app.command("lock")
 def lock_schemas(directory: Directory = None) -> None:
-    """Write down that new schemas have landed, once they pass the check; from then on their files never change."""
+    """Lock new schemas, which must pass the check; from then on their files never change."""
     folder = directory or schema_folder()
     verdict = check(folder)
     _refuse([problem for problem in verdict.problems if not problem.new])
@@ -63,7 +63,7 @@ def _refuse(problems: Sequence[Problem]) -> None:
         console.print(str(problem), markup=False, highlight=False, soft_wrap=True)
     if problems:
         raise WireError(
-            "schemas", f"{len(problems)} of their rules are broken, as said above", "fix each, and check again"
+            "schemas", f"{len(problems)} of their rules are broken, listed above", "fix each, and check again"
         )
 
 

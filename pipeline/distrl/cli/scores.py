@@ -1,4 +1,4 @@
-"""`distrl scores`: the success of everybody who was evaluated, versions and agents, side by side."""
+"""`distrl scores`: success of every evaluated version and agent, side by side."""
 
 from __future__ import annotations
 
@@ -45,21 +45,21 @@ def scores(
             "name another run with --run, or measure this one with `distrl evaluate`",
         )
     if as_json:
-        told = [
+        lines = [
             {"suite": suite, "split": of.value} | line
             for (suite, of), each in places.items()
             for line in policies.as_json(each, agents)
         ]
-        json.dump({"run": settings.run, "scores": told}, sys.stdout, indent=1)
+        json.dump({"run": settings.run, "scores": lines}, sys.stdout, indent=1)
         sys.stdout.write("\n")
         return
     unknown = any(score.others for each in places.values() for score in each.values())
     shown = table("suite", "split", "policy", "success", "95 %", "tasks", *(["no outcome"] if unknown else []))
     for (suite, of), each in places.items():
-        for acted, score in each.items():
-            told_tasks = f"{score.successes} of {score.episodes}"
-            name = escaped(policies.name_of(acted, agents))
+        for policy_id, score in each.items():
+            tasks = f"{score.successes} of {score.episodes}"
+            name = escaped(policies.name_of(policy_id, agents))
             shown.add_row(
-                *row(escaped(suite), of.value, name, *score.told(), told_tasks, *([score.others] if unknown else []))
+                *row(escaped(suite), of.value, name, *score.as_text(), tasks, *([score.others] if unknown else []))
             )
     console.print(shown)

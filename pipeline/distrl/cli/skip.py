@@ -1,4 +1,4 @@
-"""`distrl skip`: a record that can never be learned from is left out for good, by the journal."""
+"""`distrl skip`: skips a record that can never be learned from, for good."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ def skip(
     config: ConfigFile = None,
     sets: Sets = None,
 ) -> None:
-    """Leave one record out of what is learned, for good: an object that it names is gone.
+    """Skip one record for good, where an object that it names is lost.
 
-    A learner that runs ends; start it again. Updates from the one that folded the record on are folded anew.
+    A running learner ends; start it again. Updates from the one that folded the record on are folded again.
     """
     settings = with_broker(config, sets)
     from distrl.learner.skip import skip as leave_out
 
     done = leave_out(settings, place, reason)
     console.print(
-        f"{place} is left out from update {done.u} on; {done.void} updates are folded anew. Start `distrl learner`.",
+        f"{place} is left out from update {done.u} on; {done.void} updates are folded again. Start `distrl learner`.",
         highlight=False,
         markup=False,
     )

@@ -1,4 +1,4 @@
-"""`distrl up|down|status|doctor`: the local stack, and how a run is doing."""
+"""`distrl up|down|status|doctor`: the local stack, and the state of a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from distrl.tasks.unsolved import Unsolved
 
 SHOWN: Final = 5
-"""Tasks without a success that `distrl status` names."""
+"""Most tasks without a success that `distrl status` lists."""
 
 
 def register(app: typer.Typer) -> None:
@@ -49,7 +49,7 @@ def up(config: ConfigFile = None, sets: Sets = None) -> None:
 
 
 def _refuse_absent_broker(given: Config) -> None:
-    """A broker that is configured is not started; without it nothing else need be. Raises BrokerError."""
+    """Raises BrokerError where the configured broker does not answer: it is not ours to start."""
     if "bootstrap" not in given.kafka.model_fields_set:
         return
     from distrl.broker.connect import check
@@ -105,7 +105,7 @@ def status(config: ConfigFile = None, sets: Sets = None) -> None:
 
 
 def without_success(found: Sequence[Unsolved]) -> list[str]:
-    """A line for each task that nobody has done, at most SHOWN. What a list says is escaped."""
+    """A line for each task without a success, at most SHOWN. Text of a task list is escaped."""
     from distrl.offline.lines import escaped
 
     lines = []
@@ -114,12 +114,12 @@ def without_success(found: Sequence[Unsolved]) -> list[str]:
         check = "distrl tasks oracle" + ("" if each.instruction else f" --suite {each.suite}")
         lines.append(f"no success in {each.attempts} attempts: {what} (check it: {check})")
     if len(found) > SHOWN:
-        lines.append(f"{len(found) - SHOWN} more without a success; the run's report names all")
+        lines.append(f"{len(found) - SHOWN} more without a success; the run's report lists all")
     return lines
 
 
 def doctor(config: ConfigFile = None, sets: Sets = None) -> None:
-    """Look at everything that a run needs on this machine and say how to fix what is missing; exit 1 if it must be."""
+    """Check everything that a run needs on this machine, with a hint for what is missing; exit 1 if anything is."""
     from distrl.stack.doctor import LATER, examine
 
     findings = examine(load(config, sets))
@@ -135,7 +135,7 @@ def doctor(config: ConfigFile = None, sets: Sets = None) -> None:
 
 
 def _of_the_run(config: ConfigFile, sets: Sets) -> list[Finding]:
-    """Whether the run's fleet makes progress; nothing where the broker has no such run, or nobody is at work."""
+    """Whether the run's fleet makes progress; empty where the broker has no such run, or no role is running."""
     from distrl.broker.connect import RefusedError
     from distrl.broker.runs import check_run
     from distrl.stack.doctor import Finding

@@ -1,4 +1,4 @@
-"""`distrl tail`: print records of a run as they come."""
+"""`distrl tail`: print records of a run as they arrive."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ def tail_trajectories(
     ] = 10,
     follow: Annotated[bool, typer.Option(help="Go on with new records until Ctrl-C.")] = True,
 ) -> None:
-    """One line a trajectory: offset, task, outcome, steps, versions that acted, instruction.
+    """One line per trajectory: offset, task, outcome, steps, versions that acted, instruction.
 
-    Beside the steps, where there are some: how many actions a judge called invalid, how many were not sent because an
-    app that is not allowed was in front, and how many led to one and were undone.
+    Beside the steps: how many actions a judge called invalid, how many were not sent because an app that is not allowed
+    was in front, and how many led to such an app and were undone.
     """
     from distrl.broker.tail import tail as records
     from distrl.offline.lines import gist_of, printable
 
     settings = with_broker(config, sets)
     for position, trajectory in records(settings, "trajectories", Trajectory, last, follow, start_role("tail", False)):
-        told = f"{position.offset:>7}  {printable(trajectory.task_id):<16} {printable(gist_of(trajectory))}"
-        console.print(told, markup=False, highlight=False, soft_wrap=True)
+        line = f"{position.offset:>7}  {printable(trajectory.task_id):<16} {printable(gist_of(trajectory))}"
+        console.print(line, markup=False, highlight=False, soft_wrap=True)

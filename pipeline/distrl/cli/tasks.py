@@ -1,4 +1,4 @@
-"""`distrl tasks`: what a suite or a list of tasks holds, before a run trusts it, and what it would feed."""
+"""`distrl tasks`: checks a suite or a list of tasks before a run uses it, and shows what it would feed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from distrl.cli import oracle
-from distrl.cli.common import ConfigFile, Sets, console, load, row, table
+from distrl.cli.common import ConfigFile, Sets, console, load, print_line, row, table
 from distrl.errors import ConfigError
 from distrl.types import Split
 
@@ -25,7 +25,7 @@ app = typer.Typer(help="Check a suite or a list of tasks, or print what it feeds
 app.command("oracle")(oracle.oracle)
 
 SHOWN = 10
-"""Words, and rows of each kind, that are printed; --json tells all."""
+"""Most words, and rows of each kind, that are printed; --json prints all."""
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object, for programs, in place of tables.")]
 
@@ -40,11 +40,12 @@ def check_lists(
     sets: Sets = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read lists of tasks as feeder.tasks would, and say what they hold. Exit 1 if any row is wrong; all are told.
+    """Read lists of tasks as feeder.tasks would, and show what they hold. Lists every wrong row; exit 1 if there is
+    one.
 
     Counts rows by suite and split, duplicates, words that the policy of policy.base_model does not know, checks that
     hold before anything is done, and what training shares with the held-out splits. Starts nothing. Without a file it
-    says the same of the built-in suites.
+    shows the built-in suites.
     """
     settings = load(config, sets)
     if not files:
@@ -53,18 +54,18 @@ def check_lists(
     from distrl.tasks.lists import read_lists
 
     found = read_lists(files, settings.feeder.task_steps)
-    told = _told(found, None if found.problems else _unknown(settings, found))
+    report = _report(found, None if found.problems else _unknown(settings, found))
     if as_json:
-        json.dump(told, sys.stdout, indent=1)
+        json.dump(report, sys.stdout, indent=1)
         sys.stdout.write("\n")
     else:
         for problem in found.problems:
             console.print(str(problem), markup=False, highlight=False, soft_wrap=True)
         if not found.problems:
-            _show(found, told)
+            _show(found, report)
     if found.problems:
         raise ConfigError(
-            "tasks", f"{len(found.problems)} rows or files are wrong, as said above", "correct each, and check again"
+            "tasks", f"{len(found.problems)} rows or files are wrong, listed above", "correct each, and check again"
         )
 
 
@@ -105,7 +106,7 @@ def list_tasks(
 
 
 def _suites(settings: Config) -> list[dict[str, Any]]:
-    """What there is to know of each built-in suite. tasks: None of endless ones."""
+    """A report of each built-in suite, JSON-able. tasks: None for endless splits."""
     from distrl.policy.registry import tokenizer_of
     from distrl.tasks.suite import suites
     from distrl.tasks.survey import HELD_OUT, shared
@@ -124,27 +125,27 @@ def _suites(settings: Config) -> list[dict[str, Any]]:
     ]
 
 
-def _show_suites(told: list[dict[str, Any]], as_json: bool) -> None:
+def _show_suites(report: list[dict[str, Any]], as_json: bool) -> None:
     if as_json:
-        json.dump(told, sys.stdout, indent=1)
+        json.dump(report, sys.stdout, indent=1)
         sys.stdout.write("\n")
         return
     shown = table("suite", *(split.value for split in Split), "steps", "in training too", "unknown words")
-    for each in told:
+    for each in report:
         sizes = ["endless" if size is None else size for size in each["tasks"].values()]
         same = sum(each["in_training"].values())
         shown.add_row(*row(each["suite"], *sizes, each["steps"], same, len(each["unknown_words"])))
     console.print(shown)
-    for each in told:
-        _say(f"families of {each['suite']}: {' '.join(each['families'])}")
-    _say(
+    for each in report:
+        print_line(f"families of {each['suite']}: {' '.join(each['families'])}")
+    print_line(
         "in training too: validation and test tasks whose instruction training has; unknown words: those that the "
         "policy of policy.base_model reads as <unk>, none after `distrl base-model train --words all`"
     )
 
 
 def _unknown(settings: Config, found: TaskList) -> Counter[str]:
-    """The words of the list that the policy reads as <unk>, by how often they are said."""
+    """The words of the list that the policy reads as <unk>, with their number of occurrences."""
     from distrl.policy.registry import tokenizer_of
     from distrl.tasks.survey import unknown_words
     from distrl.text import plain_words
@@ -153,8 +154,8 @@ def _unknown(settings: Config, found: TaskList) -> Counter[str]:
     return unknown_words(found.rows, lambda text: [word for word in plain_words(text) if word in unknown])
 
 
-def _told(found: TaskList, unknown: Counter[str] | None) -> dict[str, Any]:
-    """unknown: None where nobody has looked, since the list is wrong."""
+def _report(found: TaskList, unknown: Counter[str] | None) -> dict[str, Any]:
+    """The report on a list, JSON-able. unknown: None where the list is wrong and was not checked."""
     from distrl.tasks.survey import as_json, done_at_the_start, overlaps, shares
 
     return {
@@ -182,40 +183,36 @@ def _named(of: Row) -> dict[str, Any]:
     return {"file": of.file, "line": of.line, "instruction": of.instruction}
 
 
-def _show(found: TaskList, told: dict[str, Any]) -> None:
+def _show(found: TaskList, report: dict[str, Any]) -> None:
     from distrl.offline.lines import escaped
     from distrl.tasks.survey import overlaps
 
     shown = table("suite", "split", "rows", "with a check", "steps")
-    for each in told["splits"]:
+    for each in report["splits"]:
         least, most = each["least_steps"], each["most_steps"]
         steps = str(least) if least == most else f"{least}-{most}"
         shown.add_row(*row(each["suite"], each["split"], each["rows"], each["with_check"], steps))
     console.print(shown)
-    _say(f"{told['rows']} rows, {told['duplicates']} of them repeat an earlier one")
-    words = told["unknown_words"]
+    print_line(f"{report['rows']} rows, {report['duplicates']} of them repeat an earlier one")
+    words = report["unknown_words"]
     often = ", ".join(f"{escaped(word)} ({times})" for word, times in list(words.items())[:SHOWN])
-    _say(
+    print_line(
         f"{sum(words.values())} words ({len(words)} different ones) are not the policy's and read <unk>"
         + (f": {often}{', …' if len(words) > SHOWN else ''}" if words else "")
     )
-    if told["done_at_the_start"]:
-        _say(f"checks that hold on some phone before anything is done: {len(told['done_at_the_start'])}")
-        _say_rows(told["done_at_the_start"])
-    for one, each in zip(overlaps(found.rows), told["overlap"], strict=True):
-        _say(str(one))
-        _say_rows(each["identical"])
-        _say_rows(each["same_template"], "same template: ")
+    if report["done_at_the_start"]:
+        print_line(f"checks that hold on some phone before anything is done: {len(report['done_at_the_start'])}")
+        _print_rows(report["done_at_the_start"])
+    for one, each in zip(overlaps(found.rows), report["overlap"], strict=True):
+        print_line(str(one))
+        _print_rows(each["identical"])
+        _print_rows(each["same_template"], "same template: ")
 
 
-def _say_rows(named: list[dict[str, Any]], what: str = "") -> None:
+def _print_rows(named: list[dict[str, Any]], what: str = "") -> None:
     from distrl.offline.lines import escaped
 
     for each in named[:SHOWN]:
-        _say(f"  {escaped(each['file'])}:{each['line']}: {what}{escaped(each['instruction'])}")
+        print_line(f"  {escaped(each['file'])}:{each['line']}: {what}{escaped(each['instruction'])}")
     if len(named) > SHOWN:
-        _say(f"  and {len(named) - SHOWN} more; --json tells all")
-
-
-def _say(text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+        print_line(f"  and {len(named) - SHOWN} more; --json lists all")

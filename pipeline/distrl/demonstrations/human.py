@@ -1,11 +1,11 @@
-"""Demonstrations by hand: a person does tasks in the page of `distrl phones play`, step by step, and they are published
-like those of the script (scripted.py), to the demonstrations topic.
+"""Human demonstrations: a person does tasks in the page of `distrl phones play`, and they are published like scripted
+ones (scripted.py), to the demonstrations topic.
 
-A step is recorded as the policy's own would be: the screen once it rests, the action as the tokens say it (a tap in the
-middle of its cell, one of four swipes), and then it is done. What the tokens cannot say is refused, and not done.
-log μ is 0: a person does what they do with certainty, and no policy of theirs is known.
+A step is recorded like the policy's: the screen once it rests, then the action as tokens can express it (a tap in the
+middle of its cell, one of four swipes), which is then done. Actions without tokens are refused and not done. log μ is
+0: the person's policy is unknown, and taken as certain.
 
-Not thread-safe: the page asks for one thing at a time.
+Not thread-safe: the page sends one request at a time.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ from distrl.types import (
 
 NAME: Final = "play"
 PERSON: Final = "person"
-"""The source of an outcome that nothing but the person's word tells."""
+"""Outcome source where only the person's word tells."""
 OFFERED: Final = 28
 """Tasks of the suite that a person may choose from: four of each family of the home suite."""
 FREE: Final = "free"
-"""Suite and family of a task that a person made up."""
+"""Suite and family of a task in the person's own words."""
 FREE_STEPS: Final = 30
 ACKNOWLEDGE_S: Final = 20.0
-"""How long the page waits for the broker. What it has not taken by then is published again when asked for again."""
+"""Longest wait of the page for the broker's acknowledgement; pressing done again waits again."""
 
 NOT_DONE: Final[Mapping[HeldBack, tuple[str, str]]] = {
     HeldBack.UNSENT: ("another app came to the front and was left; nothing was done",
@@ -66,17 +66,17 @@ NOT_DONE: Final[Mapping[HeldBack, tuple[str, str]]] = {
     HeldBack.REFUSED: ("the phone cannot do this; nothing was done",
                        "type printable ASCII, or install ADBKeyBoard on the phone and set devices.keyboard to auto"),
 }  # fmt: skip
-"""Of an action that is not recorded: what happened, and what helps."""
+"""Why an action was not done and is not recorded -> (what happened, hint)."""
 
 Publish = Callable[[Trajectory], Future[LogPosition | None]]
 
 
 class NotRecordedError(DistrlError):
-    """What was asked for makes no part of a demonstration; nothing was done."""
+    """The request cannot be part of a demonstration; nothing was done."""
 
 
-class Told:
-    """A Decider whose action is decided already."""
+class Decided:
+    """A Decider whose action the person has chosen."""
 
     def __init__(self, action: Action, tokenizer: Tokenizer) -> None:
         self._action = action
@@ -89,7 +89,7 @@ class Told:
 
 
 class Recorder:
-    """tasks: what is offered, in order. refused: what is not taken as a task of a person's own. publish: to the
+    """tasks: those on offer, in order. refused: held-out instructions, refused as the person's own. publish: to the
     demonstrations topic. episode: with is_expert.
     """
 
@@ -117,20 +117,20 @@ class Recorder:
         return self._playing is not None or self._unpublished is not None
 
     def state(self) -> Mapping[str, Any]:
-        """JSON-able: the tasks on offer, and what is being recorded; `over` once no further action is taken."""
+        """JSON-able: the tasks on offer, and what is being recorded; `over` once no further action is possible."""
         playing, waiting = self._playing, self._unpublished
         now: Mapping[str, Any] | None = None
         if playing is not None:
-            now = _told(playing.task, playing.steps, over=playing.over, failed=playing.failed)
+            now = _state_of(playing.task, playing.steps, over=playing.over, failed=playing.failed)
         elif waiting is not None:
-            now = _told(waiting.task, waiting.steps, over=True, failed="")
+            now = _state_of(waiting.task, waiting.steps, over=True, failed="")
         return {"tasks": [task.instruction for task in self._tasks], "recording": now}
 
     def begin(self, asked: Mapping[str, Any]) -> None:
         """Put the phone where a task begins: {"task": its number} or {"instruction": "what to do"}.
 
-        Raises ConfigError for an instruction that the base model cannot read, and for one of a person's own that is
-        held out; NotRecordedError for what is no task, and where the phone cannot be put there.
+        Raises ConfigError for an instruction that the base model cannot read, and for an own one that is held out;
+        NotRecordedError for an unknown task, and where the phone cannot be put there.
         """
         if self.recording:
             raise NotRecordedError("record", "a demonstration is under way", "finish or discard it first")
@@ -141,20 +141,20 @@ class Recorder:
             raise NotRecordedError(
                 "record",
                 f"the phone cannot be put where the task begins: {playing.failed}",
-                "see to the phone, or choose another task",
+                "fix the phone, or choose another task",
             )
         self._playing = playing
 
     def act(self, action: Action) -> None:
-        """Do the next action of the demonstration, as the tokens say it.
+        """Do the next action of the demonstration, as tokens express it.
 
-        Raises PolicyError or NotRecordedError for what they cannot say, NotRecordedError where the allow-list
-        dropped it or the phone cannot do it, StoreError where the screen cannot be kept; then nothing was done.
+        Raises PolicyError or NotRecordedError where they cannot, NotRecordedError where the allow-list dropped it or
+        the phone cannot do it, StoreError where the screenshot cannot be stored; nothing was done then.
         """
         playing = self._under_way()
         if playing.over:
             raise NotRecordedError("record", f"no further action: {_why_over(playing)}", "press done, or discard it")
-        playing.step(Told(self._sayable(action), self._tokenizer))
+        playing.step(Decided(self._as_tokens(action), self._tokenizer))
         self._refuse_failed(playing)
         held_back = playing.steps[-1].held_back
         if held_back in NOT_DONE:
@@ -162,10 +162,11 @@ class Recorder:
             raise NotRecordedError("record", *NOT_DONE[held_back])
 
     def finish(self, *, well: bool) -> Mapping[str, Any]:
-        """Publish the demonstration. well: the person's word, which counts where the phone's state does not tell.
+        """Publish the demonstration. well: whether the person says it succeeded; counts where the phone's state cannot
+        tell.
 
-        Done well, it ends with COMPLETE, as a policy has to say. Returns what became of it, JSON-able. Raises
-        BrokerError where it is not taken; it is kept then, and published by the next call.
+        If `well`, it ends with COMPLETE, as a policy must end. Returns the result, JSON-able. Raises BrokerError where
+        it is not acknowledged; the next call then publishes it.
         """
         if self._unpublished is None:
             self._unpublished = self._ended(self._under_way(), well)
@@ -173,12 +174,12 @@ class Recorder:
         trajectory = self._unpublished
         at = self._acknowledged(trajectory)
         self._unpublished = None
-        told = _told(trajectory.task, trajectory.steps, over=True, failed="")
+        state = _state_of(trajectory.task, trajectory.steps, over=True, failed="")
         place = at.offset if at is not None else None
-        return {**told, "outcome": trajectory.outcome.value, "source": trajectory.outcome_source, "offset": place}
+        return {**state, "outcome": trajectory.outcome.value, "source": trajectory.outcome_source, "offset": place}
 
     def discard(self) -> None:
-        """Forget what was recorded; nothing of it is published. Raises where the producer has it already."""
+        """Drop the recording unpublished. Raises NotRecordedError where the producer has it already."""
         if self._queued is not None:
             raise NotRecordedError(
                 "record", "it waits for Kafka, and is published as soon as that answers", "press done again then"
@@ -199,22 +200,22 @@ class Recorder:
             raise NotRecordedError("record", f"there is no task {number!r:.40}", "choose one of the list")
         return replace(self._tasks[number], task_id=f"played-{uuid.uuid4().hex}")
 
-    def _sayable(self, action: Action) -> Action:
-        """`action` as the tokens say it. Raises where that would be something else."""
-        said = self._tokenizer.decode_action(self._tokenizer.encode_action(action))
-        if action.kind is ActionKind.TYPE and said.text != action.text:
+    def _as_tokens(self, action: Action) -> Action:
+        """`action` as tokens express it. Raises NotRecordedError where that would type another text."""
+        expressed = self._tokenizer.decode_action(self._tokenizer.encode_action(action))
+        if action.kind is ActionKind.TYPE and expressed.text != action.text:
             raise NotRecordedError(
                 "record",
-                f"the base model cannot write {action.text!r:.80}; it would type {said.text!r:.80}",
+                f"the base model cannot write {action.text!r:.80}; it would type {expressed.text!r:.80}",
                 "type it as the base model does: lower case, no punctuation around words, single spaces",
             )
-        return said
+        return expressed
 
     def _ended(self, playing: Playing, well: bool) -> Trajectory:
         if not playing.steps and not well:
             raise NotRecordedError("record", "nothing was done yet", "do something first, or discard it")
         if well and not playing.over:
-            playing.step(Told(Action(ActionKind.COMPLETE), self._tokenizer))
+            playing.step(Decided(Action(ActionKind.COMPLETE), self._tokenizer))
         word = Outcome.SUCCESS if well else Outcome.FAILURE
         trajectory = playing.end(lambda task, last, steps: (word, PERSON))
         self._refuse_failed(playing)
@@ -251,8 +252,8 @@ class Recorder:
 def recorder_of(config: Config, session: AdbSession, publish: Publish) -> Recorder:
     """The recorder of the phone behind `session`, for the run of `config`.
 
-    Raises PolicyError without a base model; ConfigError for an emulator whose tasks begin at a snapshot: only who has
-    started it can put it back there.
+    Raises PolicyError without a base model; ConfigError for an emulator whose tasks begin at a snapshot: only the
+    process that started it can restore that.
     """
     emulators = config.devices.emulators
     if emulators.snapshot and session.serial in emulators.serials:
@@ -277,16 +278,16 @@ def recorder_of(config: Config, session: AdbSession, publish: Publish) -> Record
 
 
 def offered_tasks(config: Config, most: int = OFFERED) -> list[Task]:
-    """Training tasks under another seed than the feeder's, so that none is fed again as it was demonstrated.
+    """Training tasks under another seed than the feeder's, so that no demonstrated task is fed in the same way.
 
-    One of each instruction: a short list begins again after its end.
+    One per instruction, since a short list repeats itself.
     """
     suite, seed = suite_of(config.feeder), _seed(f"played {config.learner.seed}")
     drawn = [suite.task(index, seed, Split.TRAIN) for index in range(most)]
     return list({task.instruction: task for task in drawn}.values())
 
 
-def _told(task: Task, steps: Sequence[Step], *, over: bool, failed: str) -> dict[str, Any]:
+def _state_of(task: Task, steps: Sequence[Step], *, over: bool, failed: str) -> dict[str, Any]:
     return {
         "instruction": task.instruction,
         "steps": len(steps),

@@ -1,4 +1,4 @@
-"""What several phones finish in any order leaves in a given one."""
+"""Passes items on in a given order, whichever order several threads bring them in."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ T = TypeVar("T")
 
 
 class InOrder(Generic[T]):
-    """Gives each item on once all that are named before it have been given or left out. Safe from several threads.
+    """Passes each item on once all items named before it were passed on or left out. Thread-safe.
 
-    order: the names, each once. give: called in the thread of whoever brought what was waited for, one item at a time;
-    what it raises reaches that one, and nothing later is given then.
+    order: the names, each once. give: called with one item at a time, in the thread of the caller that brought the
+    awaited item; what it raises reaches that caller, and no later item is passed on then.
     """
 
     def __init__(self, order: Iterable[str], give: Callable[[T], None]) -> None:
@@ -24,11 +24,11 @@ class InOrder(Generic[T]):
         self._lock = threading.Lock()
 
     def put(self, name: str, item: T) -> None:
-        """`item` is there. It may be held; so may the caller be, while another thread gives."""
+        """Bring an item. It may be held back; the caller may block while another thread passes items on."""
         self._arrived(name, item)
 
     def leave_out(self, name: str) -> None:
-        """Nothing will come under `name`: what is after it waits no longer for it."""
+        """Do not wait for `name`: no item will come."""
         self._arrived(name, None)
 
     def _arrived(self, name: str, item: T | None) -> None:

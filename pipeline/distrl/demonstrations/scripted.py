@@ -1,9 +1,9 @@
-"""Warm-up demonstrations: the deliberately imperfect script plays tasks on simulated phones.
+"""Warm-up demonstrations: a deliberately imperfect script plays tasks on simulated phones.
 
-They are published like every trajectory, to the demonstrations topic, with the script's own log-probabilities. Ids are
-demo-0, demo-1, … and each is always the same task with the same draws, so that a run of this role that was stopped
-goes on with the ids that are not in the topic yet. They are published in the order of their ids, whichever phone is
-quicker: the warm-up draws by place, so that a seed has the same version 0 each time.
+They are published as trajectories to the demonstrations topic, with the script's log-probabilities. Ids are demo-0,
+demo-1, …; each is always the same task with the same draws, so a role that was stopped goes on with the ids that are
+not in the topic. They are published in the order of their ids, whichever phone is faster: the warm-up draws by
+position, so a seed always has the same version 0.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 NAME = "demonstrate"
 RETRIES = 3
-"""How often a demonstration that a phone interrupted is played again before this role says that phones are at fault."""
+"""How often an interrupted demonstration is played again before this role fails with DeviceError."""
 
 
 class Script(Protocol):
@@ -46,9 +46,9 @@ class Script(Protocol):
 
 
 class Scripted:
-    """A Decider that asks a script, which needs the phone's true state; so no real phone can be demonstrated on.
+    """A Decider that asks a script. The script needs the phone's state, which real phones do not offer.
 
-    What is done is what the tokens say: a touch is moved to the middle of its cell, as the policy's own would be.
+    Actions are rounded to what tokens can express: a tap goes to the middle of its cell, as the policy's would.
     """
 
     def __init__(self, script: Script, tokenizer: Tokenizer) -> None:
@@ -56,10 +56,10 @@ class Scripted:
         self._tokenizer = tokenizer
 
     def decide(self, observation: Observation) -> Decision:
-        """Raises DeviceError where the phone tells no truth, PolicyError for an action that has no tokens."""
+        """Raises DeviceError where the phone offers no state, PolicyError for an action that has no tokens."""
         state = observation.truth()
         if state is None:
-            raise DeviceError("devices", "a real phone tells no truth, which the script needs", "use simulated phones")
+            raise DeviceError("devices", "a real phone offers no state, which the script needs", "use simulated phones")
         wanted, logprob = self._script.act(observation.task, state)
         action_ids = self._tokenizer.encode_action(wanted)
         action = self._tokenizer.decode_action(action_ids)
@@ -68,10 +68,10 @@ class Scripted:
 
 
 def run_demonstrations(config: Config, count: int, stop: threading.Event) -> None:
-    """Have `count` demonstrations in the topic, those of earlier runs of this role included. Ends by itself.
+    """Publish demonstrations until the topic has `count`, those of earlier runs of this role included; then return.
 
-    Raises DeviceError if some could not be played after retries: the learner would wait for them for ever; ConfigError,
-    before anything is played, where the base model lacks words of the suite.
+    Raises DeviceError where some could not be played after retries: the learner would wait for them for ever;
+    ConfigError, before anything is played, where the base model lacks words of the suite.
     """
     tokenizer = tokenizer_of(config.policy)
     if count:
@@ -122,19 +122,19 @@ def run_demonstrations(config: Config, count: int, stop: threading.Event) -> Non
         raise DeviceError(
             "devices",
             f"{len(failed)} demonstrations failed, the first is {failed[0]}",
-            "see to the phones, then run `distrl demonstrate` again: it goes on where it was",
+            "fix the phones, then run `distrl demonstrate` again: it goes on where it was",
         )
 
 
 def demonstration_tasks(config: Config, count: int) -> list[Task]:
-    """Training tasks under another seed than the feeder's, so that none is fed again as it was demonstrated."""
+    """Training tasks under another seed than the feeder's, so that no demonstrated task is fed in the same way."""
     suite = suite_named(config.feeder.suite)
     seed = _number(f"demonstrations {config.learner.seed}")
     return [replace(suite.task(index, seed, Split.TRAIN), task_id=f"demo-{index}") for index in range(count)]
 
 
 def script_seed(task: Task) -> int:
-    """The script's seed for one demonstration: the same in every attempt at it."""
+    """The script's seed for one demonstration, equal in every attempt."""
     return _number(f"script {task.task_id} {task.phone_seed}")
 
 

@@ -1,12 +1,11 @@
-"""What a run's records add up to. Pure: records in, numbers out; no clock, no client.
+"""Statistics of a run's records. Pure: records in, numbers out; no clock, no client.
 
 Definitions
-- success: the share of SUCCESS among the episodes with a known outcome. Interrupted and unknown ones are left out of
-  both sides and counted beside.
+- success: the share of SUCCESS among the episodes with a known outcome. Interrupted and unknown ones are counted apart.
 - lag of a trajectory: (the newest version when the update that first folds it was journalled) − (the oldest version
   among its steps). 0 is on-policy. It says how old data is when it first enters learning; replay uses it again later.
 - reload of version v by worker w: the time from v's publication to the first step that w chose with it. Only workers
-  that were in an episode at the publication count, so that a worker that was down does not read as a slow reload.
+  that were in an episode at the publication count, so that a worker that was down does not count as a slow reload.
 """
 
 from __future__ import annotations
@@ -24,11 +23,13 @@ Z_95 = 1.959963984540054
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Success with its 95 % Wilson interval. episodes: with a known outcome; others: without one."""
+    """Success with its 95 % Wilson interval."""
 
     episodes: int
+    """With a known outcome."""
     successes: int
     others: int = 0
+    """Episodes without a known outcome."""
 
     @property
     def success(self) -> float:
@@ -38,7 +39,7 @@ class Score:
     def interval(self) -> tuple[float, float]:
         return wilson(self.successes, self.episodes)
 
-    def told(self, decimals: int = 1) -> tuple[str, str]:
+    def as_text(self, decimals: int = 1) -> tuple[str, str]:
         """Success and its interval in per cent, for people; "-" for each where no outcome is known."""
         if not self.episodes:
             return "-", "-"
@@ -46,22 +47,21 @@ class Score:
         return f"{self.success:.{decimals}%}", f"{low:.{decimals}%} to {high:.{decimals}%}"
 
     def __str__(self) -> str:
-        """For people, what is without an outcome included."""
-        success, interval = self.told()
+        """For people, with the number of episodes without an outcome."""
+        success, interval = self.as_text()
         known = f"{self.successes} of {self.episodes} = {success} (95 %: {interval})" if self.episodes else success
         return known + (f", {self.others} without an outcome" if self.others or not self.episodes else "")
 
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """Success of one version against what it cost.
-
-    trajectories: folded when it was published. seconds: from the publication of the first version to its own.
-    """
+    """Success of one version against its cost."""
 
     version: int
     trajectories: int
+    """Folded when it was published."""
     seconds: float
+    """From the publication of the first version to its own."""
     score: Score
 
 
@@ -72,7 +72,7 @@ def wilson(successes: int, trials: int, z: float = Z_95) -> tuple[float, float]:
     share = successes / trials
     spread = z * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
     middle, scale = share + z * z / (2 * trials), 1 + z * z / trials
-    # The share lies inside by algebra; rounding would put it outside at 0 and at 1.
+    # The share is inside mathematically; rounding would put it outside at 0 and 1.
     return (min(share, max(0.0, (middle - spread) / scale)), max(share, min(1.0, (middle + spread) / scale)))
 
 
@@ -83,7 +83,7 @@ def score(trajectories: Iterable[Trajectory]) -> Score:
 
 
 def first_of_each(trajectories: Iterable[LoggedTrajectory]) -> list[LoggedTrajectory]:
-    """The trajectories that count: the first record of each task id, in the order of the log."""
+    """The first record of each task id, in the order of the log."""
     seen: dict[str, LoggedTrajectory] = {}
     for logged in trajectories:
         seen.setdefault(logged.trajectory.task_id, logged)
@@ -102,17 +102,17 @@ def evaluated(evaluations: Iterable[Evaluation], split: Split) -> dict[int, list
 
 
 def of_other_suites(evaluations: Iterable[Evaluation], split: Split) -> int:
-    """How many evaluations `evaluated` leaves out, since they are of another suite."""
+    """How many evaluations `evaluated` leaves out because they are of another suite."""
     return len(_by_suite(evaluations, split)[1])
 
 
 def _by_suite(evaluations: Iterable[Evaluation], split: Split) -> tuple[list[Evaluation], list[Evaluation]]:
-    """Those of the suite that is compared, and the others."""
+    """The evaluations of the compared suite, and the others."""
     found = [each for each in evaluations if each.trajectory.task.split is split and each.version >= 0]
     first = min(found, key=lambda each: each.version, default=None)
     suite = first.trajectory.task.suite if first is not None else ""
-    kept = [each for each in found if each.trajectory.task.suite == suite]
-    return kept, [each for each in found if each.trajectory.task.suite != suite]
+    compared = [each for each in found if each.trajectory.task.suite == suite]
+    return compared, [each for each in found if each.trajectory.task.suite != suite]
 
 
 def by_family(trajectories: Iterable[Trajectory]) -> dict[str, Score]:
@@ -167,7 +167,7 @@ def policy_lags(
 
 
 def reload_seconds(trajectories: Iterable[LoggedTrajectory], versions: Sequence[Version]) -> list[float]:
-    """The reload time of every (worker, version) that was used by a worker at work when it was published, in s."""
+    """Reload times in s of every version by every worker that used it and was in an episode at its publication."""
     first_use: dict[tuple[str, int], int] = {}
     busy: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for logged in trajectories:
@@ -200,7 +200,7 @@ def per_minute(trajectories: Sequence[LoggedTrajectory], seconds: float) -> floa
 
 
 def folded_by(update: int, folded: Sequence[tuple[int, int]]) -> int:
-    """Records of the trajectories topic that update `update` and those before it fold. folded: (u, offset)."""
+    """Records of the trajectories topic folded by update `update` and those before it. folded: (u, offset)."""
     return max((offset for u, offset in folded if u <= update), default=0)
 
 

@@ -1,4 +1,4 @@
-"""What a run's report is made of, and all that is computed of it once, for the page and for programs."""
+"""The data of a run's report, and everything computed from it, for the page and for report.json."""
 
 from __future__ import annotations
 
@@ -13,55 +13,58 @@ from distrl.types import Evaluation, LoggedTrajectory, ObjectRef, Outcome, Split
 
 @dataclass(frozen=True)
 class RunData:
-    """What a report is made of.
-
-    trajectories: the first record of each task id, in the order of the log. topic: their topic's full name.
-    digests: sha256 of the final adapter, buffer, … by name. read: the bytes of an object, verified. agents: names, by
-    sha256, of agents without weights that were evaluated. demonstrated: instructions of the demonstrations.
-    """
+    """The data of a report."""
 
     run: str
     seed: int
     topic: str
+    """Full name of the trajectories topic."""
     trajectories: Sequence[LoggedTrajectory]
+    """The first record of each task id, in the order of the log."""
     versions: Sequence[Version]
     updates: Sequence[Update]
     evaluations: Sequence[Evaluation]
     setup_seconds: float
     train_seconds: float
     digests: Mapping[str, str]
+    """Name -> sha256 of the final adapter, buffer, …"""
     read: Callable[[ObjectRef], bytes]
+    """The bytes of an object, verified."""
     agents: Mapping[str, str] = field(default_factory=dict)
+    """sha256 -> name of evaluated agents without weights."""
     demonstrated: Collection[str] = ()
+    """Instructions of the demonstrations."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """Everything computed once, for both files. before, after: held-out trajectories by version, first and last.
-
-    held_out: the instructions of `after`, each once however often it was played; in_training: how many of them a
-    training task or a demonstration of the run had. other_suites: held-out evaluations that are not compared, since
-    they are of another suite than the first version's. by_policy: held-out success of everybody, versions and agents,
-    on the suite that is compared. unsolved: tasks without a success, of training and of every evaluation.
-    """
+    """What is computed for both report files."""
 
     before: tuple[int, list[Trajectory]] | None
+    """The first version with held-out trajectories, and these."""
     after: tuple[int, list[Trajectory]] | None
+    """The last one."""
     curve: Sequence[curves.CurvePoint]
     lags: Sequence[int]
     reloads: Sequence[float]
+    """In s."""
     held_out: int
+    """Distinct instructions of `after`."""
     in_training: int
+    """How many of these a training task or a demonstration of the run had."""
     other_suites: int
+    """Held-out evaluations that are not compared: of another suite than the first version's."""
     by_policy: policies.Scores
+    """Held-out success of all versions and agents, on the compared suite."""
     unsolved: Sequence[Unsolved]
+    """Tasks without a success, of training and of every evaluation."""
 
 
 def facts_of(data: RunData) -> Facts:
     held_out = curves.evaluated(data.evaluations, Split.TEST)
     numbers = list(held_out)
     fed = {each.trajectory.task.instruction for each in data.trajectories}
-    said = {folded(each) for each in (*fed, *data.demonstrated)}
+    trained = {folded(each) for each in (*fed, *data.demonstrated)}
     last = held_out[numbers[-1]] if numbers else []
     asked = {folded(each.task.instruction) for each in last}
     return Facts(
@@ -71,7 +74,7 @@ def facts_of(data: RunData) -> Facts:
         lags=curves.policy_lags(data.trajectories, data.versions, data.updates, data.topic),
         reloads=curves.reload_seconds(data.trajectories, data.versions),
         held_out=len(asked),
-        in_training=len(asked & said),
+        in_training=len(asked & trained),
         other_suites=curves.of_other_suites(data.evaluations, Split.TEST),
         by_policy=policies.held_out(data.evaluations, last[0].task.suite if last else None),
         unsolved=unsolved((each.task, each.outcome) for each in _attempts(data)),

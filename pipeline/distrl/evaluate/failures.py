@@ -1,7 +1,7 @@
 """How attempts fail (DistRL, A.6.1 and figure 11): stuck midway, at a wrong goal, or not recovered from a mistake.
 
-The paper names the three and not how they are told apart. Here they are read off the recorded steps alone, in this
-order, so that each failure has one mode and no judge is asked a second time:
+The paper does not say how it tells the three apart. Here they are read from the recorded steps, in this order, so that
+each failure has one mode and no judge is needed:
 
     wrong goal          the agent said that the task was done, and it was not
     stuck midway        it ran out of steps, the last half of which showed two screens or fewer
@@ -19,9 +19,9 @@ from typing import Final
 from distrl.types import ActionKind, LogPosition, Outcome, Trajectory
 
 FEWEST_LAST: Final = 3
-"""Steps that are looked at, at least, for being stuck."""
+"""Fewest last steps that decide whether it was stuck."""
 SCREENS_STUCK: Final = 2
-"""Two, since an agent that goes to and fro gets on no better than one that stays."""
+"""Most distinct screens of a stuck agent: one that moves to and fro between two gets no further either."""
 
 
 class Mode(Enum):
@@ -32,15 +32,15 @@ class Mode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A judged trajectory, the version that it is counted for, and where its record stands.
-
-    agent: what names the agent without weights that acted in place of a version, or "".
-    """
+    """An attempt at a task, for the statistics."""
 
     trajectory: Trajectory
     version: int
+    """The version that it counts for."""
     position: LogPosition
+    """Of its record."""
     agent: str = ""
+    """Label of the agent without weights that acted in place of a version; else empty."""
 
     @property
     def mode(self) -> Mode | None:
@@ -49,20 +49,20 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Modes:
-    """Attempts of one suite under versions `first` to `last`, or by `agent`. counts: failures by mode, `attempts` at
-    most in all.
-    """
+    """Failure modes of one suite under versions `first` to `last`, or of `agent`."""
 
     suite: str
     first: int
     last: int
     attempts: int
+    """Judged attempts."""
     counts: Mapping[Mode, int]
+    """How many of them failed in each mode."""
     agent: str = ""
 
     @property
     def who(self) -> str:
-        """Whose attempts, for people."""
+        """The versions or the agent, for people."""
         if self.agent:
             return f"agent {self.agent}"
         return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
@@ -72,12 +72,12 @@ class Modes:
         return sum(self.counts.values())
 
     def share(self, mode: Mode) -> float:
-        """Of all attempts, as figure 11 of the paper has it."""
+        """Share of all attempts, as in figure 11 of the paper."""
         return self.counts[mode] / self.attempts
 
 
 def mode_of(trajectory: Trajectory) -> Mode | None:
-    """How it failed; None where it did not, was interrupted, could not be judged, or has no step."""
+    """How `trajectory` failed; None where it did not, was interrupted, was not judged, or has no steps."""
     steps = trajectory.steps
     if trajectory.outcome is not Outcome.FAILURE or not steps:
         return None
@@ -89,8 +89,8 @@ def mode_of(trajectory: Trajectory) -> Mode | None:
 
 
 def by_suite_and_version(attempts: Iterable[Attempt], together: int) -> list[Modes]:
-    """One row for each suite and `together` versions in a row (1 or more), ascending, then one for each agent; judged
-    attempts alone count.
+    """Rows for each suite: one per `together` (1 or more) consecutive versions, and one per agent, sorted. Only judged
+    attempts count.
     """
     modes: dict[tuple[str, str, int], list[Mode | None]] = defaultdict(list)
     for each in attempts:

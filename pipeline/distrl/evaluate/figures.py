@@ -1,4 +1,4 @@
-"""The report's figures, drawn by matplotlib as SVG text. They show numbers that curves.py has computed."""
+"""The report's figures, drawn by matplotlib as SVG text, from numbers of curves.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads a run's topics and store into what a report is made of. The one place of this room that knows where it lies."""
+"""Reads the data of a report from a run's topics and store."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ R = TypeVar("R", bound=Record)
 
 
 class Times(Protocol):
-    """What the log does not say: seconds of set-up and of training."""
+    """Times in s that the log does not have."""
 
     @property
     def setup_seconds(self) -> float: ...
@@ -35,7 +35,7 @@ class Times(Protocol):
 
 
 def gather(config: Config, times: Times) -> RunData:
-    """Everything about the run `config.run` up to now. Raises BrokerError and StoreError where they cannot be read."""
+    """The data of run `config.run` up to now. Raises BrokerError and StoreError."""
     store = open_store(config.store)
     versions = lineage(config)
     trajectories = [LoggedTrajectory(at, record) for at, record in records(config, "trajectories", Trajectory)]
@@ -58,7 +58,7 @@ def gather(config: Config, times: Times) -> RunData:
 
 
 def agent_names(store: ObjectStore, evaluations: Iterable[Evaluation]) -> dict[str, str]:
-    """sha256 -> what people call it, of the agents without weights that were evaluated, as far as the store knows."""
+    """sha256 -> name of the evaluated agents without weights, for those that the store has a description of."""
     found = {}
     for sha256 in {each.version_sha256 for each in evaluations if each.version == PROMPTED}:
         key = f"{identity.FOLDER}/{sha256}.{identity.SUFFIX}"
@@ -67,16 +67,16 @@ def agent_names(store: ObjectStore, evaluations: Iterable[Evaluation]) -> dict[s
             if hashlib.sha256(data).hexdigest() == sha256:
                 found[sha256] = identity.named(data)
         except (StoreError, ValueError) as error:
-            log.warning("%s: the agent goes without its name: %s", key, error)
+            log.warning("%s: the agent's name cannot be read: %s", key, error)
     return found
 
 
 def records(
     config: Config, topic: str, expected: type[R], since_ms: int | None = None
 ) -> Iterator[tuple[LogPosition, R]]:
-    """The records of a topic of the run up to its present end; one that cannot be read is reported and passed over.
+    """The records of a topic of the run up to its present end; one that cannot be decoded is logged and skipped.
 
-    since_ms: what was written before this time (ms since the epoch) may be left out, on a topic of one partition.
+    since_ms: records written before this time (ms since the epoch) may be left out; only for topics of one partition.
     """
     start = None
     if since_ms is not None:
@@ -90,15 +90,15 @@ def records(
                 try:
                     yield raw.position, decoded(raw, expected)
                 except WireError as error:
-                    log.error("record passed over: %s", error)
+                    log.error("record skipped: %s", error)
 
 
 def final_digests(store: ObjectStore, run: str, versions: Sequence[Version]) -> dict[str, str]:
-    """sha256 by name, of what a run has learned, as `distrl learner --verify` makes them.
+    """Name -> sha256 of what a run has learned, as `distrl learner --verify` prints them.
 
-    adapter: the file of the last version. critic, optimisers, buffer: of the state that the last checkpoint is of; left
-    out where there is none.
+    adapter: the file of the last version. critic, optimisers, buffer: of the last checkpoint's state; left out without
+    a checkpoint.
     """
     found = latest_checkpoint(store, run)
-    kept: dict[str, str] = {} if found is None else found[0].get("digests", {})
-    return {**kept, **({"adapter": versions[-1].adapter.sha256} if versions else {})}
+    digests: dict[str, str] = {} if found is None else found[0].get("digests", {})
+    return {**digests, **({"adapter": versions[-1].adapter.sha256} if versions else {})}

@@ -1,10 +1,9 @@
-"""Action matching as Android in the Wild publishes it (arXiv 2307.10088, section 5.1): does a predicted action do what
-the recorded one did? Vectorised over pairs; offline accuracy of AutoUI and of its successors is the mean of this.
+"""Action matching as published with Android in the Wild (arXiv 2307.10088, section 5.1): does a predicted action do
+what the recorded one did? Vectorised over pairs; its mean is the offline accuracy of AutoUI and its successors.
 
-Two dual-point gestures that are taps match where their touches are near each other, or lie in one annotated box that
-was grown first; two drags match when they move along the same axis, whichever way; all other actions match when their
-types are equal, whatever is typed. Single precision, as in the published metric: a pair right at a threshold falls on
-the same side.
+Two taps match where their touches are near each other, or lie in one annotated box after it was grown; two drags match
+when they move along the same axis, in either direction; all other actions match when their types are equal, whatever is
+typed. Single precision, as in the published metric, so that pairs at a threshold fall on the same side.
 """
 
 from __future__ import annotations
@@ -29,18 +28,18 @@ BOX_GROWTH: Final = np.float32(1.4)
 
 @dataclass(frozen=True, slots=True)
 class Gestures:
-    """N actions. touch, lift: (N, 2), each (y, x) in [0, 1]; type: (N,) names of AitW's action types.
-
-    The points of an action that is no DUAL_POINT are not looked at.
-    """
+    """N actions."""
 
     touch: Floats
+    """(N, 2), each (y, x) in [0, 1]; ignored but for DUAL_POINT."""
     lift: Floats
+    """Like `touch`."""
     type: npt.NDArray[np.str_]
+    """(N,) names of AitW's action types."""
 
     @classmethod
     def of(cls, touch: npt.ArrayLike, lift: npt.ArrayLike, types: Sequence[str]) -> Gestures:
-        """Raises ValueError where shapes differ, or a DUAL_POINT has a point that is no number."""
+        """Raises ValueError where shapes differ, or a DUAL_POINT has a point that is not finite."""
         made = cls(np.asarray(touch, np.float32), np.asarray(lift, np.float32), np.asarray(types, np.str_))
         count = len(made.type)
         if made.touch.shape != (count, 2) or made.lift.shape != (count, 2):
@@ -49,7 +48,7 @@ class Gestures:
             )
         points = np.concatenate([made.touch, made.lift], axis=1)[made.type == DUAL_POINT]
         if not np.isfinite(points).all():
-            raise ValueError("a DUAL_POINT gesture has a point that is no number")
+            raise ValueError("a DUAL_POINT gesture has a point that is not finite")
         return made
 
     @property
@@ -58,7 +57,7 @@ class Gestures:
 
     @property
     def tap(self) -> Bools:
-        """(N,) whether the gesture, if it is a DUAL_POINT, ends where it began."""
+        """(N,) whether the gesture is a DUAL_POINT that ends where it began."""
         return self.dual_point & (_length(self.lift - self.touch) <= TAP_MOVES)
 
 

@@ -1,6 +1,6 @@
-"""The report as one page of HTML, which fetches nothing.
+"""The report as one self-contained HTML page.
 
-Everything that a record, a model or a user wrote is escaped; the figures are drawn here from numbers.
+Text of records, models and users is escaped; the figures are drawn here from numbers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from distrl.tasks.unsolved import MIN_ATTEMPTS
 from distrl.types import Trajectory
 
 MOVING_WINDOW = 64
-"""Training episodes in the moving success: its standard error is 6 points, and a run has hundreds of them."""
+"""Training episodes in the moving success: its standard error is 6 points, and a run has hundreds of episodes."""
 
 
 def html_page(data: RunData, facts: Facts) -> str:
@@ -42,7 +42,7 @@ def _headline(data: RunData, facts: Facts) -> str:
         return (
             f"{len(data.trajectories)} trajectories, {len(data.versions)} versions; nothing held out was compared yet."
         )
-    (first, _), (last, _) = (curves.score(side[1]).told(0) for side in (facts.before, facts.after))
+    (first, _), (last, _) = (curves.score(side[1]).as_text(0) for side in (facts.before, facts.after))
     return (
         f"Held-out success went from <b>{first}</b> (version {facts.before[0]}) to "
         f"<b>{last}</b> (version {facts.after[0]}) with {len(data.trajectories)} trajectories, "
@@ -68,7 +68,7 @@ def _tiles(data: RunData, facts: Facts) -> str:
 def _share(side: tuple[int, list[Trajectory]] | None) -> str:
     if side is None:
         return "–"
-    success, interval = curves.score(side[1]).told(0)
+    success, interval = curves.score(side[1]).as_text(0)
     return f"{success} <small>{interval}</small>"
 
 
@@ -138,7 +138,7 @@ def _freshness(facts: Facts) -> str:
 def _strips(data: RunData, facts: Facts) -> str:
     if facts.before is None or facts.after is None:
         return "<p>No held-out evaluation yet.</p>"
-    pair = strips.told(facts.before[1], facts.after[1])
+    pair = strips.pick(facts.before[1], facts.after[1])
     if pair is None:
         return "<p>No held-out task failed before and was solved after.</p>"
     task = pair[0].task

@@ -1,4 +1,4 @@
-"""Tasks played by whoever is evaluated, and each recorded: the same for a trained version and for a prompted agent."""
+"""Plays evaluation tasks and publishes each record, for trained versions and prompted agents alike."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Protocol
 from distrl.broker.producer import RecordProducer
 from distrl.config import Config
 from distrl.evaluate.gather import records
-from distrl.evaluate.policies import Acted
+from distrl.evaluate.policies import PolicyId
 from distrl.rollout.actor_pool import play_all, publish_or_drop_steps
 from distrl.rollout.episode import Decider, Episode, Phone
 from distrl.rollout.phones import Phones
@@ -26,18 +26,18 @@ from distrl.types import Evaluation, LogPosition, Split, Task, Trajectory
 log = logging.getLogger(__name__)
 
 ATTEMPT = "greedy"
-"""Greedy decoding draws nothing, so every attempt at a task is the same attempt."""
+"""Attempt id: greedy decoding is deterministic, so every attempt at a task is the same."""
 RETRIES = 3
-"""How often an episode that a phone interrupted is played again before it is recorded as interrupted."""
+"""How often an interrupted episode is played again before it is recorded as interrupted."""
 
 Keep = Callable[[Trajectory], None]
 Actor = Callable[[Phone], AbstractContextManager[Decider]]
-"""Who decides in one episode on a phone, for as long as the block."""
+"""Gives the decider of one episode on a phone, for the time of the block."""
 
 
 class Player(Protocol):
-    """Plays each task once and hands every trajectory to `keep`. Ends early at `stop`; give_up is set for what waits
-    once nobody will wait any longer.
+    """Plays each task once and passes every trajectory to `keep`. Ends early at `stop`, and sets `give_up` once waiting
+    calls must end.
     """
 
     def __call__(
@@ -46,19 +46,19 @@ class Player(Protocol):
 
 
 def evaluation_tasks(config: Config, split: Split, episodes: int) -> list[Task]:
-    """The fixed tasks of a split, each with an id that no training task has.
+    """The fixed tasks of a split, with ids that no training task has.
 
-    Raises ConfigError for an unknown suite, a list that is wrong or has no task of the split.
+    Raises ConfigError for an unknown suite, and for a list that is wrong or has no task of the split.
     """
     suite = suite_of(config.feeder)
     return [suite.task(index, EVALUATION_SEED, split) for index in range(episodes)]
 
 
-def known_of(config: Config, acted: Acted, split: Split, since_ms: int) -> dict[str, Evaluation]:
-    """Task id -> the first record that there is for it, of those written since then (ms since the epoch)."""
+def known_of(config: Config, policy_id: PolicyId, split: Split, since_ms: int) -> dict[str, Evaluation]:
+    """Task id -> its first evaluation of this policy, among records written since since_ms (ms since the epoch)."""
     found: dict[str, Evaluation] = {}
     for _, evaluation in records(config, "evaluations", Evaluation, since_ms):
-        same = Acted(evaluation.version, evaluation.version_sha256) == acted
+        same = PolicyId(evaluation.version, evaluation.version_sha256) == policy_id
         if same and evaluation.trajectory.task.split is split:
             found.setdefault(evaluation.trajectory.task_id, evaluation)
     return found
@@ -67,14 +67,14 @@ def known_of(config: Config, acted: Acted, split: Split, since_ms: int) -> dict[
 def play_and_publish(
     config: Config,
     store: ObjectStore,
-    acted: Acted,
+    policy_id: PolicyId,
     tasks: Sequence[Task],
     play: Player,
     stop: threading.Event,
     wanted: Callable[[Trajectory], bool] = lambda trajectory: True,
     suffix: str = "",
 ) -> None:
-    """Play each task once and publish the record of each that is `wanted`. suffix: of the name in the trajectories."""
+    """Play each task once and publish those that are `wanted`. suffix: added to `worker` of the trajectories."""
     give_up = threading.Event()
     retry = Retry(give_up)
     name = config.evaluate.name
@@ -84,8 +84,8 @@ def play_and_publish(
     with RecordProducer(config, name) as producer:
 
         def publish(played: Trajectory) -> Future[LogPosition | None]:
-            evaluation = Evaluation(acted.version, acted.sha256, f"{acted.label}-{played.task_id}", played)
-            return producer.publish("evaluations", str(acted.version), evaluation)
+            evaluation = Evaluation(policy_id.version, policy_id.sha256, f"{policy_id.label}-{played.task_id}", played)
+            return producer.publish("evaluations", str(policy_id.version), evaluation)
 
         def keep(trajectory: Trajectory) -> None:
             if wanted(trajectory):
@@ -105,7 +105,7 @@ def on_phones(
     stop: threading.Event,
     give_up: threading.Event,
 ) -> None:
-    """A Player once `config` and `actor` are given. Where screenshots and trajectories go is the caller's.
+    """Play on the phones of `config`; with `config` and `actor` bound it is a Player. Stores nothing itself.
 
     Raises DeviceError where there is no phone.
     """

@@ -12,15 +12,17 @@ from distrl.types import Evaluation, Split, Trajectory
 
 
 @dataclass(frozen=True, slots=True)
-class Acted:
-    """Whose success a row is: a published version's, or (version PROMPTED) that of the agent that sha256 names."""
+class PolicyId:
+    """Identifies an evaluated policy: a published version or an agent without weights."""
 
     version: int
+    """PROMPTED for an agent."""
     sha256: str
+    """Of the version's weights, or of the agent's description."""
 
     @property
     def place(self) -> tuple[bool, int, str]:
-        """In a table: published versions first, ascending."""
+        """Sort key: published versions first, ascending."""
         return self.version < 0, self.version, self.sha256
 
     @property
@@ -29,56 +31,60 @@ class Acted:
         return str(self.version) if self.version >= 0 else self.sha256[:12]
 
 
-Scores = Mapping[Acted, Score]
+Scores = Mapping[PolicyId, Score]
 
 
 def by_policy(evaluations: Iterable[Evaluation]) -> dict[tuple[str, Split], Scores]:
-    """Suite and split -> everybody who was evaluated on it -> success, the first record of each task counted."""
-    found: dict[tuple[str, Split], dict[Acted, dict[str, Trajectory]]] = {}
+    """Suite and split -> policy -> success. The first record of each task counts."""
+    found: dict[tuple[str, Split], dict[PolicyId, dict[str, Trajectory]]] = {}
     for evaluation in evaluations:
         task = evaluation.trajectory.task
         group = found.setdefault((task.suite, task.split), {})
-        tasks = group.setdefault(Acted(evaluation.version, evaluation.version_sha256), {})
+        tasks = group.setdefault(PolicyId(evaluation.version, evaluation.version_sha256), {})
         tasks.setdefault(task.task_id, evaluation.trajectory)
     return {
-        place: {acted: score(group[acted].values()) for acted in sorted(group, key=lambda each: each.place)}
+        place: {policy_id: score(group[policy_id].values()) for policy_id in sorted(group, key=lambda each: each.place)}
         for place, group in sorted(found.items())
     }
 
 
 def held_out(evaluations: Iterable[Evaluation], suite: str | None) -> Scores:
-    """Those on the test tasks of `suite`; None: of the first suite by name that has any."""
+    """Scores on the test tasks of `suite`; None: of the first suite by name that has any."""
     found = {each: scores for (each, split), scores in by_policy(evaluations).items() if split is Split.TEST}
     return found.get(min(found, default="") if suite is None else suite, {})
 
 
-def name_of(acted: Acted, agents: Mapping[str, str]) -> str:
-    """For people. agents: names of those without weights, by sha256."""
-    return f"version {acted.label}" if acted.version >= 0 else agents.get(acted.sha256, f"agent {acted.label}")
+def name_of(policy_id: PolicyId, agents: Mapping[str, str]) -> str:
+    """The policy's name, for people. agents: sha256 -> name of agents without weights."""
+    return (
+        f"version {policy_id.label}"
+        if policy_id.version >= 0
+        else agents.get(policy_id.sha256, f"agent {policy_id.label}")
+    )
 
 
 def as_json(scores: Scores, agents: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Success is in [0, 1] and null where no outcome is known; others: tasks without one."""
+    """JSON-able. success: in [0, 1], null where no outcome is known. others: tasks without an outcome."""
     return [
         {
-            "policy": name_of(acted, agents),
-            "version": acted.version,
-            "version_sha256": acted.sha256,
+            "policy": name_of(policy_id, agents),
+            "version": policy_id.version,
+            "version_sha256": policy_id.sha256,
             "success": each.success if each.episodes else None,
             "low": each.interval[0],
             "high": each.interval[1],
             "episodes": each.episodes,
             "others": each.others,
         }
-        for acted, each in scores.items()
+        for policy_id, each in scores.items()
     ]
 
 
 def as_html(scores: Scores, agents: Mapping[str, str]) -> str:
     rows = "".join(
-        f"<tr><td>{escape(name_of(acted, agents))}</td>{''.join(f'<td>{told}</td>' for told in each.told())}"
+        f"<tr><td>{escape(name_of(policy_id, agents))}</td>{''.join(f'<td>{cell}</td>' for cell in each.as_text())}"
         f"<td>{each.successes} of {each.episodes}</td><td>{each.others}</td></tr>"
-        for acted, each in scores.items()
+        for policy_id, each in scores.items()
     )
     heads = "".join(f"<th>{name}</th>" for name in ("policy", "success", "95 %", "tasks", "without an outcome"))
     return f"<table><tr>{heads}</tr>{rows}</table>" if rows else "<p>No held-out evaluation yet.</p>"

@@ -1,7 +1,7 @@
-"""A prompted agent on the tasks that versions are evaluated on, through the same episodes, into the same topic.
+"""Evaluates a prompted agent like a version: the same tasks, the same episodes, the same topic.
 
-What acted is an object of the store, named by its sha256, which every record carries: the model by name, what it is
-told and its notes (docs/wire.md). An agent with other notes is another one, evaluated anew.
+The agent's description (the model's name, its prompts and its notes; docs/wire.md) is an object of the store, and every
+record carries its sha256. With other notes it is another agent, evaluated anew.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from distrl.chat.endpoint import Counted
 from distrl.config import Config
 from distrl.evaluate import curves
 from distrl.evaluate.play import evaluation_tasks, known_of, on_phones, play_and_publish
-from distrl.evaluate.policies import Acted
+from distrl.evaluate.policies import PolicyId
 from distrl.rollout.episode import Decider, Phone
 from distrl.rollout.prompted import attempt_on, notes_of, ready_endpoint
 from distrl.store.objects import open_store
@@ -30,15 +30,19 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class AgentScore:
-    """name: what people call it. left: tasks without a record. counters: what became of its answers, this time."""
+    """The result of evaluating an agent."""
 
     name: str
+    """For people."""
     sha256: str
     split: Split
     score: curves.Score
     left: int
+    """Tasks without a record."""
     counters: Mapping[str, int]
+    """What became of its answers in this call."""
     spent: Counted
+    """Requests to the endpoint in this call."""
 
     def __str__(self) -> str:
         return f"{self.name} ({self.sha256[:12]}), {self.split.value}: {self.score}" + (
@@ -49,18 +53,18 @@ class AgentScore:
 def evaluate_agent(
     config: Config, split: Split, episodes: int, stop: threading.Event, advance: Callable[[int, int], None]
 ) -> AgentScore:
-    """Play the tasks of `split` that the agent of `config.appagent` has no record for. A role that ends.
+    """Play the tasks of `split` that the agent of `config.appagent` has no record for. Returns once all are over.
 
-    advance: told how many of how many tasks have a record, as they come. An interrupted episode, whether the phone or
-    the endpoint failed, is not recorded. Raises ConfigError and ChatError before anything starts, and ChatError once
-    the endpoint has gone for good; what was played by then is recorded.
+    advance: called with the number of tasks that have a record and of all. Episodes interrupted by the phone or the
+    endpoint are not recorded. Raises ConfigError and ChatError before anything starts, and ChatError once the endpoint
+    has failed for good; the tasks played so far are recorded.
     """
     tasks, notes, store = evaluation_tasks(config, split, episodes), notes_of(config), open_store(config.store)
     endpoint = ready_endpoint(config, pictures=1)
     agent = Agent(config.appagent, endpoint, notes)
     described = identity.description(config.appagent, notes)
     sha256 = store.put(identity.FOLDER, described, identity.SUFFIX).sha256
-    known = known_of(config, Acted(PROMPTED, sha256), split, 0)
+    known = known_of(config, PolicyId(PROMPTED, sha256), split, 0)
     left = [task for task in tasks if task.task_id not in known]
     name = identity.named(described)
     log.info("%s, %s: %d tasks, %d of them evaluated before", name, split.value, len(tasks), len(tasks) - len(left))
@@ -85,8 +89,8 @@ def evaluate_agent(
 
     if left:
         play = partial(on_phones, config, acting)
-        play_and_publish(config, store, Acted(PROMPTED, sha256), left, play, stop, wanted)
-        known = known_of(config, Acted(PROMPTED, sha256), split, 0)
+        play_and_publish(config, store, PolicyId(PROMPTED, sha256), left, play, stop, wanted)
+        known = known_of(config, PolicyId(PROMPTED, sha256), split, 0)
     if agent.failure is not None:
         raise agent.failure
     found = [known[task.task_id].trajectory for task in tasks if task.task_id in known]

@@ -1,4 +1,4 @@
-"""A run's report: report.html for people (one file, nothing fetched) and report.json for programs."""
+"""A run's report: report.html for people (self-contained) and report.json for programs."""
 
 from __future__ import annotations
 

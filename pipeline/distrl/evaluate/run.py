@@ -1,8 +1,8 @@
-"""The evaluator role: greedy episodes under fixed versions on tasks that nobody trains on, judged by ground truth.
+"""The evaluator role: greedy episodes of published versions on held-out tasks, judged by ground truth.
 
-The task list of a split is fixed: indices 0 to n − 1 under one seed, whatever the run's own seed is, so that versions,
-runs and settings are compared on the same tasks. An evaluated task is one record, the first in the log of its version
-and task id; an evaluation that is stopped or killed, and started again, goes on with the tasks that have none yet.
+The tasks of a split are fixed: indices 0 to n − 1 under one seed, whatever the run's seed is, so that versions, runs
+and settings are compared on the same tasks. Of each version and task id the first record in the log counts. An
+evaluation that is stopped or killed goes on, when started again, with the tasks without a record.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from distrl.errors import BrokerError, ConfigError, StoreError
 from distrl.evaluate import curves
 from distrl.evaluate.gather import records
 from distrl.evaluate.play import Keep, evaluation_tasks, known_of, on_phones, play_and_publish
-from distrl.evaluate.policies import Acted
+from distrl.evaluate.policies import PolicyId
 from distrl.rollout.episode import Decider, Episode, Phone
 from distrl.rollout.reload import wait_first
 from distrl.rollout.serving import refuse_other_base, serving
@@ -35,16 +35,16 @@ from distrl.types import Evaluation, Split, Task, Version
 log = logging.getLogger(__name__)
 
 SKEW_MS = 600_000
-"""How far the brokers' clocks may be apart, or one of them go back. Evaluations of a version are looked for from when
-it came into the log: to read all of them for each version would take longer with every one, for ever."""
+"""How far brokers' clocks may differ or jump back. A version's evaluations are read from its own record's time on:
+reading all of them for each version would take longer and longer."""
 
 BY_HAND = "-by-hand"
-"""Ends the name of the evaluator in what a person had played (`evaluate --versions`): of as many tasks as they like."""
+"""Suffix of the evaluator's name in `evaluate --versions`, where a person chooses the number of tasks."""
 
 
 @dataclass(frozen=True, slots=True)
 class VersionScore:
-    """What a person is told of one evaluated version."""
+    """The score of one evaluated version, for people."""
 
     version: int
     split: Split
@@ -57,14 +57,14 @@ class VersionScore:
 def evaluate_version(
     config: Config, version: Version, split: Split, tasks: Sequence[Task], stop: threading.Event, suffix: str = ""
 ) -> list[Evaluation]:
-    """Play the tasks that `version` has no record for, publish each, and return all records of it, in task order.
+    """Play the tasks that `version` has no record for, publish each, and return all its records, in task order.
 
-    tasks: of `split`. suffix: of the evaluator's name in what is played. Fewer records than tasks if stopped before.
-    Raises PolicyError where the version belongs to another base model.
+    tasks: of `split`. suffix: added to the evaluator's name in the trajectories. Returns fewer records than tasks if
+    stopped before. Raises PolicyError where the version belongs to another base model.
     """
-    acted = Acted(version.version, version.adapter.sha256)
+    policy_id = PolicyId(version.version, version.adapter.sha256)
     since = max(0, (written_at(config, version.version) or 0) - SKEW_MS)
-    known = known_of(config, acted, split, since)
+    known = known_of(config, policy_id, split, since)
     left = [task for task in tasks if task.task_id not in known]
     log.info(
         "version %d, %s: %d tasks, %d of them evaluated before",
@@ -76,15 +76,15 @@ def evaluate_version(
     if left:
         store = open_store(config.store)
         play = partial(greedy, config, version, store.get(version.adapter))
-        play_and_publish(config, store, acted, left, play, stop, suffix=suffix)
-        known = known_of(config, acted, split, since)  # not what was played here: another evaluator may have been first
+        play_and_publish(config, store, policy_id, left, play, stop, suffix=suffix)
+        known = known_of(config, policy_id, split, since)  # read again: another evaluator may have been first
     return [known[task.task_id] for task in tasks if task.task_id in known]
 
 
 def evaluate_versions(
     config: Config, wanted: str, split: Split, episodes: int, stop: threading.Event
 ) -> list[VersionScore]:
-    """Evaluate the versions that `wanted` names (numbers, `first`, `last`, joined by commas). A role that ends."""
+    """Evaluate the versions in `wanted` (numbers, `first`, `last`, joined by commas). Returns once all are done."""
     tasks = evaluation_tasks(config, split, episodes)
     scores = []
     for version in named(wanted, lineage(config)):
@@ -98,48 +98,48 @@ def evaluate_versions(
 def run_evaluator(config: Config, stop: threading.Event) -> None:
     """Evaluate the newest version on the validation tasks, again and again, until `stop`.
 
-    A version that an evaluator before this one was killed or stopped in is finished first: half of its tasks, the
-    short ones rather than the long, would be another measure than the whole of them. A broker or a store that is away
-    is waited out.
+    A version that an earlier evaluator left unfinished is finished first: its finished tasks, rather the short ones,
+    would be a biased measure. Retries while the broker or the store is away.
     """
     tasks = evaluation_tasks(config, Split.VALIDATION, config.evaluate.validation_episodes)
     progress = Progress()
     with VersionFollower(config) as versions, RecordProducer(config, config.evaluate.name) as producer:
         if wait_first(versions, stop) is None:
             return
-        beating = StoppableThread(lambda ended: _beat_until(ended, config, producer, progress), "heartbeats")
+        heartbeat_thread = StoppableThread(
+            lambda ended: _send_heartbeats(ended, config, producer, progress), "heartbeats"
+        )
         try:
-            begun, dealt_with = _begun(config, tasks), None
+            unfinished, handled = _unfinished(config, tasks), None
             while not stop.is_set():
-                beating.check()
-                version = begun or versions.latest()
-                if version is not None and version != dealt_with and _follow(config, version, tasks, progress, stop):
-                    dealt_with = version
-                    if begun is not None:
-                        begun = None
+                heartbeat_thread.check()
+                version = unfinished or versions.latest()
+                if version is not None and version != handled and _follow(config, version, tasks, progress, stop):
+                    handled = version
+                    if unfinished is not None:
+                        unfinished = None
                         continue
                 stop.wait(config.evaluate.every_s)
         finally:
-            beating.stop()
+            heartbeat_thread.stop()
 
 
 @dataclass
 class Progress:
-    """What the heartbeats tell: the version evaluated last, and how many records all of them have.
-
-    A version that was passed over is none of them.
-    """
+    """What the heartbeats report."""
 
     version: Version | None = None
+    """Evaluated last; skipped versions do not count."""
     evaluated: int = 0
+    """Records of all evaluated versions."""
 
 
 def _follow(config: Config, version: Version, tasks: Sequence[Task], progress: Progress, stop: threading.Event) -> bool:
-    """Whether `version` is dealt with, evaluated or passed over; False where that is worth another try."""
+    """Evaluate `version`. Returns whether it is done, evaluated or skipped; False: try again later."""
     try:
         found = evaluate_version(config, version, Split.VALIDATION, tasks, stop)
     except (MissingObjectError, CorruptObjectError) as error:
-        log.error("version %d is passed over, and not evaluated: %s", version.version, error)
+        log.error("version %d is skipped, and not evaluated: %s", version.version, error)
         return True
     except (StoreError, BrokerError) as error:
         if isinstance(error, RefusedError):
@@ -152,16 +152,16 @@ def _follow(config: Config, version: Version, tasks: Sequence[Task], progress: P
     return True
 
 
-def _begun(config: Config, tasks: Sequence[Task]) -> Version | None:
-    """The version that an evaluator before this one did not finish; None where there is none."""
+def _unfinished(config: Config, tasks: Sequence[Task]) -> Version | None:
+    """The version that an earlier evaluator left unfinished; None where there is none."""
     found = cut_off((evaluation for _, evaluation in records(config, "evaluations", Evaluation)), tasks)
     return next((version for version in lineage(config) if version.version == found), None)
 
 
 def cut_off(evaluations: Iterable[Evaluation], tasks: Sequence[Task]) -> int | None:
-    """The newest version that has a record of some of `tasks` and none of others, whoever's record came last.
+    """The newest version with records of some of `tasks` but not all.
 
-    What a person had played completes a version and begins none: they may have wanted fewer tasks.
+    Records of `evaluate --versions` may complete a version but begin none: a person may have wanted fewer tasks.
     """
     ids = {task.task_id for task in tasks}
     done: dict[int, set[str]] = defaultdict(set)
@@ -176,7 +176,7 @@ def cut_off(evaluations: Iterable[Evaluation], tasks: Sequence[Task]) -> int | N
 
 
 def named(wanted: str, versions: Sequence[Version]) -> list[Version]:
-    """The versions that `wanted` names, each once, in the order named. Raises ConfigError for one that is not there."""
+    """The versions in `wanted`, each once, in that order. Raises ConfigError for an unknown one."""
     if not versions:
         raise ConfigError("--versions", "this run has published no version yet", "start the learner and wait for it")
     by_name = {str(version.version): version for version in versions}
@@ -202,8 +202,8 @@ def greedy(
 ) -> None:
     """Play every task once on the phones of `config` under the weights `adapter`, and `keep` each trajectory.
 
-    Where screenshots and trajectories go is the caller's: this writes nothing. Ends early at `stop`. Raises
-    PolicyError where the version belongs to another base model, DeviceError where there is no phone.
+    Stores and publishes nothing itself. Ends early at `stop`. Raises PolicyError where the version belongs to another
+    base model, DeviceError where there is no phone.
     """
     with serving(config, temperature=None) as policy:
         refuse_other_base(version, policy.base_sha256)
@@ -217,11 +217,11 @@ def greedy(
         on_phones(config, acting, tasks, episode, keep, stop=stop, give_up=give_up)
 
 
-def _beat_until(ended: threading.Event, config: Config, producer: RecordProducer, progress: Progress) -> None:
-    """Heartbeats on a timer: an evaluation lasts longer than a process may be silent."""
+def _send_heartbeats(ended: threading.Event, config: Config, producer: RecordProducer, progress: Progress) -> None:
+    """Send heartbeats on a timer: an evaluation takes longer than a process may be silent."""
     every_s = config.worker.heartbeat_s
     heartbeats = HeartbeatSender(
-        config.evaluate.name, "evaluator", every_s, lambda beat: producer.publish("heartbeats", beat.process, beat)
+        config.evaluate.name, "evaluator", every_s, lambda each: producer.publish("heartbeats", each.process, each)
     )
     while not ended.wait(every_s):
         heartbeats.send(progress.version, {"evaluated": progress.evaluated})

@@ -1,4 +1,4 @@
-"""Film strips: one task as two policies played it, screen by screen, with the touches drawn on."""
+"""Film strips for the report: the screens of one task as two policies played it, with the touches drawn on."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ Read = Callable[[ObjectRef], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """png: the screen, WIDTH_PX wide, with the touch drawn; None if it cannot be shown. caption: untrusted text."""
+    """One screen of a strip."""
 
     png: bytes | None
+    """WIDTH_PX wide, with the touch drawn; None where it cannot be shown."""
     caption: str
+    """Untrusted text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +35,8 @@ class Strip:
     frames: tuple[Frame, ...]
 
 
-def told(before: Sequence[Trajectory], after: Sequence[Trajectory]) -> tuple[Trajectory, Trajectory] | None:
-    """One task that failed before and was solved after, with the longest solution (ties: the first id)."""
+def pick(before: Sequence[Trajectory], after: Sequence[Trajectory]) -> tuple[Trajectory, Trajectory] | None:
+    """The task that failed before and was solved after with the most steps (ties: the first id); None without one."""
     failed: Mapping[str, Trajectory] = {t.task_id: t for t in before if t.outcome is Outcome.FAILURE and t.steps}
     solved = [t for t in after if t.outcome is Outcome.SUCCESS and t.task_id in failed and t.steps]
     if not solved:
@@ -55,7 +57,7 @@ def strip(title: str, trajectory: Trajectory, read: Read) -> Strip:
 
 
 def caption(action: Action) -> str:
-    """What was done, in a few words; typed text is the policy's own and stays untrusted."""
+    """The action in a few words. Untrusted: it may hold text of the policy."""
     match action.kind:
         case ActionKind.TYPE:
             return f"type “{action.text[:CAPTION_CHARACTERS]}”"
@@ -66,7 +68,7 @@ def caption(action: Action) -> str:
 
 
 def remark(step: Step) -> str:
-    """What became of an action that was not done as written, or that a judge called invalid; else empty."""
+    """How an action was held back, or that a judge called it invalid; else empty."""
     held = {
         HeldBack.UNSENT: " (not sent)",
         HeldBack.UNDONE: " (left the allowed apps, undone)",
@@ -79,7 +81,7 @@ def _screen(ref: ObjectRef, action: Action | None, read: Read) -> bytes | None:
     try:
         return draw(read(ref), action)
     except (StoreError, OSError, ValueError):
-        return None  # retention may have taken the screen; the strip still tells what was done
+        return None  # retention may have deleted the screenshot; the captions still show what was done
 
 
 def draw(png: bytes, action: Action | None) -> bytes:

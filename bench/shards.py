@@ -14,7 +14,7 @@ import statistics
 import time
 
 import learning
-from distrl.compute import Compute, Part, reproducible
+from distrl.compute import Compute, ShardResult, reproducible
 from distrl.config import load
 from distrl.learner.state import LearnerState
 from distrl.tasks.suite import suites
@@ -38,9 +38,9 @@ def recorded(state: LearnerState, count: int) -> list[Step]:
 def seconds(state: LearnerState, shards: int, steps: list[Step]) -> float:
     compute = Compute(load(sets=[f"learner.shards={shards}"], environ={}))
 
-    def part(piece: slice) -> Part:
+    def part(piece: slice) -> ShardResult:
         logprob = state.context.score(steps[piece]).logprob
-        return Part(-logprob.mean(), {"logprob": logprob.detach()})
+        return ShardResult(-logprob.mean(), {"logprob": logprob.detach()})
 
     began = time.perf_counter()
     compute.gradients(list(state.policy.parameters().values()), len(steps), part, "bench", 0)

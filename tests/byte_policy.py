@@ -22,7 +22,7 @@ from distrl.policy.actions import to_text
 from distrl.policy.adapters import LoraAdapter
 from distrl.policy.files import identity_of
 from distrl.policy.protocol import SampledAction, Score
-from distrl.policy.registry import Family
+from distrl.policy.registry import PolicyFamily
 from distrl.types import Action, ActionKind, Point, Step
 from PIL import Image
 from torch import Tensor, nn
@@ -186,7 +186,7 @@ def _identity(directory: Path) -> str:
     return identity_of([directory / "config.json"])
 
 
-FAMILY = Family(lambda directory: ByteTokenizer(), BytePolicy, _identity)
+FAMILY = PolicyFamily(lambda directory: ByteTokenizer(), BytePolicy, _identity)
 
 
 def save(directory: Path, width: int = 16, seed: int = 0) -> Path:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from simphone.adbd import properties
-from simphone.commands.base import Result
+from simphone.commands.base import CommandResult
 from simphone.faults import Faults
 from simphone.handset import Handset
 from simphone.machine import PhoneMachine
@@ -22,9 +22,9 @@ def with_shell(play: Callable[[Shell], Awaitable[None]], seed: int = 1) -> None:
     asyncio.run(go())
 
 
-def runs(*lines: str) -> list[Result]:
+def runs(*lines: str) -> list[CommandResult]:
     """What one new phone answers to these lines, one after the other."""
-    results: list[Result] = []
+    results: list[CommandResult] = []
 
     async def play(shell: Shell) -> None:
         for line in lines:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from distrl.compute import Compute, Part, pieces
+from distrl.compute import Compute, ShardResult, pieces
 from distrl.config import Config
 from distrl.errors import StoreError
 from distrl.learner.fold import fold
@@ -35,9 +35,9 @@ def of(shards: int) -> Compute:
 
 
 def gradients(shards: int, weights: list[nn.Parameter], inputs: Tensor) -> list[Tensor | None]:
-    def part(piece: slice) -> Part:
+    def part(piece: slice) -> ShardResult:
         out = (inputs[piece] @ weights[0]).tanh() @ weights[1]
-        return Part(out.square().mean(), {"out": out.detach()})
+        return ShardResult(out.square().mean(), {"out": out.detach()})
 
     found, rows = of(shards).gradients(weights, len(inputs), part, "a test", 0)
     assert torch.allclose(rows["out"], ((inputs @ weights[0]).tanh() @ weights[1]).detach(), atol=1e-6)
@@ -90,9 +90,9 @@ def test_a_shard_does_not_depend_on_what_was_drawn_before_it(base: Path) -> None
     for before in (0, 7):
         torch.rand(before)
 
-        def part(piece: slice) -> Part:
+        def part(piece: slice) -> ShardResult:
             logprob = context.score(steps[piece]).logprob
-            return Part(-logprob.mean(), {"logprob": logprob.detach()})
+            return ShardResult(-logprob.mean(), {"logprob": logprob.detach()})
 
         with context.policy.dropout():
             found, _ = compute.gradients(list(context.policy.parameters().values()), len(steps), part, "dropout 0", 0)
@@ -106,7 +106,7 @@ def test_a_shard_does_not_depend_on_what_was_drawn_before_it(base: Path) -> None
 def test_an_error_in_a_shard_leaves_torch_as_it_was(base: Path) -> None:
     before = torch.get_rng_state()
 
-    def part(piece: slice) -> Part:
+    def part(piece: slice) -> ShardResult:
         torch.rand(3)
         raise StoreError("an object", "is gone", "bring it back")
 

@@ -24,7 +24,7 @@ Gradients = list[Tensor | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ShardResult:
     """What a shard of n rows gives. loss: a scalar, the mean over its rows. rows: (n,) each, for metrics, detached."""
 
     loss: Tensor
@@ -39,7 +39,7 @@ class Compute:
         self.shards = config.learner.shards
 
     def gradients(
-        self, parameters: Sequence[nn.Parameter], rows: int, part: Callable[[slice], Part], purpose: str, u: int
+        self, parameters: Sequence[nn.Parameter], rows: int, part: Callable[[slice], ShardResult], purpose: str, u: int
     ) -> tuple[Gradients, dict[str, Tensor]]:
         """The gradient of the mean over a minibatch of `rows` rows, and what each row gave, in their order.
 

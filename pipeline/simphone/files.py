@@ -45,7 +45,7 @@ EXISTS = "File exists"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FileNode:
     """A file, or a directory, which has no data. mode: as in stat(2). mtime: seconds since 1970."""
 
     mode: int
@@ -79,14 +79,14 @@ class Files:
 
     def __init__(self, now: Callable[[], int]) -> None:
         self._now = now
-        self._entries = {path: Entry(DIRECTORY_MODE, now()) for path in FIXED}
+        self._entries = {path: FileNode(DIRECTORY_MODE, now()) for path in FIXED}
         self._bytes = 0
         self._uploads = 0
 
-    def find(self, path: str) -> Entry | None:
+    def find(self, path: str) -> FileNode | None:
         return self._entries.get(path)
 
-    def at(self, path: str) -> Entry:
+    def at(self, path: str) -> FileNode:
         """The entry at a path."""
         entry = self._entries.get(path)
         if entry is None:
@@ -99,7 +99,7 @@ class Files:
             raise FileError(IS_DIRECTORY)
         return entry.data
 
-    def held(self, path: str) -> list[tuple[str, Entry]]:
+    def held(self, path: str) -> list[tuple[str, FileNode]]:
         """Names and entries of a directory, by name."""
         if not self.at(path).is_directory:
             raise FileError(NO_DIRECTORY)
@@ -163,7 +163,7 @@ class Files:
         if found is None:
             self._writable(path)
             self._room_for_entry()
-            self._entries[path] = Entry(DIRECTORY_MODE, self._now())
+            self._entries[path] = FileNode(DIRECTORY_MODE, self._now())
         elif not found.is_directory:
             raise FileError(NO_DIRECTORY)
 
@@ -185,7 +185,7 @@ class Files:
     def release(self, size: int) -> None:
         self._uploads -= size
 
-    def put(self, path: str, entry: Entry) -> None:
+    def put(self, path: str, entry: FileNode) -> None:
         """Put a file there, with the directories above it."""
         self.make_directory(posixpath.dirname(path), parents=True)
         if self.find(path) is not None:
@@ -226,4 +226,4 @@ class Upload:
 
     def keep(self, mtime: int) -> None:
         """The file is complete."""
-        self._files.put(self._path, Entry(self._mode, mtime, bytes(self._data)))
+        self._files.put(self._path, FileNode(self._mode, mtime, bytes(self._data)))

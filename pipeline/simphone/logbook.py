@@ -24,7 +24,7 @@ HEADING: Final = "--------- beginning of main\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LogEntry:
     """number: counts all entries ever, from 0. at: seconds since the phone was started."""
 
     number: int
@@ -38,7 +38,7 @@ class Entry:
         return (SWITCHED_ON + timedelta(seconds=self.at)).strftime("%m-%d %H:%M:%S.000")
 
 
-FORMATS: Final[dict[str, Callable[[Entry], str]]] = {
+FORMATS: Final[dict[str, Callable[[LogEntry], str]]] = {
     "threadtime": lambda e: f"{e.time} {SYSTEM_PID:5d} {SYSTEM_PID:5d} {e.priority} {e.tag:8}: {e.message}\n",
     "time": lambda e: f"{e.time} {e.priority}/{e.tag:8}({SYSTEM_PID:5d}): {e.message}\n",
     "brief": lambda e: f"{e.priority}/{e.tag:8}({SYSTEM_PID:5d}): {e.message}\n",
@@ -53,7 +53,7 @@ class Logbook:
 
     def __init__(self) -> None:
         self.seconds = 0
-        self._entries: deque[Entry] = deque(maxlen=MOST_ENTRIES)
+        self._entries: deque[LogEntry] = deque(maxlen=MOST_ENTRIES)
         self._next = 0
         self._grown = asyncio.Event()
 
@@ -70,7 +70,7 @@ class Logbook:
         line = message[:LONGEST_MESSAGE]
         if not line.isprintable():
             line = "".join(char if char.isprintable() else "." for char in line)
-        self._entries.append(Entry(self._next, self.seconds, priority, tag, line))
+        self._entries.append(LogEntry(self._next, self.seconds, priority, tag, line))
         self._next += 1
         self._grown.set()
         self._grown = asyncio.Event()
@@ -78,12 +78,12 @@ class Logbook:
     def clear(self) -> None:
         self._entries.clear()
 
-    def entries(self, first: int = 0) -> list[Entry]:
+    def entries(self, first: int = 0) -> list[LogEntry]:
         """Those kept, from number `first` on."""
         kept = first - self._entries[0].number if self._entries else 0
         return list(itertools.islice(self._entries, max(0, kept), None))
 
-    async def follow(self) -> AsyncIterator[Entry]:
+    async def follow(self) -> AsyncIterator[LogEntry]:
         """The stored entries and then new ones, for ever.
 
         A client that follows the log may check only at the next line whether to stop. So after IDLE_S without an entry
@@ -98,4 +98,4 @@ class Logbook:
             try:
                 await asyncio.wait_for(grown.wait(), IDLE_S)
             except TimeoutError:
-                yield Entry(self._next, self.seconds, "V", "Simulation", "idle")
+                yield LogEntry(self._next, self.seconds, "V", "Simulation", "idle")

@@ -149,7 +149,7 @@ def _dialog(state: State) -> Elements:
     return redrawn(question.elements() if question else popups.POPUPS[state.dialog], state.generation)
 
 
-def _question(state: State) -> overlays.Question | None:
+def _question(state: State) -> overlays.Dialog | None:
     app, _, name = state.dialog.partition("/")
     return REGISTRY[app].questions[name] if name else None
 

@@ -25,7 +25,7 @@ def toast(text: str) -> Element:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class Dialog:
     """A dialog with at most two buttons, whose labels are their targets.
 
     yes, then: the confirming button and its effect; no, otherwise: the same for the refusing one, "" for none.

@@ -20,9 +20,9 @@ from simphone.commands.base import (
     STDERR,
     STDOUT,
     USAGE,
-    Call,
-    RefusedError,
-    Result,
+    CommandError,
+    CommandResult,
+    Invocation,
     complained,
 )
 from simphone.commands.base import Command as Program
@@ -45,7 +45,7 @@ class Shell:
         self.phone = phone
         self._programs = programs
 
-    async def run(self, line: str, directory: str = "/", code: int = OK) -> Result:
+    async def run(self, line: str, directory: str = "/", code: int = OK) -> CommandResult:
         """Run a line; its output is that of all its commands, its exit code that of the last one run.
 
         directory, code: the working directory, and the exit code of the line before this one.
@@ -77,9 +77,9 @@ class Shell:
             if follow is not None or ended:
                 break
         out, err = (b"".join(data for output, data in pieces if output == wanted) for wanted in (STDOUT, STDERR))
-        return Result(out, err, code, tuple(afterwards), follow, directory, ended, tuple(pieces))
+        return CommandResult(out, err, code, tuple(afterwards), follow, directory, ended, tuple(pieces))
 
-    async def _pipeline(self, commands: Sequence[Command], directory: str, code: int) -> Result:
+    async def _pipeline(self, commands: Sequence[Command], directory: str, code: int) -> CommandResult:
         """Each command reads the output of the one before it; output and exit code are the last one's."""
         fed: bytes | None = None
         err, afterwards = b"", list[Callable[[], None]]()
@@ -95,7 +95,7 @@ class Shell:
         pieces = ((STDERR, err), *result.printed)
         return replace(result, stderr=err + result.stderr, afterwards=tuple(afterwards), pieces=pieces)
 
-    def _redirected(self, result: Result, redirections: Sequence[Redirection]) -> Result:
+    def _redirected(self, result: CommandResult, redirections: Sequence[Redirection]) -> CommandResult:
         """The result without output redirected into files."""
         if not redirections:
             return result
@@ -124,7 +124,7 @@ class Shell:
         before = self.phone.files.read(path) if to.append and self.phone.files.find(path) else b""
         self.phone.files.write(path, before + data)
 
-    async def _run_one(self, argv: tuple[str, ...], directory: str, fed: bytes | None) -> Result:
+    async def _run_one(self, argv: tuple[str, ...], directory: str, fed: bytes | None) -> CommandResult:
         name, *args = argv[1:] if argv[0] == "exec" and len(argv) > 1 else argv
         given, name = name, name.removeprefix(BIN)
         command = self._programs.get(name)
@@ -135,8 +135,8 @@ class Shell:
         if self.phone.faults.active(Fault.BOOTING) and name in NEED_SERVICES:
             return complained(f"cmd: Can't find service: {name}\n")
         try:
-            return await command(self.phone, Call(tuple(args), directory, fed, self._programs.keys()))
-        except (RefusedError, FileError) as error:
+            return await command(self.phone, Invocation(tuple(args), directory, fed, self._programs.keys()))
+        except (CommandError, FileError) as error:
             return complained(f"{name}: {error}\n", FAILED)
 
 

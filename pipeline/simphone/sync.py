@@ -13,7 +13,7 @@ import struct
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from simphone.files import ENCODING, LONGEST_PATH, Entry, FileError, Files, plain
+from simphone.files import ENCODING, LONGEST_PATH, FileError, FileNode, Files, plain
 from simphone.transport import Stream
 
 MOST_DATA: Final = 64 * 1024
@@ -137,6 +137,6 @@ class Sync:
         await self._stream.write(HEADER.pack(b"FAIL", len(said)) + said)
 
 
-def _facts(entry: Entry) -> bytes:
+def _facts(entry: FileNode) -> bytes:
     size = DIRECTORY_SIZE if entry.is_directory else len(entry.data)
     return struct.pack("<III", entry.mode, size, entry.mtime)

@@ -41,26 +41,26 @@ class FrameError(Exception):
     """Bytes that are not a frame; the connection cannot be resynchronised and ends."""
 
 
-class Frame(NamedTuple):
+class Packet(NamedTuple):
     command: int
     arg0: int
     arg1: int
     payload: bytes
 
 
-def pack(frame: Frame, checksum: bool) -> bytes:
+def pack(frame: Packet, checksum: bool) -> bytes:
     """The bytes of a frame. checksum: whether the receiver wants the sum of the payload's bytes."""
     total = sum(frame.payload) & 0xFFFFFFFF if checksum else 0
     header = _HEADER.pack(frame.command, frame.arg0, frame.arg1, len(frame.payload), total, frame.command ^ 0xFFFFFFFF)
     return header + frame.payload
 
 
-async def read_frame(reader: asyncio.StreamReader) -> Frame:
+async def read_frame(reader: asyncio.StreamReader) -> Packet:
     """The next frame. Raises FrameError on garbage, IncompleteReadError at the end of the connection."""
     command, arg0, arg1, size, _, magic = _HEADER.unpack(await reader.readexactly(_HEADER.size))
     if magic != command ^ 0xFFFFFFFF or size > MAX_PAYLOAD:
         raise FrameError(f"header {command:#x}, length {size}")
-    return Frame(command, arg0, arg1, await reader.readexactly(size) if size else b"")
+    return Packet(command, arg0, arg1, await reader.readexactly(size) if size else b"")
 
 
 class Stream:
@@ -90,7 +90,7 @@ class Stream:
             await self._transport.answers()
             self._acknowledged.clear()
             self._okay = False
-            await self._transport.send(Frame(WRTE, self.local, self.remote, data[start : start + self.max_write]))
+            await self._transport.send(Packet(WRTE, self.local, self.remote, data[start : start + self.max_write]))
             await self.answered()
 
     async def read(self, size: int) -> bytes:
@@ -113,7 +113,7 @@ class Stream:
         self._arrived.clear()
         if self._owes_okay:
             self._owes_okay = False
-            await self._transport.send(Frame(OKAY, self.local, self.remote, b""))
+            await self._transport.send(Packet(OKAY, self.local, self.remote, b""))
         await self._arrived.wait()
 
     def receive(self, data: bytes) -> None:
@@ -201,11 +201,11 @@ class Transport:
         """End the connection at once; unsent data is lost."""
         self._writer.transport.abort()
 
-    async def send(self, frame: Frame) -> None:
+    async def send(self, frame: Packet) -> None:
         self._writer.write(pack(frame, checksum=self._version < VERSION))
         await self._writer.drain()
 
-    async def _receive(self, frame: Frame) -> None:
+    async def _receive(self, frame: Packet) -> None:
         if frame.command == CNXN:
             await self._connect(frame)
         elif frame.command == OPEN:
@@ -219,7 +219,7 @@ class Transport:
         elif frame.command == CLSE and (stream := self._streams.pop(frame.arg1, None)):
             stream.cancel()
             if stream.remote:  # 0 for an OPEN of ours that is refused
-                await self.send(Frame(CLSE, stream.local, stream.remote, b""))
+                await self.send(Packet(CLSE, stream.local, stream.remote, b""))
 
     async def dial(self, service: str) -> Stream:
         """A stream to a service of the host, such as tcp:8000. Raises ConnectionError if the host refuses it."""
@@ -227,7 +227,7 @@ class Transport:
             raise ConnectionRefusedError("too many streams")
         stream = self._stream(remote=0)
         stream.reads = True
-        await self.send(Frame(OPEN, stream.local, 0, service.encode() + b"\0"))
+        await self.send(Packet(OPEN, stream.local, 0, service.encode() + b"\0"))
         await stream.answered()
         return stream
 
@@ -236,7 +236,7 @@ class Transport:
         if self._streams.pop(stream.local, None):
             stream.cancel()
             with suppress(ConnectionError):
-                await self.send(Frame(CLSE, stream.local, stream.remote, b""))
+                await self.send(Packet(CLSE, stream.local, stream.remote, b""))
 
     def _stream(self, remote: int) -> Stream:
         stream = Stream(self, self._next_id, remote)
@@ -244,15 +244,15 @@ class Transport:
         self._streams[stream.local] = stream
         return stream
 
-    async def _connect(self, frame: Frame) -> None:
+    async def _connect(self, frame: Packet) -> None:
         self.max_payload = max(1, min(frame.arg1, MAX_PAYLOAD))
         self._version = VERSION_CHECKSUM  # the banner itself always carries a checksum
-        await self.send(Frame(CNXN, VERSION, MAX_PAYLOAD, self._banner))
+        await self.send(Packet(CNXN, VERSION, MAX_PAYLOAD, self._banner))
         self._version = min(frame.arg0, VERSION)
 
-    async def _open(self, frame: Frame) -> None:
+    async def _open(self, frame: Packet) -> None:
         if len(self._streams) >= MOST_STREAMS:
-            await self.send(Frame(CLSE, 0, frame.arg0, b""))
+            await self.send(Packet(CLSE, 0, frame.arg0, b""))
             return
         stream = self._stream(frame.arg0)
         stream.run(self._serve(stream, frame.payload.rstrip(b"\0").decode("utf-8", "replace")))
@@ -263,11 +263,11 @@ class Transport:
             service = self._find(self, name)
             if service is not None:
                 stream.reads = service.reads
-                await self.send(Frame(OKAY, stream.local, stream.remote, b""))
+                await self.send(Packet(OKAY, stream.local, stream.remote, b""))
                 await self._watched(service, stream, name)
             if self._streams.pop(stream.local, None):
                 local = stream.local if service is not None else 0  # a CLSE from id 0 refuses an OPEN
-                await self.send(Frame(CLSE, local, stream.remote, b""))
+                await self.send(Packet(CLSE, local, stream.remote, b""))
 
     async def _watched(self, service: Service, stream: Stream, name: str) -> None:
         """A service that fails ends only its own stream, like a crashed process on a device."""
@@ -280,11 +280,11 @@ class Transport:
         except Exception:
             log.exception("the service %.200r broke", name)
 
-    async def _written(self, frame: Frame) -> None:
+    async def _written(self, frame: Packet) -> None:
         stream = self._streams.get(frame.arg1)
         if stream is not None and stream.reads:
             stream.receive(frame.payload)
         elif stream is not None:
-            await self.send(Frame(OKAY, stream.local, stream.remote, b""))
+            await self.send(Packet(OKAY, stream.local, stream.remote, b""))
         else:
-            await self.send(Frame(CLSE, 0, frame.arg0, b""))
+            await self.send(Packet(CLSE, 0, frame.arg0, b""))

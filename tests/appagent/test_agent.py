@@ -6,8 +6,8 @@ import io
 
 import pytest
 from distrl.appagent.agent import on_elements, on_grid, unanswered
-from distrl.appagent.answer import DIRECTIONS, DISTANCES, Call, UnreadError
-from distrl.appagent.elements import Element
+from distrl.appagent.answer import DIRECTIONS, DISTANCES, ActionCall, UnreadError
+from distrl.appagent.elements import NumberedElement
 from distrl.appagent.grid import PLACES, Grid
 from distrl.appagent.tags import LEAST_WIDTH, gridded, size_of, tagged
 from distrl.chat.endpoint import NoAnswerError, NoTurnError
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 SIZE = (1080, 2400)
-OK = Element("ok", (0, 0, 100, 200), "Button", "ok", None)
+OK = NumberedElement("ok", (0, 0, 100, 200), "Button", "ok", None)
 
 
 def png(size: tuple[int, int]) -> bytes:
@@ -28,16 +28,18 @@ def png(size: tuple[int, int]) -> bytes:
 
 
 def test_a_tap_is_in_the_middle_of_its_element() -> None:
-    assert on_elements(Call("tap", (1,)), [OK], SIZE) == Action(ActionKind.TAP, touch=Point(50 / 1080, 100 / 2400))
+    assert on_elements(ActionCall("tap", (1,)), [OK], SIZE) == Action(
+        ActionKind.TAP, touch=Point(50 / 1080, 100 / 2400)
+    )
 
 
 def test_keys_words_and_the_end() -> None:
     for call, action in [
-        (Call("back"), Action(ActionKind.BACK)),
-        (Call("home"), Action(ActionKind.HOME)),
-        (Call("enter"), Action(ActionKind.ENTER)),
-        (Call("FINISH"), Action(ActionKind.COMPLETE)),
-        (Call("text", ("; reboot",)), Action(ActionKind.TYPE, text="; reboot")),
+        (ActionCall("back"), Action(ActionKind.BACK)),
+        (ActionCall("home"), Action(ActionKind.HOME)),
+        (ActionCall("enter"), Action(ActionKind.ENTER)),
+        (ActionCall("FINISH"), Action(ActionKind.COMPLETE)),
+        (ActionCall("text", ("; reboot",)), Action(ActionKind.TYPE, text="; reboot")),
     ]:
         assert on_elements(call, [], SIZE) == action == on_grid(call, Grid.over(SIZE))
 
@@ -45,13 +47,13 @@ def test_keys_words_and_the_end() -> None:
 @pytest.mark.parametrize("number", [0, -1, 2, 10**30])
 def test_an_element_that_is_not_there_is_none(number: int) -> None:
     with pytest.raises(UnreadError, match="no element"):
-        on_elements(Call("tap", (number,)), [OK], SIZE)
+        on_elements(ActionCall("tap", (number,)), [OK], SIZE)
 
 
 @pytest.mark.parametrize("rest", [("sideways", "short"), ("up", "far"), ("Up", "short")])
 def test_a_swipe_that_goes_nowhere_is_none(rest: tuple[str, str]) -> None:
     with pytest.raises(UnreadError, match="no swipe"):
-        on_elements(Call("swipe", (1, *rest)), [OK], SIZE)
+        on_elements(ActionCall("swipe", (1, *rest)), [OK], SIZE)
 
 
 @given(
@@ -65,8 +67,8 @@ def test_a_swipe_stays_on_the_screen_goes_its_way_and_is_no_tap(
     x: float, y: float, direction: str, distance: str, size: tuple[int, int]
 ) -> None:
     left, top = int(x * (size[0] - 1)), int(y * (size[1] - 1))
-    element = Element("e", (left, top, left + 1, top + 1), "View", "", None)
-    done = on_elements(Call("swipe", (1, direction, distance)), [element], size)
+    element = NumberedElement("e", (left, top, left + 1, top + 1), "View", "", None)
+    done = on_elements(ActionCall("swipe", (1, direction, distance)), [element], size)
     assert done.touch is not None
     assert done.lift is not None
     for at in (done.touch, done.lift):
@@ -91,11 +93,11 @@ def test_every_place_of_the_grid_is_its_own_and_on_the_screen(size: tuple[int, i
 def test_what_the_grid_has_not_is_none() -> None:
     grid = Grid.over(SIZE)
     calls = [
-        Call("tap", (0, "center")),
-        Call("tap", (grid.cells + 1, "center")),
-        Call("tap", (1, "middle")),
-        Call("swipe", (1, "top", 999, "top")),
-        Call("swipe", (1, "top", 1, "top")),
+        ActionCall("tap", (0, "center")),
+        ActionCall("tap", (grid.cells + 1, "center")),
+        ActionCall("tap", (1, "middle")),
+        ActionCall("swipe", (1, "top", 999, "top")),
+        ActionCall("swipe", (1, "top", 1, "top")),
     ]
     for call in calls:
         with pytest.raises(UnreadError):

@@ -12,18 +12,18 @@ from distrl.appagent.answer import (
     LONGEST_TYPED,
     ON_ELEMENTS,
     ON_GRID,
-    Answer,
-    Call,
+    ActionCall,
+    ActionEffect,
+    AgentAnswer,
     Reflection,
     UnreadError,
-    Verdict,
 )
 from distrl.chat.answer import Message
 from hypothesis import given
 from hypothesis import strategies as st
 
 
-def read(message: dict[str, Any], forms: Mapping[str, tuple[type, ...]]) -> Answer:
+def read(message: dict[str, Any], forms: Mapping[str, tuple[type, ...]]) -> AgentAnswer:
     return answer.read(Message(**message), forms)
 
 
@@ -39,17 +39,17 @@ def says(action: str, summary: str | None = "tapped it") -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("action", "call"),
     [
-        ("tap(3)", Call("tap", (3,))),
-        ('text("say \\"hi\\" & $(reboot)")', Call("text", ('say "hi" & $(reboot)',))),
-        ('swipe(21, "up", "medium")', Call("swipe", (21, "up", "medium"))),
-        ("back()", Call("back")),
-        ("home()", Call("home")),
-        ("enter()", Call("enter")),
-        ("grid()", Call("grid")),
-        ("FINISH", Call("FINISH")),
+        ("tap(3)", ActionCall("tap", (3,))),
+        ('text("say \\"hi\\" & $(reboot)")', ActionCall("text", ('say "hi" & $(reboot)',))),
+        ('swipe(21, "up", "medium")', ActionCall("swipe", (21, "up", "medium"))),
+        ("back()", ActionCall("back")),
+        ("home()", ActionCall("home")),
+        ("enter()", ActionCall("enter")),
+        ("grid()", ActionCall("grid")),
+        ("FINISH", ActionCall("FINISH")),
     ],
 )
-def test_each_action_is_read(action: str, call: Call) -> None:
+def test_each_action_is_read(action: str, call: ActionCall) -> None:
     assert read(says(action), ON_ELEMENTS).call == call
     as_json = json.dumps({"observation": "o", "thought": "t", "action": action, "summary": "s"})
     assert read({"content": as_json}, ON_ELEMENTS).call == call
@@ -57,8 +57,8 @@ def test_each_action_is_read(action: str, call: Call) -> None:
 
 
 def test_the_grid_has_its_own_actions() -> None:
-    assert read(says('tap(5, "center")'), ON_GRID).call == Call("tap", (5, "center"))
-    assert read(says('swipe(5, "top", 9, "left")'), ON_GRID).call == Call("swipe", (5, "top", 9, "left"))
+    assert read(says('tap(5, "center")'), ON_GRID).call == ActionCall("tap", (5, "center"))
+    assert read(says('swipe(5, "top", 9, "left")'), ON_GRID).call == ActionCall("swipe", (5, "top", 9, "left"))
     for wrong in ("tap(5)", "grid()", 'swipe(5, "up", "long")'):
         with pytest.raises(UnreadError):
             read(says(wrong), ON_GRID)
@@ -141,8 +141,8 @@ def test_whatever_is_said_is_an_action_or_unread(message: dict[str, Any]) -> Non
 def test_a_reflection_is_read() -> None:
     said = {"content": "Decision: CONTINUE\nThought: hm\nDocumentation: opens the list\nof mails"}
     found = read_reflection(said)
-    assert (found.verdict, found.documentation) == (Verdict.CONTINUE, "opens the list\nof mails")
-    assert read_reflection({"content": "Decision: INEFFECTIVE\nThought: same"}).verdict is Verdict.INEFFECTIVE
+    assert (found.verdict, found.documentation) == (ActionEffect.CONTINUE, "opens the list\nof mails")
+    assert read_reflection({"content": "Decision: INEFFECTIVE\nThought: same"}).verdict is ActionEffect.INEFFECTIVE
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 from distrl.broker.connect import BeyondUseError
-from distrl.broker.dead_letter_log import Entry, folded, own_headers
+from distrl.broker.dead_letter_log import DeadLetterSummary, folded, own_headers
 from distrl.broker.dead_letters import (
     CUT_BYTES,
     CUT_LOST,
@@ -254,10 +254,10 @@ def test_of_two_letters_of_a_record_the_whole_one_counts_with_its_own_headers() 
     short = RawRecord(LogPosition("dlq", 0, 1), key, value, 0, tuple(headers))
     assert own_headers(short.headers) == ()
     for order in ((whole, short), (short, whole), (short, whole, short)):
-        (found,) = folded(map(Entry.of, order))
+        (found,) = folded(map(DeadLetterSummary.of, order))
         assert (found.position, found.origin, found.copies, found.cut) == (whole.position, at(3), len(order), "")
         assert (found.size, own_headers(whole.headers)) == (903, own)
-    (found,) = folded(map(Entry.of, [short, replace(short, position=LogPosition("dlq", 0, 7))]))
+    (found,) = folded(map(DeadLetterSummary.of, [short, replace(short, position=LogPosition("dlq", 0, 7))]))
     assert (found.offset, found.copies) == (1, 2)
     assert "it was too large" in found.cut
 
@@ -299,8 +299,8 @@ def test_bytes_of_strangers_are_escaped_for_the_terminal() -> None:
 
 
 def test_a_letter_tells_its_size_and_what_was_said() -> None:
-    entry = Entry.of(bad(17, error_headers(at(17), BAD)))
+    entry = DeadLetterSummary.of(bad(17, error_headers(at(17), BAD)))
     assert (entry.offset, entry.size, entry.reason) == (17, 5, "distrl.errors.WireError")
     assert entry.error.startswith("distrl.r.tasks[0] offset 17")
-    nothing = Entry.of(bad(17))
+    nothing = DeadLetterSummary.of(bad(17))
     assert (nothing.origin, nothing.error, nothing.reason, nothing.cut) == (None, "", "", "")

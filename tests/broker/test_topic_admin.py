@@ -8,15 +8,15 @@ import pytest
 from confluent_kafka import OFFSET_INVALID, TopicPartition
 from distrl.broker import topic_admin
 from distrl.broker.topic_admin import _mismatch
-from distrl.broker.topics import Difference
+from distrl.broker.topics import TopicDifference
 from distrl.config import Config
 
 CONFIG = Config(run="r")
 
 
 def test_a_broker_that_tells_the_old_number_for_a_moment_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    old = Difference("distrl.r.tasks", "partitions", "2", "3")
-    shrinks = Difference("distrl.r.trajectories", "partitions", "2", "1")
+    old = TopicDifference("distrl.r.tasks", "partitions", "2", "3")
+    shrinks = TopicDifference("distrl.r.trajectories", "partitions", "2", "1")
     told = [[old, shrinks], [old, shrinks], [shrinks]]
     monkeypatch.setattr(topic_admin, "_differences", lambda client, config: told.pop(0))
     assert topic_admin._left(None, CONFIG) == [shrinks]
@@ -50,8 +50,8 @@ def test_the_mismatch_lists_every_difference_and_what_mends_it() -> None:
     error = _mismatch(
         CONFIG,
         [
-            Difference("distrl.r.tasks", "partitions", "32", "16"),
-            Difference("distrl.r.updates", "cleanup.policy", "compact", "delete"),
+            TopicDifference("distrl.r.tasks", "partitions", "32", "16"),
+            TopicDifference("distrl.r.updates", "cleanup.policy", "compact", "delete"),
         ],
     )
     assert "distrl.r.tasks: partitions is 32, declared is 16" in str(error)
@@ -61,7 +61,7 @@ def test_the_mismatch_lists_every_difference_and_what_mends_it() -> None:
 
 
 def test_copies_that_are_missing_are_told_with_the_command_that_makes_them() -> None:
-    missing = [Difference("distrl.r.tasks", "replication factor", "1", "3")]
+    missing = [TopicDifference("distrl.r.tasks", "replication factor", "1", "3")]
     before = _mismatch(CONFIG, missing)
     assert "replication factor is 1, declared is 3" in str(before)
     assert "or set kafka.replication_factor to 1" in before.hint

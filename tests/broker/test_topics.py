@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import get_args
 
 import pytest
-from distrl.broker.topics import TOPICS, Difference, alterable, compare, declared_settings, partitions, topic_name
+from distrl.broker.topics import TOPICS, TopicDifference, alterable, compare, declared_settings, partitions, topic_name
 from distrl.config import Config, load
 from distrl.errors import BrokerError
 from distrl.types import Record
@@ -28,11 +28,11 @@ def test_a_topic_as_declared_has_no_difference_and_each_other_setting_is_one(nam
     count = partitions(CONFIG, topic)
     assert compare(CONFIG, topic, count, as_declared) == ()
     assert compare(CONFIG, topic, count + 1, as_declared) == (
-        Difference(f"distrl.r.{name}", "partitions", str(count + 1), str(count)),
+        TopicDifference(f"distrl.r.{name}", "partitions", str(count + 1), str(count)),
     )
     for setting, value in as_declared.items():
         other = as_declared | {setting: "other"}
-        assert compare(CONFIG, topic, count, other) == (Difference(f"distrl.r.{name}", setting, "other", value),)
+        assert compare(CONFIG, topic, count, other) == (TopicDifference(f"distrl.r.{name}", setting, "other", value),)
         del other[setting]
         assert [d.found for d in compare(CONFIG, topic, count, other)] == ["unset"]
 
@@ -41,7 +41,7 @@ def test_another_number_of_copies_is_a_difference_in_both_directions() -> None:
     topic, three = TOPICS["updates"], load(sets=["run=r", "kafka.replication_factor=3"], environ={})
     for config, found, declared in ((three, 1, "3"), (CONFIG, 3, "1")):
         (difference,) = compare(config, topic, 1, declared_settings(config, topic), found)
-        assert difference == Difference("distrl.r.updates", "replication factor", str(found), declared)
+        assert difference == TopicDifference("distrl.r.updates", "replication factor", str(found), declared)
         assert difference.moves
         assert alterable([difference]) == []
     assert compare(three, topic, 1, declared_settings(three, topic), 3) == ()
@@ -49,9 +49,9 @@ def test_another_number_of_copies_is_a_difference_in_both_directions() -> None:
 
 def test_no_more_copies_in_sync_are_asked_for_than_there_are() -> None:
     """Nothing could be written to such a topic."""
-    copies = Difference("distrl.r.updates", "replication factor", "1", "3")
-    in_sync = Difference("distrl.r.updates", "min.insync.replicas", "1", "2")
-    retention = Difference("distrl.r.updates", "retention.ms", "1", "-1")
+    copies = TopicDifference("distrl.r.updates", "replication factor", "1", "3")
+    in_sync = TopicDifference("distrl.r.updates", "min.insync.replicas", "1", "2")
+    retention = TopicDifference("distrl.r.updates", "retention.ms", "1", "-1")
     assert alterable([copies, in_sync, retention]) == [retention]
     assert alterable([in_sync, retention]) == [in_sync, retention]
 

@@ -23,7 +23,7 @@ from typing import Any
 
 from simphone.adbd import Adbd, properties
 from simphone.commands import COMMANDS
-from simphone.commands.base import Call, Result
+from simphone.commands.base import CommandResult, Invocation
 from simphone.faults import Fault, Faults
 from simphone.handset import Handset
 from simphone.machine import PhoneMachine
@@ -54,7 +54,7 @@ class Machine:
         return getattr(self.now, name)
 
 
-async def noted_settings(phone: Handset, call: Call) -> Result:
+async def noted_settings(phone: Handset, call: Invocation) -> CommandResult:
     """`settings`, which tells the test what was put."""
     if call.args[:1] == ("put",):
         with (FOLDER / "settings").open("a") as file:

@@ -14,7 +14,7 @@ from distrl.device.session import AdbSession
 from distrl.device.window import SYSTEM_UI, focused_window, package_in_front
 from distrl.errors import ConfigError
 from simphone.commands import COMMANDS, dumpsys
-from simphone.commands.base import Call, Result
+from simphone.commands.base import CommandResult, Invocation
 from simphone.handset import Handset
 from simphone.machine import Event, Key
 from simphone.serve import SimulatedPhone
@@ -130,8 +130,8 @@ def test_a_moment_without_focus_is_waited_out_and_more_than_that_is_told(
 def test_a_phone_that_names_no_home_screen_is_not_driven_and_no_home_screen_stopped(
     session: AdbSession, phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch, said: bytes
 ) -> None:
-    async def cmd(phone: Handset, call: Call) -> Result:
-        return Result(said)
+    async def cmd(phone: Handset, call: Invocation) -> CommandResult:
+        return CommandResult(said)
 
     monkeypatch.setitem(COMMANDS, "cmd", cmd)
     seen = patched(phone, monkeypatch, lambda event: True)

@@ -19,7 +19,7 @@ from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
 from distrl.types import Point
 from simphone import shell
-from simphone.commands.base import Result
+from simphone.commands.base import CommandResult
 from simphone.faults import Fault
 from simphone.serve import SimulatedPhone
 
@@ -200,7 +200,7 @@ def test_an_adb_server_killed_in_the_middle_of_a_command_is_told_at_once_and_the
         pid, run = own.pid, shell.Shell.run
         assert pid is not None
 
-        async def killing(self: shell.Shell, *args: Any, **more: Any) -> Result:
+        async def killing(self: shell.Shell, *args: Any, **more: Any) -> CommandResult:
             """The phone has been asked."""
             os.kill(pid, signal.SIGKILL)
             killed.append(time.monotonic())

@@ -16,7 +16,7 @@ from distrl.device.leases import Leases
 from distrl.device.phone_lease import (
     DIRECTORY,
     LONGEST_HOLDER,
-    Entry,
+    LeaseName,
     LeaseRenewer,
     PhoneLease,
     entries,
@@ -138,7 +138,7 @@ def test_a_killed_process_of_the_same_machine_is_followed_at_once(lease: MakeLea
 def test_a_lease_that_is_lost_ends_the_episode_and_is_no_failure_of_the_phone(
     adb: AdbServer, phone: SimulatedPhone, devices: Callable[[str], config.Devices], session: AdbSession
 ) -> None:
-    thief = Entry("host b", "b", "1", TTL_S).name
+    thief = LeaseName("host b", "b", "1", TTL_S).name
     with pool_of(adb, devices("a")) as (pool, clock):
         leased = pool.lease()
         assert leased is not None
@@ -196,12 +196,12 @@ def test_a_snapshot_that_brings_an_old_lease_back(
     held.hold()
     (older,) = entries(session) or []
     held.renew()
-    same, other = parsed(older, TTL_S), Entry("host b", "b", "1", TTL_S)
+    same, other = parsed(older, TTL_S), LeaseName("host b", "b", "1", TTL_S)
     names = {
         "older": older,
         "other host": other.name,
         "nonsense": "x,y",
-        "same machine": Entry("process 1", same.place, "2", TTL_S, 7).name,
+        "same machine": LeaseName("process 1", same.place, "2", TTL_S, 7).name,
     }
     session.output(f"rm -r {DIRECTORY}")
     for kind in brought_back:
@@ -350,7 +350,7 @@ def test_a_person_waits_out_a_dead_host_and_is_refused_by_a_living_one(lease: Ma
 
 @pytest.mark.parametrize("holder", ["process 1 on lab-2 (run x)", "a,b ~ c/d é" * 40, "", "../.. $(reboot); x"])
 def test_every_holder_makes_a_name_of_one_word(holder: str) -> None:
-    entry = Entry(holder, "0" * 16, "01234567", 30.0, 10**6)
+    entry = LeaseName(holder, "0" * 16, "01234567", 30.0, 10**6)
     assert len(entry.name.encode()) <= 255
     assert not set(entry.name) & set(" /$;~()*'\"\\")
     again = parsed(entry.name, 1.0)

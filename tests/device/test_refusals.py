@@ -22,7 +22,7 @@ from distrl.device.errors import (
 from distrl.device.pool import DevicePool
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
-from simphone.transport import CNXN, Frame, pack
+from simphone.transport import CNXN, Packet, pack
 
 from .conftest import StartPhones, free_ports
 
@@ -52,7 +52,7 @@ def phone_that(asks: bool) -> Iterator[str]:
                     command, kind, _, size, _, _ = struct.unpack("<6I", read(peer, 24))
                     read(peer, size)
                     if asks and (command == CNXN or (command == AUTH and kind == SIGNATURE)):
-                        peer.sendall(pack(Frame(AUTH, TOKEN, 0, bytes(20)), checksum=True))
+                        peer.sendall(pack(Packet(AUTH, TOKEN, 0, bytes(20)), checksum=True))
 
         def accept() -> None:
             with suppress(OSError):

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from simphone import shell
 from simphone.commands import COMMANDS
-from simphone.commands.base import Call, Result
+from simphone.commands.base import CommandResult, Invocation
 from simphone.faults import Fault
 from simphone.handset import Handset
 from simphone.machine import Event, Key, Open, Swipe, Tap, Text
@@ -206,7 +206,7 @@ def test_a_phone_that_vanishes_during_a_command_is_gone(
 ) -> None:
     run = shell.Shell.run
 
-    async def vanishing(self: shell.Shell, *args: Any, **more: Any) -> Result:
+    async def vanishing(self: shell.Shell, *args: Any, **more: Any) -> CommandResult:
         """The phone has been asked."""
         phone.faults.set(Fault.GONE)
         return await run(self, *args, **more)
@@ -287,9 +287,9 @@ def test_the_elements_in_front_are_those_of_now(session: AdbSession, phone: Simu
 def test_elements_that_cannot_be_had_are_never_those_of_before(
     session: AdbSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def never_rests(phone: Handset, call: Call) -> Result:
+    async def never_rests(phone: Handset, call: Invocation) -> CommandResult:
         """As Android's own says it, and with the same exit code."""
-        return Result(stderr=b"ERROR: could not get idle state.\n")
+        return CommandResult(stderr=b"ERROR: could not get idle state.\n")
 
     session.hierarchy(LONG_S)
     monkeypatch.setitem(COMMANDS, "uiautomator", never_rests)

@@ -28,7 +28,7 @@ from distrl.tasks.suite import HomeSuite
 from distrl.types import PROMPTED, ActionKind, HeldBack, Outcome, Split, Task, Trajectory
 from distrl.wire.codec import decode, encode
 from simphone.commands import COMMANDS
-from simphone.commands.base import Call, Result
+from simphone.commands.base import CommandResult, Invocation
 from simphone.handset import Handset
 from simphone.serve import SimulatedPhone
 
@@ -193,8 +193,8 @@ def test_credentials_that_are_refused_are_told_before_a_phone_is_touched(configu
         ready_endpoint(configured(server.url, timeout_s=0.2), pictures=1)
 
 
-async def never_rests(phone: Handset, call: Call) -> Result:
-    return Result(stderr=b"ERROR: could not get idle state.\n")
+async def never_rests(phone: Handset, call: Invocation) -> CommandResult:
+    return CommandResult(stderr=b"ERROR: could not get idle state.\n")
 
 
 def on_grid(asked: model.Asked) -> str:
@@ -216,7 +216,7 @@ def test_without_elements_the_grid_has_to_do(play: Play, monkeypatch: pytest.Mon
 
 
 def test_the_grid_alone_asks_the_phone_for_no_elements(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def must_not(phone: Handset, call: Call) -> Result:
+    async def must_not(phone: Handset, call: Invocation) -> CommandResult:
         raise AssertionError("nobody needs it")
 
     monkeypatch.setitem(COMMANDS, "uiautomator", must_not)  # type: ignore[misc]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from device.conftest import LONG_S, StartPhones, given_time
-from distrl.appagent.agent import Attempt
+from distrl.appagent.agent import AgentEpisode
 from distrl.config import Config, Devices
 from distrl.demonstrations.scripted import Scripted
 from distrl.device.screenshot import verified
@@ -152,7 +152,7 @@ def test_an_app_that_draws_without_end_has_no_elements_and_a_prompted_agent_take
     with Phones(Config(adb=adb.adb, devices=devices)) as phones, phones.lease(LONG_S) as leased:
         assert isinstance(leased, SessionPhone)
         leased.reset(WATCH)
-        attempt = Attempt(agent, lambda: leased.hierarchy(settings.dump_timeout_s))
+        attempt = AgentEpisode(agent, lambda: leased.hierarchy(settings.dump_timeout_s))
         assert attempt.look(leased.settle().png) is not None, "the home screen has elements"
         playing = phone.machine.state()["data"]["clock"] | {"watching": True}
         phone.machine.apply(Open("clock"))

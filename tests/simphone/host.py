@@ -10,7 +10,7 @@ from simphone.adbd import Adbd, properties
 from simphone.faults import Faults
 from simphone.handset import Handset
 from simphone.machine import PhoneMachine
-from simphone.transport import CLSE, CNXN, MAX_PAYLOAD, OKAY, OPEN, VERSION, WRTE, Frame, pack, read_frame
+from simphone.transport import CLSE, CNXN, MAX_PAYLOAD, OKAY, OPEN, VERSION, WRTE, Packet, pack, read_frame
 
 HOST_ID = 77
 
@@ -24,16 +24,16 @@ class Host:
         self._written = b""
 
     def send(self, command: int, arg0: int, arg1: int, payload: bytes = b"") -> None:
-        self.writer.write(pack(Frame(command, arg0, arg1, payload), checksum=False))
+        self.writer.write(pack(Packet(command, arg0, arg1, payload), checksum=False))
 
-    async def receive(self) -> Frame:
+    async def receive(self) -> Packet:
         return await asyncio.wait_for(read_frame(self.reader), 2)
 
-    async def greet(self, max_payload: int = MAX_PAYLOAD) -> Frame:
+    async def greet(self, max_payload: int = MAX_PAYLOAD) -> Packet:
         self.send(CNXN, VERSION, max_payload, b"host::features=shell_v2")
         return await self.receive()
 
-    async def ask(self, service: bytes) -> tuple[list[bytes], Frame]:
+    async def ask(self, service: bytes) -> tuple[list[bytes], Packet]:
         """Open a service and acknowledge its writes; their payloads, and the frame that ends it."""
         self.send(OPEN, HOST_ID, 0, service + b"\0")
         written: list[bytes] = []

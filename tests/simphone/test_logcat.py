@@ -6,7 +6,7 @@ import re
 import pytest
 from phone_shell import last, runs, with_shell
 from simphone import logbook
-from simphone.commands.base import Result
+from simphone.commands.base import CommandResult
 from simphone.shell import Shell
 
 THREADTIME = re.compile(r"(\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}) +\d+ +\d+ ([VDIWEF]) (\S+) *: (.*)")
@@ -74,7 +74,7 @@ def test_only_the_newest_are_kept_and_clear_forgets_them() -> None:
 
 def test_following_prints_what_is_there_and_then_what_comes() -> None:
     async def play(shell: Shell) -> None:
-        async def line(result: Result) -> bytes:
+        async def line(result: CommandResult) -> bytes:
             assert result.follow is not None
             return await asyncio.wait_for(anext(result.follow), 2)
 

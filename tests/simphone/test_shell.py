@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from PIL import Image
 from simphone.adbd import properties
-from simphone.commands.base import Result
+from simphone.commands.base import CommandResult
 from simphone.faults import Fault, Faults
 from simphone.handset import Handset, Machine
 from simphone.keyboards import SERVICE
@@ -32,8 +32,8 @@ def run(
     machine: Machine | None = None,
     fault: Fault | None = None,
     draw_latency: Callable[[], float] = lambda: 0.0,
-) -> Result:
-    async def go() -> Result:
+) -> CommandResult:
+    async def go() -> CommandResult:
         faults = Faults(time.monotonic)
         if fault is not None:
             faults.set(fault)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simphone import files
 from simphone.faults import Fault
-from simphone.transport import CLSE, OKAY, WRTE, Frame, pack
+from simphone.transport import CLSE, OKAY, WRTE, Packet, pack
 
 from .host import HOST_ID, Host, with_host
 
@@ -236,7 +236,7 @@ def test_a_payload_is_acknowledged_when_more_is_wanted_and_a_second_before_that_
             await asyncio.wait_for(host.reader.read(1), 0.1)
         host.send(OKAY, HOST_ID, stream)
         assert (await host.receive()).command == OKAY
-        both = (pack(Frame(WRTE, HOST_ID, stream, half), checksum=False) for half in (b"ST", b"AT"))
+        both = (pack(Packet(WRTE, HOST_ID, stream, half), checksum=False) for half in (b"ST", b"AT"))
         host.writer.write(b"".join(both))
         assert await asyncio.wait_for(host.reader.read(), 2) == b""
 

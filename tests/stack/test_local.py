@@ -16,7 +16,7 @@ import pytest
 from distrl.config import Config, load
 from distrl.errors import StackError
 from distrl.stack import adb, ports
-from distrl.stack.local import LocalStack, Row, connect
+from distrl.stack.local import LocalStack, PartStatus, connect
 from distrl.stack.part import Site
 from distrl.stack.processes import find_all, stop_all
 from elsewhere import drawn, elsewhere
@@ -44,7 +44,7 @@ def config(tmp_path: Path) -> Iterator[Make]:
     stop_all(find_all(tmp_path / "stack"), 5.0)
 
 
-def row(config: Config, name: str) -> Row:
+def row(config: Config, name: str) -> PartStatus:
     return next(row for row in LocalStack(config).status() if row.name == name)
 
 
@@ -57,7 +57,7 @@ def test_up_status_connect_down(config: Make) -> None:
     assert up.pid is not None
     assert connect(config()).adb.port == made.adb.port
     assert LocalStack(config()).down() == ["adb"]
-    assert row(config(), "adb") == Row("adb", False, "", None)
+    assert row(config(), "adb") == PartStatus("adb", False, "", None)
     assert not ports.listens(made.adb.port)
     assert connect(config()) == config()
     assert LocalStack(config()).down() == []
@@ -152,7 +152,7 @@ def test_a_configured_server_is_used_and_outlives_our_down(config: Make, tmp_pat
     port = LocalStack(theirs).up().adb.port
     ours = config(f"stack.directory={tmp_path / 'ours'}", f"adb.port={port}")
     assert LocalStack(ours).up().adb.port == port
-    assert row(ours, "adb") == Row("adb", True, f"127.0.0.1:{port}", None)
+    assert row(ours, "adb") == PartStatus("adb", True, f"127.0.0.1:{port}", None)
     assert LocalStack(ours).down() == []
     assert ports.listens(port)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from distrl.config import Config
-from distrl.telemetry.feed import Progress
+from distrl.telemetry.feed import RunProgress
 from distrl.telemetry.fleet import findings_of
 from distrl.telemetry.stalls import STALLED_S, phones_answering, ranges, stalled
 from distrl.types import DeviceHealth, Heartbeat
@@ -33,7 +33,7 @@ def test_each_limit_of_a_fleet_is_told_with_the_setting_that_helps() -> None:
     beats = [worker(f"w-{n}", (n,), *["idle"] * 10) for n in range(4)] + [worker("spare", (), "idle")]
     feeder = Heartbeat("feeder", "feeder", 0, 0, None, {"outstanding_limit": 24.0})
     config = Config.model_validate({"feeder": {"outstanding": 24}})
-    found = {each.what: each for each in findings_of(config, Progress({0: 24}, 3.0, [*beats, feeder]), 4)}
+    found = {each.what: each for each in findings_of(config, RunProgress({0: 24}, 3.0, [*beats, feeder]), 4)}
     assert [found[name].ok for name in ("progress", "feeder.outstanding", "kafka.task_partitions")] == [
         True,
         False,
@@ -43,7 +43,7 @@ def test_each_limit_of_a_fleet_is_told_with_the_setting_that_helps() -> None:
     assert found["feeder.outstanding"].hint == "raise feeder.outstanding to 82 or more, or leave it unset"
     assert "4 partitions for 5 workers; spare own none" in found["kafka.task_partitions"].detail
     assert "set kafka.task_partitions to 10 or more" in found["kafka.task_partitions"].hint
-    well = findings_of(Config(), Progress({}, 0.0, beats[:4]), 16)
+    well = findings_of(Config(), RunProgress({}, 0.0, beats[:4]), 16)
     assert all(each.ok for each in well)
 
 
@@ -54,7 +54,7 @@ def test_a_spare_worker_without_a_phone_is_no_fault_and_its_phones_do_not_count(
         worker("old", None, "idle"),
     ]
     assert phones_answering(beats) == 3
-    assert all(each.ok for each in findings_of(Config(), Progress({}, 0.0, beats), 1))
+    assert all(each.ok for each in findings_of(Config(), RunProgress({}, 0.0, beats), 1))
 
 
 def test_numbers_are_told_in_few_words() -> None:

@@ -16,7 +16,7 @@ from torch.optim import AdamW
 from distrl.algorithms.gradients import descend
 from distrl.algorithms.losses import clone_loss
 from distrl.algorithms.protocol import Context, Metrics, Optimised, Phase, seen, steps_of, too_long
-from distrl.compute import Part
+from distrl.compute import ShardResult
 from distrl.config import Config, Descent, Warmup
 from distrl.replay.circular import CircularBuffer, Entry
 from distrl.seeds import generator, seed_of, torch_seed
@@ -114,9 +114,9 @@ class Imitation:
         )
         return float(clone_loss(scored["logprob"]))
 
-    def _part(self, steps: Sequence[Step]) -> Part:
+    def _part(self, steps: Sequence[Step]) -> ShardResult:
         logprob = self._context.score(steps).logprob
-        return Part(clone_loss(logprob), {"logprob": logprob.detach()})
+        return ShardResult(clone_loss(logprob), {"logprob": logprob.detach()})
 
     def values(self, steps: Sequence[Step]) -> None:
         """It estimates none."""

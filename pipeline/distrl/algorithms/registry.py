@@ -15,17 +15,17 @@ from distrl.config import algorithms as settings
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Registered:
     """algorithm: over a policy. memory: the same algorithm's memory alone, for who only asks what it would keep."""
 
     algorithm: Callable[[Context], Algorithm]
     memory: Callable[[Config], Memory]
 
 
-ALGORITHMS: Mapping[type[Section], Row] = {
-    settings.Aride: Row(Aride, ArideMemory),
-    settings.Cloning: Row(cloning, cloning_memory),
-    settings.FilteredBc: Row(filtered_bc, filtered_memory),
+ALGORITHMS: Mapping[type[Section], Registered] = {
+    settings.Aride: Registered(Aride, ArideMemory),
+    settings.Cloning: Registered(cloning, cloning_memory),
+    settings.FilteredBc: Registered(filtered_bc, filtered_memory),
 }
 
 

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from distrl.appagent import answer, prompt, tags
-from distrl.appagent.answer import FINISH, Answer, Call, UnreadError
-from distrl.appagent.elements import Element, Screen, UnreadableError, screen_of
+from distrl.appagent.answer import FINISH, ActionCall, AgentAnswer, UnreadError
+from distrl.appagent.elements import ElementTree, NumberedElement, UnreadableError, screen_of
 from distrl.appagent.grid import Grid
 from distrl.appagent.notes import Notes
 from distrl.chat.answer import Message
@@ -98,7 +98,7 @@ def unanswered(error: NoAnswerError) -> ChatError:
     return ChatError("appagent.endpoint", f"no answer: {error}", hint)
 
 
-class Attempt:
+class AgentEpisode:
     """One episode. dump: of the phone on which it is played."""
 
     def __init__(self, agent: Agent, dump: Dump) -> None:
@@ -115,7 +115,7 @@ class Attempt:
         screen = self.look(png)
         return self.act_on(task, png, screen)[0]
 
-    def look(self, png: bytes, without: frozenset[str] = frozenset()) -> Screen | None:
+    def look(self, png: bytes, without: frozenset[str] = frozenset()) -> ElementTree | None:
         """The elements in front except those named in `without`; None if the grid has to be used."""
         settings = self._agent.settings
         if settings.mode == "grid":
@@ -130,7 +130,7 @@ class Attempt:
             return None
         return screen
 
-    def act_on(self, task: str, png: bytes, screen: Screen | None) -> tuple[Action, Call | None]:
+    def act_on(self, task: str, png: bytes, screen: ElementTree | None) -> tuple[Action, ActionCall | None]:
         """The action and the model's call; None if it is not an action, and on the grid."""
         self._agent.count("decisions")
         try:
@@ -146,24 +146,24 @@ class Attempt:
             self.past = prompt.Past(self.past.summary, str(error))
             return Action(ActionKind.INVALID, text=error.raw), None
 
-    def _done(self, said: Answer, action: Action) -> Action:
+    def _done(self, said: AgentAnswer, action: Action) -> Action:
         self.past = prompt.Past(said.summary)
         return action
 
-    def _on_elements(self, task: str, png: bytes, screen: Screen) -> Answer:
+    def _on_elements(self, task: str, png: bytes, screen: ElementTree) -> AgentAnswer:
         picture = tags.tagged(png, (element.box for element in screen.elements))
         known = self._agent.notes.get(screen.package, {})
         model = self._agent.settings.model
         asked = prompt.on_elements(model, task, self.past, screen.package, screen.elements, known, picture)
         return answer.read(self._agent.ask(asked), answer.ON_ELEMENTS)
 
-    def _on_grid(self, task: str, png: bytes, grid: Grid) -> Answer:
+    def _on_grid(self, task: str, png: bytes, grid: Grid) -> AgentAnswer:
         self._agent.count("on_grid")
         asked = prompt.on_grid(self._agent.settings.model, task, self.past, grid, tags.gridded(png, grid))
         return answer.read(self._agent.ask(asked), answer.ON_GRID)
 
 
-def on_elements(call: Call, elements: Sequence[Element], size: tuple[int, int]) -> Action:
+def on_elements(call: ActionCall, elements: Sequence[NumberedElement], size: tuple[int, int]) -> Action:
     """The action on a screen of numbered elements. size: of the screen, px. Raises UnreadError for an unknown element,
     direction or distance.
     """
@@ -182,7 +182,7 @@ def on_elements(call: Call, elements: Sequence[Element], size: tuple[int, int]) 
     return _swipe(middle, direction, UNITS[distance], size)
 
 
-def on_grid(call: Call, grid: Grid) -> Action:
+def on_grid(call: ActionCall, grid: Grid) -> Action:
     """The action on a screen of numbered cells. Raises UnreadError for an unknown cell or place."""
     if call.name not in ("tap", "swipe"):
         return _anywhere(call)
@@ -197,7 +197,7 @@ def on_grid(call: Call, grid: Grid) -> Action:
     return Action(ActionKind.SWIPE, touch=touch, lift=lift)
 
 
-def _anywhere(call: Call) -> Action:
+def _anywhere(call: ActionCall) -> Action:
     if call.name == FINISH:
         return Action(ActionKind.COMPLETE)
     if call.name == "text":

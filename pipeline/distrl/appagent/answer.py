@@ -49,7 +49,7 @@ class UnreadError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ActionCall:
     """One of the prompt's actions, with arguments of the right types; FINISH has none."""
 
     name: str
@@ -57,14 +57,14 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AgentAnswer:
     """call: what to do. summary: of all actions so far, in the model's words."""
 
-    call: Call
+    call: ActionCall
     summary: str
 
 
-class Verdict(StrEnum):
+class ActionEffect(StrEnum):
     """What an action did for the task (AppAgent, section 3.2)."""
 
     BACK = "BACK"
@@ -77,36 +77,36 @@ class Verdict(StrEnum):
 class Reflection:
     """documentation: what the element is for; "" if the action had no effect."""
 
-    verdict: Verdict
+    verdict: ActionEffect
     documentation: str
 
 
-def read(message: Message, forms: Mapping[str, tuple[type, ...]]) -> Answer:
+def read(message: Message, forms: Mapping[str, tuple[type, ...]]) -> AgentAnswer:
     """The decision in a chat message. forms: the available actions. Raises UnreadError."""
     said = _parts(message, ("observation", "thought", "action"), ("summary",))
     call = _call(said["action"], forms)
     if "summary" not in said and call.name != FINISH:
         raise UnreadError("it has no Summary", message.content)
-    return Answer(call, said.get("summary", "")[:LONGEST_SUMMARY])
+    return AgentAnswer(call, said.get("summary", "")[:LONGEST_SUMMARY])
 
 
 def read_reflection(message: Message) -> Reflection:
     """Raises UnreadError."""
     said = _parts(message, ("decision", "thought"), ("documentation",))
-    if said["decision"] not in list(Verdict):
-        raise UnreadError(f"Decision is none of {', '.join(Verdict)}", said["decision"])
-    verdict = Verdict(said["decision"])
-    if verdict is Verdict.INEFFECTIVE:
+    if said["decision"] not in list(ActionEffect):
+        raise UnreadError(f"Decision is none of {', '.join(ActionEffect)}", said["decision"])
+    verdict = ActionEffect(said["decision"])
+    if verdict is ActionEffect.INEFFECTIVE:
         return Reflection(verdict, "")
     if not said.get("documentation"):
         raise UnreadError("it has no Documentation", message.content)
     return Reflection(verdict, said["documentation"])
 
 
-def _call(text: str, forms: Mapping[str, tuple[type, ...]]) -> Call:
+def _call(text: str, forms: Mapping[str, tuple[type, ...]]) -> ActionCall:
     """`name(arguments)`, the arguments as JSON has them."""
     if text in (FINISH, f"{FINISH}()"):
-        return Call(FINISH)
+        return ActionCall(FINISH)
     found = _CALL.fullmatch(text)
     if found is None or found[1] not in forms:
         raise UnreadError(f"Action is none of {', '.join(forms)}, {FINISH}", text)
@@ -118,7 +118,7 @@ def _call(text: str, forms: Mapping[str, tuple[type, ...]]) -> Call:
         raise UnreadError(f"{found[1]} takes other arguments", text)
     if found[1] == "text" and not (len(arguments[0]) <= LONGEST_TYPED and arguments[0].isprintable()):
         raise UnreadError(f"text takes up to {LONGEST_TYPED} printable characters", text)
-    return Call(found[1], tuple(arguments))
+    return ActionCall(found[1], tuple(arguments))
 
 
 def _parts(message: Message, needed: tuple[str, ...], optional: tuple[str, ...]) -> dict[str, str]:

@@ -29,7 +29,7 @@ class UnreadableError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Element:
+class NumberedElement:
     """name: its key in notes, the same on every phone with this app. box: left, top, right, bottom, px, on the screen.
 
     kind: the last part of its class. text: its own text, or that of its children. on: of a switch, else None.
@@ -49,14 +49,14 @@ class Element:
 
 
 @dataclass(frozen=True, slots=True)
-class Screen:
+class ElementTree:
     """The screen in front. package: the app. elements: the interactive ones, number 1 first."""
 
     package: str
-    elements: tuple[Element, ...]
+    elements: tuple[NumberedElement, ...]
 
 
-def screen_of(xml: bytes, size: tuple[int, int], most: int, without: frozenset[str] = frozenset()) -> Screen:
+def screen_of(xml: bytes, size: tuple[int, int], most: int, without: frozenset[str] = frozenset()) -> ElementTree:
     """The screen that `xml` describes. size: width and height, px. without: names to leave out.
 
     Clickable elements come first, then focusable and scrollable ones, each in tree order; at most `most`.
@@ -65,15 +65,15 @@ def screen_of(xml: bytes, size: tuple[int, int], most: int, without: frozenset[s
     nodes = _parsed(xml)
     found = [(node, box) for node in nodes if node.reacts and (box := _on_screen(node.bounds, size)) is not None]
     found.sort(key=lambda each: not each[0].clickable)  # stable: otherwise in tree order
-    chosen: list[Element] = []
+    chosen: list[NumberedElement] = []
     for node, box in found:
         if len(chosen) == most:
             break
-        element = Element(node.name, box, node.kind, _plain(" ".join(node.words), LONGEST_TEXT), node.on)
+        element = NumberedElement(node.name, box, node.kind, _plain(" ".join(node.words), LONGEST_TEXT), node.on)
         far = all(math.dist(element.middle, each.middle) > NEAR * size[0] for each in chosen)
         if far and element.name not in without:
             chosen.append(element)
-    return Screen(_plain(nodes[0].package, LONGEST_NAME), tuple(chosen))
+    return ElementTree(_plain(nodes[0].package, LONGEST_NAME), tuple(chosen))
 
 
 @dataclass(slots=True)

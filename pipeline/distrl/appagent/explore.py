@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from distrl.appagent import answer, prompt, tags
-from distrl.appagent.agent import Agent, Attempt, Dump
-from distrl.appagent.answer import Call, Reflection, UnreadError, Verdict
-from distrl.appagent.elements import Element, Screen
+from distrl.appagent.agent import Agent, AgentEpisode, Dump
+from distrl.appagent.answer import ActionCall, ActionEffect, Reflection, UnreadError
+from distrl.appagent.elements import ElementTree, NumberedElement
 from distrl.appagent.notes import Notes, with_note
 from distrl.types import Action, ActionKind
 
@@ -43,13 +43,13 @@ class Notebook:
 class _Tried:
     """A touch whose effect is not known yet."""
 
-    screen: Screen
+    screen: ElementTree
     number: int
-    call: Call
+    call: ActionCall
     png: bytes
 
     @property
-    def element(self) -> Element:
+    def element(self) -> NumberedElement:
         return self.screen.elements[self.number - 1]
 
     @property
@@ -69,7 +69,7 @@ class Exploring:
 
     def __init__(self, agent: Agent, dump: Dump, notebook: Notebook) -> None:
         self._agent = agent
-        self._attempt = Attempt(agent, dump)
+        self._attempt = AgentEpisode(agent, dump)
         self._notebook = notebook
         self._useless: set[str] = set()
         self._tried: _Tried | None = None
@@ -80,7 +80,7 @@ class Exploring:
     def act(self, task: str, png: bytes) -> Action:
         """The action for one screen, after noting the effect of the last one. Raises as `Attempt.act`."""
         tried, self._tried = self._tried, None
-        if tried is not None and self._seen(task, tried, png) is Verdict.BACK:
+        if tried is not None and self._seen(task, tried, png) is ActionEffect.BACK:
             return Action(ActionKind.BACK)
         screen = self._attempt.look(png, frozenset(self._useless))
         action, call = self._attempt.act_on(task, png, screen)
@@ -88,14 +88,16 @@ class Exploring:
             self._tried = _Tried(screen, call.arguments[0], call, png)
         return action
 
-    def _seen(self, task: str, tried: _Tried, after: bytes) -> Verdict | None:
+    def _seen(self, task: str, tried: _Tried, after: bytes) -> ActionEffect | None:
         """The effect of a touch; None if the model does not answer. An unchanged screen needs no question."""
         try:
-            found = Reflection(Verdict.INEFFECTIVE, "") if after == tried.png else self._reflected(task, tried, after)
+            found = (
+                Reflection(ActionEffect.INEFFECTIVE, "") if after == tried.png else self._reflected(task, tried, after)
+            )
         except UnreadError:
             self._agent.count("invalid_reflections")
             return None
-        if found.verdict is not Verdict.SUCCESS:
+        if found.verdict is not ActionEffect.SUCCESS:
             self._useless.add(tried.element.name)
             self._attempt.past = prompt.Past()
         if found.documentation:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from distrl.appagent.elements import Element
+from distrl.appagent.elements import NumberedElement
 from distrl.appagent.grid import PLACES, Grid
 from distrl.chat import message as say
 
@@ -88,7 +88,7 @@ def on_elements(
     task: str,
     past: Past,
     package: str,
-    elements: Sequence[Element],
+    elements: Sequence[NumberedElement],
     notes: Mapping[str, Mapping[str, str]],
     picture: bytes,
 ) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def on_grid(model: str, task: str, past: Past, grid: Grid, picture: bytes) -> di
 
 
 def reflect(
-    model: str, task: str, action: str, element: Element, number: int, note: str, before: bytes, after: bytes
+    model: str, task: str, action: str, element: NumberedElement, number: int, note: str, before: bytes, after: bytes
 ) -> dict[str, Any]:
     """action: what was done to the element, in words. note: the present note on that, or ""."""
     about = {"task": task, "action": action, "element": _listed(number, element, {}), "note": note}
@@ -120,7 +120,7 @@ def _about(task: str, past: Past) -> dict[str, Any]:
     return fields | ({"your_last_answer_was_no_action": past.problem} if past.problem else {})
 
 
-def _listed(number: int, element: Element, notes: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
+def _listed(number: int, element: NumberedElement, notes: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
     fields: dict[str, Any] = {"number": number, "kind": element.kind, "text": element.text}
     if element.on is not None:
         fields["on"] = element.on

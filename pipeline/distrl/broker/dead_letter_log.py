@@ -26,7 +26,7 @@ _OURS = frozenset([*_CUT, *(name for name, _ in error_headers(LogPosition("", 0,
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class DeadLetterSummary:
     """The summary of one dead-lettered record, without its bytes and headers."""
 
     position: LogPosition
@@ -46,7 +46,7 @@ class Entry:
     """Dead letters of this record; more than 1 only after a crash."""
 
     @classmethod
-    def of(cls, raw: RawRecord) -> Entry:
+    def of(cls, raw: RawRecord) -> DeadLetterSummary:
         size = len(raw.key or b"") + len(raw.value or b"")
         reason, error = (_error_header(raw, f"exception.{name}") for name in ("class.name", "message"))
         return cls(raw.position, origin_of(raw.headers), raw.timestamp, size, _cut(raw, size), reason, error)
@@ -61,7 +61,7 @@ class Entry:
 class DeadLetter:
     """One dead-lettered record with its bytes."""
 
-    entry: Entry
+    entry: DeadLetterSummary
     raw: RawRecord
     """As the dead-letter topic holds it."""
     headers: Headers
@@ -80,13 +80,13 @@ class DeadLetter:
         return self.entry.cut
 
 
-def entries(config: Config) -> list[Entry]:
+def entries(config: Config) -> list[DeadLetterSummary]:
     """Every dead-lettered record that is retained, in log order. Holds the bytes of one at a time."""
     with LogReader(config, TOPIC) as reader:
-        return folded(Entry.of(raw) for batch in reader.to_end(ONE) for raw in batch)
+        return folded(DeadLetterSummary.of(raw) for batch in reader.to_end(ONE) for raw in batch)
 
 
-def letters(config: Config, wanted: Sequence[Entry]) -> list[DeadLetter]:
+def letters(config: Config, wanted: Sequence[DeadLetterSummary]) -> list[DeadLetter]:
     """The dead letters of these entries, with all their bytes, in log order.
 
     Raises BrokerError for one that retention has deleted since.
@@ -97,9 +97,9 @@ def letters(config: Config, wanted: Sequence[Entry]) -> list[DeadLetter]:
     ]
 
 
-def folded(found: Iterable[Entry]) -> list[Entry]:
+def folded(found: Iterable[DeadLetterSummary]) -> list[DeadLetterSummary]:
     """One entry per origin, in log order: the first that is not truncated, else the first. Pure."""
-    by_origin: dict[object, Entry] = {}
+    by_origin: dict[object, DeadLetterSummary] = {}
     for entry in found:
         name = entry.origin or entry.position
         if (before := by_origin.get(name)) is not None:
@@ -118,7 +118,7 @@ def own_headers(headers: Headers) -> Headers:
     return tuple(headers[:end])
 
 
-def chosen(found: Sequence[Entry], offsets: Sequence[int]) -> list[Entry]:
+def chosen(found: Sequence[DeadLetterSummary], offsets: Sequence[int]) -> list[DeadLetterSummary]:
     """The entries with these offsets, in log order. Raises BrokerError for an unknown offset."""
     by_offset = {entry.offset: entry for entry in found}
     for offset in offsets:

@@ -39,8 +39,8 @@ from distrl.broker.reassign import copies, plan, reassigned
 from distrl.broker.topics import (
     DAY_MS,
     TOPICS,
-    Difference,
     Topic,
+    TopicDifference,
     alterable,
     compare,
     declared_settings,
@@ -81,7 +81,7 @@ class TopicRow:
     """Partition -> (first retained, one past the last)."""
     cleanup: str
     retention_ms: int
-    differing: tuple[Difference, ...]
+    differing: tuple[TopicDifference, ...]
 
     @property
     def retention(self) -> str:
@@ -298,7 +298,7 @@ def _create(client: AdminClient, config: Config, missing: list[Topic]) -> set[st
     return created
 
 
-def _differences(client: AdminClient, config: Config) -> list[Difference]:
+def _differences(client: AdminClient, config: Config) -> list[TopicDifference]:
     existing = _existing(client, config)
     found = _found_settings(client, config, existing)
     return [
@@ -309,7 +309,7 @@ def _differences(client: AdminClient, config: Config) -> list[Difference]:
     ]
 
 
-def _left(client: AdminClient, config: Config) -> list[Difference]:
+def _left(client: AdminClient, config: Config) -> list[TopicDifference]:
     """What differs after an alteration. A broker may report the old number of partitions for a moment after it has
     acknowledged a new one, so alterable differences are polled until they are gone, at most connect_timeout_s.
     """
@@ -339,7 +339,7 @@ def _found_settings(client: AdminClient, config: Config, existing: Iterable[str]
         raise explain(error.args[0], f"topics of run {config.run}", "read the settings", config.kafka) from None
 
 
-def _alter(client: AdminClient, config: Config, differences: list[Difference]) -> None:
+def _alter(client: AdminClient, config: Config, differences: list[TopicDifference]) -> None:
     timeout_s = config.kafka.connect_timeout_s
     for difference in differences:
         name, value = difference.topic, difference.declared
@@ -353,7 +353,7 @@ def _alter(client: AdminClient, config: Config, differences: list[Difference]) -
             _result(done[resource], config, name, "change the settings")
 
 
-def _mismatch(config: Config, differences: list[Difference], written: Path | None = None) -> BrokerError:
+def _mismatch(config: Config, differences: list[TopicDifference], written: Path | None = None) -> BrokerError:
     """written: the plan that gives each topic its replicas, for Kafka's own tool."""
     shrinking = [difference for difference in differences if difference.shrinks]
     hints = []

@@ -61,7 +61,7 @@ TOPICS: Mapping[str, Topic] = MappingProxyType({topic.name: topic for topic in _
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class TopicDifference:
     """A setting of an existing topic that differs from its declaration."""
 
     topic: str
@@ -94,7 +94,7 @@ def partitions(config: Config, topic: Topic) -> int:
     return config.kafka.task_partitions if topic.partitions is None else topic.partitions
 
 
-def alterable(differences: Iterable[Difference]) -> list[Difference]:
+def alterable(differences: Iterable[TopicDifference]) -> list[TopicDifference]:
     """Those that `distrl topics ensure --alter` can fix. Pure.
 
     Excludes removing partitions and moving replicas; and a min.insync.replicas above the present number of replicas,
@@ -132,16 +132,16 @@ def declared_settings(config: Config, topic: Topic) -> dict[str, str]:
 
 def compare(
     config: Config, topic: Topic, found_partitions: int, found: Mapping[str, str], found_copies: int | None = None
-) -> tuple[Difference, ...]:
+) -> tuple[TopicDifference, ...]:
     """The settings in which the existing topic differs. found_copies: replicas of each partition. Pure."""
     name = topic_name(config.run, topic.name)
     differences = []
     if found_partitions != partitions(config, topic):
-        differences.append(Difference(name, "partitions", str(found_partitions), str(partitions(config, topic))))
+        differences.append(TopicDifference(name, "partitions", str(found_partitions), str(partitions(config, topic))))
     copies = config.kafka.replication_factor
     if found_copies is not None and found_copies != copies:
-        differences.append(Difference(name, REPLICATION, str(found_copies), str(copies)))
+        differences.append(TopicDifference(name, REPLICATION, str(found_copies), str(copies)))
     for setting, value in declared_settings(config, topic).items():
         if found.get(setting) != value:
-            differences.append(Difference(name, setting, found.get(setting, "unset"), value))
+            differences.append(TopicDifference(name, setting, found.get(setting, "unset"), value))
     return tuple(differences)

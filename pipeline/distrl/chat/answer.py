@@ -43,13 +43,13 @@ class Message(_Read):
     refusal: Any = None
 
 
-class Choice(_Read):
+class ChatChoice(_Read):
     message: Message
     finish_reason: Any = None
 
 
 class Completion(_Read):
-    choices: tuple[Choice, ...] = Field(min_length=1)
+    choices: tuple[ChatChoice, ...] = Field(min_length=1)
     usage: Annotated[Usage, _else(Usage())] = Usage()
 
     @property

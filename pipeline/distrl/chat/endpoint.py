@@ -19,7 +19,7 @@ from typing import Any, Final
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_exponential
 
 from distrl.chat.answer import Completion, Message, completion_of
-from distrl.chat.http import Answer, HttpClient, UnansweredError
+from distrl.chat.http import HttpAnswer, HttpClient, UnansweredError
 from distrl.config import Chat
 from distrl.errors import ChatError
 
@@ -120,7 +120,7 @@ class Endpoint:
             retry_error_callback=give_up,
         )(attempt)
 
-    def _post(self, body: Mapping[str, Any], deadline: float) -> Answer:
+    def _post(self, body: Mapping[str, Any], deadline: float) -> HttpAnswer:
         key = self._settings.api_key
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if key is not None:
@@ -134,7 +134,7 @@ class Endpoint:
             spent = self._clock() - began
             self._count(requests=1, seconds=spent, slowest_s=spent)
 
-    def _message(self, answer: Answer) -> Message:
+    def _message(self, answer: HttpAnswer) -> Message:
         """The answer's message; counts its cost. Raises _TryAgainError, ChatError."""
         try:
             said = completion_of(answer.body) if answer.status == 200 else None
@@ -152,7 +152,7 @@ class Endpoint:
         cost = (into * self._settings.price_in + out * self._settings.price_out) / 1e6
         self._count(answers=1, tokens_in=into, tokens_out=out, cost=cost)
 
-    def _refuse_for_good(self, answer: Answer) -> None:
+    def _refuse_for_good(self, answer: HttpAnswer) -> None:
         if 400 <= answer.status < 500 and answer.status not in RETRIED:
             said = answer.body[:SHOWN].decode("utf-8", "replace")
             section = self._section

@@ -37,7 +37,7 @@ class UnansweredError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpAnswer:
     """status: HTTP's. headers: names in lower case."""
 
     status: int
@@ -57,14 +57,14 @@ class HttpClient:
             network_backend=_Network(),
         )
 
-    def post(self, url: str, headers: Mapping[str, str], payload: Mapping[str, Any], timeout_s: float) -> Answer:
+    def post(self, url: str, headers: Mapping[str, str], payload: Mapping[str, Any], timeout_s: float) -> HttpAnswer:
         """POST `payload` as JSON to an http or https URL. Raises UnansweredError at most `timeout_s` after the call."""
         deadline = _deadline.set(time.monotonic() + timeout_s)
         try:
             content = json.dumps(payload).encode()
             with self._pool.stream("POST", _parsed(url), headers=_headers(url, headers), content=content) as answer:
                 names = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in answer.headers}
-                return Answer(answer.status, names, _whole(answer))
+                return HttpAnswer(answer.status, names, _whole(answer))
         except httpcore2.TimeoutException:
             raise UnansweredError(f"no whole answer within {timeout_s:.3g} s") from None
         except httpcore2.LocalProtocolError:  # its text may contain the key

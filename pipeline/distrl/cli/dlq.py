@@ -17,7 +17,7 @@ from distrl.errors import BrokerError, WireError
 from distrl.types import LogPosition
 
 if TYPE_CHECKING:
-    from distrl.broker.dead_letter_log import Entry
+    from distrl.broker.dead_letter_log import DeadLetterSummary
     from distrl.broker.retry import Retried
 
 app = typer.Typer(
@@ -141,7 +141,7 @@ def _outcome(done: Retried, dry_run: bool) -> str:
     return "published, at an unknown position" if done.at is None else f"published at {_place(done.at)}"
 
 
-def _as_json(entry: Entry) -> dict[str, object]:
+def _as_json(entry: DeadLetterSummary) -> dict[str, object]:
     origin = entry.origin
     return {
         "offset": entry.offset,
@@ -156,7 +156,7 @@ def _as_json(entry: Entry) -> dict[str, object]:
     }
 
 
-def _when(entry: Entry) -> str:
+def _when(entry: DeadLetterSummary) -> str:
     try:
         return datetime.fromtimestamp(entry.timestamp / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     except (ValueError, OverflowError, OSError):

@@ -10,7 +10,7 @@ import typer
 
 from distrl.cli.common import console, row, table
 from distrl.errors import WireError
-from distrl.wire.gate import Problem, Verdict, check
+from distrl.wire.gate import SchemaProblem, SchemaReport, check
 from distrl.wire.lock import entry_of, write_lock
 from distrl.wire.schemas import schema_folder
 
@@ -57,7 +57,7 @@ def lock_schemas(directory: Directory = None) -> None:
     write_lock(folder, landed)
 
 
-def _refuse(problems: Sequence[Problem]) -> None:
+def _refuse(problems: Sequence[SchemaProblem]) -> None:
     """Print each problem, then end with exit status 1; nothing where there is none."""
     for problem in problems:
         console.print(str(problem), markup=False, highlight=False, soft_wrap=True)
@@ -67,7 +67,7 @@ def _refuse(problems: Sequence[Problem]) -> None:
         )
 
 
-def _print(verdict: Verdict) -> None:
+def _print(verdict: SchemaReport) -> None:
     shown = table("record", "version", "fingerprint", "state")
     for schema in verdict.schemas:
         state = "landed" if str(schema) in verdict.landed else "not locked"

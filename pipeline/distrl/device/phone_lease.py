@@ -60,7 +60,7 @@ UNKNOWN_HOLDER: Final = "another process"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LeaseName:
     """The parts of a lease's name."""
 
     holder: str
@@ -78,16 +78,16 @@ class Entry:
         return f"{holder},{self.place},{self.nonce},{self.ttl_s:g},{self.count}"
 
 
-def parsed(name: str, ttl_s: float) -> Entry:
+def parsed(name: str, ttl_s: float) -> LeaseName:
     """The entry of that name. An invalid name counts as another process's lease, for `ttl_s`."""
     try:
         holder, place, nonce, ttl, count = name.split(",")
         lasts = float(ttl)
         if not 0 < lasts < math.inf:
             raise ValueError(name)
-        return Entry(unquote_plus(holder), place, nonce, min(lasts, LONGEST_TTL_S), int(count))
+        return LeaseName(unquote_plus(holder), place, nonce, min(lasts, LONGEST_TTL_S), int(count))
     except ValueError:
-        return Entry(UNKNOWN_HOLDER, "", name, ttl_s)
+        return LeaseName(UNKNOWN_HOLDER, "", name, ttl_s)
 
 
 def place_of(leases: Leases, serial: str) -> str:
@@ -114,7 +114,7 @@ class PhoneLease:
     ) -> None:
         self.ttl_s = ttl_s
         self._session = session
-        self._next = Entry(holder, place, secrets.token_hex(4), ttl_s)
+        self._next = LeaseName(holder, place, secrets.token_hex(4), ttl_s)
         self._clock = clock
         self._lock = threading.Lock()
         self._wanted = False
@@ -215,7 +215,7 @@ class PhoneLease:
         self._lost = DeviceHeld(self._session.serial, parsed(name, self.ttl_s).holder, renewed=self._renewing)
         return self._lost
 
-    def _have(self, mine: Entry, asked: float) -> None:
+    def _have(self, mine: LeaseName, asked: float) -> None:
         self._next, self._name, self._renewed, self._lost = mine, mine.name, asked, None
 
     def _found(self) -> list[str] | None:

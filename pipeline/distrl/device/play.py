@@ -61,7 +61,7 @@ def held(leases: Leases, serials: Sequence[str]) -> Iterator[str]:
     )
 
 
-class Recorder(Protocol):
+class ActionRecorder(Protocol):
     """Makes demonstrations of the actions done here. Every method raises DistrlError if it refuses."""
 
     @property
@@ -124,7 +124,7 @@ class PlayServer:
     port: 0 takes a free one. Raises ConfigError if it cannot be opened. recorder: of the actions on the same phone.
     """
 
-    def __init__(self, session: AdbSession, port: int = 0, recorder: Recorder | None = None) -> None:
+    def __init__(self, session: AdbSession, port: int = 0, recorder: ActionRecorder | None = None) -> None:
         self._session = session
         self._recorder = recorder
         self._turn = threading.Lock()  # a session belongs to one thread at a time

@@ -39,7 +39,7 @@ class Saved:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class CheckpointChoice:
     """The checkpoint to resume from."""
 
     u: int | None
@@ -61,15 +61,15 @@ def chain(updates: Iterable[Update], before: str = "") -> str:
     return before
 
 
-def choose(checkpoints: Iterable[Saved], updates: Sequence[Update], ranges: OffsetRanges) -> Choice:
+def choose(checkpoints: Iterable[Saved], updates: Sequence[Update], ranges: OffsetRanges) -> CheckpointChoice:
     """The newest of `checkpoints` that the journal (`updates`) and the log (`ranges`) support."""
     refused: dict[int, str] = {}
     for saved in sorted(checkpoints, key=lambda each: each.u, reverse=True):
         why = refusal(saved, updates, ranges)
         if why is None:
-            return Choice(saved.u, refused)
+            return CheckpointChoice(saved.u, refused)
         refused[saved.u] = why
-    return Choice(None, refused)
+    return CheckpointChoice(None, refused)
 
 
 def refusal(saved: Saved, updates: Sequence[Update], ranges: OffsetRanges) -> str | None:

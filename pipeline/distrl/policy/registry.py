@@ -25,7 +25,7 @@ _HINT: Final = "name a whole base model in policy.base_model, or unset it to use
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class PolicyFamily:
     """What a family does with the directory of a base model. Each raises PolicyError where the directory is spoilt.
 
     tokenizer: needs no torch. policy: with a fresh adapter, which changes nothing and depends on the seed alone.
@@ -59,7 +59,7 @@ def _directory(policy: settings.Policy) -> Path:
     return policy.base_model or SHIPPED
 
 
-def _family(directory: Path) -> Family:
+def _family(directory: Path) -> PolicyFamily:
     file = directory / "config.json"
     try:
         found = json.loads(file.read_bytes())
@@ -77,20 +77,20 @@ def _family(directory: Path) -> Family:
     return _plugin(plugins[name])
 
 
-def _plugin(entry: EntryPoint) -> Family:
+def _plugin(entry: EntryPoint) -> PolicyFamily:
     family = entry.load()
-    if not isinstance(family, Family):
+    if not isinstance(family, PolicyFamily):
         raise PolicyError(
             f"entry point {entry.name}", f"{entry.value} is no distrl.policy.registry.Family", "correct its package"
         )
     return family
 
 
-def _autoui() -> Family:
+def _autoui() -> PolicyFamily:
     from distrl.policy.autoui.family import AUTOUI
 
     return AUTOUI
 
 
-FAMILIES: Final[Mapping[str, Callable[[], Family]]] = {"distrl-autoui/1": _autoui}
+FAMILIES: Final[Mapping[str, Callable[[], PolicyFamily]]] = {"distrl-autoui/1": _autoui}
 """Those of this package, by the format of their base models."""

@@ -39,7 +39,7 @@ class Lease(Protocol):
     def __call__(self, timeout_s: float) -> AbstractContextManager[Phone | None]: ...
 
 
-class Fleet(Protocol):
+class PhonePool(Protocol):
     """The phones of an actor pool."""
 
     @property
@@ -146,7 +146,7 @@ def new_attempt_id() -> str:
 
 def play_all(
     tasks: Sequence[Task],
-    fleet: Fleet,
+    fleet: PhonePool,
     play: Play,
     keep: Callable[[Trajectory], None],
     *,

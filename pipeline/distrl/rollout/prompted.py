@@ -8,7 +8,7 @@ from functools import partial
 from typing import Protocol
 
 from distrl.appagent import prompt, tags
-from distrl.appagent.agent import Agent, Attempt, Dump, unanswered
+from distrl.appagent.agent import Agent, AgentEpisode, Dump, unanswered
 from distrl.appagent.notes import Notes, load
 from distrl.chat.endpoint import Endpoint, NoAnswerError
 from distrl.config import Config
@@ -68,7 +68,7 @@ def notes_of(config: Config) -> Notes:
 
 
 def attempt_on(agent: Agent, phone: Phone, sha256: str) -> Prompted:
-    return Prompted(Attempt(agent, dump_of(agent, phone)), sha256)
+    return Prompted(AgentEpisode(agent, dump_of(agent, phone)), sha256)
 
 
 def dump_of(agent: Agent, phone: Phone) -> Dump:

@@ -16,7 +16,7 @@ from distrl.device.server import AdbServer
 from distrl.errors import DistrlError
 from distrl.stack import adb, jars, kafka, minio, phones, ports
 from distrl.stack.java import find_java
-from distrl.stack.local import LocalStack, Row, connect
+from distrl.stack.local import LocalStack, PartStatus, connect
 from distrl.stack.minio import Kind
 from distrl.store.objects import open_store
 
@@ -130,7 +130,7 @@ def _adb_binary(config: Config) -> Finding:
     return Finding("adb", done.returncode == 0, f"{first} ({program})", hint)
 
 
-def _port_looks(config: Config, rows: dict[str, Row]) -> dict[str, Callable[[], Finding]]:
+def _port_looks(config: Config, rows: dict[str, PartStatus]) -> dict[str, Callable[[], Finding]]:
     """One check for each part that `distrl up` would start now."""
     wanted = {
         kafka.NAME: (config.stack.kafka_port, 1, "stack.kafka_port", "kafka_port" in config.stack.model_fields_set),
@@ -157,7 +157,7 @@ def _port_look(what: str, port: int, count: int, setting: str, explicit: bool) -
     return look
 
 
-def _broker(config: Config, rows: dict[str, Row]) -> Finding:
+def _broker(config: Config, rows: dict[str, PartStatus]) -> Finding:
     if not _expected(rows, kafka.NAME):
         return Finding("broker", True, LATER)
     found = broker.check(config)
@@ -167,14 +167,14 @@ def _broker(config: Config, rows: dict[str, Row]) -> Finding:
     return Finding("broker", True, detail + (f"; nothing listens at {', '.join(away)}" if away else ""))
 
 
-def _objects(config: Config, rows: dict[str, Row]) -> Finding:
+def _objects(config: Config, rows: dict[str, PartStatus]) -> Finding:
     if not _expected(rows, "s3"):
         return Finding("objects", True, LATER)
     open_store(config.store).check()
     return Finding("objects", True, f"{config.store.url} can be written and read")
 
 
-def _adb_server(config: Config, rows: dict[str, Row]) -> Finding:
+def _adb_server(config: Config, rows: dict[str, PartStatus]) -> Finding:
     if not _expected(rows, adb.NAME):
         return Finding("adb server", True, LATER)
     server = AdbServer(config.adb)
@@ -210,6 +210,6 @@ def _listening(address: str) -> bool:
     return port.isdigit() and ports.listens(int(port), host)
 
 
-def _expected(rows: dict[str, Row], name: str) -> bool:
+def _expected(rows: dict[str, PartStatus], name: str) -> bool:
     """Whether a part is up or configured, so it must answer."""
     return name in rows and bool(rows[name].where)

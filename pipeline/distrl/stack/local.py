@@ -30,7 +30,7 @@ NAMES = (kafka.NAME, s3.NAME, adb.NAME, phones.NAME)
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PartStatus:
     """One part, as `distrl status` shows it."""
 
     name: str
@@ -116,7 +116,7 @@ class LocalStack:
                 self._record.remove(name)
             return own
 
-    def status(self) -> list[Row]:
+    def status(self) -> list[PartStatus]:
         """Every part, of this stack or as configured."""
         parts = self._record.parts()
         outside = _configured(self._config, parts)
@@ -124,11 +124,11 @@ class LocalStack:
         for name in NAMES:
             part = parts.get(name)
             if name in outside:
-                rows.append(Row(name, _reachable(outside[name]), outside[name], None))
+                rows.append(PartStatus(name, _reachable(outside[name]), outside[name], None))
             elif part is not None:
-                rows.append(Row(name, True, part.where, part.child.pid if part.child else None))
+                rows.append(PartStatus(name, True, part.where, part.child.pid if part.child else None))
             else:
-                rows.append(Row(name, False, "", None))
+                rows.append(PartStatus(name, False, "", None))
         return rows
 
     def _refuse_others(self, parts: Mapping[str, Part], wanted: Mapping[str, Mapping[str, Any]]) -> None:

@@ -20,7 +20,7 @@ MAX_ROWS: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class RowProblem:
     """An error and its position. line 0: the file as a whole."""
 
     file: str
@@ -41,34 +41,34 @@ class Found:
     fields: Fields
 
 
-Read = Iterator[Found | Problem]
+Read = Iterator[Found | RowProblem]
 
 
 def rows_in(file: str, suffix: str, data: bytes) -> Read:
     """The rows of a file in the format of its suffix (a key of FORMATS), and the problems of the others."""
     for number, found in enumerate(FORMATS[suffix](file, data)):
         if number >= MAX_ROWS:
-            yield Problem(file, 0, f"has more than {MAX_ROWS} rows")
+            yield RowProblem(file, 0, f"has more than {MAX_ROWS} rows")
             return
         yield found
 
 
 def _jsonl(file: str, data: bytes) -> Read:
     for line, text in _lines(file, data):
-        yield text if isinstance(text, Problem) else _object(file, line, text)
+        yield text if isinstance(text, RowProblem) else _object(file, line, text)
 
 
 def _text(file: str, data: bytes) -> Read:
     """As DigiRL publishes AitW's instructions: one per line, and nothing else."""
     for line, text in _lines(file, data):
-        yield text if isinstance(text, Problem) else Found(line, {"instruction": text})
+        yield text if isinstance(text, RowProblem) else Found(line, {"instruction": text})
 
 
 def _csv(file: str, data: bytes) -> Read:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        yield Problem(file, data.count(b"\n", 0, error.start) + 1, "is no UTF-8")
+        yield RowProblem(file, data.count(b"\n", 0, error.start) + 1, "is no UTF-8")
         return
     lines = csv.reader(io.StringIO(text, newline=""), strict=True)
     header: list[str] | None = None
@@ -81,16 +81,16 @@ def _csv(file: str, data: bytes) -> Read:
             if header is None:
                 header = [name.strip() for name in cells]
                 if len(set(header)) != len(header):
-                    yield Problem(file, line, "the header names a column twice")
+                    yield RowProblem(file, line, "the header names a column twice")
                     return
             elif len(cells) != len(header):
-                yield Problem(file, line, f"has {len(cells)} cells under a header of {len(header)}")
+                yield RowProblem(file, line, f"has {len(cells)} cells under a header of {len(header)}")
             elif any(len(cell) > MAX_LINE for cell in cells):
-                yield Problem(file, line, f"has a cell of more than {MAX_LINE} characters")
+                yield RowProblem(file, line, f"has a cell of more than {MAX_LINE} characters")
             else:
                 yield Found(line, dict(zip(header, cells, strict=True)))
     except csv.Error as error:
-        yield Problem(file, begin, f"is no CSV from here on: {error}")
+        yield RowProblem(file, begin, f"is no CSV from here on: {error}")
 
 
 def _array(file: str, data: bytes) -> Read:
@@ -98,12 +98,12 @@ def _array(file: str, data: bytes) -> Read:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        yield Problem(file, data.count(b"\n", 0, error.start) + 1, "is no UTF-8")
+        yield RowProblem(file, data.count(b"\n", 0, error.start) + 1, "is no UTF-8")
         return
     at = _past_space(text, 0)
     line = 1 + text.count("\n", 0, at)
     if text[at : at + 1] != "[":
-        yield Problem(file, line, "is no JSON array of objects")
+        yield RowProblem(file, line, "is no JSON array of objects")
         return
     expected = "["
     while text[at : at + 1] == expected:
@@ -115,13 +115,13 @@ def _array(file: str, data: bytes) -> Read:
         try:
             value, end = _DECODER.raw_decode(text, begin)
         except (ValueError, RecursionError) as error:
-            yield Problem(file, line, f"is no JSON from here on: {_reason(error)}")
+            yield RowProblem(file, line, f"is no JSON from here on: {_reason(error)}")
             return
         yield _checked(file, line, value)
         at, expected = _past_space(text, end), ","
         line += text.count("\n", begin, at)
     if text[at : at + 1] != "]" or text[at + 1 :].strip(_JSON_SPACE):
-        yield Problem(file, line, "the JSON array does not end where it should")
+        yield RowProblem(file, line, "the JSON array does not end where it should")
 
 
 FORMATS: Final[Mapping[str, Callable[[str, bytes], Read]]] = {
@@ -132,29 +132,29 @@ FORMATS: Final[Mapping[str, Callable[[str, bytes], Read]]] = {
 }
 
 
-def _lines(file: str, data: bytes) -> Iterator[tuple[int, str | Problem]]:
+def _lines(file: str, data: bytes) -> Iterator[tuple[int, str | RowProblem]]:
     """The lines that are not blank, each decoded on its own, so that a broken one does not affect the others."""
     for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
         if not line.strip():
             continue
         if len(line) > MAX_LINE:
-            yield number, Problem(file, number, f"has more than {MAX_LINE} bytes")
+            yield number, RowProblem(file, number, f"has more than {MAX_LINE} bytes")
             continue
         try:
             yield number, line.decode()
         except UnicodeDecodeError:
-            yield number, Problem(file, number, "is no UTF-8")
+            yield number, RowProblem(file, number, "is no UTF-8")
 
 
-def _object(file: str, line: int, text: str) -> Found | Problem:
+def _object(file: str, line: int, text: str) -> Found | RowProblem:
     try:
         return _checked(file, line, _DECODER.decode(text))
     except (ValueError, RecursionError) as error:
-        return Problem(file, line, f"is no JSON: {_reason(error)}")
+        return RowProblem(file, line, f"is no JSON: {_reason(error)}")
 
 
-def _checked(file: str, line: int, value: Any) -> Found | Problem:
-    return Found(line, value) if isinstance(value, dict) else Problem(file, line, "is no JSON object")
+def _checked(file: str, line: int, value: Any) -> Found | RowProblem:
+    return Found(line, value) if isinstance(value, dict) else RowProblem(file, line, "is no JSON object")
 
 
 def _reason(error: ValueError | RecursionError) -> str:

@@ -19,7 +19,7 @@ TRIES: Final = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ListedTask:
     """One task of a list, not yet on a phone."""
 
     family: str
@@ -64,7 +64,7 @@ class ListedSuite:
         types = {family.name: family.types for family in self.kinds}
         return tuple(entry.params[name] for entry in self.entries(split) for name in types[entry.family])
 
-    def entries(self, split: Split) -> tuple[Entry, ...]:
+    def entries(self, split: Split) -> tuple[ListedTask, ...]:
         """The whole list of a split, families in turn."""
         rows = zip_longest(*self._lists[split].values())
         return tuple(entry for row in rows for entry in row if entry is not None)
@@ -83,18 +83,18 @@ class ListedSuite:
             setup=entry.setup,
         )
 
-    def _of_training(self, index: int, seed: int) -> Entry:
+    def _of_training(self, index: int, seed: int) -> ListedTask:
         family = self.families[index % len(self.kinds)]
         listed = self._lists[Split.TRAIN][family]
         turn, place = divmod(index // len(self.kinds), len(listed))
         return chance(self.name, family, seed, turn).sample(listed, len(listed))[place]
 
-    def _held_out(self, index: int, split: Split) -> Entry:
+    def _held_out(self, index: int, split: Split) -> ListedTask:
         entries = self.entries(split)
         return entries[index % len(entries)]
 
     @cached_property
-    def _lists(self) -> Mapping[Split, Mapping[str, tuple[Entry, ...]]]:
+    def _lists(self) -> Mapping[Split, Mapping[str, tuple[ListedTask, ...]]]:
         """Held-out tasks are drawn first, so that training has none of their instructions."""
         said: set[str] = set()
         return {
@@ -106,9 +106,9 @@ class ListedSuite:
             for split in (Split.TEST, Split.VALIDATION, Split.TRAIN)
         }
 
-    def _drawn(self, family: Family, split: Split, count: int, said: set[str]) -> tuple[Entry, ...]:
+    def _drawn(self, family: Family, split: Split, count: int, said: set[str]) -> tuple[ListedTask, ...]:
         """The first `count` random tasks of a family whose instruction is not in `said` yet."""
-        found: list[Entry] = []
+        found: list[ListedTask] = []
         for number in range(TRIES * count):
             if len(found) == count:
                 return tuple(found)
@@ -117,5 +117,5 @@ class ListedSuite:
             instruction = rng.choice(family.phrases).format(**params)
             if instruction not in said:
                 said.add(instruction)
-                found.append(Entry(family.name, instruction, params, json.dumps(setup, sort_keys=True)))
+                found.append(ListedTask(family.name, instruction, params, json.dumps(setup, sort_keys=True)))
         raise ValueError(f"{self.name}: only {len(found)} different {split.value} tasks of {family.name}")

@@ -17,7 +17,7 @@ from simphone.state import chance
 
 from distrl.config import Feeder
 from distrl.errors import ConfigError
-from distrl.tasks.formats import FORMATS, Problem, rows_in
+from distrl.tasks.formats import FORMATS, RowProblem, rows_in
 from distrl.tasks.outcome import CHECK
 from distrl.tasks.row import NAME, SPLITS, Defaults, Row, row_of
 from distrl.tasks.suite import Suite, suite_named
@@ -40,7 +40,7 @@ class TaskList:
     """The content of files. rows: in the order of the files and their lines. problems: of the other rows."""
 
     rows: tuple[Row, ...]
-    problems: tuple[Problem, ...]
+    problems: tuple[RowProblem, ...]
 
     @property
     def duplicates(self) -> int:
@@ -135,44 +135,44 @@ def _read_once(files: tuple[Path, ...], steps: int) -> ListSuite:
 def read_lists(files: Iterable[Path], steps: int) -> TaskList:
     """All rows of the files, and all problems. steps: the default of rows without."""
     rows: list[Row] = []
-    problems: list[Problem] = []
+    problems: list[RowProblem] = []
     copies: dict[str, int] = {}
     for path in files:
         before = len(rows) + len(problems)
         for found in _rows_of(path, steps):
-            if isinstance(found, Problem):
+            if isinstance(found, RowProblem):
                 problems.append(found)
                 continue
             copies[found.digest] = copies.get(found.digest, -1) + 1
             rows.append(replace(found, copy=copies[found.digest]))
         if len(rows) + len(problems) == before:
-            problems.append(Problem(str(path), 0, "holds no task"))
+            problems.append(RowProblem(str(path), 0, "holds no task"))
     return TaskList(tuple(rows), tuple(problems))
 
 
-def _rows_of(path: Path, steps: int) -> Iterable[Row | Problem]:
+def _rows_of(path: Path, steps: int) -> Iterable[Row | RowProblem]:
     file, suffix = str(path), path.suffix.lower()
     if suffix not in FORMATS:
-        yield Problem(file, 0, f"the name has to end with one of {', '.join(FORMATS)}, which says how it is read")
+        yield RowProblem(file, 0, f"the name has to end with one of {', '.join(FORMATS)}, which says how it is read")
         return
     try:
         with path.open("rb") as opened:
             data = opened.read(MAX_FILE + 1)
     except OSError as error:
-        yield Problem(file, 0, f"cannot be read ({error.strerror})")
+        yield RowProblem(file, 0, f"cannot be read ({error.strerror})")
         return
     if len(data) > MAX_FILE:
-        yield Problem(file, 0, f"has more than {MAX_FILE} bytes")
+        yield RowProblem(file, 0, f"has more than {MAX_FILE} bytes")
         return
     defaults = defaults_of(path.stem, steps)
     for found in rows_in(file, suffix, data):
-        if isinstance(found, Problem):
+        if isinstance(found, RowProblem):
             yield found
             continue
         try:
             yield row_of(file, found.line, found.fields, defaults)
         except (ValueError, RecursionError) as error:
-            yield Problem(file, found.line, str(error))
+            yield RowProblem(file, found.line, str(error))
 
 
 def defaults_of(stem: str, steps: int) -> Defaults:

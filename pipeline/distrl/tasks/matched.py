@@ -35,7 +35,7 @@ _FIELD: Final = re.compile(r"\{(\w+)\}")
 
 
 @dataclass(frozen=True)
-class Script:
+class ListScript:
     """A script for tasks of a list. name: of its suite and family. params: of the task."""
 
     name: str
@@ -84,21 +84,21 @@ def played(row: Row) -> Played:
     return Played(row, names, False, None, f"its check does not hold within {row.steps} steps")
 
 
-def scripts(instruction: str) -> tuple[Script, ...]:
+def scripts(instruction: str) -> tuple[ListScript, ...]:
     """Every script that matches an instruction, ignoring case, white space and a final full stop.
 
     A phrase may match in several ways: in "tell anna lee red lamp" only the phone shows where the name ends.
     """
     said = folded(instruction).rstrip(_ENDS)
     found = [
-        Script(name, kind, kind.filled(params))
+        ListScript(name, kind, kind.filled(params))
         for name, kind, parts in _phrases()
         for params in _read(parts, said)
         if all(_fits(kind, key, value) for key, value in params.items())
     ]
     opened = _OPEN.fullmatch(said)
     if opened and opened[1] in SCREENS:
-        found.append(Script(OPEN, _opening(opened[1]), {}))
+        found.append(ListScript(OPEN, _opening(opened[1]), {}))
     return tuple(found)
 
 

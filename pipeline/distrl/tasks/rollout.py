@@ -45,7 +45,7 @@ def play(task: Task, popup_probability: float = 0.0, generation: int = 0, script
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
+class RolloutScore:
     """For several tasks: how many were done, and their total steps."""
 
     tasks: int
@@ -53,8 +53,8 @@ class Score:
     steps: int
 
 
-def score(tasks: Iterable[Task], popup_probability: float, generation: int) -> Score:
+def score(tasks: Iterable[Task], popup_probability: float, generation: int) -> RolloutScore:
     """Let the oracle play each task once on phones of a UI generation."""
     trials = [play(task, popup_probability, generation) for task in tasks]
     steps = [trial.steps for trial in trials if trial.done]
-    return Score(len(trials), len(steps), sum(steps))
+    return RolloutScore(len(trials), len(steps), sum(steps))

@@ -67,12 +67,12 @@ class RunFeed:
     def snapshot(self) -> Snapshot:
         return self._view.snapshot(SYSTEM_CLOCK.now_ms())
 
-    def progress(self) -> Progress:
+    def progress(self) -> RunProgress:
         """The outstanding tasks by partition, and how long no trajectory has come. Raises BrokerError."""
         waiting = [raw for raw in uncommitted(self._config) if not self._view.finished(raw_key(raw))]
         since = max(self._last_trajectory, min((raw.timestamp for raw in waiting), default=0))
         now = SYSTEM_CLOCK.now_ms()
-        return Progress(
+        return RunProgress(
             Counter(raw.position.partition for raw in waiting), (now - since) / 1000, self._view.snapshot(now).heard()
         )
 
@@ -87,7 +87,7 @@ class RunFeed:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class RunProgress:
     """loads: outstanding tasks by partition. quiet_s: since the last trajectory, or since a task is outstanding.
 
     beats: the last heartbeat of every process that is not silent.

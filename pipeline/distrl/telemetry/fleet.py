@@ -9,7 +9,7 @@ from distrl.broker.connect import admin
 from distrl.broker.topic_admin import partition_count
 from distrl.broker.topics import topic_name
 from distrl.config import Config
-from distrl.telemetry.feed import Progress, RunFeed
+from distrl.telemetry.feed import RunFeed, RunProgress
 from distrl.telemetry.stalls import STALLED_HINT, limits, phones_answering, stalled
 from distrl.types import Heartbeat
 
@@ -33,7 +33,7 @@ def fleet_findings(config: Config, feed: RunFeed) -> list[FleetFinding]:
     return findings_of(config, progress, partitions)
 
 
-def findings_of(config: Config, progress: Progress, partitions: int) -> list[FleetFinding]:
+def findings_of(config: Config, progress: RunProgress, partitions: int) -> list[FleetFinding]:
     """Pure. partitions: of the tasks topic."""
     said = stalled(progress.quiet_s, progress.loads, progress.beats)
     outstanding, phones = sum(progress.loads.values()), phones_answering(progress.beats)

@@ -21,7 +21,7 @@ DEFAULTS: Final[Mapping[str, tuple[type, ...]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class SchemaProblem:
     """What is wrong with which schema, and the fix. new: it has not landed, and landing it is the hint."""
 
     where: str
@@ -34,15 +34,15 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class SchemaReport:
     """schemas: all valid ones, by record and version. problems: empty if everything may land."""
 
     schemas: tuple[Schema, ...]
     landed: Lock
-    problems: tuple[Problem, ...]
+    problems: tuple[SchemaProblem, ...]
 
 
-def check(folder: Path) -> Verdict:
+def check(folder: Path) -> SchemaReport:
     """Check every `<record>/v<N>.avsc` under `folder` and its lock file. Raises WireError for an invalid lock.
 
     A record keeps its name and namespace; any version reads any other (FULL_TRANSITIVE); an enum has a default, as
@@ -51,43 +51,45 @@ def check(folder: Path) -> Verdict:
     change.
     """
     landed = read_lock(folder)
-    problems: list[Problem] = []
+    problems: list[SchemaProblem] = []
     schemas: list[Schema] = []
     for file in sorted(folder.glob("*/*.avsc")):
         try:
             schemas.append(read_schema(file))
         except WireError as error:
-            problems.append(Problem(error.where, error.what, error.hint))
+            problems.append(SchemaProblem(error.where, error.what, error.hint))
     schemas.sort(key=lambda schema: (schema.record, schema.version))
     by_record: Mapping[str, list[Schema]] = defaultdict(list)
     for schema in schemas:
         by_record[schema.record].append(schema)
         problems += _in_itself(schema)
     for versions in by_record.values():
-        problems += [Problem(m.reader, str(m).partition(" ")[2], _mend(m.reader, m.writer)) for m in misfits(versions)]
+        problems += [
+            SchemaProblem(m.reader, str(m).partition(" ")[2], _mend(m.reader, m.writer)) for m in misfits(versions)
+        ]
     problems += _against_the_lock(folder, landed)
-    return Verdict(tuple(schemas), landed, tuple(problems))
+    return SchemaReport(tuple(schemas), landed, tuple(problems))
 
 
-def _in_itself(schema: Schema) -> Iterator[Problem]:
+def _in_itself(schema: Schema) -> Iterator[SchemaProblem]:
     types = defined(schema.parsed)
     for name, found in types.items():
         if found["type"] == "enum" and "default" not in found:
-            yield Problem(
+            yield SchemaProblem(
                 str(schema),
                 f"enum {name} has no default: a reader could not read a symbol that is added later",
                 'give it a "default", the harmless one of its symbols',
             )
         for field in found.get("fields", ()):
             if "default" in field and not _holds(field["type"], field["default"], types):
-                yield Problem(
+                yield SchemaProblem(
                     str(schema),
                     f"the default of {name}.{field['name']} is {field['default']!r}, which its type cannot hold: "
                     "an older record would be read with it",
                     "give the field a default of its own type",
                 )
     for path in _empty_items(schema.parsed, schema.parsed["name"], types):
-        yield Problem(
+        yield SchemaProblem(
             str(schema),
             f"{path} holds items of no bytes: a length of a few bytes could claim billions of them",
             "count them in a long instead",
@@ -144,21 +146,21 @@ def _is_empty(schema: Any, types: Mapping[str, Mapping[str, Any]], within: froze
     return bool(found["type"] == "null" or (found["type"] == "fixed" and found["size"] == 0))
 
 
-def _against_the_lock(folder: Path, landed: Lock) -> Iterator[Problem]:
+def _against_the_lock(folder: Path, landed: Lock) -> Iterator[SchemaProblem]:
     files = {f"{file.parent.name}/{file.stem}": file for file in sorted(folder.glob("*/*.avsc"))}
     for name, entry in landed.items():
         if name not in files:
-            yield Problem(
+            yield SchemaProblem(
                 name, "has landed and is gone: what it wrote cannot be read", "put the file back (git checkout)"
             )
         elif entry_of(files[name]) != entry:
-            yield Problem(
+            yield SchemaProblem(
                 name,
                 "was edited after it landed: what it wrote cannot be read, or means something else",
                 "put the file back (git checkout) and add a new version",
             )
     for name in files.keys() - landed.keys():
-        yield Problem(name, "is not locked", "run `distrl schemas lock` once it is as it shall stay", new=True)
+        yield SchemaProblem(name, "is not locked", "run `distrl schemas lock` once it is as it shall stay", new=True)
 
 
 def _mend(reader: str, writer: str) -> str:

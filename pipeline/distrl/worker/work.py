@@ -63,7 +63,7 @@ class Tasks(Protocol):
     def running(self) -> int: ...
 
 
-class Fleet(actor_pool.Fleet, Protocol):
+class WorkerPhones(actor_pool.PhonePool, Protocol):
     """The phones of this worker."""
 
     @property
@@ -81,7 +81,7 @@ class Worker:
         config: Config,
         policy: Batcher,
         reloader: Reloader,
-        fleet: Fleet,
+        fleet: WorkerPhones,
         keep: Callable[[bytes], ObjectRef],
         judge: Judge,
         publish: Publish,

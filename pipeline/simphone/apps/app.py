@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from simphone.element import LIGHT, Colour, Elements
-from simphone.overlays import Question
+from simphone.overlays import Dialog
 from simphone.state import AppData, State
 
 Setup = Mapping[str, Any]
@@ -58,5 +58,5 @@ class App:
     takes: tuple[str, ...] = ()
     opened: Callable[[State], State] = ignore
     tick: Callable[[State], State] = ignore
-    questions: Mapping[str, Question] = field(default_factory=dict)
+    questions: Mapping[str, Dialog] = field(default_factory=dict)
     moves: Callable[[State, float], Elements] = stand_still

@@ -10,7 +10,7 @@ from simphone.apps.app import App, Setup, wanted
 from simphone.apps.lists import QUIET, first_of, row_of, rows, scrolled
 from simphone.element import BLUE, HEIGHT, RED, Element, Elements, keyboard, search_box, title
 from simphone.lexicon import EVENTS, MONTHS, named
-from simphone.overlays import HARMFUL, Question
+from simphone.overlays import HARMFUL, Dialog
 from simphone.state import AppData, State, words_of
 
 YEAR: Final = 2024
@@ -122,5 +122,5 @@ def _deleted(state: State) -> State:
 
 APP: Final = App(
     "calendar", "calendar/month", fresh, elements, tap, submit, swipe, takes=("event", "date"),
-    questions={"delete": Question("delete event?", "delete", _deleted, colour=HARMFUL)},
+    questions={"delete": Dialog("delete event?", "delete", _deleted, colour=HARMFUL)},
 )  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Final
 from simphone.apps.app import App, Setup, ignore
 from simphone.element import GREEN, GREY, NAVY, RED, WHITE, WIDTH, Element, Elements, title
 from simphone.lexicon import MINUTES
-from simphone.overlays import Question
+from simphone.overlays import Dialog
 from simphone.state import AppData, State, words_of
 from simphone.words import HALVES, HOURS
 
@@ -139,5 +139,5 @@ def tick(state: State) -> State:
 
 APP: Final = App(
     "clock", "clock/face", fresh, elements, tap, background=NAVY, tick=tick, moves=moves,
-    questions={"up": Question("time is up", "ok", ignore, no="")},
+    questions={"up": Dialog("time is up", "ok", ignore, no="")},
 )  # fmt: skip

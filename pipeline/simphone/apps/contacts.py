@@ -23,7 +23,7 @@ from simphone.element import (
     title,
 )
 from simphone.lexicon import PEOPLE, named
-from simphone.overlays import HARMFUL, Question
+from simphone.overlays import HARMFUL, Dialog
 from simphone.state import AppData, State, chance, words_of
 
 EVERY: Final = named(PEOPLE)
@@ -110,5 +110,5 @@ def _deleted(state: State) -> State:
 
 APP: Final = App(
     "contacts", "contacts/list", fresh, elements, tap, submit, swipe, takes=("contact", "missing"),
-    questions={"delete": Question("delete contact?", "delete", _deleted, colour=HARMFUL)},
+    questions={"delete": Dialog("delete contact?", "delete", _deleted, colour=HARMFUL)},
 )  # fmt: skip

@@ -20,7 +20,7 @@ from simphone.element import (
     title,
 )
 from simphone.lexicon import MAILS, PEOPLE, named
-from simphone.overlays import HARMFUL, Question
+from simphone.overlays import HARMFUL, Dialog
 from simphone.state import AppData, State, words_of
 
 SUBJECTS: Final = named(MAILS)
@@ -135,5 +135,5 @@ def _deleted(state: State) -> State:
 
 APP: Final = App(
     "mail", "mail/inbox", fresh, elements, tap, submit, swipe, takes=("mail",),
-    questions={"delete": Question("delete this mail?", "delete", _deleted, colour=HARMFUL)},
+    questions={"delete": Dialog("delete this mail?", "delete", _deleted, colour=HARMFUL)},
 )  # fmt: skip

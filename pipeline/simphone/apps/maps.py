@@ -23,7 +23,7 @@ from simphone.element import (
     title,
 )
 from simphone.lexicon import PLACES, named
-from simphone.overlays import Question
+from simphone.overlays import Dialog
 from simphone.state import AppData, State, chance, words_of
 
 EVERY: Final = named(PLACES)
@@ -130,5 +130,5 @@ def _may_not(state: State) -> State:
 
 APP: Final = App(
     "maps", "maps/search", fresh, elements, tap, submit, swipe, opened=opened,
-    questions={"permission": Question("allow location?", "allow", _may_see, no="deny", otherwise=_may_not)},
+    questions={"permission": Dialog("allow location?", "allow", _may_see, no="deny", otherwise=_may_not)},
 )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Final
 from simphone.apps.app import App, Setup
 from simphone.apps.lists import first_of, row_of, rows, scrolled
 from simphone.element import GREEN, GREY, INK, RED, WIDTH, Colour, Element, Elements
-from simphone.overlays import Question
+from simphone.overlays import Dialog
 from simphone.state import AppData, State, words_of
 
 KEYS: Final = "123456789*0#"
@@ -105,5 +105,5 @@ def opened(state: State) -> State:
 
 APP: Final = App(
     "phone", "phone/pad", fresh, elements, tap, swipe=swipe, opened=opened,
-    questions={"permission": Question("allow calls?", "allow", _allowed, no="deny", otherwise=_denied)},
+    questions={"permission": Dialog("allow calls?", "allow", _allowed, no="deny", otherwise=_denied)},
 )  # fmt: skip

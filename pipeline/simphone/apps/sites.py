@@ -26,7 +26,7 @@ from simphone.element import (
     title,
 )
 from simphone.lexicon import SHOP_SITES, WARES, named
-from simphone.overlays import HARMFUL, Question
+from simphone.overlays import HARMFUL, Dialog
 from simphone.state import AppData, State, chance, words_of
 
 SITE, FOUND, WARE, CART = "browser/site", "browser/found", "browser/ware", "browser/cart"
@@ -202,4 +202,4 @@ def _removed(state: State) -> State:
     return state.remember("browser", cart=tuple(left)).say("removed")
 
 
-REMOVE: Final = Question("remove this?", "remove", _removed, colour=HARMFUL)
+REMOVE: Final = Dialog("remove this?", "remove", _removed, colour=HARMFUL)

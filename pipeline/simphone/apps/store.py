@@ -24,7 +24,7 @@ from simphone.element import (
     title,
 )
 from simphone.lexicon import STORE_APPS, named
-from simphone.overlays import HARMFUL, Question
+from simphone.overlays import HARMFUL, Dialog
 from simphone.state import AppData, State, chance, words_of
 
 EVERY: Final = named(STORE_APPS)
@@ -171,5 +171,5 @@ def _uninstalled(state: State) -> State:
 
 APP: Final = App(
     "store", "store/home", fresh, elements, tap, submit, swipe, takes=("installed", "old", "missing"), tick=tick,
-    questions={"uninstall": Question("uninstall this app?", "uninstall", _uninstalled, colour=HARMFUL)},
+    questions={"uninstall": Dialog("uninstall this app?", "uninstall", _uninstalled, colour=HARMFUL)},
 )  # fmt: skip

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from simphone.commands.base import Call, RefusedError, Result, complained, said
+from simphone.commands.base import CommandError, CommandResult, Invocation, complained, said
 from simphone.commands.packages import HOME, LAUNCHER, activity_of, app_of
 from simphone.handset import Handset
 from simphone.machine import PACKAGE, Key, Open, Text
@@ -75,7 +75,7 @@ class Intent:
         return "Intent { " + "".join(f"{name}={value} " for name, value in named if value) + "}"
 
 
-async def am(phone: Handset, call: Call) -> Result:
+async def am(phone: Handset, call: Invocation) -> CommandResult:
     match call.args:
         case ["start" | "start-activity", *words]:
             return await _start(phone, intent_of(words))
@@ -83,12 +83,12 @@ async def am(phone: Handset, call: Call) -> Result:
             running = phone.machine.focus().partition("/")[0] == package
             await phone.act(Key("HOME") if running else None)
             phone.stopped(package)
-            return Result()
+            return CommandResult()
         case ["broadcast", *words]:
             return await _broadcast(phone, intent_of(words))
         case ["get-current-user"]:
             return said("0\n")
-    raise RefusedError(
+    raise CommandError(
         "usage: am start [-W] [-n PACKAGE/.ACTIVITY] [-p PACKAGE] [-a ACTION] [-d DATA] [-c CATEGORY] | "
         "force-stop PACKAGE | broadcast -a ACTION | get-current-user"
     )
@@ -111,7 +111,7 @@ def intent_of(words: Sequence[str]) -> Intent:
         elif word in FLAGS:
             wait = wait or word == "-W"
         elif word.startswith("-"):
-            raise RefusedError(f"Error: Unknown option: {word}")
+            raise CommandError(f"Error: Unknown option: {word}")
         elif "://" in word or word.endswith(":"):
             given["data"] = word
         else:
@@ -135,7 +135,7 @@ def resolve(intent: Intent, apps: Sequence[str]) -> str | None:
     return BY_ACTION.get(intent.action) or BY_SCHEME.get(intent.data.partition(":")[0].lower())
 
 
-async def _start(phone: Handset, intent: Intent) -> Result:
+async def _start(phone: Handset, intent: Intent) -> CommandResult:
     app = resolve(intent, phone.machine.apps())
     starting = f"Starting: {intent}\n"
     if app is None:
@@ -144,7 +144,7 @@ async def _start(phone: Handset, intent: Intent) -> Result:
             if intent.component
             else f"Error: Activity not started, unable to resolve {intent}\n"
         )
-        return Result(starting.encode(), why.encode(), 1)
+        return CommandResult(starting.encode(), why.encode(), 1)
     took = await phone.act(Key("HOME") if app == LAUNCHER else Open(app))
     if not intent.wait:
         return said(starting)
@@ -154,18 +154,18 @@ async def _start(phone: Handset, intent: Intent) -> Result:
     )
 
 
-async def _broadcast(phone: Handset, intent: Intent) -> Result:
+async def _broadcast(phone: Handset, intent: Intent) -> CommandResult:
     """Only ADBKeyBoard receives broadcasts; all are reported as completed."""
     try:
         text = phone.keyboards.heard(intent.action, intent.package, intent.message)
     except ValueError as error:
-        raise RefusedError(str(error)) from error
+        raise CommandError(str(error)) from error
     if text is not None:
         await phone.act(Text(text))
     return said(f"Broadcasting: {intent}\nBroadcast completed: result=0\n")
 
 
-async def monkey(phone: Handset, call: Call) -> Result:
+async def monkey(phone: Handset, call: Invocation) -> CommandResult:
     """Starts one app, which is what drivers use it for; random events are refused."""
     package, count, words = "", "", iter(call.args)
     for word in words:
@@ -176,7 +176,7 @@ async def monkey(phone: Handset, call: Call) -> Result:
         elif not word.startswith("-"):
             count = word
     if count != "1" or not package:
-        raise RefusedError(f"usage: monkey -p PACKAGE -c {CATEGORY}LAUNCHER 1")
+        raise CommandError(f"usage: monkey -p PACKAGE -c {CATEGORY}LAUNCHER 1")
     app = app_of(package, phone.machine.apps())
     if app is None:
         return complained("** No activities found to run, monkey aborted.\n", MONKEY_ABORTED)
@@ -186,14 +186,14 @@ async def monkey(phone: Handset, call: Call) -> Result:
 
 def _value(option: str, value: str | None) -> str:
     if value is None:
-        raise RefusedError(f"Error: Argument expected after {option!r}")
+        raise CommandError(f"Error: Argument expected after {option!r}")
     return value
 
 
-async def pidof(phone: Handset, call: Call) -> Result:
+async def pidof(phone: Handset, call: Invocation) -> CommandResult:
     """Only the app in front runs."""
     running = phone.machine.focus().partition("/")[0]
-    return said(f"{pid_of(running)}\n") if call.args[-1:] == (running,) else Result(code=1)
+    return said(f"{pid_of(running)}\n") if call.args[-1:] == (running,) else CommandResult(code=1)
 
 
 def pid_of(package: str) -> int:

@@ -17,7 +17,7 @@ MOST_OUTPUT = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class Invocation:
     """args: the words after the command's name. directory: the working directory, a normalised path. fed: the input
     from a pipe; None without one. programs: the names of the shell's commands.
     """
@@ -29,7 +29,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class CommandResult:
     """follow: a stream of further output after stdout; the rest of the line is not run.
     pieces: stdout and stderr of a whole line in order; a single command prints stdout first.
     directory: the new working directory, if it has changed. ended: whether the shell exits.
@@ -50,16 +50,16 @@ class Result:
         return self.pieces or ((STDOUT, self.stdout), (STDERR, self.stderr))
 
 
-class RefusedError(Exception):
+class CommandError(Exception):
     """A command that cannot be done; its text goes to stderr, after the command's name."""
 
 
-Command = Callable[[Handset, Call], Awaitable[Result]]
+Command = Callable[[Handset, Invocation], Awaitable[CommandResult]]
 
 
-def said(text: str, code: int = OK) -> Result:
-    return Result(text.encode("utf-8", "surrogateescape"), code=code)
+def said(text: str, code: int = OK) -> CommandResult:
+    return CommandResult(text.encode("utf-8", "surrogateescape"), code=code)
 
 
-def complained(text: str, code: int = FAILED) -> Result:
-    return Result(stderr=text.encode("utf-8", "surrogateescape"), code=code)
+def complained(text: str, code: int = FAILED) -> CommandResult:
+    return CommandResult(stderr=text.encode("utf-8", "surrogateescape"), code=code)

@@ -6,7 +6,7 @@ import asyncio
 from datetime import UTC, datetime
 from typing import Final
 
-from simphone.commands.base import FAILED, OK, Call, RefusedError, Result, said
+from simphone.commands.base import FAILED, OK, CommandError, CommandResult, Invocation, said
 from simphone.handset import Handset
 
 LONGEST_SLEEP_S: Final = 60.0
@@ -15,32 +15,32 @@ BUILT_IN: Final = frozenset({":", "cd", "command", "exec", "exit", "export"})
 """Shell built-ins: there is no file with these names."""
 
 
-async def echo(phone: Handset, call: Call) -> Result:
+async def echo(phone: Handset, call: Invocation) -> CommandResult:
     words, end = (call.args[1:], "") if call.args[:1] == ("-n",) else (call.args, "\n")
     return said(" ".join(words) + end)
 
 
-async def true(phone: Handset, call: Call) -> Result:
-    return Result()
+async def true(phone: Handset, call: Invocation) -> CommandResult:
+    return CommandResult()
 
 
-async def false(phone: Handset, call: Call) -> Result:
-    return Result(code=FAILED)
+async def false(phone: Handset, call: Invocation) -> CommandResult:
+    return CommandResult(code=FAILED)
 
 
-async def sleep(phone: Handset, call: Call) -> Result:
+async def sleep(phone: Handset, call: Invocation) -> CommandResult:
     try:
         (word,) = call.args
         seconds = float(word)
     except ValueError as error:
-        raise RefusedError("usage: sleep SECONDS") from error
+        raise CommandError("usage: sleep SECONDS") from error
     if not 0 <= seconds <= LONGEST_SLEEP_S:
-        raise RefusedError(f"between 0 and {LONGEST_SLEEP_S:g} seconds, not {word}")
+        raise CommandError(f"between 0 and {LONGEST_SLEEP_S:g} seconds, not {word}")
     await asyncio.sleep(seconds)
-    return Result()
+    return CommandResult()
 
 
-async def date(phone: Handset, call: Call) -> Result:
+async def date(phone: Handset, call: Invocation) -> CommandResult:
     """The phone's own time, which advances with its events."""
     now = phone.log.now()
     match call.args:
@@ -48,32 +48,32 @@ async def date(phone: Handset, call: Call) -> Result:
             return said(datetime.fromtimestamp(now, UTC).strftime("%a %b %e %H:%M:%S UTC %Y\n"))
         case ("+%s",):
             return said(f"{now}\n")
-    raise RefusedError("usage: date [+%s]")
+    raise CommandError("usage: date [+%s]")
 
 
-async def which(phone: Handset, call: Call) -> Result:
+async def which(phone: Handset, call: Invocation) -> CommandResult:
     """Prints the path of each program; nothing for a missing one, and exits with 1."""
     if not call.args:
-        raise RefusedError("Needs 1 argument")
+        raise CommandError("Needs 1 argument")
     names = [word.removeprefix(BIN) for word in call.args]
     found = [name for name in names if name in call.programs and name not in BUILT_IN]
     return said("".join(f"{BIN}{name}\n" for name in found), OK if len(found) == len(names) else FAILED)
 
 
-async def command(phone: Handset, call: Call) -> Result:
+async def command(phone: Handset, call: Invocation) -> CommandResult:
     match call.args:
         case ["-v", name] if name in BUILT_IN:
             return said(f"{name}\n")
         case ["-v", name]:
-            return await which(phone, Call((name,), programs=call.programs))
-    raise RefusedError("usage: command -v NAME")
+            return await which(phone, Invocation((name,), programs=call.programs))
+    raise CommandError("usage: command -v NAME")
 
 
-async def identity(phone: Handset, call: Call) -> Result:
+async def identity(phone: Handset, call: Invocation) -> CommandResult:
     return said("uid=2000(shell) gid=2000(shell) groups=2000(shell)\n")
 
 
-async def whoami(phone: Handset, call: Call) -> Result:
+async def whoami(phone: Handset, call: Invocation) -> CommandResult:
     return said("shell\n")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from simphone.commands.activities import pid_of
-from simphone.commands.base import FAILED, Call, Result, complained, said
+from simphone.commands.base import FAILED, CommandResult, Invocation, complained, said
 from simphone.commands.packages import apk_of, app_of, uid_of
 from simphone.handset import Handset
 from simphone.machine import package_of
@@ -18,7 +18,7 @@ WINDOW_ID, ACTIVITY_ID, TASK_ID = "5f0cca1", "c3a9d02", 7
 VERSION: Final = "1.0"
 
 
-async def dumpsys(phone: Handset, call: Call) -> Result:
+async def dumpsys(phone: Handset, call: Invocation) -> CommandResult:
     match call.args:
         case [] | ["-l"]:
             return said("Currently running services:\n" + "".join(f"  {name}\n" for name in sorted(SERVICES)))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from simphone.commands.base import FAILED, OK, Call, RefusedError, Result
+from simphone.commands.base import FAILED, OK, CommandError, CommandResult, Invocation
 from simphone.commands.storage import each, options
 from simphone.handset import Handset
 
@@ -17,21 +17,23 @@ MOST_FILTERED: Final = 4 * 1024 * 1024
 UNKNOWN_IN_PATTERNS: Final = re.compile(r"[\\\[\](){}+?*]")
 
 
-def _over(phone: Handset, call: Call, name: str, paths: Sequence[str], do: Callable[[bytes], bytes]) -> Result:
+def _over(
+    phone: Handset, call: Invocation, name: str, paths: Sequence[str], do: Callable[[bytes], bytes]
+) -> CommandResult:
     """Apply it to each file, or to the pipe's input if none is named."""
     if not paths:
         if call.fed is None:
-            raise RefusedError("Needs 1 argument")
-        return Result(do(call.fed))
+            raise CommandError("Needs 1 argument")
+        return CommandResult(do(call.fed))
     return each(name, call, paths, lambda _, path: do(phone.files.read(path)))
 
 
-async def cat(phone: Handset, call: Call) -> Result:
+async def cat(phone: Handset, call: Invocation) -> CommandResult:
     _, paths = options(call, "", least=0)
     return _over(phone, call, "cat", paths, lambda data: data)
 
 
-async def sort(phone: Handset, call: Call) -> Result:
+async def sort(phone: Handset, call: Invocation) -> CommandResult:
     letters, paths = options(call, "ru", least=0)
 
     def one(data: bytes) -> bytes:
@@ -41,27 +43,27 @@ async def sort(phone: Handset, call: Call) -> Result:
     return _over(phone, call, "sort", paths, one)
 
 
-async def wc(phone: Handset, call: Call) -> Result:
+async def wc(phone: Handset, call: Invocation) -> CommandResult:
     letters, paths = options(call, "clw", least=0)
     if len(letters) != 1:
-        raise RefusedError("usage: wc -c | -l | -w [FILE…]")
+        raise CommandError("usage: wc -c | -l | -w [FILE…]")
     count = COUNTS[next(iter(letters))]
     if not paths:
         return _over(phone, call, "wc", paths, lambda data: f"{count(data)}\n".encode())
     return each("wc", call, paths, lambda given, path: f"{count(phone.files.read(path))} {given}\n".encode())
 
 
-async def head(phone: Handset, call: Call) -> Result:
+async def head(phone: Handset, call: Invocation) -> CommandResult:
     wanted, paths = _wanted(call.args)
     return _over(phone, call, "head", paths, lambda data: _joined(_lines(data)[:wanted]))
 
 
-async def tail(phone: Handset, call: Call) -> Result:
+async def tail(phone: Handset, call: Invocation) -> CommandResult:
     wanted, paths = _wanted(call.args)
     return _over(phone, call, "tail", paths, lambda data: _joined(_lines(data)[-wanted:] if wanted else []))
 
 
-async def grep(phone: Handset, call: Call) -> Result:
+async def grep(phone: Handset, call: Invocation) -> CommandResult:
     """Words, `|` between them, `^`, `$` and `.*`, which drivers use. Full patterns would need a time limit."""
     letters, words, rest = set[str](), list[str](), iter(call.args)
     pattern: str | None = None
@@ -75,7 +77,7 @@ async def grep(phone: Handset, call: Call) -> Result:
     if pattern is None and words:
         pattern = words.pop(0)
     if pattern is None or letters - set("EFcioqvn"):
-        raise RefusedError("usage: grep [-EFcinqv] [-e] PATTERN [FILE…]")
+        raise CommandError("usage: grep [-EFcinqv] [-e] PATTERN [FILE…]")
     wanted = _pattern(pattern, letters)
     found: list[bytes] = []
 
@@ -89,7 +91,7 @@ async def grep(phone: Handset, call: Call) -> Result:
         return _joined([b"%d:%s" % (number, line) if "n" in letters else line for number, line in lines])
 
     done = _over(phone, call, "grep", words, one)
-    return Result(done.stdout, done.stderr, OK if found and done.code == OK else FAILED)
+    return CommandResult(done.stdout, done.stderr, OK if found and done.code == OK else FAILED)
 
 
 def _pattern(pattern: str, letters: set[str]) -> Callable[[bytes], bool]:
@@ -100,7 +102,7 @@ def _pattern(pattern: str, letters: set[str]) -> Callable[[bytes], bool]:
         return lambda line: text.encode() in (line.lower() if fold else line)
     alternatives = re.split(r"\|" if "E" in letters else r"\\\|", text)
     if any(UNKNOWN_IN_PATTERNS.search(each.replace(".*", "").replace("\\.", "")) for each in alternatives):
-        raise RefusedError(f"{pattern!r}: this phone's grep knows words, |, ^, $ and .*; -F takes every sign as it is")
+        raise CommandError(f"{pattern!r}: this phone's grep knows words, |, ^, $ and .*; -F takes every sign as it is")
     return lambda line: any(_matches(each, line.lower() if fold else line) for each in alternatives)
 
 
@@ -134,13 +136,13 @@ def _wanted(args: Sequence[str]) -> tuple[int, list[str]]:
         else:
             paths.append(word)
     if not (wanted.isascii() and wanted.isdecimal()):
-        raise RefusedError(f"{wanted!r} is no number of lines")
+        raise CommandError(f"{wanted!r} is no number of lines")
     return int(wanted[:9]), paths
 
 
 def _lines(data: bytes) -> list[bytes]:
     if len(data) > MOST_FILTERED:
-        raise RefusedError(f"{len(data)} bytes; at most {MOST_FILTERED} are looked through")
+        raise CommandError(f"{len(data)} bytes; at most {MOST_FILTERED} are looked through")
     return data.removesuffix(b"\n").split(b"\n") if data else []
 
 

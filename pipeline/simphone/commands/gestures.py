@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from simphone.commands.base import Call, RefusedError, Result
+from simphone.commands.base import CommandError, CommandResult, Invocation
 from simphone.commands.keys import BY_CODE, BY_NAME
 from simphone.handset import Handset
 from simphone.machine import Key, Swipe, Tap, Text
@@ -23,13 +23,13 @@ USAGE: Final = (
 )
 
 
-async def run_input(phone: Handset, call: Call) -> Result:
+async def run_input(phone: Handset, call: Invocation) -> CommandResult:
     args = list(call.args)
     if args and args[0] in SOURCES:
         del args[0]
     if len(args) > 1 and args[0] == "-d":
         if args[1] not in DISPLAYS:
-            raise RefusedError(f"there is no display {args[1]!r}; this phone has display 0")
+            raise CommandError(f"there is no display {args[1]!r}; this phone has display 0")
         del args[:2]
     match args:
         case ["tap", x, y]:
@@ -45,14 +45,14 @@ async def run_input(phone: Handset, call: Call) -> Result:
         case ["keyevent", *codes] if codes:
             await _press(phone, codes)
         case _:
-            raise RefusedError(USAGE)
-    return Result()
+            raise CommandError(USAGE)
+    return CommandResult()
 
 
 async def _press(phone: Handset, codes: list[str]) -> None:
     """Checks all keys before the first is pressed."""
     if len(codes) > MOST_KEYS:
-        raise RefusedError(f"{len(codes)} keys; at most {MOST_KEYS} are pressed at once")
+        raise CommandError(f"{len(codes)} keys; at most {MOST_KEYS} are pressed at once")
     for key in [_key(code) for code in codes]:
         await phone.act(Key(key))
 
@@ -62,7 +62,7 @@ def _pixel(word: str) -> int:
     try:
         return int(float(word))
     except (ValueError, OverflowError) as error:
-        raise RefusedError(f"{word!r} is no number") from error
+        raise CommandError(f"{word!r} is no number") from error
 
 
 def _key(code: str) -> str:
@@ -70,7 +70,7 @@ def _key(code: str) -> str:
     numbered = code.isascii() and code.isdecimal()
     name = BY_CODE.get(int(code[:6]), "") if numbered else code.removeprefix("KEYCODE_")
     if name not in BY_NAME:
-        raise RefusedError(f"unknown key {code!r}; text is typed with `input text`")
+        raise CommandError(f"unknown key {code!r}; text is typed with `input text`")
     return "ENTER" if name == "NUMPAD_ENTER" else name
 
 

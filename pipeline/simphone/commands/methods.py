@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from simphone.commands.base import Call, RefusedError, Result, said
+from simphone.commands.base import CommandError, CommandResult, Invocation, said
 from simphone.handset import Handset
 
 
-async def ime(phone: Handset, call: Call) -> Result:
+async def ime(phone: Handset, call: Invocation) -> CommandResult:
     match call.args:
         case ["list", "-s"]:
             return said("".join(f"{name}\n" for name in phone.keyboards.enabled))
@@ -14,9 +14,9 @@ async def ime(phone: Handset, call: Call) -> Result:
             try:
                 phone.keyboards.select(name)
             except ValueError as error:
-                raise RefusedError(str(error)) from error
+                raise CommandError(str(error)) from error
             return said(f"Input method {name} selected for user #0\n")
-    raise RefusedError("usage: ime list -s | set ID")
+    raise CommandError("usage: ime list -s | set ID")
 
 
 COMMANDS = {"ime": ime}

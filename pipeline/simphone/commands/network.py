@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from simphone.commands.base import FAILED, Call, RefusedError, Result, complained, said
+from simphone.commands.base import FAILED, CommandError, CommandResult, Invocation, complained, said
 from simphone.handset import Handset
 from simphone.ports import PortError
 
@@ -26,7 +26,7 @@ def address_of(number: int) -> str:
     return f"10.0.{2 + number // 200}.{16 + number % 200}"
 
 
-async def ip(phone: Handset, call: Call) -> Result:
+async def ip(phone: Handset, call: Invocation) -> CommandResult:
     words = [word for word in call.args if word not in ("-4", "-f", "inet", "show", "dev", "list")]
     address = phone.properties[ADDRESS]
     match words:
@@ -42,7 +42,7 @@ async def ip(phone: Handset, call: Call) -> Result:
             return said(f"10.0.0.0/16 dev wlan0 proto kernel scope link src {address}\n")
         case ["route" | "r", "get", _]:
             return said(f"{words[2]} via {GATEWAY} dev wlan0 src {address} uid 2000\n    cache\n")
-    raise RefusedError("usage: ip addr [show] [[dev] NAME] | route [get ADDRESS]")
+    raise CommandError("usage: ip addr [show] [[dev] NAME] | route [get ADDRESS]")
 
 
 def _wlan(address: str) -> str:
@@ -61,7 +61,7 @@ def _loopback() -> str:
     )
 
 
-async def ifconfig(phone: Handset, call: Call) -> Result:
+async def ifconfig(phone: Handset, call: Invocation) -> CommandResult:
     shown = {
         "lo": "lo        Link encap:Local Loopback\n          inet addr:127.0.0.1  Mask:255.0.0.0\n"
         "          UP LOOPBACK RUNNING  MTU:65536  Metric:1\n\n",
@@ -76,10 +76,10 @@ async def ifconfig(phone: Handset, call: Call) -> Result:
             return said(shown[name])
         case [name]:
             return complained(f"ifconfig: {name}: No such device\n")
-    raise RefusedError("usage: ifconfig [NAME]")
+    raise CommandError("usage: ifconfig [NAME]")
 
 
-async def nc(phone: Handset, call: Call) -> Result:
+async def nc(phone: Handset, call: Invocation) -> CommandResult:
     """`nc HOST PORT` to a port of the phone itself: sends the pipe's input and prints the answer until the other side
     closes.
     """
@@ -89,7 +89,7 @@ async def nc(phone: Handset, call: Call) -> Result:
         case [host, _]:
             return complained(f"nc: connect to {host}: Network is unreachable\n")
         case _:
-            raise RefusedError("usage: nc 127.0.0.1 PORT")
+            raise CommandError("usage: nc 127.0.0.1 PORT")
     try:
         stream = await phone.ports.dial(f"tcp:{port}")
     except PortError as error:
@@ -102,10 +102,10 @@ async def nc(phone: Handset, call: Call) -> Result:
             while data := await stream.read_some():
                 came += data
     except (ConnectionError, TimeoutError):
-        return Result(bytes(came), code=FAILED)
+        return CommandResult(bytes(came), code=FAILED)
     finally:
         await stream.close()
-    return Result(bytes(came))
+    return CommandResult(bytes(came))
 
 
 COMMANDS = {"ifconfig": ifconfig, "ip": ip, "nc": nc}

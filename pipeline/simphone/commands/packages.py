@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from simphone.apps import REGISTRY, app_named, store
-from simphone.commands.base import FAILED, Call, RefusedError, Result, complained, said
+from simphone.commands.base import FAILED, CommandError, CommandResult, Invocation, complained, said
 from simphone.handset import Handset
 from simphone.machine import package_of
 
@@ -38,13 +38,13 @@ def apk_of(app: str) -> str:
     return f"/system/app/{app}/{app}.apk" if app in SYSTEM else f"/data/app/{package_of(app)}/base.apk"
 
 
-async def pm(phone: Handset, call: Call) -> Result:
+async def pm(phone: Handset, call: Invocation) -> CommandResult:
     match call.args:
         case ["list", "packages", *options]:
             return said("".join(_listed(phone.machine.apps(), options)))
         case ["path", *options]:
             app = app_of(options[-1], phone.machine.apps()) if options else None
-            return said(f"package:{apk_of(app)}\n") if app else Result(code=FAILED)
+            return said(f"package:{apk_of(app)}\n") if app else CommandResult(code=FAILED)
         case ["resolve-activity", *options]:
             app = LAUNCHER if HOME in options else app_of(options[-1], phone.machine.apps()) if options else None
             if app is None:
@@ -55,18 +55,18 @@ async def pm(phone: Handset, call: Call) -> Result:
         case ["uninstall", *_]:
             return said("Failure [DELETE_FAILED_USER_RESTRICTED]\n", FAILED)
         case ["clear", *_]:
-            raise RefusedError("the apps of a simulated phone are reset together, by `simctl reset --seed N`")
-    raise RefusedError("usage: pm list packages [-3 | -s] [-f] [-U] [FILTER] | path PACKAGE | resolve-activity PACKAGE")
+            raise CommandError("the apps of a simulated phone are reset together, by `simctl reset --seed N`")
+    raise CommandError("usage: pm list packages [-3 | -s] [-f] [-U] [FILTER] | path PACKAGE | resolve-activity PACKAGE")
 
 
-async def cmd(phone: Handset, call: Call) -> Result:
+async def cmd(phone: Handset, call: Invocation) -> CommandResult:
     """adb itself uses `cmd package` instead of `pm` if the phone supports it."""
     match call.args:
         case ["package", *args]:
-            return await pm(phone, Call(tuple(args), call.directory))
+            return await pm(phone, Invocation(tuple(args), call.directory))
         case [service, *_]:
             return complained(f"cmd: Can't find service: {service}\n", 20)
-    raise RefusedError("usage: cmd package …")
+    raise CommandError("usage: cmd package …")
 
 
 def _listed(every: Sequence[str], options: Sequence[str]) -> list[str]:
@@ -89,7 +89,7 @@ def _listed(every: Sequence[str], options: Sequence[str]) -> list[str]:
             case "--user":
                 next(words, None)
             case option if option.startswith("-"):
-                raise RefusedError(f"Error: Unknown option: {option}")
+                raise CommandError(f"Error: Unknown option: {option}")
             case _:
                 wanted = word
     return [

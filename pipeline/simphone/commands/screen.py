@@ -7,7 +7,7 @@ import struct
 from typing import Final
 from xml.etree import ElementTree
 
-from simphone.commands.base import Call, RefusedError, Result, said
+from simphone.commands.base import CommandError, CommandResult, Invocation, said
 from simphone.commands.dumpsys import DISPLAY_ID
 from simphone.element import Element
 from simphone.faults import Fault
@@ -38,7 +38,7 @@ IDLE_S: Final = 10.0
 """How long `uiautomator` waits for an app that never stops drawing."""
 
 
-async def screencap(phone: Handset, call: Call) -> Result:
+async def screencap(phone: Handset, call: Invocation) -> CommandResult:
     """PNG with -p or to a name that ends in .png, else raw pixels; to the given file, else to stdout."""
     png, path, words = False, "", iter(call.args)
     for word in words:
@@ -48,18 +48,18 @@ async def screencap(phone: Handset, call: Call) -> Result:
             case "-d":
                 display = next(words, "")
                 if display not in ("0", str(DISPLAY_ID)):
-                    raise RefusedError(f"there is no display {display!r}; this phone has display 0")
+                    raise CommandError(f"there is no display {display!r}; this phone has display 0")
             case name if name.startswith("-") or path:
-                raise RefusedError("usage: screencap [-p] [-d DISPLAY] [FILE]")
+                raise CommandError("usage: screencap [-p] [-d DISPLAY] [FILE]")
             case _:
                 path = word
     image = phone.png() if png or path.endswith(".png") else raw(phone)
     if phone.faults.active(Fault.TRUNCATED):
         image = image[: len(image) // 2]
     if not path:
-        return Result(image)
+        return CommandResult(image)
     _keep(phone, path, call.directory, image)
-    return Result()
+    return CommandResult()
 
 
 def raw(phone: Handset) -> bytes:
@@ -67,16 +67,16 @@ def raw(phone: Handset) -> bytes:
     return RAW_HEADER.pack(width, height, RGBA_8888, SRGB) + phone.picture().convert("RGBA").tobytes()
 
 
-async def uiautomator(phone: Handset, call: Call) -> Result:
+async def uiautomator(phone: Handset, call: Invocation) -> CommandResult:
     match call.args:
         case ["dump", *rest]:
             paths = [word for word in rest if not word.startswith("-")]
             if len(paths) > 1 or not set(rest) <= {"--compressed", *paths}:
-                raise RefusedError("usage: uiautomator dump [--compressed] [FILE]")
+                raise CommandError("usage: uiautomator dump [--compressed] [FILE]")
             path = paths[0] if paths else DUMP
             if phone.animated:
                 await asyncio.sleep(IDLE_S)
-                return Result(stderr=b"ERROR: could not get idle state.\n")
+                return CommandResult(stderr=b"ERROR: could not get idle state.\n")
             tree = hierarchy(phone)
             # "hierchary" is Android's own spelling, which drivers look for
             done = f"UI hierchary dumped to: {path}\n"
@@ -84,7 +84,7 @@ async def uiautomator(phone: Handset, call: Call) -> Result:
                 return said(tree.decode() + done)
             _keep(phone, path, call.directory, tree)
             return said(done)
-    raise RefusedError("usage: uiautomator dump [--compressed] [FILE]")
+    raise CommandError("usage: uiautomator dump [--compressed] [FILE]")
 
 
 def hierarchy(phone: Handset) -> bytes:
@@ -153,7 +153,7 @@ def _keep(phone: Handset, path: str, directory: str, data: bytes) -> None:
     try:
         phone.files.write(plain(path, directory), data)
     except FileError as error:
-        raise RefusedError(f"Error opening file: {path} ({error})") from error
+        raise CommandError(f"Error opening file: {path} ({error})") from error
 
 
 COMMANDS = {"screencap": screencap, "uiautomator": uiautomator}

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
-from simphone.commands.base import Call, RefusedError, Result
+from simphone.commands.base import CommandError, CommandResult, Invocation
 from simphone.faults import UNREACHABLE, Fault
 from simphone.handset import Handset
 
 
-async def simctl(phone: Handset, call: Call) -> Result:
+async def simctl(phone: Handset, call: Invocation) -> CommandResult:
     match call.args:
         case ["state"]:
             return _json(phone.machine.state())
@@ -25,7 +25,7 @@ async def simctl(phone: Handset, call: Call) -> Result:
             return _json({"faults": []})
         case ["fault", name, *seconds] if len(seconds) <= 1:
             return _fault(phone, name, seconds[0] if seconds else None)
-    raise RefusedError("usage: simctl state | reset --seed N --setup JSON | fault NAME [SECONDS] | fault none")
+    raise CommandError("usage: simctl state | reset --seed N --setup JSON | fault NAME [SECONDS] | fault none")
 
 
 def _reset(phone: Handset, options: Sequence[str]) -> Mapping[str, Any]:
@@ -36,32 +36,32 @@ def _reset(phone: Handset, options: Sequence[str]) -> Mapping[str, Any]:
     try:
         setup = json.loads(given.setup)
         if not isinstance(setup, dict):
-            raise RefusedError("--setup is not a JSON object")
+            raise CommandError("--setup is not a JSON object")
         phone.reset(given.seed, setup)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise RefusedError(f"this cannot be set up: {error}") from error
+        raise CommandError(f"this cannot be set up: {error}") from error
     return {"seed": given.seed}
 
 
-def _fault(phone: Handset, name: str, seconds: str | None) -> Result:
+def _fault(phone: Handset, name: str, seconds: str | None) -> CommandResult:
     try:
         fault = Fault(name)
         duration = math.inf if seconds is None else float(seconds)
     except ValueError as error:
-        raise RefusedError(f"{error}; faults are {', '.join(Fault)}, for a number of seconds") from error
+        raise CommandError(f"{error}; faults are {', '.join(Fault)}, for a number of seconds") from error
     if math.isnan(duration) or duration <= 0 or (fault in UNREACHABLE and math.isinf(duration)):
-        raise RefusedError(f"{fault} needs a positive number of seconds")
+        raise CommandError(f"{fault} needs a positive number of seconds")
     done = _json({"faults": [fault]})
-    return Result(done.stdout, afterwards=(partial(phone.faults.set, fault, duration),))
+    return CommandResult(done.stdout, afterwards=(partial(phone.faults.set, fault, duration),))
 
 
 class _Options(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise RefusedError(message)
+        raise CommandError(message)
 
 
-def _json(value: Mapping[str, Any]) -> Result:
-    return Result(json.dumps(value, separators=(",", ":"), sort_keys=True).encode() + b"\n")
+def _json(value: Mapping[str, Any]) -> CommandResult:
+    return CommandResult(json.dumps(value, separators=(",", ":"), sort_keys=True).encode() + b"\n")
 
 
 COMMANDS = {"simctl": simctl}

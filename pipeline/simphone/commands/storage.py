@@ -11,15 +11,15 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
-from simphone.commands.base import FAILED, MOST_OUTPUT, OK, Call, RefusedError, Result, complained, said
-from simphone.files import EXISTS, NO_DIRECTORY, Entry, FileError, plain
+from simphone.commands.base import FAILED, MOST_OUTPUT, OK, CommandError, CommandResult, Invocation, complained, said
+from simphone.files import EXISTS, NO_DIRECTORY, FileError, FileNode, plain
 from simphone.handset import Handset
 
 SECONDS: Final = "%Y-%m-%d %H:%M:%S"
 LONGEST_FORM: Final = 256
 
 
-def options(call: Call, allowed: str, least: int = 1) -> tuple[frozenset[str], tuple[str, ...]]:
+def options(call: Invocation, allowed: str, least: int = 1) -> tuple[frozenset[str], tuple[str, ...]]:
     """The option letters and the paths. Raises RefusedError for unknown options and for too few paths."""
     letters, paths, ended = set[str](), list[str](), False
     for word in call.args:
@@ -30,27 +30,27 @@ def options(call: Call, allowed: str, least: int = 1) -> tuple[frozenset[str], t
         else:
             paths.append(word)
     if unknown := letters - set(allowed):
-        raise RefusedError(f"Unknown option '{sorted(unknown)[0]}'")
+        raise CommandError(f"Unknown option '{sorted(unknown)[0]}'")
     if len(paths) < least:
-        raise RefusedError(f"Needs {least} argument{'s' if least > 1 else ''}")
+        raise CommandError(f"Needs {least} argument{'s' if least > 1 else ''}")
     return frozenset(letters), tuple(paths)
 
 
-def each(name: str, call: Call, paths: Iterable[str], do: Callable[[str, str], bytes | None]) -> Result:
+def each(name: str, call: Invocation, paths: Iterable[str], do: Callable[[str, str], bytes | None]) -> CommandResult:
     """Apply it to every path, as given and normalised; a failure is printed and does not stop the others."""
     out, err = bytearray(), ""
     for path in paths:
         try:
             out += do(path, plain(path, call.directory)) or b""
             if len(out) > MOST_OUTPUT:
-                raise RefusedError(f"more than {MOST_OUTPUT} bytes to print at once")
+                raise CommandError(f"more than {MOST_OUTPUT} bytes to print at once")
         except FileError as error:
             err += f"{name}: {path}: {error}\n"
     done = complained(err, FAILED if err else OK)
-    return Result(bytes(out), done.stderr, done.code)
+    return CommandResult(bytes(out), done.stderr, done.code)
 
 
-async def ls(phone: Handset, call: Call) -> Result:
+async def ls(phone: Handset, call: Invocation) -> CommandResult:
     letters, paths = options(call, "1adhlAR", least=0)
     named = paths or (".",)
 
@@ -76,7 +76,7 @@ async def ls(phone: Handset, call: Call) -> Result:
     return each("ls", call, named, one)
 
 
-def _lines(held: Sequence[tuple[str, Entry]], letters: frozenset[str]) -> bytes:
+def _lines(held: Sequence[tuple[str, FileNode]], letters: frozenset[str]) -> bytes:
     if "l" not in letters:
         return b"".join(_bytes(f"{name}\n") for name, _ in held)
     return b"".join(
@@ -92,19 +92,19 @@ def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def _size(entry: Entry) -> int:
+def _size(entry: FileNode) -> int:
     return 4096 if entry.is_directory else len(entry.data)
 
 
-def _blocks(entry: Entry) -> int:
+def _blocks(entry: FileNode) -> int:
     return -(-_size(entry) // 4096) * 4
 
 
-def _time(entry: Entry) -> str:
+def _time(entry: FileNode) -> str:
     return datetime.fromtimestamp(entry.mtime, UTC).strftime(SECONDS)
 
 
-async def rm(phone: Handset, call: Call) -> Result:
+async def rm(phone: Handset, call: Invocation) -> CommandResult:
     letters, paths = options(call, "fRr", least=0 if "-f" in call.args else 1)
 
     def one(_: str, path: str) -> None:
@@ -115,12 +115,12 @@ async def rm(phone: Handset, call: Call) -> Result:
     return each("rm", call, paths, one)
 
 
-async def mkdir(phone: Handset, call: Call) -> Result:
+async def mkdir(phone: Handset, call: Invocation) -> CommandResult:
     letters, paths = options(call, "p")
     return each("mkdir", call, paths, lambda _, path: phone.files.make_directory(path, "p" in letters))
 
 
-async def rmdir(phone: Handset, call: Call) -> Result:
+async def rmdir(phone: Handset, call: Invocation) -> CommandResult:
     _, paths = options(call, "")
 
     def one(_: str, path: str) -> None:
@@ -131,7 +131,7 @@ async def rmdir(phone: Handset, call: Call) -> Result:
     return each("rmdir", call, paths, one)
 
 
-async def touch(phone: Handset, call: Call) -> Result:
+async def touch(phone: Handset, call: Invocation) -> CommandResult:
     _, paths = options(call, "")
 
     def one(_: str, path: str) -> None:
@@ -142,13 +142,13 @@ async def touch(phone: Handset, call: Call) -> Result:
     return each("touch", call, paths, one)
 
 
-async def copy(name: str, phone: Handset, call: Call) -> Result:
+async def copy(name: str, phone: Handset, call: Invocation) -> CommandResult:
     """`cp` and `mv` of files, into a directory or to a name."""
     _, (*sources, target) = options(call, "fp", least=2)
     into = plain(target, call.directory)
     found = phone.files.find(into)
     if len(sources) > 1 and (found is None or not found.is_directory):
-        raise RefusedError(f"'{target}' is not a directory")
+        raise CommandError(f"'{target}' is not a directory")
 
     def one(_: str, path: str) -> None:
         to = posixpath.join(into, posixpath.basename(path)) if found and found.is_directory else into
@@ -162,17 +162,17 @@ async def copy(name: str, phone: Handset, call: Call) -> Result:
     return each(name, call, sources, one)
 
 
-async def stat_of(phone: Handset, call: Call) -> Result:
+async def stat_of(phone: Handset, call: Invocation) -> CommandResult:
     form, args = "", call.args
     if args[:1] == ("-c",):
         form, args = "".join(args[1:2]), args[2:]
-    _, paths = options(Call(args, call.directory), "")
+    _, paths = options(Invocation(args, call.directory), "")
     if len(form) > LONGEST_FORM:
-        raise RefusedError(f"a form of {len(form)} characters; at most {LONGEST_FORM}")
+        raise CommandError(f"a form of {len(form)} characters; at most {LONGEST_FORM}")
     return each("stat", call, paths, lambda given, path: _bytes(_described(given, phone.files.at(path), form)))
 
 
-def _described(given: str, entry: Entry, form: str) -> str:
+def _described(given: str, entry: FileNode, form: str) -> str:
     kind = "directory" if entry.is_directory else "regular file"
     octal = f"{stat.S_IMODE(entry.mode):o}"
     if form:
@@ -195,7 +195,7 @@ def _described(given: str, entry: Entry, form: str) -> str:
     )
 
 
-async def digest(algorithm: str, phone: Handset, call: Call) -> Result:
+async def digest(algorithm: str, phone: Handset, call: Invocation) -> CommandResult:
     """Each file is read once, even if named repeatedly, and in another thread, as this one serves other phones too."""
     _, paths = options(call, "b")
     found: dict[str, str | FileError] = {}
@@ -218,7 +218,7 @@ async def digest(algorithm: str, phone: Handset, call: Call) -> Result:
     return each(f"{algorithm}sum", call, paths, one)
 
 
-async def test(phone: Handset, call: Call) -> Result:
+async def test(phone: Handset, call: Invocation) -> CommandResult:
     match call.args:
         case ["-e" | "-f" | "-d" | "-s" as wanted, path]:
             try:
@@ -234,25 +234,25 @@ async def test(phone: Handset, call: Call) -> Result:
                     "-s": _size(entry) > 0,
                 }[wanted]
             )
-            return Result(code=OK if met else FAILED)
-    raise RefusedError("usage: test -e|-f|-d|-s PATH")
+            return CommandResult(code=OK if met else FAILED)
+    raise CommandError("usage: test -e|-f|-d|-s PATH")
 
 
-async def pwd(phone: Handset, call: Call) -> Result:
+async def pwd(phone: Handset, call: Invocation) -> CommandResult:
     return said(f"{call.directory}\n")
 
 
-async def cd(phone: Handset, call: Call) -> Result:
+async def cd(phone: Handset, call: Invocation) -> CommandResult:
     if len(call.args) > 1:
-        raise RefusedError("usage: cd [DIRECTORY]")
+        raise CommandError("usage: cd [DIRECTORY]")
     given = call.args[0] if call.args else "/"
     try:
         path = plain(given, call.directory)
         if not phone.files.at(path).is_directory:
             raise FileError(NO_DIRECTORY)
     except FileError as error:
-        raise RefusedError(f"{given}: {error}") from error
-    return Result(directory=path)
+        raise CommandError(f"{given}: {error}") from error
+    return CommandResult(directory=path)
 
 
 COMMANDS = {

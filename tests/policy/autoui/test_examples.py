@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from distrl.policy.autoui.pretraining.examples import (
     Example,
-    Screen,
     Target,
+    TrainingScreen,
     askable,
     copy_example,
     drawn_words,
@@ -55,22 +55,22 @@ def names_forbidden(words: list[str]) -> bool:
 
 
 @pytest.fixture(scope="module")
-def screens() -> list[Screen]:
+def screens() -> list[TrainingScreen]:
     return draw_screens(40, random.Random(1), FORBIDDEN)
 
 
-def test_every_word_of_the_phone_has_a_token(screens: list[Screen]) -> None:
+def test_every_word_of_the_phone_has_a_token(screens: list[TrainingScreen]) -> None:
     assert {word for screen in screens for target in screen.targets for word in target.words} <= set(CODEC.words)
 
 
-def test_screens_are_drawn_alike_from_equal_seeds(screens: list[Screen]) -> None:
+def test_screens_are_drawn_alike_from_equal_seeds(screens: list[TrainingScreen]) -> None:
     again = draw_screens(40, random.Random(1), FORBIDDEN)
     assert all(
         np.array_equal(a.pixels, b.pixels) and a.targets == b.targets for a, b in zip(screens, again, strict=True)
     )
 
 
-def test_a_touch_names_a_label_and_lands_on_its_widget(screens: list[Screen]) -> None:
+def test_a_touch_names_a_label_and_lands_on_its_widget(screens: list[TrainingScreen]) -> None:
     rng = random.Random(2)
     examples = [e for n, screen in enumerate(screens) for e in touch_examples(n, screen, 3, CODEC, LANGUAGE, rng)]
     assert len(examples) > 60
@@ -85,7 +85,7 @@ def test_a_touch_names_a_label_and_lands_on_its_widget(screens: list[Screen]) ->
             assert example.target.holds(action.touch)
 
 
-def test_what_the_last_action_touched_already_is_done_and_nothing_else_is(screens: list[Screen]) -> None:
+def test_what_the_last_action_touched_already_is_done_and_nothing_else_is(screens: list[TrainingScreen]) -> None:
     rng = random.Random(5)
     examples = [e for n, screen in enumerate(screens) for e in touch_examples(n, screen, 3, CODEC, LANGUAGE, rng)]
     assert 0.1 < sum(e.done for e in examples) / len(examples) < 0.4
@@ -100,7 +100,7 @@ def test_what_the_last_action_touched_already_is_done_and_nothing_else_is(screen
             assert CODEC.encode_action(tap(before)) != CODEC.encode_action(tap(target.centre)), "as the policy reads it"
 
 
-def test_an_announced_text_changes_nothing_of_a_touch(screens: list[Screen]) -> None:
+def test_an_announced_text_changes_nothing_of_a_touch(screens: list[TrainingScreen]) -> None:
     rng = random.Random(6)
     asked = [e for n, s in enumerate(screens) for e in touch_examples(n, s, 3, CODEC, LANGUAGE, rng, announced=True)]
     announcing = [e for e in asked if any(word in LANGUAGE.markers for word in sentence(e))]
@@ -114,7 +114,7 @@ def test_a_screen_says_whether_one_can_type_on_it() -> None:
     assert 0.1 < sum(screen.typing for screen in drawn) / len(drawn) < 0.3
 
 
-def test_a_sentence_without_a_verb_mentions_one_widget_of_the_screen_alone(screens: list[Screen]) -> None:
+def test_a_sentence_without_a_verb_mentions_one_widget_of_the_screen_alone(screens: list[TrainingScreen]) -> None:
     rng = random.Random(4)
     mentions = 0
     for n, screen in enumerate(screens):
@@ -159,12 +159,12 @@ def test_where_a_keyboard_is_up_a_text_is_typed_whatever_else_is_mentioned() -> 
 def test_a_label_that_stands_twice_or_is_held_out_is_not_asked_for() -> None:
     box = (0.0, 0.0, 1.0, 0.1)
     labels = [("red", "lamp"), ("red", "lamp"), ("red", "shoes"), ("ok",)]
-    screen = Screen(np.zeros((3, 8, 8), np.uint8), tuple(Target("row", label, label, box) for label in labels))
+    screen = TrainingScreen(np.zeros((3, 8, 8), np.uint8), tuple(Target("row", label, label, box) for label in labels))
     assert [target.words for target in askable(screen, LANGUAGE)] == [("ok",)]
 
 
 def test_words_are_found_in_the_cells_that_their_widget_covers() -> None:
     target = Target("button", ("ok",), ("ok", "unheard"), (0.5, 0.25, 1.0, 0.375))
-    words, cells = drawn_words([Screen(np.zeros((3, 8, 8), np.uint8), (target,))], {"ok": 7}, (8, 4))
+    words, cells = drawn_words([TrainingScreen(np.zeros((3, 8, 8), np.uint8), (target,))], {"ok": 7}, (8, 4))
     assert words.tolist() == [[0, 7]]
     assert np.flatnonzero(cells[0]).tolist() == [10, 11]

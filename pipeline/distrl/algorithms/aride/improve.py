@@ -17,7 +17,7 @@ from distrl.algorithms.aride.critics import Critics
 from distrl.algorithms.aride.memory import Draw
 from distrl.algorithms.gradients import descend
 from distrl.algorithms.protocol import Context, Optimised
-from distrl.compute import Gradients, Part
+from distrl.compute import Gradients, ShardResult
 from distrl.replay.circular import CircularBuffer
 from distrl.types import Step
 
@@ -99,7 +99,7 @@ def _improve_once(
 
 def _part(
     trained: Trained, batch: Batch, shaped: Tensor, piece: slice, config: settings.Aride, train_policy: bool
-) -> Part:
+) -> ShardResult:
     """The losses of some rows of a minibatch. Critics read the encoder states and do not train them."""
     context, steps = trained.context, batch.steps[piece]
     with torch.set_grad_enabled(train_policy):
@@ -125,7 +125,7 @@ def _part(
         "outcomes": outcomes,
     }
     critic_loss = value_loss + trajectory_loss
-    return Part(
+    return ShardResult(
         critic_loss + loss if train_policy else critic_loss, {name: each.detach() for name, each in rows.items()}
     )
 

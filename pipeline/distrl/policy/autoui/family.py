@@ -10,7 +10,7 @@ from distrl.errors import PolicyError
 from distrl.policy.autoui.directory import FILES, HINT, read_config, tokenizer
 from distrl.policy.files import identity_of
 from distrl.policy.protocol import Policy, Tokenizer
-from distrl.policy.registry import Family
+from distrl.policy.registry import PolicyFamily
 
 
 def _tokenizer(directory: Path) -> Tokenizer:
@@ -30,4 +30,4 @@ def _identity(directory: Path) -> str:
         raise PolicyError(str(error.filename), f"cannot be read ({error.strerror})", HINT) from None
 
 
-AUTOUI: Final = Family(_tokenizer, _policy, _identity)
+AUTOUI: Final = PolicyFamily(_tokenizer, _policy, _identity)

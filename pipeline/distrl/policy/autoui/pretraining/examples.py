@@ -49,7 +49,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Screen:
+class TrainingScreen:
     """pixels: uint8 (3, H, W). targets: every named widget that a finger can reach. typing: a keyboard is up.
 
     letters: int16 (M, 3), each character that is written: its number in the alphabet, x and y in pixels.
@@ -96,7 +96,7 @@ class Language:
         return not any(pair in self.forbidden for pair in itertools.pairwise(words))
 
 
-def askable(screen: Screen, language: Language) -> list[Target]:
+def askable(screen: TrainingScreen, language: Language) -> list[Target]:
     """The targets that can be asked for: their label occurs once on the screen and holds no forbidden pair."""
     labels = [target.words for target in screen.targets]
     return [t for t in screen.targets if t.words and labels.count(t.words) == 1 and language.allowed(t.words)]
@@ -104,7 +104,7 @@ def askable(screen: Screen, language: Language) -> list[Target]:
 
 def touch_examples(
     number: int,
-    screen: Screen,
+    screen: TrainingScreen,
     count: int,
     tokenizer: WordTokenizer,
     language: Language,
@@ -128,7 +128,7 @@ def copy_example(
     language: Language,
     rng: random.Random,
     clutter: float = 1.0,
-    screen: Screen | None = None,
+    screen: TrainingScreen | None = None,
 ) -> Example:
     """A sentence with a marker in it: what follows the marker, two words, is to be typed.
 
@@ -151,7 +151,7 @@ def copy_example(
 def _touch(
     number: int,
     target: Target,
-    screen: Screen,
+    screen: TrainingScreen,
     tokenizer: WordTokenizer,
     language: Language,
     rng: random.Random,
@@ -243,7 +243,7 @@ def _allowed_words(language: Language, rng: random.Random) -> list[str]:
 
 
 def drawn_words(
-    screens: Sequence[Screen], ids: Mapping[str, int], grid: tuple[int, int]
+    screens: Sequence[TrainingScreen], ids: Mapping[str, int], grid: tuple[int, int]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
     """Every word that stands on a widget, R in all: its (screen, id) as (R, 2), and its widget's cells (R, N).
 

@@ -12,7 +12,7 @@ from simphone.element import HEIGHT, WIDTH, Element
 from simphone.synthetic import Synthetic, synthetic_screen
 from simphone.words import Words
 
-from distrl.policy.autoui.pretraining.examples import Language, Pair, Screen, Target
+from distrl.policy.autoui.pretraining.examples import Language, Pair, Target, TrainingScreen
 from distrl.policy.autoui.tokenizer import WordTokenizer
 
 VERBS: Final = ("touch", "tap", "press", "open")
@@ -38,17 +38,17 @@ def phone_language(forbidden: frozenset[Pair], more: Words = ()) -> Language:
 
 def draw_screens(
     count: int, rng: random.Random, forbidden: frozenset[Pair], free: float = 0.0, more: Words = ()
-) -> list[Screen]:
+) -> list[TrainingScreen]:
     """Synthetic screens, none with a widget that a forbidden pair names. free: share of labels of any two words."""
     return [_seen(synthetic_screen(rng, forbidden, free, more)) for _ in range(count)]
 
 
-def _seen(drawn: Synthetic) -> Screen:
+def _seen(drawn: Synthetic) -> TrainingScreen:
     pixels = np.ascontiguousarray(np.asarray(drawn.image, dtype=np.uint8).transpose(2, 0, 1))
     targets = tuple(_target(widget) for widget in drawn.elements if widget.target)
     letters = [(ALPHABET.index(letter.character), int(letter.x), int(letter.y)) for letter in drawn.letters]
     inside = [letter for letter in letters if 0 <= letter[1] < WIDTH and 0 <= letter[2] < HEIGHT]
-    return Screen(
+    return TrainingScreen(
         pixels,
         targets,
         typing=any(widget.kind == "keys" for widget in drawn.elements),

@@ -35,7 +35,7 @@ from distrl.policy.autoui.pretraining.examples import (
     Example,
     Language,
     Pair,
-    Screen,
+    TrainingScreen,
     copy_example,
     drawn_words,
     touch_examples,
@@ -169,7 +169,11 @@ def train(out: Path, recipe: Recipe, forbidden: frozenset[Pair], more: Sequence[
 
 
 def measure(
-    model: AutoUIModel, tokenizer: WordTokenizer, language: Language, screens: Sequence[Screen], rng: random.Random
+    model: AutoUIModel,
+    tokenizer: WordTokenizer,
+    language: Language,
+    screens: Sequence[TrainingScreen],
+    rng: random.Random,
 ) -> dict[str, float]:
     """Greedy accuracy by kind: the share of taps inside the widget that is meant, of phrases copied without a mistake,
     and of ends that were told."""
@@ -189,7 +193,12 @@ def measure(
 
 
 def _read(
-    model: AutoUIModel, tokenizer: WordTokenizer, pool: Sequence[Screen], recipe: Recipe, rng: random.Random, show: Show
+    model: AutoUIModel,
+    tokenizer: WordTokenizer,
+    pool: Sequence[TrainingScreen],
+    recipe: Recipe,
+    rng: random.Random,
+    show: Show,
 ) -> list[dict[str, float]]:
     """Stage one: the tower, against the fusion's table of words, and its middle against single letters.
 
@@ -213,7 +222,7 @@ def _act(
     model: AutoUIModel,
     tokenizer: WordTokenizer,
     language: Language,
-    pool: Sequence[Screen],
+    pool: Sequence[TrainingScreen],
     recipe: Recipe,
     rng: random.Random,
     show: Show,
@@ -267,7 +276,7 @@ def _descend(
 
 
 def _ask(
-    batch: Sequence[Screen],
+    batch: Sequence[TrainingScreen],
     touches: int,
     tokenizer: WordTokenizer,
     language: Language,
@@ -301,7 +310,9 @@ def _acting_losses(model: AutoUIModel, tokens: Tensor, examples: Sequence[Exampl
     return {"touch": per_action[~copied].mean(), "copy": per_action[copied].mean()}
 
 
-def _reading_loss(model: AutoUIModel, content: Tensor, batch: Sequence[Screen], tokenizer: WordTokenizer) -> Tensor:
+def _reading_loss(
+    model: AutoUIModel, content: Tensor, batch: Sequence[TrainingScreen], tokenizer: WordTokenizer
+) -> Tensor:
     """−log P(word | the cells of its widget), mean over every word on every widget.
 
     content: (B, rows, columns, d). A widget's scores are the sums over its cells of exp(content · word / √d), so
@@ -314,7 +325,7 @@ def _reading_loss(model: AutoUIModel, content: Tensor, batch: Sequence[Screen], 
     return F.cross_entropy(on_widget, owners[:, 1])
 
 
-def _spelling_loss(scores: Tensor, batch: Sequence[Screen]) -> Tensor:
+def _spelling_loss(scores: Tensor, batch: Sequence[TrainingScreen]) -> Tensor:
     """Cross-entropy of "this letter stands in this cell", sum over cells and letters, for each letter that is written.
 
     scores: (B, 36, rows, columns), logits.
@@ -331,7 +342,7 @@ def _shown(progress: Progress, stage: str) -> Show:
     return lambda done, total, text: progress.update(bar, completed=done, total=total, description=text)
 
 
-def _images(batch: Sequence[Screen]) -> Tensor:
+def _images(batch: Sequence[TrainingScreen]) -> Tensor:
     return torch.from_numpy(np.stack([screen.pixels for screen in batch]))
 
 

@@ -1,7 +1,7 @@
-"""Addresses of phones as a person writes them: one host:port, or a range of hosts, of ports, or of both.
+"""Parses addresses of phones: one host:port, or a range of hosts, of ports, or of both.
 
-10.0.0.1-10.0.0.20:5555 are twenty hosts, 127.0.0.1:5555-5562 eight ports. IPv6 stands in brackets, one host at a time:
-[fe80::1]:5555.
+10.0.0.1-10.0.0.20:5555 are twenty hosts, 127.0.0.1:5555-5562 eight ports. IPv6 is written in brackets, one host at a
+time: [fe80::1]:5555.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from ipaddress import IPv4Address
 
 MOST = 1024
-"""Addresses in one list: a range that is meant is smaller, and one with a digit too many is no plan to connect to."""
+"""Most addresses in one list; a larger range is a typing error."""
 HIGHEST_PORT = 65_535
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f:.%]{2,60}\]")
 _NUMBER = re.compile(r"[0-9]{1,5}")
@@ -22,9 +22,9 @@ _SHAPE = "write host:port, 10.0.0.1-10.0.0.20:5555 or 127.0.0.1:5555-5562"
 
 
 def expanded(written: Iterable[str]) -> tuple[str, ...]:
-    """Every address as host:port, each once, in the order in which they are written.
+    """Every address as host:port, each once, in the order written.
 
-    Raises ValueError, which names what is malformed, for anything else and for more than MOST addresses.
+    Raises ValueError, which names what is malformed, also for more than MOST addresses.
     """
     found: dict[str, None] = {}
     for item in written:
@@ -39,7 +39,8 @@ def expanded(written: Iterable[str]) -> tuple[str, ...]:
 
 
 def brokers(written: str) -> str:
-    """`written`, one host:port or several with commas between them, without ranges. Raises ValueError for others."""
+    """`written` unchanged, if it is one host:port or several joined by commas, without ranges. Else raises
+    ValueError."""
     for item in written.split(","):
         host, colon, port = item.strip().rpartition(":")
         if not colon:
@@ -52,7 +53,7 @@ def brokers(written: str) -> str:
 
 
 def _hosts(item: str, written: str) -> range | tuple[str]:
-    """A range of IPv4 addresses as numbers, or one host as it stands."""
+    """A range of IPv4 addresses as numbers, or one host as written."""
     ends = _HOSTS.fullmatch(written)
     if ends is None:
         if not _HOST.fullmatch(written):

@@ -1,4 +1,4 @@
-"""Time as an argument: who stamps or measures is handed a Clock, and everyone's stamps are made alike."""
+"""Time as an argument: code that needs the time is given a Clock."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Clock:
-    """now: seconds since the epoch, for stamps; ticks: monotonic seconds, for durations."""
+    """Two clocks."""
 
     now: Callable[[], float] = time.time
+    """Seconds since the epoch, for timestamps."""
     ticks: Callable[[], float] = time.perf_counter
+    """Monotonic seconds, for durations."""
 
     def now_ms(self) -> int:
-        """ms since the epoch, as every record carries it."""
+        """ms since the epoch, the unit of times in records."""
         return int(self.now() * 1000)
 
 

@@ -1,9 +1,10 @@
-"""How gradients are computed: in shards whose sum has one order, on deterministic kernels with a set number of threads.
+"""Computes gradients reproducibly: in shards summed in a fixed order, by deterministic kernels on a set number of
+threads.
 
     minibatch ──▶ shard 0, 1, … ──▶ one gradient each ──▶ summed, shard 0 first
 
-Here one process computes every shard, in float32 on its CPU. Since a shard's gradient depends on nothing but the shard,
-who computes it changes no bit: what spreads shards over processes or GPUs belongs in this module and in no other.
+Here one process computes every shard, in float32 on its CPU. A shard's gradient depends only on the shard, so it does
+not matter which process computes it: spreading shards over processes or GPUs belongs in this module only.
 """
 
 from __future__ import annotations
@@ -25,14 +26,17 @@ Gradients = list[Tensor | None]
 
 @dataclass(frozen=True, slots=True)
 class ShardResult:
-    """What a shard of n rows gives. loss: a scalar, the mean over its rows. rows: (n,) each, for metrics, detached."""
+    """The result of a shard of n rows."""
 
     loss: Tensor
+    """A scalar, the mean over its rows."""
     rows: Mapping[str, Tensor]
+    """(n,) each, detached, for metrics."""
 
 
 class Compute:
-    """Shards as `learner.shards` says. A part of the result, as the number of threads is: sums are split by it."""
+    """Computes gradients in `learner.shards` shards. Their number changes the result's last bits, as that of
+    threads."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -41,10 +45,10 @@ class Compute:
     def gradients(
         self, parameters: Sequence[nn.Parameter], rows: int, part: Callable[[slice], ShardResult], purpose: str, u: int
     ) -> tuple[Gradients, dict[str, Tensor]]:
-        """The gradient of the mean over a minibatch of `rows` rows, and what each row gave, in their order.
+        """The gradient of the mean loss over a minibatch of `rows` rows, and `ShardResult.rows` of them all, in order.
 
-        part: of the rows that a slice names. purpose, u: what seeds the draws of a shard, such as dropout; a minibatch
-        in one piece takes them from the caller's generator.
+        part: computes the rows of a slice. purpose, u: seed a shard's random draws, such as dropout; with one shard
+        they come from the caller's generator.
         """
         total: Gradients = [None] * len(parameters)
         found: list[Mapping[str, Tensor]] = []
@@ -60,16 +64,16 @@ class Compute:
 
 
 def pieces(rows: int, shards: int) -> list[slice]:
-    """`rows` in `shards` runs of rows, as even as can be; fewer where there are fewer rows."""
+    """`rows` rows as `shards` consecutive slices, as even as possible; fewer where there are fewer rows."""
     bounds = [rows * number // shards for number in range(shards + 1)]
     return [slice(begin, end) for begin, end in pairwise(bounds) if end > begin]
 
 
 @contextmanager
 def reproducible(threads: int) -> Iterator[None]:
-    """Within, torch computes the same bits each time: deterministic kernels, and a set number of threads.
+    """Within, torch gives the same bits each time: deterministic kernels and a set number of threads.
 
-    The number of threads decides how sums are split, so it is a setting of the fold and not of the machine.
+    The number of threads decides how sums are split, so it is a setting of the fold, not of the machine.
     """
     before = torch.are_deterministic_algorithms_enabled(), torch.get_num_threads()
     torch.use_deterministic_algorithms(True)

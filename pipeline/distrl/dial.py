@@ -1,6 +1,6 @@
-"""TCP connections under one total deadline: name resolution and every address of the name count against it.
+"""TCP connections with one total deadline for name resolution and all addresses of the name.
 
-`socket.create_connection` gives each address the whole timeout and waits for the resolver without any.
+`socket.create_connection` gives each address the whole timeout, and the resolver none.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from typing import Any, Final
 
 LEAST_TIMEOUT_S: Final = 1e-3
-"""A socket takes 0 for "do not wait at all"."""
+"""For a socket 0 means non-blocking."""
 
 _Addresses = list[tuple[Any, ...]]
 _resolving: dict[tuple[str, int], Future[_Addresses]] = {}
@@ -23,9 +23,9 @@ _lock = threading.Lock()
 def dial(host: str, port: int, timeout_s: float) -> socket.socket:
     """A connected TCP socket, whose timeout is `timeout_s`.
 
-    The addresses are tried in the resolver's order; each gets an equal share of the time that is left, so that a dead
-    one leaves time for the next. Raises TimeoutError at the deadline, else the OSError of the last address that was
-    tried (socket.gaierror where the name has none).
+    Tries the addresses in the resolver's order; each gets an equal share of the remaining time, so that a dead one
+    leaves time for the next. Raises TimeoutError at the deadline, else the OSError of the last address tried
+    (socket.gaierror where the name has none).
     """
     deadline = time.monotonic() + timeout_s
     found = _resolved(host, port, timeout_s)
@@ -54,8 +54,8 @@ def dial(host: str, port: int, timeout_s: float) -> socket.socket:
 def _resolved(host: str, port: int, timeout_s: float) -> _Addresses:
     """The addresses of a host. Raises TimeoutError where the resolver takes longer, socket.gaierror where it has none.
 
-    Nothing interrupts the system's resolver, so it runs in a thread; a numeric address needs none. All who ask for the
-    same name at once share a thread: a resolver that hangs holds one for each name.
+    The system's resolver cannot be interrupted, so it runs in a thread; a numeric address needs none. Concurrent calls
+    for a name share a thread, so that a hanging resolver holds one thread per name.
     """
     if _is_numeric(host):
         return socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM)
@@ -84,7 +84,7 @@ def _resolve(host: str, port: int, answer: Future[_Addresses]) -> None:
 
 
 def _forget(host: str, port: int) -> None:
-    """The next to ask asks anew."""
+    """Let the next call resolve again."""
     with _lock:
         _resolving.pop((host, port), None)
 

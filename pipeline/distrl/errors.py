@@ -1,4 +1,4 @@
-"""The errors a person meets: what is wrong, where, and the command or setting that fixes it."""
+"""Errors for people: what is wrong, where, and the command or setting that fixes it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class DistrlError(Exception):
 
 
 class ConfigError(DistrlError):
-    """A setting that is unknown, impossible or contradicts another; raised before anything starts."""
+    """A setting that is unknown, impossible or contradicts another; raised as early as possible."""
 
 
 class WireError(DistrlError):
@@ -42,7 +42,7 @@ class DeviceError(DistrlError):
 
 
 class ChatError(DistrlError):
-    """A chat endpoint (a judge's, a prompting agent's) is not configured, or refuses every question."""
+    """A chat endpoint (of a judge or a prompted agent) is not configured, or refuses every question."""
 
 
 class PolicyError(DistrlError):

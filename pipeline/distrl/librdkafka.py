@@ -1,6 +1,6 @@
-"""What `kafka.client` may hold: any setting of librdkafka but those that a guarantee of DistRL rests on.
+"""Validates `kafka.client`: any setting of librdkafka but those that a guarantee of DistRL relies on.
 
-Pure: whether librdkafka knows a setting and takes its value, librdkafka says (broker/passed.py).
+Pure: broker/passed.py asks librdkafka whether it knows a setting and accepts its value.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ Value = str | SecretStr
 """librdkafka reads every setting from text. A secret is wrapped, so that nothing prints it."""
 
 SECRET = re.compile(r"password|passphrase|secret|key\.pem|oauthbearer\.config|kinit\.cmd")
-"""Settings whose values are never shown: those that librdkafka calls sensitive, and commands that may hold one."""
+"""Settings whose values are never shown: librdkafka's sensitive ones, and commands that may hold a secret."""
 
 NO_PASSWORD_MECHANISMS = frozenset(("OAUTHBEARER", "GSSAPI"))
-"""They log in with what kafka.client holds, not with a user and a password."""
+"""Mechanisms that log in by settings of kafka.client, without user and password."""
 
 _ONCE = "a record must be in the log once, in order, and be acknowledged by every in-sync replica"
 _FOR_EVER = "a finished trajectory is never given up, however long a broker is away"
@@ -64,11 +64,11 @@ REFUSED: Mapping[str, str] = {
     "logger": "it is code, which settings cannot hold",
     "default.topic.config": "its settings are given one by one",
 }
-"""Each with the reason."""
+"""Setting -> why it is refused."""
 
 
 class PropertyError(ValueError):
-    """A setting of librdkafka that kafka.client cannot hold. `name`: its name, empty for kafka.client itself."""
+    """A setting of librdkafka that kafka.client cannot hold. name: empty for kafka.client itself. fix: the hint."""
 
     def __init__(self, name: str, what: str, fix: str) -> None:
         super().__init__(what)

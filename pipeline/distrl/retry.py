@@ -1,7 +1,7 @@
 """Retries that end as soon as an event is set.
 
-tenacity's own `sleep_using_event` wakes at the event and then makes one more attempt. An attempt on a server that is
-away may last many seconds, and a stop would wait for it; so the pause itself ends the retries here.
+tenacity's own `sleep_using_event` wakes at the event but then makes one more attempt, for which a stop would wait: it
+may take many seconds where the server is away. Here the event ends the retries within the pause.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ def retry(
     failed: Callable[[E, float], object],
     but: tuple[type[Exception], ...] = (),
 ) -> R:
-    """What `attempt` returns, made again for as long as it raises `on`; `but`, and whatever else it raises, passes.
+    """Retries `attempt` while it raises `on`, and returns its result. `but` and other errors pass through.
 
-    failed: called with the error and the pause in seconds, before each pause. Raises StoppedError at once where `stop`
-    is set in a pause or before it; the first attempt is made all the same.
+    failed: called before each pause, with the error and the pause in seconds. Raises StoppedError at once where `stop`
+    is set before or in a pause; the first attempt is always made.
     """
 
     def before_sleep(state: RetryCallState) -> None:

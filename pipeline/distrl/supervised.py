@@ -1,4 +1,4 @@
-"""Threads whose end is noticed: what ends one unexpectedly reaches its owner, so that a role ends with the reason."""
+"""Threads whose failure reaches their owner, so that a role ends with the reason."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ LOG = logging.getLogger(__name__)
 
 
 class SupervisedThread:
-    """A daemon thread that starts at once. `check` raises in its owner what ended `target`.
+    """A daemon thread that starts at once. The owner calls `check`, which raises what ended `target`.
 
-    on_failure: called with that in the failing thread, before the thread ends, for those who wait for its work.
+    on_failure: called with the error in the failing thread, before it ends, to release those that wait for its work.
     """
 
     def __init__(
@@ -31,11 +31,11 @@ class SupervisedThread:
 
     @property
     def failure(self) -> Exception | None:
-        """What ended the thread; None where it runs or has returned."""
+        """The error that ended the thread; None where it runs or has returned."""
         return self._failure
 
     def check(self) -> None:
-        """Raise what ended the thread; nothing where it runs or has returned."""
+        """Raise the error that ended the thread; do nothing where it runs or has returned."""
         if self._failure is not None:
             raise self._failure
 
@@ -52,20 +52,20 @@ class SupervisedThread:
 
 
 class StoppableThread(SupervisedThread):
-    """target gets the event that `stop` sets, and has to return soon after it."""
+    """target: gets the event that `stop` sets, and must return soon after it."""
 
     def __init__(self, target: Callable[[threading.Event], object], name: str) -> None:
         self._stop = threading.Event()
         super().__init__(lambda: target(self._stop), name)
 
     def stop(self) -> None:
-        """Set the event and wait for the end of the thread."""
+        """Set the event and wait until the thread has ended."""
         self._stop.set()
         self.join()
 
 
 class SupervisedThreads:
-    """Several threads of one owner: its own thread starts them, checks them and waits for them."""
+    """Several threads of one owner, whose thread starts them, checks them and waits for them."""
 
     def __init__(self) -> None:
         self._threads: list[SupervisedThread] = []
@@ -84,7 +84,7 @@ class SupervisedThreads:
             thread.check()
 
     def join(self, timeout_s: float) -> bool:
-        """Whether all have ended within `timeout_s`."""
+        """Wait up to `timeout_s`. Returns whether all have ended."""
         deadline = time.monotonic() + timeout_s
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))

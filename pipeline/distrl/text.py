@@ -1,4 +1,4 @@
-"""Text as it is compared and tokenised: plain words."""
+"""Splits text into plain words, for comparing and tokenising."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The nouns of the system: what is done, seen, recorded and published. Frozen, and free of torch and I/O.
+"""The data types of the system: what is done, seen, recorded and published. Frozen, without torch or I/O.
 
 A record says what happened (observations, actions, behaviour log-probabilities, versions, outcomes). Rewards,
 penalties, returns, advantages and priorities are computed by the learner and appear in no record.
@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 SCRIPTED = -1
-"""The version of steps that a script chose, or a person by hand."""
+"""Version of steps that a script or a person chose."""
 PROMPTED = -2
-"""The version of steps that a prompted model chose, which has no weights here; `version_sha256` names what it was told
-(docs/wire.md). Numbers below 0 are of no published version."""
+"""Version of steps that a prompted model chose, which has no weights here; `version_sha256` is that of the agent's
+description (docs/wire.md). Published versions are never below 0."""
 
 
 class ActionKind(StrEnum):
@@ -29,7 +29,7 @@ class ActionKind(StrEnum):
     ENTER = "enter"
     COMPLETE = "complete"
     INVALID = "invalid"
-    """What the policy wrote is no action; nothing is sent to the device and the step counts."""
+    """The policy wrote no valid action; nothing is sent to the device, and the step counts."""
 
 
 class Split(StrEnum):
@@ -48,15 +48,15 @@ class Outcome(StrEnum):
 
 
 class HeldBack(StrEnum):
-    """What kept an action from being done: `devices.allowed_packages`, or a phone that cannot do it."""
+    """Whether and why an action was held back: by `devices.allowed_packages`, or by a phone that cannot do it."""
 
     NO = "no"
     UNSENT = "unsent"
-    """An app that is not allowed had come to the front, and the action was dropped: it was meant for another screen."""
+    """An app that is not allowed had come to the front; the action was meant for another screen and was dropped."""
     UNDONE = "undone"
-    """It was sent, an app that is not allowed was in front afterwards, and was left again."""
+    """It was sent and brought an app to the front that is not allowed; the app was left again."""
     REFUSED = "refused"
-    """The phone cannot do it, as with text that it cannot type. Nothing was sent; the learner takes it for invalid."""
+    """The phone cannot do it, like text that it cannot type. Nothing was sent; for the learner it is invalid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,30 +69,31 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One action. `touch` for tap and swipe, `lift` for swipe, `text` for type (or the raw text of an invalid one)."""
+    """One action."""
 
     kind: ActionKind
     touch: Point | None = None
+    """Of a tap or swipe."""
     lift: Point | None = None
+    """Of a swipe."""
     text: str = ""
+    """What is typed; of an invalid action, what the policy wrote."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectRef:
-    """An immutable object in the store. `sha256` is the hex digest of its bytes, `size` their number."""
+    """An immutable object in the store."""
 
     key: str
     sha256: str
+    """Hex digest of its bytes."""
     size: int
+    """In bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One thing to do on one phone, once. `setup` is the JSON that the phone's reset takes.
-
-    fed_version: the newest version when the task was fed. A worker begins only once it has loaded that version, so
-    that the feeder's bound on the lag holds whatever a reload takes; -1 asks for none.
-    """
+    """One thing to do on one phone, once."""
 
     task_id: str
     suite: str
@@ -103,27 +104,26 @@ class Task:
     phone_seed: int
     params: Mapping[str, str] = field(default_factory=dict)
     setup: str = "{}"
+    """JSON for the phone's reset."""
     fed_at: int = 0
     fed_version: int = -1
+    """The newest version when the task was fed. A worker begins only once it has loaded it, so that the feeder's bound
+    on the lag holds however long a reload takes. -1: none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One decision: what was seen, what was written, with which weights, and how likely they made it.
-
-    prompt_ids, action_ids: the exact token ids read and written (action_ids end with the end token).
-    logprob: log μ(action | screen, prompt), summed over the action's tokens, under `version`.
-    valid: whether a judge called the action one that can be done on that screen; None where nobody was asked, or could
-    tell. The learner takes it for P_invalid (DistRL, equation 1); no penalty is in a record.
-    restless: the screen never rested; `screenshot` is its last whole frame at the deadline for settling.
-    """
+    """One decision: what was seen, what was written, by which weights, and its probability."""
 
     screenshot: ObjectRef
     prompt_ids: tuple[int, ...]
+    """The exact token ids read."""
     action_ids: tuple[int, ...]
+    """The exact token ids written, with the end token."""
     action: Action
     action_text: str
     logprob: float
+    """log μ(action | screen, prompt) under `version`, summed over the action's tokens."""
     version: int
     version_sha256: str
     at: int
@@ -132,17 +132,16 @@ class Step:
     policy_ms: float = 0.0
     publish_ms: float = 0.0
     valid: bool | None = None
+    """Whether a judge said that the action can be done on that screen; None where no judge was asked or could tell. The
+    learner derives P_invalid from it (DistRL, equation 1)."""
     held_back: HeldBack = HeldBack.NO
     restless: bool = False
+    """The screen never came to rest; `screenshot` is its last whole frame at the deadline."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """One attempt at one task, in order. A trajectory is its task id: the first record in the log wins.
-
-    validity_source: who says whether the steps' actions were valid; empty where nobody was asked.
-    final_restless: as a step's `restless`, of `final_screenshot`.
-    """
+    """One attempt at one task. The first record of a task id in the log counts."""
 
     task: Task
     attempt_id: str
@@ -157,7 +156,9 @@ class Trajectory:
     started_at: int
     finished_at: int
     validity_source: str = ""
+    """The judge of the steps' `valid`; empty where none was asked."""
     final_restless: bool = False
+    """As a step's `restless`, of `final_screenshot`."""
 
     @property
     def task_id(self) -> str:
@@ -166,10 +167,7 @@ class Trajectory:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A published policy: immutable weights named by sha256, and where they come from.
-
-    supersedes: versions whose updates became void, ascending. Their numbers keep their meaning and are not used again.
-    """
+    """A published policy: immutable weights named by sha256, and where they come from."""
 
     version: int
     parent: int | None
@@ -179,11 +177,12 @@ class Version:
     config_fingerprint: str
     published_at: int
     supersedes: tuple[int, ...] = ()
+    """Versions whose updates became void, ascending. Their numbers are never used again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """The records [0, offset) of one partition are folded."""
+    """Says that the records [0, offset) of one partition are folded."""
 
     topic: str
     partition: int
@@ -192,49 +191,48 @@ class Watermark:
 
 @dataclass(frozen=True, slots=True)
 class PutAside:
-    """Records of one partition that could not be read, ascending."""
+    """Skipped records of one partition, which could not be decoded. (The name is that of the landed schema.)"""
 
     topic: str
     partition: int
     offsets: tuple[int, ...]
+    """Ascending."""
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A record that nobody folds because a person said so. sha256: of its value, as offsets may be used again."""
+    """A record that is never folded, by `distrl skip`."""
 
     topic: str
     partition: int
     offset: int
     sha256: str
+    """Of its value, as offsets may be used again."""
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """A line of the learner's journal: update `u` folds the log up to `watermarks` under this config.
-
-    put_aside: what lies before these watermarks, not before those of an earlier update, and is folded by nobody, also
-    not by a later reader who can read it: the same log gives the same weights whatever code reads it.
-    window_sha256: over the records between the watermarks before and these (`PendingLog.window_sha256`); empty: not
-    known.
-    log_id: ids of the folded topics at the broker; empty: unknown. version: the highest version number given out so
-    far, -1 for none.
-    void: why the lines before this one, from update `u` on, no longer count; empty for an update. A line with a reason
-    folds nothing, and its watermarks are those of update u - 1 (docs/adr/0010).
-    skipped: what a person asked to leave out; it counts for the whole journal, whatever becomes void later.
-    """
+    """A line of the learner's journal: update `u` folds the log up to `watermarks` under this config."""
 
     u: int
     watermarks: tuple[Watermark, ...]
     config_fingerprint: str
     journalled_at: int
     put_aside: tuple[PutAside, ...] = ()
+    """Undecodable records between the previous watermarks and these. They are never folded, not even by a newer reader
+    that can decode them: the same log gives the same weights whatever code reads it."""
     window_sha256: str = ""
+    """Over the records between the previous watermarks and these (`PendingLog.window_sha256`); empty: unknown."""
     log_id: str = ""
+    """Ids of the folded topics at the broker; empty: unknown."""
     version: int = -1
+    """The highest version number reserved so far; -1 for none."""
     void: str = ""
+    """Why the earlier lines from update `u` on are void; empty for an update. A line with a reason folds nothing, and
+    its watermarks are those of update u - 1 (docs/adr/0010)."""
     skipped: tuple[Skipped, ...] = ()
+    """Records left out by `distrl skip`; they count for the whole journal, whatever becomes void later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,8 +254,8 @@ class DeviceHealth:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """What a process says of itself, for people to look at. No result is computed from it: weights, outcomes and scores
-    are the same without it. The feeder paces itself by the phones that workers report (docs/adr/0011)."""
+    """A process's report on itself, for people. Weights, outcomes and scores do not depend on it. The feeder paces
+    itself by the phones that workers report (docs/adr/0011)."""
 
     process: str
     role: str
@@ -267,7 +265,7 @@ class Heartbeat:
     metrics: Mapping[str, float] = field(default_factory=dict)
     devices: tuple[DeviceHealth, ...] = ()
     partitions: tuple[int, ...] | None = None
-    """Of the tasks topic, which a worker owns; None where the process takes no tasks, or did not say."""
+    """Partitions of the tasks topic that a worker owns; None where the process takes no tasks, or an old one."""
 
 
 Record = Task | Trajectory | Version | Update | Evaluation | Heartbeat
@@ -275,7 +273,7 @@ Record = Task | Trajectory | Version | Update | Evaluation | Heartbeat
 
 @dataclass(frozen=True, slots=True)
 class LogPosition:
-    """Where a record stands in the log. A sample is (position, step)."""
+    """The position of a record in the log. A sample is (position, step)."""
 
     topic: str
     partition: int
@@ -284,7 +282,7 @@ class LogPosition:
 
 @dataclass(frozen=True, slots=True)
 class LoggedTrajectory:
-    """A trajectory with its place in the log: what the fold reads."""
+    """A trajectory with its position in the log: what the fold reads."""
 
     position: LogPosition
     trajectory: Trajectory

@@ -1,5 +1,5 @@
-"""Every setting of the system: sections.py and algorithms.py say what there is, tree.py puts them together and reads
-them, effects.py says what of a run each one decides."""
+"""Every setting of the system: sections.py, phones.py and algorithms.py declare them, tree.py reads them, effects.py
+tells what each one decides of a run."""
 
 from distrl.config.algorithms import Aride, Buffer, Cloning, Descent, PrioritisedReplay, Replay, Warmup
 from distrl.config.effects import Section

@@ -1,4 +1,4 @@
-"""The settings of the algorithms, one type each; `algorithm.type` chooses. algorithms/registry.py has what they do."""
+"""The settings of the algorithms, one type each; `algorithm.type` chooses. algorithms/registry.py has the code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Buffer(Section):
 
 
 class Replay(Buffer):
-    """One that holds the demonstrations as well."""
+    """A buffer that may hold the demonstrations, too."""
 
     demonstrations: bool = Field(True, description="put the warm-up trajectories in the buffer (A.5.2)")
 
@@ -50,7 +50,7 @@ class Descent(Section):
 
 
 class Warmup(Descent):
-    """Behaviour cloning of the demonstrations, before any algorithm (A.5.2); version 0 is what it leaves."""
+    """Behaviour cloning of the demonstrations, before any algorithm (A.5.2); version 0 is its result."""
 
     effect: ClassVar[Effect | None] = Effect(When.WARMUP)
 
@@ -88,8 +88,8 @@ class Aride(Descent):
 
 
 class Cloning(Descent):
-    """Behaviour cloning of the demonstrations alone: the warm-up that goes on, at one rate. What the workers do is
-    recorded and not learned from; supervised fine-tuning, as AutoUI's baseline has it."""
+    """Behaviour cloning of the demonstrations only: the warm-up continued at one rate. The workers' trajectories are
+    recorded and not learned from. This is supervised fine-tuning, like AutoUI's baseline."""
 
     type: Annotated[Literal["cloning"], Effect(When.START)] = "cloning"
     replay: Buffer = Buffer()

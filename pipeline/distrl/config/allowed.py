@@ -1,4 +1,4 @@
-"""What a setting takes, in the words of one who writes the file: no types of this program."""
+"""Describes the values of a setting for people who write the file, without Python's types."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Any, Literal, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 WORDS: Mapping[Any, str] = {int: "a whole number", float: "a number", bool: "yes or no", Path: "a path"}
-"""Everything else is text, secrets too."""
+"""Python type -> words for people. Everything else is text, secrets too."""
 
 
 def allowed(field: FieldInfo) -> str:
-    """What `field` takes and its default: "a number above 0; the default is 10.0"."""
+    """The values of `field` and its default: "a number above 0; the default is 10.0"."""
     kind, bounds, pattern = _kind(field.annotation), _bounds(field), _rule(field, "pattern")
     about = ""
     if field.description and kind.startswith(("text", "a path", "a list", "a mapping")):
-        about = f": {field.description}"  # what the other kinds take is said by their words and bounds alone
+        about = f": {field.description}"  # for the other kinds, words and bounds are enough
     elif pattern is not None:
         about = f" that matches {pattern}"
     return f"{kind}{bounds}{about}; the default is {written(field.default)}"
 
 
 def written(value: Any) -> str:
-    """`value` as it stands in a file of settings."""
+    """`value` as written in a file of settings."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -50,14 +50,14 @@ def _kind(annotation: Any) -> str:
 
 def _bounds(field: FieldInfo) -> str:
     low, high = _rule(field, "ge"), _rule(field, "le")
-    said: Sequence[tuple[str, Any]] = (
+    parts: Sequence[tuple[str, Any]] = (
         (" above", _rule(field, "gt")),
         (" from", None if low is None or high is None else f"{low} to {high}"),
         (" of at least", low if high is None else None),
         (" of at most", high if low is None else None),
         (" in steps of", _rule(field, "multiple_of")),
     )
-    return "".join(f"{words} {value}" for words, value in said if value is not None)
+    return "".join(f"{words} {value}" for words, value in parts if value is not None)
 
 
 def _rule(field: FieldInfo, name: str) -> Any:

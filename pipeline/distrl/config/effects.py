@@ -1,6 +1,6 @@
-"""What of a run a setting decides, and from when on. It stands at the setting: `Annotated[int, Effect(When.START)]`.
+"""What a setting decides of a run, and when. Declared at the setting: `Annotated[int, Effect(When.START)]`.
 
-The fingerprint, ablations and the docs ask here; none of them keeps a list of settings of its own.
+The fingerprint, ablations and the docs use it, and keep no lists of settings of their own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 
 class When(StrEnum):
-    """From when on a setting counts."""
+    """When a setting counts."""
 
     START = "before the first update"
     WARMUP = "in the warm-up"
@@ -28,11 +28,11 @@ class Effect:
 
     when: When
     windows: bool = False
-    """It decides which records an update folds."""
+    """Whether it decides which records an update folds."""
     fixed: str = ""
-    """Why no ablation may change it, as the end of a sentence; empty where one may."""
+    """Why no ablation may change it, to complete "it …"; empty where one may."""
     learned: bool = True
-    """Results depend on it. Where not, it may change in the middle of a run, and no fingerprint holds it."""
+    """Whether results depend on it. If not, it may change within a run, and is not in the fingerprint."""
 
 
 class Section(BaseModel):
@@ -41,7 +41,7 @@ class Section(BaseModel):
     model_config = {"extra": "forbid", "frozen": True, "validate_default": True, "allow_inf_nan": False}
 
     effect: ClassVar[Effect | None] = None
-    """Of every setting that has none of its own; None for settings that the fold does not read."""
+    """The default for the section's settings; None where the fold does not read them."""
 
 
 def effect_of(section: Section, name: str) -> Effect | None:

@@ -1,4 +1,4 @@
-"""The sections of what plays: the adb server, phones and emulators, and simulated phones."""
+"""The sections for phones: the adb server, real phones and emulators, simulated phones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OWN_ARGUMENTS = frozenset(
     ("-avd", "-port", "-ports", "-snapshot", "-read-only", "-no-snapshot", "-no-snapshot-load", "-no-snapshot-save")
 )
 PACKAGES = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)*(\.\*)?", re.ASCII)
-"""A package, or all whose names begin with what stands before the final `.*`."""
+"""A package, or with a final `.*` all packages below it."""
 
 
 def _packages(values: tuple[str, ...]) -> tuple[str, ...]:
@@ -64,7 +64,7 @@ class Emulators(Section):
 
     @property
     def serials(self) -> tuple[str, ...]:
-        """As adb names them: emulator-PORT, PORT being the console's."""
+        """As adb names them: emulator-PORT, with the console's port."""
         return tuple(f"emulator-{self.first_port + 2 * number}" for number in range(self.count))
 
     @model_validator(mode="after")
@@ -111,7 +111,7 @@ class Devices(Section):
 
     @property
     def named(self) -> tuple[str, ...]:
-        """Every phone that is configured, by its serial."""
+        """The serials of all configured phones."""
         return tuple(dict.fromkeys((*self.addresses, *self.serials, *self.emulators.serials)))
 
 
@@ -133,5 +133,5 @@ class Phones(Section):
     )
     latency_max_ms: float = Field(5_000.0, ge=0)
     profiles: tuple[PhoneProfile, ...] = Field(
-        (), description="kinds of phones, dealt out in turn (docs/phones.md); all plain if empty"
+        (), description="kinds of phones, assigned in turn (docs/phones.md); all plain if empty"
     )

@@ -1,4 +1,4 @@
-"""The sections of the configuration tree, and what each of their settings may be (tree.py puts them together)."""
+"""The sections of the configuration tree, with the allowed values of their settings (tree.py assembles them)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Kafka(Section):
 
     @property
     def user(self) -> str | None:
-        """Who the brokers are told to ask the rights of; None where a certificate or a token says it."""
+        """The SASL user, whose rights the brokers check; None where a certificate or a token identifies the client."""
         named = self.client.get("sasl.username")
         return self.sasl_username if named is None else str(named)
 
@@ -95,9 +95,9 @@ class Store(Section):
 
 
 LEAST_OUTSTANDING = 24
-"""Outstanding tasks where few phones are reported, or none yet: three for each of eight phones."""
+"""Fewest outstanding tasks, for where few phones are reported, or none yet: three for each of eight phones."""
 OUTSTANDING_PER_PHONE = 3
-"""One that is played, one that lies with its worker, so that the phone goes on at once, and one on its way."""
+"""One that is played, one that waits at its worker, so that the phone goes on at once, and one on its way."""
 
 
 class Feeder(Section):
@@ -121,7 +121,7 @@ class Feeder(Section):
     curriculum: bool = Field(False, description="feed the families that succeed less more often")
 
     def outstanding_for(self, phones: int) -> int:
-        """Most tasks fed and not finished where workers report so many phones that answer."""
+        """Most unfinished tasks where workers report `phones` answering phones."""
         return max(LEAST_OUTSTANDING, OUTSTANDING_PER_PHONE * phones) if self.outstanding is None else self.outstanding
 
     @field_validator("tasks", mode="before")
@@ -199,8 +199,8 @@ class Chat(Section):
 
 
 class Judge(Chat):
-    """A vision-language model that says whether a task was done, for phones that do not say themselves, and whether its
-    actions could be done.
+    """A vision-language model that judges whether a task was done, on phones that do not offer their state, and whether
+    its actions could be done.
     """
 
     validity: Literal["none", "vlm"] = Field(

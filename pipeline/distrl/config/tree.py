@@ -1,7 +1,7 @@
 """Every setting of the system, in one typed tree: a file, then DISTRL_* variables, then `--set path=value`.
 
-The later source wins. DISTRL_KAFKA__BOOTSTRAP sets `kafka.bootstrap`. An unknown key or an impossible value is
-refused with its path and what is allowed, before anything starts.
+Later sources win. DISTRL_KAFKA__BOOTSTRAP sets `kafka.bootstrap`. An unknown key or an impossible value is refused
+before anything starts, with its path and what is allowed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ ENV_PREFIX = "DISTRL_"
 LEARNING = ("policy", "warmup", "algorithm", "learner")
 """The sections that the fold reads."""
 CLIENT = ("kafka", "client")
-"""The one setting that is a mapping: its names are librdkafka's."""
+"""The only setting that is a mapping; its keys are librdkafka's."""
 RUN_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 
@@ -100,14 +100,14 @@ class Config(Section):
         return self
 
     def secrets(self) -> dict[str, SecretStr]:
-        """Every secret that is set, by its path. Each is a setting of a section, or of librdkafka in kafka.client."""
+        """Path -> every secret that is set, in the sections and in kafka.client."""
         sections = [(name, section) for name, section in self if isinstance(section, Section)]
         found = {f"{name}.{key}": value for name, section in sections for key, value in section}
         found |= {f"kafka.client.{name}": value for name, value in self.kafka.client.items()}
         return {path: value for path, value in found.items() if isinstance(value, SecretStr)}
 
     def tree(self, *, with_secrets: bool) -> dict[str, Any]:
-        """Every setting, as a file of YAML holds it. Secrets are in the clear, or not there at all."""
+        """Every setting, as for a YAML file. Secrets are in the clear, or left out."""
         tree = self.model_dump(mode="json")
         for path, secret in self.secrets().items():
             *sections, name = _split(path.split("."))
@@ -117,11 +117,11 @@ class Config(Section):
             if with_secrets:
                 node[name] = secret.get_secret_value()
             else:
-                del node[name]  # a mask would be taken for the secret where the file is used
+                del node[name]  # a mask would be read as the secret where the file is used
         return tree
 
     def effects(self) -> dict[str, Effect]:
-        """What each setting that the fold reads decides, by its path."""
+        """Path -> effect of every setting that the fold reads."""
         return {path: each for name in LEARNING for path, each in effects(getattr(self, name), name)}
 
     def learning_settings(self) -> dict[str, Any]:
@@ -162,7 +162,7 @@ def load(
 
 
 def with_run(config: Config, run: str) -> Config:
-    """`config` for another run. Raises ConfigError where `run` is no name of one."""
+    """`config` for another run. Raises ConfigError for an invalid name."""
     try:
         Config.model_validate({"run": run})
     except ValidationError as error:
@@ -185,7 +185,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _split(parts: list[str]) -> list[str]:
-    """The names on the way to a setting. What follows kafka.client is one name, dots and all."""
+    """The path of a setting as names. What follows kafka.client is one name, with its dots."""
     return [*CLIENT, ".".join(parts[2:])] if tuple(parts[:2]) == CLIENT and len(parts) > 2 else parts
 
 
@@ -199,7 +199,7 @@ def _put(tree: dict[str, Any], path: list[str], value: str, where: str) -> None:
 
 
 def _value(path: Sequence[str], value: str) -> Any:
-    """What a variable or a flag says. Text is taken as it stands: a password may be a number, or hold a ' #'."""
+    """The value of a variable or a flag. Text is not parsed as YAML: a password may be a number, or hold a ' #'."""
     kinds = _kinds(path)
     if kinds == {SecretStr} or (kinds == {str} and value not in ("", "null") and value[:1] not in "'\""):
         return value
@@ -210,7 +210,7 @@ def _value(path: Sequence[str], value: str) -> Any:
 
 
 def _explain(error: ValidationError) -> ConfigError:
-    """Every wrong setting, each with what mends it."""
+    """One error for all wrong settings, each with its hint."""
     found = [_refusal(problem) for problem in error.errors()]
     what = found[0].what
     for before, after in pairwise(found):
@@ -234,7 +234,7 @@ def _refusal(problem: ErrorDetails) -> ConfigError:
 
 
 def _wrong(problem: ErrorDetails) -> str:
-    """What is wrong, without the names that pydantic has for things."""
+    """What is wrong, without pydantic's terms."""
     if problem["type"] == "value_error":
         return str(problem["ctx"]["error"])
     return {
@@ -246,13 +246,13 @@ def _wrong(problem: ErrorDetails) -> str:
 
 
 def _shown(loc: Sequence[int | str], value: Any) -> str:
-    """The value at fault, unless it is a secret or a section that may hold one."""
+    """The wrong value, unless it is a secret or a section that may hold one."""
     hidden = SecretStr in _kinds([str(part) for part in loc]) or isinstance(value, Mapping | BaseModel)
     return "" if hidden else f" (it is {written(value)})"
 
 
 def _kinds(path: Sequence[str]) -> set[Any]:
-    """The types that the setting at `path` takes, None aside; empty where there is no such setting."""
+    """The types of the setting at `path` but None; empty where there is no such setting."""
     if tuple(path[:2]) == CLIENT and len(path) == 3:
         return {SecretStr} if is_secret(path[2]) else {str}
     found = _field(path)
@@ -267,7 +267,7 @@ def _field(loc: Sequence[int | str]) -> FieldInfo | None:
 
 
 def _sections(loc: Sequence[int | str]) -> list[type[BaseModel]]:
-    """The section at `loc`, or every one that may stand there; the last one that there is, where `loc` leads on."""
+    """The section at `loc`, or all that are possible there; where `loc` leads further, the last section on the way."""
     models: list[type[BaseModel]] = [Config]
     for part in map(str, loc):
         tagged = [model for model in models if len(models) > 1 and _tag(model) == part]
@@ -279,7 +279,7 @@ def _sections(loc: Sequence[int | str]) -> list[type[BaseModel]]:
 
 
 def _untagged(loc: Sequence[int | str]) -> tuple[list[int | str], str]:
-    """`loc` as a person writes it, and the type that pydantic has put into it where a section may be one of several."""
+    """`loc` as a person writes it, and the type that pydantic inserts where a section may be one of several."""
     for place in range(1, len(loc)):
         if len(models := _sections(loc[:place])) > 1 and str(loc[place]) in map(_tag, models):
             return [*loc[:place], *loc[place + 1 :]], str(loc[place])
@@ -301,7 +301,9 @@ def _siblings(loc: Sequence[int | str]) -> list[str]:
 
 
 def _allowed(loc: Sequence[int | str]) -> str:
-    setting = loc[:-1] if loc and isinstance(loc[-1], int) else loc  # an entry of a list is mended as the list is
+    setting = (
+        loc[:-1] if loc and isinstance(loc[-1], int) else loc
+    )  # the hint for an entry of a list is that of the list
     found = _field(setting) if setting else None
     if found is None or _types(found.annotation):
         return "see `distrl config show`"

@@ -1,4 +1,4 @@
-"""Learning algorithms: protocol.py says what one is, registry.py which there are, and each has a file or a folder.
+"""Learning algorithms: protocol.py defines the interface, registry.py lists them, and each has a file or a folder.
 
 returns.py and losses.py hold the mathematics that several share.
 """

@@ -1,6 +1,6 @@
-"""Behaviour cloning of demonstrations, all of them, as they were done: −E[log π] (DistRL, A.5.2, has it as warm-up).
+"""Behaviour cloning of all demonstrations: −E[log π] (the warm-up of DistRL, A.5.2).
 
-The warm-up of every run, before its own algorithm; and an algorithm of its own, which goes on with nothing else.
+It is the warm-up of every run, and an algorithm of its own, which continues it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RAMP: Final = 20
 """Minibatches over which the learning rate rises from 0: Adam's first steps are as long as its rate allows."""
 
 LAST_RATE: Final = 0.1
-"""The rate of the warm-up's last minibatch as a share of warmup.lr; in between it falls in a straight line."""
+"""The rate of the warm-up's last minibatch as a share of warmup.lr; it falls linearly until then."""
 
 WEIGHT_DECAY: Final = 0.01
 
@@ -37,9 +37,9 @@ Rate = Callable[[int], float]
 
 
 class ImitationMemory:
-    """Trajectories whose every step is to be imitated, each step equally likely.
+    """Trajectories to imitate; each step is drawn with equal probability.
 
-    imitated: which trajectories are. phase: what an update on them is called.
+    imitated: selects the trajectories. phase: of an update on them.
     """
 
     def __init__(
@@ -66,7 +66,8 @@ class ImitationMemory:
         return self.buffer.entries
 
     def draws(self, u: int) -> NDArray[np.int64] | None:
-        """(minibatches, batch_size) which of the kept steps update `u` learns from; None where there is none."""
+        """(minibatches, batch_size) indices of the buffer's steps that update `u` learns from; None where it is
+        empty."""
         steps = len(self.buffer)
         size = (self._descent.minibatches, self._descent.batch_size)
         return generator(self._config, "cloning", u).integers(steps, size=size) if steps else None
@@ -119,7 +120,7 @@ class Imitation:
         return ShardResult(clone_loss(logprob), {"logprob": logprob.detach()})
 
     def values(self, steps: Sequence[Step]) -> None:
-        """It estimates none."""
+        """None: it estimates no values."""
         return
 
 
@@ -128,7 +129,7 @@ def warmup_memory(config: Config) -> ImitationMemory:
 
 
 def warmup(context: Context) -> Imitation:
-    """The warm-up: a rate that rises for a moment, then falls in a straight line."""
+    """The warm-up: the rate rises shortly, then falls linearly."""
     settings = context.config.warmup
     return Imitation(
         context, warmup_memory(context.config), settings, lambda done: learning_rate(done, settings), WEIGHT_DECAY
@@ -146,7 +147,7 @@ def cloning(context: Context) -> Imitation:
 
 
 def learning_rate(minibatch: int, settings: Warmup) -> float:
-    """The rate of one of all the warm-up's minibatches: a short rise, then a straight fall."""
+    """The rate of the warm-up's minibatch number `minibatch`: a short rise, then a linear fall."""
     done = minibatch / (settings.updates * settings.minibatches)
     return settings.lr * min(1.0, (minibatch + 1) / RAMP) * (1.0 - (1.0 - LAST_RATE) * done)
 

@@ -1,7 +1,7 @@
-"""Filtered behaviour cloning: imitate what succeeded, −E[log π], and nothing else.
+"""Filtered behaviour cloning: imitate only what succeeded, −E[log π].
 
-A baseline of DigiRL (arXiv 2406.11896) and of whoever asks what reinforcement learning adds. It has no critics, and no
-word for how old a trajectory is: with stale workers it imitates an older policy's successes.
+A baseline of DigiRL (arXiv 2406.11896), to see what reinforcement learning adds. It has no critics and does not correct
+for a trajectory's age: with stale workers it imitates an older policy's successes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FILTERED: Final = Phase("filtered-bc", trains_policy=True)
 
 
 def filtered_memory(config: Config) -> ImitationMemory:
-    """The successes, those of demonstrations too unless algorithm.replay.demonstrations says no."""
+    """The successes, with those of demonstrations if algorithm.replay.demonstrations."""
     assert isinstance(config.algorithm, FilteredBc)
     demonstrations = config.algorithm.replay.demonstrations
 

@@ -11,7 +11,7 @@ from distrl.compute import Gradients
 from distrl.types import Step
 
 PASS_ROWS = 128
-"""Steps in one forward pass without gradient. A part of the result: how many rows share a pass decides their last
+"""Steps in one forward pass without gradient. It changes results: the number of rows in a pass decides their last
 bits."""
 
 
@@ -21,9 +21,9 @@ def passes(steps: Sequence[Step]) -> Iterator[slice]:
 
 
 def descend(optimised: Optimised, gradients: Gradients, *, rate: float, decay: float, grad_norm: float) -> None:
-    """One step of an optimiser down `gradients`, scaled to `grad_norm` where they are longer.
+    """One optimiser step down `gradients`, scaled down to norm `grad_norm` where they are longer.
 
-    rate and decay are set anew each time, so that no schedule is state.
+    rate and decay are set at each step, so that no schedule is part of the state.
     """
     for group in optimised.optimiser.param_groups:
         group["lr"], group["weight_decay"] = rate, decay

@@ -7,10 +7,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 LOG_RATIO_BOUNDS = (-10.0, 5.0)
-"""log ρ is held here before exp: one action that the policy has all but unlearned would else overflow a whole batch."""
+"""log ρ is clamped to these before exp: otherwise one action that the policy has all but unlearned overflows a
+batch."""
 
 DEVIATION_FLOOR = 1e-3
-"""Added to the deviation that advantages are divided by: a batch of equal advantages would else explode."""
+"""Added to the deviation that advantages are divided by: otherwise a batch of equal advantages explodes."""
 
 
 def importance_ratio(logprob: Tensor, behaviour_logprob: Tensor) -> Tensor:
@@ -19,9 +20,9 @@ def importance_ratio(logprob: Tensor, behaviour_logprob: Tensor) -> Tensor:
 
 
 def shape_advantages(advantages: Tensor, normalise: bool, negative_weight: float) -> Tensor:
-    """(B,) advantages divided by their deviation (the mean stays, so that signs do), then the negative ones scaled.
+    """(B,) advantages divided by their deviation (the mean stays, to keep signs), then the negative ones scaled.
 
-    Pushing down what was sampled is unbounded and undoes a small policy; at full weight success falls.
+    Pushing down sampled actions is unbounded and undoes a small policy; at full weight success falls.
     """
     if normalise:
         advantages = advantages / (advantages.std(correction=0) + DEVIATION_FLOOR)

@@ -1,10 +1,10 @@
-"""What an algorithm is to the learner: a memory that takes trajectories in, and an update that learns from it.
+"""The interface of an algorithm: a memory that takes trajectories in, and an update that learns from it.
 
     new trajectories ──▶ Memory.admit ──▶ buffers ──▶ Algorithm.update ──▶ weights of the policy, modules of its own
 
-The fold calls both and knows nothing else of them. A memory needs no network, so that the lineage of a version can ask
-it which trajectories an update could learn from. All of it is a function of the log, the settings and the update's
-number: no clock, no global random numbers, no I/O.
+The fold knows nothing else of them. A memory needs no network, so that a version's lineage can ask it which
+trajectories an update could learn from. Everything is a function of the log, the settings and the update's number: no
+clock, no global random numbers, no I/O.
 """
 
 from __future__ import annotations
@@ -31,18 +31,19 @@ Metrics = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """What an update does. trains_policy: not only networks beside the policy."""
+    """What an update does."""
 
     name: str
     trains_policy: bool
+    """Whether it trains the policy, and not only other networks."""
 
 
 class Memory(Protocol):
-    """What an algorithm keeps of the trajectories. Pure: no network, no I/O."""
+    """The trajectories that an algorithm learns from. Pure: no network, no I/O."""
 
     @property
     def buffers(self) -> Mapping[str, CircularBuffer]:
-        """By name; checkpoints and digests hold them."""
+        """By name; part of checkpoints and digests."""
         ...
 
     def phase(self, u: int) -> Phase:
@@ -50,20 +51,20 @@ class Memory(Protocol):
         ...
 
     def refuses(self, trajectory: Trajectory) -> str | None:
-        """Why nothing can be learned from it, as the end of "it is …"; None where something can."""
+        """Why it cannot be learned from, to complete "it is …"; None where it can."""
         ...
 
     def admit(self, logged: LoggedTrajectory) -> None:
-        """Take in a new trajectory that `refuses` does not, or pass it over where this algorithm has no use for it."""
+        """Take in a new trajectory that `refuses` accepts, or ignore it where the algorithm has no use for it."""
         ...
 
     def uses(self, u: int) -> Sequence[Entry]:
-        """What update `u` may learn from, once the trajectories before it are admitted."""
+        """The trajectories that update `u` may learn from, once its own are admitted."""
         ...
 
     def draws(self, u: int) -> NDArray[np.int64] | None:
-        """(minibatches, batch) which steps of `uses(u)`, one after the other, update `u` draws; None where only the
-        networks tell."""
+        """(minibatches, batch) indices into the concatenated steps of `uses(u)` that update `u` draws; None where that
+        depends on the networks."""
         ...
 
 
@@ -77,13 +78,15 @@ class Optimised:
 
 @dataclass
 class Context:
-    """What an algorithm works with. policy: is trained in place. features: of every screenshot that `screens` names.
-    compute: what gradients come from."""
+    """What an algorithm works with."""
 
     config: Config
     policy: Policy
+    """Trained in place."""
     features: Features
+    """Of every screenshot that `screens` names."""
     compute: Compute
+    """Computes gradients."""
 
     def score(self, steps: Sequence[Step]) -> Score:
         """log π, entropy and encoder states of B recorded steps; their screenshots must be loaded."""
@@ -91,39 +94,40 @@ class Context:
 
 
 class Algorithm(Protocol):
-    """How to learn from a memory. One object for each state of a learner; one thread."""
+    """Learns from a memory. One object per learner state, used by one thread."""
 
     @property
     def memory(self) -> Memory: ...
 
     def modules(self) -> Mapping[str, nn.Module]:
-        """The networks beside the policy, by name; checkpoints and digests hold them."""
+        """The networks other than the policy, by name; part of checkpoints and digests."""
         ...
 
     def optimisers(self) -> Mapping[str, Optimised]:
-        """By name; checkpoints and digests hold their moments."""
+        """By name; their moments are part of checkpoints and digests."""
         ...
 
     def screens(self, trajectory: Trajectory) -> Iterator[ObjectRef]:
-        """The screenshots that it reads of a trajectory, in order, repeated ones too."""
+        """The screenshots of a trajectory that it reads, in order, with repetitions."""
         ...
 
     def update(self, u: int) -> Metrics:
-        """Learn from the memory as update `u` of the run. Empty where there is nothing to learn from."""
+        """Learn from the memory as update `u` of the run. Returns metrics; empty where there is nothing to learn
+        from."""
         ...
 
     def values(self, steps: Sequence[Step]) -> NDArray[np.float64] | None:
-        """(B,) V(s) of each step's state in [0, 1]; None where the algorithm estimates none."""
+        """(B,) V(s) of each step's state, in [0, 1]; None where the algorithm estimates no values."""
         ...
 
 
 def seen(trajectory: Trajectory) -> Iterator[ObjectRef]:
-    """What each step saw: the screenshots that nearly every algorithm reads."""
+    """Each step's screenshot, which nearly every algorithm reads."""
     return (step.screenshot for step in trajectory.steps)
 
 
 def too_long(trajectory: Trajectory, capacity: int) -> str | None:
-    """Why a buffer of so many transitions cannot hold it; None where it can."""
+    """Why a buffer of `capacity` transitions cannot hold it; None where it can."""
     return f"longer than the buffer's {capacity} transitions" if len(trajectory.steps) > capacity else None
 
 

@@ -29,7 +29,7 @@ WEIGHTS, CONFIG_FILE = "adapter_model.safetensors", "adapter_config.json"
 CONFIG: Final = "adapter_config"
 """All metadata is one JSON text under this key: safetensors writes several keys in a random order."""
 PREFIX: Final = "base_model.model."
-"""PEFT's, before each name: its own wrapper stands around the module then."""
+"""PEFT's prefix of each tensor's name."""
 BASE: Final = "base_model_name_or_path"
 
 _HINT: Final = "start a new run for another base model or other policy.lora_* settings"
@@ -127,7 +127,7 @@ def _refuse_unfit(name: str, tensor: Tensor, parameter: nn.Parameter) -> None:
 
 
 def _finite(tensor: Tensor) -> bool:
-    """Whether every element is a number. NaN is both extremes of what holds one, so one pass and no copy tell."""
+    """Whether every element is finite. NaN propagates to the extremes, so one pass without a copy is enough."""
     return not tensor.numel() or all(bool(torch.isfinite(each)) for each in torch.aminmax(tensor))
 
 

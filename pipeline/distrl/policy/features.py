@@ -1,6 +1,6 @@
-"""Image tokens of screenshots, computed one image at a time and kept by sha256.
+"""Image tokens of screenshots, computed one image at a time and cached by sha256.
 
-A cache and nothing more: tokens are a pure function of an image's bytes, so what is in it never changes a result.
+Only a cache: tokens are a pure function of an image's bytes, so its contents never change a result.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Features:
         return len(self._tokens)
 
     def load(self, refs: Iterable[ObjectRef], images: Images) -> None:
-        """Have the tokens of all `refs`. Raises what `images` raises; what was loaded until then stays."""
+        """Load the tokens of all `refs`. Raises what `images` raises; those loaded before stay."""
         for ref in refs:
             if ref.sha256 in self._tokens:
                 continue
@@ -39,7 +39,7 @@ class Features:
             try:
                 with reproducible(self._threads):
                     self._tokens[ref.sha256] = self._embed(data)
-            except PolicyError as error:  # the bytes are as recorded, so this is so in every process
+            except PolicyError as error:  # the bytes are verified, so every process finds the same
                 LOG.warning("%s is no readable screenshot: %s", ref.key, error)
                 self._tokens[ref.sha256] = None
 
@@ -52,7 +52,7 @@ class Features:
         return all(self.shows(step.screenshot) for step in trajectory.steps)
 
     def of(self, steps: Sequence[Step]) -> list[Tensor]:
-        """Those of each step's screenshot. They must be loaded and readable."""
+        """The tokens of each step's screenshot, which must be loaded and readable."""
         found = [self._tokens[step.screenshot.sha256] for step in steps]
         return [tokens for tokens in found if tokens is not None]
 

@@ -1,4 +1,4 @@
-"""What a policy is to everybody else: a tokenizer that needs no weights, and a model that acts, scores and is trained.
+"""The interface of a policy: a tokenizer that needs no weights, and a model that acts, scores and is trained.
 
     instruction, earlier actions ──▶ Tokenizer.encode_prompt ─┐
     screenshot ──▶ Policy.image_features ─────────────────────┴▶ Policy.decide ──▶ SampledAction  (worker)
@@ -37,7 +37,7 @@ class Tokenizer(Protocol):
         ...
 
     def accepts(self, step: Step) -> bool:
-        """Whether this policy can have read the step's prompt and written its action: a record may hold any ids."""
+        """Whether this policy can have read the step's prompt and written its action: records may hold any ids."""
         ...
 
     def unknown_words(self, texts: Iterable[str]) -> tuple[str, ...]:

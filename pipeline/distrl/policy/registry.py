@@ -1,4 +1,4 @@
-"""Every family of policies. A base model says in its own config.json which one it belongs to.
+"""The families of policies. A base model's config.json names its family.
 
 Another package adds a family with an entry point of the group `distrl.policies`: its name is the format that the
 family's base models have in their config.json, its object is a `Family`.

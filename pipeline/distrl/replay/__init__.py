@@ -1,1 +1,1 @@
-"""What the learner remembers and what it draws from it: pure NumPy, no I/O."""
+"""The replay buffer and prioritised draws from it. Pure NumPy, no I/O."""

@@ -46,7 +46,7 @@ class Aride:
         return {"policy_optimiser": self._trained.policy, "critic_optimiser": self._trained.critic}
 
     def screens(self, trajectory: Trajectory) -> Iterator[ObjectRef]:
-        """What each step saw, and what came after the last one where V is bootstrapped from that."""
+        """Each step's screenshot, and the one after the last step where V is bootstrapped from it."""
         yield from seen(trajectory)
         if self._settings.truncation == "bootstrap" and (after := screen_after(trajectory)) is not None:
             yield after

@@ -1,4 +1,4 @@
-"""What every transition of the buffer is worth under the present policy and critics (DistRL, section 5.2)."""
+"""Computes the credit of every transition of the buffer under the present policy and critics (DistRL, section 5.2)."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ def succeeded(entry: Entry) -> bool:
 
 
 def is_invalid(step: Step) -> bool:
-    """P_invalid of equation 1 is 1: what was written is no action, the phone refused it as one that it cannot do (text
-    that it cannot type), or a judge said that it cannot be done there.
+    """Whether P_invalid of equation 1 is 1: the text is no action, the phone cannot do it (like text that it cannot
+    type), or a judge said that it cannot be done on that screen.
 
-    Where no judge was asked, or none could tell, nothing is held against the agent.
+    Without a judge's answer an action counts as valid.
     """
     refused = step.held_back is HeldBack.REFUSED
     return step.action.kind is ActionKind.INVALID or refused or step.valid is False
@@ -87,7 +87,7 @@ def penalties_of(steps: Sequence[Step], config: settings.Aride) -> Array:
 def _values_after(
     context: Context, critics: Critics, entries: Sequence[Entry], config: settings.Aride
 ) -> dict[int, float]:
-    """V(s_{H+1}) by the start of each entry that is bootstrapped from what was seen after its last step."""
+    """Start of an entry -> V(s_{H+1}), for entries that are bootstrapped from the screenshot after their last step."""
     if config.truncation == "terminal":
         return {}
     cut = [

@@ -1,4 +1,4 @@
-"""A-RIDE's replay buffer, and what it draws from it (DistRL, section 5.3). Pure: no network."""
+"""A-RIDE's replay buffer, and its draws (DistRL, section 5.3). Pure: no network."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COLUMNS: Final = ("td", "ratio", "nll", "target", "advantage", "v_traj")
 the whole trajectory (the same on all its steps). 0 until computed."""
 
 CRITICS: Final = Phase("critics", trains_policy=False)
-"""The critics alone: a policy that follows a fresh critic unlearns what it was cloned to do."""
+"""Trains only the critics: a policy that follows a fresh critic unlearns what it was cloned to do."""
 ARIDE: Final = Phase("a-ride", trains_policy=True)
 
 
@@ -66,7 +66,7 @@ class ArideMemory:
         return self.buffer.entries
 
     def draws(self, u: int) -> None:
-        """Drawn by priority, which the networks give."""
+        """None: draws follow priorities, which depend on the networks."""
         return
 
     def outdated(self, u: int) -> Sequence[Entry]:

@@ -1,7 +1,7 @@
-"""Episodes that the step limit cut off, and the state that they were left in.
+"""Episodes that the step limit cut off, and the state that they ended in.
 
-The paper's horizon H is an end like any other (section 3). A limit that only saves time is none: the state after it
-is worth what V says of it. `algorithm.truncation` chooses; see docs/learning.md.
+In the paper the horizon H is a real end (section 3). A limit that only saves time is none: the state after it is worth
+V of it. `algorithm.truncation` chooses; see docs/learning.md.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ EncodePrompt = Callable[[str, Sequence[Action]], tuple[int, ...]]
 
 
 def cut_off(trajectory: Trajectory) -> bool:
-    """A failure whose steps were used up before the policy said that it was done. A success has its reward already."""
+    """Whether a failure used up its steps before the policy said that it was done. Successes have their reward."""
     steps = trajectory.steps
     return (
         trajectory.outcome is Outcome.FAILURE
@@ -28,15 +28,15 @@ def cut_off(trajectory: Trajectory) -> bool:
 
 
 def screen_after(trajectory: Trajectory) -> ObjectRef | None:
-    """What a cut off episode was left on. None where it was not cut off, or no screenshot says."""
+    """The last screenshot of a cut-off episode; None where it was not cut off, or has none."""
     final = trajectory.final_screenshot
     return final if final is not None and is_reference(final) and cut_off(trajectory) else None
 
 
 def step_after(trajectory: Trajectory, encode_prompt: EncodePrompt) -> Step | None:
-    """The step that a cut off episode would have gone on with, as the policy would have read it; else None.
+    """The next step of a cut-off episode as the policy would have read it; None where it was not cut off.
 
-    Its action is that of the last step and stands for none: V(s) does not read it.
+    Its action is a copy of the last step's, a placeholder: V(s) does not read it.
     """
     screen = screen_after(trajectory)
     if screen is None:

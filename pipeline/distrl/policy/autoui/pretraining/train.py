@@ -53,7 +53,7 @@ COLUMNS: Final = (
 )  # fmt: skip
 
 Show = Callable[[int, int, str], None]
-"""Told the updates done, those to do, and the losses in a few words."""
+"""Called with the updates done, all updates, and the losses as text."""
 
 log = logging.getLogger(__name__)
 
@@ -175,8 +175,8 @@ def measure(
     screens: Sequence[TrainingScreen],
     rng: random.Random,
 ) -> dict[str, float]:
-    """Greedy accuracy by kind: the share of taps inside the widget that is meant, of phrases copied without a mistake,
-    and of ends that were told."""
+    """Greedy accuracy by kind: the share of taps inside the right widget, of phrases copied without a mistake, and of
+    ends that were recognised."""
     right: dict[str, list[bool]] = defaultdict(list)
     model.eval()
     for first in range(0, len(screens), 64):

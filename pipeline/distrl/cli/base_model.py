@@ -40,8 +40,9 @@ def train_base(
     ] = Words.HOME,
 ) -> None:
     """Pre-train on synthetic screens (touch the named widget, copy words); held-out pairs are never named."""
+    from distrl.policy.autoui.pretraining.recipe import Recipe
     from distrl.policy.autoui.pretraining.screens import phone_tokenizer
-    from distrl.policy.autoui.pretraining.train import Recipe, train
+    from distrl.policy.autoui.pretraining.train import train
     from distrl.rollout.vocabulary import words_of_all_suites
     from distrl.tasks import entities, suite
 

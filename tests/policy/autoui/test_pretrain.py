@@ -6,8 +6,9 @@ import pytest
 from distrl.errors import PolicyError
 from distrl.policy.autoui.base import load_base
 from distrl.policy.autoui.pretraining.examples import copy_example
+from distrl.policy.autoui.pretraining.recipe import Recipe, Stage
 from distrl.policy.autoui.pretraining.screens import draw_screens, phone_language
-from distrl.policy.autoui.pretraining.train import Recipe, Stage, train
+from distrl.policy.autoui.pretraining.train import train
 from simphone.words import ALL
 
 TINY = Recipe(

@@ -40,6 +40,7 @@ from distrl.policy.autoui.pretraining.examples import (
     drawn_words,
     touch_examples,
 )
+from distrl.policy.autoui.pretraining.recipe import Recipe, Stage
 from distrl.policy.autoui.pretraining.screens import draw_screens, phone_language, phone_tokenizer
 from distrl.policy.autoui.tokenizer import PAD, WordTokenizer
 
@@ -56,53 +57,6 @@ Show = Callable[[int, int, str], None]
 """Called with the updates done, all updates, and the losses as text."""
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """One stage of training. batch: screens in an update; lr: its highest learning rate."""
-
-    updates: int
-    batch: int
-    lr: float
-    warmup: int = 40
-    final_lr: float = 0.03
-
-    def rate(self, update: int) -> float:
-        """Learning rate: a linear warm-up, then a cosine down to `final_lr` of the highest."""
-        cosine = 0.5 * (1 + math.cos(math.pi * update / self.updates))
-        return self.lr * min(1.0, (update + 1) / self.warmup) * (self.final_lr + (1 - self.final_lr) * cosine)
-
-
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """Everything that decides the weights, beside the sources of the phone's words and screens."""
-
-    seed: int = 0
-    threads: int = 2
-    screens_to_read: int = 12288
-    screens_to_touch: int = 8192
-    free_to_read: float = 0.6
-    """Share of labels that are any two words: from the pairs of apps the tower learns which word follows which, and of
-    a pair that was held out it reads one word."""
-    free_to_touch: float = 0.2
-    reading: Stage = Stage(updates=3000, batch=32, lr=4e-3)
-    acting: Stage = Stage(updates=2400, batch=64, lr=3e-3)
-    touches_per_screen: int = 2
-    by_words: int = 1200
-    """Updates in which words alone say what is typed; from then on it needs a keyboard on the screen. Asked for from
-    the beginning, copying is not learned."""
-    uncluttered: int = 200
-    """Updates over which clutter comes in: what to copy is found at once in a bare sentence, and late in a full one."""
-    weight_decay: float = 0.01
-    grad_norm: float = 1.0
-    tower: tuple[int, ...] = (16, 32, 64, 96)
-    d_model: int = 96
-    d_ff: int = 256
-    layers: int = 2
-    heads: int = 8
-    d_kv: int = 24
-    dropout: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

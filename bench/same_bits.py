@@ -32,7 +32,7 @@ import numpy as np
 import safetensors.numpy
 from distrl.broker.reader import RawRecord
 from distrl.broker.topics import topic_name
-from distrl.config import Config, Policy, load
+from distrl.config import Config, PolicySettings, load
 from distrl.errors import WireError
 from distrl.learner.fold import fold
 from distrl.learner.publish import publishes
@@ -86,7 +86,7 @@ def settings(store: Path) -> Config:
 def write_log(directory: Path, seed: int) -> None:
     """Make the log: `objects/`, and for each topic a line per record, its key and value in hex."""
     config = settings(directory / "objects")
-    store, tokenizer = open_store(config.store), tokenizer_of(Policy())
+    store, tokenizer = open_store(config.store), tokenizer_of(PolicySettings())
     rule = random.Random(seed)
     for name, count in zip(TOPICS, (DEMONSTRATIONS, TRAJECTORIES), strict=True):
         lines = []

@@ -93,7 +93,7 @@ class ByteModel(nn.Module):
 
 
 class BytePolicy:
-    def __init__(self, directory: Path, chosen: settings.Policy, seed: int) -> None:
+    def __init__(self, directory: Path, chosen: settings.PolicySettings, seed: int) -> None:
         described = json.loads((directory / "config.json").read_text())
         with torch.random.fork_rng(devices=[]):
             self.model = ByteModel(described["width"], described["seed"]).eval()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from distrl.broker import topic_admin
 from distrl.broker.journal import Journal
-from distrl.config import Config, Phones
+from distrl.config import Config, PhoneSettings
 from distrl.learner.run_settings import learning_fingerprint
 from distrl.policy.registry import policy_of
 from distrl.stack.part import Site
@@ -22,7 +22,7 @@ STOP_S = 10.0
 
 
 @contextmanager
-def phones_served(phones: Phones, directory: Path) -> Iterator[None]:
+def phones_served(phones: PhoneSettings, directory: Path) -> Iterator[None]:
     """A process that serves `phones`, with its files in a new folder of `directory`, for as long as the block."""
     site = Site(directory / "site", directory / "cache", threading.Event(), lambda text: None)
     site.directory.mkdir()

@@ -65,13 +65,13 @@ def dead_port() -> Iterator[int]:
 
 def _adb(host: str, port: int) -> None:
     with pytest.raises(DeviceTimeout, match=r"connecting to the adb server took longer than 0\.5 s"):
-        AdbServer(config.Adb(host=host, port=port)).ask("host:version", DEADLINE_S)
+        AdbServer(config.AdbSettings(host=host, port=port)).ask("host:version", DEADLINE_S)
 
 
 def _store(host: str, port: int) -> None:
     keys = {"access_key": "key", "secret_key": "secret"}
     store = open_store(
-        config.Store.model_validate({"url": f"s3://{host}:{port}/objects", "timeout_s": DEADLINE_S} | keys)
+        config.StoreSettings.model_validate({"url": f"s3://{host}:{port}/objects", "timeout_s": DEADLINE_S} | keys)
     )
     with pytest.raises(StoreError, match="no S3 endpoint answers"):
         store.get_named("key")

@@ -5,13 +5,13 @@ import pytest
 import torch
 from distrl.algorithms.aride.credit import credit, policy_loss
 from distrl.algorithms.returns import AdvantageForm
-from distrl.config import Aride
+from distrl.config import ArideSettings
 
 VALUES, RATIOS, PENALTY = np.array([0.2, 0.6, 0.4]), np.array([0.9, 0.5, 2.0]), np.array([0.0, -0.1, 0.0])
 
 
 def test_credit_of_a_success_by_hand() -> None:
-    found = credit(VALUES, RATIOS, PENALTY, success=True, config=Aride(gamma=0.5, retrace_lambda=0.8))
+    found = credit(VALUES, RATIOS, PENALTY, success=True, config=ArideSettings(gamma=0.5, retrace_lambda=0.8))
     td = np.array([0.5 * 0.6 - 0.2, 0.5 * 0.4 - 0.6, 1.0 - 0.4])
     delta_1 = td[1] + 0.5 * 0.8 * 1.0 * td[2]
     targets = [0.2 + td[0] + 0.5 * 0.8 * 0.5 * delta_1, 0.6 + delta_1, 1.0]
@@ -22,13 +22,15 @@ def test_credit_of_a_success_by_hand() -> None:
 
 @pytest.mark.parametrize("success", [True, False])
 def test_without_retrace_the_critic_learns_whether_the_return_is_positive(success: bool) -> None:
-    found = credit(VALUES, RATIOS, PENALTY, success, Aride(retrace=False))
+    found = credit(VALUES, RATIOS, PENALTY, success, ArideSettings(retrace=False))
     assert found.targets.tolist() == [float(success)] * 3
 
 
 @pytest.mark.parametrize("form", ["paper", "retrace", "td"])
 def test_a_failure_that_was_cut_off_is_worth_what_v_says_of_the_last_screen(form: AdvantageForm) -> None:
-    found = credit(VALUES, RATIOS, PENALTY, False, Aride(gamma=0.5, retrace_lambda=0.8, advantage=form), bootstrap=0.7)
+    found = credit(
+        VALUES, RATIOS, PENALTY, False, ArideSettings(gamma=0.5, retrace_lambda=0.8, advantage=form), bootstrap=0.7
+    )
     td = np.array([0.5 * 0.6 - 0.2, 0.5 * 0.4 - 0.6, 0.5 * 0.7 - 0.4])
     delta_1 = td[1] + 0.5 * 0.8 * 1.0 * td[2]
     assert found.td == pytest.approx(td)
@@ -37,12 +39,15 @@ def test_a_failure_that_was_cut_off_is_worth_what_v_says_of_the_last_screen(form
 
 
 def test_without_retrace_a_failure_that_was_cut_off_has_the_chance_that_v_gives_it() -> None:
-    assert credit(VALUES, RATIOS, PENALTY, False, Aride(retrace=False), bootstrap=0.7).targets.tolist() == [0.7] * 3
+    assert (
+        credit(VALUES, RATIOS, PENALTY, False, ArideSettings(retrace=False), bootstrap=0.7).targets.tolist()
+        == [0.7] * 3
+    )
 
 
 def test_penalties_move_advantages_and_never_targets() -> None:
-    plain = credit(VALUES, RATIOS, np.zeros(3), True, Aride())
-    punished = credit(VALUES, RATIOS, np.full(3, -0.3), True, Aride())
+    plain = credit(VALUES, RATIOS, np.zeros(3), True, ArideSettings())
+    punished = credit(VALUES, RATIOS, np.full(3, -0.3), True, ArideSettings())
     assert np.array_equal(plain.targets, punished.targets)
     assert punished.advantages == pytest.approx(plain.advantages - 0.3)
 
@@ -51,7 +56,12 @@ def test_one_step_of_the_policy_loss_raises_the_better_action() -> None:
     logits = torch.zeros(2, requires_grad=True)
     logp = logits.log_softmax(0)
     loss, ratio = policy_loss(
-        logp, -(logp.exp() * logp).sum().expand(2), logp.detach(), torch.tensor([1.0, -1.0]), torch.zeros(2), Aride()
+        logp,
+        -(logp.exp() * logp).sum().expand(2),
+        logp.detach(),
+        torch.tensor([1.0, -1.0]),
+        torch.zeros(2),
+        ArideSettings(),
     )
     loss.backward()
     assert logits.grad is not None

@@ -13,7 +13,7 @@ from distrl.broker import connect, consumer, fenced, group, producer, reader
 from distrl.broker.connect import admin
 from distrl.broker.passed import check_client, passed
 from distrl.broker.producer import RecordProducer
-from distrl.config import Config, Kafka, load
+from distrl.config import Config, KafkaSettings, load
 from distrl.errors import ConfigError
 
 NOBODY = "127.0.0.1:1"
@@ -23,12 +23,12 @@ def _nobody() -> fenced.FencedError:
     raise AssertionError("nobody is fenced")
 
 
-def kafka(*sets: str, protocol: str = "PLAINTEXT") -> Kafka:
+def kafka(*sets: str, protocol: str = "PLAINTEXT") -> KafkaSettings:
     every = [f"kafka.bootstrap={NOBODY}", f"kafka.security_protocol={protocol}", *sets]
     return load(sets=every, environ={}).kafka
 
 
-def refused(section: Kafka) -> ConfigError:
+def refused(section: KafkaSettings) -> ConfigError:
     with pytest.raises(ConfigError) as caught:
         check_client(section)
     return caught.value

@@ -11,7 +11,7 @@ import pytest
 from distrl.chat import http
 from distrl.chat.endpoint import Endpoint, NoAnswerError, NoTurnError, retry_after
 from distrl.chat.http import HttpClient, UnansweredError
-from distrl.config import Judge
+from distrl.config import JudgeSettings
 from distrl.errors import ChatError
 
 from chat.server import Reply, Server, body, chat, hangs_up, says, serving, verdict
@@ -36,7 +36,7 @@ class Clock:
 
 
 def endpoint(url: str, clock: Clock | None = None, **settings: Any) -> Endpoint:
-    made = Judge(**({"endpoint": url, "model": "m", "requests_per_minute": 60_000} | settings))
+    made = JudgeSettings(**({"endpoint": url, "model": "m", "requests_per_minute": 60_000} | settings))
     clock = clock or Clock()
     return Endpoint(made, "judge", clock, clock.sleep, random.Random(0))
 
@@ -123,7 +123,7 @@ def test_what_stays_wrong_ends_it_and_says_what_to_set(status: int) -> None:
 def test_a_byte_at_a_time_does_not_stretch_the_deadline(how: Callable[[Server], Reply]) -> None:
     with serving(hangs_up) as server:
         server.replies[:] = [how(server)]
-        settings = Judge(endpoint=server.url, model="m", timeout_s=0.6, requests_per_minute=60_000)
+        settings = JudgeSettings(endpoint=server.url, model="m", timeout_s=0.6, requests_per_minute=60_000)
         began = time.monotonic()
         with pytest.raises(NoAnswerError):
             Endpoint(settings, "judge").ask(BODY)
@@ -162,7 +162,7 @@ def test_requests_keep_their_pace() -> None:
 def test_who_finds_no_turn_in_time_takes_none_from_those_who_come_later() -> None:
     clock, waited = Clock(), list[float]()
     with serving(verdict("success")) as server:
-        settings = Judge(endpoint=server.url, model="m", requests_per_minute=60, timeout_s=5)
+        settings = JudgeSettings(endpoint=server.url, model="m", requests_per_minute=60, timeout_s=5)
         asked = Endpoint(settings, "judge", clock, waited.append)  # askers beside each other: no time passes
         for _ in range(5):
             asked.ask(BODY)
@@ -186,7 +186,7 @@ def test_retry_after_is_a_number_or_a_date(said: str, seconds: float | None) -> 
 
 def test_no_endpoint_is_told() -> None:
     with pytest.raises(ChatError, match=r"judge\.endpoint"):
-        Endpoint(Judge(), "judge")
+        Endpoint(JudgeSettings(), "judge")
 
 
 def test_a_connection_is_kept_for_the_next_question_and_made_anew_where_the_server_has_ended_it() -> None:

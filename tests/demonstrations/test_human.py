@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from device.conftest import hurried
 from device.test_play import JSON, Browser
-from distrl.config import Config, Devices
+from distrl.config import Config, DeviceSettings
 from distrl.demonstrations import human as record_module
 from distrl.demonstrations.human import FREE, PERSON, Recorder, offered_tasks, recorder_of
 from distrl.device import keyboard
@@ -102,13 +102,13 @@ def shelf() -> AwayShelf:
 
 
 @pytest.fixture
-def session(adb: AdbServer, phone: SimulatedPhone, timeouts: Devices) -> AdbSession:
+def session(adb: AdbServer, phone: SimulatedPhone, timeouts: DeviceSettings) -> AdbSession:
     adb.connect(phone.address)
     return AdbSession(adb, phone.address, timeouts)
 
 
 @pytest.fixture
-def person(session: AdbSession, timeouts: Devices, topic: Topic, shelf: AwayShelf) -> Iterator[Person]:
+def person(session: AdbSession, timeouts: DeviceSettings, topic: Topic, shelf: AwayShelf) -> Iterator[Person]:
     recorder = Recorder(
         SessionPhone(session, PackageAllowList(session, timeouts)),
         CODEC,
@@ -300,7 +300,7 @@ def test_a_broker_that_is_away_loses_no_demonstration_and_gets_it_once(
 
 
 def test_what_the_fence_drops_is_told_and_no_part_of_a_demonstration(
-    session: AdbSession, timeouts: Devices, topic: Topic, shelf: AwayShelf, phone: SimulatedPhone
+    session: AdbSession, timeouts: DeviceSettings, topic: Topic, shelf: AwayShelf, phone: SimulatedPhone
 ) -> None:
     fenced = timeouts.model_copy(update={"allowed_packages": ("com.sim.settings",)})
     apply = phone.machine.apply
@@ -391,7 +391,7 @@ def test_a_page_without_a_recorder_says_how_one_is_had(session: AdbSession) -> N
 
 
 def test_an_emulator_that_a_worker_would_put_back_to_its_snapshot_is_refused(
-    adb: AdbServer, timeouts: Devices, topic: Topic, tmp_path: Path
+    adb: AdbServer, timeouts: DeviceSettings, topic: Topic, tmp_path: Path
 ) -> None:
     emulators = {"avd": "small", "count": 2, "snapshot": "ready"}
     config = Config.model_validate({"devices": {"emulators": emulators}, "store": {"url": f"file://{tmp_path}"}})

@@ -35,7 +35,7 @@ def free_ports(count: int) -> int:
 @pytest.fixture(scope="session")
 def adb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdbServer]:
     log: Path = tmp_path_factory.mktemp("adb") / "adb.log"
-    with AdbServer(config.Adb(port=free_ports(1)), log=log) as server:
+    with AdbServer(config.AdbSettings(port=free_ports(1)), log=log) as server:
         yield server
 
 
@@ -75,14 +75,14 @@ def phone(start_phones: StartPhones) -> SimulatedPhone:
 
 
 @pytest.fixture
-def timeouts() -> config.Devices:
+def timeouts() -> config.DeviceSettings:
     """For phones that answer; `hurried` is for those that do not."""
-    return config.Devices(
+    return config.DeviceSettings(
         operation_timeout_s=LONG_S, settle_timeout_s=LONG_S, settle_poll_s=0.01, settle_unchanged_s=0.0
     )
 
 
-def hasty(devices: config.Devices, seconds: float) -> config.Devices:
+def hasty(devices: config.DeviceSettings, seconds: float) -> config.DeviceSettings:
     """The same with short deadlines."""
     return devices.model_copy(update={"operation_timeout_s": seconds, "settle_timeout_s": seconds})
 
@@ -110,7 +110,7 @@ def given_time(check: Callable[[float], None], deadlines_s: Sequence[float] = DE
 
 
 @pytest.fixture
-def session(adb: AdbServer, phone: SimulatedPhone, timeouts: config.Devices) -> AdbSession:
+def session(adb: AdbServer, phone: SimulatedPhone, timeouts: config.DeviceSettings) -> AdbSession:
     adb.connect(phone.address)
     return AdbSession(adb, phone.address, timeouts)
 

@@ -35,7 +35,7 @@ class Standin:
         beside.write_text(json.dumps(said))
         beside.replace(self.folder / "faults.json")
 
-    def devices(self, count: int = 1, operation_timeout_s: float = 5.0, **settings: Any) -> config.Devices:
+    def devices(self, count: int = 1, operation_timeout_s: float = 5.0, **settings: Any) -> config.DeviceSettings:
         emulators = {
             "avd": AVD,
             "count": count,
@@ -46,7 +46,7 @@ class Standin:
             "snapshot_timeout_s": 30,
             **settings,
         }
-        return config.Devices.model_validate(
+        return config.DeviceSettings.model_validate(
             {"emulators": emulators, "directory": self.state, "operation_timeout_s": operation_timeout_s}
         )
 

@@ -9,7 +9,7 @@ from device.conftest import StartPhones, given_time, hasty
 
 
 def test_phones_that_answer_that_are_silent_and_that_nobody_knows_are_told_apart(
-    adb: AdbServer, start_phones: StartPhones, timeouts: config.Devices
+    adb: AdbServer, start_phones: StartPhones, timeouts: config.DeviceSettings
 ) -> None:
     well, silent = start_phones(2)
     adb.connect(silent.address)
@@ -30,7 +30,7 @@ def test_phones_that_answer_that_are_silent_and_that_nobody_knows_are_told_apart
 
 
 def test_a_phone_that_the_server_knows_is_shown_though_nobody_named_it(
-    adb: AdbServer, start_phones: StartPhones, timeouts: config.Devices
+    adb: AdbServer, start_phones: StartPhones, timeouts: config.DeviceSettings
 ) -> None:
     (phone,) = start_phones(1)
     adb.connect(phone.address)

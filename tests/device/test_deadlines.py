@@ -32,7 +32,7 @@ PROMISE_S = 0.5
 TRIES = 3
 """In one of them no other work of the machine should come in between."""
 PACKAGE = "com.sim.clock"
-DEVICES = config.Devices(operation_timeout_s=DEADLINE_S, settle_timeout_s=DEADLINE_S, settle_unchanged_s=0.0)
+DEVICES = config.DeviceSettings(operation_timeout_s=DEADLINE_S, settle_timeout_s=DEADLINE_S, settle_unchanged_s=0.0)
 OPERATIONS: dict[str, Callable[[AdbSession], object]] = {
     "tap": lambda session: session.tap(Point(0.5, 0.5)),
     "swipe": lambda session: session.swipe(Point(0.5, 0.5), Point(0.5, 0.1)),
@@ -102,7 +102,7 @@ def silent(server: AdbServer, phone: SimulatedPhone) -> Iterator[tuple[AdbServer
 
 @contextmanager
 def frozen_server(server: AdbServer, phone: SimulatedPhone) -> Iterator[tuple[AdbServer, str]]:
-    with AdbServer(config.Adb(port=free_ports(1))) as own:
+    with AdbServer(config.AdbSettings(port=free_ports(1))) as own:
         own.connect(phone.address)
         assert own.pid is not None
         os.kill(own.pid, signal.SIGSTOP)
@@ -132,7 +132,7 @@ def before_the_server(mode: Mode) -> Standstill:
         server.connect(phone.address)
         with Relay(server.adb.port) as relay:
             relay.mode = mode
-            yield AdbServer(config.Adb(port=relay.port)), phone.address
+            yield AdbServer(config.AdbSettings(port=relay.port)), phone.address
 
     return failing
 
@@ -195,7 +195,7 @@ def test_an_adb_server_killed_in_the_middle_of_a_command_is_told_at_once_and_the
 ) -> None:
     phone.faults.set(Fault.SLOW)
     killed: list[float] = []
-    with AdbServer(config.Adb(port=free_ports(1))) as own:
+    with AdbServer(config.AdbSettings(port=free_ports(1))) as own:
         own.connect(phone.address)
         pid, run = own.pid, shell.Shell.run
         assert pid is not None

@@ -35,7 +35,7 @@ from .test_pool import Clock, some
 
 HOME, NOTES = "com.sim.launcher/com.sim.launcher.Home", "com.sim.notes"
 TASK = factories.task(phone_seed=3)
-Made = Callable[[config.Devices], list[Emulator]]
+Made = Callable[[config.DeviceSettings], list[Emulator]]
 TRIES = 3
 """In one of them no other work of the machine should come in between."""
 WORKER = """
@@ -53,7 +53,7 @@ def made(adb: AdbServer, standin: Standin) -> Iterator[Made]:
     """The emulators of a configuration, ended at the end of the test."""
     with ExitStack() as kept:
 
-        def make(devices: config.Devices) -> list[Emulator]:
+        def make(devices: config.DeviceSettings) -> list[Emulator]:
             found = fleet(adb, devices, Leases(devices.directory, adb.adb), threading.Event())
             for each in found:
                 kept.callback(each.close)
@@ -83,7 +83,7 @@ def answers(server: AdbServer) -> bool:
         return False
 
 
-def sets(adb: AdbServer, devices: config.Devices) -> list[str]:
+def sets(adb: AdbServer, devices: config.DeviceSettings) -> list[str]:
     """A configuration as a command line gives it."""
     emulators = devices.emulators.model_dump(mode="json")
     return [
@@ -94,7 +94,9 @@ def sets(adb: AdbServer, devices: config.Devices) -> list[str]:
 
 
 def test_the_command_line_is_the_one_that_android_documents() -> None:
-    settings = config.Emulators(avd="Pixel_8", count=2, binary="/sdk/emulator", arguments=("-gpu", "swiftshader"))
+    settings = config.EmulatorSettings(
+        avd="Pixel_8", count=2, binary="/sdk/emulator", arguments=("-gpu", "swiftshader")
+    )
     both = ["-no-window", "-no-audio", "-no-boot-anim", "-gpu", "swiftshader"]
     assert command_line(settings, 5556) == [
         "/sdk/emulator",
@@ -131,7 +133,7 @@ def test_the_command_line_is_the_one_that_android_documents() -> None:
 
 
 def test_the_program_is_found_in_the_sdk_or_on_the_path(standin: Standin, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = config.Emulators(avd=AVD)
+    settings = config.EmulatorSettings(avd=AVD)
     for name in ("ANDROID_HOME", "ANDROID_SDK_ROOT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", "/none")
@@ -249,7 +251,12 @@ def test_a_wrong_token_is_told_at_the_start(standin: Standin, made: Made) -> Non
 def test_an_emulator_is_not_started_for_an_adb_server_of_another_machine(standin: Standin) -> None:
     devices = standin.devices()
     with pytest.raises(DeviceError, match=r"the adb server is on 10\.0\.0\.1"):
-        fleet(AdbServer(config.Adb(host="10.0.0.1")), devices, Leases(standin.state, config.Adb()), threading.Event())
+        fleet(
+            AdbServer(config.AdbSettings(host="10.0.0.1")),
+            devices,
+            Leases(standin.state, config.AdbSettings()),
+            threading.Event(),
+        )
 
 
 def test_preparing_boots_cold_turns_animations_off_and_saves(adb: AdbServer, standin: Standin, snapshot: str) -> None:
@@ -358,7 +365,7 @@ def test_a_killed_emulator_interrupts_its_episode_and_is_started_again(adb: AdbS
 
 
 def test_a_killed_adb_server_costs_an_emulator_no_restart(standin: Standin) -> None:
-    with AdbServer(config.Adb(port=free_ports(1))) as own:
+    with AdbServer(config.AdbSettings(port=free_ports(1))) as own:
         pool = DevicePool(own, standin.devices())
         session = some(pool.lease())
         assert own.pid is not None
@@ -505,7 +512,7 @@ def frozen(server: AdbServer) -> Iterator[None]:
 @pytest.fixture
 def own_adb() -> Iterator[AdbServer]:
     """An adb server that a test may freeze and kill."""
-    with AdbServer(config.Adb(port=free_ports(1))) as own:
+    with AdbServer(config.AdbSettings(port=free_ports(1))) as own:
         yield own
 
 

@@ -33,7 +33,7 @@ import sys, time
 from pathlib import Path
 from distrl import config
 from distrl.device.leases import Hold, Leases
-hold = Leases(Path(sys.argv[1]), config.Adb(port=int(sys.argv[2]))).take(sys.argv[3])
+hold = Leases(Path(sys.argv[1]), config.AdbSettings(port=int(sys.argv[2]))).take(sys.argv[3])
 print("held" if isinstance(hold, Hold) else hold, flush=True)
 sys.stdin.read()
 """
@@ -41,7 +41,7 @@ SERIAL = "127.0.0.1:26000"
 
 
 @contextmanager
-def holding(directory: Path, adb: config.Adb, serial: str) -> Iterator[subprocess.Popen[str]]:
+def holding(directory: Path, adb: config.AdbSettings, serial: str) -> Iterator[subprocess.Popen[str]]:
     """Another process that holds a phone."""
     line = [sys.executable, "-c", HOLDER, str(directory), str(adb.port), serial]
     holder = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -55,7 +55,7 @@ def holding(directory: Path, adb: config.Adb, serial: str) -> Iterator[subproces
 
 
 def test_a_phone_that_is_held_is_refused_with_its_holder_and_free_once_let_go(tmp_path: Path) -> None:
-    leases, others = Leases(tmp_path, config.Adb()), Leases(tmp_path, config.Adb(host="localhost"))
+    leases, others = Leases(tmp_path, config.AdbSettings()), Leases(tmp_path, config.AdbSettings(host="localhost"))
     hold = leases.take(SERIAL)
     assert isinstance(hold, Hold)
     assert others.take(SERIAL) == others.holder(SERIAL) == f"process {os.getpid()}"
@@ -74,7 +74,7 @@ def test_a_phone_that_is_held_is_refused_with_its_holder_and_free_once_let_go(tm
     ],
 )
 def test_a_phone_is_one_however_its_address_is_spelled(tmp_path: Path, names: tuple[str, ...]) -> None:
-    leases = Leases(tmp_path, config.Adb())
+    leases = Leases(tmp_path, config.AdbSettings())
     for name in names:
         hold = leases.take(name)
         assert isinstance(hold, Hold), name
@@ -149,7 +149,7 @@ def test_a_phone_that_one_worker_names_twice_is_lent_once(tmp_path: Path) -> Non
 
 
 def pool_by_name(adb: AdbServer, directory: Path, *names: str, clock: Clock | None = None) -> DevicePool:
-    devices = config.Devices(serials=names, directory=directory, operation_timeout_s=2.0)
+    devices = config.DeviceSettings(serials=names, directory=directory, operation_timeout_s=2.0)
     return DevicePool(adb, devices, clock or Clock())
 
 
@@ -188,20 +188,20 @@ def usb_phones(known: dict[str, str]) -> Iterator[AdbServer]:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
-            yield AdbServer(config.Adb(port=server.server_address[1]))
+            yield AdbServer(config.AdbSettings(port=server.server_address[1]))
         finally:
             server.shutdown()
             thread.join()
 
 
 def test_phones_of_two_adb_servers_are_two_phones(tmp_path: Path) -> None:
-    holds = [Leases(tmp_path, config.Adb(port=port)).take("emulator-5554") for port in (25037, 25038)]
+    holds = [Leases(tmp_path, config.AdbSettings(port=port)).take("emulator-5554") for port in (25037, 25038)]
     assert all(isinstance(hold, Hold) for hold in holds)
 
 
 def test_a_killed_holder_leaves_nothing_held(tmp_path: Path) -> None:
-    leases = Leases(tmp_path, config.Adb())
-    with holding(tmp_path, config.Adb(), SERIAL) as holder:
+    leases = Leases(tmp_path, config.AdbSettings())
+    with holding(tmp_path, config.AdbSettings(), SERIAL) as holder:
         assert leases.take(SERIAL) == f"process {holder.pid}"
         holder.kill()
         holder.wait()
@@ -209,7 +209,7 @@ def test_a_killed_holder_leaves_nothing_held(tmp_path: Path) -> None:
 
 
 def test_a_hold_that_is_lost_is_let_go_and_no_file_stays(tmp_path: Path) -> None:
-    leases = Leases(tmp_path, config.Adb())
+    leases = Leases(tmp_path, config.AdbSettings())
     leases.take(SERIAL)
     gc.collect()
     assert leases.holder(SERIAL) == ""
@@ -217,14 +217,14 @@ def test_a_hold_that_is_lost_is_let_go_and_no_file_stays(tmp_path: Path) -> None
 
 
 def test_serials_stay_in_the_directory_whatever_they_are(tmp_path: Path) -> None:
-    leases = Leases(tmp_path / "leases", config.Adb())
+    leases = Leases(tmp_path / "leases", config.AdbSettings())
     holds = [leases.take(serial) for serial in ("../../escaped", "..", "a/b", "a%2Fb", "ü\n")]
     assert len(list((tmp_path / "leases").iterdir())) == len(holds)
     assert [path.name for path in tmp_path.iterdir()] == ["leases"]
 
 
 def test_a_lock_file_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
-    leases = Leases(tmp_path, config.Adb())
+    leases = Leases(tmp_path, config.AdbSettings())
     (tmp_path / "precious").write_text("kept")
     leases.file("x", ".lock").symlink_to(tmp_path / "precious")
     with pytest.raises(DeviceError, match=r"x\.lock cannot be written"):
@@ -235,7 +235,7 @@ def test_a_lock_file_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
 def test_a_directory_that_cannot_be_made_is_told_with_its_setting(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DeviceError) as caught:
-        Leases(tmp_path / "file", config.Adb()).take(SERIAL)
+        Leases(tmp_path / "file", config.AdbSettings()).take(SERIAL)
     assert caught.value.where == "devices.directory"
 
 
@@ -250,7 +250,7 @@ def full(*written: object) -> int:
 def test_a_full_disk_refuses_no_phone_and_is_told_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    leases = Leases(tmp_path, config.Adb())
+    leases = Leases(tmp_path, config.AdbSettings())
     monkeypatch.setattr(os, "pwrite", full)
     with caplog.at_level(logging.WARNING):
         holds = [leases.take(serial) for serial in ("first", "second")]
@@ -262,7 +262,7 @@ def test_a_full_disk_refuses_no_phone_and_is_told_once(
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="no /proc")
 @pytest.mark.parametrize("broken", ["fstat", "pread"])
 def test_no_lock_file_stays_open_whatever_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
-    leases = Leases(tmp_path, config.Adb())
+    leases = Leases(tmp_path, config.AdbSettings())
     hold = leases.take(SERIAL) if broken == "pread" else None
     before = descriptors()
     with monkeypatch.context() as patch:
@@ -278,7 +278,7 @@ def test_no_lock_file_stays_open_whatever_fails(tmp_path: Path, monkeypatch: pyt
 def test_a_lock_file_that_cannot_be_removed_is_let_go_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    leases, before = Leases(tmp_path, config.Adb()), descriptors()
+    leases, before = Leases(tmp_path, config.AdbSettings()), descriptors()
     hold = leases.take(SERIAL)
     assert isinstance(hold, Hold)
     with monkeypatch.context() as patch:
@@ -292,7 +292,7 @@ def test_a_lock_file_that_cannot_be_removed_is_let_go_all_the_same(
 def test_a_look_at_a_phone_of_the_dead_does_not_send_its_taker_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    leases = Leases(tmp_path, config.Adb())
+    leases = Leases(tmp_path, config.AdbSettings())
     file = leases.file(SERIAL, ".lock")
     file.write_text("process 1")
     looking = os.open(file, os.O_RDONLY)
@@ -307,7 +307,7 @@ def test_takers_that_race_with_releases_never_hold_a_phone_together(tmp_path: Pa
     inside, together, taken = threading.Lock(), list[str](), [0]
 
     def work() -> None:
-        leases = Leases(tmp_path, config.Adb())
+        leases = Leases(tmp_path, config.AdbSettings())
         for _ in range(300):
             hold = leases.take(SERIAL)
             if isinstance(hold, str):
@@ -333,7 +333,7 @@ def test_a_worker_leaves_a_phone_of_another_alone_shows_it_and_takes_it_over(
     adb: AdbServer, phone: SimulatedPhone, tmp_path: Path
 ) -> None:
     clock = Clock()
-    devices = config.Devices(addresses=(phone.address,), directory=tmp_path)
+    devices = config.DeviceSettings(addresses=(phone.address,), directory=tmp_path)
     with holding(tmp_path, adb.adb, phone.address) as holder:
         pool = DevicePool(adb, devices, clock)
         assert pool.discover() == []
@@ -354,7 +354,7 @@ def test_a_worker_leaves_a_phone_of_another_alone_shows_it_and_takes_it_over(
 def test_a_phone_belongs_to_its_pool_between_leases_and_to_nobody_after_the_end(
     adb: AdbServer, phone: SimulatedPhone, tmp_path: Path
 ) -> None:
-    devices = config.Devices(addresses=(phone.address,), directory=tmp_path)
+    devices = config.DeviceSettings(addresses=(phone.address,), directory=tmp_path)
     clock = Clock()
     first, second = DevicePool(adb, devices), DevicePool(adb, devices, clock)
     first.release(some(first.lease()))

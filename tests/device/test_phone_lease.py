@@ -47,10 +47,10 @@ class Clock:
 
 
 @pytest.fixture
-def devices(tmp_path: Path, adb: AdbServer, phone: SimulatedPhone) -> Callable[[str], config.Devices]:
+def devices(tmp_path: Path, adb: AdbServer, phone: SimulatedPhone) -> Callable[[str], config.DeviceSettings]:
     """The settings of a host by its name."""
     adb.connect(phone.address)
-    return lambda host: config.Devices(
+    return lambda host: config.DeviceSettings(
         addresses=(phone.address,), directory=tmp_path / host, lease_ttl_s=TTL_S, operation_timeout_s=2.0
     )
 
@@ -59,7 +59,7 @@ MakeLease = Callable[..., PhoneLease]
 
 
 @pytest.fixture
-def lease(adb: AdbServer, phone: SimulatedPhone, devices: Callable[[str], config.Devices]) -> MakeLease:
+def lease(adb: AdbServer, phone: SimulatedPhone, devices: Callable[[str], config.DeviceSettings]) -> MakeLease:
     """A lease of the phone that nobody renews, as of a host that was killed."""
 
     def make(host: str, clock: Callable[[], float] = time.monotonic, run: str = "") -> PhoneLease:
@@ -82,7 +82,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def pool_of(adb: AdbServer, devices: config.Devices) -> Iterator[tuple[DevicePool, Clock]]:
+def pool_of(adb: AdbServer, devices: config.DeviceSettings) -> Iterator[tuple[DevicePool, Clock]]:
     clock = Clock()
     pool = DevicePool(adb, devices, clock, run="lab")
     try:
@@ -92,7 +92,7 @@ def pool_of(adb: AdbServer, devices: config.Devices) -> Iterator[tuple[DevicePoo
 
 
 def test_a_second_host_leaves_the_phone_alone_says_who_has_it_and_takes_it_when_it_is_free(
-    adb: AdbServer, phone: SimulatedPhone, devices: Callable[[str], config.Devices], session: AdbSession
+    adb: AdbServer, phone: SimulatedPhone, devices: Callable[[str], config.DeviceSettings], session: AdbSession
 ) -> None:
     with pool_of(adb, devices("b")) as (second, clock):
         with pool_of(adb, devices("a")) as (first, _):
@@ -136,7 +136,7 @@ def test_a_killed_process_of_the_same_machine_is_followed_at_once(lease: MakeLea
 
 
 def test_a_lease_that_is_lost_ends_the_episode_and_is_no_failure_of_the_phone(
-    adb: AdbServer, phone: SimulatedPhone, devices: Callable[[str], config.Devices], session: AdbSession
+    adb: AdbServer, phone: SimulatedPhone, devices: Callable[[str], config.DeviceSettings], session: AdbSession
 ) -> None:
     thief = LeaseName("host b", "b", "1", TTL_S).name
     with pool_of(adb, devices("a")) as (pool, clock):
@@ -294,7 +294,7 @@ def test_a_full_phone_is_driven_all_the_same(
 
 
 def test_a_lease_outlives_a_restart_of_the_phone(
-    adb: AdbServer, phone: SimulatedPhone, devices: Callable[[str], config.Devices], lease: MakeLease
+    adb: AdbServer, phone: SimulatedPhone, devices: Callable[[str], config.DeviceSettings], lease: MakeLease
 ) -> None:
     with pool_of(adb, devices("a")) as (pool, clock):
         assert pool.discover() == [phone.address]
@@ -319,7 +319,7 @@ def test_a_lease_outlives_a_restart_of_the_phone(
 
 
 def test_steps_cost_no_word_about_the_lease(
-    adb: AdbServer, devices: Callable[[str], config.Devices], monkeypatch: pytest.MonkeyPatch
+    adb: AdbServer, devices: Callable[[str], config.DeviceSettings], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
     run = AdbSession.run

@@ -68,7 +68,7 @@ class Browser:
 
 
 def test_the_first_phone_that_nobody_has_is_held_until_it_is_left(tmp_path: Path) -> None:
-    leases = Leases(tmp_path, config.Adb())
+    leases = Leases(tmp_path, config.AdbSettings())
     worker = leases.take("a:1")
     assert isinstance(worker, Hold)
     with held(leases, ("a:1", "b:2", "c:3")) as serial:

@@ -34,7 +34,7 @@ def clock() -> Clock:
 
 
 def pool_of(adb: AdbServer, clock: Clock, *addresses: str) -> DevicePool:
-    devices = config.Devices(addresses=addresses, operation_timeout_s=LONG_S, settle_timeout_s=LONG_S)
+    devices = config.DeviceSettings(addresses=addresses, operation_timeout_s=LONG_S, settle_timeout_s=LONG_S)
     return DevicePool(adb, devices, clock)
 
 
@@ -259,7 +259,7 @@ def test_a_stop_is_heeded_by_every_phone_that_is_not_connected_yet(
 
     monkeypatch.setattr(adb, "connect", connect)
     dark = tuple(f"127.0.0.1:{1000 + number}" for number in range(5 * AT_ONCE))
-    pool = DevicePool(adb, config.Devices(addresses=dark), clock, stop)
+    pool = DevicePool(adb, config.DeviceSettings(addresses=dark), clock, stop)
     assert list(pool.discover()) == []
     assert 1 <= len(tried) <= AT_ONCE
     tried.clear()
@@ -274,7 +274,7 @@ def test_a_stop_while_the_adb_server_is_asked_leaves_the_phone_alone(
     stop, tried = threading.Event(), list[str]()
     monkeypatch.setattr(adb, "start", stop.set)
     monkeypatch.setattr(adb, "connect", lambda serial, timeout_s: tried.append(serial))
-    pool = DevicePool(adb, config.Devices(addresses=("127.0.0.1:1000",)), clock, stop)
+    pool = DevicePool(adb, config.DeviceSettings(addresses=("127.0.0.1:1000",)), clock, stop)
     assert pool.lease() is None
     assert (stop.is_set(), tried) == (True, [])
     pool.close()
@@ -300,7 +300,7 @@ def test_no_more_phones_than_that_are_mended_at_once_whoever_leases_them(
     beyond = threading.Event()
     monkeypatch.setattr(adb, "connect", connect)
     dark = tuple(f"127.0.0.1:{1000 + number}" for number in range(2 * AT_ONCE))
-    pool = DevicePool(adb, config.Devices(addresses=dark), clock)
+    pool = DevicePool(adb, config.DeviceSettings(addresses=dark), clock)
     threads = [threading.Thread(target=pool.lease) for _ in dark]
     for thread in threads:
         thread.start()
@@ -356,4 +356,4 @@ def test_eight_threads_never_share_a_phone(adb: AdbServer, clock: Clock, start_p
 
 def test_no_phone_named_is_said(adb: AdbServer) -> None:
     with pytest.raises(DeviceError, match="no phone is configured"):
-        DevicePool(adb, config.Devices())
+        DevicePool(adb, config.DeviceSettings())

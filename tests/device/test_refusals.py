@@ -73,12 +73,12 @@ def phone_that(asks: bool) -> Iterator[str]:
 @pytest.fixture
 def own() -> Iterator[AdbServer]:
     """A server that knows no other phones."""
-    with AdbServer(config.Adb(port=free_ports(1))) as server:
+    with AdbServer(config.AdbSettings(port=free_ports(1))) as server:
         yield server
 
 
 def test_a_phone_that_does_not_trust_this_computer_says_so_and_where_the_dialog_is(
-    own: AdbServer, timeouts: config.Devices
+    own: AdbServer, timeouts: config.DeviceSettings
 ) -> None:
     with phone_that(asks=True) as address:
         with pytest.raises(DeviceUnauthorized, match="failed to authenticate") as refused:
@@ -94,7 +94,9 @@ def test_a_phone_that_does_not_trust_this_computer_says_so_and_where_the_dialog_
         assert about.state in ("unauthorized", "authorizing")
 
 
-def test_a_phone_that_is_offline_says_so_and_how_it_is_reconnected(own: AdbServer, timeouts: config.Devices) -> None:
+def test_a_phone_that_is_offline_says_so_and_how_it_is_reconnected(
+    own: AdbServer, timeouts: config.DeviceSettings
+) -> None:
     with phone_that(asks=False) as address:
         with pytest.raises(DeviceTimeout):
             own.connect(address, 0.3)
@@ -104,7 +106,7 @@ def test_a_phone_that_is_offline_says_so_and_how_it_is_reconnected(own: AdbServe
 
 
 def test_of_two_phones_with_one_serial_neither_is_driven_and_each_can_be_named_by_its_place(
-    own: AdbServer, start_phones: StartPhones, timeouts: config.Devices
+    own: AdbServer, start_phones: StartPhones, timeouts: config.DeviceSettings
 ) -> None:
     phones = start_phones(2)
     for phone in phones:

@@ -24,7 +24,7 @@ def test_a_server_that_runs_is_used_and_left_running(adb: AdbServer) -> None:
 
 
 def test_our_own_is_stopped_at_the_end() -> None:
-    settings = config.Adb(port=free_ports(1))
+    settings = config.AdbSettings(port=free_ports(1))
     with AdbServer(settings) as own:
         assert own.pid is not None
         assert own.devices() == {}
@@ -50,12 +50,12 @@ def test_something_else_on_the_port_is_said() -> None:
         thread = threading.Thread(target=answer)
         thread.start()
         with pytest.raises(DeviceError):
-            AdbServer(config.Adb(port=listener.getsockname()[1])).start()
+            AdbServer(config.AdbSettings(port=listener.getsockname()[1])).start()
         thread.join()
 
 
 def test_a_binary_that_is_none_is_said(tmp_path: Path) -> None:
-    settings = config.Adb(port=free_ports(1), binary=tmp_path / "adb")
+    settings = config.AdbSettings(port=free_ports(1), binary=tmp_path / "adb")
     with pytest.raises(DeviceError, match=r"adb\.binary"):
         AdbServer(settings).start()
 
@@ -64,14 +64,14 @@ def test_a_server_that_does_not_start_is_said_with_its_last_words(tmp_path: Path
     binary = tmp_path / "adb"
     binary.write_text("#!/bin/sh\necho cannot make a home >&2\nexit 1\n")
     binary.chmod(0o755)
-    settings = config.Adb(port=free_ports(1), binary=binary)
+    settings = config.AdbSettings(port=free_ports(1), binary=binary)
     for log in (None, tmp_path / "log" / "adb.log"):
         with pytest.raises(DeviceError, match="cannot make a home"):
             AdbServer(settings, log=log).start()
 
 
 def test_two_that_start_at_once_share_one() -> None:
-    settings = config.Adb(port=free_ports(1))
+    settings = config.AdbSettings(port=free_ports(1))
     servers = [AdbServer(settings) for _ in range(4)]
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(AdbServer.start, servers))
@@ -98,7 +98,7 @@ def test_those_that_ask_a_slow_server_wait_beside_each_other() -> None:
         serving = threading.Thread(target=slow.serve_forever, args=(0.01,))
         serving.start()
         try:
-            server = AdbServer(config.Adb(port=slow.server_address[1]))
+            server = AdbServer(config.AdbSettings(port=slow.server_address[1]))
             with ThreadPoolExecutor(askers) as threads:
                 assert list(threads.map(lambda _: server.start(), range(askers))) == [False] * askers
         finally:
@@ -112,14 +112,14 @@ def test_our_own_does_not_look_for_emulators(tmp_path: Path) -> None:
     binary.chmod(0o755)
     log = tmp_path / "env"
     with pytest.raises(DeviceError):
-        AdbServer(config.Adb(port=free_ports(1), binary=binary), log=log).start()
+        AdbServer(config.AdbSettings(port=free_ports(1), binary=binary), log=log).start()
     spawned = log.read_text().splitlines()
     assert {"ADB_EMU=0", "ADB_LOCAL_TRANSPORT_MAX_PORT=5554", "ADB_MDNS=0", "ADB_USB=0"} <= set(spawned)
 
 
 def test_none_is_started_for_another_machine() -> None:
     with pytest.raises(DeviceError, match="another machine"):
-        AdbServer(config.Adb(host="127.1.2.3", port=1)).start()
+        AdbServer(config.AdbSettings(host="127.1.2.3", port=1)).start()
 
 
 def test_a_port_where_no_phone_is_cannot_be_connected(adb: AdbServer) -> None:

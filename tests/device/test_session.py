@@ -217,13 +217,13 @@ def test_a_phone_that_vanishes_during_a_command_is_gone(
         session.key("BACK")
 
 
-def test_a_serial_that_nobody_knows_is_gone(adb: AdbServer, timeouts: config.Devices) -> None:
+def test_a_serial_that_nobody_knows_is_gone(adb: AdbServer, timeouts: config.DeviceSettings) -> None:
     with pytest.raises(DeviceGone, match="not found"):
         AdbSession(adb, "nobody", timeouts).settle()
 
 
-def test_no_adb_server_is_said_with_its_address(timeouts: config.Devices) -> None:
-    nowhere = AdbServer(config.Adb(port=1))
+def test_no_adb_server_is_said_with_its_address(timeouts: config.DeviceSettings) -> None:
+    nowhere = AdbServer(config.AdbSettings(port=1))
     with pytest.raises(DeviceError, match=r"no adb server answers at 127\.0\.0\.1:1 "):
         AdbSession(nowhere, "sim", timeouts).settle()
 

@@ -16,7 +16,7 @@ from .conftest import LONG_S, SLACK_S
 
 
 @contextmanager
-def server_that(answers: Callable[[socket.socket], None]) -> Iterator[config.Adb]:
+def server_that(answers: Callable[[socket.socket], None]) -> Iterator[config.AdbSettings]:
     """An adb server that misbehaves as a real one cannot be made to."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
@@ -32,11 +32,11 @@ def server_that(answers: Callable[[socket.socket], None]) -> Iterator[config.Adb
 
         thread = threading.Thread(target=serve)
         thread.start()
-        yield config.Adb(port=listener.getsockname()[1])
+        yield config.AdbSettings(port=listener.getsockname()[1])
         thread.join()
 
 
-def ask(adb: config.Adb, request: str, seconds: float = LONG_S) -> str:
+def ask(adb: config.AdbSettings, request: str, seconds: float = LONG_S) -> str:
     with Connection(adb, "sim", Deadline(seconds)) as connection:
         connection.request(request)
         return connection.read_text()

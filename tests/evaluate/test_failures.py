@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from distrl.evaluate.failures import Attempt, Mode, by_suite_and_version, mode_of
+from distrl.evaluate.failures import JudgedAttempt, Mode, by_suite_and_version, mode_of
 from distrl.evaluate.figures import failure_modes
 from distrl.types import PROMPTED, Action, ActionKind, LogPosition, Outcome, Trajectory
 
@@ -50,7 +50,7 @@ def test_rows_count_judged_attempts_by_suite_and_version() -> None:
         (attempt([0, 0, 0, 0]), 2),
         (replace(attempt([0, 10, 20, 30]), task=other), 2),
     ]
-    attempts = [Attempt(one, version, LogPosition("evaluations", 0, n)) for n, (one, version) in enumerate(made)]
+    attempts = [JudgedAttempt(one, version, LogPosition("evaluations", 0, n)) for n, (one, version) in enumerate(made)]
     rows = by_suite_and_version(attempts, together=2)
     assert [(row.suite, row.first, row.last, row.attempts, row.failures) for row in rows] == [
         ("home", 0, 1, 2, 1),
@@ -66,7 +66,7 @@ def test_rows_count_judged_attempts_by_suite_and_version() -> None:
 def test_agents_without_weights_have_rows_of_their_own() -> None:
     made = [(0, ""), (PROMPTED, "ab12"), (PROMPTED, "ab12"), (PROMPTED, "cd34")]
     attempts = [
-        Attempt(attempt([0, 0, 0, 0]), version, LogPosition("evaluations", 0, n), agent)
+        JudgedAttempt(attempt([0, 0, 0, 0]), version, LogPosition("evaluations", 0, n), agent)
         for n, (version, agent) in enumerate(made)
     ]
     rows = by_suite_and_version(attempts, together=10)
@@ -76,7 +76,7 @@ def test_agents_without_weights_have_rows_of_their_own() -> None:
 
 def test_the_figure_names_suites_as_plain_text() -> None:
     odd = replace(attempt([0, 0, 0]), task=replace(task("u"), suite="<$suite>"))
-    drawn = failure_modes(by_suite_and_version([Attempt(odd, 0, LogPosition("evaluations", 0, 0))], together=1))
+    drawn = failure_modes(by_suite_and_version([JudgedAttempt(odd, 0, LogPosition("evaluations", 0, 0))], together=1))
     assert drawn.startswith("<svg")
     assert "&lt;$suite&gt; v0" in drawn
     assert failure_modes([]).startswith("<svg")

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 from distrl.appagent import identity
-from distrl.config import AppAgent, Store
+from distrl.config import AppAgentSettings, StoreSettings
 from distrl.evaluate import curves, policies
 from distrl.evaluate.gather import agent_names
 from distrl.evaluate.policies import PolicyId
@@ -58,8 +58,8 @@ def test_an_agent_is_no_version_that_is_compared_with_others() -> None:
 
 
 def test_agents_go_by_the_name_that_their_description_gives(tmp_path: Path) -> None:
-    store = open_store(Store(url=f"file://{tmp_path}"))
-    ref = store.put(identity.FOLDER, identity.description(AppAgent(model="m"), {}), identity.SUFFIX)
+    store = open_store(StoreSettings(url=f"file://{tmp_path}"))
+    ref = store.put(identity.FOLDER, identity.description(AppAgentSettings(model="m"), {}), identity.SUFFIX)
     forged = hashlib.sha256(b"something else").hexdigest()
     store.put_named(f"{identity.FOLDER}/{forged}.{identity.SUFFIX}", b"{}")
     garbage = store.put(identity.FOLDER, b"garbage", identity.SUFFIX)

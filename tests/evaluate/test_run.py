@@ -7,7 +7,7 @@ from distrl.chat.endpoint import Counted
 from distrl.config import Config
 from distrl.errors import ConfigError
 from distrl.evaluate import policies
-from distrl.evaluate.curves import Score
+from distrl.evaluate.curves import SuccessRate
 from distrl.evaluate.play import evaluation_tasks
 from distrl.evaluate.policies import PolicyId
 from distrl.evaluate.prompted import AgentScore
@@ -86,18 +86,20 @@ def test_where_only_a_person_evaluated_nothing_was_cut_off() -> None:
 
 
 def test_a_score_reads_as_a_sentence() -> None:
-    assert str(VersionScore(3, Split.TEST, Score(10, 5, 1))) == (
+    assert str(VersionScore(3, Split.TEST, SuccessRate(10, 5, 1))) == (
         "version 3, test: 5 of 10 = 50.0% (95 %: 23.7% to 76.3%), 1 without an outcome"
     )
 
 
 def test_where_no_outcome_is_known_no_score_is_told_and_what_has_none_is() -> None:
-    unknown = Score(0, 0, 128)
+    unknown = SuccessRate(0, 0, 128)
     assert str(VersionScore(3, Split.TEST, unknown)) == "version 3, test: -, 128 without an outcome"
     agent = AgentScore("m", "ab" * 32, Split.TEST, unknown, 2, {}, Counted())
     assert str(agent) == (
         "m (abababababab), test: -, 128 without an outcome; 2 tasks have no record yet, and the same command plays them"
     )
-    assert "5 of 10 = 50.0% (95 %: 23.7% to 76.3%), 1 without an outcome" in str(replace(agent, score=Score(10, 5, 1)))
+    assert "5 of 10 = 50.0% (95 %: 23.7% to 76.3%), 1 without an outcome" in str(
+        replace(agent, score=SuccessRate(10, 5, 1))
+    )
     page = policies.as_html({PolicyId(3, "s"): unknown}, {})
     assert "<td>version 3</td><td>-</td><td>-</td><td>0 of 0</td><td>128</td>" in page

@@ -13,7 +13,7 @@ from string import Template
 
 from confluent_kafka import KafkaException
 from distrl.broker.connect import admin
-from distrl.config import Kafka
+from distrl.config import KafkaSettings
 from distrl.stack import jars, kafka, ports
 from distrl.stack.declared import declared
 from distrl.stack.processes import Child, find_all, last_lines, start, stop_all, wait_ready
@@ -87,7 +87,7 @@ class Cluster:
     def until_whole(self) -> None:
         """Wait until each broker lives and each partition has all its copies in sync."""
         deadline = time.monotonic() + WHOLE_S
-        client = admin(Kafka(bootstrap=self.bootstrap))
+        client = admin(KafkaSettings(bootstrap=self.bootstrap))
         lacks = ""
         while time.monotonic() < deadline:
             try:
@@ -105,7 +105,7 @@ class Cluster:
 
     def leader(self, topic: str, partition: int = 0) -> int:
         """The node that leads a partition of the topic of this full name."""
-        found = admin(Kafka(bootstrap=self.bootstrap)).list_topics(topic, timeout=WHOLE_S)
+        found = admin(KafkaSettings(bootstrap=self.bootstrap)).list_topics(topic, timeout=WHOLE_S)
         return int(found.topics[topic].partitions[partition].leader)
 
     def repair(self) -> None:

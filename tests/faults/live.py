@@ -97,7 +97,7 @@ class Servers:
         starters: dict[str, Callable[[], Part]] = {
             "kafka": lambda: kafka.start_kafka(self._site, {"heap_mb": 512}, self._ports[0], self._ports[1]),
             "s3": lambda: object_store.start_s3(self._site, {"object_store": "auto"}, self._ports[2]),
-            "adb": lambda: adb.start_adb(self._site, settings.Adb(port=self._ports[3])),
+            "adb": lambda: adb.start_adb(self._site, settings.AdbSettings(port=self._ports[3])),
             "phones": lambda: start_phones(self._site, self.phones()),
         }
         missing = [name for name in names if not self.lives(name)]
@@ -131,9 +131,9 @@ class Servers:
         agent = policy_of(config.policy, number)
         return agent.adapter(), agent.base_sha256
 
-    def phones(self) -> settings.Phones:
+    def phones(self) -> settings.PhoneSettings:
         given = {"count": PHONES, "evaluation_count": 0, "base_port": self._phones_port, "latency_median_ms": 2.0}
-        return settings.Phones.model_validate(given | {"latency_max_ms": 50.0, "popup_probability": 0.0})
+        return settings.PhoneSettings.model_validate(given | {"latency_max_ms": 50.0, "popup_probability": 0.0})
 
     @property
     def broker_port(self) -> int:

@@ -47,7 +47,7 @@ class Servers:
             starters: dict[str, Callable[[], Part]] = {
                 "broker": lambda: kafka.start_kafka(self._site, {"heap_mb": 512}, free[0], free[1]),
                 "s3": lambda: object_store.start_s3(self._site, {"object_store": "auto"}, free[2]),
-                "adb_server": lambda: adb.start_adb(self._site, config.Adb.model_validate({"port": free[3]})),
+                "adb_server": lambda: adb.start_adb(self._site, config.AdbSettings.model_validate({"port": free[3]})),
             }
             self._futures = {name: self._pool.submit(starters[name]) for name in SERVERS if name in self._names}
         return self._futures[name].result()
@@ -91,13 +91,13 @@ def broker(servers: Servers) -> str:
 
 
 @pytest.fixture(scope="session")
-def s3(servers: Servers) -> config.Store:
+def s3(servers: Servers) -> config.StoreSettings:
     """An object store: a bucket of a real S3 endpoint, or (said after collection) a directory."""
     part = servers.get("s3")
     return object_store.fill(Config(), part, servers.directory).store
 
 
 @pytest.fixture(scope="session")
-def adb_server(servers: Servers) -> config.Adb:
+def adb_server(servers: Servers) -> config.AdbSettings:
     """The address of a real adb server of our own."""
     return adb.fill(Config(), servers.get("adb_server")).adb

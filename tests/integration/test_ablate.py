@@ -29,7 +29,7 @@ from distrl.learner.loop import run_learner
 from distrl.learner.verify import replay
 from distrl.offline.ablation import run as ablating
 from distrl.offline.ablation.arms import plan
-from distrl.offline.ablation.run import Evaluation, Request, ablate
+from distrl.offline.ablation.run import ArmEvaluation, Request, ablate
 from distrl.policy.autoui.base import save_base
 from distrl.policy.autoui.model import AutoUIModel, Shape
 from distrl.policy.autoui.tokenizer import WordTokenizer
@@ -59,7 +59,7 @@ def base_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def run(broker: str, s3: settings.Store, base_model: Path) -> Config:
+def run(broker: str, s3: settings.StoreSettings, base_model: Path) -> Config:
     """A run of nine updates: three of cloning, one of the critics alone, five of A-RIDE, checkpoints at 3, 6 and 9."""
     config = Config.model_validate(
         {
@@ -284,7 +284,7 @@ def test_a_range_from_a_later_update_ends_as_the_run_did(run: Config, tmp_path: 
         (["lora_rank=4"], {"first": 5}, "--from 0"),
         (["algorithm.replay.capacity=3"], {}, "at least 6"),
         (["warmup.demonstrations=99"], {}, "do not fill one update"),
-        ([], {"evaluation": Evaluation(2, Split.TEST)}, "devices.addresses"),
+        ([], {"evaluation": ArmEvaluation(2, Split.TEST)}, "devices.addresses"),
         ([], {"name": "../elsewhere"}, "letters, digits"),
     ],
 )
@@ -312,7 +312,7 @@ def test_an_unknown_setting_is_refused_before_a_broker_is_asked(run: Config, tmp
 
 
 def test_a_log_whose_beginning_is_gone_is_refused_with_the_command_that_works(
-    run: Config, s3: settings.Store, tmp_path: Path
+    run: Config, s3: settings.StoreSettings, tmp_path: Path
 ) -> None:
     config = run.model_copy(update={"run": f"gone-{uuid.uuid4().hex[:8]}"})
     replay = config.algorithm.replay.model_copy(update={"capacity": 24})
@@ -334,12 +334,12 @@ def test_a_log_whose_beginning_is_gone_is_refused_with_the_command_that_works(
 
 @pytest.fixture
 def phones(
-    run: Config, adb_server: settings.Adb, free_ports: Callable[[int], list[int]], tmp_path: Path
+    run: Config, adb_server: settings.AdbSettings, free_ports: Callable[[int], list[int]], tmp_path: Path
 ) -> Iterator[Config]:
     """The run's settings with two simulated phones."""
     first = min(free_ports(1)[0], 60_000)
-    served = settings.Phones(count=2, evaluation_count=0, base_port=first, latency_median_ms=2.0)
-    devices = settings.Devices(addresses=tuple(f"127.0.0.1:{first + number}" for number in range(2)))
+    served = settings.PhoneSettings(count=2, evaluation_count=0, base_port=first, latency_median_ms=2.0)
+    devices = settings.DeviceSettings(addresses=tuple(f"127.0.0.1:{first + number}" for number in range(2)))
     with phones_served(served, tmp_path):
         yield run.model_copy(update={"adb": adb_server, "phones": served, "devices": devices})
 
@@ -392,7 +392,7 @@ def test_arms_whose_episodes_nobody_judged_are_played_again_and_not_folded_again
 ) -> None:
     def sweep(tasks: int | None) -> tuple[int, int, list[tuple[int, int]]]:
         """(arms found folded, of them found played, (episodes judged, others) of each arm)."""
-        played = None if tasks is None else Evaluation(tasks, Split.TEST)
+        played = None if tasks is None else ArmEvaluation(tasks, Split.TEST)
         done, _ = ablate(phones, Request(plan(phones, sets=["algorithm.replay.w1=0"]), evaluation=played, out=tmp_path))
         assert [folded.adapter for folded in done.arms] == [folded.adapter for folded in unplayed.arms]
         scores = [each.score for each in done.evaluations.values()]

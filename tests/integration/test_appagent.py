@@ -44,8 +44,8 @@ def server() -> Iterator[Server]:
 @pytest.fixture
 def run_config(
     broker: str,
-    s3: settings.Store,
-    adb_server: settings.Adb,
+    s3: settings.StoreSettings,
+    adb_server: settings.AdbSettings,
     free_ports: Callable[[int], list[int]],
     server: Server,
     tmp_path: Path,

@@ -34,7 +34,7 @@ from distrl.broker.reader import LogReader
 from distrl.broker.runs import check_run
 from distrl.broker.topics import topic_name
 from distrl.broker.versions import VersionFollower
-from distrl.config import Config, Stack, load
+from distrl.config import Config, StackSettings, load
 from distrl.errors import BrokerError, ConfigError
 from distrl.stack import jars, kafka
 from distrl.stack.java import find_java
@@ -110,7 +110,7 @@ def listeners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Listeners]:
             host=HOST, port=port, mtls=mtls, token=token, controller_port=controller_port, password=PASSWORD
         )
     )
-    class_path = os.pathsep.join(map(str, jars.KAFKA.class_path(Stack().cache.expanduser())))
+    class_path = os.pathsep.join(map(str, jars.KAFKA.class_path(StackSettings().cache.expanduser())))
     java = [str(find_java()[0]), "-Xmx256m", "-cp", class_path]
     users = [f"--add-scram=SCRAM-SHA-512=[name={user},password={PASSWORD}]" for user in ("admin", "viewer", "stranger")]
     tool = [

@@ -166,17 +166,17 @@ def test_tail_tells_of_an_unknown_schema_and_a_truncated_record_and_goes_on(conf
 
 @pytest.fixture
 def one_phone(
-    adb_server: settings.Adb, free_ports: Callable[[int], list[int]], tmp_path: Path
+    adb_server: settings.AdbSettings, free_ports: Callable[[int], list[int]], tmp_path: Path
 ) -> Iterator[dict[str, object]]:
     """Settings of a simulated phone behind the session's adb server."""
     port = min(free_ports(1)[0], 60_000)
-    phones = settings.Phones.model_validate({"count": 1, "evaluation_count": 0, "base_port": port})
+    phones = settings.PhoneSettings.model_validate({"count": 1, "evaluation_count": 0, "base_port": port})
     with phones_served(phones, tmp_path):
-        yield {"adb": adb_server, "devices": settings.Devices(addresses=(f"127.0.0.1:{port}",))}
+        yield {"adb": adb_server, "devices": settings.DeviceSettings(addresses=(f"127.0.0.1:{port}",))}
 
 
 def test_a_dry_run_shows_actions_and_touches_neither_the_phone_nor_the_run(
-    config: Config, s3: settings.Store, one_phone: dict[str, object], tmp_path: Path
+    config: Config, s3: settings.StoreSettings, one_phone: dict[str, object], tmp_path: Path
 ) -> None:
     made = config.model_copy(update={"store": s3, **one_phone})
     made = made.model_copy(update={"devices": made.devices.model_copy(update={"allowed_packages": ("com.sim.clock",)})})
@@ -222,7 +222,7 @@ def test_a_dry_run_shows_actions_and_touches_neither_the_phone_nor_the_run(
 
 
 def test_a_demonstration_by_hand_is_in_the_topic_and_the_learner_can_use_it(
-    config: Config, s3: settings.Store, one_phone: dict[str, object], tmp_path: Path
+    config: Config, s3: settings.StoreSettings, one_phone: dict[str, object], tmp_path: Path
 ) -> None:
     made = config.model_copy(update={"store": s3, **one_phone})
     topic_admin.ensure(made)
@@ -262,11 +262,11 @@ def test_a_demonstration_by_hand_is_in_the_topic_and_the_learner_can_use_it(
 
 
 def test_a_worker_records_what_the_judge_says_of_each_action(
-    config: Config, s3: settings.Store, one_phone: dict[str, object]
+    config: Config, s3: settings.StoreSettings, one_phone: dict[str, object]
 ) -> None:
     with serving(validity(False, {"prompt_tokens": 7, "completion_tokens": 1})) as server:
-        judge = settings.Judge(endpoint=server.url, model="m", requests_per_minute=60_000, validity="vlm")
-        worker = settings.Worker(heartbeat_s=0.2)
+        judge = settings.JudgeSettings(endpoint=server.url, model="m", requests_per_minute=60_000, validity="vlm")
+        worker = settings.WorkerSettings(heartbeat_s=0.2)
         made = config.model_copy(update={"store": s3, "judge": judge, "worker": worker, **one_phone})
         topic_admin.ensure(made)
         adapter = open_store(s3).put("adapters", policy_of(made.policy).adapter(), "safetensors")
@@ -295,7 +295,7 @@ def test_a_worker_records_what_the_judge_says_of_each_action(
 
 
 def test_weights_that_are_missing_or_have_another_hash_are_refused_by_name(
-    config: Config, s3: settings.Store, one_phone: dict[str, object], tmp_path: Path
+    config: Config, s3: settings.StoreSettings, one_phone: dict[str, object], tmp_path: Path
 ) -> None:
     made = config.model_copy(update={"store": s3, **one_phone})
     topic_admin.ensure(made)

@@ -41,9 +41,9 @@ def base_port() -> Iterator[int]:
         process.wait()
 
 
-def test_phones_are_leased_reset_driven_and_asked(base_port: int, adb_server: config.Adb) -> None:
+def test_phones_are_leased_reset_driven_and_asked(base_port: int, adb_server: config.AdbSettings) -> None:
     addresses = tuple(f"127.0.0.1:{base_port + number}" for number in range(PHONES))
-    pool = DevicePool(AdbServer(adb_server), config.Devices(addresses=addresses))
+    pool = DevicePool(AdbServer(adb_server), config.DeviceSettings(addresses=addresses))
     assert tuple(pool.discover()) == addresses
     task = factories.task(phone_seed=3)
     shots, sessions = [], []
@@ -64,7 +64,7 @@ def test_phones_are_leased_reset_driven_and_asked(base_port: int, adb_server: co
     pool.close()  # the next test's process wants the phones
 
 
-def test_a_phone_is_played_in_a_browser_until_sigterm(base_port: int, adb_server: config.Adb) -> None:
+def test_a_phone_is_played_in_a_browser_until_sigterm(base_port: int, adb_server: config.AdbSettings) -> None:
     line = [
         sys.executable,
         "-m",

@@ -47,8 +47,8 @@ def base_model(tmp_path: Path) -> Path:
 @pytest.fixture
 def run_config(
     broker: str,
-    s3: settings.Store,
-    adb_server: settings.Adb,
+    s3: settings.StoreSettings,
+    adb_server: settings.AdbSettings,
     free_ports: Callable[[int], list[int]],
     base_model: Path,
     tmp_path: Path,

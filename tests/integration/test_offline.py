@@ -56,7 +56,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "offline.md"
 
 
 @pytest.fixture(scope="module")
-def run(broker: str, s3: settings.Store, tmp_path_factory: pytest.TempPathFactory) -> Config:
+def run(broker: str, s3: settings.StoreSettings, tmp_path_factory: pytest.TempPathFactory) -> Config:
     """Nine updates over a log with a record that is none, one that came twice and one that hides controls."""
     base = tmp_path_factory.mktemp("base")
     save_tiny_base(base)

@@ -21,7 +21,7 @@ from distrl.evaluate.run import evaluate_versions
 from distrl.learner.recover import recover
 from distrl.learner.verify import verify
 from distrl.offline.ablation.arms import plan
-from distrl.offline.ablation.run import Evaluation, Request, ablate
+from distrl.offline.ablation.run import ArmEvaluation, Request, ablate
 from distrl.offline.adapter import export_adapter
 from distrl.store.objects import open_store
 from distrl.types import Split
@@ -37,8 +37,8 @@ EPISODES = 3
 @pytest.fixture
 def run_config(
     broker: str,
-    s3: settings.Store,
-    adb_server: settings.Adb,
+    s3: settings.StoreSettings,
+    adb_server: settings.AdbSettings,
     free_ports: Callable[[int], list[int]],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -89,7 +89,7 @@ def test_it_acts_learns_recovers_and_is_evaluated_and_ablated(run_config: Config
     (score,) = evaluate_versions(config, "last", Split.TEST, EPISODES, threading.Event())
     assert score.score.episodes == EPISODES
 
-    evaluation = Evaluation(EPISODES, Split.TEST)
+    evaluation = ArmEvaluation(EPISODES, Split.TEST)
     found, _ = ablate(config, Request(plan(config, sets=["algorithm.gamma=0.5"]), out=tmp_path, evaluation=evaluation))
     baseline, arm = found.arms
     assert baseline.digests["adapter"] == state.digests()["adapter"] != arm.digests["adapter"]

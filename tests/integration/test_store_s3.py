@@ -47,7 +47,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def s3(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[config.Store]:
+def s3(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[config.StoreSettings]:
     """A real endpoint of each kind, in place of the session's."""
     directory = tmp_path_factory.mktemp(f"{kind} ünï")  # a path that a properties file has to escape
     site = Site(directory, cache(), threading.Event(), lambda text: None)
@@ -58,7 +58,7 @@ def s3(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[config.S
 
 
 @pytest.fixture
-def client(s3: config.Store) -> Minio:
+def client(s3: config.StoreSettings) -> Minio:
     """A client of our own, to look and to meddle behind the store's back."""
     parts = urlsplit(s3.url)
     secret = s3.secret_key.get_secret_value() if s3.secret_key else None
@@ -68,7 +68,7 @@ def client(s3: config.Store) -> Minio:
 
 
 @pytest.fixture
-def settings(s3: config.Store, client: Minio) -> Iterator[config.Store]:
+def settings(s3: config.StoreSettings, client: Minio) -> Iterator[config.StoreSettings]:
     """The endpoint, with a bucket of the test's own that goes with it."""
     bucket = f"test-{uuid4().hex}"
     client.make_bucket(bucket)
@@ -81,12 +81,12 @@ def settings(s3: config.Store, client: Minio) -> Iterator[config.Store]:
 
 
 @pytest.fixture
-def bucket(settings: config.Store) -> str:
+def bucket(settings: config.StoreSettings) -> str:
     return settings.url.rpartition("/")[2]
 
 
 @pytest.fixture
-def store(settings: config.Store) -> ObjectStore:
+def store(settings: config.StoreSettings) -> ObjectStore:
     return open_store(settings)
 
 
@@ -103,7 +103,7 @@ class TestS3(StoreContract):
 
 
 def test_a_screen_that_comes_again_is_not_uploaded_again(
-    settings: config.Store, store: ObjectStore, client: Minio, bucket: str
+    settings: config.StoreSettings, store: ObjectStore, client: Minio, bucket: str
 ) -> None:
     ref = store.put("screenshots", PNG, "png", "2025-01-31")
     client.remove_object(bucket, ref.key)
@@ -123,7 +123,7 @@ def test_a_listing_goes_past_one_page(store: ObjectStore) -> None:
     assert list(store.list("many/")) == keys
 
 
-def test_a_bucket_that_is_not_there_is_an_error_that_names_the_setting(settings: config.Store) -> None:
+def test_a_bucket_that_is_not_there_is_an_error_that_names_the_setting(settings: config.StoreSettings) -> None:
     absent = open_store(settings.model_copy(update={"url": settings.url + "-not"}))
     for use in (absent.check, lambda: absent.put("x", PNG, "png"), lambda: list(absent.list(""))):
         with pytest.raises(StoreError, match=r"store\.url: .* has no bucket test-.*-not"):
@@ -141,7 +141,7 @@ def test_a_bucket_that_is_not_there_is_an_error_that_names_the_setting(settings:
     ],
 )
 def test_wrong_credentials_are_an_error_that_names_the_setting(
-    settings: config.Store, wrong: dict[str, object]
+    settings: config.StoreSettings, wrong: dict[str, object]
 ) -> None:
     open_store(settings).put_named("runs/x", b"{}")
     refused = open_store(settings.model_copy(update=wrong))
@@ -157,7 +157,7 @@ def test_wrong_credentials_are_an_error_that_names_the_setting(
 
 
 @pytest.fixture
-def tls(settings: config.Store, tmp_path: Path) -> Iterator[config.Store]:
+def tls(settings: config.StoreSettings, tmp_path: Path) -> Iterator[config.StoreSettings]:
     """The endpoint behind TLS, with a certificate of an authority that nobody knows."""
     authority = Authority(tmp_path / "tls")
     pair = authority.issue("endpoint")
@@ -166,7 +166,7 @@ def tls(settings: config.Store, tmp_path: Path) -> Iterator[config.Store]:
         yield settings.model_copy(update={"url": f"s3s://{address}/{bucket}", "ca": authority.certificate})
 
 
-def test_an_endpoint_of_a_private_authority_is_used(tls: config.Store) -> None:
+def test_an_endpoint_of_a_private_authority_is_used(tls: config.StoreSettings) -> None:
     store = open_store(tls)
     store.check()
     assert store.get(store.put("screenshots", PNG, "png")) == PNG
@@ -174,7 +174,7 @@ def test_an_endpoint_of_a_private_authority_is_used(tls: config.Store) -> None:
 
 @pytest.mark.parametrize("authority", ["the system's", "another"])
 def test_an_endpoint_of_an_unknown_authority_is_refused_and_the_setting_named(
-    tls: config.Store, tmp_path: Path, authority: str
+    tls: config.StoreSettings, tmp_path: Path, authority: str
 ) -> None:
     other = None if authority == "the system's" else Authority(tmp_path / "other").certificate
     with pytest.raises(StoreError, match="TLS with") as caught:
@@ -221,7 +221,7 @@ class Metadata(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def role(settings: config.Store, kind: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def role(settings: config.StoreSettings, kind: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """A machine whose role may use the endpoint: the access keys that were given out, temporary ones of its STS."""
     assert settings.access_key is not None
     assert settings.secret_key is not None
@@ -245,7 +245,7 @@ def role(settings: config.Store, kind: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_the_role_of_the_machine_is_used_and_renewed_when_it_expires(
-    settings: config.Store, kind: str, role: list[str]
+    settings: config.StoreSettings, kind: str, role: list[str]
 ) -> None:
     store = open_store(settings.model_copy(update={"access_key": None, "secret_key": None}))
     ref = store.put("screenshots", PNG, "png")
@@ -256,7 +256,7 @@ def test_the_role_of_the_machine_is_used_and_renewed_when_it_expires(
 
 
 def test_credentials_of_the_environment_are_used_and_wrong_ones_told(
-    settings: config.Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    settings: config.StoreSettings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     assert settings.access_key is not None
     assert settings.secret_key is not None

@@ -40,8 +40,8 @@ OUTCOMES = {
 @pytest.fixture
 def run_config(
     broker: str,
-    s3: settings.Store,
-    adb_server: settings.Adb,
+    s3: settings.StoreSettings,
+    adb_server: settings.AdbSettings,
     free_ports: Callable[[int], list[int]],
     tmp_path: Path,
 ) -> Iterator[Config]:

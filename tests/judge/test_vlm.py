@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from chat.server import body, says, serving, validity, verdict
 from distrl.chat.endpoint import Endpoint, NoAnswerError
-from distrl.config import Judge, Store
+from distrl.config import JudgeSettings, StoreSettings
 from distrl.errors import ChatError, StoreError
 from distrl.judge.question import Question, Verdict
 from distrl.judge.validity import ActionQuestion, Validity
@@ -22,11 +22,11 @@ OF_ACTION = ActionQuestion(TAP, BEFORE, AFTER)
 
 @pytest.fixture
 def store(tmp_path: Path) -> ObjectStore:
-    return open_store(Store(url=f"file://{tmp_path}"))
+    return open_store(StoreSettings(url=f"file://{tmp_path}"))
 
 
 def judge(url: str, store: ObjectStore, model: str = "m") -> VlmJudge:
-    settings = Judge(endpoint=url, model=model, timeout_s=0.5, requests_per_minute=60_000)
+    settings = JudgeSettings(endpoint=url, model=model, timeout_s=0.5, requests_per_minute=60_000)
     return VlmJudge(Endpoint(settings, "judge"), model, store)
 
 
@@ -70,7 +70,7 @@ def test_a_store_that_is_away_costs_a_question_and_no_verdict(store: ObjectStore
             raise StoreError(key, "is away", "wait")
 
     with serving(verdict("success")) as server:
-        settings = Judge(endpoint=server.url, model="m")
+        settings = JudgeSettings(endpoint=server.url, model="m")
         assert VlmJudge(Endpoint(settings, "judge"), "m", Away()).judge(QUESTION).outcome is Outcome.SUCCESS
 
 

@@ -19,7 +19,7 @@ from learner.world import config
 
 @pytest.fixture
 def store(tmp_path: Path) -> ObjectStore:
-    return open_store(settings_room.Store(url=f"file://{tmp_path}"))
+    return open_store(settings_room.StoreSettings(url=f"file://{tmp_path}"))
 
 
 @pytest.fixture

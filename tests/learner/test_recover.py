@@ -41,7 +41,7 @@ def test_checkpoint_in_a_store_and_back(
     settings: Config, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state, updates, records = run
-    store = open_store(settings_room.Store(url=f"file://{tmp_path}"))
+    store = open_store(settings_room.StoreSettings(url=f"file://{tmp_path}"))
     history, kept = History.of(updates), log_up_to(state)
     assert recover(settings, store, history=history, log=kept).state.u == 0
     checkpoint(settings, store, state, IdSet(["a/1", "a/é\n"]), chain(updates))
@@ -54,7 +54,7 @@ def test_checkpoint_in_a_store_and_back(
 
 
 def test_a_checkpoint_of_other_settings_is_refused(base_directory: Path, run: Run, tmp_path: Path) -> None:
-    store = open_store(settings_room.Store(url=f"file://{tmp_path}"))
+    store = open_store(settings_room.StoreSettings(url=f"file://{tmp_path}"))
     state, updates, _ = run
     checkpoint(config(base_directory, "algorithm.gamma=0.5"), store, state, IdSet())
     with pytest.raises(ConfigError, match="other settings"):
@@ -111,7 +111,7 @@ def test_checkpoints_of_a_run_on_another_broker_are_neither_begun_with_nor_delet
     settings: Config, run: Run, tmp_path: Path
 ) -> None:
     """An empty broker beside the store of a run: `distrl up` in another folder, a wrong kafka.bootstrap."""
-    store = open_store(settings_room.Store(url=f"file://{tmp_path}"))
+    store = open_store(settings_room.StoreSettings(url=f"file://{tmp_path}"))
     state, updates, _ = run
     checkpoint(settings, store, state, IdSet(), chain(updates), log_id="ids")
     with pytest.raises(BrokerError, match="made again or mirrored"):

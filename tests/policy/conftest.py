@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from distrl.config import Policy
+from distrl.config import PolicySettings
 from distrl.policy.autoui.base import load_base, save_base
 from distrl.policy.autoui.model import AutoUIModel, Shape
 from distrl.policy.autoui.policy import AutoUIPolicy
@@ -35,12 +35,12 @@ def base_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def agent(base_directory: Path) -> AutoUIPolicy:
-    return AutoUIPolicy(load_base(base_directory), Policy(lora_rank=4, lora_alpha=8))
+    return AutoUIPolicy(load_base(base_directory), PolicySettings(lora_rank=4, lora_alpha=8))
 
 
 @pytest.fixture
-def settings() -> Policy:
-    return Policy(lora_rank=4, lora_alpha=8)
+def settings() -> PolicySettings:
+    return PolicySettings(lora_rank=4, lora_alpha=8)
 
 
 def png(seed: int, width: int = 64, height: int = 128) -> bytes:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from distrl.config import Policy
+from distrl.config import PolicySettings
 from distrl.errors import PolicyError
 from distrl.policy.adapters import LoraAdapter, write_peft
 from distrl.policy.autoui.base import load_base, save_base
@@ -37,7 +37,7 @@ def test_only_the_adapter_is_trainable(agent: AutoUIPolicy) -> None:
     assert not any("vision" in name for name in trainable)
 
 
-def test_the_initial_adapter_depends_on_the_seed_alone(base_directory: Path, settings: Policy) -> None:
+def test_the_initial_adapter_depends_on_the_seed_alone(base_directory: Path, settings: PolicySettings) -> None:
     torch.manual_seed(5)
     first = AutoUIPolicy.open(base_directory, settings, seed=1).adapter()
     torch.manual_seed(6)
@@ -46,7 +46,7 @@ def test_the_initial_adapter_depends_on_the_seed_alone(base_directory: Path, set
 
 
 def test_equal_weights_give_equal_bytes_and_travel_whole(
-    base_directory: Path, agent: AutoUIPolicy, settings: Policy
+    base_directory: Path, agent: AutoUIPolicy, settings: PolicySettings
 ) -> None:
     shake(agent, 1)
     data = agent.adapter()
@@ -63,15 +63,22 @@ def test_an_adapter_of_another_base_is_refused(base_directory: Path, agent: Auto
     with torch.no_grad():
         base.model.vision.row.add_(1.0)
     save_base(tmp_path, base.model, base.tokenizer, {})
-    other = AutoUIPolicy(load_base(tmp_path), Policy(lora_rank=4, lora_alpha=8))
+    other = AutoUIPolicy(load_base(tmp_path), PolicySettings(lora_rank=4, lora_alpha=8))
     with pytest.raises(PolicyError, match="base_model_name_or_path"):
         agent.load(other.adapter())
 
 
 @pytest.mark.parametrize(
-    "other", [Policy(lora_rank=2, lora_alpha=8), Policy(lora_rank=4), Policy(lora_targets=("q", "v"), lora_rank=4)]
+    "other",
+    [
+        PolicySettings(lora_rank=2, lora_alpha=8),
+        PolicySettings(lora_rank=4),
+        PolicySettings(lora_targets=("q", "v"), lora_rank=4),
+    ],
 )
-def test_an_adapter_of_other_settings_is_refused(base_directory: Path, agent: AutoUIPolicy, other: Policy) -> None:
+def test_an_adapter_of_other_settings_is_refused(
+    base_directory: Path, agent: AutoUIPolicy, other: PolicySettings
+) -> None:
     before = agent.adapter()
     with pytest.raises(PolicyError, match=r"its (r|lora_alpha|target_modules) is"):
         agent.load(AutoUIPolicy(load_base(base_directory), other).adapter())
@@ -114,9 +121,9 @@ def test_tensors_that_do_not_fit_are_refused_and_nothing_is_taken(agent: AutoUIP
 
 def test_unknown_targets_and_a_second_adapter_are_refused(base_directory: Path, agent: AutoUIPolicy) -> None:
     with pytest.raises(PolicyError, match="lora_targets"):
-        AutoUIPolicy.open(base_directory, Policy(lora_targets=("nowhere",)))
+        AutoUIPolicy.open(base_directory, PolicySettings(lora_targets=("nowhere",)))
     with pytest.raises(PolicyError, match="already"):
-        LoraAdapter(agent.model.t5, Policy(), agent.base_sha256, 0)
+        LoraAdapter(agent.model.t5, PolicySettings(), agent.base_sha256, 0)
 
 
 def test_parameters_are_named_in_a_fixed_order(agent: AutoUIPolicy) -> None:

@@ -9,7 +9,7 @@ import byte_policy
 import factories
 import numpy as np
 import pytest
-from distrl.config import Policy
+from distrl.config import PolicySettings
 from distrl.errors import PolicyError
 from distrl.policy.autoui.tokenizer import WordTokenizer
 from distrl.policy.registry import base_sha256, policy_of, tokenizer_of
@@ -19,22 +19,22 @@ from policy.conftest import png
 
 
 @pytest.fixture
-def bytes_base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Policy:
+def bytes_base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PolicySettings:
     monkeypatch.syspath_prepend(str(byte_policy.install(tmp_path / "site")))
-    return Policy(base_model=byte_policy.save(tmp_path / "base"))
+    return PolicySettings(base_model=byte_policy.save(tmp_path / "base"))
 
 
 def test_the_shipped_base_model_is_of_the_family_that_its_config_names() -> None:
-    assert isinstance(tokenizer_of(Policy()), WordTokenizer)
-    assert policy_of(Policy()).base_sha256 == base_sha256(Policy())
+    assert isinstance(tokenizer_of(PolicySettings()), WordTokenizer)
+    assert policy_of(PolicySettings()).base_sha256 == base_sha256(PolicySettings())
 
 
-def test_a_family_of_another_package_is_found(bytes_base: Policy) -> None:
+def test_a_family_of_another_package_is_found(bytes_base: PolicySettings) -> None:
     assert isinstance(tokenizer_of(bytes_base), byte_policy.ByteTokenizer)
-    assert policy_of(bytes_base).base_sha256 == base_sha256(bytes_base) != base_sha256(Policy())
+    assert policy_of(bytes_base).base_sha256 == base_sha256(bytes_base) != base_sha256(PolicySettings())
 
 
-def test_a_second_family_scores_what_it_wrote(bytes_base: Policy) -> None:
+def test_a_second_family_scores_what_it_wrote(bytes_base: PolicySettings) -> None:
     policy = policy_of(bytes_base)
     prompt = policy.tokenizer.encode_prompt("touch ünïcode", [Action(ActionKind.TAP, touch=Point(0.5, 0.5))])
     (made,) = policy.decide([png(0)], [prompt], 1.0, [3])
@@ -44,10 +44,10 @@ def test_a_second_family_scores_what_it_wrote(bytes_base: Policy) -> None:
     assert np.allclose(score.logprob.detach().numpy(), made.logprob, atol=1e-3)
 
 
-def test_a_format_that_nobody_reads_is_refused_with_those_that_are(bytes_base: Policy, tmp_path: Path) -> None:
+def test_a_format_that_nobody_reads_is_refused_with_those_that_are(bytes_base: PolicySettings, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "nonesuch"}))
     with pytest.raises(PolicyError, match="'nonesuch', which no policy reads") as refused:
-        policy_of(Policy(base_model=tmp_path))
+        policy_of(PolicySettings(base_model=tmp_path))
     assert "formats: bytes/1, distrl-autoui/1" in refused.value.hint
 
 
@@ -55,12 +55,12 @@ def test_a_format_that_nobody_reads_is_refused_with_those_that_are(bytes_base: P
 def test_a_config_that_is_none_is_refused(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_bytes(content)
     with pytest.raises(PolicyError, match=r"config\.json"):
-        tokenizer_of(Policy(base_model=tmp_path))
+        tokenizer_of(PolicySettings(base_model=tmp_path))
 
 
 def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(PolicyError, match="cannot be read"):
-        base_sha256(Policy(base_model=tmp_path / "nowhere"))
+        base_sha256(PolicySettings(base_model=tmp_path / "nowhere"))
 
 
 def test_an_entry_point_that_is_no_family_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,4 +69,4 @@ def test_an_entry_point_that_is_no_family_is_refused(tmp_path: Path, monkeypatch
     points.write_text(points.read_text().replace(":FAMILY", ":FORMAT"))
     monkeypatch.syspath_prepend(str(site))
     with pytest.raises(PolicyError, match="is no distrl"):
-        policy_of(Policy(base_model=byte_policy.save(tmp_path / "base")))
+        policy_of(PolicySettings(base_model=byte_policy.save(tmp_path / "base")))

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from distrl.config import PrioritisedReplay
+from distrl.config import PrioritisedReplaySettings
 from distrl.replay.circular import CircularBuffer
 from distrl.replay.dper import PRIORITY_FLOOR, filtered, importance_weights, priorities, probabilities, sample
 from hypothesis import given
@@ -28,7 +28,7 @@ def buffer_of(rows: Rows, capacity: int = 64) -> CircularBuffer:
 
 @given(trajectories, st.floats(0, 10), st.floats(0, 1), st.floats(0, 1))
 def test_priority_as_printed(rows: Rows, w1: float, w2: float, w3: float) -> None:
-    found = priorities(buffer_of(rows), PrioritisedReplay(w1=w1, w2=w2, w3=w3))
+    found = priorities(buffer_of(rows), PrioritisedReplaySettings(w1=w1, w2=w2, w3=w3))
     most_td = max(PRIORITY_FLOOR, *(abs(td) for steps in rows for td, _, _ in steps))
     most_nll = max(PRIORITY_FLOOR, *(h for steps in rows for _, _, h in steps))
     for value, steps in zip(found, rows, strict=True):
@@ -44,10 +44,10 @@ def test_priority_as_printed(rows: Rows, w1: float, w2: float, w3: float) -> Non
 
 def test_only_what_is_in_the_buffer_counts() -> None:
     rows: Rows = [[(1.0, 0.0, 0.0)] * 4, [(0.5, 0.0, 0.0)] * 3]
-    assert priorities(buffer_of(rows, capacity=5), PrioritisedReplay(w1=1, w2=0, w3=0)) == pytest.approx(
+    assert priorities(buffer_of(rows, capacity=5), PrioritisedReplaySettings(w1=1, w2=0, w3=0)) == pytest.approx(
         [1.0 + PRIORITY_FLOOR]
     )
-    assert len(priorities(CircularBuffer(5), PrioritisedReplay())) == 0
+    assert len(priorities(CircularBuffer(5), PrioritisedReplaySettings())) == 0
 
 
 @given(st.lists(st.floats(PRIORITY_FLOOR, 10), min_size=1, max_size=10), st.floats(0, 1))
@@ -65,7 +65,7 @@ def test_alpha_half_is_the_square_root_and_alpha_0_uniform() -> None:
 
 
 def test_nothing_is_ever_lost_to_a_priority_of_zero() -> None:
-    found = priorities(buffer_of([[(0.0, 0.0, 0.0)], [(0.0, 0.0, 0.0)]]), PrioritisedReplay())
+    found = priorities(buffer_of([[(0.0, 0.0, 0.0)], [(0.0, 0.0, 0.0)]]), PrioritisedReplaySettings())
     assert probabilities(found, 1.0) == pytest.approx([0.5, 0.5])
 
 

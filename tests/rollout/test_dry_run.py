@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from device.conftest import StartPhones, given_time, hasty
-from distrl.config import Config, Devices
+from distrl.config import Config, DeviceSettings
 from distrl.device.allow_list import PackageAllowList
 from distrl.device.leases import Hold, Leases
 from distrl.device.pool import DevicePool
@@ -83,7 +83,7 @@ def test_looking_sends_nothing_to_the_phone_and_tells_of_apps_that_would_be_left
 
 
 @pytest.fixture
-def three(adb: AdbServer, start_phones: StartPhones, timeouts: Devices, tmp_path: Path) -> Devices:
+def three(adb: AdbServer, start_phones: StartPhones, timeouts: DeviceSettings, tmp_path: Path) -> DeviceSettings:
     """Three phones: the first has a worker, the second does not answer."""
     held, silent, well = start_phones(3)
     silent.faults.set(Fault.SILENT)
@@ -92,7 +92,7 @@ def three(adb: AdbServer, start_phones: StartPhones, timeouts: Devices, tmp_path
 
 
 def test_the_first_phone_that_answers_and_that_no_worker_has_is_taken_and_none_behind_it(
-    adb: AdbServer, three: Devices
+    adb: AdbServer, three: DeviceSettings
 ) -> None:
     leases = Leases(three.directory, adb.adb)
     worker = leases.take(three.addresses[0])
@@ -109,7 +109,9 @@ def test_the_first_phone_that_answers_and_that_no_worker_has_is_taken_and_none_b
     given_time(is_taken)
 
 
-def test_where_no_phone_is_to_be_had_it_says_so_and_once_stopped_it_tries_none(adb: AdbServer, three: Devices) -> None:
+def test_where_no_phone_is_to_be_had_it_says_so_and_once_stopped_it_tries_none(
+    adb: AdbServer, three: DeviceSettings
+) -> None:
     first = three.model_copy(update={"addresses": three.addresses[:2]})
     leases, stop = Leases(three.directory, adb.adb), threading.Event()
     worker = leases.take(three.addresses[0])

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 from device.conftest import LONG_S, given_time
 from distrl.algorithms.aride.annotate import is_invalid
-from distrl.config import Config, Devices
+from distrl.config import Config, DeviceSettings
 from distrl.device.errors import DeviceGarbage, DeviceGone, DeviceRefused
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
@@ -48,7 +48,7 @@ Run = Callable[..., tuple[Trajectory, dict[str, int]]]
 
 
 @pytest.fixture
-def run(adb: AdbServer, phone: SimulatedPhone, timeouts: Devices) -> Run:
+def run(adb: AdbServer, phone: SimulatedPhone, timeouts: DeviceSettings) -> Run:
     """Plays one episode with a list of allowed packages; its trajectory, and what was counted of the phone.
 
     settles_s: how long a screen may take to settle.
@@ -77,7 +77,7 @@ def leased(phones: Phones) -> Iterator[SessionPhone]:
         yield one
 
 
-def phones_of(adb: AdbServer, phone: SimulatedPhone, timeouts: Devices) -> Phones:
+def phones_of(adb: AdbServer, phone: SimulatedPhone, timeouts: DeviceSettings) -> Phones:
     return Phones(Config(adb=adb.adb, devices=timeouts.model_copy(update={"addresses": (phone.address,)})))
 
 
@@ -209,7 +209,7 @@ def test_text_that_the_phone_cannot_type_is_the_policys_invalid_action_and_nothi
 
 
 def test_a_keyboard_that_is_set_and_missing_is_not_the_policys_fault(
-    adb: AdbServer, phone: SimulatedPhone, timeouts: Devices
+    adb: AdbServer, phone: SimulatedPhone, timeouts: DeviceSettings
 ) -> None:
     with phones_of(adb, phone, timeouts.model_copy(update={"keyboard": "service"})) as phones, leased(phones) as one:
         assert one.perform(Action(ActionKind.TYPE, text="caf\u00e9")) is HeldBack.REFUSED
@@ -269,7 +269,7 @@ def test_a_phone_that_falls_asleep_interrupts_it_and_shows_no_black_screen(run: 
 
 
 def test_failures_count_from_the_last_episode_that_ended_well(
-    adb: AdbServer, phone: SimulatedPhone, timeouts: Devices
+    adb: AdbServer, phone: SimulatedPhone, timeouts: DeviceSettings
 ) -> None:
     impossible = replace(task(), setup='{"no such app": {}}')
     with phones_of(adb, phone, timeouts) as phones:
@@ -289,7 +289,7 @@ def test_failures_count_from_the_last_episode_that_ended_well(
 
 
 def test_a_refused_screenshot_is_the_phones_failure(
-    adb: AdbServer, phone: SimulatedPhone, timeouts: Devices, monkeypatch: pytest.MonkeyPatch
+    adb: AdbServer, phone: SimulatedPhone, timeouts: DeviceSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(session: AdbSession) -> None:
         raise DeviceRefused(session.serial, "`screencap -p` exited with 1")
@@ -309,7 +309,7 @@ def test_a_refused_screenshot_is_the_phones_failure(
     ],
 )
 def test_a_refused_action_or_setup_is_not_the_phones_failure(
-    adb: AdbServer, phone: SimulatedPhone, timeouts: Devices, ask: Callable[[SessionPhone], None]
+    adb: AdbServer, phone: SimulatedPhone, timeouts: DeviceSettings, ask: Callable[[SessionPhone], None]
 ) -> None:
     with phones_of(adb, phone, timeouts.model_copy(update={"keyboard": "service"})) as phones:
         with leased(phones) as one, pytest.raises(DeviceRefused):

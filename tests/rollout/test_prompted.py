@@ -16,7 +16,7 @@ from distrl.appagent import identity, prompt
 from distrl.appagent.agent import REFUSED, SILENT, Agent
 from distrl.appagent.notes import load, save, with_note
 from distrl.chat.endpoint import Endpoint
-from distrl.config import AppAgent, Config, Devices
+from distrl.config import AppAgentSettings, Config, DeviceSettings
 from distrl.device.server import AdbServer
 from distrl.errors import ChatError, ConfigError
 from distrl.rollout.episode import Episode
@@ -44,10 +44,12 @@ def toggles(split: Split, count: int) -> list[Task]:
 
 
 @pytest.fixture
-def configured(adb: AdbServer, phone: SimulatedPhone, timeouts: Devices, tmp_path: Path) -> Callable[..., Config]:
+def configured(
+    adb: AdbServer, phone: SimulatedPhone, timeouts: DeviceSettings, tmp_path: Path
+) -> Callable[..., Config]:
     def configure(url: str, **more: Any) -> Config:
         devices = timeouts.model_copy(update={"addresses": (phone.address,), "directory": tmp_path / "leases"})
-        asked = AppAgent.model_validate(
+        asked = AppAgentSettings.model_validate(
             {"endpoint": url, "model": "m", "requests_per_minute": 60_000, "timeout_s": 5.0, "rounds": 8} | more
         )
         return Config(adb=adb.adb, devices=devices, appagent=asked)
@@ -328,12 +330,12 @@ def test_exploration_tries_training_tasks(configured: Callable[..., Config]) -> 
 
 
 def test_what_decides_is_named_by_its_description() -> None:
-    settings, notes = AppAgent(model="m"), with_note({}, "com.a", "e", "tap", "opens")
+    settings, notes = AppAgentSettings(model="m"), with_note({}, "com.a", "e", "tap", "opens")
     named = identity.description(settings, notes)
     assert identity.named(named) == "AppAgent, m, elements, 1 notes"
-    served = AppAgent(model="m", endpoint="https://elsewhere/v1", api_key="s3cret", timeout_s=9)
+    served = AppAgentSettings(model="m", endpoint="https://elsewhere/v1", api_key="s3cret", timeout_s=9)
     assert identity.description(served, notes) == named, "by whom it is served is not what it is"
-    others = [(AppAgent(model="n"), notes), (AppAgent(model="m", mode="grid"), notes), (settings, {})]
+    others = [(AppAgentSettings(model="n"), notes), (AppAgentSettings(model="m", mode="grid"), notes), (settings, {})]
     assert len({named, *(identity.description(*other) for other in others)}) == 4
     for garbage in (b"", b"[]", b"{}", b'{"notes": 5}', b"\xff", b"[" * 100_000):
         with pytest.raises(ValueError, match=r"."):

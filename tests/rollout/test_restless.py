@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from device.conftest import LONG_S, StartPhones, given_time
 from distrl.appagent.agent import AgentEpisode
-from distrl.config import Config, Devices
+from distrl.config import Config, DeviceSettings
 from distrl.demonstrations.scripted import Scripted
 from distrl.device.screenshot import verified
 from distrl.device.server import AdbServer
@@ -62,7 +62,7 @@ Play = Callable[..., Played]
 
 
 @pytest.fixture
-def play(adb: AdbServer, phone: SimulatedPhone, timeouts: Devices, tmp_path: Path) -> Play:
+def play(adb: AdbServer, phone: SimulatedPhone, timeouts: DeviceSettings, tmp_path: Path) -> Play:
     """Has the script play each task once, as a worker's actors do; none is played again."""
 
     def played(settle_s: float, *tasks: Task) -> Played:
@@ -134,17 +134,17 @@ def test_a_cursor_that_blinks_between_any_two_looks_interrupts_nothing(play: Pla
 def test_an_app_that_draws_without_end_has_no_elements_and_a_prompted_agent_takes_the_grid(
     adb: AdbServer,
     phone: SimulatedPhone,
-    timeouts: Devices,
+    timeouts: DeviceSettings,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     idle_s: float,
 ) -> None:
     from distrl.appagent.agent import Agent
     from distrl.chat.endpoint import Endpoint
-    from distrl.config import AppAgent
+    from distrl.config import AppAgentSettings
 
     monkeypatch.setattr(screen, "IDLE_S", idle_s)
-    settings = AppAgent(endpoint="http://127.0.0.1:1", model="m", dump_timeout_s=2.0)
+    settings = AppAgentSettings(endpoint="http://127.0.0.1:1", model="m", dump_timeout_s=2.0)
     agent = Agent(settings, Endpoint(settings, "appagent"), {})
     devices = timeouts.model_copy(
         update={"addresses": (phone.address,), "directory": tmp_path, "settle_timeout_s": 2.0}

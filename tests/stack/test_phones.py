@@ -7,7 +7,7 @@ import socket
 from dataclasses import fields
 
 import pytest
-from distrl.config import Config, Phones, load
+from distrl.config import Config, PhoneSettings, load
 from distrl.errors import ConfigError
 from distrl.stack import phones, ports
 from distrl.stack.part import Part
@@ -52,20 +52,22 @@ def test_an_unknown_kind_is_refused() -> None:
 
 
 def test_every_setting_of_the_phones_reaches_them_and_the_defaults_are_the_same() -> None:
-    assert {field.name for field in fields(FleetSettings)} == set(Phones.model_fields) - {"evaluation_count"}
-    assert phones.fleet_of(Phones(count=5, evaluation_count=3)) == FleetSettings()
-    assert phones.fleet_of(Phones(seed=4, profiles=("torn",))) == FleetSettings(count=12, seed=4, profiles=("torn",))
+    assert {field.name for field in fields(FleetSettings)} == set(PhoneSettings.model_fields) - {"evaluation_count"}
+    assert phones.fleet_of(PhoneSettings(count=5, evaluation_count=3)) == FleetSettings()
+    assert phones.fleet_of(PhoneSettings(seed=4, profiles=("torn",))) == FleetSettings(
+        count=12, seed=4, profiles=("torn",)
+    )
 
 
 def test_what_a_fleet_refuses_is_named_by_its_path_in_the_settings() -> None:
-    many = Phones(count=512, evaluation_count=512, base_port=60000).model_copy(update={"count": 6000})
+    many = PhoneSettings(count=512, evaluation_count=512, base_port=60000).model_copy(update={"count": 6000})
     with pytest.raises(ConfigError, match=r"^phones\.base_port: 6512 phones .* above 65535"), phones.as_config_error():
         phones.fleet_of(many)
 
 
 def test_a_port_in_use_is_named_by_its_path_in_the_settings() -> None:
     port = ports.draw("the tests", count=1)
-    settings = Phones(count=1, evaluation_count=0, base_port=port)
+    settings = PhoneSettings(count=1, evaluation_count=0, base_port=port)
     with (
         socket.create_server((ports.HOST, port)),
         pytest.raises(ConfigError, match=rf"^phones\.base_port: port {port} .*in use"),

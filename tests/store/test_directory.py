@@ -19,7 +19,7 @@ from tests.store.contract import PNG, Spoil, StoreContract
 
 @pytest.fixture
 def store(tmp_path: Path) -> ObjectStore:
-    return open_store(config.Store(url=f"file://{tmp_path}/objects"))
+    return open_store(config.StoreSettings(url=f"file://{tmp_path}/objects"))
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ class TestDirectory(StoreContract):
 
 
 def test_a_relative_url_is_a_relative_directory() -> None:
-    store = open_store(config.Store(url="file://out/objects"))
+    store = open_store(config.StoreSettings(url="file://out/objects"))
     assert isinstance(store, DirectoryStore)
     assert store.root == Path("out/objects")
 

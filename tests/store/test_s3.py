@@ -21,7 +21,7 @@ from pydantic import SecretStr
 
 def s3(port: int, **more: object) -> ObjectStore:
     return open_store(
-        config.Store(
+        config.StoreSettings(
             url=f"s3://127.0.0.1:{port}/objects",
             access_key="key",
             secret_key=SecretStr("secret"),
@@ -166,7 +166,7 @@ def test_a_bucket_is_named_in_the_host_where_that_is_asked_for(
 def test_auto_names_the_bucket_in_the_host_at_aws() -> None:
     for style, host in (("auto", "objects.s3."), ("path", "s3.")):
         store: Any = open_store(
-            config.Store.model_validate({"url": "s3s://s3.amazonaws.com/objects", "addressing": style})
+            config.StoreSettings.model_validate({"url": "s3s://s3.amazonaws.com/objects", "addressing": style})
         )
         url = store._client._base_url.build(method="GET", region="us-east-1", bucket_name="objects", object_name="x")
         assert url.netloc.startswith(host)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from distrl.config import Config, Feeder
+from distrl.config import Config, FeederSettings
 from distrl.errors import ConfigError
 from distrl.feeder.run import new_state
 from distrl.policy.autoui.tokenizer import WordTokenizer
@@ -52,7 +52,7 @@ def tasks_of(name: str, split: Split) -> list[Task]:
 
 
 def test_the_setting_names_every_suite_and_a_wrong_name_is_refused_with_them() -> None:
-    said = str(Feeder.model_fields["suite"].description)
+    said = str(FeederSettings.model_fields["suite"].description)
     with pytest.raises(ConfigError, match="no suite 'hotel'") as refused:
         suite_named("hotel")
     for name in suites():

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from distrl.config import Config, Feeder
+from distrl.config import Config, FeederSettings
 from distrl.device import session
 from distrl.errors import ConfigError
 from distrl.evaluate.play import evaluation_tasks
@@ -363,7 +363,7 @@ def test_a_split_that_the_list_lacks_is_refused_before_anything_starts(tmp_path:
 def test_a_wrong_list_is_refused_with_its_rows_and_where_to_see_all(tmp_path: Path) -> None:
     (tmp_path / "t_train.jsonl").write_text("[]\n" * 30)
     with pytest.raises(ConfigError) as refused:
-        suite_of(Feeder(tasks=(tmp_path / "t_train.jsonl",)))
+        suite_of(FeederSettings(tasks=(tmp_path / "t_train.jsonl",)))
     assert "wrong in 30 places" in refused.value.what
     assert f"{tmp_path / 't_train.jsonl'}:20: is no JSON object" in refused.value.what
     assert refused.value.what.endswith("and 10 more")
@@ -398,7 +398,7 @@ def test_what_training_and_held_out_splits_share_is_counted_and_logged(
     assert [each.line for each in test.alike] == [6, 7]
     assert (validation.split, len(validation.identical), len(validation.alike)) == (Split.VALIDATION, 0, 1)
     with caplog.at_level(logging.INFO):
-        suite_of(Feeder(tasks=(tmp_path / "shared_train.jsonl",)))
+        suite_of(FeederSettings(tasks=(tmp_path / "shared_train.jsonl",)))
     told = [(record.levelname, record.getMessage()) for record in caplog.records]
     assert told == [
         ("INFO", "shared_train.jsonl: 9 tasks, 0 of them duplicates"),

@@ -12,7 +12,7 @@ import pytest
 from chat.server import Reply, Server, body, says, serving, validity
 from distrl.chat.endpoint import Endpoint
 from distrl.clock import SYSTEM_CLOCK, Clock
-from distrl.config import Judge, Store
+from distrl.config import JudgeSettings, StoreSettings
 from distrl.errors import StoreError
 from distrl.judge.vlm import VlmJudge
 from distrl.rollout.task_queue import Received
@@ -31,11 +31,11 @@ HOME = Action(ActionKind.HOME)
 
 @pytest.fixture
 def store(tmp_path: Path) -> ObjectStore:
-    return open_store(Store(url=f"file://{tmp_path}"))
+    return open_store(StoreSettings(url=f"file://{tmp_path}"))
 
 
 def judge(server: Server, store: ObjectStore, timeout_s: float = 5.0) -> VlmJudge:
-    settings = Judge(endpoint=server.url, model="m", timeout_s=timeout_s, requests_per_minute=60_000)
+    settings = JudgeSettings(endpoint=server.url, model="m", timeout_s=timeout_s, requests_per_minute=60_000)
     return VlmJudge(Endpoint(settings, "judge"), "m", store)
 
 

@@ -15,7 +15,7 @@ from distrl.broker.connect import BeyondUseError
 from distrl.broker.consumer import LoggedTask
 from distrl.broker.producer import RecordTooLargeError
 from distrl.chat.endpoint import Endpoint
-from distrl.config import Config, Judge
+from distrl.config import Config, JudgeSettings
 from distrl.errors import BrokerError
 from distrl.judge.vlm import VlmJudge
 from distrl.rollout import retry as retry_module
@@ -408,7 +408,7 @@ def test_a_task_is_committed_once_what_the_judge_says_of_its_actions_is_publishe
         (replies.pop(0) if len(replies) > 1 else replies[0])(to)
 
     with serving(once_asked) as server:
-        settings = Judge(endpoint=server.url, model="m", requests_per_minute=60_000)
+        settings = JudgeSettings(endpoint=server.url, model="m", requests_per_minute=60_000)
         judge = VlmJudge(Endpoint(settings, "judge"), "m", shelf)
         running = start([task("a", max_steps=2), task("b", max_steps=2)], [PicturePhone()], judge=judge, shelf=shelf)
         while running.log.handed_out < 2:  # the phone plays the second while the first is being judged
@@ -430,7 +430,7 @@ def test_a_task_is_committed_once_what_the_judge_says_of_its_actions_is_publishe
 def test_no_phone_waits_for_a_judge_that_does_not_answer(start: Start, count: int, outstanding: int, held: int) -> None:
     shelf, over = Shelf(), threading.Event()
     with serving(lambda to: over.wait(30) and validity(True)(to)) as server:
-        settings = Judge(endpoint=server.url, model="m", requests_per_minute=60_000)
+        settings = JudgeSettings(endpoint=server.url, model="m", requests_per_minute=60_000)
         judge = VlmJudge(Endpoint(settings, "judge"), "m", shelf)
         tasks = [task(f"t-{n}", max_steps=2) for n in range(40)]
         fleet = [PicturePhone(f"phone-{n}") for n in range(count)]
@@ -452,7 +452,7 @@ def test_a_stop_keeps_what_waits_for_a_judge_that_does_not_answer(
     hold.set()
     phone = PicturePhone(hold=hold)
     with serving(lambda to: over.wait(60) and validity(True)(to)) as server:
-        settings = Judge(endpoint=server.url, model="m", requests_per_minute=60_000)
+        settings = JudgeSettings(endpoint=server.url, model="m", requests_per_minute=60_000)
         judge = VlmJudge(Endpoint(settings, "judge"), "m", shelf)
         tasks = [task(name, max_steps=2) for name in ("asked", "waits", "played")]
         running = start(tasks[:2], [phone], judge=judge, shelf=shelf)

@@ -17,7 +17,7 @@ from distrl.algorithms.gradients import descend
 from distrl.algorithms.losses import clone_loss
 from distrl.algorithms.protocol import Context, Metrics, Optimised, Phase, seen, steps_of, too_long
 from distrl.compute import ShardResult
-from distrl.config import Config, Descent, Warmup
+from distrl.config import Config, DescentSettings, WarmupSettings
 from distrl.replay.circular import CircularBuffer, Entry
 from distrl.seeds import generator, seed_of, torch_seed
 from distrl.types import LoggedTrajectory, ObjectRef, Step, Trajectory
@@ -43,7 +43,7 @@ class ImitationMemory:
     """
 
     def __init__(
-        self, config: Config, descent: Descent, imitated: Callable[[Trajectory], bool], phase: Phase = CLONING
+        self, config: Config, descent: DescentSettings, imitated: Callable[[Trajectory], bool], phase: Phase = CLONING
     ) -> None:
         self._config, self._descent, self._imitated, self._phase = config, descent, imitated, phase
         self.buffer = CircularBuffer(config.algorithm.replay.capacity)
@@ -76,7 +76,9 @@ class ImitationMemory:
 class Imitation:
     """Minibatches of a memory's steps, with dropout. rate: by the minibatch; decay: of the weights."""
 
-    def __init__(self, context: Context, memory: ImitationMemory, descent: Descent, rate: Rate, decay: float) -> None:
+    def __init__(
+        self, context: Context, memory: ImitationMemory, descent: DescentSettings, rate: Rate, decay: float
+    ) -> None:
         self._context, self.memory, self._descent, self._rate, self._decay = context, memory, descent, rate, decay
         parameters = context.policy.parameters()
         self._optimised = Optimised(AdamW(parameters.values()), parameters)
@@ -146,7 +148,7 @@ def cloning(context: Context) -> Imitation:
     return Imitation(context, cloning_memory(context.config), settings, lambda done: settings.lr, WEIGHT_DECAY)
 
 
-def learning_rate(minibatch: int, settings: Warmup) -> float:
+def learning_rate(minibatch: int, settings: WarmupSettings) -> float:
     """The rate of the warm-up's minibatch number `minibatch`: a short rise, then a linear fall."""
     done = minibatch / (settings.updates * settings.minibatches)
     return settings.lr * min(1.0, (minibatch + 1) / RAMP) * (1.0 - (1.0 - LAST_RATE) * done)

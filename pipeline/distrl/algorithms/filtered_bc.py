@@ -11,7 +11,7 @@ from typing import Final
 from distrl.algorithms.cloning import Imitation, ImitationMemory
 from distrl.algorithms.protocol import Context, Phase
 from distrl.config import Config
-from distrl.config.algorithms import FilteredBc
+from distrl.config.algorithms import FilteredBcSettings
 from distrl.types import Outcome, Trajectory
 
 FILTERED: Final = Phase("filtered-bc", trains_policy=True)
@@ -19,7 +19,7 @@ FILTERED: Final = Phase("filtered-bc", trains_policy=True)
 
 def filtered_memory(config: Config) -> ImitationMemory:
     """The successes, with those of demonstrations if algorithm.replay.demonstrations."""
-    assert isinstance(config.algorithm, FilteredBc)
+    assert isinstance(config.algorithm, FilteredBcSettings)
     demonstrations = config.algorithm.replay.demonstrations
 
     def succeeded(trajectory: Trajectory) -> bool:

@@ -23,9 +23,9 @@ class Registered:
 
 
 ALGORITHMS: Mapping[type[Section], Registered] = {
-    settings.Aride: Registered(Aride, ArideMemory),
-    settings.Cloning: Registered(cloning, cloning_memory),
-    settings.FilteredBc: Registered(filtered_bc, filtered_memory),
+    settings.ArideSettings: Registered(Aride, ArideMemory),
+    settings.CloningSettings: Registered(cloning, cloning_memory),
+    settings.FilteredBcSettings: Registered(filtered_bc, filtered_memory),
 }
 
 

@@ -20,7 +20,7 @@ from distrl.appagent.grid import Grid
 from distrl.appagent.notes import Notes
 from distrl.chat.answer import Message
 from distrl.chat.endpoint import Endpoint, NoAnswerError, NoTurnError, QuestionRefusedError
-from distrl.config import AppAgent
+from distrl.config import AppAgentSettings
 from distrl.errors import ChatError
 from distrl.types import Action, ActionKind, Point
 
@@ -42,7 +42,7 @@ Dump = Callable[[], bytes | None]
 class Agent:
     """Thread-safe. notes: for the prompts. Counts the kinds of its answers in `counters`."""
 
-    def __init__(self, settings: AppAgent, endpoint: Endpoint, notes: Notes) -> None:
+    def __init__(self, settings: AppAgentSettings, endpoint: Endpoint, notes: Notes) -> None:
         self.settings = settings
         self.notes = notes
         self.counters: Counter[str] = Counter()

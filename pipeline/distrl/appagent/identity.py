@@ -7,7 +7,7 @@ from typing import Final
 
 from distrl.appagent import prompt
 from distrl.appagent.notes import Notes
-from distrl.config import AppAgent
+from distrl.config import AppAgentSettings
 
 FOLDER: Final = "agents"
 """In the object store."""
@@ -18,7 +18,7 @@ FORM: Final = 2
 LONGEST_NAME: Final = 80
 
 
-def description(settings: AppAgent, notes: Notes) -> bytes:
+def description(settings: AppAgentSettings, notes: Notes) -> bytes:
     """What determines its actions, as JSON: the model's name, the task-independent prompts, and the notes. Equal agents
     have equal bytes. The endpoint's address and secrets are not part of it.
     """

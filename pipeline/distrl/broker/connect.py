@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from distrl.broker.passed import Settings, passed
-from distrl.config import Config, Kafka
+from distrl.config import Config, KafkaSettings
 from distrl.errors import BrokerError
 from distrl.librdkafka import NO_PASSWORD_MECHANISMS
 
@@ -126,7 +126,7 @@ OnError = Callable[[KafkaError], None]
 
 
 def settings(
-    kafka: Kafka, client_id: str, own: Mapping[str, object] | None = None, on_error: OnError | None = None
+    kafka: KafkaSettings, client_id: str, own: Mapping[str, object] | None = None, on_error: OnError | None = None
 ) -> Settings:
     """The settings of a producer or consumer: our defaults, overridden by `own` (this client's), overridden by the
     user's kafka.client.
@@ -140,7 +140,7 @@ def settings(
     return passed(kafka, _connecting(kafka, client_id, on_error) | every | dict(own or {}))
 
 
-def _connecting(kafka: Kafka, client_id: str, on_error: OnError | None) -> Settings:
+def _connecting(kafka: KafkaSettings, client_id: str, on_error: OnError | None) -> Settings:
     """The connection settings, common to all kinds of clients."""
     made: Settings = {
         "bootstrap.servers": kafka.bootstrap,
@@ -167,7 +167,7 @@ def _connecting(kafka: Kafka, client_id: str, on_error: OnError | None) -> Setti
     return made
 
 
-def admin(kafka: Kafka, on_error: OnError | None = None) -> AdminClient:
+def admin(kafka: KafkaSettings, on_error: OnError | None = None) -> AdminClient:
     """An admin client. Raises BrokerError if the settings alone are impossible, and as `settings`."""
     try:
         return AdminClient(passed(kafka, _connecting(kafka, "distrl-admin", on_error)))  # type: ignore[arg-type]
@@ -202,17 +202,17 @@ def check(config: Config) -> Cluster:
             return Cluster(found.cluster_id or "", len(found.brokers))
 
 
-def request_timeout_s(kafka: Kafka) -> float:
+def request_timeout_s(kafka: KafkaSettings) -> float:
     """The deadline of one request that `with_retry` may repeat."""
     return kafka.connect_timeout_s / 2
 
 
-def failover_s(kafka: Kafka) -> float:
+def failover_s(kafka: KafkaSettings) -> float:
     """Longest wait for an answer of a cluster in which one broker may be frozen."""
     return FAILOVER * kafka.connect_timeout_s
 
 
-def with_retry(kafka: Kafka, attempt: Callable[[], T], also: Collection[int] = ()) -> T:
+def with_retry(kafka: KafkaSettings, attempt: Callable[[], T], also: Collection[int] = ()) -> T:
     """Retries `attempt` on SETTLING and LATE errors for at most `failover_s` (plus one request). Returns its result.
 
     also: further error codes to retry on.
@@ -235,7 +235,7 @@ def valid_offset(offset: int) -> int:
     return offset
 
 
-def explain(error: KafkaError, where: str, doing: str, kafka: Kafka) -> BrokerError:
+def explain(error: KafkaError, where: str, doing: str, kafka: KafkaSettings) -> BrokerError:
     """`error` as a BrokerError for people. where: a topic or a setting. doing: an infinitive.
 
     A RefusedError if it is PERMANENT (UnknownTopicError for a missing topic), a BeyondUseError if it is fatal.
@@ -292,7 +292,7 @@ def explain(error: KafkaError, where: str, doing: str, kafka: Kafka) -> BrokerEr
     return BrokerError(where, f"cannot {doing}: {text} ({error.name()})", "see the broker's log for the reason")
 
 
-def _unreachable(kafka: Kafka, what: str, reason: KafkaError) -> BrokerError:
+def _unreachable(kafka: KafkaSettings, what: str, reason: KafkaError) -> BrokerError:
     hint = (
         "start the broker (`distrl up` starts a local one), or set kafka.bootstrap and kafka.security_protocol to its "
         "listener"

@@ -8,7 +8,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, Producer
 from pydantic import SecretStr
 
-from distrl.config import Kafka
+from distrl.config import KafkaSettings
 from distrl.errors import ConfigError
 from distrl.librdkafka import is_secret
 
@@ -17,7 +17,7 @@ Settings = dict[str, object]
 REFERENCE = "see https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md"
 
 
-def passed(kafka: Kafka, made: Settings) -> Settings:
+def passed(kafka: KafkaSettings, made: Settings) -> Settings:
     """`made`, our settings of a client, overridden by kafka.client. Raises as `check_client`."""
     check_client(kafka)
     plain = plain_settings(kafka)
@@ -26,7 +26,7 @@ def passed(kafka: Kafka, made: Settings) -> Settings:
     return made | plain
 
 
-def check_client(kafka: Kafka) -> None:
+def check_client(kafka: KafkaSettings) -> None:
     """Raises ConfigError if librdkafka refuses kafka.client, with the setting and librdkafka's message.
 
     A producer and a consumer are made and discarded; without an address, they connect to nothing.
@@ -36,7 +36,7 @@ def check_client(kafka: Kafka) -> None:
         _checked(kafka.security_protocol, kafka.sasl_mechanism, kafka.max_record_bytes, tuple(sorted(plain.items())))
 
 
-def plain_settings(kafka: Kafka) -> dict[str, str]:
+def plain_settings(kafka: KafkaSettings) -> dict[str, str]:
     """kafka.client with its secrets in plain text, for librdkafka only."""
     return {
         name: value.get_secret_value() if isinstance(value, SecretStr) else value

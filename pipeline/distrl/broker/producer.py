@@ -40,7 +40,7 @@ from distrl.broker.connect import (
 )
 from distrl.broker.passed import Settings
 from distrl.broker.topics import topic_name
-from distrl.config import Config, Kafka
+from distrl.config import Config, KafkaSettings
 from distrl.errors import BrokerError
 from distrl.supervised import SupervisedThread
 from distrl.types import LogPosition, Record
@@ -350,7 +350,7 @@ def refuse_too_large(topic: str, key: bytes | None, value: bytes | None, most: i
         )
 
 
-def _refused(error: KafkaError, topic: str, kafka: Kafka) -> BrokerError:
+def _refused(error: KafkaError, topic: str, kafka: KafkaSettings) -> BrokerError:
     if error.code() != KafkaError.MSG_SIZE_TOO_LARGE:
         return explain(error, topic, "publish a record", kafka)
     return RecordTooLargeError(

@@ -20,7 +20,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_exp
 
 from distrl.chat.answer import Completion, Message, completion_of
 from distrl.chat.http import HttpAnswer, HttpClient, UnansweredError
-from distrl.config import Chat
+from distrl.config import ChatSettings
 from distrl.errors import ChatError
 
 FIRST_PAUSE_S: Final = 0.5
@@ -74,7 +74,7 @@ class Endpoint:
 
     def __init__(
         self,
-        settings: Chat,
+        settings: ChatSettings,
         section: str,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,

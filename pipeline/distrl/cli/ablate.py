@@ -77,10 +77,10 @@ def ablate(
     arms_of_it = plan(settings, sets or (), arms or (), grids or (), sweeps or ())  # refuses before anything is read
 
     from distrl.broker.runs import check_run
-    from distrl.offline.ablation.run import Evaluation, Request
+    from distrl.offline.ablation.run import ArmEvaluation, Request
 
     check_run(settings)
-    played = None if evaluate is None else Evaluation(evaluate, split)
+    played = None if evaluate is None else ArmEvaluation(evaluate, split)
     _show(*_folded(settings, Request(arms_of_it, first, to, hold_out, played, out, name)))
 
 

@@ -13,7 +13,7 @@ import typer
 from distrl.cli.common import Begin, ConfigFile, End, Sets, command_line, console, row, run_settings, table
 
 if TYPE_CHECKING:
-    from distrl.evaluate.failures import Attempt, Modes
+    from distrl.evaluate.failures import JudgedAttempt, Modes
     from distrl.offline.runs import Run
 
 SHOWN = 10
@@ -76,9 +76,9 @@ def failures(
         console.print(f"{out / 'failures.svg'} and {out / 'failures.json'} written", markup=False, highlight=False)
 
 
-def _attempts(run: Run, topic: Topic, begin: str | None, end: str | None) -> Iterator[Attempt]:
+def _attempts(run: Run, topic: Topic, begin: str | None, end: str | None) -> Iterator[JudgedAttempt]:
     """Evaluated attempts with their version or agent; those of training with the version of their first step."""
-    from distrl.evaluate.failures import Attempt
+    from distrl.evaluate.failures import JudgedAttempt
     from distrl.evaluate.policies import PolicyId
     from distrl.types import Evaluation
 
@@ -86,7 +86,7 @@ def _attempts(run: Run, topic: Topic, begin: str | None, end: str | None) -> Ite
         for logged in run.trajectories(begin, end):
             steps = logged.trajectory.steps
             if steps:
-                yield Attempt(logged.trajectory, steps[0].version, logged.position)
+                yield JudgedAttempt(logged.trajectory, steps[0].version, logged.position)
         return
     seen: set[tuple[PolicyId, str]] = set()
     for item in run.records("evaluations", begin, end):
@@ -96,7 +96,7 @@ def _attempts(run: Run, topic: Topic, begin: str | None, end: str | None) -> Ite
             if (policy_id, found.trajectory.task_id) not in seen:
                 seen.add((policy_id, found.trajectory.task_id))
                 agent = policy_id.label if policy_id.version < 0 else ""
-                yield Attempt(found.trajectory, found.version, item.raw.position, agent)
+                yield JudgedAttempt(found.trajectory, found.version, item.raw.position, agent)
 
 
 def _rows_json(rows: Sequence[Modes]) -> list[dict[str, Any]]:
@@ -116,7 +116,7 @@ def _rows_json(rows: Sequence[Modes]) -> list[dict[str, Any]]:
     ]
 
 
-def _named(attempts: Sequence[Attempt]) -> list[dict[str, Any]]:
+def _named(attempts: Sequence[JudgedAttempt]) -> list[dict[str, Any]]:
     return [
         {
             "task_id": each.trajectory.task_id,

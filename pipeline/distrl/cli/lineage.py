@@ -15,7 +15,7 @@ from rich.tree import Tree
 from distrl.cli.common import ConfigFile, Sets, console, print_line, row, run_settings, table
 
 if TYPE_CHECKING:
-    from distrl.offline.lineage.trace import Admission, Attempt, Learned, UpdateInterval, VersionLineage
+    from distrl.offline.lineage.trace import Attempt, Learned, UpdateAdmission, UpdateInterval, VersionLineage
 
 T = TypeVar("T")
 
@@ -186,11 +186,11 @@ def _ends(rows: Sequence[T], everything: bool, shown: Table, width: int) -> Iter
     yield from rows[-EDGE:]
 
 
-def _windows(each: Admission) -> str:
+def _windows(each: UpdateAdmission) -> str:
     return ", ".join(f"{_short(w.topic)}[{w.partition}] {w.first}-{w.to - 1}" for w in each.windows) or "nothing new"
 
 
-def _drawable(each: Admission) -> str:
+def _drawable(each: UpdateAdmission) -> str:
     return f"{each.resident} trajectories, {each.transitions} steps"
 
 

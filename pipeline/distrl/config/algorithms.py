@@ -9,7 +9,7 @@ from pydantic import Field
 from distrl.config.effects import Effect, Section, When
 
 
-class Buffer(Section):
+class BufferSettings(Section):
     """A circular buffer of whole trajectories."""
 
     effect: ClassVar[Effect | None] = Effect(When.START)
@@ -17,13 +17,13 @@ class Buffer(Section):
     capacity: int = Field(10_000, ge=1, description="transitions; the paper's N")
 
 
-class Replay(Buffer):
+class ReplaySettings(BufferSettings):
     """A buffer that may hold the demonstrations, too."""
 
     demonstrations: bool = Field(True, description="put the warm-up trajectories in the buffer (A.5.2)")
 
 
-class PrioritisedReplay(Replay):
+class PrioritisedReplaySettings(ReplaySettings):
     """DPER, the paper's distributed prioritised experience replay (section 5.3)."""
 
     w1: Annotated[float, Effect(When.LATER)] = Field(1.0, ge=0, description="weight of mean |δ| (section 5.3)")
@@ -38,7 +38,7 @@ class PrioritisedReplay(Replay):
     )
 
 
-class Descent(Section):
+class DescentSettings(Section):
     """Gradient steps of one update."""
 
     effect: ClassVar[Effect | None] = Effect(When.LATER)
@@ -49,7 +49,7 @@ class Descent(Section):
     grad_norm: float = Field(1.0, gt=0, description="gradients are scaled down to this norm")
 
 
-class Warmup(Descent):
+class WarmupSettings(DescentSettings):
     """Behaviour cloning of the demonstrations, before any algorithm (A.5.2); version 0 is its result."""
 
     effect: ClassVar[Effect | None] = Effect(When.WARMUP)
@@ -64,11 +64,11 @@ class Warmup(Descent):
     lr: float = Field(4e-3, gt=0)
 
 
-class Aride(Descent):
+class ArideSettings(DescentSettings):
     """A-RIDE (section 5)."""
 
     type: Annotated[Literal["aride"], Effect(When.START)] = "aride"
-    replay: PrioritisedReplay = PrioritisedReplay()
+    replay: PrioritisedReplaySettings = PrioritisedReplaySettings()
     gamma: float = Field(0.97, ge=0, le=1)
     retrace_lambda: float = Field(0.95, ge=0, le=1)
     retrace: bool = True
@@ -87,22 +87,22 @@ class Aride(Descent):
     critic_warmup_updates: int = Field(4, ge=0, description="first updates after warm-up that train the critics alone")
 
 
-class Cloning(Descent):
+class CloningSettings(DescentSettings):
     """Behaviour cloning of the demonstrations only: the warm-up continued at one rate. The workers' trajectories are
     recorded and not learned from. This is supervised fine-tuning, like AutoUI's baseline."""
 
     type: Annotated[Literal["cloning"], Effect(When.START)] = "cloning"
-    replay: Buffer = Buffer()
+    replay: BufferSettings = BufferSettings()
 
 
-class FilteredBc(Descent):
+class FilteredBcSettings(DescentSettings):
     """Behaviour cloning of what succeeded."""
 
     type: Annotated[Literal["filtered_bc"], Effect(When.START)] = "filtered_bc"
-    replay: Replay = Replay()
+    replay: ReplaySettings = ReplaySettings()
 
 
-AlgorithmSettings = Annotated[Aride | Cloning | FilteredBc, Field(discriminator="type")]
+AlgorithmSettings = Annotated[ArideSettings | CloningSettings | FilteredBcSettings, Field(discriminator="type")]
 """One of these; `type` says which."""
 
 DEFAULT: Final = "aride"

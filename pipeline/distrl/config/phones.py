@@ -31,13 +31,13 @@ def _packages(values: tuple[str, ...]) -> tuple[str, ...]:
     return values
 
 
-class Adb(Section):
+class AdbSettings(Section):
     host: str = "127.0.0.1"
     port: int = Field(25037, ge=1, le=65535, description="the adb server's port; never the user's 5037 by default")
     binary: Path | None = Field(None, description="the adb program; the one in adbutils' wheel unless named")
 
 
-class Emulators(Section):
+class EmulatorSettings(Section):
     """Emulators that a role with phones starts itself, waits for, drives and ends: docs/emulators.md."""
 
     avd: str = Field("", pattern=NAME_OR_NONE, description="the Android virtual device that all of them are made from")
@@ -68,7 +68,7 @@ class Emulators(Section):
         return tuple(f"emulator-{self.first_port + 2 * number}" for number in range(self.count))
 
     @model_validator(mode="after")
-    def _agree(self) -> Emulators:
+    def _agree(self) -> EmulatorSettings:
         if self.count and not self.avd:
             raise ValueError("devices.emulators.count needs devices.emulators.avd, the name of a virtual device")
         if self.first_port + 2 * (self.count - 1) > LAST_CONSOLE_PORT:
@@ -79,12 +79,12 @@ class Emulators(Section):
         return self
 
 
-class Devices(Section):
+class DeviceSettings(Section):
     addresses: Annotated[tuple[str, ...], AfterValidator(expanded)] = Field(
         (), description="host:port of phones to connect to, also 10.0.0.1-10.0.0.20:5555 and 127.0.0.1:5555-5562"
     )
     serials: tuple[str, ...] = Field((), description="serials that the adb server already knows")
-    emulators: Emulators = Emulators()
+    emulators: EmulatorSettings = EmulatorSettings()
     directory: Path = Field(
         Path("~/.cache/distrl/devices"),
         description="where the processes of this machine say which phones they hold; the same for all of them",
@@ -115,7 +115,7 @@ class Devices(Section):
         return tuple(dict.fromkeys((*self.addresses, *self.serials, *self.emulators.serials)))
 
 
-class Phones(Section):
+class PhoneSettings(Section):
     """Simulated phones."""
 
     count: int = Field(8, ge=0, le=512)

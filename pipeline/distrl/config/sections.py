@@ -19,7 +19,7 @@ from distrl.config.effects import Effect, Section, When
 from distrl.librdkafka import NO_PASSWORD_MECHANISMS, Value, client_settings
 
 
-class Kafka(Section):
+class KafkaSettings(Section):
     bootstrap: Annotated[str, AfterValidator(brokers)] = Field(
         "127.0.0.1:29092", description="host:port[,host:port…] of the brokers"
     )
@@ -53,7 +53,7 @@ class Kafka(Section):
         return self.sasl_username if named is None else str(named)
 
     @model_validator(mode="after")
-    def _can_log_in(self) -> Kafka:
+    def _can_log_in(self) -> KafkaSettings:
         if not self.security_protocol.startswith("SASL"):
             return self
         password = self.sasl_password or self.client.get("sasl.password")
@@ -68,7 +68,7 @@ class Kafka(Section):
         return self
 
 
-class Store(Section):
+class StoreSettings(Section):
     url: str = Field(
         "file://out/objects",
         pattern=r"^(s3://[^/]+/[a-z0-9.-]{3,63}|s3s://[^/]+/[a-z0-9.-]{3,63}|file://.+)$",
@@ -88,7 +88,7 @@ class Store(Section):
     timeout_s: float = Field(10.0, gt=0, description="deadline of one request")
 
     @model_validator(mode="after")
-    def _one_identity(self) -> Store:
+    def _one_identity(self) -> StoreSettings:
         if self.anonymous and self.access_key is not None:
             raise ValueError("store.anonymous signs no request, and store.access_key is set")
         return self
@@ -100,7 +100,7 @@ OUTSTANDING_PER_PHONE = 3
 """One that is played, one that waits at its worker, so that the phone goes on at once, and one on its way."""
 
 
-class Feeder(Section):
+class FeederSettings(Section):
     suite: str = Field(
         "home",
         description="the built-in suite that tasks come from, demonstrations always: home, general, webshop, install, "
@@ -130,7 +130,7 @@ class Feeder(Section):
         return (given,) if isinstance(given, str | Path) else given
 
 
-class Worker(Section):
+class WorkerSettings(Section):
     name: str = Field("worker-0", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
     group: str = Field("workers", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$", description="consumer group on tasks")
     temperature: float = Field(1.0, gt=0, description="of the behaviour policy")
@@ -140,7 +140,7 @@ class Worker(Section):
     drain_timeout_s: float = Field(60.0, ge=0, description="at a stop, how long running episodes may take to finish")
 
 
-class Policy(Section):
+class PolicySettings(Section):
     effect: ClassVar[Effect | None] = Effect(When.START)
 
     base_model: Annotated[
@@ -154,7 +154,7 @@ class Policy(Section):
 NO_RESULT = "changes no result"
 
 
-class Learner(Section):
+class LearnerSettings(Section):
     seed: Annotated[int, Effect(When.ALWAYS)] = 0
     torch_threads: Annotated[
         int, Effect(When.ALWAYS, fixed="decides how sums are split, and arms are compared by the bit")
@@ -175,14 +175,14 @@ class Learner(Section):
     )
 
 
-class Evaluate(Section):
+class EvaluateSettings(Section):
     episodes: int = Field(128, ge=1)
     validation_episodes: int = Field(48, ge=1)
     every_s: float = Field(120.0, gt=0, description="pause between two validations while following a run")
     name: str = Field("evaluator-0", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
 
 
-class Chat(Section):
+class ChatSettings(Section):
     """A vision-language model behind an OpenAI-compatible chat endpoint."""
 
     endpoint: str | None = Field(
@@ -198,7 +198,7 @@ class Chat(Section):
     price_out: float = Field(0.0, ge=0, description="of a million tokens written")
 
 
-class Judge(Chat):
+class JudgeSettings(ChatSettings):
     """A vision-language model that judges whether a task was done, on phones that do not offer their state, and whether
     its actions could be done.
     """
@@ -211,7 +211,7 @@ class Judge(Chat):
     )
 
 
-class AppAgent(Chat):
+class AppAgentSettings(ChatSettings):
     """A vision-language model that is prompted to act, after AppAgent: docs/appagent.md."""
 
     mode: Literal["elements", "grid"] = Field(
@@ -227,7 +227,7 @@ class AppAgent(Chat):
     most_elements: int = Field(60, ge=1, le=200, description="elements of one screen that are numbered and named")
 
 
-class Stack(Section):
+class StackSettings(Section):
     directory: Path = Field(Path("out/stack"), description="where the local servers keep their data and logs")
     cache: Path = Field(Path("~/.cache/distrl"), description="what is downloaded or built once per user")
     kafka_port: int = Field(29092, ge=20000, le=65000)

@@ -26,21 +26,21 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from distrl.config.algorithms import AlgorithmSettings, Aride, Warmup, named
+from distrl.config.algorithms import AlgorithmSettings, ArideSettings, WarmupSettings, named
 from distrl.config.allowed import allowed, written
 from distrl.config.effects import Effect, Section, effect_of, effects
-from distrl.config.phones import Adb, Devices, Phones
+from distrl.config.phones import AdbSettings, DeviceSettings, PhoneSettings
 from distrl.config.sections import (
-    AppAgent,
-    Evaluate,
-    Feeder,
-    Judge,
-    Kafka,
-    Learner,
-    Policy,
-    Stack,
-    Store,
-    Worker,
+    AppAgentSettings,
+    EvaluateSettings,
+    FeederSettings,
+    JudgeSettings,
+    KafkaSettings,
+    LearnerSettings,
+    PolicySettings,
+    StackSettings,
+    StoreSettings,
+    WorkerSettings,
 )
 from distrl.errors import ConfigError
 from distrl.librdkafka import PropertyError, is_secret
@@ -61,21 +61,21 @@ def _run_name(value: str) -> str:
 
 class Config(Section):
     run: Annotated[str, AfterValidator(_run_name)] = "demo"
-    kafka: Kafka = Kafka()
-    store: Store = Store()
-    adb: Adb = Adb()
-    devices: Devices = Devices()
-    phones: Phones = Phones()
-    feeder: Feeder = Feeder()
-    worker: Worker = Worker()
-    policy: Policy = Policy()
-    warmup: Warmup = Warmup()
-    algorithm: Annotated[AlgorithmSettings, BeforeValidator(named)] = Aride()
-    learner: Learner = Learner()
-    evaluate: Evaluate = Evaluate()
-    judge: Judge = Judge()
-    appagent: AppAgent = AppAgent()
-    stack: Stack = Stack()
+    kafka: KafkaSettings = KafkaSettings()
+    store: StoreSettings = StoreSettings()
+    adb: AdbSettings = AdbSettings()
+    devices: DeviceSettings = DeviceSettings()
+    phones: PhoneSettings = PhoneSettings()
+    feeder: FeederSettings = FeederSettings()
+    worker: WorkerSettings = WorkerSettings()
+    policy: PolicySettings = PolicySettings()
+    warmup: WarmupSettings = WarmupSettings()
+    algorithm: Annotated[AlgorithmSettings, BeforeValidator(named)] = ArideSettings()
+    learner: LearnerSettings = LearnerSettings()
+    evaluate: EvaluateSettings = EvaluateSettings()
+    judge: JudgeSettings = JudgeSettings()
+    appagent: AppAgentSettings = AppAgentSettings()
+    stack: StackSettings = StackSettings()
 
     @model_validator(mode="after")
     def _agree(self) -> Config:

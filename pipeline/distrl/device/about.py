@@ -39,7 +39,7 @@ class About:
     """The process that has it, by a lock on this machine, or by the lease on the phone."""
 
 
-def look(server: AdbServer, devices: config.Devices) -> Sequence[About]:
+def look(server: AdbServer, devices: config.DeviceSettings) -> Sequence[About]:
     """Every phone that the configuration names, and every other one that the adb server knows.
 
     Addresses that the server does not know yet are connected. Raises DeviceError if no adb server answers; a phone
@@ -60,7 +60,7 @@ def look(server: AdbServer, devices: config.Devices) -> Sequence[About]:
         return list(threads.map(one, named))
 
 
-def _connected(server: AdbServer, devices: config.Devices, addresses: Sequence[str]) -> Mapping[str, str]:
+def _connected(server: AdbServer, devices: config.DeviceSettings, addresses: Sequence[str]) -> Mapping[str, str]:
     """Connect the addresses in parallel. Returns address -> error message, "" if connected."""
 
     def connect(address: str) -> str:
@@ -82,7 +82,7 @@ def _state(server: AdbServer, name: str) -> str:
         return UNKNOWN
 
 
-def _look(server: AdbServer, devices: config.Devices, serial: str, state: str, leases: Leases) -> About:
+def _look(server: AdbServer, devices: config.DeviceSettings, serial: str, state: str, leases: Leases) -> About:
     if state != ONLINE:
         return About(serial, state)
     session = AdbSession(server, serial, devices)

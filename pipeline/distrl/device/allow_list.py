@@ -29,7 +29,7 @@ NOT_STOPPED = frozenset({SYSTEM_UI})
 class PackageAllowList:
     """Enforces devices.allowed_packages in one session. If the list is empty, all are allowed without any query."""
 
-    def __init__(self, session: AdbSession, devices: config.Devices) -> None:
+    def __init__(self, session: AdbSession, devices: config.DeviceSettings) -> None:
         self._session = session
         self._allowed = devices.allowed_packages
         self._wait_s = devices.settle_timeout_s

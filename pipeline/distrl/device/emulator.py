@@ -54,7 +54,7 @@ class Emulator:
     def __init__(
         self,
         server: AdbServer,
-        devices: config.Devices,
+        devices: config.DeviceSettings,
         port: int,
         leases: Leases,
         stop: threading.Event,
@@ -260,7 +260,9 @@ class Emulator:
         return True
 
 
-def fleet(server: AdbServer, devices: config.Devices, leases: Leases, stop: threading.Event) -> Sequence[Emulator]:
+def fleet(
+    server: AdbServer, devices: config.DeviceSettings, leases: Leases, stop: threading.Event
+) -> Sequence[Emulator]:
     """The emulators of the configuration, none of them started.
 
     Raises DeviceError if the adb server is on another machine, or there is no emulator program.

@@ -167,7 +167,7 @@ class Program:
         return f"; its log ends with: {words}" if words else ""
 
 
-def command_line(settings: config.Emulators, port: int, *, writable: bool = False) -> list[str]:
+def command_line(settings: config.EmulatorSettings, port: int, *, writable: bool = False) -> list[str]:
     """The command line of an emulator. Instances that share a virtual device are read-only; the one that saves a
     snapshot is not, and boots cold. Raises DeviceUnready if there is no emulator program.
     """
@@ -190,7 +190,7 @@ def command_line(settings: config.Emulators, port: int, *, writable: bool = Fals
     ]
 
 
-def program(settings: config.Emulators) -> str:
+def program(settings: config.EmulatorSettings) -> str:
     """The path of the emulator program. Raises DeviceUnready if there is none."""
     if settings.binary is not None:
         return str(settings.binary.expanduser())

@@ -44,7 +44,7 @@ class Hold:
 class Leases:
     """The locks of the phones of one adb server. Thread-safe: threads of one process exclude each other as well."""
 
-    def __init__(self, directory: Path, adb: config.Adb) -> None:
+    def __init__(self, directory: Path, adb: config.AdbSettings) -> None:
         host = "127.0.0.1" if adb.host in LOOPBACK else adb.host
         try:
             self._directory = directory.expanduser()

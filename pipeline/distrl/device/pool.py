@@ -55,7 +55,7 @@ class DevicePool:
     def __init__(
         self,
         server: AdbServer,
-        devices: config.Devices,
+        devices: config.DeviceSettings,
         clock: Callable[[], float] = time.monotonic,
         stop: threading.Event | None = None,
         run: str = "",

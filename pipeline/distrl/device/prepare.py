@@ -17,7 +17,10 @@ ANIMATIONS = ("window_animation_scale", "transition_animation_scale", "animator_
 
 
 def prepare(
-    server: AdbServer, devices: config.Devices, stop: threading.Event, report: Callable[[str], None] = lambda _: None
+    server: AdbServer,
+    devices: config.DeviceSettings,
+    stop: threading.Event,
+    report: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Boot devices.emulators.avd cold, turn animations off, go home, save devices.emulators.snapshot, end.
 

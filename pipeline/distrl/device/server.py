@@ -55,7 +55,7 @@ class AdbServer:
     log: the log file of a server of our own.
     """
 
-    def __init__(self, adb: config.Adb, *, usb: bool = False, log: Path | None = None) -> None:
+    def __init__(self, adb: config.AdbSettings, *, usb: bool = False, log: Path | None = None) -> None:
         self.adb = adb
         self._usb = usb
         self._log = log

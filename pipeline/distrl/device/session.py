@@ -62,7 +62,7 @@ class AdbSession:
     """
 
     def __init__(
-        self, server: AdbServer, serial: str, devices: config.Devices, guard: Callable[[], None] = lambda: None
+        self, server: AdbServer, serial: str, devices: config.DeviceSettings, guard: Callable[[], None] = lambda: None
     ) -> None:
         self.server = server
         self.retries = 0

@@ -53,7 +53,7 @@ class Finished(NamedTuple):
 class Connection:
     """A connection to the adb server for one operation. who: the phone, or the server, for error messages."""
 
-    def __init__(self, adb: config.Adb, who: str, deadline: Deadline) -> None:
+    def __init__(self, adb: config.AdbSettings, who: str, deadline: Deadline) -> None:
         self._who = who
         self._port = adb.port
         self._deadline = deadline

@@ -22,7 +22,7 @@ Z_95 = 1.959963984540054
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
+class SuccessRate:
     """Success with its 95 % Wilson interval."""
 
     episodes: int
@@ -62,7 +62,7 @@ class CurvePoint:
     """Folded when it was published."""
     seconds: float
     """From the publication of the first version to its own."""
-    score: Score
+    score: SuccessRate
 
 
 def wilson(successes: int, trials: int, z: float = Z_95) -> tuple[float, float]:
@@ -76,10 +76,10 @@ def wilson(successes: int, trials: int, z: float = Z_95) -> tuple[float, float]:
     return (min(share, max(0.0, (middle - spread) / scale)), max(share, min(1.0, (middle + spread) / scale)))
 
 
-def score(trajectories: Iterable[Trajectory]) -> Score:
+def score(trajectories: Iterable[Trajectory]) -> SuccessRate:
     outcomes = Counter(trajectory.outcome for trajectory in trajectories)
     won, lost = outcomes[Outcome.SUCCESS], outcomes[Outcome.FAILURE]
-    return Score(won + lost, won, outcomes.total() - won - lost)
+    return SuccessRate(won + lost, won, outcomes.total() - won - lost)
 
 
 def first_of_each(trajectories: Iterable[LoggedTrajectory]) -> list[LoggedTrajectory]:
@@ -115,7 +115,7 @@ def _by_suite(evaluations: Iterable[Evaluation], split: Split) -> tuple[list[Eva
     return compared, [each for each in found if each.trajectory.task.suite != suite]
 
 
-def by_family(trajectories: Iterable[Trajectory]) -> dict[str, Score]:
+def by_family(trajectories: Iterable[Trajectory]) -> dict[str, SuccessRate]:
     """Family -> score, families in alphabetical order."""
     groups: dict[str, list[Trajectory]] = defaultdict(list)
     for trajectory in trajectories:

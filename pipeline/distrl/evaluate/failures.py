@@ -31,7 +31,7 @@ class Mode(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class JudgedAttempt:
     """An attempt at a task, for the statistics."""
 
     trajectory: Trajectory
@@ -88,7 +88,7 @@ def mode_of(trajectory: Trajectory) -> Mode | None:
     return Mode.STUCK if stuck else Mode.NOT_RECOVERED
 
 
-def by_suite_and_version(attempts: Iterable[Attempt], together: int) -> list[Modes]:
+def by_suite_and_version(attempts: Iterable[JudgedAttempt], together: int) -> list[Modes]:
     """Rows for each suite: one per `together` (1 or more) consecutive versions, and one per agent, sorted. Only judged
     attempts count.
     """

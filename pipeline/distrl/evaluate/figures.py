@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from distrl.evaluate.curves import CurvePoint, Score
+from distrl.evaluate.curves import CurvePoint, SuccessRate
 from distrl.evaluate.failures import Mode, Modes
 
 INK, MUTED, GRID = "#2b3440", "#7b8794", "#e4e8ec"
@@ -50,13 +50,13 @@ def training(points: Sequence[tuple[int, float]], window: int) -> str:
     return _svg(draw, WIDE)
 
 
-def families(before: Mapping[str, Score], after: Mapping[str, Score]) -> str:
+def families(before: Mapping[str, SuccessRate], after: Mapping[str, SuccessRate]) -> str:
     """Success by family, before and after, as pairs of bars with 95 % intervals."""
     names = sorted({*before, *after})
 
     def draw(axes: Axes) -> None:
         for offset, scores, colour, label in ((0.2, before, BEFORE, "before"), (-0.2, after, AFTER, "after")):
-            known = [scores.get(name, Score(0, 0)) for name in names]
+            known = [scores.get(name, SuccessRate(0, 0)) for name in names]
             low = [item.success - item.interval[0] if item.episodes else 0.0 for item in known]
             high = [item.interval[1] - item.success if item.episodes else 0.0 for item in known]
             axes.barh(

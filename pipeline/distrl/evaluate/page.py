@@ -120,7 +120,7 @@ def _unsolved(facts: Facts) -> str:
     )
 
 
-def _cell(scored: curves.Score | None) -> str:
+def _cell(scored: curves.SuccessRate | None) -> str:
     return "<td>–</td>" if scored is None else f"<td>{scored.successes} of {scored.episodes}</td>"
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from distrl.evaluate.curves import Score, score
+from distrl.evaluate.curves import SuccessRate, score
 from distrl.types import Evaluation, Split, Trajectory
 
 
@@ -31,7 +31,7 @@ class PolicyId:
         return str(self.version) if self.version >= 0 else self.sha256[:12]
 
 
-Scores = Mapping[PolicyId, Score]
+Scores = Mapping[PolicyId, SuccessRate]
 
 
 def by_policy(evaluations: Iterable[Evaluation]) -> dict[tuple[str, Split], Scores]:

@@ -36,7 +36,7 @@ class AgentScore:
     """For people."""
     sha256: str
     split: Split
-    score: curves.Score
+    score: curves.SuccessRate
     left: int
     """Tasks without a record."""
     counters: Mapping[str, int]

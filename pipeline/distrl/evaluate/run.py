@@ -48,7 +48,7 @@ class VersionScore:
 
     version: int
     split: Split
-    score: curves.Score
+    score: curves.SuccessRate
 
     def __str__(self) -> str:
         return f"version {self.version}, {self.split.value}: {self.score}"
@@ -102,7 +102,7 @@ def run_evaluator(config: Config, stop: threading.Event) -> None:
     would be a biased measure. Retries while the broker or the store is away.
     """
     tasks = evaluation_tasks(config, Split.VALIDATION, config.evaluate.validation_episodes)
-    progress = Progress()
+    progress = EvaluationProgress()
     with VersionFollower(config) as versions, RecordProducer(config, config.evaluate.name) as producer:
         if wait_first(versions, stop) is None:
             return
@@ -125,7 +125,7 @@ def run_evaluator(config: Config, stop: threading.Event) -> None:
 
 
 @dataclass
-class Progress:
+class EvaluationProgress:
     """What the heartbeats report."""
 
     version: Version | None = None
@@ -134,7 +134,9 @@ class Progress:
     """Records of all evaluated versions."""
 
 
-def _follow(config: Config, version: Version, tasks: Sequence[Task], progress: Progress, stop: threading.Event) -> bool:
+def _follow(
+    config: Config, version: Version, tasks: Sequence[Task], progress: EvaluationProgress, stop: threading.Event
+) -> bool:
     """Evaluate `version`. Returns whether it is done, evaluated or skipped; False: try again later."""
     try:
         found = evaluate_version(config, version, Split.VALIDATION, tasks, stop)
@@ -217,7 +219,9 @@ def greedy(
         on_phones(config, acting, tasks, episode, keep, stop=stop, give_up=give_up)
 
 
-def _send_heartbeats(ended: threading.Event, config: Config, producer: RecordProducer, progress: Progress) -> None:
+def _send_heartbeats(
+    ended: threading.Event, config: Config, producer: RecordProducer, progress: EvaluationProgress
+) -> None:
     """Send heartbeats on a timer: an evaluation takes longer than a process may be silent."""
     every_s = config.worker.heartbeat_s
     heartbeats = HeartbeatSender(

@@ -21,7 +21,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
-from distrl.config import Policy
+from distrl.config import PolicySettings
 from distrl.errors import PolicyError
 
 WEIGHTS, CONFIG_FILE = "adapter_model.safetensors", "adapter_config.json"
@@ -43,7 +43,7 @@ class LoraAdapter:
     `module` has an adapter already.
     """
 
-    def __init__(self, module: nn.Module, settings: Policy, base_sha256: str, seed: int) -> None:
+    def __init__(self, module: nn.Module, settings: PolicySettings, base_sha256: str, seed: int) -> None:
         if hasattr(module, "peft_config"):
             raise PolicyError("policy", "the model has an adapter already", "load the base model afresh")
         config = LoraConfig(

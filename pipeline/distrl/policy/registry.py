@@ -33,29 +33,29 @@ class PolicyFamily:
     """
 
     tokenizer: Callable[[Path], Tokenizer]
-    policy: Callable[[Path, settings.Policy, int], Policy]
+    policy: Callable[[Path, settings.PolicySettings, int], Policy]
     identity: Callable[[Path], str]
 
 
-def tokenizer_of(policy: settings.Policy) -> Tokenizer:
+def tokenizer_of(policy: settings.PolicySettings) -> Tokenizer:
     """The tokenizer of the base model that the settings name, or of the shipped one. Raises PolicyError."""
     directory = _directory(policy)
     return _family(directory).tokenizer(directory)
 
 
-def policy_of(policy: settings.Policy, seed: int = 0) -> Policy:
+def policy_of(policy: settings.PolicySettings, seed: int = 0) -> Policy:
     """The base model that the settings name, with an adapter that changes nothing yet. Raises PolicyError."""
     directory = _directory(policy)
     return _family(directory).policy(directory, policy, seed)
 
 
-def base_sha256(policy: settings.Policy) -> str:
+def base_sha256(policy: settings.PolicySettings) -> str:
     """The identity of the base model that the settings name. Raises PolicyError."""
     directory = _directory(policy)
     return _family(directory).identity(directory)
 
 
-def _directory(policy: settings.Policy) -> Path:
+def _directory(policy: settings.PolicySettings) -> Path:
     return policy.base_model or SHIPPED
 
 

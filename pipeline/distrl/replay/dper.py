@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from distrl.config import PrioritisedReplay
+from distrl.config import PrioritisedReplaySettings
 from distrl.replay.circular import CircularBuffer
 
 Floats = NDArray[np.float64]
@@ -19,7 +19,7 @@ PRIORITY_FLOOR = 1e-3
 """Added to every priority: a trajectory of priority 0 would never be drawn again, and so never be given another one."""
 
 
-def priorities(buffer: CircularBuffer, config: PrioritisedReplay) -> Floats:
+def priorities(buffer: CircularBuffer, config: PrioritisedReplaySettings) -> Floats:
     """(n,) p(τ) > 0 of each entry, from the columns td, ratio and nll; the maxima are those of the buffer now."""
     entries = buffer.entries
     if not entries:

@@ -17,7 +17,7 @@ from pathlib import Path
 from simphone.fleet import PhoneProfile
 from simphone.serve import PhonesInThread
 
-from distrl.config import Config, Emulators
+from distrl.config import Config, EmulatorSettings
 from distrl.errors import ConfigError, DeviceError
 from distrl.policy.actions import to_text
 from distrl.rollout.actor_pool import new_attempt_id, play_all
@@ -119,7 +119,7 @@ def _with_phones(config: Config, profile: PhoneProfile, directory: Path) -> Conf
         update={
             "addresses": addresses,
             "serials": (),
-            "emulators": Emulators(),
+            "emulators": EmulatorSettings(),
             "allowed_packages": (),
             "directory": directory,
         }

@@ -7,7 +7,7 @@ from typing import Final
 
 from simphone import lexicon
 
-from distrl.config import Feeder
+from distrl.config import FeederSettings
 from distrl.errors import ConfigError
 from distrl.policy.protocol import Tokenizer
 from distrl.tasks.suite import suite_named, suites
@@ -21,7 +21,7 @@ HINT: Final = (
 )
 
 
-def refuse_unknown_words(feeder: Feeder, tokenizer: Tokenizer) -> None:
+def refuse_unknown_words(feeder: FeederSettings, tokenizer: Tokenizer) -> None:
     """Raises ConfigError where `tokenizer` lacks words of feeder.suite, the suite of the demonstrations."""
     if missing := tokenizer.unknown_words(suite_named(feeder.suite).texts):
         raise ConfigError("policy.base_model", _message(f"suite {feeder.suite}", missing), HINT)
@@ -33,7 +33,7 @@ def refuse_unknown_instruction(instruction: str, tokenizer: Tokenizer) -> None:
         raise ConfigError("policy.base_model", _message("the instruction", missing), HINT)
 
 
-def warn_unknown_words(feeder: Feeder, tokenizer: Tokenizer) -> None:
+def warn_unknown_words(feeder: FeederSettings, tokenizer: Tokenizer) -> None:
     """Log the same in a role that acts. No error: tasks come over the log, and may not need these words. Only where
     feeder.suite is set explicitly is it known what they are about.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from distrl.config import Adb, Config
+from distrl.config import AdbSettings, Config
 from distrl.device.server import AdbServer
 from distrl.errors import StackError
 from distrl.stack.part import Part, Site
@@ -14,7 +14,7 @@ NAME = "adb"
 STOP_S = 5.0
 
 
-def start_adb(site: Site, adb: Adb) -> Part:
+def start_adb(site: Site, adb: AdbSettings) -> Part:
     """Make sure that an adb server runs at adb.port. Raises StackError if none can be started."""
     log = site.directory / f"{NAME}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -33,12 +33,12 @@ def fill(config: Config, part: Part) -> Config:
     return config.model_copy(update={"adb": config.adb.model_copy(update={"host": host, "port": int(port)})})
 
 
-def settings(adb: Adb) -> dict[str, str]:
+def settings(adb: AdbSettings) -> dict[str, str]:
     """The settings that a running part is compared by; not the port, which may differ if it was in use."""
     return {"binary": str(adb.binary or "")}
 
 
-def binary(adb: Adb) -> Path:
+def binary(adb: AdbSettings) -> Path:
     """The adb program in use."""
     import adbutils
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from distrl.broker import connect as broker
-from distrl.config import Config, Emulators
+from distrl.config import Config, EmulatorSettings
 from distrl.device.launch import program
 from distrl.device.server import AdbServer
 from distrl.errors import DistrlError
@@ -191,7 +191,7 @@ def _phones(config: Config) -> Finding:
     return Finding("phones", not silent, detail, "run `distrl down` and `distrl up`; or check the phone's network")
 
 
-def _emulators(emulators: Emulators) -> Finding:
+def _emulators(emulators: EmulatorSettings) -> Finding:
     binary = program(emulators)
     listed = subprocess.run([binary, "-list-avds"], capture_output=True, text=True, timeout=ASK_S, check=True)
     if emulators.avd not in listed.stdout.split():

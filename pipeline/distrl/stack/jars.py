@@ -50,7 +50,7 @@ class Jars:
         return {name: digest for digest, name in pairs}
 
     def present(self, cache: Path) -> bool:
-        """Whether every jar is in `cache` (a config.Stack.cache), so that no network is needed."""
+        """Whether every jar is in `cache` (StackSettings.cache), so that no network is needed."""
         return all((self._folder(cache) / name).is_file() for name in self.locked())
 
     def class_path(self, cache: Path) -> list[Path]:

@@ -13,7 +13,7 @@ from string import Template
 from typing import Any
 
 from distrl.broker import connect
-from distrl.config import Config, Kafka
+from distrl.config import Config, KafkaSettings
 from distrl.errors import BrokerError, StackError
 from distrl.stack import jars
 from distrl.stack.declared import declared
@@ -127,7 +127,7 @@ def _format(java: list[str], home: Path, port: int, controller_port: int) -> Non
 
 def _answers(where: str) -> bool:
     try:
-        connect.check(Config(kafka=Kafka.model_validate({"bootstrap": where, "connect_timeout_s": 1.0})))
+        connect.check(Config(kafka=KafkaSettings.model_validate({"bootstrap": where, "connect_timeout_s": 1.0})))
     except BrokerError:
         return False
     return True

@@ -10,7 +10,7 @@ from typing import Literal
 
 from simphone.fleet import FleetSettings, SettingError
 
-from distrl.config import Config, Phones
+from distrl.config import Config, PhoneSettings
 from distrl.errors import ConfigError
 from distrl.stack.part import Part, Site
 from distrl.stack.ports import HOST, listens
@@ -24,7 +24,7 @@ Share = Literal["all", "training", "evaluation"]
 HINT = "read its log; set phones.base_port to the first of a free range of ports"
 
 
-def start_phones(site: Site, phones: Phones) -> Part:
+def start_phones(site: Site, phones: PhoneSettings) -> Part:
     """Start every phone, from phones.base_port on, and wait until all ports are open."""
     sets = [
         flag
@@ -41,7 +41,7 @@ def start_phones(site: Site, phones: Phones) -> Part:
     return Part(NAME, f"{HOST}:{phones.base_port}-{last}", settings(phones), child)
 
 
-def total(phones: Phones) -> int:
+def total(phones: PhoneSettings) -> int:
     return phones.count + phones.evaluation_count
 
 
@@ -54,7 +54,7 @@ def as_config_error() -> Iterator[None]:
         raise ConfigError(f"phones.{error.setting}", error.what, error.hint) from error
 
 
-def fleet_of(phones: Phones) -> FleetSettings:
+def fleet_of(phones: PhoneSettings) -> FleetSettings:
     """All phones of `phones` for simphone: the training phones first, then the evaluator's.
 
     Raises SettingError if there is no phone, or no port for each.
@@ -62,7 +62,7 @@ def fleet_of(phones: Phones) -> FleetSettings:
     return FleetSettings(count=total(phones), **phones.model_dump(exclude={"count", "evaluation_count"}))
 
 
-def settings(phones: Phones) -> dict[str, object]:
+def settings(phones: PhoneSettings) -> dict[str, object]:
     """The settings that a running part is compared by; not the first port, which may differ if it was in use."""
     return phones.model_dump(mode="json", exclude={"base_port"})
 
@@ -75,8 +75,8 @@ def fill(config: Config, part: Part, share: Share = "all") -> Config:
     """
     first, _, last = part.where.rpartition(":")[2].partition("-")
     addresses = tuple(f"{HOST}:{port}" for port in range(int(first), int(last) + 1))
-    known = {name: value for name, value in part.settings.items() if name in Phones.model_fields}
-    started = Phones.model_validate(known | {"base_port": int(first)})
+    known = {name: value for name, value in part.settings.items() if name in PhoneSettings.model_fields}
+    started = PhoneSettings.model_validate(known | {"base_port": int(first)})
     training = started.count
     chosen = {"all": addresses, "training": addresses[:training], "evaluation": addresses[training:]}[share]
     update = {

@@ -33,7 +33,7 @@ HINT = "read its log; `distrl down` and `distrl up` restart it; or set stack.obj
 
 
 def start_s3(site: Site, settings: Mapping[str, Any], port: int) -> Part:
-    """Start the store and wait until its bucket is there. settings: object_store (config.Stack.object_store).
+    """Start the store and wait until its bucket is there. settings: object_store (StackSettings.object_store).
 
     Raises StackError if the store that is asked for is not available, or does not start.
     """

@@ -30,7 +30,7 @@ ROLE_TIMEOUT_S = 1.0
 dropped."""
 
 
-def provider_of(settings: config.Store) -> Provider | None:
+def provider_of(settings: config.StoreSettings) -> Provider | None:
     """None: anonymous. Raises StoreError for half a pair; credentials of the environment are searched on first use.
 
     Anonymous requests need store.anonymous: otherwise a forgotten key would be reported as access denied.

@@ -32,7 +32,7 @@ class DirectoryStore:
         self.root = root
 
     @classmethod
-    def from_config(cls, settings: config.Store) -> DirectoryStore:
+    def from_config(cls, settings: config.StoreSettings) -> DirectoryStore:
         return cls(Path(settings.url.removeprefix("file://")).expanduser())
 
     def put(self, kind: str, data: bytes, suffix: str, day: str | None = None) -> ObjectRef:

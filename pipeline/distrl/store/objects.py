@@ -75,7 +75,7 @@ class ObjectStore(Protocol):
         ...
 
 
-def open_store(settings: config.Store) -> ObjectStore:
+def open_store(settings: config.StoreSettings) -> ObjectStore:
     """The store that `store.url` names. Does not connect yet; `check` does."""
     if settings.url.startswith("file://"):
         from distrl.store.directory import DirectoryStore

@@ -51,7 +51,7 @@ class S3Store:
         self._spoilt = _Keys(KNOWN_KEYS)
 
     @classmethod
-    def from_config(cls, settings: config.Store) -> S3Store:
+    def from_config(cls, settings: config.StoreSettings) -> S3Store:
         """Raises StoreError if the settings name no bucket; does not connect."""
         parts = urlsplit(settings.url)
         bucket = parts.path.strip("/")
@@ -196,7 +196,7 @@ def _from_s3(error: S3Error, where: str, address: str, bucket: str) -> StoreErro
     return StoreError("store.url", f"{address} refuses {where} in bucket {bucket} ({said})", "see the endpoint's log")
 
 
-def _connections(settings: config.Store) -> urllib3.PoolManager:
+def _connections(settings: config.StoreSettings) -> urllib3.PoolManager:
     """Persistent connections with a deadline. Three attempts bridge a restart of the endpoint; the caller waits longer.
 
     A connect is tried once: a retry would start at once, and take as long again.

@@ -25,7 +25,7 @@ SMALL_WORDS: Final = {"a", "an", "the", "of"}
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class TaskFamily:
     """One kind of task.
 
     app: the one to be opened. phrases: templates of instructions, filled in from the parameters. draw: random
@@ -86,7 +86,7 @@ def family(
     changes: Callable[[State, Of], Kept] = nothing,
     or_changes: Callable[[State, Of], Iterable[Kept]] = no_other,
     answers: Mapping[str, str] = NONE,
-) -> Family:
+) -> TaskFamily:
     """A family whose tasks are done when the phone `shows` the goal, and its persistent state is that of the start but
     for `changes`, or for one of `or_changes`, which are as good.
 
@@ -111,7 +111,7 @@ def family(
 
     pools = {key: source for key, source in about.items() if isinstance(source, EntityPool)}
     choices = {key: source.entities if isinstance(source, EntityPool) else source for key, source in about.items()}
-    return Family(name, app, phrases, draw, done, step, pools, tuple(types), answers, types, choices)
+    return TaskFamily(name, app, phrases, draw, done, step, pools, tuple(types), answers, types, choices)
 
 
 def asks_for(query: str, text: str) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from distrl.config import Feeder
+from distrl.config import FeederSettings
 from distrl.errors import ConfigError
 from distrl.tasks.entities import Pair
 from distrl.tasks.lists import suite_of
@@ -39,7 +39,7 @@ class HeldOut:
         )
 
 
-def held_out(feeder: Feeder) -> HeldOut:
+def held_out(feeder: FeederSettings) -> HeldOut:
     """What the tasks of `feeder` hold out. Raises ConfigError for a list that cannot be read."""
     asked = [suite_of(feeder)] if feeder.tasks else [each for each in suites().values() if each.size(HELD_OUT[0])]
     said = frozenset(_read(instruction) for suite in asked for split in HELD_OUT for instruction in suite.said(split))

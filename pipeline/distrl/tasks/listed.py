@@ -11,7 +11,7 @@ from typing import Final
 
 from simphone.state import chance
 
-from distrl.tasks.family import Family, Params
+from distrl.tasks.family import Params, TaskFamily
 from distrl.types import Split, Task
 
 TRIES: Final = 400
@@ -39,7 +39,7 @@ class ListedSuite:
 
     name: str
     max_steps: int
-    kinds: tuple[Family, ...]
+    kinds: tuple[TaskFamily, ...]
     counts: Mapping[Split, Mapping[str, int]]
 
     @property
@@ -106,7 +106,7 @@ class ListedSuite:
             for split in (Split.TEST, Split.VALIDATION, Split.TRAIN)
         }
 
-    def _drawn(self, family: Family, split: Split, count: int, said: set[str]) -> tuple[ListedTask, ...]:
+    def _drawn(self, family: TaskFamily, split: Split, count: int, said: set[str]) -> tuple[ListedTask, ...]:
         """The first `count` random tasks of a family whose instruction is not in `said` yet."""
         found: list[ListedTask] = []
         for number in range(TRIES * count):

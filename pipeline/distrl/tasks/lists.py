@@ -15,7 +15,7 @@ from typing import Final
 
 from simphone.state import chance
 
-from distrl.config import Feeder
+from distrl.config import FeederSettings
 from distrl.errors import ConfigError
 from distrl.tasks.formats import FORMATS, RowProblem, rows_in
 from distrl.tasks.outcome import CHECK
@@ -105,7 +105,7 @@ def task_of(row: Row, seed: int, turn: int) -> Task:
     )
 
 
-def suite_of(feeder: Feeder) -> Suite:
+def suite_of(feeder: FeederSettings) -> Suite:
     """The suite that tasks are fed and evaluated from: the list that feeder.tasks names, else feeder.suite.
 
     Raises ConfigError for an unknown suite or a list that cannot be read. A list is read once by a process.

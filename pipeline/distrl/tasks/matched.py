@@ -13,7 +13,7 @@ from simphone.screens import SCREENS
 from simphone.state import State
 
 from distrl.tasks.check import MAX_TEXT
-from distrl.tasks.family import Family, Params, family
+from distrl.tasks.family import Params, TaskFamily, family
 from distrl.tasks.lists import task_of
 from distrl.tasks.oracle import as_family
 from distrl.tasks.rollout import play
@@ -39,7 +39,7 @@ class ListScript:
     """A script for tasks of a list. name: of its suite and family. params: of the task."""
 
     name: str
-    family: Family
+    family: TaskFamily
     params: Params
 
     def __call__(self, task: Task, now: State) -> Action:
@@ -102,14 +102,14 @@ def scripts(instruction: str) -> tuple[ListScript, ...]:
     return tuple(found)
 
 
-def _fits(kind: Family, name: str, value: str) -> bool:
+def _fits(kind: TaskFamily, name: str, value: str) -> bool:
     """Whether a parameter of a family can have this value, ignoring case."""
     choices = kind.choices.get(name)
     return len(value.split()) <= MOST_WORDS if choices is None else value in map(str.casefold, choices)
 
 
 @cache
-def _phrases() -> tuple[tuple[str, Family, tuple[str, ...]], ...]:
+def _phrases() -> tuple[tuple[str, TaskFamily, tuple[str, ...]], ...]:
     """Every phrase of every family: text, name of a parameter, text, …, text."""
     return tuple(
         (f"{suite.name} {kind.name}", kind, tuple(_FIELD.split(folded(phrase).rstrip(_ENDS))))
@@ -135,7 +135,7 @@ def _read(parts: Sequence[str], said: str) -> Iterator[Params]:
             yield {name: rest[:end], **params}
 
 
-def _opening(app: str) -> Family:
+def _opening(app: str) -> TaskFamily:
     """Done once the app is open."""
 
     return family(OPEN, app, (), {}, lambda now, params: BACK)

@@ -11,7 +11,7 @@ from simphone.machine import LAUNCHER
 from simphone.popups import POPUPS
 from simphone.state import ADVERT, State, words_of
 
-from distrl.tasks.family import Family, Of
+from distrl.tasks.family import Of, TaskFamily
 from distrl.tasks.outcome import done
 from distrl.tasks.scripted_actions import BACK, COLUMNS, COMPLETE, GO_HOME, ROWS, SWIPES, WAIT, swipe, tap, tap_if_there
 from distrl.tasks.suite import family_of, suites
@@ -34,7 +34,7 @@ def next_action(task: Task, now: State) -> Action:
     return as_family(family, task.params, task, now)
 
 
-def as_family(family: Family, params: Of, task: Task, now: State) -> Action:
+def as_family(family: TaskFamily, params: Of, task: Task, now: State) -> Action:
     """The next action of the script of `family` with `params`, until `task` is done."""
     if now.dialog in POPUPS:
         return tap(now, "close")

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from distrl.errors import ConfigError
 from distrl.tasks import entities
 from distrl.tasks.entities import SHARES, Pair
-from distrl.tasks.family import Family
+from distrl.tasks.family import TaskFamily
 from distrl.tasks.suites.general import GENERAL
 from distrl.tasks.suites.googleapps import GOOGLE_APPS
 from distrl.tasks.suites.home import HomeSuite
@@ -49,7 +49,7 @@ class BuiltIn(Suite, Protocol):
     """
 
     @property
-    def kinds(self) -> tuple[Family, ...]: ...
+    def kinds(self) -> tuple[TaskFamily, ...]: ...
     @property
     def typed(self) -> tuple[str, ...]: ...
     @property
@@ -77,7 +77,7 @@ def suite_named(name: str) -> BuiltIn:
     return SUITES[name]
 
 
-def family_of(task: Task) -> Family | None:
+def family_of(task: Task) -> TaskFamily | None:
     """A task's family of a built-in suite; None if it has none."""
     return _FAMILIES.get((task.suite, task.family))
 

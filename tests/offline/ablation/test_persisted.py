@@ -15,14 +15,14 @@ import PIL
 import pytest
 import torch
 from distrl.config import Config
-from distrl.evaluate.curves import Score
+from distrl.evaluate.curves import SuccessRate
 from distrl.offline.ablation import persisted
 from distrl.offline.ablation.arms import Arm, changed
 from distrl.offline.ablation.fold import Folded, Identity
 from distrl.offline.ablation.log import RunLog, UpdateRange
 from distrl.offline.ablation.persisted import PersistedArms
 from distrl.offline.ablation.report import Evaluated, Result
-from distrl.offline.ablation.run import Evaluation, clear, played_on
+from distrl.offline.ablation.run import ArmEvaluation, clear, played_on
 from distrl.offline.estimates import Estimate
 from distrl.types import Outcome, Split
 from learner.world import Screens, config, save_tiny_base, update_of, windows
@@ -56,7 +56,7 @@ def result_of(arm: Arm) -> Result:
     return Result(folded, identity=Identity({0: True, 3: False}, None))
 
 
-SUCCESS = Evaluated("test", 7, Score(7, 3))
+SUCCESS = Evaluated("test", 7, SuccessRate(7, 3))
 
 
 @pytest.fixture
@@ -185,7 +185,7 @@ def test_success_is_found_again_on_the_same_phones_wherever_they_are_reached(
 ) -> None:
     def saved(changes: dict[str, Any]) -> PersistedArms:
         read = Config.model_validate(settings.model_dump(mode="json", exclude_defaults=True) | changes)
-        return PersistedArms(tmp_path, log, played_on(read, Evaluation(7, Split.TEST)))
+        return PersistedArms(tmp_path, log, played_on(read, ArmEvaluation(7, Split.TEST)))
 
     first = {"devices": {"addresses": ["127.0.0.1:26000"], "directory": "here"}, "phones": {"base_port": 26000}}
     later = {"devices": {"addresses": ["127.0.0.1:27000"], "directory": "there"}, "phones": {"base_port": 27000}}
@@ -200,7 +200,7 @@ def test_success_that_counts_episodes_without_an_outcome_is_not_kept_and_the_fol
     log: RunLog, baseline: Arm, tmp_path: Path
 ) -> None:
     saved, folded = PersistedArms(tmp_path, log, ["a task"]), result_of(baseline)
-    saved.save_success(folded.folded, Evaluated("test", 8, Score(7, 3, 1)))
+    saved.save_success(folded.folded, Evaluated("test", 8, SuccessRate(7, 3, 1)))
     assert saved.find(baseline, tmp_path / ADAPTER) == folded
     saved.save_success(folded.folded, SUCCESS)
     assert saved.find(baseline, tmp_path / ADAPTER) == replace(folded, evaluated=SUCCESS)

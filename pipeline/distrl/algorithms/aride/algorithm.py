@@ -26,7 +26,7 @@ class Aride:
     """A-RIDE over a policy. context.config.algorithm must be its settings."""
 
     def __init__(self, context: Context) -> None:
-        assert isinstance(context.config.algorithm, settings.Aride)
+        assert isinstance(context.config.algorithm, settings.ArideSettings)
         self._context, self._settings = context, context.config.algorithm
         self.memory = ArideMemory(context.config)
         with torch_seed(seed_of(context.config, "critics")):

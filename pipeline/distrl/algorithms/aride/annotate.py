@@ -21,7 +21,7 @@ from distrl.types import ActionKind, HeldBack, Outcome, Step
 
 
 def annotate(
-    context: Context, critics: Critics, buffer: CircularBuffer, entries: Sequence[Entry], config: settings.Aride
+    context: Context, critics: Critics, buffer: CircularBuffer, entries: Sequence[Entry], config: settings.ArideSettings
 ) -> None:
     """Compute the buffer's columns for every step of `entries`."""
     steps = steps_of(entries)
@@ -73,7 +73,7 @@ def is_invalid(step: Step) -> bool:
     return step.action.kind is ActionKind.INVALID or refused or step.valid is False
 
 
-def penalties_of(steps: Sequence[Step], config: settings.Aride) -> Array:
+def penalties_of(steps: Sequence[Step], config: settings.ArideSettings) -> Array:
     """(T,) the immediate penalties of a trajectory's steps."""
     return penalties(
         [step.action_text for step in steps],
@@ -85,7 +85,7 @@ def penalties_of(steps: Sequence[Step], config: settings.Aride) -> Array:
 
 
 def _values_after(
-    context: Context, critics: Critics, entries: Sequence[Entry], config: settings.Aride
+    context: Context, critics: Critics, entries: Sequence[Entry], config: settings.ArideSettings
 ) -> dict[int, float]:
     """Start of an entry -> V(s_{H+1}), for entries that are bootstrapped from the screenshot after their last step."""
     if config.truncation == "terminal":

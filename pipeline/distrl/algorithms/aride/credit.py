@@ -21,7 +21,7 @@ from distrl.algorithms.returns import (
     retrace_targets,
     td_errors,
 )
-from distrl.config import Aride
+from distrl.config import ArideSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Credit:
 
 
 def credit(
-    values: Array, ratios: Array, penalty: Array, success: bool, config: Aride, bootstrap: float = 0.0
+    values: Array, ratios: Array, penalty: Array, success: bool, config: ArideSettings, bootstrap: float = 0.0
 ) -> Credit:
     """Credit of one trajectory from V(s_t), ρ_t and penalties, each (T,), and its outcome.
 
@@ -53,7 +53,7 @@ def credit(
 
 
 def policy_loss(
-    logprob: Tensor, entropy: Tensor, behaviour_logprob: Tensor, shaped: Tensor, invalid: Tensor, config: Aride
+    logprob: Tensor, entropy: Tensor, behaviour_logprob: Tensor, shaped: Tensor, invalid: Tensor, config: ArideSettings
 ) -> tuple[Tensor, Tensor]:
     """(loss, ρ) of some rows: equation 1 on shaped advantages; ρ (B,) unclipped. All inputs (B,)."""
     ratio = losses.importance_ratio(logprob, behaviour_logprob)

@@ -67,7 +67,7 @@ def batch_of(draw: Draw, buffer: CircularBuffer) -> Batch:
 
 
 def improve(
-    trained: Trained, batches: Iterable[Batch], config: settings.Aride, u: int, *, train_policy: bool
+    trained: Trained, batches: Iterable[Batch], config: settings.ArideSettings, u: int, *, train_policy: bool
 ) -> dict[str, float]:
     """One gradient step on each minibatch; the mean of each metric over them, nothing of none."""
     found = [
@@ -78,7 +78,7 @@ def improve(
 
 
 def _improve_once(
-    trained: Trained, batch: Batch, config: settings.Aride, purpose: str, u: int, train_policy: bool
+    trained: Trained, batch: Batch, config: settings.ArideSettings, purpose: str, u: int, train_policy: bool
 ) -> dict[str, float]:
     """One minibatch: equation 1 for the policy, cross-entropy for both critics, all on the same encoder states."""
     critics = list(trained.critic.parameters.values())
@@ -98,7 +98,7 @@ def _improve_once(
 
 
 def _part(
-    trained: Trained, batch: Batch, shaped: Tensor, piece: slice, config: settings.Aride, train_policy: bool
+    trained: Trained, batch: Batch, shaped: Tensor, piece: slice, config: settings.ArideSettings, train_policy: bool
 ) -> ShardResult:
     """The losses of some rows of a minibatch. Critics read the encoder states and do not train them."""
     context, steps = trained.context, batch.steps[piece]
@@ -130,7 +130,9 @@ def _part(
     )
 
 
-def _metrics(rows: Mapping[str, Tensor], batch: Batch, shaped: Tensor, config: settings.Aride) -> dict[str, float]:
+def _metrics(
+    rows: Mapping[str, Tensor], batch: Batch, shaped: Tensor, config: settings.ArideSettings
+) -> dict[str, float]:
     """Of a whole minibatch, from what its rows gave before the step."""
     logprob, entropy, ratio, values = (rows[name] for name in ("logprob", "entropy", "ratio", "values"))
     loss, _ = policy_loss(logprob, entropy, batch.behaviour_logprob, shaped, batch.invalid, config)

@@ -43,7 +43,7 @@ class ArideMemory:
     """The circular buffer of one run. config.algorithm must be A-RIDE's."""
 
     def __init__(self, config: Config) -> None:
-        assert isinstance(config.algorithm, settings.Aride)
+        assert isinstance(config.algorithm, settings.ArideSettings)
         self._config, self._settings = config, config.algorithm
         self.buffer = CircularBuffer(self._settings.replay.capacity, COLUMNS)
         self._new: list[Entry] = []

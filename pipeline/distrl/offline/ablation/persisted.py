@@ -26,7 +26,7 @@ import simphone
 import torch
 
 import distrl
-from distrl.evaluate.curves import Score
+from distrl.evaluate.curves import SuccessRate
 from distrl.learner.run_settings import learning_fingerprint
 from distrl.offline.ablation.arms import Arm
 from distrl.offline.ablation.fold import Folded, Identity
@@ -134,7 +134,7 @@ class PersistedArms:
         if body is None:
             log.warning("%s is damaged: the arm %s is played again", file, folded.arm.name)
             return None
-        return Evaluated(**body | {"score": Score(**body["score"])})
+        return Evaluated(**body | {"score": SuccessRate(**body["score"])})
 
 
 def range_digest(run_log: RunLog) -> str:

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from distrl.config import LEARNING, Config
-from distrl.evaluate.curves import Score
+from distrl.evaluate.curves import SuccessRate
 from distrl.learner.run_settings import learning_fingerprint
 from distrl.offline.ablation.arms import Plan
 from distrl.offline.ablation.fold import HELD_OUT, SEEN, Folded, Identity
@@ -48,7 +48,7 @@ class Evaluated:
     split: str
     tasks: int
     """How many were asked for."""
-    score: Score
+    score: SuccessRate
 
 
 @dataclass(frozen=True, slots=True)

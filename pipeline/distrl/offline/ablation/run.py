@@ -53,7 +53,7 @@ OnProgress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluation:
+class ArmEvaluation:
     """What to play under each arm's adapter."""
 
     tasks: int
@@ -72,7 +72,7 @@ class Request:
     """The update to end before; None: the journal's end."""
     hold_out: int = 0
     """Last updates of the range that no arm folds."""
-    evaluation: Evaluation | None = None
+    evaluation: ArmEvaluation | None = None
     out: Path = Path("out/ablations")
     name: str | None = None
     """Of the folder in `out`; None: `default_name`."""
@@ -122,7 +122,7 @@ class _Sweep:
     """Folds and plays the arms of an ablation, one at a time; what one arm computes is shared with later ones."""
 
     def __init__(
-        self, ablation: Ablation, evaluation: Evaluation | None, store: ObjectStore, on_progress: OnProgress
+        self, ablation: Ablation, evaluation: ArmEvaluation | None, store: ObjectStore, on_progress: OnProgress
     ) -> None:
         self._ablation, self._evaluation, self._store, self._on_progress = ablation, evaluation, store, on_progress
         log, arms = ablation.log, ablation.plan.arms
@@ -172,7 +172,7 @@ def default_name(config: Config, request: Request, log: RunLog) -> str:
     return f"{config.run}-{digest[:8]}"
 
 
-def played_on(config: Config, evaluation: Evaluation | None) -> object:
+def played_on(config: Config, evaluation: ArmEvaluation | None) -> object:
     """What determines an arm's success besides the arm (JSON-able); None where nothing is played.
 
     Addresses on this machine are left out: simulated phones get other ports at each start, and `phones` describes them.
@@ -227,7 +227,7 @@ def _refuse_too_long(plan: Plan, log: RunLog) -> None:
             )
 
 
-def _evaluated(folded: Folded, wanted: Evaluation) -> Evaluated:
+def _evaluated(folded: Folded, wanted: ArmEvaluation) -> Evaluated:
     """Success of an arm's adapter on phones. Neither screenshots nor trajectories are stored."""
     config = folded.arm.config
     name = ObjectRef(f"adapters/{folded.adapter_sha256}.safetensors", folded.adapter_sha256, len(folded.adapter))

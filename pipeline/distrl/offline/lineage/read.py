@@ -28,7 +28,7 @@ Images = Callable[[Trajectory], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RunHistory:
     """A run's versions and journal, read from the log."""
 
     versions: Sequence[Version]
@@ -68,9 +68,9 @@ def behind_trajectory(config: Config, task_id: str, check_screens: bool = False)
     return of_trajectory(records, run.versions, follow(config, run.history, None, check_screens))
 
 
-def read_run(config: Config) -> Run:
+def read_run(config: Config) -> RunHistory:
     history = read_history(config)
-    return Run(in_force(published(config), history), history)
+    return RunHistory(in_force(published(config), history), history)
 
 
 def records_of(config: Config, task_id: str) -> list[LoggedTrajectory]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from distrl.offline.lineage.trace import Admission, Attempt, Learned, UpdateInterval, VersionLineage
+from distrl.offline.lineage.trace import Attempt, Learned, UpdateAdmission, UpdateInterval, VersionLineage
 from distrl.types import LogPosition, Version
 
 
@@ -51,7 +51,7 @@ def _version(version: Version) -> dict[str, Any]:
     }
 
 
-def _admission(each: Admission) -> dict[str, Any]:
+def _admission(each: UpdateAdmission) -> dict[str, Any]:
     return {
         "u": each.update.u,
         "phase": each.phase,

@@ -71,7 +71,7 @@ class Learned:
 
 
 @dataclass(frozen=True, slots=True)
-class Admission:
+class UpdateAdmission:
     """One update, and what it admitted."""
 
     update: Update
@@ -91,7 +91,7 @@ class Admission:
 class Trace:
     """All updates of a run and their trajectories."""
 
-    updates: Sequence[Admission]
+    updates: Sequence[UpdateAdmission]
     """In order."""
     trajectories: Sequence[Learned]
     """Every admitted one, in the order of admission."""
@@ -104,7 +104,7 @@ class VersionLineage:
     version: Version
     parents: Sequence[Version]
     """Its ancestors, parent first."""
-    updates: Sequence[Admission]
+    updates: Sequence[UpdateAdmission]
     """Those in its weights."""
     trajectories: Sequence[Learned]
     """Those that they admitted."""
@@ -150,7 +150,7 @@ def trace(
 
     left_out: why a trajectory is not learned from, None if it is.
     """
-    updates: list[Admission] = []
+    updates: list[UpdateAdmission] = []
     known: dict[LogPosition, Learned] = {}
     beside: list[Learned] = []  # only networks other than the policy have learned from these so far
     warmup, algorithm = warmup_memory(config), memory_of(config)
@@ -184,7 +184,7 @@ def trace(
         _count_draws(u, present, used.draws(u))
         transitions = sum(each.steps for each in present)
         taken = _windows(before, update.watermarks)
-        updates.append(Admission(update, phase.name, taken, len(window), skipped, len(present), transitions))
+        updates.append(UpdateAdmission(update, phase.name, taken, len(window), skipped, len(present), transitions))
         before = update.watermarks
     return Trace(updates, list(known.values()))
 

@@ -17,7 +17,7 @@ def _tokenizer(directory: Path) -> Tokenizer:
     return tokenizer(read_config(directory), directory)
 
 
-def _policy(directory: Path, policy: settings.Policy, seed: int) -> Policy:
+def _policy(directory: Path, policy: settings.PolicySettings, seed: int) -> Policy:
     from distrl.policy.autoui.policy import AutoUIPolicy  # brings torch, which a tokenizer does without
 
     return AutoUIPolicy.open(directory, policy, seed)

@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor, nn
 
-from distrl.config import Policy
+from distrl.config import PolicySettings
 from distrl.errors import PolicyError
 from distrl.images import ImageError, opened
 from distrl.policy.actions import to_text
@@ -40,7 +40,7 @@ CACHED_SCREENS: Final = 256
 class AutoUIPolicy:
     """A base model with LoRA on its T5 (`distrl.policy.protocol.Policy`). No dropout but within `dropout`."""
 
-    def __init__(self, base: Base, settings: Policy, seed: int = 0) -> None:
+    def __init__(self, base: Base, settings: PolicySettings, seed: int = 0) -> None:
         """Takes `base` over: its model is given the adapter."""
         self.tokenizer = base.tokenizer
         self.base_sha256 = base.sha256
@@ -49,7 +49,7 @@ class AutoUIPolicy:
         self._screens: OrderedDict[bytes, Tensor] = OrderedDict()
 
     @classmethod
-    def open(cls, directory: Path, settings: Policy, seed: int = 0) -> AutoUIPolicy:
+    def open(cls, directory: Path, settings: PolicySettings, seed: int = 0) -> AutoUIPolicy:
         """The base model in `directory` with a fresh adapter. Raises PolicyError."""
         return cls(load_base(directory), settings, seed)
 

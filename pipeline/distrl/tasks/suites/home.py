@@ -18,7 +18,7 @@ from simphone.words import RANKS, SITES
 
 from distrl.tasks import moves
 from distrl.tasks.entities import assigned
-from distrl.tasks.family import Family, Params, Setup
+from distrl.tasks.family import Params, Setup, TaskFamily
 from distrl.tasks.scripted_actions import BACK, tap, write
 from distrl.types import Action, Split, Task
 
@@ -125,21 +125,21 @@ def _noted(now: State, task: Task) -> bool:
 
 
 FAMILIES: Final = (
-    Family("toggle", "settings", ("in settings turn {goal} {switch}", "open settings and switch {switch} {goal}"),
+    TaskFamily("toggle", "settings", ("in settings turn {goal} {switch}", "open settings and switch {switch} {goal}"),
            _draw_toggle, _toggled, lambda now, of: moves.toggle(now, of["switch"])),
-    Family("search", "browser", ("open browser and search for {item}", "in browser look up {item}"),
+    TaskFamily("search", "browser", ("open browser and search for {item}", "in browser look up {item}"),
            _item, _searched, lambda now, of: moves.search(now, of["item"])),
-    Family("result", "browser",
+    TaskFamily("result", "browser",
            ("in browser search for {item} and open result {rank}", "open browser and find result {rank} for {item}"),
            _draw_result, _opened, lambda now, of: moves.open_result(now, of["item"], of["rank"])),
-    Family("alarm", "clock", ("in clock set an alarm for {time}", "open clock and wake me at {time}"),
+    TaskFamily("alarm", "clock", ("in clock set an alarm for {time}", "open clock and wake me at {time}"),
            _draw_alarm, _alarm_set, lambda now, of: moves.set_alarm(now, of["time"])),
-    Family("shop", "shop", ("open shop and add {item} to cart at {site}", "in shop buy {item} from {site}"),
+    TaskFamily("shop", "shop", ("open shop and add {item} to cart at {site}", "in shop buy {item} from {site}"),
            _draw_shop, _bought, _shop),
-    Family("message", "messages",
+    TaskFamily("message", "messages",
            ("in messages tell {contact} {item}", "open messages and message {contact} saying {item}"),
            _draw_message, _told, lambda now, of: moves.send(now, of["contact"], of["item"])),
-    Family("note", "notes", ("open notes and write a note saying {item}", "in notes make a new note {item}"),
+    TaskFamily("note", "notes", ("open notes and write a note saying {item}", "in notes make a new note {item}"),
            _item, _noted, lambda now, of: moves.note(now, of["item"])),
 )  # fmt: skip
 """The instructions name the app, as AndroidWorld's do."""
@@ -150,7 +150,7 @@ class HomeSuite:
     """Seven families over the apps of the simulated phone, 3 to 8 steps of the oracle (MAX_STEPS allowed)."""
 
     name: str = "home"
-    kinds: tuple[Family, ...] = FAMILIES
+    kinds: tuple[TaskFamily, ...] = FAMILIES
 
     @property
     def families(self) -> tuple[str, ...]:

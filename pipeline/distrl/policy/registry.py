@@ -1,7 +1,7 @@
 """The families of policies. A base model's config.json names its family.
 
 Another package adds a family with an entry point of the group `distrl.policies`: its name is the format that the
-family's base models have in their config.json, its object is a `Family`.
+family's base models have in their config.json, its object is a `PolicyFamily`.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _plugin(entry: EntryPoint) -> PolicyFamily:
     family = entry.load()
     if not isinstance(family, PolicyFamily):
         raise PolicyError(
-            f"entry point {entry.name}", f"{entry.value} is no distrl.policy.registry.Family", "correct its package"
+            f"entry point {entry.name}", f"{entry.value} is no distrl.policy.registry.PolicyFamily", "correct its package"
         )
     return family
 

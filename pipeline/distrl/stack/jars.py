@@ -95,7 +95,7 @@ class Jars:
 
 
 KAFKA_VERSION: Final = "4.3.1"
-KAFKA_ENDPOINT: Final = f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}@kafka.Kafka+org.slf4j:slf4j-simple:2.0.17"
+KAFKA_ENDPOINT: Final = f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}+org.slf4j:slf4j-simple:2.0.17@kafka.Kafka"
 S3PROXY_VERSION: Final = "2.9.0"
 
 

@@ -81,7 +81,9 @@ def _plugin(entry: EntryPoint) -> PolicyFamily:
     family = entry.load()
     if not isinstance(family, PolicyFamily):
         raise PolicyError(
-            f"entry point {entry.name}", f"{entry.value} is no distrl.policy.registry.PolicyFamily", "correct its package"
+            f"entry point {entry.name}",
+            f"{entry.value} is no distrl.policy.registry.PolicyFamily",
+            "correct its package",
         )
     return family
 

@@ -124,7 +124,7 @@ class Servers:
 
     def store_can_be_killed(self) -> bool:
         """In Docker it is the client that we would kill, and not the store."""
-        return self.store_is_s3() and minio.way(self._site.cache).kind is minio.Kind.PROGRAM
+        return self.store_is_s3() and minio.way(self._site.cache).kind is not minio.Kind.DOCKER
 
     def adapter(self, config: Config, number: int) -> tuple[bytes, str]:
         """Weights that differ with `number`, and the base model that they belong to."""

@@ -35,7 +35,7 @@ def follower(run: LiveRun) -> Role:
 @pytest.mark.parametrize(
     ("point", "nth", "records"),
     [
-        pytest.param("screenshot_stored", 3, 0, id="in_the_middle_of_an_episode", marks=pytest.mark.faults_long),
+        pytest.param("screenshot_stored", 2, 0, id="in_the_middle_of_an_episode", marks=pytest.mark.faults_long),
         pytest.param("evaluation_recorded", 4, 4, id="after_a_record_is_acknowledged", marks=pytest.mark.faults_long),
         pytest.param("evaluation_recorded", EPISODES + 2, EPISODES + 2, id="in_the_second_version"),
     ],

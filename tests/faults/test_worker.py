@@ -38,7 +38,7 @@ def proxy(servers: Servers) -> Iterator[Proxy]:
 @pytest.mark.parametrize(
     ("point", "nth", "records", "duplicates"),
     [
-        pytest.param("screenshot_stored", 3, 0, 0, id="in_the_middle_of_an_episode"),
+        pytest.param("screenshot_stored", 2, 0, 0, id="in_the_middle_of_an_episode"),
         pytest.param("before_record", 1, 0, 0, id="after_the_screenshots_before_the_record"),
         pytest.param("after_record", 1, 1, 1, id="after_the_record_before_the_commit"),
     ],

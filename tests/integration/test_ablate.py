@@ -326,7 +326,7 @@ def test_a_log_whose_beginning_is_gone_is_refused_with_the_command_that_works(
     client.delete_records([place])[place].result(30)
     with pytest.raises(ConfigError) as refusal:
         ablate(config, Request(plan(config), out=tmp_path))
-    assert "keeps" in refusal.value.what
+    assert "trajectories[0] from 3" in refusal.value.what
     first = int(refusal.value.hint.partition("--from ")[2].split()[0])
     ablation, _ = ablate(config, Request(plan(config), first=first, out=tmp_path))
     assert ablation.identity.holds

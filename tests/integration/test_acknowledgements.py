@@ -74,7 +74,9 @@ def test_an_acknowledgement_that_is_not_understood_fails_its_record_alone(
     with RecordProducer(config, "a-test") as producer:
         with monkeypatch.context() as patched:
             patched.setattr(producer_module, "position_or_none", lambda message: 1 // 0)
-            with pytest.raises(BrokerError, match=r"heartbeats: cannot handle the acknowledgement of a record: ZeroDivisionError"):
+            with pytest.raises(
+                BrokerError, match=r"heartbeats: cannot handle the acknowledgement of a record: ZeroDivisionError"
+            ):
                 producer.publish("heartbeats", "worker-0", BEAT).result(PATIENCE_S)
         assert producer.publish("heartbeats", "worker-0", BEAT).result(PATIENCE_S) is not None
 

@@ -42,16 +42,16 @@ ENDPOINTS = ["s3proxy", *(["minio"] if minio.way(cache()).runs else [])]
 
 
 @pytest.fixture(scope="module", params=ENDPOINTS)
-def kind(request: pytest.FixtureRequest) -> str:
+def endpoint_kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
 @pytest.fixture(scope="module")
-def s3(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[config.StoreSettings]:
+def s3(endpoint_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[config.StoreSettings]:
     """A real endpoint of each kind, in place of the session's."""
-    directory = tmp_path_factory.mktemp(f"{kind} ünï")  # a path that a properties file has to escape
+    directory = tmp_path_factory.mktemp(f"{endpoint_kind} ünï")  # a path that a properties file has to escape
     site = Site(directory, cache(), threading.Event(), lambda text: None)
-    part = endpoints.start_s3(site, {"object_store": kind}, draw_ports(1)[0])
+    part = endpoints.start_s3(site, {"object_store": endpoint_kind}, draw_ports(1)[0])
     yield endpoints.fill(config.Config(), part, directory).store
     assert part.child is not None
     stop_all([part.child], STOP_S)
@@ -221,7 +221,7 @@ class Metadata(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def role(settings: config.StoreSettings, kind: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def role(settings: config.StoreSettings, endpoint_kind: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """A machine whose role may use the endpoint: the access keys that were given out, temporary ones of its STS."""
     assert settings.access_key is not None
     assert settings.secret_key is not None
@@ -234,7 +234,7 @@ def role(settings: config.StoreSettings, kind: str, monkeypatch: pytest.MonkeyPa
         given: list[str] = []
         server.given = given  # type: ignore[attr-defined]
         # S3Proxy gives out no temporary keys: its own ones come from the metadata service then
-        server.role = StaticProvider(settings.access_key, password) if kind == "s3proxy" else temporary  # type: ignore[attr-defined]
+        server.role = StaticProvider(settings.access_key, password) if endpoint_kind == "s3proxy" else temporary  # type: ignore[attr-defined]
         Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
         for name in ("AWS_ACCESS_KEY_ID", "MINIO_ACCESS_KEY", "AWS_EC2_METADATA_DISABLED"):
             monkeypatch.delenv(name, raising=False)
@@ -245,14 +245,14 @@ def role(settings: config.StoreSettings, kind: str, monkeypatch: pytest.MonkeyPa
 
 
 def test_the_role_of_the_machine_is_used_and_renewed_when_it_expires(
-    settings: config.StoreSettings, kind: str, role: list[str]
+    settings: config.StoreSettings, endpoint_kind: str, role: list[str]
 ) -> None:
     store = open_store(settings.model_copy(update={"access_key": None, "secret_key": None}))
     ref = store.put("screenshots", PNG, "png")
     asked = len(role)
     assert store.get(ref) == PNG
     assert len(role) > asked >= 1
-    assert (settings.access_key in role) == (kind == "s3proxy")
+    assert (settings.access_key in role) == (endpoint_kind == "s3proxy")
 
 
 def test_credentials_of_the_environment_are_used_and_wrong_ones_told(

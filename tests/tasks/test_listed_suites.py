@@ -7,7 +7,7 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import pytest
@@ -36,10 +36,10 @@ SIZES = {
     "googleapps": (160, 128, 20),
 }
 DIGESTS = {
-    "general": "5b2528ffec8b396e",
-    "webshop": "c9e539f01c0bf5b0",
-    "install": "e80d23002303e565",
-    "googleapps": "b09cdfa88051839c",
+    "general": "2ef2b88a2f54a483",
+    "webshop": "d73c3241507fe88d",
+    "install": "c79934c24817be5f",
+    "googleapps": "e203fe3e3d62684a",
 }
 """Of every entry: results on a suite can be compared for as long as it stays what it is."""
 PARTS = list(itertools.product(sorted(LISTED), Split))
@@ -70,7 +70,7 @@ def test_sizes_and_steps_are_the_papers(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(LISTED))
 def test_the_lists_are_those_that_results_were_measured_on(name: str) -> None:
-    entries = "\n".join(str(entry) for split in Split for entry in LISTED[name].entries(split))
+    entries = "\n".join(str(astuple(entry)) for split in Split for entry in LISTED[name].entries(split))
     assert hashlib.sha256(entries.encode()).hexdigest()[:16] == DIGESTS[name]
 
 

@@ -53,8 +53,8 @@ class Compute:
         total: Gradients = [None] * len(parameters)
         found: list[Mapping[str, Tensor]] = []
         for number, piece in enumerate(pieces(rows, self.shards)):
-            seeded = torch_seed(seed_of(self._config, f"{purpose} shard {number}", u))
-            with seeded if self.shards > 1 else nullcontext():
+            seed = seed_of(self._config, f"{purpose} shard {number}", u)
+            with torch_seed(seed) if self.shards > 1 else nullcontext():
                 made = part(piece)
                 share = made.loss * ((piece.stop - piece.start) / rows)
                 each = torch.autograd.grad(share, parameters, allow_unused=True)

@@ -1,11 +1,35 @@
-"""The identity of a base model: a hash of the files that decide what it does. Needs no torch."""
+"""The files of a base model, of any family: its config.json, and its identity. Needs no torch."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Any, Final
+
+from distrl.errors import PolicyError
+
+CONFIG: Final = "config.json"
+HINT: Final = "name a whole base model in policy.base_model, or unset it to use the shipped one"
+
+
+def read(file: Path) -> bytes:
+    """Raises PolicyError."""
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise _unreadable(file, error) from None
+
+
+def parsed(content: bytes, directory: Path) -> dict[str, Any]:
+    """The config.json of `directory`, from its content; {} where it is no mapping. Raises PolicyError for no JSON."""
+    try:
+        config = json.loads(content)
+    except ValueError as error:
+        raise PolicyError(str(directory / CONFIG), f"is no JSON ({error})", HINT) from None
+    return config if isinstance(config, dict) else {}
 
 
 def identity(sha256s: Sequence[bytes]) -> str:
@@ -14,11 +38,14 @@ def identity(sha256s: Sequence[bytes]) -> str:
 
 
 def identity_of(files: Sequence[Path]) -> str:
-    """The identity of what lies in `files`. Raises OSError.
+    """The identity of what lies in `files`. Raises PolicyError.
 
     They are hashed once, and again when they change: a full-size model has gigabytes.
     """
-    return _identity(tuple(files), tuple((file.stat().st_mtime_ns, file.stat().st_size) for file in files))
+    try:
+        return _identity(tuple(files), tuple((file.stat().st_mtime_ns, file.stat().st_size) for file in files))
+    except OSError as error:
+        raise _unreadable(error.filename, error) from None
 
 
 @lru_cache(maxsize=8)
@@ -29,3 +56,7 @@ def _identity(files: tuple[Path, ...], _stamps: tuple[tuple[int, int], ...]) -> 
 def _sha256(path: Path) -> bytes:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").digest()
+
+
+def _unreadable(file: object, error: OSError) -> PolicyError:
+    return PolicyError(str(file), f"cannot be read ({error.strerror})", HINT)

@@ -6,7 +6,6 @@ family's base models have in their config.json, its object is a `PolicyFamily`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
@@ -15,13 +14,13 @@ from typing import Final
 
 from distrl import config as settings
 from distrl.errors import PolicyError
+from distrl.policy.autoui.directory import FORMAT
+from distrl.policy.files import CONFIG, HINT, parsed, read
 from distrl.policy.protocol import Policy, Tokenizer
 
 GROUP: Final = "distrl.policies"
 SHIPPED: Final = Path(__file__).parent / "autoui" / "shipped"
 """The tiny base model that comes with the package."""
-
-_HINT: Final = "name a whole base model in policy.base_model, or unset it to use the shipped one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,20 +59,15 @@ def _directory(policy: settings.PolicySettings) -> Path:
 
 
 def _family(directory: Path) -> PolicyFamily:
-    file = directory / "config.json"
-    try:
-        found = json.loads(file.read_bytes())
-    except OSError as error:
-        raise PolicyError(str(file), f"cannot be read ({error.strerror})", _HINT) from None
-    except ValueError as error:
-        raise PolicyError(str(file), f"is no JSON ({error})", _HINT) from None
-    name = str(found.get("format") or found.get("model_type")) if isinstance(found, dict) else ""
+    file = directory / CONFIG
+    found = parsed(read(file), directory)
+    name = str(found.get("format") or found.get("model_type"))
     if name in FAMILIES:
         return FAMILIES[name]()
     plugins = {each.name: each for each in entry_points(group=GROUP)}
     if name not in plugins:
         known = ", ".join(sorted({*FAMILIES, *plugins}))
-        raise PolicyError(str(file), f"is of format {name!r:.60}, which no policy reads", f"formats: {known}; {_HINT}")
+        raise PolicyError(str(file), f"is of format {name!r:.60}, which no policy reads", f"formats: {known}; {HINT}")
     return _plugin(plugins[name])
 
 
@@ -94,5 +88,5 @@ def _autoui() -> PolicyFamily:
     return AUTOUI
 
 
-FAMILIES: Final[Mapping[str, Callable[[], PolicyFamily]]] = {"distrl-autoui/1": _autoui}
+FAMILIES: Final[Mapping[str, Callable[[], PolicyFamily]]] = {FORMAT: _autoui}
 """Those of this package, by the format of their base models."""

@@ -21,10 +21,10 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor
 
 from distrl.errors import PolicyError
-from distrl.policy.autoui.directory import CONFIG, FORMAT, HINT, WEIGHTS, parsed, read, tokenizer
+from distrl.policy.autoui.directory import FORMAT, WEIGHTS, described, tokenizer
 from distrl.policy.autoui.model import AutoUIModel, Shape
 from distrl.policy.autoui.tokenizer import WordTokenizer
-from distrl.policy.files import identity
+from distrl.policy.files import CONFIG, HINT, identity, read
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def load_base(directory: Path) -> Base:
     """
     config_bytes, weights = read(directory / CONFIG), read(directory / WEIGHTS)
     where = str(directory / CONFIG)
-    config, weights_sha256 = parsed(config_bytes, directory), hashlib.sha256(weights)
+    config, weights_sha256 = described(config_bytes, directory), hashlib.sha256(weights)
     if config.get("weights_sha256") != weights_sha256.hexdigest():
         raise PolicyError(
             str(directory / WEIGHTS), f"sha256 is {weights_sha256.hexdigest()}, not what config.json names", HINT

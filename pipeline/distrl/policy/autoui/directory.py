@@ -11,44 +11,25 @@ weights.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from distrl.errors import PolicyError
 from distrl.policy.autoui.tokenizer import WordTokenizer
+from distrl.policy.files import CONFIG, HINT, parsed
 
 FORMAT: Final = "distrl-autoui/1"
-CONFIG, WEIGHTS = "config.json", "model.safetensors"
+WEIGHTS: Final = "model.safetensors"
 FILES: Final = (CONFIG, WEIGHTS)
 """Those that decide what the model does."""
 
-HINT: Final = "name a whole base model in policy.base_model, or unset it to use the shipped one"
 
-
-def read(file: Path) -> bytes:
-    """Raises PolicyError."""
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise PolicyError(str(file), f"cannot be read ({error.strerror})", HINT) from None
-
-
-def read_config(directory: Path) -> dict[str, Any]:
-    """config.json. Raises PolicyError."""
-    return parsed(read(directory / CONFIG), directory)
-
-
-def parsed(content: bytes, directory: Path) -> dict[str, Any]:
+def described(content: bytes, directory: Path) -> dict[str, Any]:
     """config.json of `directory`, from its content. Raises PolicyError."""
-    where = str(directory / CONFIG)
-    try:
-        config = json.loads(content)
-    except ValueError as error:
-        raise PolicyError(where, f"is no JSON ({error})", HINT) from None
-    if not isinstance(config, dict) or config.get("format") != FORMAT:
-        raise PolicyError(where, f"is not of the format {FORMAT}", HINT)
+    config = parsed(content, directory)
+    if config.get("format") != FORMAT:
+        raise PolicyError(str(directory / CONFIG), f"is not of the format {FORMAT}", HINT)
     return config
 
 

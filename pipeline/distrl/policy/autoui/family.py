@@ -6,15 +6,14 @@ from pathlib import Path
 from typing import Final
 
 from distrl import config as settings
-from distrl.errors import PolicyError
-from distrl.policy.autoui.directory import FILES, HINT, read_config, tokenizer
-from distrl.policy.files import identity_of
+from distrl.policy.autoui.directory import FILES, described, tokenizer
+from distrl.policy.files import CONFIG, identity_of, read
 from distrl.policy.protocol import Policy, Tokenizer
 from distrl.policy.registry import PolicyFamily
 
 
 def _tokenizer(directory: Path) -> Tokenizer:
-    return tokenizer(read_config(directory), directory)
+    return tokenizer(described(read(directory / CONFIG), directory), directory)
 
 
 def _policy(directory: Path, policy: settings.PolicySettings, seed: int) -> Policy:
@@ -24,10 +23,7 @@ def _policy(directory: Path, policy: settings.PolicySettings, seed: int) -> Poli
 
 
 def _identity(directory: Path) -> str:
-    try:
-        return identity_of([directory / name for name in FILES])
-    except OSError as error:
-        raise PolicyError(str(error.filename), f"cannot be read ({error.strerror})", HINT) from None
+    return identity_of([directory / name for name in FILES])
 
 
 AUTOUI: Final = PolicyFamily(_tokenizer, _policy, _identity)

@@ -38,10 +38,10 @@ from distrl.errors import DistrlError
 from distrl.evaluate.curves import percentile
 from distrl.policy.registry import policy_of
 from distrl.rollout.actor_pool import play_all
+from distrl.rollout.back_pressure import Retry
 from distrl.rollout.batcher import Batcher
 from distrl.rollout.episode import Episode, Phone
 from distrl.rollout.phones import Phones
-from distrl.rollout.retry import Retry
 from distrl.rollout.serving import serving
 from distrl.rollout.wiring import TRUTH, screenshot_store
 from distrl.stack import adb, ports

@@ -94,7 +94,7 @@ def test_an_impossible_value_is_refused_with_what_is_allowed(item: str, where: s
         assert python not in str(error)
 
 
-def test_each_of_several_wrong_settings_is_told_with_what_mends_it() -> None:
+def test_each_of_several_wrong_settings_is_reported_with_what_fixes_it() -> None:
     error = refused(sets=["feeder.max_lag=-1", "run=Not A Run", "policy.lora_rnk=2", "algorithm.gamma=2"])
     told = str(error).splitlines()
     assert [line.partition(":")[0] for line in told[::2]] == [
@@ -252,7 +252,7 @@ def test_settings_of_librdkafka_come_from_a_file_variables_and_flags(tmp_path: P
     ["bootstrap.servers", "enable.idempotence", "acks", "transactional.id", "group.id", "enable.auto.commit",
      "isolation.level", "message.timeout.ms", "delivery.timeout.ms", "security.protocol", "error_cb", "on_delivery"],
 )  # fmt: skip
-def test_what_a_guarantee_rests_on_cannot_be_set_and_the_reason_is_told(name: str) -> None:
+def test_what_a_guarantee_rests_on_cannot_be_set_and_the_reason_is_reported(name: str) -> None:
     error = refused(sets=[f"kafka.client.{name}=1"])
     assert error.where == f"kafka.client.{name}"
     assert error.what.startswith("cannot be set: ")

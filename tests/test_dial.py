@@ -130,7 +130,7 @@ def test_an_address_that_is_dead_or_refuses_leaves_time_for_one_that_answers(res
             assert sock.gettimeout() == 3.0
 
 
-def test_what_the_last_address_said_is_told() -> None:
+def test_what_the_last_address_said_is_reported() -> None:
     port = ports.draw("the tests")
     with pytest.raises(ConnectionRefusedError):
         dial("localhost", port, 5.0)

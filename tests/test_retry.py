@@ -30,7 +30,7 @@ def raising(*errors: Exception) -> Callable[[], str]:
     return attempt
 
 
-def test_an_attempt_is_made_again_until_it_succeeds_and_each_failure_is_told_with_its_pause() -> None:
+def test_an_attempt_is_made_again_until_it_succeeds_and_each_failure_is_reported_with_its_pause() -> None:
     told: list[tuple[str, float]] = []
     attempt = raising(AwayError("one"), AwayError("two"))
     pauses = wait_fixed(0.001)

@@ -25,7 +25,7 @@ def test_a_thread_that_returns_has_not_failed() -> None:
     assert not thread.running
 
 
-def test_a_thread_is_told_to_stop_and_waited_for() -> None:
+def test_a_thread_is_asked_to_stop_and_waited_for() -> None:
     ended: list[bool] = []
     thread = StoppableThread(lambda stop: ended.append(stop.wait(30)), "a-test")
     assert thread.running

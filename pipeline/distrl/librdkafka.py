@@ -1,6 +1,6 @@
 """Validates `kafka.client`: any setting of librdkafka but those that a guarantee of DistRL relies on.
 
-Pure: broker/passed.py asks librdkafka whether it knows a setting and accepts its value.
+Pure: broker/client_settings.py asks librdkafka whether it knows a setting and accepts its value.
 """
 
 from __future__ import annotations

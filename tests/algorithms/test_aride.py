@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from distrl.algorithms.aride.credit import credit, policy_loss
+from distrl.algorithms.aride.credit import credit, loss_and_ratio
 from distrl.algorithms.returns import AdvantageForm
 from distrl.config import ArideSettings
 
@@ -55,7 +55,7 @@ def test_penalties_move_advantages_and_never_targets() -> None:
 def test_one_step_of_the_policy_loss_raises_the_better_action() -> None:
     logits = torch.zeros(2, requires_grad=True)
     logp = logits.log_softmax(0)
-    loss, ratio = policy_loss(
+    loss, ratio = loss_and_ratio(
         logp,
         -(logp.exp() * logp).sum().expand(2),
         logp.detach(),

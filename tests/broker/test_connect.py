@@ -41,7 +41,7 @@ def test_credentials_reach_the_client_and_no_message() -> None:
         (KafkaError.INVALID_REPLICATION_FACTOR, "a topic"),
     ],
 )
-def test_each_trouble_names_where_to_mend_it(code: int, where: str) -> None:
+def test_each_trouble_names_where_to_fix_it(code: int, where: str) -> None:
     assert explain(KafkaError(code), "a topic", "read it", Config().kafka).where == where
 
 
@@ -58,7 +58,7 @@ def test_what_ends_a_client_for_want_of_a_right_names_the_right() -> None:
     assert "start this process again" in other.hint
 
 
-def test_a_certificate_file_that_is_none_is_told_before_connecting(tmp_path: Path) -> None:
+def test_a_certificate_file_that_is_none_is_reported_before_connecting(tmp_path: Path) -> None:
     config = configured("kafka.security_protocol=SSL", f"kafka.ssl_ca={tmp_path / 'no.pem'}")
     with pytest.raises(BrokerError, match=r"kafka\.ssl_ca: .*no\.pem is not a file"):
         check(config)

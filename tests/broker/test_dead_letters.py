@@ -24,7 +24,7 @@ from distrl.broker.dead_letters import (
 )
 from distrl.broker.producer import HEADER_ROOM_BYTES, Headers, RecordProducer, RecordTooLargeError
 from distrl.broker.reader import RawRecord
-from distrl.broker.retry import retried_from, retry_headers
+from distrl.broker.republish import retried_from, retry_headers
 from distrl.cli.dlq import escaped, hex_dump
 from distrl.config import Config, load
 from distrl.errors import BrokerError, WireError
@@ -33,7 +33,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 TASKS = "distrl.r.tasks"
-BAD = WireError("distrl.r.tasks[0] offset 17: record task", "the payload is garbage", "mend it")
+BAD = WireError("distrl.r.tasks[0] offset 17: record task", "the payload is garbage", "fix it")
 
 
 def at(offset: int, partition: int = 0) -> LogPosition:
@@ -200,7 +200,7 @@ def test_a_restart_does_not_begin_to_count_anew(topic: Topic) -> None:
     assert topic.sent == []
 
 
-def test_no_limit_puts_everything_aside(topic: Topic) -> None:
+def test_no_limit_skips_everything(topic: Topic) -> None:
     letters = DeadLetters(config("kafka.dead_letter_limit=0"), topic)
     for offset in range(500):
         letters.put(bad(offset), BAD)
@@ -245,7 +245,7 @@ def test_a_record_that_was_a_letter_before_gets_its_own_headers_back() -> None:
     assert origin_of(twice) == at(9)
 
 
-def test_of_two_letters_of_a_record_the_whole_one_counts_with_its_own_headers() -> None:
+def test_of_two_dead_letters_of_a_record_the_whole_one_counts_with_its_own_headers() -> None:
     """A topic may be given more room, or less, between the crash and the second letter."""
     own: Headers = (("trace", b"x" * 300),)
     said = error_headers(at(3), BAD)

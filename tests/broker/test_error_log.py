@@ -10,7 +10,7 @@ LOG = logging.getLogger("distrl.broker.a-test")
 AWAY = KafkaError(KafkaError._TRANSPORT, "127.0.0.1:1: connection refused")
 
 
-def test_what_was_reported_while_nobody_polled_is_not_told_as_news(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_was_reported_while_nobody_polled_is_not_reported_as_news(caplog: pytest.LogCaptureFixture) -> None:
     now = 0.0
     errors = ErrorLog(LOG, "reading", lambda: now)
     errors.polling()

@@ -141,7 +141,7 @@ def test_a_thread_that_ends_unexpectedly_fails_what_waits_and_what_comes(
         assert producer.waiting == 0
 
 
-def test_records_that_wait_are_told_of_now_and_then_and_when_it_is_over(
+def test_records_that_wait_are_reported_now_and_then_and_when_it_is_over(
     away: Config, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(RecordProducer, "_serve", lambda self: None)  # this thread says when it is

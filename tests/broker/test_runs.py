@@ -12,7 +12,7 @@ def topics_of(*runs: str) -> list[str]:
     return [*OTHERS, *(topic_name(run, name) for run in runs for name in TOPICS)]
 
 
-def test_runs_are_told_by_their_trajectories() -> None:
+def test_runs_are_known_by_their_trajectories() -> None:
     assert runs_of(topics_of("b", "a-2")) == ["a-2", "b"]
     assert runs_of([topic_name("half", "tasks"), *OTHERS]) == []
 

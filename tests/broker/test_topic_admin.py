@@ -46,7 +46,7 @@ def test_a_partition_that_loses_its_leader_is_asked_again_and_never_taken_for_an
     assert topic_admin.offsets(client, CONFIG, "distrl.r.updates", 1) == {0: (3, 7)}
 
 
-def test_the_mismatch_lists_every_difference_and_what_mends_it() -> None:
+def test_the_mismatch_lists_every_difference_and_what_fixes_it() -> None:
     error = _mismatch(
         CONFIG,
         [
@@ -60,7 +60,7 @@ def test_the_mismatch_lists_every_difference_and_what_mends_it() -> None:
     assert "set kafka.task_partitions to 32" in error.hint
 
 
-def test_copies_that_are_missing_are_told_with_the_command_that_makes_them() -> None:
+def test_copies_that_are_missing_are_reported_with_the_command_that_makes_them() -> None:
     missing = [TopicDifference("distrl.r.tasks", "replication factor", "1", "3")]
     before = _mismatch(CONFIG, missing)
     assert "replication factor is 1, declared is 3" in str(before)

@@ -184,7 +184,7 @@ def test_retry_after_is_a_number_or_a_date(said: str, seconds: float | None) -> 
     assert retry_after(said, now=60.0) == seconds
 
 
-def test_no_endpoint_is_told() -> None:
+def test_no_endpoint_is_reported() -> None:
     with pytest.raises(ChatError, match=r"judge\.endpoint"):
         Endpoint(JudgeSettings(), "judge")
 

@@ -52,7 +52,9 @@ def test_a_virtual_device_that_is_not_there_is_explained(cli: Cli, standin: Stan
 @pytest.mark.parametrize(
     ("avd", "snapshot", "where"), [("", "clean", "avd"), (AVD, "", "snapshot"), ("-x", "c", "avd")]
 )
-def test_what_is_not_named_or_no_name_is_told(cli: Cli, standin: Standin, avd: str, snapshot: str, where: str) -> None:
+def test_what_is_not_named_or_no_name_is_reported(
+    cli: Cli, standin: Standin, avd: str, snapshot: str, where: str
+) -> None:
     environ = {"STANDIN": str(standin.folder)}
     refused = cli("emulators", "prepare", *sets(standin, avd, snapshot), environ=environ)
     assert refused.returncode == 1

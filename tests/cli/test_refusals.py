@@ -134,7 +134,7 @@ def test_a_demo_with_an_impossible_setting_starts_nothing(cli: Cli, tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_demo_whose_ledger_is_spoilt_starts_nothing(cli: Cli, tmp_path: Path) -> None:
+def test_a_demo_whose_progress_file_is_spoilt_starts_nothing(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "demo-0").mkdir()
     (tmp_path / "demo-0" / "progress.json").write_text("{")
     refused = cli("demo", "--out", ".")

@@ -6,7 +6,7 @@ import io
 
 import pytest
 from distrl.cli.common import row, table
-from distrl.cli.fitted import widths
+from distrl.cli.fitted_table import widths
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console

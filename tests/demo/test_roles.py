@@ -146,7 +146,7 @@ def test_a_role_is_started_with_the_settings_and_what_is_set_for_it_alone(config
     assert find_all(folder) == []
 
 
-def test_a_role_that_died_is_told_with_its_log_and_the_end_of_it(config: Config, folder: Path) -> None:
+def test_a_role_that_died_is_reported_with_its_log_and_the_end_of_it(config: Config, folder: Path) -> None:
     with running(config, folder) as roles:
         roles.start("fleet", PHONES, sets=["phones.count=many"])
         until(lambda: not find_all(folder))
@@ -159,7 +159,7 @@ def test_a_role_that_died_is_told_with_its_log_and_the_end_of_it(config: Config,
             assert str(folder / "fleet.log") in told.value.hint
 
 
-def test_a_role_that_was_killed_is_told(config: Config, folder: Path) -> None:
+def test_a_role_that_was_killed_is_reported(config: Config, folder: Path) -> None:
     with running(config, folder) as roles:
         roles.start("fleet", PHONES)
         (child,) = find_all(folder)
@@ -169,7 +169,7 @@ def test_a_role_that_was_killed_is_told(config: Config, folder: Path) -> None:
             roles.check()
 
 
-def test_a_server_that_has_ended_is_told_before_the_roles_that_miss_it(config: Config, folder: Path) -> None:
+def test_a_server_that_has_ended_is_reported_before_the_roles_that_miss_it(config: Config, folder: Path) -> None:
     def servers() -> None:
         raise StackError("kafka", "has ended", "start it")
 

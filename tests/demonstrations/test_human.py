@@ -299,7 +299,7 @@ def test_a_broker_that_is_away_loses_no_demonstration_and_gets_it_once(
     assert person.state()["recording"] is None
 
 
-def test_what_the_fence_drops_is_told_and_no_part_of_a_demonstration(
+def test_what_the_allow_list_drops_is_reported_and_no_part_of_a_demonstration(
     session: AdbSession, timeouts: DeviceSettings, topic: Topic, shelf: AwayShelf, phone: SimulatedPhone
 ) -> None:
     fenced = timeouts.model_copy(update={"allowed_packages": ("com.sim.settings",)})
@@ -351,7 +351,7 @@ def test_where_a_screen_cannot_be_kept_its_action_is_not_done(
     assert person.post("done", well=True)[1]["steps"] == 2
 
 
-def test_what_the_phone_cannot_type_is_told_and_no_part_of_a_demonstration(
+def test_what_the_phone_cannot_type_is_reported_and_no_part_of_a_demonstration(
     person: Person, phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     person.post("record", instruction="close the page")

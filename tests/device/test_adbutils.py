@@ -99,7 +99,9 @@ def test_shell_gives_text_bytes_lists_streams_and_exit_codes(device: adbutils.Ad
         device.shell("sleep 5", timeout=0.2)
 
 
-def test_a_followed_log_ends_when_it_is_told_though_nothing_happens(device: adbutils.AdbDevice, tmp_path: Path) -> None:
+def test_a_followed_log_ends_when_it_is_stopped_though_nothing_happens(
+    device: adbutils.AdbDevice, tmp_path: Path
+) -> None:
     device.shell(["log", "-t", "MINE", "before"])
     following = device.logcat(tmp_path / "log", clear=True, re_filter=re.compile("MINE"))
     device.shell(["log", "-p", "w", "-t", "MINE", "hello"])

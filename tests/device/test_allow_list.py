@@ -114,7 +114,7 @@ def test_the_shade_over_an_allowed_app_is_foreign_and_the_system_is_not_stopped(
     assert seen == [Key("HOME")]
 
 
-def test_a_moment_without_focus_is_waited_out_and_more_than_that_is_told(
+def test_a_moment_without_focus_is_waited_out_and_more_than_that_is_reported(
     session: AdbSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     none = "  mCurrentFocus=null\n  mFocusedApp=null\n"

@@ -10,12 +10,12 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from distrl.device.adb_protocol import Deadline
 from distrl.device.console import MAX_ANSWER, Console
 from distrl.device.emulator import Emulator
 from distrl.device.errors import DeviceGarbage, DeviceGone, DeviceRefused, DeviceTimeout
 from distrl.device.leases import Leases
 from distrl.device.server import AdbServer
-from distrl.device.wire import Deadline
 
 from .conftest import LONG_S, SLACK_S, given_time
 from .standin import AVD, Standin, free_console_port
@@ -85,7 +85,7 @@ def test_a_wrong_token_is_refused_in_the_consoles_words_and_not_shown(
     assert "hunter2" not in str(caught.value)
 
 
-def test_a_token_that_is_none_is_told_with_its_setting(port: int, standin: Standin, tmp_path: Path) -> None:
+def test_a_token_that_is_none_is_reported_with_its_setting(port: int, standin: Standin, tmp_path: Path) -> None:
     file = tmp_path / "token"
     for content in (None, "", " \n", "two words", "ping\nkill", "ü", "x" * 300):
         if content is not None:

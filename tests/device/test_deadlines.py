@@ -190,7 +190,7 @@ def test_the_deadline_is_of_the_whole_operation_however_many_commands_it_takes(
     assert time.monotonic() - began < DEADLINE_S + SLACK_S
 
 
-def test_an_adb_server_killed_in_the_middle_of_a_command_is_told_at_once_and_then_by_name(
+def test_an_adb_server_killed_in_the_middle_of_a_command_is_reported_at_once_and_then_by_name(
     phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     phone.faults.set(Fault.SLOW)

@@ -195,13 +195,13 @@ def test_one_that_boots_too_slowly_is_ended_and_the_setting_is_named(standin: St
     assert standin.running() == []
 
 
-def test_one_that_ends_while_booting_is_told_with_its_last_words(standin: Standin, made: Made) -> None:
+def test_one_that_ends_while_booting_is_reported_with_its_last_words(standin: Standin, made: Made) -> None:
     (emulator,) = made(standin.devices(avd="other"))
     with pytest.raises(DeviceGone, match=r"(?s)ended with status 1; its log ends with: .*Unknown AVD name \[other\]"):
         emulator.bring()
 
 
-def test_a_program_that_cannot_be_run_is_told_with_its_setting(standin: Standin, made: Made) -> None:
+def test_a_program_that_cannot_be_run_is_reported_with_its_setting(standin: Standin, made: Made) -> None:
     (emulator,) = made(standin.devices(binary=standin.folder / "none"))
     with pytest.raises(DeviceUnready, match="cannot be run") as caught:
         emulator.bring()
@@ -218,7 +218,7 @@ def test_an_emulator_that_cannot_be_noted_does_not_stay(adb: AdbServer, standin:
 
 
 @pytest.mark.parametrize("beside", [0, 1])
-def test_a_port_that_is_taken_is_told_and_its_owner_left_alone(standin: Standin, made: Made, beside: int) -> None:
+def test_a_port_that_is_taken_is_reported_and_its_owner_left_alone(standin: Standin, made: Made, beside: int) -> None:
     devices = standin.devices()
     port = devices.emulators.first_port + beside
     (emulator,) = made(devices)
@@ -238,7 +238,7 @@ def test_an_emulator_of_somebody_else_is_neither_driven_nor_ended(standin: Stand
     assert "kill" not in standin.asked(standin.started()[0][4])
 
 
-def test_a_wrong_token_is_told_at_the_start(standin: Standin, made: Made) -> None:
+def test_a_wrong_token_is_reported_at_the_start(standin: Standin, made: Made) -> None:
     standin.token.write_text("right")
     (wrong := standin.folder / "wrong").write_text("wrong")
     (emulator,) = made(standin.devices(token_file=wrong))
@@ -279,7 +279,7 @@ def test_preparing_leaves_an_emulator_of_a_worker_alone(adb: AdbServer, standin:
     del hold
 
 
-def test_a_snapshot_that_is_not_there_is_told_at_the_start_with_those_that_are(
+def test_a_snapshot_that_is_not_there_is_reported_at_the_start_with_those_that_are(
     standin: Standin, made: Made, snapshot: str
 ) -> None:
     (emulator,) = made(standin.devices(snapshot="clear"))

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 
-def test_the_first_failure_is_mended_at_once_and_each_further_one_waits_twice_as_long() -> None:
+def test_the_first_failure_is_recovered_at_once_and_each_further_one_waits_twice_as_long() -> None:
     assert [quarantine_s(failures) for failures in range(1, 9)] == [0, 1, 2, 4, 8, 16, 32, 60]
 
 

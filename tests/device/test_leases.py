@@ -232,7 +232,7 @@ def test_a_lock_file_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     assert (tmp_path / "precious").read_text() == "kept"
 
 
-def test_a_directory_that_cannot_be_made_is_told_with_its_setting(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_made_is_reported_with_its_setting(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DeviceError) as caught:
         Leases(tmp_path / "file", config.AdbSettings()).take(SERIAL)
@@ -247,7 +247,7 @@ def full(*written: object) -> int:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_a_full_disk_refuses_no_phone_and_is_told_once(
+def test_a_full_disk_refuses_no_phone_and_is_reported_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     leases = Leases(tmp_path, config.AdbSettings())

@@ -150,7 +150,7 @@ def test_what_is_no_action_does_nothing(
     assert phone.machine.state() == before
 
 
-def test_a_phone_that_does_not_answer_is_told_and_comes_back(
+def test_a_phone_that_does_not_answer_is_reported_and_comes_back(
     played: PlayServer, session: AdbSession, phone: SimulatedPhone
 ) -> None:
     browser = Browser(played)

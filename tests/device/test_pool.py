@@ -106,7 +106,9 @@ def test_a_phone_that_vanishes_ends_the_block_and_is_reconnected(
     assert counters(pool)["reconnects"] >= 1
 
 
-def test_a_silent_phone_is_put_aside_for_longer_each_time(adb: AdbServer, clock: Clock, phone: SimulatedPhone) -> None:
+def test_a_silent_phone_is_quarantined_for_longer_each_time(
+    adb: AdbServer, clock: Clock, phone: SimulatedPhone
+) -> None:
     pool = pool_of(adb, clock, phone.address)
     session = some(pool.lease())
     phone.faults.set(Fault.SILENT)
@@ -280,7 +282,7 @@ def test_a_stop_while_the_adb_server_is_asked_leaves_the_phone_alone(
     pool.close()
 
 
-def test_no_more_phones_than_that_are_mended_at_once_whoever_leases_them(
+def test_no_more_phones_than_that_are_recovered_at_once_whoever_leases_them(
     adb: AdbServer, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lock, now, most, full = threading.Lock(), [0], [0], threading.Event()

@@ -5,9 +5,9 @@ import json
 import factories
 import pytest
 from distrl.device import reset as resetting
+from distrl.device.adb_protocol import Finished
 from distrl.device.errors import DeviceGarbage, DeviceRefused
 from distrl.device.session import AdbSession
-from distrl.device.wire import Finished
 from distrl.types import Point, Task
 from simphone.machine import fresh
 from simphone.serve import SimulatedPhone
@@ -64,7 +64,7 @@ def test_a_real_phone_goes_home_with_its_packages_cleared(session: AdbSession) -
 
 
 @pytest.mark.parametrize("setup", ['{"packages": ["x; reboot"]}', '{"packages": "com.a"}', "[]", "{"])
-def test_a_real_phone_is_told_no_package_that_is_none(session: AdbSession, setup: str) -> None:
+def test_a_real_phone_gets_no_package_that_is_none(session: AdbSession, setup: str) -> None:
     real = RealPhone(session)
     with pytest.raises(DeviceRefused):
         resetting.reset(real, task(setup))

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from distrl import config
+from distrl.device.adb_protocol import Deadline
 from distrl.device.errors import DeviceGarbage, DeviceGone, DeviceRefused, DeviceTimeout
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
-from distrl.device.wire import Deadline
 from distrl.errors import DeviceError
 from distrl.types import Action, ActionKind, Point
 from hypothesis import HealthCheck, given, settings

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from itertools import chain, repeat
 
 import pytest
+from distrl.device.adb_protocol import Deadline
 from distrl.device.errors import DeviceBlack, DeviceGarbage, DeviceOversized, DeviceTimeout
 from distrl.device.session import AdbSession
-from distrl.device.wire import Deadline
 from distrl.images import MAX_PIXELS
 from distrl.types import Point
 from PIL import Image
@@ -42,7 +42,7 @@ LOOKS: dict[str, Callable[[AdbSession], object]] = {"screenshot": AdbSession.scr
 
 
 @pytest.mark.parametrize("name", LOOKS)
-def test_a_screen_that_is_off_is_told_as_such_until_it_is_woken(
+def test_a_screen_that_is_off_is_reported_as_such_until_it_is_woken(
     session: AdbSession, phone: SimulatedPhone, name: str
 ) -> None:
     def is_told(seconds: float) -> None:
@@ -58,7 +58,7 @@ def test_a_screen_that_is_off_is_told_as_such_until_it_is_woken(
 
 
 @pytest.mark.parametrize("name", LOOKS)
-def test_a_window_that_may_not_be_pictured_is_told_as_such(
+def test_a_window_that_may_not_be_pictured_is_reported_as_such(
     session: AdbSession, phone: SimulatedPhone, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     def is_told(seconds: float) -> None:

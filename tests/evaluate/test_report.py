@@ -72,7 +72,7 @@ def test_report_json_has_exactly_the_promised_keys_and_true_numbers(tmp_path: Pa
     assert told["digests"] == {"adapter": "ab" * 32, "buffer": "cd" * 32}
 
 
-def test_held_out_tasks_that_training_had_are_counted_and_told(tmp_path: Path) -> None:
+def test_held_out_tasks_that_training_had_are_counted_and_reported(tmp_path: Path) -> None:
     held = [trajectory(task(f"h-{n}", instruction=said)) for n, said in enumerate(("Turn  it ON", "turn it off"))]
     asked = logged([trajectory(task("t-0", split=Split.TRAIN, instruction="turn it on"))])
     page = write_report(data(trajectories=asked, evaluations=[evaluation(2, each) for each in held]), tmp_path)
@@ -89,7 +89,7 @@ def test_a_held_out_instruction_that_is_played_again_is_counted_once(tmp_path: P
     assert "1 of 2 held-out instructions" in page.read_text()
 
 
-def test_a_task_without_a_success_in_many_attempts_is_told_in_both_files_as_plain_text(tmp_path: Path) -> None:
+def test_a_task_without_a_success_in_many_attempts_is_reported_in_both_files_as_plain_text(tmp_path: Path) -> None:
     """A held-out row that every version failed, some records of it delivered twice; and a row that was done once."""
     dead = [
         replace(task(f"mine-test-{n}", instruction=HOSTILE), suite="mine", family="open", setup=HOSTILE)
@@ -114,7 +114,7 @@ def test_a_held_out_task_that_was_demonstrated_is_counted_too(tmp_path: Path) ->
     assert json.loads((tmp_path / "report.json").read_text())["held_out_in_training"] == 1
 
 
-def test_evaluations_of_another_suite_are_not_compared_and_told(tmp_path: Path) -> None:
+def test_evaluations_of_another_suite_are_not_compared_and_reported(tmp_path: Path) -> None:
     home, own = trajectory(task("h-0"), Outcome.FAILURE), trajectory(replace(task("o-0"), suite="own"))
     page = write_report(data(evaluations=[evaluation(0, home), evaluation(2, home), evaluation(2, own)]), tmp_path)
     assert json.loads((tmp_path / "report.json").read_text())["success_after"] == 0.0

@@ -91,7 +91,7 @@ def test_a_score_reads_as_a_sentence() -> None:
     )
 
 
-def test_where_no_outcome_is_known_no_score_is_told_and_what_has_none_is() -> None:
+def test_where_no_outcome_is_known_no_score_is_reported_and_what_has_none_is() -> None:
     unknown = SuccessRate(0, 0, 128)
     assert str(VersionScore(3, Split.TEST, unknown)) == "version 3, test: -, 128 without an outcome"
     agent = AgentScore("m", "ab" * 32, Split.TEST, unknown, 2, {}, Counted())

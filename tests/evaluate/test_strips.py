@@ -39,7 +39,7 @@ def test_other_actions_leave_the_screen_as_it_was() -> None:
     assert marked(picture(Action(ActionKind.BACK))) == marked(picture(None)) == []
 
 
-def test_the_told_task_failed_before_and_was_solved_after() -> None:
+def test_the_task_of_the_strip_failed_before_and_was_solved_after() -> None:
     names = "abc"
     before = [
         trajectory(task(name), outcome)

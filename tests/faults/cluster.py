@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException
 from distrl.broker.connect import admin
 from distrl.config import KafkaSettings
 from distrl.stack import jars, kafka, ports
-from distrl.stack.declared import declared
+from distrl.stack.infra_files import declared
 from distrl.stack.processes import Child, find_all, last_lines, start, stop_all, wait_ready
 
 NODES = (1, 2, 3)

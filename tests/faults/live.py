@@ -39,7 +39,7 @@ from distrl.learner.run_settings import learning_fingerprint
 from distrl.learner.state import LearnerState
 from distrl.learner.verify import replay
 from distrl.policy.registry import policy_of
-from distrl.rollout.retry import Retry
+from distrl.rollout.back_pressure import Retry
 from distrl.stack import adb, kafka, minio, ports
 from distrl.stack import s3 as object_store
 from distrl.stack.part import Part, Site

@@ -150,7 +150,7 @@ class StandsStill:
 
 
 @pytest.mark.faults_long
-def test_a_learner_that_stood_still_in_a_write_is_told_that_this_may_be_why(run: LiveRun) -> None:
+def test_a_learner_that_stood_still_in_a_write_sees_that_this_may_be_why(run: LiveRun) -> None:
     with Journal(run.config) as journal:
         journal._producer = StandsStill(journal._producer, run.config)  # type: ignore[assignment]
         with pytest.raises(FencedError) as refused:

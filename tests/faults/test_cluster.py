@@ -79,7 +79,9 @@ def test_all_work_goes_on_within_15_s_though_a_broker_stands_still(whole: Cluste
     assert silent == set(), "its heartbeats waited, and it worked"
 
 
-def test_a_topic_of_one_copy_is_told_and_the_plan_that_is_written_names_three(whole: Cluster, tmp_path: Path) -> None:
+def test_a_topic_of_one_copy_is_reported_and_the_plan_that_is_written_names_three(
+    whole: Cluster, tmp_path: Path
+) -> None:
     one = settings_of(whole, "kafka.replication_factor=1", f"stack.directory={tmp_path / 'stack'}")
     topic_admin.ensure(one)
     three = one.model_copy(update={"kafka": one.kafka.model_copy(update={"replication_factor": 3})})

@@ -311,7 +311,7 @@ def test_topics_that_were_made_again_with_other_records_are_refused(run: LiveRun
     assert recovered(run) == WARMUP + 2, "and no checkpoint was deleted"
 
 
-def test_garbage_and_unknown_schemas_are_put_aside_and_the_rest_is_learned(run: LiveRun) -> None:
+def test_garbage_and_unknown_schemas_are_skipped_and_the_rest_is_learned(run: LiveRun) -> None:
     run.record(demonstrations=6, trajectories=PER_UPDATE - 1)
     whole = encode(trajectory(run.store, 1000, expert=False))
     bad = {

@@ -194,7 +194,7 @@ def test_workers_that_come_and_go_leave_every_task_counted_once(run: LiveRun) ->
     come_and_go(run, tasks=60, changes=6)
 
 
-def test_a_record_too_large_is_told_and_counts_as_interrupted_while_the_worker_goes_on(run: LiveRun) -> None:
+def test_a_record_too_large_is_reported_and_counts_as_interrupted_while_the_worker_goes_on(run: LiveRun) -> None:
     run.publish_version(0)
     run.worker(sets=["kafka.max_record_bytes=2000"])
     fed = run.feed(8)

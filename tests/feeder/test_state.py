@@ -131,7 +131,7 @@ def test_the_curriculum_reaches_the_tasks_that_are_fed() -> None:
     assert min(families.values()) > 0
 
 
-def test_the_ledger_of_a_configuration_draws_from_its_suite_and_refuses_an_unknown_one() -> None:
+def test_the_feeder_state_of_a_configuration_draws_from_its_suite_and_refuses_an_unknown_one() -> None:
     state = new_state(Config())
     assert state.task_at(3).split is Split.TRAIN
     assert [state.task_at(n).family for n in range(len(state.families))] == list(state.families)

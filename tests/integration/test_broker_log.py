@@ -130,7 +130,9 @@ def test_a_reader_tells_of_no_coordinator_as_it_joins_no_group(
         ]
 
 
-def test_copies_that_are_missing_are_told_and_never_called_altered(config: Config, producer: RecordProducer) -> None:
+def test_copies_that_are_missing_are_reported_and_never_called_altered(
+    config: Config, producer: RecordProducer
+) -> None:
     three = config.model_copy(update={"kafka": config.kafka.model_copy(update={"replication_factor": 3})})
     with pytest.raises(BrokerError, match="updates: replication factor is 1, declared is 3"):
         topic_admin.ensure(three)
@@ -266,7 +268,7 @@ def test_records_deleted_under_a_reader_are_an_error_and_no_gap(config: Config, 
             list(reader.to_end())
 
 
-def test_a_topic_that_is_missing_is_told(broker: str) -> None:
+def test_a_topic_that_is_missing_is_reported(broker: str) -> None:
     with pytest.raises(BrokerError, match="distrl topics ensure"):
         LogReader(fresh(broker), "versions")
 

@@ -170,7 +170,7 @@ def test_right_credentials_do_everything(secured: str) -> None:
 
 
 @pytest.mark.parametrize(("user", "password"), [("admin", "wrong-password"), ("nobody", PASSWORD)])
-def test_wrong_credentials_are_told_at_once_and_named(secured: str, user: str, password: str) -> None:
+def test_wrong_credentials_are_reported_at_once_and_named(secured: str, user: str, password: str) -> None:
     config = as_user(secured, user, password, "kafka.connect_timeout_s=60")
     started = time.monotonic()
     with pytest.raises(BrokerError, match="refuses the credentials") as told:
@@ -201,26 +201,26 @@ def test_a_command_with_wrong_credentials_ends_at_once_with_one_message(secured:
     assert "wrong-password" not in refused.stderr
 
 
-def test_another_mechanism_than_the_brokers_is_told(secured: str) -> None:
+def test_another_mechanism_than_the_brokers_is_reported(secured: str) -> None:
     config = as_user(secured, "admin", PASSWORD, "kafka.sasl_mechanism=PLAIN")
     with pytest.raises(BrokerError, match=r"refuses the credentials .*PLAIN"):
         check(config)
 
 
-def test_a_client_that_gives_no_credentials_is_told_where_they_belong(secured: str) -> None:
+def test_a_client_that_gives_no_credentials_sees_where_they_belong(secured: str) -> None:
     config = load(sets=[f"kafka.bootstrap={secured}", "kafka.connect_timeout_s=2"], environ={})
     with pytest.raises(BrokerError, match=r"kafka\.security_protocol"):
         check(config)
 
 
-def test_a_listener_without_tls_is_told(secured: str) -> None:
+def test_a_listener_without_tls_is_reported(secured: str) -> None:
     config = load(sets=[f"kafka.bootstrap={secured}", "kafka.security_protocol=SSL"], environ={})
     with pytest.raises(BrokerError, match="TLS with the broker") as told:
         check(config)
     assert told.value.where == "kafka.ssl_ca, kafka.security_protocol"
 
 
-def test_a_user_without_rights_is_told_what_he_may_not_do(secured: str) -> None:
+def test_a_user_without_rights_sees_what_he_may_not_do(secured: str) -> None:
     config = as_user(secured, "stranger")
     check(config)
     with pytest.raises(BrokerError, match="user 'stranger' may not create the topic") as told:
@@ -328,7 +328,7 @@ def test_rights_are_those_of_the_certificates_name(listeners: Listeners) -> None
     assert "log in as a user who has it" in told.value.hint
 
 
-def test_a_client_without_a_certificate_is_told_what_to_set(listeners: Listeners) -> None:
+def test_a_client_without_a_certificate_sees_what_to_set(listeners: Listeners) -> None:
     sets = [
         f"kafka.bootstrap={listeners.mtls}",
         "kafka.security_protocol=SSL",
@@ -340,7 +340,7 @@ def test_a_client_without_a_certificate_is_told_what_to_set(listeners: Listeners
     assert "ssl.certificate.location" in told.value.hint
 
 
-def test_a_wrong_password_of_the_key_is_told_before_anything_is_connected_to(listeners: Listeners) -> None:
+def test_a_wrong_password_of_the_key_is_reported_before_anything_is_connected_to(listeners: Listeners) -> None:
     config = with_certificate(listeners, "admin", "kafka.client.ssl.key.password=hunter2-wrong")
     with pytest.raises(ConfigError) as told:
         check(config)
@@ -410,7 +410,7 @@ def test_a_client_with_a_token_does_everything(listeners: Listeners, issuer: Iss
     every_client_works(load(sets=[*sets, *issuer("admin")], environ={}))
 
 
-def test_a_refused_client_secret_is_told_at_once_and_not_printed(listeners: Listeners, issuer: Issuer) -> None:
+def test_a_refused_client_secret_is_reported_at_once_and_not_printed(listeners: Listeners, issuer: Issuer) -> None:
     sets = [
         f"kafka.bootstrap={listeners.token}",
         "kafka.connect_timeout_s=20",

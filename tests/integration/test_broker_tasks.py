@@ -186,7 +186,7 @@ def test_a_task_in_flight_whose_partition_moves_is_dropped_quietly(config: Confi
     assert 0 < len(kept) < 40
 
 
-def test_an_unreadable_task_is_put_aside_and_the_next_one_comes(broker: str) -> None:
+def test_an_unreadable_task_is_skipped_and_the_next_one_comes(broker: str) -> None:
     config = one_partition(broker)
     with RecordProducer(config, "test-feeder") as producer:
         name = topic_name(config.run, "tasks")
@@ -204,7 +204,7 @@ def test_an_unreadable_task_is_put_aside_and_the_next_one_comes(broker: str) -> 
     assert (letter.key, letter.value) == (b"bad", b"no record")
 
 
-def test_a_run_without_topics_is_told(broker: str) -> None:
+def test_a_run_without_topics_is_reported(broker: str) -> None:
     config = load(sets=["run=never-made", f"kafka.bootstrap={broker}"], environ={})
     with member(config) as consumer, pytest.raises(BrokerError, match="distrl topics ensure"):
         poll_until(consumer, lambda _: False)

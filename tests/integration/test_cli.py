@@ -78,7 +78,9 @@ def distrl(folder: Path, *arguments: str, config: Config | None = None) -> subpr
     )
 
 
-def test_topics_are_missing_then_made_then_as_declared_and_then_told_to_differ(config: Config, tmp_path: Path) -> None:
+def test_topics_are_missing_then_made_then_as_declared_and_then_reported_to_differ(
+    config: Config, tmp_path: Path
+) -> None:
     before = distrl(tmp_path, "topics", "describe", config=config)
     assert before.returncode == 0
     assert before.stdout.count("missing") == len(TOPICS)
@@ -99,7 +101,7 @@ def test_topics_are_missing_then_made_then_as_declared_and_then_told_to_differ(c
 
 
 @pytest.mark.parametrize("command", ["feed", "tail trajectories", "status"])
-def test_a_run_without_topics_is_told_how_they_are_made(config: Config, tmp_path: Path, command: str) -> None:
+def test_a_run_without_topics_shows_how_they_are_made(config: Config, tmp_path: Path, command: str) -> None:
     refused = distrl(tmp_path, *command.split(), config=config)
     assert refused.returncode == 1
     assert "no such topic" in refused.stderr

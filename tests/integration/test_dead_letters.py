@@ -20,17 +20,17 @@ import confluent_kafka
 import factories
 import pytest
 from confluent_kafka import Producer
-from distrl.broker import retry as retrying
+from distrl.broker import republish as retrying
 from distrl.broker import topic_admin
 from distrl.broker.connect import admin, settings
 from distrl.broker.consumer import LoggedTask, TaskConsumer
-from distrl.broker.dead_letter_log import DeadLetter, entries, letters, own_headers
+from distrl.broker.dead_letter_log import DeadLetter, dead_letters_of, entries, own_headers
 from distrl.broker.dead_letters import BadRecordsError, DeadLetters
 from distrl.broker.fenced import FencedError
 from distrl.broker.journal import journalled
 from distrl.broker.producer import Headers, RecordProducer
 from distrl.broker.reader import LogReader, RawRecord
-from distrl.broker.retry import retry, retry_headers
+from distrl.broker.republish import retry, retry_headers
 from distrl.broker.topics import topic_name
 from distrl.cli.main import app
 from distrl.config import Config, load
@@ -284,7 +284,7 @@ def test_a_redo_writes_no_letter_again_and_counts_none(learning: Config, produce
     assert [raw.value for raw in in_the_log(learning)] == [b"bad 0", b"bad 1", b"bad 2"]
 
 
-def test_what_was_put_aside_is_not_folded_by_a_newer_reader_who_can_read_it(
+def test_what_was_skipped_is_not_folded_by_a_newer_reader_who_can_read_it(
     learning: Config, producer: RecordProducer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The journal names it, so that the same log gives the same weights. Published again, it is learned from."""
@@ -323,13 +323,13 @@ def test_what_was_put_aside_is_not_folded_by_a_newer_reader_who_can_read_it(
 
 def put_aside(config: Config, producer: RecordProducer, raw: RawRecord, known: tuple[LogPosition, ...] = ()) -> None:
     bad = DeadLetters(config, producer.publish_bytes, known)
-    bad.put(raw, WireError("a place", "is \x1b[2Jgarbage", "mend it"))
+    bad.put(raw, WireError("a place", "is \x1b[2Jgarbage", "fix it"))
     assert producer.flush(PATIENCE_S) == 0
     assert bad.settled() == [raw.position]
 
 
 def all_letters(config: Config) -> list[DeadLetter]:
-    return letters(config, entries(config))
+    return dead_letters_of(config, entries(config))
 
 
 def read(config: Config, topic: str) -> list[RawRecord]:
@@ -356,7 +356,7 @@ def aside(config: Config, producer: RecordProducer) -> list[DeadLetter]:
     return all_letters(config)
 
 
-def test_a_record_that_was_put_aside_twice_is_one_letter(config: Config, aside: list[DeadLetter]) -> None:
+def test_a_record_that_was_skipped_twice_is_one_dead_letter(config: Config, aside: list[DeadLetter]) -> None:
     assert [(letter.offset, letter.entry.copies) for letter in aside] == [(0, 2), (1, 1)]
     assert len(in_the_log(config)) == 3
     (first, second) = json.loads(run(config, "ls", "--json").output)
@@ -495,7 +495,7 @@ def test_a_record_of_a_retry_that_was_killed_before_its_commit_is_read_and_not_p
     assert [found.task for found in got] == [task(n) for n in (1, 2, 1, 2)]
 
 
-def test_a_record_too_large_for_its_letter_is_put_aside_cut_and_not_published_again(
+def test_a_record_too_large_for_its_dead_letter_is_skipped_cut_and_not_published_again(
     config: Config, producer: RecordProducer
 ) -> None:
     """The broker counts compressed bytes, so a topic may hold a record that our producers refuse."""

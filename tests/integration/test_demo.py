@@ -90,7 +90,7 @@ def test_the_feed_starts_with_all_there_is_and_follows(config: Config) -> None:
     assert snapshot_of(config).trajectories == 2
 
 
-def test_waiting_takes_its_time_and_ends_at_once_when_told(config: Config) -> None:
+def test_waiting_takes_its_time_and_ends_at_once_when_stopped(config: Config) -> None:
     with RunFeed(config) as feed:
         began = time.monotonic()
         feed.wait(0.5)

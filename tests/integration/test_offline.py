@@ -570,7 +570,7 @@ def test_scores_of_a_run_that_nobody_evaluated_are_an_error_and_no_empty_table(
 # From Python
 
 
-def test_a_notebook_is_told_the_runs_that_there_are(run: Config) -> None:
+def test_a_notebook_sees_the_runs_that_there_are(run: Config) -> None:
     with pytest.raises(BrokerError, match=f"set `run` to one that it has: {run.run}"):
         distrl.open_run(f"{run.run}x", run)
     assert distrl.open_run(run.run, run).versions() != []

@@ -160,7 +160,7 @@ def test_an_up_that_is_interrupted_between_two_parts_stops_the_one_that_runs_alr
 
 
 @pytest.mark.parametrize("how", ["killed", "taken down by another command"])
-def test_who_goes_on_with_a_stack_is_told_of_a_server_that_has_ended(
+def test_who_goes_on_with_a_stack_is_warned_of_a_server_that_has_ended(
     config: Config, broker: str, tmp_path: Path, how: str
 ) -> None:
     others = [
@@ -185,7 +185,7 @@ def test_who_goes_on_with_a_stack_is_told_of_a_server_that_has_ended(
     assert "continues" in told.value.hint
 
 
-def test_a_port_that_was_named_and_is_in_use_is_told(broker: str, config: Config) -> None:
+def test_a_port_that_was_named_and_is_in_use_is_reported(broker: str, config: Config) -> None:
     port = int(broker.rpartition(":")[2])
     stack = config.stack.model_copy(update={"kafka_port": port})
     with pytest.raises(StackError, match=f"port {port} of 127.0.0.1 is in use by java") as told:

@@ -255,7 +255,7 @@ def test_the_role_of_the_machine_is_used_and_renewed_when_it_expires(
     assert (settings.access_key in role) == (endpoint_kind == "s3proxy")
 
 
-def test_credentials_of_the_environment_are_used_and_wrong_ones_told(
+def test_credentials_of_the_environment_are_used_and_wrong_ones_reported(
     settings: config.StoreSettings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     assert settings.access_key is not None

@@ -53,7 +53,7 @@ def test_a_question_shows_the_touch_before_the_screen_after_and_the_action_as_da
     assert body["response_format"]["json_schema"]["schema"]["required"] == ["reason", "valid"]
 
 
-def test_a_swipe_is_told_and_drawn_from_touch_to_lift_and_typed_text_stays_data() -> None:
+def test_a_swipe_is_reported_and_drawn_from_touch_to_lift_and_typed_text_stays_data() -> None:
     assert action_to_dict(SWIPE) == {"kind": "swipe", "from": [50.0, 80.0], "to": [50.0, 20.0]}
     rows = {y for _, y in touched(marked(BEFORE, SWIPE))}
     assert min(rows) < 0.2 * 480 < 0.79 * 480 < max(rows)

@@ -74,7 +74,7 @@ def test_a_store_that_is_away_costs_a_question_and_no_verdict(store: ObjectStore
         assert VlmJudge(Endpoint(settings, "judge"), "m", Away()).judge(QUESTION).outcome is Outcome.SUCCESS
 
 
-def test_wrong_credentials_are_told_and_not_taken_for_a_verdict(store: ObjectStore) -> None:
+def test_wrong_credentials_are_reported_and_not_taken_for_a_verdict(store: ObjectStore) -> None:
     with serving(body(b"who are you", 401)) as server, pytest.raises(ChatError, match="401"):
         judge(server.url, store).judge(QUESTION)
     assert list(store.list("verdicts/")) == []

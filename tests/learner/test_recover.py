@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 from distrl import config as settings_room
-from distrl.broker.identity import IdSet
+from distrl.broker.duplicates import IdSet
 from distrl.broker.journal import History
 from distrl.config import Config
 from distrl.errors import BrokerError, ConfigError, StoreError
 from distrl.learner import recover as room
+from distrl.learner.choose_checkpoint import chain
 from distrl.learner.fold import fold
 from distrl.learner.recover import Log, checkpoint, recover, unfolded
-from distrl.learner.resume import chain
 from distrl.learner.state import LearnerState
 from distrl.store.objects import open_store
 from distrl.types import LoggedTrajectory, Update

@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from distrl.broker.identity import IdSet
+from distrl.broker.duplicates import IdSet
 from distrl.broker.journal import History
 from distrl.config import Config, load
 from distrl.errors import ConfigError, StoreError

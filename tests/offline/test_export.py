@@ -20,7 +20,7 @@ from distrl.broker.reader import RawRecord
 from distrl.broker.topics import TOPICS
 from distrl.errors import ConfigError, StoreError
 from distrl.offline.export import Export
-from distrl.offline.lines import gist_of, json_line, summary_line
+from distrl.offline.record_text import gist_of, json_line, summary_line
 from distrl.offline.replay import Item, item_of
 from distrl.offline.topic_range import Range, TopicRange
 from distrl.telemetry.stalls import ranges

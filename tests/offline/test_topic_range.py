@@ -205,7 +205,7 @@ def test_the_command_that_works_is_the_one_that_was_given() -> None:
         (RangeRequest("r", partitions=(7,)), r"^partitions=\[7\]: ", "ask without bounds, for the whole log"),
     ],
 )
-def test_a_program_is_told_the_arguments_that_work(wanted: RangeRequest, says: str, hint: str) -> None:
+def test_a_program_gets_the_arguments_that_work(wanted: RangeRequest, says: str, hint: str) -> None:
     with pytest.raises(ConfigError, match=says) as refused:
         resolve(wanted, CUT)
     assert refused.value.hint == hint

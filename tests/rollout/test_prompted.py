@@ -84,7 +84,7 @@ def test_it_does_home_tasks_by_what_the_prompt_says_alone(play: Play) -> None:
             assert agent.counters == {"decisions": len(done.steps)}
 
 
-def test_what_it_is_told(play: Play) -> None:
+def test_what_its_prompt_holds(play: Play) -> None:
     (task,) = toggles(Split.TEST, 1)
     with serving(ANSWER) as server:
         play(server, task)
@@ -124,7 +124,7 @@ def test_an_endpoint_that_stumbles_is_asked_again(play: Play) -> None:
     assert agent.counters == {"decisions": len(done.steps)}
 
 
-def test_text_that_the_phone_cannot_type_is_recorded_as_refused_and_told_to_the_model(play: Play) -> None:
+def test_text_that_the_phone_cannot_type_is_recorded_as_refused_and_reported_to_the_model(play: Play) -> None:
     (task,) = toggles(Split.TEST, 1)
     with serving(says(model.acts('text("caf\u00e9")')), ANSWER) as server:
         done, _ = play(server, task)
@@ -136,7 +136,7 @@ def test_text_that_the_phone_cannot_type_is_recorded_as_refused_and_told_to_the_
     assert model.about(second)["your_last_answer_was_no_action"] == REFUSED
 
 
-def test_what_is_no_action_is_recorded_as_invalid_told_to_the_model_and_ends_no_episode(play: Play) -> None:
+def test_what_is_no_action_is_recorded_as_invalid_reported_to_the_model_and_ends_no_episode(play: Play) -> None:
     (task,) = toggles(Split.TEST, 1)
     bad = [
         (says("Sure, I would tap the settings icon."), "Sure, I would"),
@@ -183,7 +183,7 @@ def test_a_model_that_says_nothing_interrupts_and_is_given_up_after_a_while(play
     given_time(is_given_up, (0.3, 5.0))
 
 
-def test_credentials_that_are_refused_are_told_before_a_phone_is_touched(configured: Callable[..., Config]) -> None:
+def test_credentials_that_are_refused_are_reported_before_a_phone_is_touched(configured: Callable[..., Config]) -> None:
     with serving(body(b"who are you", 401)) as server, pytest.raises(ChatError) as told:
         ready_endpoint(configured(server.url), pictures=1)
     assert "appagent.api_key" in told.value.hint
@@ -239,7 +239,7 @@ def test_the_model_may_ask_for_the_grid_itself(play: Play) -> None:
     assert agent.counters["on_grid"] == len(done.steps)
 
 
-def test_what_exploration_finds_out_is_told_at_test_time(
+def test_what_exploration_finds_out_is_reported_at_test_time(
     configured: Callable[..., Config], play: Play, tmp_path: Path
 ) -> None:
     path = tmp_path / "notes.json"

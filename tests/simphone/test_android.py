@@ -96,7 +96,7 @@ def test_waiting_for_an_activity_tells_what_came_up() -> None:
     assert said.endswith("Complete\n")
 
 
-def test_an_activity_that_is_not_there_is_told_as_android_does() -> None:
+def test_an_activity_that_is_not_there_is_reported_as_android_does() -> None:
     component, implicit, monkey = runs(
         "am start -n com.sim.shop/.Odd", "am start -a android.intent.action.PICK -d x:1", "monkey -p com.x 1"
     )

@@ -21,7 +21,7 @@ def test_what_is_on_looks_unlike_what_is_off(kind: str) -> None:
 
 @pytest.mark.parametrize(("kind", "written"), [("toast", "ab1"), ("round", "ab1"), ("day", "ab1"), ("caption", "ab1"),
                                                ("avatar", "a"), ("play", ""), ("map", ""), ("star", "")])  # fmt: skip
-def test_the_letters_of_a_figure_are_told(kind: str, written: str) -> None:
+def test_the_letters_of_a_figure_are_reported(kind: str, written: str) -> None:
     found = letters((Element(kind, BOX, "ab 1", "x"),))
     assert "".join(letter.character for letter in found) == written
 

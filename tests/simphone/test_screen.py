@@ -54,7 +54,7 @@ def test_the_tree_holds_each_widget_where_it_is_and_changes_none(seed: int, even
     with_shell(play, seed)
 
 
-def test_words_switches_and_fields_are_told_as_android_tells_them() -> None:
+def test_words_switches_and_fields_are_reported_as_android_tells_them() -> None:
     async def play(shell: Shell) -> None:
         await shell.run("am start -p com.sim.settings")
         switches = [node for node in nodes(shell) if node.get("class") == "android.widget.Switch"]
@@ -77,7 +77,7 @@ def test_words_switches_and_fields_are_told_as_android_tells_them() -> None:
     with_shell(play)
 
 
-def test_a_dump_goes_where_it_is_told() -> None:
+def test_a_dump_goes_where_it_should() -> None:
     to_file = last("uiautomator dump", "cat /sdcard/window_dump.xml")
     assert to_file.startswith("<?xml version='1.0' encoding='UTF-8' standalone='yes' ?><hierarchy rotation=\"0\">")
     assert last("uiautomator dump --compressed /data/local/tmp/a.xml") == (
@@ -86,7 +86,7 @@ def test_a_dump_goes_where_it_is_told() -> None:
     assert last("uiautomator dump /dev/tty") == f"{to_file}UI hierchary dumped to: /dev/tty\n"
 
 
-def test_a_screenshot_goes_where_it_is_told_in_the_form_that_its_name_says() -> None:
+def test_a_screenshot_goes_where_it_should_in_the_form_that_its_name_says() -> None:
     machine = PhoneMachine(1, 0.0)
 
     async def play(shell: Shell) -> None:

@@ -28,7 +28,7 @@ def test_what_is_not_up_yet_is_no_fault(tmp_path: Path) -> None:
     assert not (tmp_path / "stack").exists()
 
 
-def test_a_configured_endpoint_that_does_not_answer_is_told_with_its_setting(tmp_path: Path) -> None:
+def test_a_configured_endpoint_that_does_not_answer_is_reported_with_its_setting(tmp_path: Path) -> None:
     sets = [
         "kafka.bootstrap=127.0.0.1:1",
         "kafka.connect_timeout_s=0.2",

@@ -36,7 +36,7 @@ def test_an_old_java_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
         find_java()
 
 
-def test_no_java_at_all_is_told_with_what_mends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_java_at_all_is_reported_with_what_fixes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     java_on_path(tmp_path, monkeypatch, "17.0.1").unlink()
     with pytest.raises(StackError, match="none on the PATH") as told:
         find_java()

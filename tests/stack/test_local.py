@@ -77,7 +77,7 @@ def test_down_without_a_stack_makes_no_folder(config: Make) -> None:
     assert not config().stack.directory.exists()
 
 
-def test_a_second_up_is_refused_and_told_what_to_do(config: Make) -> None:
+def test_a_second_up_is_refused_and_says_what_to_do(config: Make) -> None:
     made = LocalStack(config()).up()
     with pytest.raises(StackError, match="up already") as told:
         LocalStack(config()).up()

@@ -21,7 +21,7 @@ with held(Path(sys.argv[1]), "distrl up"):
 """
 
 
-def test_a_second_holder_is_refused_and_told_who_is_at_work(tmp_path: Path) -> None:
+def test_a_second_holder_is_refused_and_sees_who_is_at_work(tmp_path: Path) -> None:
     lock = tmp_path / "deep" / "stack.lock"
     at_work = rf"distrl up \(process {os.getpid()}\) holds this lock"
     with held(lock, "distrl up"), pytest.raises(StackError, match=at_work), held(lock, "distrl down"):

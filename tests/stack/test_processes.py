@@ -100,7 +100,7 @@ def test_many_are_stopped_together(launch: Callable[..., Child], tmp_path: Path)
     assert [child.returncode() for child in children] == [0] * 4
 
 
-def test_a_child_that_ends_for_a_full_disk_is_told_so_and_where(tmp_path: Path) -> None:
+def test_a_child_that_ends_for_a_full_disk_is_reported_so_and_where(tmp_path: Path) -> None:
     full = "import os; os.write(os.open('/dev/full', os.O_WRONLY), b'x')"
     child = start("server", [sys.executable, "-c", full], tmp_path)
     with pytest.raises(StackError, match="ended while starting; No space left on device: free space") as told:
@@ -115,7 +115,7 @@ def test_ctrl_c_does_not_reach_a_child(launch: Callable[..., Child]) -> None:
     assert os.getpgid(child.pid) != os.getpgid(0)
 
 
-def test_a_child_that_ends_while_starting_is_told_with_its_last_words(tmp_path: Path) -> None:
+def test_a_child_that_ends_while_starting_is_reported_with_its_last_words(tmp_path: Path) -> None:
     child = start("server", [sys.executable, "-c", "print('no room left'); raise SystemExit(3)"], tmp_path)
     with pytest.raises(StackError, match="ended while starting") as told:
         wait_ready(child, lambda: False, 20.0, NEVER, "make room")
@@ -138,13 +138,13 @@ def test_waiting_ends_when_the_others_have_failed(launch: Callable[..., Child]) 
         wait_ready(launch("server"), lambda: False, 60.0, cancelled, "")
 
 
-def test_a_program_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_program_that_is_not_there_is_reported(tmp_path: Path) -> None:
     with pytest.raises(StackError, match="cannot be run"):
         start("server", [str(tmp_path / "missing")], tmp_path)
     assert not list(tmp_path.glob("*.pid"))
 
 
-def test_a_log_goes_on_and_is_put_aside_once_it_is_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_goes_on_and_is_rotated_once_it_is_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def run(text: str) -> None:
         child = start("job", [sys.executable, "-c", f"print({text!r})"], tmp_path)
         with suppress(psutil.NoSuchProcess):  # it may have ended already

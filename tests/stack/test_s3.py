@@ -32,7 +32,7 @@ def test_credentials_are_random_kept_and_read_by_their_owner_alone(tmp_path: Pat
     assert len(mine[1]) >= 32
 
 
-def test_spoilt_credentials_are_told(tmp_path: Path) -> None:
+def test_spoilt_credentials_are_reported(tmp_path: Path) -> None:
     (tmp_path / "credentials.json").write_text("{")
     with pytest.raises(StackError, match="holds no credentials"):
         s3.credentials(tmp_path)

@@ -95,7 +95,7 @@ class StoreContract:
 
     @pytest.mark.parametrize("times", [1, 200])
     @pytest.mark.parametrize("spoilt", [lambda data: data[:-1], lambda data: data[::-1]])
-    def test_a_spoilt_object_that_was_noticed_is_mended_by_putting_it_again(
+    def test_a_spoilt_object_that_was_noticed_is_fixed_by_putting_it_again(
         self, store: ObjectStore, spoil: Spoil, times: int, spoilt: Callable[[bytes], bytes]
     ) -> None:
         data = PNG * times

@@ -200,7 +200,7 @@ def test_requests_are_signed_with_what_the_environment_holds_in_the_order_of_aws
     assert "Credential=key/" in request_of(asked)[2]["Authorization"]  # the settings win
 
 
-def test_no_credentials_anywhere_is_told_with_the_places_and_nothing_is_sent_unsigned(
+def test_no_credentials_anywhere_is_reported_with_the_places_and_nothing_is_sent_unsigned(
     asked: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))

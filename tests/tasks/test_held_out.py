@@ -40,7 +40,7 @@ def test_of_a_list_its_own_held_out_rows_are_refused_and_nothing_else(tmp_path: 
     assert [refuses(found, each) for each in asked] == [False, True, True, False, False]
 
 
-def test_who_is_refused_is_told_why() -> None:
+def test_who_is_refused_sees_why() -> None:
     said = suites()["webshop"].said(Split.TEST)[0]
     with pytest.raises(ConfigError) as refused:
         held_out(Config().feeder).refuse(said, "--instruction")

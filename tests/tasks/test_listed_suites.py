@@ -16,13 +16,13 @@ from distrl.errors import ConfigError
 from distrl.feeder.run import new_state
 from distrl.policy.autoui.tokenizer import WordTokenizer
 from distrl.tasks.entities import SHARES
-from distrl.tasks.kept import KEPT, PASSING, TOGETHER
+from distrl.tasks.list_report import folded
 from distrl.tasks.listed import ListedSuite
 from distrl.tasks.oracle import ImperfectScript, next_action
 from distrl.tasks.outcome import done
+from distrl.tasks.persistent_state import KEPT, PASSING, TOGETHER
 from distrl.tasks.rollout import play, prepared
 from distrl.tasks.suite import held_out_pairs, suite_named, suites
-from distrl.tasks.survey import folded
 from distrl.text import plain_words
 from distrl.types import Action, ActionKind, Split, Task
 from simphone.machine import fresh

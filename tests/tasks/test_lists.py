@@ -14,11 +14,11 @@ from distrl.evaluate.play import evaluation_tasks
 from distrl.feeder.run import new_state
 from distrl.tasks import row
 from distrl.tasks.formats import FORMATS, MAX_LINE
+from distrl.tasks.list_report import done_at_the_start, overlaps, shares, unknown_words
 from distrl.tasks.lists import ListSuite, TaskList, read_lists, suite_of
 from distrl.tasks.outcome import CHECK, succeeded
 from distrl.tasks.row import MAX_INSTRUCTION
 from distrl.tasks.suite import suites
-from distrl.tasks.survey import done_at_the_start, overlaps, shares, unknown_words
 from distrl.types import Split
 from hypothesis import given
 from hypothesis import strategies as st
@@ -222,13 +222,13 @@ def test_a_bad_row_is_refused_with_its_line_and_the_reason(
         ("a_train.yaml", b"x", [0]),
     ],
 )
-def test_every_problem_of_a_file_is_told_with_its_line(
+def test_every_problem_of_a_file_is_reported_with_its_line(
     tmp_path: Path, name: str, content: bytes, lines: list[int]
 ) -> None:
     assert [each.line for each in read(tmp_path, content, name).problems] == lines
 
 
-def test_an_empty_file_beside_others_is_told(tmp_path: Path) -> None:
+def test_an_empty_file_beside_others_is_reported(tmp_path: Path) -> None:
     (tmp_path / "a_train.txt").write_text("go")
     (tmp_path / "b_test.txt").write_text("\n")
     found = read_lists([tmp_path / "a_train.txt", tmp_path / "b_test.txt"], 20)
@@ -255,7 +255,7 @@ def test_too_many_rows_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert said(read(tmp_path, "a\nb\nc\nd", "x_train.txt")) == [(0, "has more than 3 rows")]
 
 
-def test_what_is_told_of_hostile_text_is_printable(tmp_path: Path) -> None:
+def test_what_is_reported_of_hostile_text_is_printable(tmp_path: Path) -> None:
     found = read(tmp_path, jsonl({"instruction": "x", "setup": {"\x1b]0;title\x07": {}}}, {"\x1b[2J": 1}))
     assert len(found.problems) == 2
     assert all(str(each).isprintable() for each in found.problems)

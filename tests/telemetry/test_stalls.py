@@ -14,7 +14,7 @@ def worker(name: str, partitions: tuple[int, ...] | None, *states: str) -> Heart
     return Heartbeat(name, "worker", 0, 0, None, {}, devices, partitions)
 
 
-def test_a_stall_is_told_with_who_holds_the_tasks() -> None:
+def test_a_stall_is_reported_with_who_holds_the_tasks() -> None:
     beats = [worker("busy", (0, 1, 2), "leased", "idle"), worker("held", (3, 5), "held", "quarantined")]
     loads = {0: 1, 2: 2, 3: 7, 5: 1, 6: 4}
     assert stalled(STALLED_S - 1, loads, beats) is None
@@ -29,7 +29,7 @@ def test_a_stall_is_told_with_who_holds_the_tasks() -> None:
     assert "no worker reports" in (stalled(61, {0: 1}, []) or "")
 
 
-def test_each_limit_of_a_fleet_is_told_with_the_setting_that_helps() -> None:
+def test_each_limit_of_a_fleet_is_reported_with_the_setting_that_helps() -> None:
     beats = [worker(f"w-{n}", (n,), *["idle"] * 10) for n in range(4)] + [worker("spare", (), "idle")]
     feeder = Heartbeat("feeder", "feeder", 0, 0, None, {"outstanding_limit": 24.0})
     config = Config.model_validate({"feeder": {"outstanding": 24}})
@@ -57,5 +57,5 @@ def test_a_spare_worker_without_a_phone_is_no_fault_and_its_phones_do_not_count(
     assert all(each.ok for each in findings_of(Config(), RunProgress({}, 0.0, beats), 1))
 
 
-def test_numbers_are_told_in_few_words() -> None:
+def test_numbers_are_reported_in_few_words() -> None:
     assert ranges([0, 1, 2, 5, 7, 8]) == "0-2, 5, 7-8"

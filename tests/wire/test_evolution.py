@@ -18,7 +18,7 @@ from avro.compatibility import (
 from distrl.cli.main import app
 from distrl.errors import WireError
 from distrl.wire.evolution import misfits, resolve
-from distrl.wire.gate import check
+from distrl.wire.schema_check import check
 from distrl.wire.schemas import Schema, schema_folder
 from fastavro.schema import parse_schema
 from hypothesis import given, settings
@@ -221,7 +221,7 @@ LEVEL = {"type": "record", "name": "Level", "fields": [field("l", "long")]}
         ({"type": "array", "items": {"type": "map", "values": "boolean"}}, [{"a": 1}]),
     ],
 )  # fmt: skip
-def test_a_default_that_its_type_cannot_hold_is_told(folder: Path, kind: Any, default: Any) -> None:
+def test_a_default_that_its_type_cannot_hold_is_reported(folder: Path, kind: Any, default: Any) -> None:
     """Each is taken by the parser, and would be what an older record is read with."""
     write(folder, 2, thing(A, C, field("d", kind, default=default)))
     found = run("check", folder)
@@ -242,7 +242,7 @@ def test_a_default_that_its_type_holds_may_land(folder: Path, kind: Any, default
     assert run("lock", folder).exit_code == 0
 
 
-def test_a_landed_file_that_is_edited_or_gone_is_told_and_never_locked_anew(folder: Path) -> None:
+def test_a_landed_file_that_is_edited_or_gone_is_reported_and_never_locked_anew(folder: Path) -> None:
     write(folder, 1, thing(A, C) | {"doc": "a comment changes no byte on the wire, and yet is an edit"})
     for command in ("check", "lock"):
         assert "thing/v1: was edited after it landed" in run(command, folder).output

@@ -285,7 +285,7 @@ def test_what_nothing_is_learned_from_waits_for_nobody(store: ObjectStore, begin
         assert server.requests == []
 
 
-def test_a_delivery_that_fails_for_good_is_told_to_the_worker(store: ObjectStore, begin: Begin) -> None:
+def test_a_delivery_that_fails_for_good_is_reported_to_the_worker(store: ObjectStore, begin: Begin) -> None:
     failed = threading.Event()
 
     class Refused(Delivered):

@@ -18,11 +18,11 @@ from distrl.chat.endpoint import Endpoint
 from distrl.config import Config, JudgeSettings
 from distrl.errors import BrokerError
 from distrl.judge.vlm import VlmJudge
-from distrl.rollout import retry as retry_module
+from distrl.rollout import back_pressure as retry_module
+from distrl.rollout.back_pressure import Retry
 from distrl.rollout.batcher import Batcher
 from distrl.rollout.episode import SYSTEM_CLOCK
 from distrl.rollout.reload import Reloader
-from distrl.rollout.retry import Retry
 from distrl.types import Heartbeat, LogPosition, Outcome, Record, Task, Trajectory
 from distrl.worker import action_judge, membership, work
 from distrl.worker.work import Worker

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.optim import AdamW
 
-from distrl.algorithms.gradients import descend
+from distrl.algorithms.descent import descend
 from distrl.algorithms.losses import clone_loss
 from distrl.algorithms.protocol import Context, Metrics, Optimised, Phase, seen, steps_of, too_long
 from distrl.compute import ShardResult

@@ -16,7 +16,7 @@ from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
-from distrl.broker.passed import Settings, passed
+from distrl.broker.client_settings import Settings, passed
 from distrl.config import Config, KafkaSettings
 from distrl.errors import BrokerError
 from distrl.librdkafka import NO_PASSWORD_MECHANISMS

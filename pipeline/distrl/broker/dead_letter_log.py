@@ -1,4 +1,4 @@
-"""Reads dead letters. (retry.py publishes their records again.)
+"""Reads dead letters. (republish.py publishes their records again.)
 
 They are read twice: first the summary of each (an Entry), then the bytes of those that are wanted (a DeadLetter). Bytes
 and headers are untrusted. A record that was dead-lettered twice (its role crashed in between) has two dead letters with
@@ -86,7 +86,7 @@ def entries(config: Config) -> list[DeadLetterSummary]:
         return folded(DeadLetterSummary.of(raw) for batch in reader.to_end(ONE) for raw in batch)
 
 
-def letters(config: Config, wanted: Sequence[DeadLetterSummary]) -> list[DeadLetter]:
+def dead_letters_of(config: Config, wanted: Sequence[DeadLetterSummary]) -> list[DeadLetter]:
     """The dead letters of these entries, with all their bytes, in log order.
 
     Raises BrokerError for one that retention has deleted since.
@@ -127,25 +127,25 @@ def chosen(found: Sequence[DeadLetterSummary], offsets: Sequence[int]) -> list[D
     return [by_offset[offset] for offset in sorted(set(offsets))]
 
 
-def reading(letter: DeadLetter, config: Config) -> Record:
+def reading(dead_letter: DeadLetter, config: Config) -> Record:
     """The record in a dead letter, decoded by the present code. Raises WireError if it still cannot be."""
-    kind = kind_of(letter, config)
-    if letter.cut:
-        raise WireError("dead letter", letter.cut, "have its producer send the record again")
+    kind = kind_of(dead_letter, config)
+    if dead_letter.cut:
+        raise WireError("dead letter", dead_letter.cut, "have its producer send the record again")
     if kind is None:
         raise WireError("dead letter", "its headers name no topic of tasks or trajectories", "see its headers")
-    return decoded(letter.raw, kind)
+    return decoded(dead_letter.raw, kind)
 
 
-def kind_of(letter: DeadLetter, config: Config) -> type[Task] | type[Trajectory] | None:
+def kind_of(dead_letter: DeadLetter, config: Config) -> type[Task] | type[Trajectory] | None:
     """The record type of the topic it came from; None for topics other than tasks and trajectories."""
-    name = short_name(letter, config)
+    name = short_name(dead_letter, config)
     kind = TOPICS[name].record if name is not None else None
     return kind if kind in (Task, Trajectory) else None
 
 
-def short_name(letter: DeadLetter, config: Config) -> str | None:
-    full = letter.origin.topic if letter.origin is not None else None
+def short_name(dead_letter: DeadLetter, config: Config) -> str | None:
+    full = dead_letter.origin.topic if dead_letter.origin is not None else None
     return next((name for name in TOPICS if topic_name(config.run, name) == full), None)
 
 

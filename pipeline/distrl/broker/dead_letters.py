@@ -146,58 +146,58 @@ class DeadLetters:
         if 0 < limit <= found:
             raise _too_many(found, self._config, error)
         LOG.error("unreadable record, writing it to the dead-letter topic: %s", error)
-        letter = self._waiting[position] = _Waiting(raw, error_headers(position, error))
-        self._send(letter)
+        waiting = self._waiting[position] = _Waiting(raw, error_headers(position, error))
+        self._send(waiting)
 
     def settled(self) -> list[LogPosition]:
         """The records whose dead letters were acknowledged since the last call. Retries failed ones.
 
         Raises RecordTooLargeError if the topic refuses even LEAST_ROOM_BYTES: waiting would not help.
         """
-        for position, letter in list(self._waiting.items()):
-            if letter.future is None:
-                if self._clock() >= letter.again_at:
-                    self._send(letter)
-            elif letter.future.done():
-                failure = letter.future.exception()
+        for position, waiting in list(self._waiting.items()):
+            if waiting.future is None:
+                if self._clock() >= waiting.again_at:
+                    self._send(waiting)
+            elif waiting.future.done():
+                failure = waiting.future.exception()
                 if isinstance(failure, RecordTooLargeError):
-                    self._shorten(letter, failure)
-                    self._send(letter)
+                    self._shorten(waiting, failure)
+                    self._send(waiting)
                 elif failure is None:
                     del self._waiting[position]
                     self._known.add(position)
                     self._settled.append(position)
                     self.written += 1
                 else:
-                    self._later(letter, failure)
+                    self._later(waiting, failure)
         settled, self._settled = self._settled, []
         return settled
 
-    def _send(self, letter: _Waiting) -> None:
-        raw, room = letter.raw, letter.room
-        whole = raw.key, raw.value, [*raw.headers, *letter.headers]
-        key, value, headers = whole if room is None else cut(raw, letter.headers, room)
+    def _send(self, waiting: _Waiting) -> None:
+        raw, room = waiting.raw, waiting.room
+        whole = raw.key, raw.value, [*raw.headers, *waiting.headers]
+        key, value, headers = whole if room is None else cut(raw, waiting.headers, room)
         try:
-            letter.future = self._publish(self._target, key, value, headers)
+            waiting.future = self._publish(self._target, key, value, headers)
         except RecordTooLargeError as failure:
-            self._shorten(letter, failure)
-            self._send(letter)
+            self._shorten(waiting, failure)
+            self._send(waiting)
         except BeyondUseError:
             raise
         except BrokerError as failure:
-            self._later(letter, failure)
+            self._later(waiting, failure)
 
-    def _shorten(self, letter: _Waiting, failure: RecordTooLargeError) -> None:
+    def _shorten(self, waiting: _Waiting, failure: RecordTooLargeError) -> None:
         """Truncate to kafka.max_record_bytes, then halve each time the broker refuses it."""
-        room = self._config.kafka.max_record_bytes if letter.room is None else letter.room // 2
+        room = self._config.kafka.max_record_bytes if waiting.room is None else waiting.room // 2
         if room < LEAST_ROOM_BYTES:
             raise failure
-        LOG.warning("the dead letter of %s is truncated to %d bytes: %s", letter.raw.position, room, failure)
-        letter.room = room
+        LOG.warning("the dead letter of %s is truncated to %d bytes: %s", waiting.raw.position, room, failure)
+        waiting.room = room
 
-    def _later(self, letter: _Waiting, failure: BaseException) -> None:
-        LOG.error("cannot write the dead letter of %s, waiting before it: %s", letter.raw.position, failure)
-        letter.future, letter.again_at = None, self._clock() + RETRY_S
+    def _later(self, waiting: _Waiting, failure: BaseException) -> None:
+        LOG.error("cannot write the dead letter of %s, waiting before it: %s", waiting.raw.position, failure)
+        waiting.future, waiting.again_at = None, self._clock() + RETRY_S
 
 
 def cut(raw: RawRecord, headers: Headers, room: int) -> tuple[bytes | None, bytes | None, Headers]:

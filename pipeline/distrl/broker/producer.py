@@ -31,6 +31,7 @@ from types import TracebackType
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from distrl.broker.client_settings import Settings
 from distrl.broker.connect import (
     ACKNOWLEDGE_TIMEOUT_S,
     BATCH_OVERHEAD_BYTES,
@@ -38,7 +39,6 @@ from distrl.broker.connect import (
     explain,
     settings,
 )
-from distrl.broker.passed import Settings
 from distrl.broker.topics import topic_name
 from distrl.config import Config, KafkaSettings
 from distrl.errors import BrokerError

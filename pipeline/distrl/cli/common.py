@@ -15,7 +15,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from distrl import config as settings
-from distrl.cli.fitted import FittedTable
+from distrl.cli.fitted_table import FittedTable
 from distrl.config import Config
 from distrl.librdkafka import is_secret
 from distrl.supervised import SupervisedThread

@@ -32,7 +32,7 @@ def check(config: ConfigFile = None, sets: Sets = None) -> None:
 
     Also checks the files that settings name, and kafka.client with librdkafka. Connects to nothing.
     """
-    from distrl.broker.passed import check_client
+    from distrl.broker.client_settings import check_client
 
     settings = load(config, sets)
     _refuse_missing_files(settings)

@@ -78,7 +78,7 @@ def _shown(settings: Config) -> Table:
 
 def phones_table(phones: Sequence[tuple[About, DeviceHealth | None]]) -> Table:
     """A row per phone. Columns that are empty for all phones are left out."""
-    from distrl.offline.lines import escaped
+    from distrl.offline.record_text import escaped
 
     cells = [_cells(*phone) for phone in phones]
     columns = [name for name in COLUMNS if name in COLUMNS[:2] or any(each[name] for each in cells)]

@@ -18,7 +18,7 @@ from distrl.types import LogPosition
 
 if TYPE_CHECKING:
     from distrl.broker.dead_letter_log import DeadLetterSummary
-    from distrl.broker.retry import Retried
+    from distrl.broker.republish import Retried
 
 app = typer.Typer(
     help="List, show and publish again the records that could not be decoded. OFFSET is that of the dead letter.",
@@ -62,11 +62,11 @@ def show_dead_letter(
     sets: Sets = None,
 ) -> None:
     """Print one dead letter: headers, key, the first bytes, and the record as this version decodes it."""
-    from distrl.broker.dead_letter_log import chosen, entries, letters, reading
+    from distrl.broker.dead_letter_log import chosen, dead_letters_of, entries, reading
 
     settings = run_settings(config, sets)
     (entry,) = chosen(entries(settings), [offset])
-    (dead_letter,) = letters(settings, [entry])
+    (dead_letter,) = dead_letters_of(settings, [entry])
     print_line(f"{_place(entry.origin)}, dead letter of {_when(entry)}, {entry.size} bytes, copies: {entry.copies}")
     for name, value in dead_letter.raw.headers:
         print_line(
@@ -98,17 +98,17 @@ def retry_dead_letters(
     Use it once their reader is fixed. Only for tasks, trajectories and demonstrations of this run. One retry at a time:
     a second one takes over.
     """
-    from distrl.broker.dead_letter_log import chosen, entries, letters
-    from distrl.broker.retry import retry
+    from distrl.broker.dead_letter_log import chosen, dead_letters_of, entries
+    from distrl.broker.republish import retry
 
     if bool(offsets) == everything:
         raise typer.BadParameter("name either OFFSETs or --all", param_hint="OFFSET, --all")
     settings = run_settings(config, sets)
     found = entries(settings)
-    done = retry(letters(settings, found if everything else chosen(found, offsets or ())), settings, dry_run)
+    done = retry(dead_letters_of(settings, found if everything else chosen(found, offsets or ())), settings, dry_run)
     for each in done:
-        print_line(f"{each.letter.offset} from {_place(each.letter.origin)}: {_outcome(each, dry_run)}")
-    refused = [str(each.letter.offset) for each in done if each.refused]
+        print_line(f"{each.dead_letter.offset} from {_place(each.dead_letter.origin)}: {_outcome(each, dry_run)}")
+    refused = [str(each.dead_letter.offset) for each in done if each.refused]
     if refused:
         raise BrokerError(
             f"dead letters {', '.join(refused)}",

@@ -136,7 +136,7 @@ def _named(attempts: Sequence[JudgedAttempt]) -> list[dict[str, Any]]:
 
 def _show(rows: Sequence[Modes], named: Sequence[dict[str, Any]], topic: Topic) -> None:
     from distrl.evaluate.failures import Mode
-    from distrl.offline.lines import escaped
+    from distrl.offline.record_text import escaped
 
     shown = table("suite", "versions", "attempts", "failed", *(mode.value for mode in Mode))
     for each in rows:

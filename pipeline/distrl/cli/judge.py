@@ -100,7 +100,7 @@ def _report(found: Sequence[Judged], confusion: Confusion | None, counted: Count
 
 
 def _show_verdicts(found: Sequence[Judged]) -> None:
-    from distrl.offline.lines import escaped
+    from distrl.offline.record_text import escaped
 
     shown = table("offset", "task", "instruction", "verdict", "reason")
     for each in found:

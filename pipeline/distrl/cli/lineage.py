@@ -74,7 +74,7 @@ def lineage(
 
 
 def _show_version(run: str, found: VersionLineage, everything: bool) -> None:
-    from distrl.offline.lines import utc_text
+    from distrl.offline.record_text import utc_text
     from distrl.telemetry.stalls import ranges
 
     version = found.version
@@ -112,7 +112,7 @@ def _show_grouped(found: VersionLineage) -> None:
 
 
 def _show_all(trajectories: Iterable[Learned]) -> None:
-    from distrl.offline.lines import escaped
+    from distrl.offline.record_text import escaped
 
     shown = table(
         "taken in at", "task id", "from the log", "outcome", "steps", "cloned at", "could be drawn at", "left out"
@@ -135,7 +135,7 @@ def _show_all(trajectories: Iterable[Learned]) -> None:
 
 
 def _show_attempt(found: Attempt, everything: bool) -> None:
-    from distrl.offline.lines import escaped
+    from distrl.offline.record_text import escaped
     from distrl.telemetry.stalls import ranges
 
     logged = found.logged
@@ -206,8 +206,8 @@ def _short(topic: str) -> str:
 
 def _ids(ids: Iterable[str]) -> str:
     """Ids as ranges where they are numbered (`demo-0 to demo-5`), at most SHOWN_RANGES of them."""
-    from distrl.broker.identity import IdSet
-    from distrl.offline.lines import escaped
+    from distrl.broker.duplicates import IdSet
+    from distrl.offline.record_text import escaped
 
     texts = []
     for prefix, widths in IdSet(ids).ranges().items():

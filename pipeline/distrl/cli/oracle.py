@@ -110,7 +110,7 @@ def _play_list(settings: Config, split: Split | None, count: int | None, as_json
 
 def _rows_shown(found: Sequence[Played]) -> Any:
     """A line per row of the list."""
-    from distrl.offline.lines import escaped
+    from distrl.offline.record_text import escaped
 
     shown = table("row", "split", "instruction", "script", "result")
     for each in found:

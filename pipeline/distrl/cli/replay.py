@@ -141,7 +141,7 @@ def _shown(items: Iterator[Item], topic_range: TopicRange, lines: bool) -> Itera
 
 
 def _print(item: Item, as_json: bool) -> None:
-    from distrl.offline.lines import json_line, summary_line
+    from distrl.offline.record_text import json_line, summary_line
 
     sys.stdout.write((json_line(item) if as_json else summary_line(item)) + "\n")
 

@@ -52,7 +52,7 @@ def worker(
     settings = with_broker(config, sets, "training")
     stop = start_role(settings.worker.name, verbose)
     if dry_run:
-        from distrl.offline.lines import printable
+        from distrl.offline.record_text import printable
         from distrl.rollout.dry_run import run_dry
 
         run_dry(settings, instruction, stop, lambda line: print(printable(line), flush=True))

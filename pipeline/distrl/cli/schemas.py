@@ -10,8 +10,8 @@ import typer
 
 from distrl.cli.common import console, row, table
 from distrl.errors import WireError
-from distrl.wire.gate import SchemaProblem, SchemaReport, check
 from distrl.wire.lock import entry_of, write_lock
+from distrl.wire.schema_check import SchemaProblem, SchemaReport, check
 from distrl.wire.schemas import schema_folder
 
 app = typer.Typer(help="Check, list or lock the Avro schemas of the records.", no_args_is_help=True)

@@ -30,7 +30,7 @@ def scores(
     settings = run_settings(config, sets, run)
     from distrl.evaluate import policies
     from distrl.evaluate.gather import agent_names, records
-    from distrl.offline.lines import escaped
+    from distrl.offline.record_text import escaped
     from distrl.store.objects import open_store
     from distrl.types import Evaluation
 

@@ -34,8 +34,8 @@ def up(config: ConfigFile = None, sets: Sets = None) -> None:
     that are given the same stack.directory find them there.
     """
     from distrl.broker import topic_admin
-    from distrl.stack.known import refuse_second_by_accident
     from distrl.stack.local import LocalStack
+    from distrl.stack.running_stacks import refuse_second_by_accident
 
     logs.configure("up")
     ended_as_interrupted()
@@ -106,7 +106,7 @@ def status(config: ConfigFile = None, sets: Sets = None) -> None:
 
 def without_success(found: Sequence[Unsolved]) -> list[str]:
     """A line for each task without a success, at most SHOWN. Text of a task list is escaped."""
-    from distrl.offline.lines import escaped
+    from distrl.offline.record_text import escaped
 
     lines = []
     for each in found[:SHOWN]:

@@ -85,7 +85,7 @@ def list_tasks(
     """Print the tasks that a run would be fed (train) or evaluated on (validation, test), in that order."""
     if files and suite is not None:
         raise typer.BadParameter("it is one or the other", param_hint="PATH, --suite")
-    from distrl.offline.lines import escaped
+    from distrl.offline.record_text import escaped
     from distrl.tasks.lists import suite_of
     from distrl.tasks.suite import EVALUATION_SEED
     from distrl.wire.convert import to_datum
@@ -108,8 +108,8 @@ def list_tasks(
 def _suites(settings: Config) -> list[dict[str, Any]]:
     """A report of each built-in suite, JSON-able. tasks: None for endless splits."""
     from distrl.policy.registry import tokenizer_of
+    from distrl.tasks.list_report import HELD_OUT, shared
     from distrl.tasks.suite import suites
-    from distrl.tasks.survey import HELD_OUT, shared
 
     tokenizer = tokenizer_of(settings.policy)
     return [
@@ -147,7 +147,7 @@ def _show_suites(report: list[dict[str, Any]], as_json: bool) -> None:
 def _unknown(settings: Config, found: TaskList) -> Counter[str]:
     """The words of the list that the policy reads as <unk>, with their number of occurrences."""
     from distrl.policy.registry import tokenizer_of
-    from distrl.tasks.survey import unknown_words
+    from distrl.tasks.list_report import unknown_words
     from distrl.text import plain_words
 
     unknown = frozenset(tokenizer_of(settings.policy).unknown_words(each.instruction for each in found.rows))
@@ -156,7 +156,7 @@ def _unknown(settings: Config, found: TaskList) -> Counter[str]:
 
 def _report(found: TaskList, unknown: Counter[str] | None) -> dict[str, Any]:
     """The report on a list, JSON-able. unknown: None where the list is wrong and was not checked."""
-    from distrl.tasks.survey import as_json, done_at_the_start, overlaps, shares
+    from distrl.tasks.list_report import as_json, done_at_the_start, overlaps, shares
 
     return {
         "rows": len(found.rows),
@@ -184,8 +184,8 @@ def _named(of: Row) -> dict[str, Any]:
 
 
 def _show(found: TaskList, report: dict[str, Any]) -> None:
-    from distrl.offline.lines import escaped
-    from distrl.tasks.survey import overlaps
+    from distrl.offline.record_text import escaped
+    from distrl.tasks.list_report import overlaps
 
     shown = table("suite", "split", "rows", "with a check", "steps")
     for each in report["splits"]:
@@ -210,7 +210,7 @@ def _show(found: TaskList, report: dict[str, Any]) -> None:
 
 
 def _print_rows(named: list[dict[str, Any]], what: str = "") -> None:
-    from distrl.offline.lines import escaped
+    from distrl.offline.record_text import escaped
 
     for each in named[:SHOWN]:
         print_line(f"  {escaped(each['file'])}:{each['line']}: {what}{escaped(each['instruction'])}")

@@ -12,7 +12,7 @@ import yaml
 
 from distrl.config import Config
 from distrl.errors import StackError
-from distrl.stack.portable import portable
+from distrl.stack.exported_settings import portable
 from distrl.stack.processes import Child, find_all, start, stop_all
 
 WORKERS = 2

@@ -18,15 +18,15 @@ from typing import Any, Protocol
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader
 from distrl.config import Config
-from distrl.demonstrations.in_order import InOrder
+from distrl.demonstrations.reorder import InOrder
 from distrl.errors import DeviceError
 from distrl.policy.actions import to_text
 from distrl.policy.protocol import Tokenizer
 from distrl.policy.registry import tokenizer_of
 from distrl.rollout.actor_pool import new_attempt_id, play_all, publish_or_drop_steps
+from distrl.rollout.back_pressure import Retry
 from distrl.rollout.episode import Decision, Episode, Observation, Phone
 from distrl.rollout.phones import Phones
-from distrl.rollout.retry import Retry
 from distrl.rollout.vocabulary import refuse_unknown_words
 from distrl.rollout.wiring import TRUTH, screenshot_store
 from distrl.store.objects import open_store

@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable, Iterator
 
 from distrl import config
+from distrl.device.adb_protocol import Deadline
 from distrl.device.errors import DeviceForeignApp, DeviceGarbage
 from distrl.device.packages import allowed
 from distrl.device.session import AdbSession
 from distrl.device.window import SYSTEM_UI
-from distrl.device.wire import Deadline
 from distrl.names import PACKAGE
 
 log = logging.getLogger(__name__)

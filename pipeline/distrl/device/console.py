@@ -13,8 +13,8 @@ from pathlib import Path
 from types import TracebackType
 
 from distrl import names
+from distrl.device.adb_protocol import Deadline
 from distrl.device.errors import DeviceGarbage, DeviceGone, DeviceRefused, DeviceTimeout
-from distrl.device.wire import Deadline
 from distrl.dial import dial
 
 HOST = "127.0.0.1"

@@ -16,13 +16,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from distrl import config
+from distrl.device.adb_protocol import Deadline
 from distrl.device.console import Console
 from distrl.device.errors import AdbServerGone, DeviceGone, DeviceRefused, DeviceTimeout, DeviceUnready
 from distrl.device.launch import GUIDE, Program, check_free, command_line, program
 from distrl.device.leases import Leases
 from distrl.device.server import SERVER_S, AdbServer
 from distrl.device.session import AdbSession
-from distrl.device.wire import Deadline
 from distrl.errors import DeviceError
 
 log = logging.getLogger(__name__)

@@ -16,8 +16,8 @@ import unicodedata
 from collections.abc import Callable
 from typing import Final
 
+from distrl.device.adb_protocol import Deadline
 from distrl.device.errors import ActionRefused, DeviceGarbage, DeviceRefused
-from distrl.device.wire import Deadline
 
 log = logging.getLogger(__name__)
 

@@ -31,10 +31,10 @@ from urllib.parse import quote_plus, unquote_plus
 
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
+from distrl.device.adb_protocol import Deadline
 from distrl.device.errors import DeviceGone, DeviceHeld
 from distrl.device.leases import Leases
 from distrl.device.session import AdbSession
-from distrl.device.wire import Deadline
 from distrl.errors import DeviceError
 from distrl.supervised import SupervisedThread
 

@@ -21,9 +21,9 @@ from typing import IO
 import adbutils
 
 from distrl import config
+from distrl.device.adb_protocol import Connection, Deadline
 from distrl.device.errors import DeviceGone, refusal
 from distrl.device.leases import LOOPBACK
-from distrl.device.wire import Connection, Deadline
 from distrl.dial import dial
 from distrl.errors import DeviceError
 

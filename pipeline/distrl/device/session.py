@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from distrl import config
+from distrl.device.adb_protocol import Connection, Deadline, Finished
 from distrl.device.errors import (
     ActionRefused,
     DeviceBlack,
@@ -31,7 +32,6 @@ from distrl.device.keyboard import KeyboardService, UntypableError, typing_line
 from distrl.device.screenshot import BlackImageError, BrokenImageError, OversizedImageError, Screenshot, verified
 from distrl.device.server import AdbServer
 from distrl.device.window import focused_window, package_in_front
-from distrl.device.wire import Connection, Deadline, Finished
 from distrl.errors import DeviceError
 from distrl.names import PACKAGE
 from distrl.types import Action, ActionKind, Point

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from distrl.evaluate import curves, policies
-from distrl.tasks.survey import folded
+from distrl.tasks.list_report import folded
 from distrl.tasks.unsolved import Unsolved, unsolved
 from distrl.types import Evaluation, LoggedTrajectory, ObjectRef, Outcome, Split, Trajectory, Update, Version
 

@@ -14,9 +14,9 @@ from distrl.config import Config
 from distrl.evaluate.gather import records
 from distrl.evaluate.policies import PolicyId
 from distrl.rollout.actor_pool import play_all, publish_or_drop_steps
+from distrl.rollout.back_pressure import Retry
 from distrl.rollout.episode import Decider, Episode, Phone
 from distrl.rollout.phones import Phones
-from distrl.rollout.retry import Retry
 from distrl.rollout.wiring import TRUTH, fallback_judge_of, judge_of, screenshot_store
 from distrl.store.objects import ObjectStore
 from distrl.tasks.lists import suite_of

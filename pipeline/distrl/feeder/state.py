@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from distrl.broker.identity import IdSet
+from distrl.broker.duplicates import IdSet
 from distrl.feeder.admission import Admission, Progress
 from distrl.types import LogPosition, Outcome, Task, Trajectory, Update, Version
 

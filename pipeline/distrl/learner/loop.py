@@ -31,6 +31,7 @@ from distrl.broker.versions import lineage
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
 from distrl.errors import DistrlError, StoreError
+from distrl.learner.choose_checkpoint import beyond, chain
 from distrl.learner.fold import fold
 from distrl.learner.intake import POLL_S, Intake
 from distrl.learner.journal_writer import JournalWriter, UnwrittenError
@@ -46,7 +47,6 @@ from distrl.learner.recover import (
     unfolded,
     warn_if_window_is_narrow,
 )
-from distrl.learner.resume import beyond, chain
 from distrl.learner.run_settings import learning_fingerprint, record_settings
 from distrl.learner.skip import COMMAND
 from distrl.learner.skipped import SkippedRecords

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 
-from distrl.broker.identity import FirstWins, IdSet
+from distrl.broker.duplicates import FirstWins, IdSet
 from distrl.config import Config
 from distrl.types import LoggedTrajectory, LogPosition, Outcome, Trajectory, Watermark
 

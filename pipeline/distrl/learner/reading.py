@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Final
 
 from distrl.broker import topics
-from distrl.broker.identity import IdSet
+from distrl.broker.duplicates import IdSet
 from distrl.broker.reader import LogReader, RawRecord, decoded
 from distrl.broker.topics import topic_name
 from distrl.config import Config

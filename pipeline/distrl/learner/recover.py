@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from distrl.broker.connect import admin
-from distrl.broker.identity import IdSet
+from distrl.broker.duplicates import IdSet
 from distrl.broker.journal import History
 from distrl.broker.journal import history as read_history
 from distrl.broker.reader import LogReader, decoded
@@ -16,8 +16,8 @@ from distrl.broker.topic_admin import topic_id
 from distrl.broker.topics import topic_name
 from distrl.config import Config
 from distrl.errors import BrokerError, ConfigError, StoreError, WireError
+from distrl.learner.choose_checkpoint import OffsetRanges, Saved, marks, refusal
 from distrl.learner.reading import TOPICS, window_sha256
-from distrl.learner.resume import OffsetRanges, Saved, marks, refusal
 from distrl.learner.run_settings import learning_fingerprint, refuse_other_settings
 from distrl.learner.skipped import SkippedRecords
 from distrl.learner.state import LearnerState, needed
@@ -190,8 +190,10 @@ def checkpoint(
 ) -> None:
     """Save what `recover` reads, and the digests that it compares.
 
-    history: `resume.chain` of the folded updates. version: the highest version number reserved so far. log_id: the ids
-    of the folded topics, as in the journal. Raises StoreError; the previous checkpoint is still the newest then.
+    history: `choose_checkpoint.chain` of the folded updates. version: the highest version number reserved so far.
+    log_id: the ids of the folded topics, as in the journal.
+
+    Raises StoreError; the previous checkpoint is still the newest then.
     """
     meta = state.meta() | {
         "config_fingerprint": learning_fingerprint(config),

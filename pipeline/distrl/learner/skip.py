@@ -19,10 +19,10 @@ from distrl.broker.versions import lineage
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
 from distrl.errors import ConfigError
+from distrl.learner.choose_checkpoint import Saved, marks, refusal
 from distrl.learner.journal_writer import JournalWriter
 from distrl.learner.reading import TOPICS
 from distrl.learner.recover import log_of, manifests, refuse_other_journal
-from distrl.learner.resume import Saved, marks, refusal
 from distrl.learner.run_settings import learning_fingerprint
 from distrl.learner.state import needed
 from distrl.store.objects import open_store

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 
-from distrl.broker.identity import IdSet
+from distrl.broker.duplicates import IdSet
 from distrl.broker.journal import history as read_history
 from distrl.broker.journal import in_force
 from distrl.broker.reader import LogReader

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distrl import config as settings
-from distrl.broker.identity import FirstWins
+from distrl.broker.duplicates import FirstWins
 from distrl.broker.versions import lineage
 from distrl.config import Config
 from distrl.errors import StoreError

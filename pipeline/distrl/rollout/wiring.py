@@ -11,8 +11,8 @@ from distrl.config import Config
 from distrl.errors import ChatError, StoreError
 from distrl.judge.question import Question
 from distrl.judge.vlm import VlmJudge
+from distrl.rollout.back_pressure import Retry
 from distrl.rollout.episode import FallbackJudge, Judge
-from distrl.rollout.retry import Retry
 from distrl.store.objects import ObjectStore, utc_day
 from distrl.tasks.outcome import succeeded
 from distrl.types import ObjectRef, Outcome, Step, Task

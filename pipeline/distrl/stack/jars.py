@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from distrl.errors import StackError
-from distrl.stack.declared import declared
+from distrl.stack.infra_files import declared
 from distrl.stack.locks import held
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from distrl.broker import connect
 from distrl.config import Config, KafkaSettings
 from distrl.errors import BrokerError, StackError
 from distrl.stack import jars
-from distrl.stack.declared import declared
+from distrl.stack.infra_files import declared
 from distrl.stack.java import find_java
 from distrl.stack.part import Part, Site
 from distrl.stack.ports import HOST, listens

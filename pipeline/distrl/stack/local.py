@@ -17,11 +17,11 @@ from typing import Any
 
 from distrl.config import Config
 from distrl.errors import StackError
-from distrl.stack import adb, kafka, known, phones, ports, s3
+from distrl.stack import adb, kafka, phones, ports, running_stacks, s3
 from distrl.stack.locks import held
 from distrl.stack.part import Part, Site
 from distrl.stack.processes import find_all, stop_all
-from distrl.stack.record import Record
+from distrl.stack.stack_record import Record
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ class LocalStack:
                 self._refuse_others(parts, wanted)
             missing = {name: wanted[name] for name in NAMES if name in wanted and name not in good}
             stop_all([child for child in find_all(self._directory) if child.name in missing], STOP_S)
-            known.remember(self._cache, self._directory)
+            running_stacks.remember(self._cache, self._directory)
             self._parts = {**good, **self._start(missing)}
             return _filled(self._config, self._parts, self._directory)
 

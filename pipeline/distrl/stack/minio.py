@@ -21,7 +21,7 @@ from pathlib import Path
 
 from distrl.errors import StackError
 from distrl.stack import processes
-from distrl.stack.declared import infra_folder
+from distrl.stack.infra_files import infra_folder
 from distrl.stack.locks import held
 from distrl.stack.part import Site, UnavailableError
 from distrl.stack.ports import HOST

@@ -22,7 +22,7 @@ from pydantic import SecretStr
 from distrl.config import Config
 from distrl.errors import StackError
 from distrl.stack import minio, s3proxy
-from distrl.stack.declared import declared
+from distrl.stack.infra_files import declared
 from distrl.stack.part import Part, Site, UnavailableError
 from distrl.stack.ports import HOST, listens
 from distrl.stack.processes import stop_all, wait_ready

@@ -11,7 +11,7 @@ from string import Template
 
 from distrl.errors import StackError
 from distrl.stack import jars, processes
-from distrl.stack.declared import declared
+from distrl.stack.infra_files import declared
 from distrl.stack.java import find_java
 from distrl.stack.part import Site, UnavailableError
 from distrl.stack.ports import HOST

@@ -13,7 +13,7 @@ from simphone.machine import fresh
 from simphone.state import State
 
 from distrl.tasks.entity_pool import EntityPool
-from distrl.tasks.kept import Kept, kept
+from distrl.tasks.persistent_state import Kept, kept
 from distrl.types import Action, Split, Task
 
 Params = dict[str, str]

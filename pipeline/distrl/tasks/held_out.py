@@ -14,9 +14,9 @@ from itertools import pairwise
 from distrl.config import FeederSettings
 from distrl.errors import ConfigError
 from distrl.tasks.entities import Pair
+from distrl.tasks.list_report import HELD_OUT, folded
 from distrl.tasks.lists import suite_of
 from distrl.tasks.suite import held_out_pairs, suites
-from distrl.tasks.survey import HELD_OUT, folded
 from distrl.text import plain_words
 
 

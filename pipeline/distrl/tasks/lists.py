@@ -18,10 +18,10 @@ from simphone.state import chance
 from distrl.config import FeederSettings
 from distrl.errors import ConfigError
 from distrl.tasks.formats import FORMATS, RowProblem, rows_in
+from distrl.tasks.list_report import Overlap, overlaps
 from distrl.tasks.outcome import CHECK
 from distrl.tasks.row import NAME, SPLITS, Defaults, Row, row_of
 from distrl.tasks.suite import Suite, suite_named
-from distrl.tasks.survey import Overlap, overlaps
 from distrl.types import Split, Task
 
 log = logging.getLogger(__name__)

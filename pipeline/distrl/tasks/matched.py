@@ -14,13 +14,13 @@ from simphone.state import State
 
 from distrl.tasks.check import MAX_TEXT
 from distrl.tasks.family import Params, TaskFamily, family
+from distrl.tasks.list_report import folded
 from distrl.tasks.lists import task_of
 from distrl.tasks.oracle import as_family
 from distrl.tasks.rollout import play
 from distrl.tasks.row import Row
 from distrl.tasks.scripted_actions import BACK, COMPLETE
 from distrl.tasks.suite import EVALUATION_SEED, suites
-from distrl.tasks.survey import folded
 from distrl.types import Action, Task
 
 PHONES_TRIED: Final = 4

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from distrl.broker.identity import IdSet
+from distrl.broker.duplicates import IdSet
 from distrl.tasks.unsolved import Attempts, Unsolved
 from distrl.types import Evaluation, Heartbeat, Outcome, Record, Split, Trajectory, Version
 

@@ -22,7 +22,7 @@ from distrl.clock import SYSTEM_CLOCK, Clock
 from distrl.errors import ChatError, StoreError
 from distrl.judge.validity import ActionQuestion, Validity, to_be_judged
 from distrl.rollout.actor_pool import Deliver
-from distrl.rollout.retry import AbandonedError
+from distrl.rollout.back_pressure import AbandonedError
 from distrl.rollout.task_queue import Received
 from distrl.supervised import SupervisedThreads
 from distrl.types import ObjectRef, Trajectory

@@ -17,9 +17,9 @@ from distrl.broker.producer import RecordProducer
 from distrl.broker.versions import VersionFollower
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
+from distrl.rollout.back_pressure import Retry
 from distrl.rollout.phones import Phones
 from distrl.rollout.reload import Reloader, wait_first
-from distrl.rollout.retry import Retry
 from distrl.rollout.serving import serving
 from distrl.rollout.wiring import TRUTH, fallback_judge_of, judge_of, screenshot_store
 from distrl.store.objects import open_store

@@ -20,10 +20,10 @@ from distrl.config import Config
 from distrl.errors import BrokerError
 from distrl.rollout import actor_pool
 from distrl.rollout.actor_pool import ActorPool, new_attempt_id, publish_or_drop_steps
+from distrl.rollout.back_pressure import AbandonedError, Retry
 from distrl.rollout.batcher import Batcher
 from distrl.rollout.episode import Episode, FallbackJudge, Judge, Phone
 from distrl.rollout.reload import Reloader
-from distrl.rollout.retry import AbandonedError, Retry
 from distrl.rollout.task_queue import Received, TaskQueue
 from distrl.types import DeviceHealth, LogPosition, ObjectRef, Record, Task, Trajectory
 from distrl.worker.action_judge import AsyncActionJudge, ValidityJudge, max_held

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from distrl.broker.identity import IdSet
+from distrl.broker.duplicates import IdSet
 from distrl.config import Config
 from distrl.config.effects import When
 from distrl.errors import ConfigError

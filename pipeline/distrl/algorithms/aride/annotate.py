@@ -12,7 +12,7 @@ from distrl.algorithms import losses
 from distrl.algorithms.aride.credit import credit
 from distrl.algorithms.aride.critics import Critics
 from distrl.algorithms.aride.truncation import step_after
-from distrl.algorithms.gradients import passes
+from distrl.algorithms.descent import passes
 from distrl.algorithms.protocol import Context, steps_of
 from distrl.algorithms.returns import Array, penalties
 from distrl.policy.protocol import Score

@@ -52,7 +52,7 @@ def credit(
     return Credit(td, targets, advantages(config.advantage, rewards, penalty, values, targets, config.gamma, bootstrap))
 
 
-def policy_loss(
+def loss_and_ratio(
     logprob: Tensor, entropy: Tensor, behaviour_logprob: Tensor, shaped: Tensor, invalid: Tensor, config: ArideSettings
 ) -> tuple[Tensor, Tensor]:
     """(loss, ρ) of some rows: equation 1 on shaped advantages; ρ (B,) unclipped. All inputs (B,)."""

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from distrl.algorithms.gradients import passes
+from distrl.algorithms.descent import passes
 from distrl.algorithms.returns import outcome_rewards
 from distrl.compute import reproducible
 from distrl.config import Config

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from distrl.broker.identity import IdSet
+from distrl.broker.duplicates import IdSet
 from distrl.broker.journal import History, in_force
 from distrl.broker.journal import history as read_history
 from distrl.broker.reader import LogReader

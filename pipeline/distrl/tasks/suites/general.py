@@ -18,8 +18,8 @@ from simphone.state import State, words_of
 from distrl.tasks import moves
 from distrl.tasks.entity_pool import pairs, singles
 from distrl.tasks.family import Of, Params, Setup, asks_for, family, words_in
-from distrl.tasks.kept import Kept
 from distrl.tasks.listed import ListedSuite
+from distrl.tasks.persistent_state import Kept
 from distrl.tasks.suites.world import (
     CONTACTS,
     DATES,

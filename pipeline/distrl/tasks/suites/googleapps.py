@@ -14,8 +14,8 @@ from simphone.state import State, words_of
 
 from distrl.tasks import moves
 from distrl.tasks.family import Of, family
-from distrl.tasks.kept import Kept
 from distrl.tasks.listed import ListedSuite
+from distrl.tasks.persistent_state import Kept
 from distrl.tasks.suites.general import SEEN, VIDEO
 from distrl.tasks.suites.world import DATES, EVENTS, MAILS, PEOPLE, PLACES
 from distrl.types import Split

@@ -12,8 +12,8 @@ from simphone.state import State, words_of
 
 from distrl.tasks import moves
 from distrl.tasks.family import Of, family
-from distrl.tasks.kept import Kept
 from distrl.tasks.listed import ListedSuite
+from distrl.tasks.persistent_state import Kept
 from distrl.tasks.suites.world import STORE_APPS
 from distrl.types import Split
 

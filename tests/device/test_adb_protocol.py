@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 import pytest
 from distrl import config
+from distrl.device.adb_protocol import MAX_ANSWER, Connection, Deadline
 from distrl.device.errors import DeviceGarbage, DeviceGone, DeviceTimeout
-from distrl.device.wire import MAX_ANSWER, Connection, Deadline
 
 from .conftest import LONG_S, SLACK_S
 

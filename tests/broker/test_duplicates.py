@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from distrl.broker.identity import FirstWins, IdSet
+from distrl.broker.duplicates import FirstWins, IdSet
 from hypothesis import given
 from hypothesis import strategies as st
 

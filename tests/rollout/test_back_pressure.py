@@ -8,8 +8,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 from distrl.broker.producer import RecordTooLargeError
 from distrl.errors import BrokerError, StoreError
-from distrl.rollout import retry as module
-from distrl.rollout.retry import AbandonedError, Retry
+from distrl.rollout import back_pressure as module
+from distrl.rollout.back_pressure import AbandonedError, Retry
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from distrl.config import Config
 from distrl.errors import StackError
-from distrl.stack.record import Record
+from distrl.stack.stack_record import Record
 
 
 def remember(cache: Path, directory: Path) -> None:

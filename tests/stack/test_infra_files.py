@@ -10,7 +10,7 @@ import pytest
 import yaml
 from distrl.broker.topics import FOR_EVER, TOPICS
 from distrl.stack import jars, kafka
-from distrl.stack.declared import declared, infra_folder
+from distrl.stack.infra_files import declared, infra_folder
 from distrl.types import Trajectory
 
 POLICIES = sorted((infra_folder() / "minio" / "policies").glob("*.json"))

@@ -11,11 +11,11 @@ import pytest
 from distrl.config import Config, load
 from distrl.demo.roles import write_settings
 from distrl.errors import StackError
-from distrl.stack import kafka, known, ports, s3
+from distrl.stack import kafka, ports, running_stacks, s3
 from distrl.stack.local import LocalStack, connect
 from distrl.stack.part import Part
 from distrl.stack.processes import find_all, start, stop_all
-from distrl.stack.record import Record
+from distrl.stack.stack_record import Record
 
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
 
@@ -81,14 +81,14 @@ def test_a_second_stack_is_not_started_by_accident(
     monkeypatch.chdir(elsewhere)
     unnamed = load(sets=[f"stack.cache={tmp_path / 'cache'}"], environ={})
     with pytest.raises(StackError, match=f"one is up in {tmp_path / 'stack'}") as told:
-        known.refuse_second_by_accident(unnamed)
+        running_stacks.refuse_second_by_accident(unnamed)
     for way in (f"--set stack.directory={tmp_path / 'stack'}", f"--set stack.directory={elsewhere / 'out/stack'}"):
         assert way in told.value.hint
         named = load(sets=[f"stack.cache={tmp_path / 'cache'}", way.removeprefix("--set ")], environ={})
-        known.refuse_second_by_accident(named)
+        running_stacks.refuse_second_by_accident(named)
     assert list(elsewhere.iterdir()) == []
     LocalStack(config).down()
-    known.refuse_second_by_accident(unnamed)
+    running_stacks.refuse_second_by_accident(unnamed)
 
 
 def test_up_refuses_a_configured_broker_that_is_away_and_leaves_nothing(config: Config, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from distrl.demonstrations.in_order import InOrder
+from distrl.demonstrations.reorder import InOrder
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,7 +41,7 @@ def test_many_threads_at_once_change_no_order() -> None:
     assert left == list(range(400))
 
 
-def test_what_could_not_be_given_is_told_to_who_brought_it_and_nothing_later_passes_it() -> None:
+def test_what_could_not_be_given_is_reported_to_who_brought_it_and_nothing_later_passes_it() -> None:
     left: list[int] = []
 
     def give(item: int) -> None:

@@ -12,10 +12,10 @@ from torch import Tensor
 from distrl import config as settings
 from distrl.algorithms import losses
 from distrl.algorithms.aride.annotate import is_invalid, succeeded
-from distrl.algorithms.aride.credit import policy_loss
+from distrl.algorithms.aride.credit import loss_and_ratio
 from distrl.algorithms.aride.critics import Critics
 from distrl.algorithms.aride.memory import Draw
-from distrl.algorithms.gradients import descend
+from distrl.algorithms.descent import descend
 from distrl.algorithms.protocol import Context, Optimised
 from distrl.compute import Gradients, ShardResult
 from distrl.replay.circular import CircularBuffer
@@ -104,7 +104,7 @@ def _part(
     context, steps = trained.context, batch.steps[piece]
     with torch.set_grad_enabled(train_policy):
         scored = context.score(steps)
-        loss, ratio = policy_loss(
+        loss, ratio = loss_and_ratio(
             scored.logprob,
             scored.entropy,
             batch.behaviour_logprob[piece],
@@ -135,7 +135,7 @@ def _metrics(
 ) -> dict[str, float]:
     """Of a whole minibatch, from what its rows gave before the step."""
     logprob, entropy, ratio, values = (rows[name] for name in ("logprob", "entropy", "ratio", "values"))
-    loss, _ = policy_loss(logprob, entropy, batch.behaviour_logprob, shaped, batch.invalid, config)
+    loss, _ = loss_and_ratio(logprob, entropy, batch.behaviour_logprob, shaped, batch.invalid, config)
     weight = ratio.clamp(max=config.ratio_clip)
     found = {
         "policy_loss": loss,

@@ -6,7 +6,7 @@ from typing import Any
 
 from distrl.config import Config
 from distrl.stack import adb, kafka, phones, s3
-from distrl.stack.record import Record
+from distrl.stack.stack_record import Record
 
 PORTS = (("stack", "kafka_port"), ("stack", "s3_port"), ("phones", "base_port"))
 """In a settings file they must be free; left out, free ones are chosen."""

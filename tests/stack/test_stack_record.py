@@ -9,7 +9,7 @@ import psutil
 import pytest
 from distrl.stack.part import Part
 from distrl.stack.processes import Child
-from distrl.stack.record import FILE, Record
+from distrl.stack.stack_record import FILE, Record
 
 
 @pytest.fixture

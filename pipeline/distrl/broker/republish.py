@@ -33,7 +33,7 @@ NAME_CHARACTERS = 100
 class Retried:
     """The outcome of one dead letter."""
 
-    letter: DeadLetter
+    dead_letter: DeadLetter
     at: LogPosition | None = None
     """Where its record was published, now or before; None if it was not, or if the broker does not report it."""
     before: bool = False
@@ -56,22 +56,22 @@ def retry(found: Sequence[DeadLetter], config: Config, dry_run: bool = False) ->
         with LogReader(config, topic) as reader:
             return frozenset(reader.ends)
 
-    refusals = {letter.offset: _refusal(letter, config, partitions) for letter in found}
-    wanted = [letter for letter in found if not refusals[letter.offset]]
+    refusals = {dead_letter.offset: _refusal(dead_letter, config, partitions) for dead_letter in found}
+    wanted = [dead_letter for dead_letter in found if not refusals[dead_letter.offset]]
     with ExitStack() as stack:
         producer = FencedProducer(config, "dlq", "the retry of dead letters", lambda: _fenced(wanted, config))
         if wanted and not dry_run:
             stack.enter_context(producer)
         before = retried_before(wanted, config)  # now that nobody else can publish
         return [
-            Retried(letter, refused=refusals[letter.offset])
-            if refusals[letter.offset]
-            else Retried(letter, before[letter.origin], before=True)
-            if letter.origin in before
-            else Retried(letter)
+            Retried(dead_letter, refused=refusals[dead_letter.offset])
+            if refusals[dead_letter.offset]
+            else Retried(dead_letter, before[dead_letter.origin], before=True)
+            if dead_letter.origin in before
+            else Retried(dead_letter)
             if dry_run
-            else _published(letter, producer)
-            for letter in found
+            else _published(dead_letter, producer)
+            for dead_letter in found
         ]
 
 
@@ -103,10 +103,10 @@ def retried_from(headers: Headers) -> Iterator[LogPosition]:
 def _since_origins(found: Sequence[DeadLetter], config: Config) -> Iterator[RawRecord]:
     """The records of each partition that a dead letter came from, from the first origin to the end."""
     firsts: dict[str, dict[int, int]] = defaultdict(dict)
-    for letter in found:
-        if letter.origin is not None and (name := short_name(letter, config)) is not None:
+    for dead_letter in found:
+        if dead_letter.origin is not None and (name := short_name(dead_letter, config)) is not None:
             starts = firsts[name]
-            partition, offset = letter.origin.partition, letter.origin.offset
+            partition, offset = dead_letter.origin.partition, dead_letter.origin.offset
             starts[partition] = min(starts.get(partition, offset), offset)
     for name, starts in firsts.items():
         with LogReader(config, name) as whole:
@@ -119,16 +119,16 @@ def _since_origins(found: Sequence[DeadLetter], config: Config) -> Iterator[RawR
                 yield from batch
 
 
-def _published(letter: DeadLetter, producer: FencedProducer) -> Retried:
+def _published(dead_letter: DeadLetter, producer: FencedProducer) -> Retried:
     """Refused if it exceeds the present kafka.max_record_bytes; later ones are still published."""
-    origin = letter.origin
+    origin = dead_letter.origin
     assert origin is not None, "a dead letter without an origin was refused before"
-    headers = [*letter.headers, *retry_headers(origin)]
+    headers = [*dead_letter.headers, *retry_headers(origin)]
     try:
-        at = producer.write(origin.topic, letter.raw.key, letter.raw.value, headers, origin.partition)
+        at = producer.write(origin.topic, dead_letter.raw.key, dead_letter.raw.value, headers, origin.partition)
     except RecordTooLargeError as error:
-        return Retried(letter, refused=f"{error.what}; {error.hint}")
-    return Retried(letter, at)
+        return Retried(dead_letter, refused=f"{error.what}; {error.hint}")
+    return Retried(dead_letter, at)
 
 
 def _fenced(wanted: Sequence[DeadLetter], config: Config) -> FencedError:
@@ -151,15 +151,16 @@ def _printable(name: bytes) -> str:
     return "".join(c if c.isprintable() else "?" for c in name.decode(errors="replace")[:NAME_CHARACTERS])
 
 
-def _refusal(letter: DeadLetter, config: Config, partitions: Callable[[str], Collection[int]]) -> str:
+def _refusal(dead_letter: DeadLetter, config: Config, partitions: Callable[[str], Collection[int]]) -> str:
     """Why its record may not be published again; empty if it may."""
-    if letter.cut:
-        return f"{letter.cut}; have its producer send the record again"
-    if letter.origin is None:
+    if dead_letter.cut:
+        return f"{dead_letter.cut}; have its producer send the record again"
+    if dead_letter.origin is None:
         return "its headers do not name its origin"
-    name = short_name(letter, config)
-    if name is None or kind_of(letter, config) is None:
-        return f"it came from {letter.origin.topic}, which is not a topic of tasks or trajectories of run {config.run}"
-    if letter.origin.partition not in partitions(name):
-        return f"{letter.origin.topic} has no partition {letter.origin.partition}"
+    name = short_name(dead_letter, config)
+    if name is None or kind_of(dead_letter, config) is None:
+        topic = dead_letter.origin.topic
+        return f"it came from {topic}, which is not a topic of tasks or trajectories of run {config.run}"
+    if dead_letter.origin.partition not in partitions(name):
+        return f"{dead_letter.origin.topic} has no partition {dead_letter.origin.partition}"
     return ""

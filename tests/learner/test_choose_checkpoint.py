@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import factories
 from distrl.broker.journal import History, in_force
-from distrl.learner.resume import Saved, beyond, chain, choose, refusal
+from distrl.learner.choose_checkpoint import Saved, beyond, chain, choose, refusal
 from distrl.types import LogPosition, Update, Version, Watermark
 from hypothesis import given
 from hypothesis import strategies as st

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from distrl.broker import connect, consumer, fenced, group, producer, reader
+from distrl.broker.client_settings import check_client, passed
 from distrl.broker.connect import admin
-from distrl.broker.passed import check_client, passed
 from distrl.broker.producer import RecordProducer
 from distrl.config import Config, KafkaSettings, load
 from distrl.errors import ConfigError
@@ -45,7 +45,7 @@ def refused(section: KafkaSettings) -> ConfigError:
         ("builtin.features=x", "builtin.features"),
     ],
 )
-def test_what_librdkafka_refuses_is_told_by_its_name_before_anything_starts(item: str, said: str) -> None:
+def test_what_librdkafka_refuses_is_reported_by_its_name_before_anything_starts(item: str, said: str) -> None:
     section = kafka(f"kafka.client.{item}", "kafka.client.client.rack=a")
     for use in (check_client, admin, lambda k: passed(k, {})):
         with pytest.raises(ConfigError) as caught:
@@ -65,7 +65,7 @@ def test_two_faults_at_once_name_the_one_that_librdkafka_speaks_of() -> None:
     assert error.where in ("kafka.client.no.such", "kafka.client.nor.this")
 
 
-def test_a_mechanism_that_this_librdkafka_lacks_is_told_as_such() -> None:
+def test_a_mechanism_that_this_librdkafka_lacks_is_reported_as_such() -> None:
     section = kafka(
         "kafka.client.sasl.mechanism=NONSENSE",
         "kafka.client.sasl.username=u",

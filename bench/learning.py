@@ -20,11 +20,11 @@ import numpy as np
 import torch
 from distrl.config import Config, load
 from distrl.learner.fold import fold
-from distrl.learner.run_settings import learning_fingerprint
 from distrl.learner.state import LearnerState
 from distrl.policy import protocol
 from distrl.policy.actions import to_text
 from distrl.policy.registry import policy_of
+from distrl.runs.settings import learning_fingerprint
 from distrl.tasks.gestures import event_of
 from distrl.tasks.oracle import ImperfectScript
 from distrl.tasks.outcome import succeeded

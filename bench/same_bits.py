@@ -37,12 +37,12 @@ from distrl.errors import WireError
 from distrl.learner.fold import fold
 from distrl.learner.publish import publishes
 from distrl.learner.reading import TOPICS, pending_log_at, take
-from distrl.learner.run_settings import learning_fingerprint
 from distrl.learner.skipped import SkippedRecords
 from distrl.learner.state import LearnerState
 from distrl.policy.actions import to_text
 from distrl.policy.protocol import Tokenizer
 from distrl.policy.registry import tokenizer_of
+from distrl.runs.settings import learning_fingerprint
 from distrl.store.objects import ObjectStore, open_store
 from distrl.tasks.gestures import event_of
 from distrl.tasks.oracle import ImperfectScript

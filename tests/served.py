@@ -10,8 +10,8 @@ from pathlib import Path
 from distrl.broker import topic_admin
 from distrl.broker.journal import Journal
 from distrl.config import Config, PhoneSettings
-from distrl.learner.run_settings import learning_fingerprint
 from distrl.policy.registry import policy_of
+from distrl.runs.settings import learning_fingerprint
 from distrl.stack.part import Site
 from distrl.stack.phones import start_phones
 from distrl.stack.processes import stop_all

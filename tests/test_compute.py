@@ -10,8 +10,8 @@ from distrl.compute import Compute, ShardResult, pieces
 from distrl.config import Config
 from distrl.errors import StoreError
 from distrl.learner.fold import fold
-from distrl.learner.run_settings import learning_fingerprint
 from distrl.learner.state import LearnerState
+from distrl.runs.settings import learning_fingerprint
 from hypothesis import given
 from hypothesis import strategies as st
 from learner.world import Screens, config, save_tiny_base, update_of, windows

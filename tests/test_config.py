@@ -5,8 +5,8 @@ import distrl
 import pytest
 from distrl.config import Config, load
 from distrl.errors import ConfigError, PolicyError
-from distrl.learner.run_settings import learning_fingerprint
 from distrl.policy.registry import SHIPPED
+from distrl.runs.settings import learning_fingerprint
 from hypothesis import given
 from hypothesis import strategies as st
 

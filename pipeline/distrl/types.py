@@ -268,7 +268,28 @@ class Heartbeat:
     """Partitions of the tasks topic that a worker owns; None where the process takes no tasks, or an old one."""
 
 
-Record = Task | Trajectory | Version | Update | Evaluation | Heartbeat
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Settings of a run: all that belong to it, or a change of some. No address, credential or place of a machine."""
+
+    at: int
+    role: str
+    """Of the process that recorded them, like learner."""
+    process: str
+    """Which process that was, for people."""
+    sources: tuple[str, ...]
+    """Where its own settings came from: names of files, variables and flags, without values."""
+    software: str
+    """Version of DistRL."""
+    fingerprint: str
+    """Of the learning settings in force with this record (hex)."""
+    is_change: bool
+    """Whether `settings` holds changes of earlier records; else all, and only the first such record counts."""
+    settings: Mapping[str, str]
+    """Path, like learner.seed -> value as JSON."""
+
+
+Record = Task | Trajectory | Version | Update | Evaluation | Heartbeat | Settings
 
 
 @dataclass(frozen=True, slots=True)

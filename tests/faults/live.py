@@ -35,11 +35,11 @@ from distrl.config import Config
 from distrl.demo.roles import write_settings
 from distrl.errors import StoreError, WireError
 from distrl.learner.recover import recover
-from distrl.learner.run_settings import learning_fingerprint
 from distrl.learner.state import LearnerState
 from distrl.learner.verify import replay
 from distrl.policy.registry import policy_of
 from distrl.rollout.back_pressure import Retry
+from distrl.runs.settings import learning_fingerprint
 from distrl.stack import adb, kafka, minio, ports
 from distrl.stack import s3 as object_store
 from distrl.stack.part import Part, Site

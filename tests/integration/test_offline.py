@@ -36,8 +36,8 @@ from distrl.config import Config
 from distrl.demo.roles import write_settings
 from distrl.errors import BrokerError, ChatError, ConfigError, DistrlError, StoreError
 from distrl.learner.loop import run_learner
-from distrl.learner.run_settings import learning_fingerprint
 from distrl.offline.runs import Run
+from distrl.runs.settings import learning_fingerprint
 from distrl.store.checkpoints import checkpoints, latest_checkpoint
 from distrl.store.objects import open_store
 from distrl.types import Evaluation, Heartbeat, Outcome, Trajectory, Version

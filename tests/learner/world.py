@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from distrl.config import Config, load
 from distrl.errors import StoreError
-from distrl.learner.run_settings import learning_fingerprint
 from distrl.policy.autoui.base import save_base
 from distrl.policy.autoui.model import AutoUIModel, Shape
 from distrl.policy.autoui.tokenizer import WordTokenizer
+from distrl.runs.settings import learning_fingerprint
 from distrl.store.objects import ObjectStore
 from distrl.types import LoggedTrajectory, LogPosition, ObjectRef, Outcome, Step, Trajectory, Update, Watermark
 from PIL import Image

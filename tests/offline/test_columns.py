@@ -7,7 +7,7 @@ from dataclasses import field, make_dataclass
 import pytest
 from distrl.offline.columns import TIME as MOMENT
 from distrl.offline.columns import columns_of, schema_of
-from distrl.types import Action, Evaluation, Heartbeat, Record, Step, Task, Trajectory, Update, Version
+from distrl.types import Action, Evaluation, Heartbeat, Record, Settings, Step, Task, Trajectory, Update, Version
 from wire.records import KINDS
 
 TIME = "timestamp[ms, tz=UTC]"
@@ -47,6 +47,8 @@ COLUMNS: dict[type[Record] | None, str] = {
     "metrics map<string, double> | "
     "devices list<item: struct<serial: string, state: string, counters: map<string, int64>>> | "
     f"partitions {INTEGERS}",
+    Settings: f"{PLACE} | at int64 | role string | process string | sources list<item: string> | software string | "
+    f"fingerprint string | is_change bool | settings {TEXTS}",
     None: f"{PLACE} | headers list<item: struct<name: string, value: binary>> | value binary",
 }
 

@@ -21,6 +21,7 @@ from distrl.types import (
     Point,
     PutAside,
     Record,
+    Settings,
     Skipped,
     Split,
     Step,
@@ -32,7 +33,7 @@ from distrl.types import (
 )
 from hypothesis import strategies as st
 
-KINDS: tuple[type[Record], ...] = (Task, Trajectory, Version, Update, Evaluation, Heartbeat)
+KINDS: tuple[type[Record], ...] = (Task, Trajectory, Version, Update, Evaluation, Heartbeat, Settings)
 
 LEAVES: dict[type, st.SearchStrategy[Any]] = {
     str: st.text(max_size=12),
@@ -140,5 +141,6 @@ EXAMPLES: tuple[Record, ...] = (
     ),
     Evaluation(1, "cd" * 32, "e-1", TRAJECTORY),
     Heartbeat("worker-0", "worker", 9, 1, None, {"lag": 0.5}, (DeviceHealth("phone-0", "ready", {"lost": 1}),), (0, 3)),
+    Settings(9, "learner", "process 7 on a", ("file run.yaml",), "0.1", "01" * 32, True, {"learner.seed": "3"}),
 )
 """One of each kind, with something in every optional place."""

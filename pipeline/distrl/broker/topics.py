@@ -12,7 +12,7 @@ from types import MappingProxyType
 from distrl.broker.connect import BATCH_OVERHEAD_BYTES
 from distrl.config import Config
 from distrl.errors import BrokerError
-from distrl.types import Evaluation, Heartbeat, Task, Trajectory, Update, Version
+from distrl.types import Evaluation, Heartbeat, Settings, Task, Trajectory, Update, Version
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -40,8 +40,8 @@ class Topic:
     """Written in transactions, to fence older writers. Readers also take aborted records: nobody waits for a writer
     that was killed, and a task in the log counts as fed."""
     is_truth: bool = False
-    """The fold reads it, the learner writes it, or a group's offsets refer to it: its acknowledged records must survive
-    a power loss."""
+    """The fold reads it, the learner writes it, a group's offsets refer to it, or it says what the run is: its
+    acknowledged records must survive a power loss."""
 
 
 _DECLARED = (
@@ -51,6 +51,7 @@ _DECLARED = (
     Topic("demonstrations", Trajectory, "demo id", is_truth=True),
     Topic("versions", Version, "version", cleanup="compact", transactional=True, is_truth=True),
     Topic("updates", Update, "run", transactional=True, is_truth=True),
+    Topic("settings", Settings, "run", is_truth=True),
     Topic("evaluations", Evaluation, "version"),
     # Whole segments are deleted, so a day's retention needs segments shorter than a day.
     Topic("heartbeats", Heartbeat, "process", retention_ms=DAY_MS, segment_ms=HOUR_MS),

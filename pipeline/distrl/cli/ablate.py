@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from distrl.cli.common import ConfigFile, Verbose, connected, console, row, table
+from distrl.cli.common import ConfigFile, Verbose, console, row, run_settings, table
 from distrl.telemetry import logs
 from distrl.types import Split
 
@@ -66,20 +66,17 @@ def ablate(
 ) -> None:
     """Fold one range of a run's log under other settings, side by side: table, curves, JSON, adapters.
 
-    The run's own settings come from --config and DISTRL_*; they are folded too, as the baseline. Where it was
-    interrupted, the same command goes on with the arms that are not done.
+    The run's own settings come from its log, with those of --config and DISTRL_* over them; they are folded too, as
+    the baseline. Where it was interrupted, the same command goes on with the arms that are not done.
     """
     from distrl.offline.ablation.arms import plan
 
     logs.configure("ablate", verbose)
-    given = [f"run={run}"] if run is not None else []
-    settings = connected(config, given, "evaluation" if evaluate is not None else "all")
-    arms_of_it = plan(settings, sets or (), arms or (), grids or (), sweeps or ())  # refuses before anything is read
+    settings = run_settings(config, None, run, "evaluation" if evaluate is not None else "all")
+    arms_of_it = plan(settings, sets or (), arms or (), grids or (), sweeps or ())  # refuses before the log is read
 
-    from distrl.broker.runs import check_run
     from distrl.offline.ablation.run import ArmEvaluation, Request
 
-    check_run(settings)
     played = None if evaluate is None else ArmEvaluation(evaluate, split)
     _show(*_folded(settings, Request(arms_of_it, first, to, hold_out, played, out, name)))
 

@@ -17,9 +17,9 @@ from distrl.cli.common import (
     Verbose,
     connected,
     print_line,
+    run_settings,
     show_cost,
     start_role,
-    with_broker,
 )
 from distrl.config import Config
 from distrl.types import Split
@@ -82,7 +82,7 @@ def evaluate(
 
     Stopped and started again, it goes on with the tasks that have no record.
     """
-    settings = _with_notes(with_broker(config, sets, "evaluation"), notes)
+    settings = _with_notes(run_settings(config, sets, share="evaluation"), notes)
     from distrl.evaluate.prompted import evaluate_agent
 
     stop = start_role(settings.evaluate.name, verbose)

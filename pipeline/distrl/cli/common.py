@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -16,13 +16,14 @@ from rich.text import Text
 
 from distrl import config as settings
 from distrl.cli.fitted_table import FittedTable
-from distrl.config import Config
+from distrl.config import Config, sources
 from distrl.librdkafka import is_secret
 from distrl.supervised import SupervisedThread
 from distrl.telemetry import logs
 
 if TYPE_CHECKING:
     from distrl.chat.endpoint import Counted
+    from distrl.runs.recorded import RecordedSettings
 
 console = Console(emoji=False)
 """Without emoji: rich would replace `:house:` in a record's text."""
@@ -74,16 +75,56 @@ def with_broker(config_file: Path | None, sets: list[str] | None, share: Share =
     return settings
 
 
-def run_settings(config_file: Path | None, sets: list[str] | None, run: str | None = None) -> Config:
-    """As `connected`, for a command that reads `run` (None: that of the settings), once the broker has it.
+def run_settings(
+    config_file: Path | None, sets: list[str] | None, run: str | None = None, share: Share = "all"
+) -> Config:
+    """The settings of `run` (None: that of the settings here) as its log has them, and over them those given here; for
+    a command that reads the run, once the broker has it.
 
     Raises BrokerError as `with_broker` does; for an unknown run it lists the runs.
     """
     from distrl.broker.runs import check_run
 
-    settings = connected(config_file, [*(sets or ()), *([] if run is None else [f"run={run}"])])
+    given = [*(sets or ()), *([] if run is None else [f"run={run}"])]
+    settings = connected(config_file, given, share)
     check_run(settings)
-    return settings
+    return _of_run(settings, config_file, given, share)[0]
+
+
+def started(
+    role: str,
+    config_file: Path | None,
+    sets: list[str] | None,
+    verbose: bool,
+    share: Share = "all",
+    name: Callable[[Config], str] | None = None,
+) -> tuple[Config, threading.Event]:
+    """What a role starts with: as `run_settings`, and the event of `start_role`. The run's log and this process's
+    settings are compared, and recorded where the run is new.
+
+    name: of the process, in the log; `role` if not given. Raises as `with_broker`, and ConfigError where the settings
+    are not those of the run.
+    """
+    settings = with_broker(config_file, sets, share)
+    stop = start_role(role if name is None else name(settings), verbose)
+    settings, found = _of_run(settings, config_file, sets or (), share)
+    from distrl.runs.recorded import join
+
+    join(settings, found, role, sources(config_file, sets or ()))
+    return settings, stop
+
+
+def _of_run(
+    given: Config, config_file: Path | None, sets: Sequence[str], share: Share = "all"
+) -> tuple[Config, RecordedSettings | None]:
+    """`given` over the settings that the run's log has, and those, if any."""
+    from distrl.runs.recorded import base_tree, recorded
+    from distrl.stack.local import connect
+
+    found = recorded(given)
+    if found is None:
+        return given, None
+    return connect(settings.load(config_file, sets, base=base_tree(found, given)), share), found
 
 
 def command_line(

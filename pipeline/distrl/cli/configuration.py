@@ -37,8 +37,8 @@ def check(config: ConfigFile = None, sets: Sets = None) -> None:
     settings = load(config, sets)
     _refuse_missing_files(settings)
     check_client(settings.kafka)
-    from distrl.learner.run_settings import learning_fingerprint
     from distrl.policy.registry import policy_of
+    from distrl.runs.settings import learning_fingerprint
 
     policy_of(settings.policy)
     console.print(

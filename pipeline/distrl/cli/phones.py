@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from distrl.cli.common import ConfigFile, Sets, Verbose, connected, load, start_role, with_broker
+from distrl.cli.common import ConfigFile, Sets, Verbose, connected, load, run_settings, start_role
 from distrl.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def play(
     from distrl.device.server import AdbServer
     from distrl.device.session import AdbSession
 
-    settings = with_broker(config, sets) if record else connected(config, sets)
+    settings = run_settings(config, sets) if record else connected(config, sets)
     wanted = (serial,) if serial else _configured(settings)
     stop = start_role("play", verbose)
     leases = Leases(settings.devices.directory, settings.adb)

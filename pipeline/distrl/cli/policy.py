@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from distrl.cli.common import ConfigFile, Sets, connected, console
-from distrl.config import with_run
+from distrl.cli.common import ConfigFile, Sets, console, run_settings
 
 app = typer.Typer(help="Published policies, for other programs.", no_args_is_help=True)
 
@@ -31,9 +30,7 @@ def export(
     The weights are the published bytes, checked against the version's hash. `PeftModel.from_pretrained(model, OUT)`
     loads them on the base model that adapter_config.json names by its sha256.
     """
-    settings = connected(config, sets)
-    if run is not None:
-        settings = with_run(settings, run)
+    settings = run_settings(config, sets, run)
     from distrl.offline.adapter import export_adapter
 
     found = export_adapter(settings, version, out)

@@ -9,7 +9,15 @@ from typing import Annotated
 
 import typer
 
-from distrl.cli.common import ConfigFile, Sets, Verbose, console, start_role, with_broker
+from distrl.cli.common import (
+    ConfigFile,
+    Sets,
+    Verbose,
+    console,
+    run_settings,
+    start_role,
+    started,
+)
 from distrl.types import Split
 
 
@@ -23,10 +31,10 @@ def register(app: typer.Typer) -> None:
 
 def feed(config: ConfigFile = None, sets: Sets = None, verbose: Verbose = False) -> None:
     """Feed training tasks, paced so that no trajectory is staler than feeder.max_lag when learned."""
-    settings = with_broker(config, sets)
+    settings, stop = started("feeder", config, sets, verbose)
     from distrl.feeder.run import run_feeder
 
-    run_feeder(settings, start_role("feeder", verbose))
+    run_feeder(settings, stop)
 
 
 def worker(
@@ -49,8 +57,7 @@ def worker(
     """Drive phones over adb: take tasks, act with the newest policy, publish trajectories."""
     if instruction is not None and not dry_run:
         raise typer.BadParameter("it needs --dry-run", param_hint="--instruction")
-    settings = with_broker(config, sets, "training")
-    stop = start_role(settings.worker.name, verbose)
+    settings, stop = started("worker", config, sets, verbose, "training", lambda own: own.worker.name)
     if dry_run:
         from distrl.offline.record_text import printable
         from distrl.rollout.dry_run import run_dry
@@ -77,19 +84,26 @@ def learner(
     from_start: Annotated[
         bool, typer.Option("--from-start", help="With --verify: fold the whole log, without a checkpoint.")
     ] = False,
+    run: Annotated[
+        str | None, typer.Option(help="With --verify: of which run; `run` of the settings if not given.")
+    ] = None,
 ) -> None:
     """Fold trajectories into new policy versions. Killed and started again, it ends with the same weights."""
     if from_start and not verify:
         raise typer.BadParameter("it needs --verify", param_hint="--from-start")
-    settings = with_broker(config, sets)
-    from distrl.learner.loop import run_learner
+    if run is not None and not verify:
+        raise typer.BadParameter("it needs --verify; a learner takes `--set run=NAME`", param_hint="--run")
+    if not verify:
+        settings, stop = started("learner", config, sets, verbose)
+        from distrl.learner.loop import run_learner
+
+        run_learner(settings, stop)
+        return
+    settings = run_settings(config, sets, run)
+    start_role("learner", verbose)
     from distrl.learner.verify import verify as verified
     from distrl.telemetry.stalls import ranges
 
-    stop = start_role("learner", verbose)
-    if not verify:
-        run_learner(settings, stop)
-        return
     state, same = verified(settings, from_start=from_start)
     if same:
         console.print(f"bit for bit the weights of version {ranges(same)}", highlight=False, soft_wrap=True)
@@ -119,10 +133,9 @@ def evaluate(
     """Measure greedy success against ground truth: named versions once, or the newest one again and again."""
     if versions is None and (split or episodes):
         raise typer.BadParameter("they need --versions", param_hint="--split, --episodes")
-    settings = with_broker(config, sets, "evaluation")
+    settings, stop = started("evaluator", config, sets, verbose, "evaluation", lambda own: own.evaluate.name)
     from distrl.evaluate.run import evaluate_versions, run_evaluator
 
-    stop = start_role(settings.evaluate.name, verbose)
     if versions is None:
         run_evaluator(settings, stop)
         return
@@ -143,8 +156,7 @@ def demonstrate(
     ] = None,
 ) -> None:
     """Publish warm-up demonstrations of a deliberately imperfect script on simulated phones, then end."""
-    settings = with_broker(config, sets, "training")
+    settings, stop = started("demonstrate", config, sets, verbose, "training")
     from distrl.demonstrations.scripted import run_demonstrations
 
-    wanted = settings.warmup.demonstrations if count is None else count
-    run_demonstrations(settings, wanted, start_role("demonstrate", verbose))
+    run_demonstrations(settings, settings.warmup.demonstrations if count is None else count, stop)

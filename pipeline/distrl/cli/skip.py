@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from distrl.cli.common import ConfigFile, Sets, console, with_broker
+from distrl.cli.common import ConfigFile, Sets, console, run_settings
 
 
 def register(app: typer.Typer) -> None:
@@ -23,7 +23,7 @@ def skip(
 
     A running learner ends; start it again. Updates from the one that folded the record on are folded again.
     """
-    settings = with_broker(config, sets)
+    settings = run_settings(config, sets)
     from distrl.learner.skip import skip as leave_out
 
     done = leave_out(settings, place, reason)

@@ -25,7 +25,7 @@ from distrl.config.sections import (
     StoreSettings,
     WorkerSettings,
 )
-from distrl.config.tree import ENV_PREFIX, LEARNING, RUN_NAME, Config, load, with_run
+from distrl.config.tree import ENV_PREFIX, LEARNING, RUN_NAME, Config, load, sources, with_run
 
 __all__ = [
     "ENV_PREFIX",
@@ -56,5 +56,6 @@ __all__ = [
     "WarmupSettings",
     "WorkerSettings",
     "load",
+    "sources",
     "with_run",
 ]

@@ -1,6 +1,6 @@
 """What a setting decides of a run, and when. Declared at the setting: `Annotated[int, Effect(When.START)]`.
 
-The fingerprint, ablations and the docs use it, and keep no lists of settings of their own.
+The fingerprint, ablations, the run's recorded settings and the docs use it, and keep no lists of settings of their own.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
@@ -35,6 +35,15 @@ class Effect:
     """Whether results depend on it. If not, it may change within a run, and is not in the fingerprint."""
 
 
+class Local:
+    """Marks a setting of one process or machine: an address, a credential, a name, a place on disk. It is no part of
+    the run, and never in the run's log.
+    """
+
+
+LOCAL = Local()
+
+
 class Section(BaseModel):
     """Settings. Frozen, and strict about names: a misspelt setting is an error, not a default."""
 
@@ -42,6 +51,8 @@ class Section(BaseModel):
 
     effect: ClassVar[Effect | None] = None
     """The default for the section's settings; None where the fold does not read them."""
+    local: ClassVar[bool] = False
+    """Whether every setting of the section is LOCAL."""
 
 
 def effect_of(section: Section, name: str) -> Effect | None:
@@ -58,3 +69,16 @@ def effects(section: Section, above: str = "") -> Iterator[tuple[str, Effect]]:
             yield from effects(value, path)
         elif (found := effect_of(section, name)) is not None:
             yield path, found
+
+
+def shared(section: Section, above: str) -> Iterator[tuple[str, Any]]:
+    """The path and the JSON-able value of every setting below `section` that belongs to the run; none is LOCAL."""
+    if section.local:
+        return
+    values = section.model_dump(mode="json")
+    for name, value in section:
+        path = f"{above}.{name}"
+        if isinstance(value, Section):
+            yield from shared(value, path)
+        elif not any(isinstance(each, Local) for each in type(section).model_fields[name].metadata):
+            yield path, values[name]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 from simphone.fleet import WIDEST_SIGMA, PhoneProfile
@@ -12,7 +12,7 @@ from simphone.generations import NEWEST
 
 from distrl import names
 from distrl.addresses import expanded
-from distrl.config.effects import Section
+from distrl.config.effects import LOCAL, Section
 
 NAME_OR_NONE = rf"^({names.DEVICE.pattern})?$"
 LAST_CONSOLE_PORT = 5682
@@ -32,6 +32,8 @@ def _packages(values: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class AdbSettings(Section):
+    local: ClassVar[bool] = True
+
     host: str = "127.0.0.1"
     port: int = Field(25037, ge=1, le=65535, description="the adb server's port; never the user's 5037 by default")
     binary: Path | None = Field(None, description="the adb program; the one in adbutils' wheel unless named")
@@ -39,6 +41,8 @@ class AdbSettings(Section):
 
 class EmulatorSettings(Section):
     """Emulators that a role with phones starts itself, waits for, drives and ends: docs/emulators.md."""
+
+    local: ClassVar[bool] = True
 
     avd: str = Field("", pattern=NAME_OR_NONE, description="the Android virtual device that all of them are made from")
     count: int = Field(0, ge=0, le=64, description="how many to start; 0 starts none")
@@ -80,12 +84,12 @@ class EmulatorSettings(Section):
 
 
 class DeviceSettings(Section):
-    addresses: Annotated[tuple[str, ...], AfterValidator(expanded)] = Field(
+    addresses: Annotated[tuple[str, ...], AfterValidator(expanded), LOCAL] = Field(
         (), description="host:port of phones to connect to, also 10.0.0.1-10.0.0.20:5555 and 127.0.0.1:5555-5562"
     )
-    serials: tuple[str, ...] = Field((), description="serials that the adb server already knows")
+    serials: Annotated[tuple[str, ...], LOCAL] = Field((), description="serials that the adb server already knows")
     emulators: EmulatorSettings = EmulatorSettings()
-    directory: Path = Field(
+    directory: Annotated[Path, LOCAL] = Field(
         Path("~/.cache/distrl/devices"),
         description="where the processes of this machine say which phones they hold; the same for all of them",
     )
@@ -120,7 +124,9 @@ class PhoneSettings(Section):
 
     count: int = Field(8, ge=0, le=512)
     evaluation_count: int = Field(4, ge=0, le=512, description="further phones, for the evaluator alone")
-    base_port: int = Field(26000, ge=20000, le=60000, description="adb servers probe 5555-5585, so never those")
+    base_port: Annotated[int, LOCAL] = Field(
+        26000, ge=20000, le=60000, description="adb servers probe 5555-5585, so never those"
+    )
     seed: int = 0
     popup_probability: float = Field(0.1, ge=0, le=1, description="chance of a pop-up after an action")
     generation: int = Field(

@@ -15,28 +15,34 @@ from pydantic import (
 )
 
 from distrl.addresses import brokers
-from distrl.config.effects import Effect, Section, When
+from distrl.config.effects import LOCAL, Effect, Section, When
 from distrl.librdkafka import NO_PASSWORD_MECHANISMS, Value, client_settings
 
 
 class KafkaSettings(Section):
-    bootstrap: Annotated[str, AfterValidator(brokers)] = Field(
+    bootstrap: Annotated[str, AfterValidator(brokers), LOCAL] = Field(
         "127.0.0.1:29092", description="host:port[,host:port…] of the brokers"
     )
-    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
-    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"] = "SCRAM-SHA-512"
-    sasl_username: str | None = None
-    sasl_password: SecretStr | None = None
-    ssl_ca: Path | None = Field(None, description="PEM file with the certificate authority of the brokers")
+    security_protocol: Annotated[Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"], LOCAL] = "PLAINTEXT"
+    sasl_mechanism: Annotated[Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"], LOCAL] = (
+        "SCRAM-SHA-512"
+    )
+    sasl_username: Annotated[str | None, LOCAL] = None
+    sasl_password: Annotated[SecretStr | None, LOCAL] = None
+    ssl_ca: Annotated[Path | None, LOCAL] = Field(
+        None, description="PEM file with the certificate authority of the brokers"
+    )
     replication_factor: int = Field(1, ge=1, le=9, description="copies of each partition; 3 on a cluster")
     task_partitions: int = Field(16, ge=1, le=10_000, description="at least the most worker processes expected")
-    connect_timeout_s: float = Field(10.0, gt=0, description="how long a role waits for a broker before it refuses")
+    connect_timeout_s: Annotated[float, LOCAL] = Field(
+        10.0, gt=0, description="how long a role waits for a broker before it refuses"
+    )
     max_record_bytes: int = Field(1_048_576, ge=1024, description="largest record; screenshots are never in one")
     dead_letter_limit: int = Field(
         10, ge=0, description="so many unreadable records in a window end the role that reads them; 0 is no limit"
     )
     dead_letter_window: int = Field(100, ge=1, description="records of a partition that are such a window")
-    client: Annotated[dict[str, Value], BeforeValidator(client_settings)] = Field(
+    client: Annotated[dict[str, Value], BeforeValidator(client_settings), LOCAL] = Field(
         default={}, description="further settings of librdkafka, given to every client (docs/operations.md)"
     )
 
@@ -69,6 +75,8 @@ class KafkaSettings(Section):
 
 
 class StoreSettings(Section):
+    local: ClassVar[bool] = True
+
     url: str = Field(
         "file://out/objects",
         pattern=r"^(s3://[^/]+/[a-z0-9.-]{3,63}|s3s://[^/]+/[a-z0-9.-]{3,63}|file://.+)$",
@@ -131,11 +139,11 @@ class FeederSettings(Section):
 
 
 class WorkerSettings(Section):
-    name: str = Field("worker-0", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
+    name: Annotated[str, LOCAL] = Field("worker-0", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
     group: str = Field("workers", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$", description="consumer group on tasks")
     temperature: float = Field(1.0, gt=0, description="of the behaviour policy")
     batch_wait_ms: float = Field(3.0, ge=0, description="how long a decision waits for others to share a batch with")
-    torch_threads: int = Field(1, ge=1)
+    torch_threads: Annotated[int, LOCAL] = Field(1, ge=1)
     heartbeat_s: float = Field(2.0, gt=0)
     drain_timeout_s: float = Field(60.0, ge=0, description="at a stop, how long running episodes may take to finish")
 
@@ -179,11 +187,13 @@ class EvaluateSettings(Section):
     episodes: int = Field(128, ge=1)
     validation_episodes: int = Field(48, ge=1)
     every_s: float = Field(120.0, gt=0, description="pause between two validations while following a run")
-    name: str = Field("evaluator-0", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
+    name: Annotated[str, LOCAL] = Field("evaluator-0", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
 
 
 class ChatSettings(Section):
     """A vision-language model behind an OpenAI-compatible chat endpoint."""
+
+    local: ClassVar[bool] = True  # each record names the judge or the agent that made it
 
     endpoint: str | None = Field(
         None,
@@ -228,6 +238,8 @@ class AppAgentSettings(ChatSettings):
 
 
 class StackSettings(Section):
+    local: ClassVar[bool] = True
+
     directory: Path = Field(Path("out/stack"), description="where the local servers keep their data and logs")
     cache: Path = Field(Path("~/.cache/distrl"), description="what is downloaded or built once per user")
     kafka_port: int = Field(29092, ge=20000, le=65000)

@@ -28,7 +28,7 @@ from pydantic_core import ErrorDetails
 
 from distrl.config.algorithms import AlgorithmSettings, ArideSettings, WarmupSettings, named
 from distrl.config.allowed import allowed, written
-from distrl.config.effects import Effect, Section, effect_of, effects
+from distrl.config.effects import Effect, Section, effect_of, effects, shared
 from distrl.config.phones import AdbSettings, DeviceSettings, PhoneSettings
 from distrl.config.sections import (
     AppAgentSettings,
@@ -124,6 +124,12 @@ class Config(Section):
         """Path -> effect of every setting that the fold reads."""
         return {path: each for name in LEARNING for path, each in effects(getattr(self, name), name)}
 
+    def shared(self) -> dict[str, Any]:
+        """Path -> JSON-able value of every setting that belongs to the run, and not to a machine or a process."""
+        return {
+            path: each for name, section in self if isinstance(section, Section) for path, each in shared(section, name)
+        }
+
     def learning_settings(self) -> dict[str, Any]:
         """The settings that the fold reads, by section and name, JSON-able."""
         sections = {name: getattr(self, name) for name in LEARNING}
@@ -141,12 +147,12 @@ def load(
     environ: Mapping[str, str] | None = None,
     base: Mapping[str, Any] | None = None,
 ) -> Config:
-    """The configuration from `file` (YAML) or the tree `base`, then `environ` (DISTRL_*), then `sets`
-    ("path.to=value").
+    """The configuration from the tree `base`, then `file` (YAML), then `environ` (DISTRL_*), then `sets`
+    ("path.to=value"); the later wins. Another algorithm.type than the base's takes none of the base's `algorithm`.
 
     Raises ConfigError, naming the setting, what is wrong with it and what is allowed.
     """
-    tree: dict[str, Any] = _read(file) if file is not None else copy.deepcopy(dict(base or {}))
+    tree: dict[str, Any] = {} if file is None else _read(file)
     for name, value in sorted((os.environ if environ is None else environ).items()):
         if name.startswith(ENV_PREFIX):
             _put(tree, _split(name.removeprefix(ENV_PREFIX).lower().split("__")), value, where=name)
@@ -156,9 +162,35 @@ def load(
             raise ConfigError(f"--set {item}", "has no '='", "write it as --set path.to.setting=value")
         _put(tree, _split(path.strip().split(".")), value, where=f"--set {path}")
     try:
-        return Config.model_validate(tree)
+        return Config.model_validate(_over(base or {}, tree))
     except ValidationError as error:
         raise _explain(error) from None
+
+
+def sources(file: Path | None, sets: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """What `load` takes settings from, in words: the file's name, the variables, the paths of `sets`. No values."""
+    names = sorted(os.environ if environ is None else environ)
+    return (
+        *([] if file is None else [f"file {file.name}"]),
+        *(name for name in names if name.startswith(ENV_PREFIX)),
+        *(f"--set {item.partition('=')[0].strip()}" for item in sets),
+    )
+
+
+def _over(base: Mapping[str, Any], tree: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` with the values of `tree` over it."""
+    merged = copy.deepcopy(dict(base))
+    for name, value in tree.items():
+        below = merged.get(name)
+        if (
+            isinstance(value, Mapping)
+            and isinstance(below, Mapping)
+            and value.get("type", below.get("type")) == below.get("type")
+        ):
+            merged[name] = _over(below, value)
+        else:
+            merged[name] = copy.deepcopy(value)
+    return merged
 
 
 def with_run(config: Config, run: str) -> Config:

@@ -47,10 +47,10 @@ from distrl.learner.recover import (
     unfolded,
     warn_if_window_is_narrow,
 )
-from distrl.learner.run_settings import learning_fingerprint, record_settings
 from distrl.learner.skip import COMMAND
 from distrl.learner.skipped import SkippedRecords
 from distrl.retry import StoppedError, retry
+from distrl.runs.settings import learning_fingerprint
 from distrl.store.checkpoints import delete_checkpoints, prune, tensor_files
 from distrl.store.objects import MissingObjectError, ObjectStore, open_store
 from distrl.types import LoggedTrajectory, Trajectory, Update, Version
@@ -105,7 +105,6 @@ def _run_once(
     history, log = journal_writer.history(), log_of(config)
     recovered = recover(config, store, history=history, log=log)
     redone = unfolded(history.updates, recovered.state, config)
-    record_settings(config, store)
     with ExitStack() as open_readers:
         learner = Loop(config, store, journal_writer, producer, heartbeats, recovered, history, log, stop, on_update)
         try:

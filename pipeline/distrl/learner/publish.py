@@ -11,8 +11,8 @@ from typing import Any, Final
 from distrl.broker.journal import History, in_force
 from distrl.config import Config
 from distrl.errors import BrokerError
-from distrl.learner.run_settings import learning_fingerprint
 from distrl.learner.state import LearnerState
+from distrl.runs.settings import learning_fingerprint
 from distrl.store.objects import ObjectStore
 from distrl.types import Version
 

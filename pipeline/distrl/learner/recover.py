@@ -18,9 +18,10 @@ from distrl.config import Config
 from distrl.errors import BrokerError, ConfigError, StoreError, WireError
 from distrl.learner.choose_checkpoint import OffsetRanges, Saved, marks, refusal
 from distrl.learner.reading import TOPICS, window_sha256
-from distrl.learner.run_settings import learning_fingerprint, refuse_other_settings
 from distrl.learner.skipped import SkippedRecords
 from distrl.learner.state import LearnerState, needed
+from distrl.runs.recorded import refuse_other_settings
+from distrl.runs.settings import learning_fingerprint
 from distrl.store.checkpoints import checkpoint_meta, checkpoints, load_checkpoint, save_checkpoint
 from distrl.store.objects import ObjectStore
 from distrl.types import LoggedTrajectory, LogPosition, Trajectory, Update

@@ -23,8 +23,8 @@ from distrl.learner.choose_checkpoint import Saved, marks, refusal
 from distrl.learner.journal_writer import JournalWriter
 from distrl.learner.reading import TOPICS
 from distrl.learner.recover import log_of, manifests, refuse_other_journal
-from distrl.learner.run_settings import learning_fingerprint
 from distrl.learner.state import needed
+from distrl.runs.settings import learning_fingerprint
 from distrl.store.objects import open_store
 from distrl.types import Skipped, Update
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from distrl.offline.replay import Item
 from distrl.telemetry.stalls import ranges
-from distrl.types import Evaluation, Heartbeat, HeldBack, Record, Step, Task, Trajectory, Update, Version
+from distrl.types import Evaluation, Heartbeat, HeldBack, Record, Settings, Step, Task, Trajectory, Update, Version
 from distrl.wire.convert import to_datum
 
 LONGEST_TEXT = 160
@@ -88,6 +88,9 @@ def gist_of(record: Record) -> str:
             return f"update {record.u}  up to {marks}"
         case Heartbeat():
             return f"{record.role}  version {record.version}"
+        case Settings():
+            what = "a change of" if record.is_change else "all"
+            return f"{record.role}  {what} {len(record.settings)} settings  fingerprint {record.fingerprint[:12]}"
 
 
 def escaped(text: str) -> str:

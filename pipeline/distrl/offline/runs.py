@@ -142,12 +142,14 @@ class Run:
 
 
 def open_run(run: str | None = None, config: Config | Path | str | None = None, **sets: Any) -> Run:
-    """Open run `run`. config: settings, or their YAML file; by default DISTRL_* variables and the local stack.
+    """Open run `run`. Its settings are those of its log; over them DISTRL_* variables, and the local stack.
 
+    config: settings of your own, or their YAML file, which go over the log's; a Config is taken as it is.
     sets: further settings by path, with '__' for '.', like kafka__bootstrap="127.0.0.1:29092".
     Raises ConfigError for wrong settings, BrokerError where the broker does not answer or has no such run.
     """
     from distrl.broker.runs import check_run
+    from distrl.runs.recorded import base_tree, recorded
     from distrl.stack.local import connect
 
     given = [f"{name.replace('__', '.')}={value}" for name, value in sets.items()]
@@ -155,12 +157,14 @@ def open_run(run: str | None = None, config: Config | Path | str | None = None, 
     if isinstance(config, Config):
         if sets:
             raise TypeError("settings are either a Config or keywords")
-        found = config if run is None else settings.with_run(config, run)
-    else:
-        found = settings.load(None if config is None else Path(config), given)
-    found = connect(found)
+        found = connect(config if run is None else settings.with_run(config, run))
+        check_run(found)
+        return Run(found)
+    file = None if config is None else Path(config)
+    found = connect(settings.load(file, given))
     check_run(found)
-    return Run(found)
+    log = recorded(found)
+    return Run(found if log is None else connect(settings.load(file, given, base=base_tree(log, found))))
 
 
 def steps_of(trajectories: Iterable[LoggedTrajectory]) -> Steps:

@@ -17,13 +17,13 @@ from distrl.config.effects import When
 from distrl.errors import ConfigError
 from distrl.learner.fold import fold
 from distrl.learner.recover import checkpoint
-from distrl.learner.run_settings import learning_fingerprint
 from distrl.learner.state import LearnerState
 from distrl.offline.ablation.arms import BASELINE, Arm, changed, plan
 from distrl.offline.ablation.figure import draw
 from distrl.offline.ablation.fold import HELD_OUT, SEEN, Folded, Identity, Shared, fold_arm
 from distrl.offline.ablation.log import Branch, RunLog, UpdateRange, cut, update_range
 from distrl.offline.ablation.report import Ablation, to_json, to_markdown
+from distrl.runs.settings import learning_fingerprint
 from distrl.store.directory import DirectoryStore
 from distrl.types import Outcome
 from learner.world import Screens, config, logged, save_tiny_base, trajectory, update_of, windows

@@ -15,7 +15,7 @@ from distrl import config as settings
 from distrl.config import Config
 from distrl.config.effects import Effect, When
 from distrl.errors import ConfigError
-from distrl.learner.run_settings import learning_fingerprint
+from distrl.runs.settings import learning_fingerprint
 
 BASELINE: Final = "baseline"
 TYPE: Final = "algorithm.type"

@@ -26,10 +26,10 @@ from distrl.learner.fold import fold
 from distrl.learner.pending import PendingLog
 from distrl.learner.reading import TOPICS, pending_log_at
 from distrl.learner.recover import Recovered, recover, unfolded
-from distrl.learner.run_settings import learning_fingerprint
 from distrl.learner.state import Arrays, LearnerState, needed
 from distrl.learner.verify import windows
 from distrl.policy.features import Features
+from distrl.runs.settings import learning_fingerprint
 from distrl.store.checkpoints import checkpoints, latest_checkpoint
 from distrl.store.objects import ObjectStore
 from distrl.types import LoggedTrajectory, Update, Watermark

@@ -27,13 +27,13 @@ import torch
 
 import distrl
 from distrl.evaluate.curves import SuccessRate
-from distrl.learner.run_settings import learning_fingerprint
 from distrl.offline.ablation.arms import Arm
 from distrl.offline.ablation.fold import Folded, Identity
 from distrl.offline.ablation.log import Branch, RunLog
 from distrl.offline.ablation.report import Evaluated, Result
 from distrl.offline.estimates import Estimate
 from distrl.offline.files import write
+from distrl.runs.settings import learning_fingerprint
 from distrl.wire.codec import encode
 
 log = logging.getLogger(__name__)

@@ -16,11 +16,11 @@ import numpy as np
 
 from distrl.config import LEARNING, Config
 from distrl.evaluate.curves import SuccessRate
-from distrl.learner.run_settings import learning_fingerprint
 from distrl.offline.ablation.arms import Plan
 from distrl.offline.ablation.fold import HELD_OUT, SEEN, Folded, Identity
 from distrl.offline.ablation.log import RunLog
 from distrl.offline.estimates import LEAST_EPISODES, Estimate
+from distrl.runs.settings import learning_fingerprint
 from distrl.types import Watermark
 
 FORMAT: Final = 1

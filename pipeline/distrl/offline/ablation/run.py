@@ -27,7 +27,6 @@ from distrl.errors import ConfigError
 from distrl.evaluate import curves
 from distrl.evaluate.play import evaluation_tasks
 from distrl.evaluate.run import greedy
-from distrl.learner.run_settings import learning_fingerprint
 from distrl.learner.state import LearnerState
 from distrl.offline.ablation import figure as ablate_figure
 from distrl.offline.ablation.arms import Arm, Plan
@@ -39,6 +38,7 @@ from distrl.offline.files import unwritable, write
 from distrl.rollout.episode import Episode
 from distrl.rollout.phones import Phones
 from distrl.rollout.wiring import SCREENSHOTS, TRUTH
+from distrl.runs.settings import learning_fingerprint
 from distrl.store.objects import ObjectStore, open_store, reference
 from distrl.types import ObjectRef, Split, Trajectory, Version
 

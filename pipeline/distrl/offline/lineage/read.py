@@ -16,11 +16,11 @@ from distrl.images import ImageError, opened
 from distrl.learner.fold import is_usable
 from distrl.learner.pending import PendingLog
 from distrl.learner.reading import TOPICS
-from distrl.learner.run_settings import refuse_other_settings
 from distrl.learner.verify import windows
 from distrl.offline.lineage.trace import Attempt, Trace, VersionLineage, of_trajectory, of_version, trace
 from distrl.policy.protocol import Tokenizer
 from distrl.policy.registry import tokenizer_of
+from distrl.runs.recorded import refuse_other_settings
 from distrl.store.objects import ObjectStore, open_store
 from distrl.types import LoggedTrajectory, ObjectRef, Outcome, Trajectory, Version
 

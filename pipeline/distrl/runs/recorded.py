@@ -1,0 +1,211 @@
+"""A run's settings in its log: the topic `settings`.
+
+The first record holds all of them, each later one a change. Who reads the run takes them as the base of its own
+settings; a role whose own differ says so.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+from distrl.broker.connect import UnknownTopicError
+from distrl.broker.fenced import this_process
+from distrl.broker.journal import journal_lines
+from distrl.broker.producer import RecordProducer
+from distrl.broker.reader import LogReader, decoded
+from distrl.clock import SYSTEM_CLOCK
+from distrl.config import LEARNING, Config
+from distrl.errors import BrokerError, ConfigError, WireError
+from distrl.runs.settings import (
+    ABSENT,
+    NOT_SETTINGS,
+    STORE,
+    Difference,
+    differences,
+    learned,
+    learning_fingerprint,
+    other_settings,
+    run_settings,
+)
+from distrl.types import Settings
+
+LOG = logging.getLogger("distrl.runs")
+
+TOPIC = "settings"
+LEARNER = "learner"
+RECORDERS = (LEARNER, "feeder", "demonstrate")
+"""The roles that record the settings of a run that has none yet; the others have no right to write them."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedSettings:
+    """The settings of a run, and how they came to be."""
+
+    records: tuple[Settings, ...]
+    """In log order; at least one."""
+
+    @property
+    def history(self) -> tuple[Settings, ...]:
+        """The records that count: the first, and each change. (Roles that start together may all write a first one.)"""
+        first, *later = self.records
+        return (first, *(each for each in later if each.is_change))
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Path -> JSON-able value, now."""
+        return self._after(len(self.history))
+
+    def with_fingerprint(self, fingerprint: str) -> dict[str, Any]:
+        """The settings when their learning fingerprint was this; empty if it never was."""
+        places = [place for place, each in enumerate(self.history) if each.fingerprint == fingerprint]
+        return self._after(places[-1] + 1) if places else {}
+
+    def _after(self, count: int) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for record in self.history[:count]:
+            values |= {path: json.loads(text) for path, text in record.settings.items()}
+        return values
+
+
+def recorded(config: Config) -> RecordedSettings | None:
+    """The settings in the log of `config.run`; None if it has none. Raises BrokerError, WireError."""
+    try:
+        with LogReader(config, TOPIC) as reader:
+            found = [decoded(raw, Settings) for batch in reader.to_end() for raw in batch]
+    except UnknownTopicError:
+        return None  # a run that is not begun, or of an older version
+    return RecordedSettings(tuple(found)) if found else None
+
+
+def base_tree(found: RecordedSettings, here: Config) -> dict[str, Any]:
+    """The run's settings as a tree for `config.load`. here: any settings of this version of DistRL. Pure.
+
+    A setting that this version does not have is left out, unless the fold reads it: raises ConfigError then.
+    """
+    known = Config.model_fields.keys()
+    tree: dict[str, Any] = {}
+    values = found.values
+    same_algorithm = values.get("algorithm.type") == here.algorithm.type
+    ours = {*here.shared(), *(f"store.{name}" for name in STORE)}
+    for path, value in values.items():
+        section, *names = path.split(".")
+        if path in NOT_SETTINGS or section not in known:
+            continue
+        if path not in ours and (section != "algorithm" or same_algorithm):
+            if section in LEARNING:
+                raise ConfigError(
+                    path,
+                    f"run {here.run} was made with this setting (it is {json.dumps(value)}), which this version of "
+                    "DistRL does not have",
+                    f"use version {found.history[-1].software}, or choose a new `run`",
+                )
+            continue
+        node = tree.setdefault(section, {})
+        for name in names[:-1]:
+            node = node.setdefault(name, {})
+        node[names[-1]] = value
+    return tree
+
+
+def join(config: Config, found: RecordedSettings | None, role: str, sources: Sequence[str]) -> None:
+    """Compare the settings of a starting `role` with the run's, `found`, and record them where the run has none.
+
+    Warns of each setting that differs. Settings that the fold reads are the learner's: it records other ones as long as
+    nothing is journalled, and is refused after that. sources: as of `config.sources`. Raises ConfigError, BrokerError.
+    """
+    here = run_settings(config)
+    if found is None:
+        if role in RECORDERS:
+            append(config, role, sources, here, is_change=False)
+            join(config, recorded(config), role, sources)  # another role may have been first
+        return
+    differ = differences(found.values, here)
+    of_fold = learned(differ, config)
+    if role == LEARNER and of_fold:
+        if journal_lines(config):
+            raise other_settings(of_fold, "the journal", config.run)
+        changes = {each.path: each.here for each in of_fold if each.here is not ABSENT}
+        append(config, role, sources, changes, is_change=True)
+        LOG.info("nothing is learned yet: the run's settings are now %s", ", ".join(_now(each) for each in of_fold))
+    for each in differ:
+        if role != LEARNER or each not in of_fold:
+            LOG.warning("%s", _differs(each, config.run, sources))
+
+
+def change(config: Config, role: str, sources: Sequence[str], changes: Mapping[str, Any]) -> None:
+    """Record `changes` of the run's settings, by path, for every process that starts from now on.
+
+    Raises ConfigError for a setting that the fold reads, once something is journalled.
+    """
+    found = recorded(config)
+    values = found.values if found is not None else {}
+    differ = [each for each in differences(values, values | dict(changes)) if each.path in changes]
+    of_fold = learned(differ, config)
+    if of_fold and journal_lines(config):
+        raise ConfigError(
+            ", ".join(each.path for each in of_fold),
+            f"decides what is learned, and run {config.run} has learned already",
+            "choose a new `run`; `distrl ablate` folds this run's log with other settings",
+        )
+    append(config, role, sources, changes, is_change=True)
+
+
+def append(config: Config, role: str, sources: Sequence[str], values: Mapping[str, Any], *, is_change: bool) -> None:
+    """Append one record and wait until it is acknowledged. Raises BrokerError."""
+    record = Settings(
+        SYSTEM_CLOCK.now_ms(),
+        role,
+        this_process(),
+        tuple(sources),
+        version("distrl"),
+        learning_fingerprint(config),
+        is_change,
+        {path: json.dumps(value, sort_keys=True) for path, value in values.items()},
+    )
+    with RecordProducer(config, role) as producer:
+        producer.publish(TOPIC, config.run, record).result(config.kafka.connect_timeout_s)
+
+
+def refuse_other_settings(fingerprint: str, config: Config, what: str) -> None:
+    """Raises ConfigError where `what` (a checkpoint, a journal line) was made with other learning settings.
+
+    The error names each setting with both values, where the log has the settings of `fingerprint`.
+    """
+    if fingerprint == learning_fingerprint(config):
+        return
+    found = learned(differences(settings_behind(fingerprint, config), run_settings(config)), config)
+    if found:
+        raise other_settings(found, what, config.run)
+    raise ConfigError(
+        f"run {config.run}",
+        f"{what} was made with other settings under policy, warmup, algorithm or learner, and the log has no record of "
+        "them",
+        "start with the settings that the run began with, or choose a new `run`",
+    )
+
+
+def settings_behind(fingerprint: str, config: Config) -> dict[str, Any]:
+    """The run's settings with that learning fingerprint; empty where the log has none or cannot be read."""
+    try:
+        found = recorded(config)
+    except (BrokerError, WireError):
+        return {}
+    return found.with_fingerprint(fingerprint) if found is not None else {}
+
+
+def _now(difference: Difference) -> str:
+    return f"{difference.path}={json.dumps(difference.here)}" if difference.here is not ABSENT else difference.path
+
+
+def _differs(difference: Difference, run: str, sources: Sequence[str]) -> str:
+    given = f" ({', '.join(sources)})" if sources else ""
+    here = json.dumps(difference.here) if difference.here is not ABSENT else ""
+    text = f"{difference} in run {run}; this process goes by its own. Hint: leave it out of its settings{given}"
+    if not here or difference.path in NOT_SETTINGS:
+        return text
+    return f"{text}, or set it for the run: `distrl runs set {run} {difference.path}={here}`"

@@ -1,0 +1,133 @@
+"""A run's settings as values by path: which identify what is learned, and how those of a process differ from them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import urlsplit
+
+from distrl.config import LEARNING, Config
+from distrl.config.allowed import written
+from distrl.errors import ConfigError
+from distrl.policy.registry import base_sha256
+
+ABSENT = object()
+"""Value of a setting that one side's version of DistRL does not have."""
+
+BASE_PATH, BASE_SHA256, ADAPTERS_PATH = "policy.base_model", "policy.base_model_sha256", "policy.adapters"
+STORE = {"url", "region", "addressing"}
+"""Of the section `store`: where a shared store is. The credentials are each machine's own."""
+NOT_SETTINGS = (BASE_SHA256, ADAPTERS_PATH)
+"""Compared like settings, but nobody can set them."""
+
+ADAPTERS = "peft"
+"""File format of adapters. A run has one, since versions and checkpoints are compared by their bytes."""
+
+Settings = Mapping[str, Any]
+"""Path of a setting, as in `config show`, -> JSON-able value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A setting with another value than the run has."""
+
+    path: str
+    """As in `config show`, like learner.seed."""
+    run: Any
+    """The run's value; ABSENT where it has no such setting."""
+    here: Any
+    """Our value; ABSENT where we have no such setting."""
+
+    def __str__(self) -> str:
+        return f"{self.path} is {_shown(self.here)} here and {_shown(self.run)} there"
+
+
+def learning_settings(config: Config) -> dict[str, Any]:
+    """The settings that the fold reads, by section and name, JSON-able, with the sha256 of the base model.
+
+    policy.base_model_sha256 identifies the base model; its path (policy.base_model) is shown to people only.
+    Raises PolicyError where the base model cannot be read.
+    """
+    found = config.learning_settings()
+    found["policy"] |= {"base_model_sha256": base_sha256(config.policy), "adapters": ADAPTERS}
+    return found
+
+
+def learning_fingerprint(config: Config) -> str:
+    """sha256 (hex) of the learning settings: with equal ones, equal logs give equal weights. Raises PolicyError."""
+    found = learning_settings(config)
+    del found["policy"]["base_model"]  # a path: the same model may have moved; its sha256 is in
+    return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
+
+
+def run_settings(config: Config) -> dict[str, Any]:
+    """Every setting that belongs to the run, by path, with what identifies its base model and its adapters.
+
+    No credential is in, and no address, name or place of a machine or process: the store is in if other machines can
+    reach it. Raises PolicyError where the base model is unreadable.
+    """
+    named = {} if _is_on_this_machine(config.store.url) else config.store.model_dump(mode="json", include=STORE)
+    return {
+        **config.shared(),
+        **{f"store.{name}": value for name, value in named.items()},
+        BASE_SHA256: base_sha256(config.policy),
+        ADAPTERS_PATH: ADAPTERS,
+    }
+
+
+def differences(run: Settings, here: Settings) -> list[Difference]:
+    """The settings that differ, sorted by path. Empty where `run` is: its settings are unknown. Pure."""
+    if not run:
+        return []
+    both = {path: (run.get(path, ABSENT), here.get(path, ABSENT)) for path in sorted(run.keys() | here.keys())}
+    found = [Difference(path, then, now) for path, (then, now) in both.items() if then != now]
+    changed = {each.path for each in found}
+    # Show either path or sha256 of the base model: neither for a moved one; for another one the path tells more.
+    hidden = BASE_PATH if run.get(BASE_SHA256) == here.get(BASE_SHA256) else BASE_SHA256
+    return [each for each in found if each.path != hidden or {BASE_PATH, BASE_SHA256} - changed == {BASE_PATH}]
+
+
+def learned(found: list[Difference], config: Config) -> list[Difference]:
+    """Those that change what is learned. Pure."""
+    effects = config.effects()
+    return [
+        each
+        for each in found
+        if each.path.partition(".")[0] in LEARNING and (each.path not in effects or effects[each.path].learned)
+    ]
+
+
+def other_settings(found: list[Difference], what: str, run: str) -> ConfigError:
+    """The refusal of learning settings that `what` of `run` was not made with. found: at least one. Pure."""
+    given = [each for each in found if each.run is not ABSENT and each.path not in NOT_SETTINGS]
+    flags = " ".join(_flag(each) for each in given)
+    go_on = f"go on with {flags}" if flags else "use the version of DistRL that the run was made with"
+    return ConfigError(
+        ", ".join(each.path for each in found),
+        f"{what} of run {run} was made with other settings: {'; '.join(map(str, found))}",
+        f"{go_on}, or choose a new `run`",
+    )
+
+
+def _is_on_this_machine(url: str) -> bool:
+    """Whether the address of a store means another place on another machine."""
+    host = urlsplit(url).hostname
+    if url.startswith("file:") or host in (None, "localhost"):
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _flag(difference: Difference) -> str:
+    return f"--set {shlex.quote(f'{difference.path}={written(difference.run)}')}"
+
+
+def _shown(value: Any) -> str:
+    return "not a setting" if value is ABSENT else written(value)

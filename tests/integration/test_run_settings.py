@@ -1,0 +1,141 @@
+"""The settings of a run in its log, on a real broker: who records them, who is refused, who only needs a name."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+from distrl.broker import topic_admin
+from distrl.broker.journal import Journal, journal_lines
+from distrl.broker.topics import topic_name
+from distrl.config import Config, load
+from distrl.errors import ConfigError
+from distrl.runs.recorded import change, join, recorded
+from distrl.runs.settings import learning_fingerprint, run_settings
+from distrl.types import Update, Watermark
+
+pytestmark = pytest.mark.integration
+
+VISIBLE_S = 30.0
+SOURCES = ("file run.yaml", "--set feeder.max_lag")
+
+
+@pytest.fixture
+def config(broker: str, tmp_path: Path) -> Config:
+    sets = [
+        f"run=settings-{uuid.uuid4().hex[:12]}",
+        f"kafka.bootstrap={broker}",
+        "kafka.task_partitions=2",
+        f"store.url=file://{tmp_path / 'objects'}",
+    ]
+    made = load(sets=sets, environ={})
+    topic_admin.ensure(made)
+    return made
+
+
+def changed(config: Config, section: str, **values: object) -> Config:
+    return config.model_copy(update={section: getattr(config, section).model_copy(update=values)})
+
+
+def journal_one(config: Config) -> None:
+    mark = Watermark(topic_name(config.run, "demonstrations"), 0, 0)
+    with Journal(config) as journal:
+        journal.append(Update(0, (mark,), learning_fingerprint(config), 1))
+    end = time.monotonic() + VISIBLE_S
+    while not journal_lines(config):
+        assert time.monotonic() < end, "a committed line is visible some milliseconds later"
+
+
+def test_the_first_role_records_who_when_and_from_what(config: Config) -> None:
+    assert recorded(config) is None
+    join(config, None, "feeder", SOURCES)
+    found = recorded(config)
+    assert found is not None
+    (record,) = found.history
+    assert found.values == run_settings(config)
+    assert (record.role, record.sources) == ("feeder", SOURCES)
+    assert record.process.startswith("process ")
+    assert record.at > 1_700_000_000_000
+    assert record.fingerprint == learning_fingerprint(config)
+
+
+def test_a_worker_records_nothing(config: Config) -> None:
+    join(config, None, "worker", ())
+    assert recorded(config) is None
+
+
+def test_a_role_whose_settings_differ_says_which_both_values_and_what_to_do(
+    config: Config, caplog: pytest.LogCaptureFixture
+) -> None:
+    join(config, None, "feeder", SOURCES)
+    with caplog.at_level(logging.WARNING, "distrl.runs"):
+        join(changed(config, "feeder", max_lag=9), recorded(config), "feeder", SOURCES)
+    (warning,) = caplog.messages
+    assert warning == (
+        f"feeder.max_lag is 9 here and 4 there in run {config.run}; this process goes by its own. "
+        f"Hint: leave it out of its settings (file run.yaml, --set feeder.max_lag), or set it for the run: "
+        f"`distrl runs set {config.run} feeder.max_lag=9`"
+    )
+    found = recorded(config)
+    assert found is not None
+    assert found.values["feeder.max_lag"] == 4, "one process does not change the run"
+
+
+def test_the_learner_decides_what_the_fold_reads_until_something_is_journalled(config: Config) -> None:
+    join(config, None, "feeder", ())
+    other = changed(config, "learner", seed=3)
+    join(other, recorded(config), "learner", ())
+    found = recorded(config)
+    assert found is not None
+    assert found.values["learner.seed"] == 3
+    assert [each.is_change for each in found.history] == [False, True]
+    journal_one(other)
+    with pytest.raises(ConfigError) as refused:
+        join(config, found, "learner", ())
+    assert refused.value.where == "learner.seed"
+    assert "learner.seed is 0 here and 3 there" in refused.value.what
+    assert "--set learner.seed=3" in refused.value.hint
+    join(other, found, "learner", ())
+
+
+def test_a_change_counts_from_then_on_but_not_for_what_is_learned(config: Config) -> None:
+    join(config, None, "learner", ())
+    change(config, "runs set", (), {"feeder.max_lag": 1})
+    found = recorded(config)
+    assert found is not None
+    assert found.values["feeder.max_lag"] == 1
+    journal_one(config)
+    with pytest.raises(ConfigError, match=r"learner\.seed: decides what is learned"):
+        change(changed(config, "learner", seed=8), "runs set", (), {"learner.seed": 8})
+
+
+def distrl(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """`distrl ARGUMENTS` in an empty folder, with no variable of ours."""
+    return subprocess.run(
+        [sys.executable, "-m", "distrl.cli.main", *arguments],
+        cwd=folder,
+        env={"PATH": "/usr/bin:/bin", "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_a_command_that_reads_a_run_takes_its_settings_from_the_log(config: Config, tmp_path: Path) -> None:
+    begun = changed(changed(config, "learner", seed=5), "policy", lora_rank=2)
+    join(begun, None, "learner", ())
+    journal_one(begun)
+    given = ("--set", f"kafka.bootstrap={config.kafka.bootstrap}", "--set", f"store.url={config.store.url}")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    verified = distrl(elsewhere, "learner", "--verify", "--run", config.run, *given)
+    assert "updates 1" in verified.stdout, verified.stdout + verified.stderr
+    refused = distrl(elsewhere, "learner", "--verify", "--run", config.run, *given, "--set", "learner.seed=6")
+    assert refused.returncode == 1
+    assert "learner.seed is 6 here and 5 there" in refused.stderr

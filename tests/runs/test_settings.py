@@ -1,0 +1,214 @@
+"""A learning setting that is not the run's is named, with both values and the flag that goes on."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from distrl.broker.duplicates import IdSet
+from distrl.broker.journal import History
+from distrl.config import Config, load
+from distrl.errors import BrokerError, ConfigError
+from distrl.learner.recover import Log, checkpoint, recover, unfolded
+from distrl.learner.state import LearnerState
+from distrl.runs import recorded
+from distrl.runs.recorded import RecordedSettings, base_tree, refuse_other_settings
+from distrl.runs.settings import BASE_SHA256, differences, learned, learning_fingerprint, run_settings
+from distrl.store.objects import open_store
+from distrl.types import Settings
+from learner.world import Screens, save_tiny_base, update_of, windows
+from learner.world import config as small
+
+
+def changed(config: Config, section: str, **values: object) -> Config:
+    return config.model_copy(update={section: getattr(config, section).model_copy(update=values)})
+
+
+def record(values: dict[str, Any], fingerprint: str = "", *, is_change: bool = False) -> Settings:
+    texts = {path: json.dumps(value) for path, value in values.items()}
+    return Settings(1, "learner", "process 1", (), "0.1", fingerprint, is_change, texts)
+
+
+Holds = Callable[[RecordedSettings | None], None]
+
+
+@pytest.fixture
+def log_holds(monkeypatch: pytest.MonkeyPatch) -> Holds:
+    """What the run's topic holds; tests/integration/test_run_settings.py reads a real one."""
+    return lambda found: monkeypatch.setattr(recorded, "recorded", lambda _: found)
+
+
+@pytest.fixture
+def begun(tmp_path: Path, log_holds: Holds) -> Config:
+    """The settings of a run whose learner has started once."""
+    save_tiny_base(tmp_path / "base")
+    config = small(tmp_path / "base", f"store.url=file://{tmp_path / 'objects'}")
+    log_holds(RecordedSettings((record(run_settings(config), learning_fingerprint(config)),)))
+    return config
+
+
+def refused(fingerprint: str, config: Config) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        refuse_other_settings(fingerprint, config, "update 3 in the journal")
+    return caught.value
+
+
+def test_a_checkpoint_of_other_settings_is_refused_with_the_settings_and_both_values(begun: Config) -> None:
+    store = open_store(begun.store)
+    checkpoint(begun, store, LearnerState(begun), IdSet())
+    other = changed(changed(begun, "algorithm", gamma=0.5), "learner", seed=7, checkpoint_every=9)
+    with pytest.raises(ConfigError) as caught:
+        recover(other, store, history=History(), log=Log({}, ""))
+    assert caught.value.where == "algorithm.gamma, learner.seed", "checkpoint_every changes no result"
+    assert "algorithm.gamma is 0.5 here and 0.97 there; learner.seed is 7 here and 0 there" in caught.value.what
+    assert "--set algorithm.gamma=0.97 --set learner.seed=0" in caught.value.hint
+
+
+def test_a_journal_of_other_settings_is_refused_with_the_setting(begun: Config) -> None:
+    window = windows(Screens(), begun, 1)[0]
+    update = update_of(0, window, (), begun)
+    other = changed(begun, "algorithm", entropy=0.25)
+    entropy = r"algorithm\.entropy"
+    with pytest.raises(ConfigError, match=rf"^{entropy}: update 0 .* {entropy} is 0\.25 here and 0\.002 there"):
+        unfolded([update], LearnerState(other), other)
+
+
+def test_the_flags_of_the_advice_go_on(begun: Config) -> None:
+    fingerprint = learning_fingerprint(begun)
+    other = changed(begun, "policy", lora_targets=("q",), base_model=None)
+    words = shlex.split(refused(fingerprint, other).hint.removesuffix(", or choose a new `run`"))
+    flags = [word for word in words if "=" in word]
+    assert {flag.partition("=")[0] for flag in flags} == {"policy.lora_targets", "policy.base_model"}
+    whole = load(sets=flags, environ={}).policy
+    assert (whole.lora_targets, whole.base_model) == (begun.policy.lora_targets, begun.policy.base_model)
+
+
+def test_equal_settings_are_no_matter_whatever_the_log_knows(begun: Config, log_holds: Holds) -> None:
+    log_holds(None)
+    refuse_other_settings(learning_fingerprint(begun), begun, "a checkpoint")
+
+
+def test_a_run_whose_settings_the_log_does_not_know_is_refused_all_the_same(begun: Config) -> None:
+    assert "other settings under policy, warmup, algorithm or learner" in refused("0" * 64, begun).what
+
+
+def test_a_log_that_cannot_be_read_hides_no_refusal(begun: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(_: Config) -> None:
+        raise BrokerError("kafka.bootstrap", "no answer", "start it")
+
+    monkeypatch.setattr(recorded, "recorded", away)
+    assert "other settings" in refused("0" * 64, begun).what
+
+
+def test_the_first_record_and_every_change_count_and_a_second_first_one_does_not() -> None:
+    found = RecordedSettings(
+        (
+            record({"learner.seed": 1, "feeder.max_lag": 4}, "one"),
+            record({"learner.seed": 2, "feeder.max_lag": 9}, "two"),
+            record({"feeder.max_lag": 2}, "one", is_change=True),
+            record({"learner.seed": 3}, "three", is_change=True),
+        )
+    )
+    assert found.values == {"learner.seed": 3, "feeder.max_lag": 2}
+    assert found.with_fingerprint("one") == {"learner.seed": 1, "feeder.max_lag": 2}
+    assert found.with_fingerprint("two") == {}
+
+
+def test_what_belongs_to_a_machine_or_is_secret_is_not_in_the_log(begun: Config) -> None:
+    mine = load(
+        sets=[
+            "kafka.bootstrap=10.9.8.7:9092",
+            "kafka.security_protocol=SASL_SSL",
+            "kafka.sasl_username=mine-alone",
+            "kafka.sasl_password=mine-alone",
+            "kafka.client.ssl.key.password=mine-alone",
+            "store.url=s3://127.0.0.1:9000/mine-alone",
+            "store.access_key=mine-alone",
+            "store.secret_key=mine-alone",
+            "adb.host=mine-alone",
+            "devices.addresses=[10.9.8.7:5555]",
+            "devices.directory=/mine-alone",
+            "worker.name=mine-alone",
+            "evaluate.name=mine-alone",
+            "judge.endpoint=http://10.9.8.7/v1",
+            "judge.model=mine-alone",
+            "judge.api_key=mine-alone",
+            "stack.directory=/mine-alone",
+        ],
+        environ={},
+    )
+    text = json.dumps(run_settings(mine))
+    assert "mine-alone" not in text
+    assert "10.9.8.7" not in text
+
+
+@pytest.mark.parametrize(
+    ("url", "is_shared"),
+    [
+        ("s3://objects.example:9000/runs", True),
+        ("s3s://10.9.8.7/runs", True),
+        ("s3://127.0.0.1:9000/runs", False),
+        ("s3://localhost:9000/runs", False),
+        ("s3://[::1]:9000/runs", False),
+        ("file:///shared/objects", False),
+    ],
+)
+def test_a_store_that_other_machines_reach_is_in_the_log_without_its_keys(
+    begun: Config, url: str, is_shared: bool
+) -> None:
+    mine = load(sets=[f"store.url={url}", "store.access_key=key", "store.secret_key=mine-alone"], environ={})
+    values = run_settings(mine)
+    assert values.get("store.url") == (url if is_shared else None)
+    assert not {"store.access_key", "store.secret_key"} & values.keys()
+    read = load(environ={}, base=base_tree(RecordedSettings((record(values),)), begun))
+    assert (read.store.url == url) is is_shared
+
+
+def test_settings_from_the_log_are_the_base_of_those_given(begun: Config) -> None:
+    found = RecordedSettings((record(run_settings(changed(begun, "feeder", max_lag=2, curriculum=True))),))
+    tree = base_tree(found, begun)
+    assert load(environ={}, base=tree).shared() == changed(begun, "feeder", max_lag=2, curriculum=True).shared()
+    mine = load(sets=["feeder.max_lag=7"], environ={"DISTRL_LEARNER__SEED": "5"}, base=tree)
+    found_differences = differences(found.values, run_settings(mine))
+    assert [str(each) for each in found_differences] == [
+        "feeder.max_lag is 7 here and 2 there",
+        "learner.seed is 5 here and 0 there",
+    ]
+    assert [each.path for each in learned(found_differences, mine)] == ["learner.seed"]
+
+
+def test_another_algorithm_than_the_runs_takes_none_of_its_settings(begun: Config) -> None:
+    tree = base_tree(RecordedSettings((record(run_settings(begun)),)), begun)
+    other = load(sets=["algorithm.type=filtered_bc"], environ={}, base=tree)
+    assert other.algorithm == load(sets=["algorithm.type=filtered_bc"], environ={}).algorithm
+    assert other.policy == begun.policy
+
+
+def test_an_algorithm_of_the_run_that_is_not_the_default_is_taken_whole(begun: Config) -> None:
+    filtered = load(sets=["algorithm.type=filtered_bc", "algorithm.lr=0.5"], environ={})
+    tree = base_tree(RecordedSettings((record(run_settings(filtered)),)), begun)
+    assert load(environ={}, base=tree).algorithm == filtered.algorithm
+
+
+@pytest.mark.parametrize("path", ["learner.depth", "algorithm.depth", "policy.depth"])
+def test_a_learning_setting_of_a_newer_version_is_refused_with_that_version(begun: Config, path: str) -> None:
+    found = RecordedSettings((record(run_settings(begun) | {path: 3}),))
+    with pytest.raises(ConfigError, match=r"(?s)depth.*\(it is 3\).*use version 0\.1"):
+        base_tree(found, begun)
+
+
+@pytest.mark.parametrize("path", ["feeder.depth", "nowhere.depth"])
+def test_another_setting_of_a_newer_version_is_left_out(begun: Config, path: str) -> None:
+    found = RecordedSettings((record(run_settings(begun) | {path: 3}),))
+    assert load(environ={}, base=base_tree(found, begun)).shared() == begun.shared()
+
+
+def test_a_base_model_that_has_moved_is_no_difference(begun: Config, tmp_path: Path) -> None:
+    save_tiny_base(tmp_path / "moved")
+    moved = changed(begun, "policy", base_model=tmp_path / "moved")
+    assert differences(run_settings(begun), run_settings(moved)) == []
+    assert run_settings(moved)[BASE_SHA256] == run_settings(begun)[BASE_SHA256]

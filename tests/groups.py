@@ -15,7 +15,7 @@ from distrl.broker.consumer import TaskConsumer
 from distrl.broker.topics import topic_name
 from distrl.config import Config
 
-PATIENCE_S = 90.0
+PATIENCE_S = 300.0
 PHONES = 8
 """Of a member: for so many it takes tasks."""
 LOOKING = {

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import pytest
 
-LIMIT_S = 120.0
+LIMIT_S = 400.0
 
 
 class Cli(Protocol):

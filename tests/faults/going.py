@@ -19,7 +19,7 @@ from distrl.learner.journal_writer import JournalWriter, UnwrittenError
 from distrl.types import Heartbeat, Update, Watermark
 from groups import member
 
-ACKNOWLEDGED_S = 120.0
+ACKNOWLEDGED_S = 300.0
 PAUSE_S = 0.1
 
 

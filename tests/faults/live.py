@@ -70,7 +70,7 @@ from faults.roles import KILLED, Launcher, Role
 PHONES = 4
 WARMUP = 2
 """Updates of behaviour cloning; the last of them publishes version 0."""
-PATIENCE_S = 90.0
+PATIENCE_S = 300.0
 POLL_S = 0.05
 STOP_S = 30.0
 SCREENS = 40

@@ -26,7 +26,7 @@ from groups import member
 from faults.live import PATIENCE_S, WARMUP, LiveRun, Servers
 from faults.proxy import END_TRANSACTION, Proxy
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(280)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 PER_UPDATE = 3
 GRACE_S = 5.0
@@ -176,7 +176,7 @@ def test_a_learner_that_waits_for_a_dead_broker_can_be_stopped_and_one_that_is_n
     run.servers.kill("kafka")
     waits(run, 2)
     run.servers.start("kafka")
-    run.until_learned(120)
+    run.until_learned(400)
     assert learner.code is None
     run.end_learning()
 

@@ -21,7 +21,7 @@ from faults.going import Going
 from faults.live import LiveRun
 from faults.test_servers import end_all, start_all
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 PROMISED_S = 15.0
 GRACE_S = 10.0

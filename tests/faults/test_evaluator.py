@@ -14,7 +14,7 @@ from distrl.types import Split
 from faults.live import LiveRun
 from faults.roles import KILLED, Role
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(280)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 EPISODES = 6
 YEAR_MS = 365 * 86_400_000

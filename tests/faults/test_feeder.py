@@ -11,7 +11,7 @@ from distrl.broker.group import uncommitted
 from faults.live import LiveRun
 from faults.roles import KILLED
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(280)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 MOST = 12
 """feeder.outstanding of these runs."""

@@ -24,7 +24,7 @@ from distrl.wire.codec import encode
 from faults.live import WARMUP, Learned, LiveRun, Servers, noise, reference, trajectory
 from faults.roles import KILLED, Role
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(280)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 PER_UPDATE = 3
 

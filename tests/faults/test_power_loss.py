@@ -23,7 +23,7 @@ from distrl.types import Version
 from faults.live import WARMUP, LiveRun
 from faults.roles import Role
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(280)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 TRUTH = ("demonstrations", "trajectories", "updates", "versions")
 PER_UPDATE = 3

@@ -12,7 +12,7 @@ from distrl.types import Outcome
 from faults.live import PHONES, WARMUP, LiveRun
 from faults.roles import Role
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(280)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 PER_UPDATE = 3
 HANGS_S = 30.0

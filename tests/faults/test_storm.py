@@ -25,7 +25,7 @@ BETWEEN_S = (0.5, 4.0)
 ROLE_SHARE = 0.8
 """Of the kills; a server takes longer to come back, and nothing else happens meanwhile."""
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(STORM_S * 2 + 280)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(STORM_S * 2 + 900)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from faults.live import PATIENCE_S, PHONES, LiveRun, Servers
 from faults.proxy import Proxy
 from faults.roles import KILLED
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(280)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 ONE_PHONE = 4
 

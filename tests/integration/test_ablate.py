@@ -40,10 +40,10 @@ from learner.world import Screens, learning, trajectory
 from served import phones_served
 from simphone import words
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(280)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 UPDATES = 9
-LIMIT_S = 200.0
+LIMIT_S = 600.0
 
 
 @pytest.fixture(scope="module")

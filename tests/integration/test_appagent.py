@@ -150,7 +150,7 @@ def test_an_endpoint_that_goes_away_ends_it_and_it_goes_on_where_it_was(run_conf
 def command(*words: str, folder: Path) -> str:
     """What `distrl` prints, as a process of its own with the settings of run.yaml."""
     line = [sys.executable, "-m", "distrl.cli.main", *words, "-c", "run.yaml"]
-    done = subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -16,7 +16,7 @@ from distrl.demonstrations.scripted import run_demonstrations
 from distrl.types import Trajectory
 from served import phones_served
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 PHONES = 4
 COUNT = 12

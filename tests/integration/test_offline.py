@@ -47,7 +47,7 @@ from learner.world import Screens, learning, save_tiny_base, trajectory
 from pyarrow import parquet
 from typer.testing import CliRunner
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(280)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 UPDATES = 9
 TRAJECTORIES = 4 * (UPDATES - 3)
@@ -324,7 +324,7 @@ def replayed_heartbeats(folder: Path, *begins: str) -> list[int]:
             cwd=folder,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=400,
             check=False,
         )
         assert (refused.returncode, refused.stdout) == (1, "")

@@ -122,7 +122,7 @@ def distrl(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         env={"PATH": "/usr/bin:/bin", "COLUMNS": "200"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=400,
         check=False,
     )
 

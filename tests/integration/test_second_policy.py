@@ -28,7 +28,7 @@ from distrl.types import Split
 from integration.test_end_to_end import newest, wait_for
 from served import phones_served
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(280)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 PHONES = 4
 EPISODES = 3

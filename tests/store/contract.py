@@ -147,6 +147,13 @@ class StoreContract:
         assert list(store.list("nothing/here/")) == []
         assert len(list(store.list(""))) == 5
 
+    def test_usage_counts_what_a_prefix_holds(self, store: ObjectStore) -> None:
+        for key, size in (("runs/a/1", 10), ("runs/a/2", 200), ("runs/b/1", 3_000)):
+            store.put_named(key, b"x" * size)
+        assert store.usage("runs/a/") == (2, 210)
+        assert store.usage("runs/") == (3, 3_210)
+        assert store.usage("none/") == (0, 0)
+
     def test_deleting_what_is_not_there_is_no_error(self, store: ObjectStore) -> None:
         store.put_named("runs/x", b"1")
         for _ in range(2):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from difflib import SequenceMatcher
 
 from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 
 from distrl.broker.connect import RefusedError, UnknownTopicError, admin, check, explain, request_timeout_s, with_retry
 from distrl.broker.topic_admin import partition_count
 from distrl.broker.topics import TOPICS, topic_name
-from distrl.config import RUN_NAME, Config
+from distrl.config import RUN_NAME, Config, KafkaSettings
 
 SHOWN_RUNS = 8
 """Runs listed in a message: those with the most similar names."""
@@ -24,10 +25,7 @@ def check_run(config: Config) -> None:
     check(config)
     kafka, name = config.kafka, topic_name(config.run, "trajectories")
     client = admin(kafka)
-    try:
-        names = with_retry(kafka, lambda: client.list_topics(timeout=request_timeout_s(kafka))).topics.keys()
-    except KafkaException as error:
-        raise explain(error.args[0], "kafka.bootstrap", "list the topics", kafka) from None
+    names = _topics(client, kafka)
     if any(topic_name(config.run, each) in names for each in TOPICS):
         return
     try:
@@ -35,6 +33,18 @@ def check_run(config: Config) -> None:
     except UnknownTopicError:
         what = f"the broker at {kafka.bootstrap} has no run {config.run}"
         raise RefusedError("run", what, hint(config.run, names)) from None
+
+
+def run_names(config: Config) -> list[str]:
+    """The runs of the broker, ascending. Raises BrokerError."""
+    return runs_of(_topics(admin(config.kafka), config.kafka))
+
+
+def _topics(client: AdminClient, kafka: KafkaSettings) -> Collection[str]:
+    try:
+        return with_retry(kafka, lambda: client.list_topics(timeout=request_timeout_s(kafka))).topics.keys()
+    except KafkaException as error:
+        raise explain(error.args[0], "kafka.bootstrap", "list the topics", kafka) from None
 
 
 def runs_of(names: Iterable[str]) -> list[str]:

@@ -24,6 +24,7 @@ from distrl.cli import (
     policy,
     replay,
     roles,
+    runs,
     schemas,
     scores,
     skip,
@@ -45,6 +46,7 @@ app = typer.Typer(
 )
 for room in (stack, roles, devices, demo, ablate, replay, lineage, failures, judge, scores, skip):
     room.register(app)
+app.add_typer(runs.app, name="runs")
 app.add_typer(phones.app, name="phones")
 app.add_typer(topics.app, name="topics")
 app.add_typer(tasks.app, name="tasks")

@@ -59,6 +59,10 @@ class DirectoryStore:
         folder = self.root / checked_prefix(prefix).rpartition("/")[0]
         yield from sorted(key for key in self._keys(folder) if key.startswith(prefix))
 
+    def usage(self, prefix: str) -> tuple[int, int]:
+        sizes = [self._size(key) for key in self.list(prefix)]
+        return len(sizes), sum(sizes)
+
     def delete(self, key: str) -> None:
         path = self.root / checked_key(key)
         try:
@@ -73,6 +77,14 @@ class DirectoryStore:
 
     def __str__(self) -> str:
         return f"file://{self.root}"
+
+    def _size(self, key: str) -> int:
+        try:
+            return (self.root / key).stat().st_size
+        except FileNotFoundError:
+            return 0  # deleted since it was listed
+        except OSError as error:
+            raise self._failed(error, f"{self.root / key} cannot be looked at") from None
 
     def _keys(self, folder: Path) -> Iterator[str]:
         def stop(error: OSError) -> None:

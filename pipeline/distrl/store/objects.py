@@ -66,6 +66,10 @@ class ObjectStore(Protocol):
         """The keys that start with `prefix`, in ascending order. It may end in the middle of a name."""
         ...
 
+    def usage(self, prefix: str) -> tuple[int, int]:
+        """How many objects have keys that start with `prefix`, and how many bytes they are together."""
+        ...
+
     def delete(self, key: str) -> None:
         """Remove the object, if it is there."""
         ...

@@ -104,12 +104,15 @@ class S3Store:
 
     def list(self, prefix: str) -> Iterator[str]:
         with self._explained(f"prefix {prefix}"):
-            # The older listing: every endpoint has it, and S3Proxy refuses the second page of the newer one.
-            found = self._client.list_objects(
-                self._bucket, prefix=checked_prefix(prefix), recursive=True, use_api_v1=True
-            )
-            for item in found:
+            for item in self._listed(prefix):
                 yield item.object_name
+
+    def usage(self, prefix: str) -> tuple[int, int]:
+        count = size = 0
+        with self._explained(f"prefix {prefix}"):
+            for item in self._listed(prefix):
+                count, size = count + 1, size + (item.size or 0)
+        return count, size
 
     def delete(self, key: str) -> None:
         self._known.forget(checked_key(key))
@@ -121,6 +124,13 @@ class S3Store:
 
     def __str__(self) -> str:
         return f"{self._address}/{self._bucket}"
+
+    def _listed(self, prefix: str) -> Iterator[Any]:
+        """What minio has of each object whose key starts with `prefix`."""
+        # The older listing: every endpoint has it, and S3Proxy refuses the second page of the newer one.
+        return self._client.list_objects(  # type: ignore[no-any-return]
+            self._bucket, prefix=checked_prefix(prefix), recursive=True, use_api_v1=True
+        )
 
     def _upload(self, key: str, data: bytes) -> None:
         with self._explained(f"object {key}"):

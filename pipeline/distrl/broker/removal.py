@@ -1,0 +1,53 @@
+"""Deletes what a broker holds of a run: its topics and the workers' group. For `distrl runs rm` alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from confluent_kafka import KafkaError, KafkaException
+
+from distrl.broker.connect import RETRY_PAUSE_S, admin, explain, with_retry
+from distrl.broker.group import workers_group
+from distrl.broker.runs import run_names
+from distrl.broker.topics import TOPICS, topic_name
+from distrl.config import Config
+
+GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.GROUP_ID_NOT_FOUND)
+LAST = "trajectories"
+"""Deleted last: by it a run is found, so a removal that was interrupted can be repeated."""
+
+
+def delete_group(config: Config) -> None:
+    """Delete the workers' group and its offsets, if it is there. Raises BrokerError while it has members."""
+    group = workers_group(config)
+    client = admin(config.kafka)
+
+    def ask() -> None:
+        client.delete_consumer_groups([group], request_timeout=config.kafka.connect_timeout_s)[group].result()
+
+    _unless_gone(config, group, "delete the group", ask)
+
+
+def delete_topics(config: Config) -> None:
+    """Delete every topic of the run that is there, and wait until no broker lists it. Raises BrokerError."""
+    client = admin(config.kafka)
+    for name in (*(each for each in TOPICS if each != LAST), LAST):
+        full = topic_name(config.run, name)
+
+        def ask(full: str = full) -> None:
+            timeout_s = config.kafka.connect_timeout_s
+            client.delete_topics([full], operation_timeout=timeout_s, request_timeout=timeout_s)[full].result()
+
+        _unless_gone(config, full, "delete the topic", ask)
+    deadline = time.monotonic() + config.kafka.connect_timeout_s
+    while config.run in run_names(config) and time.monotonic() < deadline:
+        time.sleep(RETRY_PAUSE_S)
+
+
+def _unless_gone(config: Config, what: str, doing: str, ask: Callable[[], None]) -> None:
+    try:
+        with_retry(config.kafka, ask)
+    except KafkaException as error:
+        if error.args[0].code() not in GONE:
+            raise explain(error.args[0], what, doing, config.kafka) from None

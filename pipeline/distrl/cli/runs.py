@@ -1,0 +1,248 @@
+"""`distrl runs`: the runs of a broker, one by one or all; change a setting of one; remove one."""
+
+from __future__ import annotations
+
+import json
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.progress import Progress
+
+from distrl.cli.common import ConfigFile, Sets, console, print_line, row, run_settings, table, with_broker
+from distrl.config import Config, sources, with_run
+from distrl.errors import BrokerError, ConfigError
+
+if TYPE_CHECKING:
+    from distrl.runs.overview import RunOverview
+
+app = typer.Typer(help="List, show, change and remove the runs of a broker.", no_args_is_help=True)
+
+AT_ONCE = 4
+"""Runs looked at side by side; most of a look is waiting for the broker."""
+RunName = Annotated[str, typer.Argument(help="The run.")]
+
+
+@app.command("ls")
+def ls(
+    config: ConfigFile = None,
+    sets: Sets = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object, for programs, in place of a table.")
+    ] = False,
+) -> None:
+    """Every run of the broker: how it learns, its age, success, sizes, and whether a process of it is alive.
+
+    "played" are trajectories, success is that of the last 128. Sizes of topics and screenshots are estimates.
+    """
+    settings = with_broker(config, sets)
+    found = _overviews(settings, _names(settings))
+    if as_json:
+        json.dump({"runs": [_as_json(each) for each in found]}, sys.stdout, indent=1)
+        sys.stdout.write("\n")
+        return
+    if not found:
+        print_line(f"the broker at {settings.kafka.bootstrap} has no run")
+        return
+    from distrl.clock import SYSTEM_CLOCK
+    from distrl.offline.record_text import escaped
+
+    now = SYSTEM_CLOCK.now_ms()
+    shown = table("run", "algorithm", "age", "played", "success", "topics", "objects", "alive")
+    for each in found:
+        values = each.settings.values if each.settings is not None else {}
+        shown.add_row(
+            *row(
+                each.run,
+                escaped(str(values.get("algorithm.type", "-"))),
+                "-" if each.begun_at is None else age((now - each.begun_at) / 1000),
+                each.trajectories,
+                "-" if each.success is None else f"{each.success:.0%}",
+                size(sum(topic.about_bytes for topic in each.topics)),
+                "?" if each.objects is None else size(each.objects.total),
+                len(each.alive) or "-",
+            )
+        )
+    console.print(shown)
+    if any(each.objects is None for each in found):
+        print_line(f"objects: ? where the store {settings.store.url} does not answer (set store.url)")
+
+
+@app.command("show")
+def show(run: RunName, config: ConfigFile = None, sets: Sets = None) -> None:
+    """One run: its settings and who changed them, topics, objects, processes."""
+    settings = run_settings(config, sets, run)
+    (found,) = _overviews(settings, [run])
+    from distrl.offline.record_text import escaped, utc_text
+    from distrl.runs.settings import run_settings as values_of
+
+    if found.settings is None:
+        print_line(f"run {run} has no settings in its log yet: its learner or feeder records them when it starts")
+    else:
+        defaults = values_of(Config())
+        values = found.settings.values
+        shown = table("setting", "value", "default")
+        for path, value in sorted(values.items()):
+            other = "" if value == defaults.get(path) else json.dumps(defaults.get(path))
+            shown.add_row(*row(escaped(path), escaped(json.dumps(value)), other))
+        console.print(shown)
+        shown = table("when", "role", "by", "from", "what")
+        for each in found.settings.history:
+            what = ", ".join(f"{path}={text}" for path, text in sorted(each.settings.items()))
+            shown.add_row(
+                *row(
+                    utc_text(each.at),
+                    escaped(each.role),
+                    escaped(each.process),
+                    escaped(", ".join(each.sources) or "defaults"),
+                    escaped(what) if each.is_change else f"all {len(each.settings)} settings",
+                )
+            )
+        console.print(shown)
+    shown = table("topic", "records", "about")
+    for topic in found.topics:
+        shown.add_row(*row(topic.name, topic.records, size(topic.about_bytes)))
+    console.print(shown)
+    if found.objects is None:
+        print_line(f"objects: the store {settings.store.url} does not answer (set store.url)")
+    else:
+        parts = found.objects
+        print_line(
+            f"objects: checkpoints {size(parts.own)}, adapters {size(parts.adapters)}, "
+            f"screenshots about {size(parts.about_screenshots)}"
+        )
+    print_line(f"newest version: {'none' if found.version is None else found.version}")
+    print_line(f"alive: {', '.join(map(escaped, found.alive)) or 'no process'}")
+
+
+@app.command("set")
+def change(
+    run: RunName,
+    changes: Annotated[list[str], typer.Argument(help="Settings as path.to.it=value.")],
+    config: ConfigFile = None,
+    sets: Sets = None,
+) -> None:
+    """Change settings of a run for every process that starts from now on; who, when and what is in its log.
+
+    What decides how it learns can be changed only before anything is learned.
+    """
+    paths = [each.partition("=")[0].strip() for each in changes]
+    settings = run_settings(config, [*(sets or ()), *changes], run)
+    from distrl.runs.recorded import change as record
+    from distrl.runs.settings import run_settings as values_of
+
+    values = values_of(settings)
+    for path in paths:
+        if path not in values:
+            raise ConfigError(
+                path,
+                "belongs to a machine or a process, so the run's log does not hold it",
+                f"give it to the processes that need it: a file, a DISTRL_ variable, or --set {path}=VALUE",
+            )
+    record(settings, "runs set", sources(config, [*(sets or ()), *changes]), {path: values[path] for path in paths})
+    print_line(f"recorded for run {run}: {', '.join(changes)}. Processes that run take it when they are started again")
+
+
+@app.command("rm")
+def rm(
+    run: RunName,
+    config: ConfigFile = None,
+    sets: Sets = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    objects: Annotated[
+        bool,
+        typer.Option(
+            "--objects",
+            help="Also adapters and screenshots, but for those that another run of this broker names. Not where "
+            "runs of another broker use the same bucket.",
+        ),
+    ] = False,
+) -> None:
+    """Remove a run: its topics, its consumer group, its checkpoints. Shows what goes, and asks.
+
+    Refused while a process of the run is alive. Interrupted, the same command goes on.
+    """
+    settings = run_settings(config, sets, run)
+    (found,) = _overviews(settings, [run])
+    if found.alive:
+        raise BrokerError(
+            f"run {run}", f"is at work: {', '.join(found.alive)}", "stop its processes, then run this command again"
+        )
+    if found.objects is None:
+        raise ConfigError("store.url", f"the store {settings.store.url} does not answer", "start it, or set store.url")
+    records, about = (sum(getattr(each, name) for each in found.topics) for name in ("records", "about_bytes"))
+    parts = found.objects
+    print_line(f"run {run}: {records} records in {len(found.topics)} topics, about {size(about)}")
+    print_line(f"checkpoints: {size(parts.own)}")
+    kept = "go too, but for those that another run names" if objects else "stay (--objects removes them)"
+    print_line(f"adapters, {size(parts.adapters)}, and screenshots, about {size(parts.about_screenshots)}, {kept}")
+    if not yes:
+        typer.confirm(f"remove run {run} for good?", abort=True)
+    from distrl.runs.remove import remove
+    from distrl.store.objects import open_store
+
+    others = [each for each in _names(settings) if each != run]
+    with console.status(f"removing run {run}"):
+        count = remove(settings, open_store(settings.store), others, with_shared=objects)
+    print_line(f"removed run {run}: its topics and {count} objects")
+
+
+def age(seconds: float) -> str:
+    """A time span in its largest unit: 90 s is 1m."""
+    for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.0f}{unit}"
+    return f"{max(0.0, seconds):.0f}s"
+
+
+def size(count: float) -> str:
+    """Bytes in a few characters: 1.2 GB."""
+    for unit, length in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= length:
+            return f"{count / length:.1f} {unit}"
+    return f"{count:.0f} B"
+
+
+def _names(settings: Config) -> list[str]:
+    from distrl.broker.runs import run_names
+
+    return run_names(settings)
+
+
+def _overviews(settings: Config, names: list[str]) -> list[RunOverview]:
+    from distrl.runs.overview import overview
+    from distrl.store.objects import open_store
+
+    store = open_store(settings.store)
+    with (
+        Progress(console=console, transient=True, disable=not console.is_terminal) as progress,
+        ThreadPoolExecutor(AT_ONCE) as pool,
+    ):
+        bar = progress.add_task("looking at the runs", total=len(names))
+
+        def look(run: str) -> RunOverview:
+            found = overview(with_run(settings, run), store)
+            progress.advance(bar)
+            return found
+
+        return list(pool.map(look, names))
+
+
+def _as_json(found: RunOverview) -> dict[str, object]:
+    return {
+        "run": found.run,
+        "settings": None if found.settings is None else found.settings.values,
+        "begun_at": found.begun_at,
+        "version": found.version,
+        "success": found.success,
+        "topics": {each.name: {"records": each.records, "about_bytes": each.about_bytes} for each in found.topics},
+        "objects": None
+        if found.objects is None
+        else {
+            "checkpoints_bytes": found.objects.own,
+            "adapters_bytes": found.objects.adapters,
+            "screenshots_about_bytes": found.objects.about_screenshots,
+        },
+        "alive": list(found.alive),
+    }

@@ -1,0 +1,166 @@
+"""What a run is at a glance: its settings, the sizes of its topics and objects, its success, who is at work.
+
+Sizes of topics and screenshots are estimated from their last records, so that a look costs the same however long the
+log is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from distrl.broker.connect import UnknownTopicError
+from distrl.broker.reader import LogReader, RawRecord, decoded
+from distrl.broker.topics import TOPICS
+from distrl.broker.versions import lineage
+from distrl.clock import SYSTEM_CLOCK
+from distrl.config import Config
+from distrl.errors import StoreError, WireError
+from distrl.runs.recorded import RecordedSettings, recorded
+from distrl.store.objects import ObjectStore
+from distrl.telemetry.view import HEARTBEAT_STALE_MS, SUCCESS_WINDOW
+from distrl.types import Heartbeat, Outcome, Trajectory, Version
+
+SAMPLE = 200
+"""Records at the end of a topic that its size is estimated from; at least SUCCESS_WINDOW."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicUsage:
+    """One topic of a run. about_bytes: keys and values before compression, estimated."""
+
+    name: str
+    records: int
+    about_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectUsage:
+    """The objects of a run."""
+
+    own: int
+    """Bytes of checkpoints and notes, under runs/<run>/."""
+    adapters: int
+    """Bytes of the published adapters."""
+    about_screenshots: int
+    """Bytes of the screenshots, estimated; equal ones, which are stored once, are counted each."""
+
+    @property
+    def total(self) -> int:
+        return self.own + self.adapters + self.about_screenshots
+
+
+@dataclass(frozen=True, slots=True)
+class RunOverview:
+    run: str
+    settings: RecordedSettings | None
+    topics: tuple[TopicUsage, ...]
+    objects: ObjectUsage | None
+    """None where the store does not answer."""
+    version: int | None
+    """The newest one."""
+    success: float | None
+    """Of the last SUCCESS_WINDOW trajectories whose outcome is known, in [0, 1]."""
+    alive: tuple[str, ...]
+    """Processes that sent a sign of life within HEARTBEAT_STALE_MS, by name."""
+
+    @property
+    def trajectories(self) -> int:
+        return next((each.records for each in self.topics if each.name == "trajectories"), 0)
+
+    @property
+    def begun_at(self) -> int | None:
+        """ms since the epoch, by the clock of the process that recorded the settings; None if nobody did."""
+        return self.settings.history[0].at if self.settings is not None else None
+
+
+def overview(config: Config, store: ObjectStore) -> RunOverview:
+    """Look at `config.run`. Raises BrokerError, WireError."""
+    last = {name: _last(config, name) for name in TOPICS}
+    topics = tuple(TopicUsage(name, count, _scaled(map(_size, raws), count)) for name, (count, raws) in last.items())
+    trajectories, demonstrations = (_readable(last[name][1]) for name in ("trajectories", "demonstrations"))
+    shots = sum(
+        _scaled(map(_screens, found), last[name][0])
+        for name, found in (("trajectories", trajectories), ("demonstrations", demonstrations))
+    )
+    versions = lineage(config) if last["versions"][0] else []
+    return RunOverview(
+        config.run,
+        recorded(config),
+        topics,
+        _objects(config.run, store, versions, shots),
+        versions[-1].version if versions else None,
+        success_of(trajectories),
+        alive(last["heartbeats"][1], SYSTEM_CLOCK.now_ms()),
+    )
+
+
+def success_of(trajectories: Iterable[Trajectory]) -> float | None:
+    """Share of successes among the last SUCCESS_WINDOW with a known outcome; None if there are none. Pure."""
+    known = [
+        each.outcome is Outcome.SUCCESS for each in trajectories if each.outcome in (Outcome.SUCCESS, Outcome.FAILURE)
+    ]
+    recent = known[-SUCCESS_WINDOW:]
+    return sum(recent) / len(recent) if recent else None
+
+
+def alive(raws: Iterable[RawRecord], now_ms: int) -> tuple[str, ...]:
+    """The processes whose last heartbeat is younger than HEARTBEAT_STALE_MS by the broker's clock, by name. Pure."""
+    found: set[str] = set()
+    for raw in raws:
+        try:
+            process = decoded(raw, Heartbeat).process
+        except WireError:
+            continue
+        if raw.timestamp >= now_ms - HEARTBEAT_STALE_MS:
+            found.add(process)
+    return tuple(sorted(found))
+
+
+def _objects(run: str, store: ObjectStore, versions: Iterable[Version], shots: int) -> ObjectUsage | None:
+    try:
+        _, own = store.usage(f"runs/{run}/")
+    except StoreError:
+        return None
+    adapters = {version.adapter.key: version.adapter.size for version in versions}
+    return ObjectUsage(own, sum(adapters.values()), shots)
+
+
+def _last(config: Config, topic: str) -> tuple[int, list[RawRecord]]:
+    """How many records a topic holds (an upper bound where it is compacted or transactional), and the last SAMPLE of
+    each partition. None where the topic is missing.
+    """
+    try:
+        with LogReader(config, topic) as whole:
+            first, ends = whole.next_offsets, whole.ends
+    except UnknownTopicError:
+        return 0, []
+    start = {partition: max(first[partition], ends[partition] - SAMPLE) for partition in first}
+    with LogReader(config, topic, start) as reader:
+        raws = [raw for batch in reader.to_end() for raw in batch]
+    return sum(ends[partition] - first[partition] for partition in first), raws
+
+
+def _readable(raws: Iterable[RawRecord]) -> list[Trajectory]:
+    found = []
+    for raw in raws:
+        try:
+            found.append(decoded(raw, Trajectory))
+        except WireError:
+            continue
+    return found
+
+
+def _size(raw: RawRecord) -> int:
+    return len(raw.key or b"") + len(raw.value or b"")
+
+
+def _screens(trajectory: Trajectory) -> int:
+    last = trajectory.final_screenshot
+    return sum(step.screenshot.size for step in trajectory.steps) + (last.size if last is not None else 0)
+
+
+def _scaled(sizes: Iterable[int], count: int) -> int:
+    """The sum of `count` values of which `sizes` is a sample."""
+    known = list(sizes)
+    return round(sum(known) / len(known) * count) if known else 0

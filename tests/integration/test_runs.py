@@ -1,0 +1,182 @@
+"""`distrl runs` on a real broker: what there is of a run, how it is changed, and that a removed one leaves others."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import factories
+import pytest
+from distrl.broker import topic_admin
+from distrl.broker.journal import Journal
+from distrl.broker.producer import RecordProducer
+from distrl.broker.runs import run_names
+from distrl.broker.topics import TOPICS
+from distrl.config import Config, load, with_run
+from distrl.runs.overview import overview
+from distrl.runs.recorded import join, recorded
+from distrl.runs.remove import named, remove
+from distrl.store.objects import MissingObjectError, ObjectStore, open_store
+from distrl.types import Heartbeat, ObjectRef, Outcome, Trajectory, Version
+
+pytestmark = pytest.mark.integration
+
+LIMIT_S = 400.0
+
+
+@pytest.fixture
+def config(broker: str, tmp_path: Path) -> Config:
+    return begun(f"runs-{uuid.uuid4().hex[:12]}", broker, tmp_path)
+
+
+def begun(run: str, broker: str, folder: Path) -> Config:
+    sets = [
+        f"run={run}",
+        f"kafka.bootstrap={broker}",
+        "kafka.task_partitions=2",
+        f"store.url=file://{folder / 'store'}",
+    ]
+    made = load(sets=sets, environ={})
+    topic_admin.ensure(made)
+    join(made, None, "learner", ())
+    return made
+
+
+def played(store: ObjectStore, number: int, shot: bytes, outcome: Outcome = Outcome.SUCCESS) -> Trajectory:
+    screen = store.put("screenshots", shot, "png", "2025-01-31")
+    step = factories.step(screenshot=screen)
+    return factories.trajectory(factories.task(f"task-{number}"), (step,), outcome=outcome, final_screenshot=None)
+
+
+def publish(config: Config, *trajectories: Trajectory) -> None:
+    with RecordProducer(config, "test") as producer:
+        for each in trajectories:
+            producer.publish("trajectories", each.task_id, each).result(LIMIT_S)
+
+
+def publish_version(config: Config, adapter: ObjectRef) -> None:
+    with Journal(config) as journal:
+        journal.publish_version(Version(0, -1, 0, "ef" * 32, adapter, "01" * 32, 9))
+
+
+def distrl(folder: Path, config: Config, *arguments: str, answer: str = "") -> subprocess.CompletedProcess[str]:
+    given = {"DISTRL_KAFKA__BOOTSTRAP": config.kafka.bootstrap, "DISTRL_STORE__URL": config.store.url, "COLUMNS": "80"}
+    return subprocess.run(
+        [sys.executable, "-m", "distrl.cli.main", "runs", *arguments],
+        cwd=folder,
+        env={name: value for name, value in os.environ.items() if not name.startswith("DISTRL_")} | given,
+        capture_output=True,
+        text=True,
+        input=answer,
+        timeout=LIMIT_S,
+        check=False,
+    )
+
+
+def test_an_overview_counts_what_there_is(config: Config) -> None:
+    store = open_store(config.store)
+    publish(config, played(store, 0, b"a"), played(store, 1, b"bb", Outcome.FAILURE), played(store, 2, b"c"))
+    adapter = store.put("adapters", b"weights", "safetensors")
+    publish_version(config, adapter)
+    store.put_named(f"runs/{config.run}/note", b"x" * 100)
+    with RecordProducer(config, "worker-7") as producer:
+        producer.publish("heartbeats", "worker-7", Heartbeat("worker-7", "worker", 1, None, None)).result(LIMIT_S)
+    found = overview(config, store)
+    assert (found.trajectories, found.version, found.success, found.alive) == (3, 0, 2 / 3, ("worker-7",))
+    assert found.objects is not None
+    assert (found.objects.own, found.objects.adapters, found.objects.about_screenshots) == (100, 7, 4)
+    assert {topic.name for topic in found.topics} == set(TOPICS)
+    assert all((topic.about_bytes > 0) == (topic.records > 0) for topic in found.topics)
+
+
+def test_ls_and_show_print_it_within_80_columns(config: Config, tmp_path: Path) -> None:
+    listed = distrl(tmp_path, config, "ls")
+    assert listed.returncode == 0, listed.stderr
+    header = listed.stdout.splitlines()[1]
+    assert header.replace("┃", " ").split() == [
+        "run",
+        "algorithm",
+        "age",
+        "played",
+        "success",
+        "topics",
+        "objects",
+        "alive",
+    ]
+    assert max(map(len, listed.stdout.splitlines())) <= 80
+    data = json.loads(distrl(tmp_path, config, "ls", "--json").stdout)
+    (mine,) = (each for each in data["runs"] if each["run"] == config.run)
+    assert mine["settings"]["algorithm.type"] == "aride"
+    shown = distrl(tmp_path, config, "show", config.run)
+    assert "learner.seed" in shown.stdout, shown.stderr
+    assert "alive: no process" in shown.stdout
+
+
+def test_set_changes_a_setting_of_the_run_and_no_setting_of_a_machine(config: Config, tmp_path: Path) -> None:
+    done = distrl(tmp_path, config, "set", config.run, "feeder.max_lag=7")
+    assert done.returncode == 0, done.stderr
+    found = recorded(config)
+    assert found is not None
+    assert found.values["feeder.max_lag"] == 7
+    assert found.history[-1].sources[-1] == "--set feeder.max_lag"
+    refused = distrl(tmp_path, config, "set", config.run, "worker.name=w-9")
+    assert refused.returncode == 1
+    assert "worker.name: belongs to a machine or a process" in refused.stderr
+    assert recorded(config) == found
+    unknown = distrl(tmp_path, config, "set", config.run, "feeder.max_lagg=7")
+    assert unknown.returncode == 1
+    assert "no such setting" in unknown.stderr
+
+
+def test_rm_asks_and_is_refused_while_a_process_is_alive(config: Config, tmp_path: Path) -> None:
+    kept = distrl(tmp_path, config, "rm", config.run, answer="n\n")
+    assert kept.returncode == 1
+    assert f"remove run {config.run} for good?" in kept.stdout
+    assert config.run in run_names(config)
+    with RecordProducer(config, "worker-7") as producer:
+        producer.publish("heartbeats", "worker-7", Heartbeat("worker-7", "worker", 1, None, None)).result(LIMIT_S)
+    refused = distrl(tmp_path, config, "rm", config.run, "--yes")
+    assert refused.returncode == 1
+    assert "is at work: worker-7" in refused.stderr
+    assert config.run in run_names(config)
+
+
+def test_a_removed_run_leaves_what_another_one_names(config: Config, broker: str, tmp_path: Path) -> None:
+    store = open_store(config.store)
+    other = begun(f"{config.run}-other", broker, tmp_path)
+    mine, shared = played(store, 0, b"mine"), played(store, 1, b"shared")
+    publish(config, mine, shared)
+    publish(other, shared)
+    adapter = store.put("adapters", b"weights", "safetensors")
+    publish_version(config, adapter)
+    publish_version(other, adapter)
+    store.put_named(f"runs/{config.run}/note", b"x")
+    store.put_named(f"runs/{other.run}/note", b"y")
+    screens = (mine.steps[0].screenshot, shared.steps[0].screenshot)
+    assert {ref.key for ref in named(config)} == {ref.key for ref in (*screens, adapter)}
+    others = [each for each in run_names(config) if each != config.run]
+    assert remove(config, store, others, with_shared=True) == 2
+    assert config.run not in run_names(config)
+    assert other.run in run_names(config)
+    with pytest.raises(MissingObjectError):
+        store.get(mine.steps[0].screenshot)
+    assert store.get(shared.steps[0].screenshot) == b"shared"
+    assert store.get(adapter) == b"weights"
+    assert store.usage(f"runs/{config.run}/") == (0, 0)
+    assert store.usage(f"runs/{other.run}/") == (1, 1)
+
+
+def test_an_interrupted_removal_goes_on(config: Config) -> None:
+    store = open_store(config.store)
+    publish(config, played(store, 0, b"mine"))
+    client = topic_admin.admin(config.kafka)
+    names = [topic_admin.topic_name(config.run, name) for name in TOPICS if name != "trajectories"]
+    for future in client.delete_topics(names).values():
+        future.result(LIMIT_S)
+    assert overview(with_run(config, config.run), store).trajectories == 1
+    remove(config, store, [], with_shared=True)
+    assert config.run not in run_names(config)

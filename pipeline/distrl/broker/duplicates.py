@@ -3,83 +3,100 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any, Final
 
-Ranges = Mapping[str, Mapping[str, list[list[int]]]]
-"""JSON-able: an id's prefix before its last number -> number of digits -> [first, last] ranges."""
+Series = tuple[str, int, str]
+"""What ids have in common that differ in one number: the text before it, its number of digits, the text after it."""
 
-_NUMBERED: Final = re.compile(r"(.*?)([0-9]{1,18})", re.DOTALL | re.ASCII)
-"""At most 18 digits, so that every number fits into 64 bits; further ones belong to the prefix."""
+_NUMBERED: Final = re.compile(r"(.*?)([0-9]{1,18})((?:\.r[1-9][0-9]*)?)", re.DOTALL | re.ASCII)
+"""The last number and what names a retry (`feeder.state.next_retry`). Further digits than 18 belong to the prefix."""
+
+BLOCK: Final = 1024
+"""Numbers of one bitmap. Adding an id copies its bitmap, so it is small; a dict entry costs more than an empty one."""
+_FULL: Final = (1 << BLOCK) - 1
 
 
 class IdSet:
-    """An exact set of ids, small if they are numbered: months of a run are a handful of ranges.
+    """An exact set of ids, small if they are numbered: a bitmap for each block of numbers that differ in nothing else.
 
     Ids without a number at their end are stored one by one, as a number of 0 digits.
     """
 
     def __init__(self, ids: Iterable[str] = ()) -> None:
-        self._ranges: dict[tuple[str, int], list[list[int]]] = {}
+        self._bits: dict[tuple[Series, int], int] = {}
         self._count = 0
         if isinstance(ids, IdSet):
-            self._ranges = {key: [list(each) for each in ranges] for key, ranges in ids._ranges.items()}
-            self._count = ids._count
+            self._bits, self._count = dict(ids._bits), ids._count
         else:
             for each in ids:
                 self.add(each)
 
     @classmethod
-    def of(cls, ranges: Ranges) -> IdSet:
-        """The inverse of `ranges()`."""
+    def of(cls, saved: Any) -> IdSet:
+        """The inverse of `to_json()`; it also takes the ranges that checkpoints held before."""
+        if isinstance(saved, Mapping):
+            return cls(_of_ranges(saved))
         made = cls()
-        for prefix, widths in ranges.items():
-            for width, found in widths.items():
-                made._ranges[prefix, int(width)] = [[first, last] for first, last in found]
-                made._count += sum(last - first + 1 for first, last in found)
+        for each in saved:
+            series = (each["prefix"], each["digits"], each["suffix"])
+            for first, last in each["full"]:
+                made._bits.update(((series, block), _FULL) for block in range(first, last + 1))
+            for block, bits in each["blocks"].items():
+                made._bits[series, int(block)] = int.from_bytes(b64decode(bits), "little")
+        made._count = sum(bits.bit_count() for bits in made._bits.values())
         return made
 
     def add(self, each: str) -> bool:
         """Add it; False if it was in the set."""
-        key, number = _split(each)
-        ranges = self._ranges.setdefault(key, [])
-        after = bisect_right(ranges, number, key=_first)
-        if after and number <= ranges[after - 1][1]:
+        key, bit = _split(each)
+        before = self._bits.get(key, 0)
+        after = before | 1 << bit
+        if after == before:
             return False
-        joins_left = after > 0 and ranges[after - 1][1] == number - 1
-        joins_right = after < len(ranges) and ranges[after][0] == number + 1
-        if joins_left and joins_right:
-            ranges[after - 1][1] = ranges.pop(after)[1]
-        elif joins_left:
-            ranges[after - 1][1] = number
-        elif joins_right:
-            ranges[after][0] = number
-        else:
-            ranges.insert(after, [number, number])
+        self._bits[key] = after
         self._count += 1
         return True
 
-    def ranges(self) -> Ranges:
-        """The set for JSON; equal sets give equal values, in the same order."""
-        found: dict[str, dict[str, list[list[int]]]] = {}
-        for (prefix, width), ranges in sorted(self._ranges.items()):
-            found.setdefault(prefix, {})[str(width)] = [list(each) for each in ranges]
+    def to_json(self) -> list[dict[str, Any]]:
+        """The set for JSON; equal sets give equal values, in the same order.
+
+        Blocks that are full come as [first, last] ranges of them, the others as the base64 of their little-endian bits.
+        """
+        found = []
+        for series, keys in groupby(sorted(self._bits), key=lambda key: key[0]):
+            full: list[list[int]] = []
+            blocks = {}
+            for key in keys:
+                bits, block = self._bits[key], key[1]
+                if bits != _FULL:
+                    blocks[str(block)] = b64encode(bits.to_bytes((bits.bit_length() + 7) // 8, "little")).decode()
+                elif full and full[-1][1] == block - 1:
+                    full[-1][1] = block
+                else:
+                    full.append([block, block])
+            found.append(dict(zip(("prefix", "digits", "suffix"), series, strict=True), full=full, blocks=blocks))
         return found
 
+    def ranges(self) -> Iterator[tuple[str, str]]:
+        """The first and the last id of each range without a gap, in order."""
+        for series, keys in groupby(sorted(self._bits), key=lambda key: key[0]):
+            numbers = (number for key in keys for number in _numbers(key[1], self._bits[key]))
+            for first, last in _runs(numbers):
+                yield _text(series, first), _text(series, last)
+
     def __contains__(self, each: str) -> bool:
-        key, number = _split(each)
-        ranges = self._ranges.get(key, [])
-        after = bisect_right(ranges, number, key=_first)
-        return after > 0 and number <= ranges[after - 1][1]
+        key, bit = _split(each)
+        return bool(self._bits.get(key, 0) >> bit & 1)
 
     def __len__(self) -> int:
         return self._count
 
     def __iter__(self) -> Iterator[str]:
-        for (prefix, width), ranges in sorted(self._ranges.items()):
-            for first, last in ranges:
-                yield from (f"{prefix}{number:0{width}d}" if width else prefix for number in range(first, last + 1))
+        for key in sorted(self._bits):
+            yield from (_text(key[0], number) for number in _numbers(key[1], self._bits[key]))
 
 
 class FirstWins:
@@ -105,11 +122,36 @@ class FirstWins:
         return len(self._seen)
 
 
-def _split(each: str) -> tuple[tuple[str, int], int]:
-    """An id as (prefix, number of digits) and the number; a bijection."""
+def _split(each: str) -> tuple[tuple[Series, int], int]:
+    """An id as (series, block) and the bit in it; a bijection."""
     found = _NUMBERED.fullmatch(each)
-    return ((found[1], len(found[2])), int(found[2])) if found else ((each, 0), 0)
+    if found is None:
+        return ((each, 0, ""), 0), 0
+    prefix, digits, suffix = found.groups()
+    block, bit = divmod(int(digits), BLOCK)
+    return ((prefix, len(digits), suffix), block), bit
 
 
-def _first(each: list[int]) -> int:
-    return each[0]
+def _text(series: Series, number: int) -> str:
+    prefix, digits, suffix = series
+    return f"{prefix}{number:0{digits}d}{suffix}" if digits else prefix
+
+
+def _numbers(block: int, bits: int) -> Iterator[int]:
+    """The numbers of a block that are in the set, in order."""
+    return (block * BLOCK + bit for bit in range(bits.bit_length()) if bits >> bit & 1)
+
+
+def _runs(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """The first and the last of each stretch of increasing `numbers` without a gap."""
+    for _, stretch in groupby(enumerate(numbers), key=lambda each: each[1] - each[0]):
+        run = [number for _, number in stretch]
+        yield run[0], run[-1]
+
+
+def _of_ranges(saved: Mapping[str, Mapping[str, Sequence[Sequence[int]]]]) -> Iterator[str]:
+    """The ids of prefix -> number of digits -> [first, last] ranges."""
+    for prefix, widths in saved.items():
+        for width, ranges in widths.items():
+            for first, last in ranges:
+                yield from (_text((prefix, int(width), ""), number) for number in range(first, last + 1))

@@ -209,12 +209,7 @@ def _ids(ids: Iterable[str]) -> str:
     from distrl.broker.duplicates import IdSet
     from distrl.offline.record_text import escaped
 
-    texts = []
-    for prefix, widths in IdSet(ids).ranges().items():
-        for width, found in widths.items():
-            for first, last in found:
-                ends = [f"{end:0{width}d}" if int(width) else "" for end in dict.fromkeys((first, last))]
-                texts.append(" to ".join(escaped(f"{prefix}{digits}") for digits in ends))
+    texts = [" to ".join(escaped(end) for end in dict.fromkeys(ends)) for ends in IdSet(ids).ranges()]
     more = len(texts) - SHOWN_RANGES
     return ", ".join(texts[:SHOWN_RANGES]) + (f", … {more} more" if more > 0 else "")
 

@@ -198,7 +198,7 @@ def checkpoint(
     """
     meta = state.meta() | {
         "config_fingerprint": learning_fingerprint(config),
-        "seen": seen.ranges(),
+        "seen": seen.to_json(),
         "digests": state.digests(),
         "history": history,
         "version": version,

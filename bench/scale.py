@@ -1,0 +1,106 @@
+"""How costs grow with a run. One sub-command for each of them; none needs a server unless it says so.
+
+ids    memory and bytes of a checkpoint for the ids that a run has seen, and the time to add one
+
+python bench/scale.py ids --tasks 10000000 --retried 0.05 --json out/ids.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from distrl.broker.duplicates import IdSet
+from distrl.config import load
+from distrl.feeder.state import next_retry
+from distrl.tasks.suite import suite_named
+from distrl.types import Split
+from rich.console import Console
+from rich.table import Table
+
+Figures = Mapping[str, float]
+"""What was measured, with its unit in the name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A sub-command: `arguments` declares its options, `run` measures."""
+
+    arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], Figures]
+
+
+def ids_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--tasks", type=int, default=10_000_000)
+    parser.add_argument("--retried", type=float, default=0.05, help="share of attempts that are fed again")
+
+
+def ids(given: argparse.Namespace) -> Figures:
+    """One set of ids, as a learner holds two and a feeder two."""
+    config = load(environ={})
+    first = suite_named(config.feeder.suite).task(0, 0, Split.TRAIN).task_id
+    series, digits = f"{config.run}/{first.rstrip('0123456789')}", len(first) - len(first.rstrip("0123456789"))
+    rule = random.Random(0)
+
+    def attempts(tasks: range) -> Iterator[str]:
+        for number in tasks:
+            attempt: str | None = f"{series}{number:0{digits}d}"
+            while attempt is not None:
+                yield attempt
+                attempt = next_retry(attempt, config.feeder.max_retries) if rule.random() < given.retried else None
+
+    tracemalloc.start()
+    found = IdSet(attempts(range(given.tasks)))
+    memory, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    count = len(found)
+    further = list(attempts(range(given.tasks, given.tasks + 100_000)))
+    began = time.process_time()
+    for each in further:
+        found.add(each)
+    adding = time.process_time() - began
+    began = time.process_time()
+    saved = json.dumps(found.to_json(), separators=(",", ":"))
+    saving = time.process_time() - began
+    began = time.process_time()
+    IdSet.of(json.loads(saved))
+    loading = time.process_time() - began
+    return {
+        "ids": count,
+        "memory, MB": memory / 1e6,
+        "checkpoint, MB": len(saved) / 1e6,
+        "adding one, µs": 1e6 * adding / len(further),
+        "to JSON, s": saving,
+        "from JSON, s": loading,
+    }
+
+
+COMMANDS: Mapping[str, Command] = {"ids": Command(ids_arguments, ids)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, command in COMMANDS.items():
+        described = commands.add_parser(name, help=command.run.__doc__)
+        command.arguments(described)
+        described.add_argument("--json", type=Path, help="write the numbers there")
+    given = parser.parse_args()
+    figures = COMMANDS[given.command].run(given)
+    table = Table("measured", "figure")
+    for name, figure in figures.items():
+        table.add_row(name, f"{figure:,.3f}".rstrip("0").rstrip("."))
+    Console().print(table)
+    if given.json is not None:
+        given.json.parent.mkdir(parents=True, exist_ok=True)
+        given.json.write_text(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main()

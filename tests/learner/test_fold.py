@@ -10,6 +10,7 @@ import torch
 from distrl.config import Config
 from distrl.errors import StoreError
 from distrl.learner.fold import fold, is_usable
+from distrl.learner.run_settings import learning_fingerprint
 from distrl.learner.state import LearnerState
 from distrl.telemetry.metrics import METRICS
 from distrl.types import PROMPTED, Action, ActionKind, HeldBack, LoggedTrajectory, Outcome, Step
@@ -124,6 +125,51 @@ def test_cached_features_never_change_a_result(settings: Config, screens: Screen
         forgetful.features.keep(set())
         run(forgetful, [*records[: forgetful.u], window], screens, settings)
     assert whole.digests() == forgetful.digests()
+
+
+@pytest.mark.parametrize("truncation", ["terminal", "bootstrap"])
+@pytest.mark.parametrize("most_mb", [0, 1])
+def test_where_features_lie_changes_no_bit_and_no_fingerprint(
+    base_directory: Path, screens: Screens, tmp_path: Path, truncation: str, most_mb: int
+) -> None:
+    sets = [f"algorithm.truncation={truncation}"]
+    held = config(base_directory, *sets)
+    elsewhere = [f"learner.features_mb={most_mb}", f"learner.features_directory={tmp_path}"]
+    spilled = config(base_directory, *sets, *elsewhere)
+    records, updates = windows(screens, held, UPDATES), []
+    states = fresh(held), fresh(spilled)
+    for state, settings in zip(states, (held, spilled), strict=True):
+        store = state.features.store
+        for window in records:
+            run(state, [*records[: state.u], window], screens, settings)
+            state.forget_screens()
+            updates.append((store.held_bytes > 0, store.in_file > 0))
+    assert states[0].digests() == states[1].digests()
+    assert {*updates[:UPDATES]} == {(True, False)}
+    assert {*updates[UPDATES:]} == ({(False, True)} if most_mb == 0 else {(True, False)})
+    assert learning_fingerprint(held) == learning_fingerprint(spilled)
+
+
+def test_what_has_left_the_buffer_leaves_the_file(base_directory: Path, screens: Screens) -> None:
+    settings = config(base_directory, "learner.features_mb=0", "algorithm.replay.capacity=8")
+    state = fresh(settings)
+    for window in (records := windows(screens, settings, UPDATES)):
+        run(state, [*records[: state.u], window], screens, settings)
+        state.forget_screens()
+        held = {ref.sha256 for ref in state.screens(state.held())}
+        assert state.features.store.names() == held
+    ever = {ref.sha256 for window in records for ref in state.screens(window)}
+    assert len(held) < len(ever)
+
+
+def test_half_precision_is_another_run_that_keeps_half_as_much(base_directory: Path, screens: Screens) -> None:
+    whole, half = config(base_directory), config(base_directory, "policy.image_precision=float16")
+    assert learning_fingerprint(whole) != learning_fingerprint(half)
+    records = windows(screens, whole, UPDATES)
+    states = [run(fresh(each), records, screens, each) for each in (whole, half)]
+    assert states[0].digests()["adapter"] != states[1].digests()["adapter"]
+    assert states[0].features.store.held_bytes == 2 * states[1].features.store.held_bytes > 0
+    assert run(fresh(half), records, screens, half).digests() == states[1].digests()
 
 
 def test_each_phase_trains_its_own_part(settings: Config, screens: Screens) -> None:

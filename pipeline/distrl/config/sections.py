@@ -157,6 +157,12 @@ class PolicySettings(Section):
     lora_rank: int = Field(16, ge=1)
     lora_alpha: int = Field(32, ge=1)
     lora_targets: tuple[str, ...] = ("q", "v")
+    image_precision: Annotated[
+        Literal["float32", "float16"], Effect(When.START, fixed="decides what the recorded probabilities were made of")
+    ] = Field(
+        "float32",
+        description="of the features of screens, for workers and learner alike; float16 takes half the room",
+    )
 
 
 NO_RESULT = "changes no result"
@@ -180,6 +186,12 @@ class LearnerSettings(Section):
     keep_checkpoints: Annotated[int, Effect(When.ALWAYS, fixed=NO_RESULT, learned=False)] = Field(3, ge=1)
     rebuild_window: Annotated[int, Effect(When.ALWAYS, fixed=NO_RESULT, learned=False)] = Field(
         20_000, ge=1, description="records that a restart may read back to refill the buffer"
+    )
+    features_mb: Annotated[int, Effect(When.ALWAYS, fixed=NO_RESULT, learned=False)] = Field(
+        1024, ge=0, description="MiB of features of screens held in memory; the others lie in a file"
+    )
+    features_directory: Annotated[Path | None, Effect(When.ALWAYS, fixed=NO_RESULT, learned=False)] = Field(
+        None, description="folder of that file, which is gone with its process; unset: the system's temporary one"
     )
 
 

@@ -21,6 +21,7 @@ from distrl.algorithms.registry import algorithm_of
 from distrl.compute import Compute
 from distrl.config import Config
 from distrl.errors import StoreError
+from distrl.policy.feature_store import FeatureStore
 from distrl.policy.features import Features
 from distrl.policy.protocol import Policy
 from distrl.policy.registry import policy_of
@@ -43,11 +44,12 @@ class LearnerState:
     """
 
     def __init__(self, config: Config) -> None:
-        """The state before update 0. Raises PolicyError where the base model cannot be read."""
+        """The state before update 0. Raises PolicyError where the base model cannot be read, and ConfigError where
+        learner.features_directory cannot be written."""
         policy = policy_of(config.policy, seed_of(config, "adapter"))
-        self.context = Context(
-            config, policy, Features(policy.image_features, config.learner.torch_threads), Compute(config)
-        )
+        store = FeatureStore(config.learner.features_mb << 20, config.learner.features_directory)
+        features = Features(policy.image_features, config.learner.torch_threads, store)
+        self.context = Context(config, policy, features, Compute(config))
         self.algorithm: Algorithm = algorithm_of(self.context)
         self.warmup: Algorithm | None = warmup(self.context) if config.warmup.updates else None
         self.u = 0

@@ -1,6 +1,7 @@
 """Image tokens of screenshots, computed one image at a time and cached by sha256.
 
-Only a cache: tokens are a pure function of an image's bytes, so its contents never change a result.
+Only a cache: tokens are a pure function of an image's bytes, so neither its contents nor where they lie
+(feature_store.py) ever changes a result.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from distrl.compute import reproducible
 from distrl.errors import PolicyError
+from distrl.policy.feature_store import FeatureStore
 from distrl.types import ObjectRef, Step, Trajectory
 
 LOG = logging.getLogger("distrl.policy.features")
@@ -21,41 +23,48 @@ Images = Callable[[ObjectRef], bytes]
 
 
 class Features:
-    """embed: PNG bytes -> tokens (N, d); raises PolicyError for bytes that are no image. threads: for torch."""
+    """Image tokens by screenshot. Used by one thread."""
 
-    def __init__(self, embed: Callable[[bytes], Tensor], threads: int) -> None:
-        self._embed, self._threads = embed, threads
-        self._tokens: dict[str, Tensor | None] = {}
+    def __init__(self, embed: Callable[[bytes], Tensor], threads: int, store: FeatureStore) -> None:
+        """embed: PNG bytes -> tokens (N, d); raises PolicyError for bytes that are no image. threads: for torch."""
+        self._embed, self._threads, self.store = embed, threads, store
+        self._unreadable: set[str] = set()
 
     def __len__(self) -> int:
-        return len(self._tokens)
+        return len(self.store) + len(self._unreadable)
 
     def load(self, refs: Iterable[ObjectRef], images: Images) -> None:
-        """Load the tokens of all `refs`. Raises what `images` raises; those loaded before stay."""
+        """Load the tokens of all `refs`. Raises what `images` raises, StoreError where there is no room for them, and
+        ConfigError; those loaded before stay."""
         for ref in refs:
-            if ref.sha256 in self._tokens:
+            if ref.sha256 in self.store or ref.sha256 in self._unreadable:
                 continue
             data = images(ref)
             try:
                 with reproducible(self._threads):
-                    self._tokens[ref.sha256] = self._embed(data)
+                    tokens = self._embed(data)
             except PolicyError as error:  # the bytes are verified, so every process finds the same
                 LOG.warning("%s is no readable screenshot: %s", ref.key, error)
-                self._tokens[ref.sha256] = None
+                self._unreadable.add(ref.sha256)
+            else:
+                self.store.put(ref.sha256, tokens)
 
     def shows(self, ref: ObjectRef) -> bool:
         """Whether it is an image. It must be loaded."""
-        return self._tokens[ref.sha256] is not None
+        if ref.sha256 not in self.store and ref.sha256 not in self._unreadable:
+            raise KeyError(ref.sha256)
+        return ref.sha256 in self.store
 
     def readable(self, trajectory: Trajectory) -> bool:
         """Every step's screenshot is an image. They must be loaded."""
         return all(self.shows(step.screenshot) for step in trajectory.steps)
 
     def of(self, steps: Sequence[Step]) -> list[Tensor]:
-        """The tokens of each step's screenshot, which must be loaded and readable."""
-        found = [self._tokens[step.screenshot.sha256] for step in steps]
-        return [tokens for tokens in found if tokens is not None]
+        """The tokens of each step's screenshot, which must be loaded and readable. Raises FeatureFileError."""
+        return [self.store.get(step.screenshot.sha256) for step in steps]
 
     def keep(self, names: set[str]) -> None:
         """Forget every image whose sha256 is not in `names`."""
-        self._tokens = {name: tokens for name, tokens in self._tokens.items() if name in names}
+        for name in self.store.names() - names:
+            self.store.drop(name)
+        self._unreadable &= names

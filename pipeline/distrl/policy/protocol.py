@@ -89,7 +89,10 @@ class Policy(Protocol):
         ...
 
     def image_features(self, png: bytes) -> Tensor:
-        """What the frozen part makes of one screenshot: a pure function of its bytes. Raises PolicyError for no PNG."""
+        """What the frozen part makes of one screenshot: a pure function of its bytes, in policy.image_precision.
+
+        Raises PolicyError for no PNG.
+        """
         ...
 
     def decide(

@@ -102,7 +102,8 @@ def test_every_learning_setting_may_be_changed_or_says_why_not() -> None:
     assert effects.keys() == leaves
     assert {*allowed(RUN)} == {path for path, effect in effects.items() if not effect.fixed}
     assert {path for path, effect in effects.items() if not effect.learned} == {
-        f"learner.{name}" for name in ("checkpoint_every", "keep_checkpoints", "rebuild_window")
+        f"learner.{name}"
+        for name in ("checkpoint_every", "keep_checkpoints", "rebuild_window", "features_mb", "features_directory")
     }
     assert {path for path, effect in effects.items() if effect.windows} == {
         "warmup.demonstrations",

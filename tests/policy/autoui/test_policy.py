@@ -3,14 +3,17 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Sequence
+from pathlib import Path
 
 import factories
 import numpy as np
 import pytest
 import torch
 from distrl import images
+from distrl.config import PolicySettings
 from distrl.errors import PolicyError
 from distrl.policy.autoui import policy as module
+from distrl.policy.autoui.base import load_base
 from distrl.policy.autoui.policy import AutoUIPolicy
 from distrl.policy.autoui.tokenizer import END, PAD
 from distrl.policy.protocol import SampledAction, Score
@@ -53,6 +56,34 @@ def test_ratio_is_one_at_equal_weights(agent: AutoUIPolicy, rows: int, temperatu
     ratios = np.exp(found.logprob.detach().numpy() - [d.logprob for d in decisions])
     assert np.allclose(ratios, 1.0, atol=1e-4)
     assert bool((found.entropy > 0).all())
+
+
+def test_half_precision_holds_for_who_acts_and_who_scores(base_directory: Path) -> None:
+    """ρ = 1 for what is kept in half precision too, since it was acted on in half precision."""
+    agent = AutoUIPolicy(
+        load_base(base_directory), PolicySettings(lora_rank=4, lora_alpha=8, image_precision="float16")
+    )
+    whole = AutoUIPolicy(load_base(base_directory), PolicySettings(lora_rank=4, lora_alpha=8))
+    half = agent.image_features(png(0))
+    assert half.dtype == torch.float16
+    assert torch.equal(half, whole.image_features(png(0)).half())
+    shake(agent, 1)
+    decisions = decide(agent, 8)
+    found = score(agent, prompts_of(agent, 8), [d.action_ids for d in decisions])
+    ratios = np.exp(found.logprob.detach().numpy() - [d.logprob for d in decisions])
+    assert np.allclose(ratios, 1.0, atol=1e-4)
+
+
+def test_cached_screens_are_bounded_in_bytes(agent: AutoUIPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
+    known, embedded = agent.image_features(png(0)), []
+    monkeypatch.setattr(module, "CACHED_BYTES", 3 * known.nbytes)
+    compute = agent.model.features
+    monkeypatch.setattr(agent.model, "features", lambda images: embedded.append(1) or compute(images))
+    for i in (1, 2, 3, 1, 2, 3):
+        agent.image_features(png(i))
+    assert len(embedded) == 3
+    agent.image_features(png(0))
+    assert len(embedded) == 4, "the oldest had to leave"
 
 
 def test_a_row_is_the_same_alone_and_in_a_batch(agent: AutoUIPolicy) -> None:

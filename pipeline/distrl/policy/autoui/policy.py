@@ -34,7 +34,9 @@ from distrl.policy.protocol import SampledAction, Score
 from distrl.types import Step
 
 CACHED_SCREENS: Final = 256
-"""Image tokens kept per agent (12 kB each): a phone that waits shows the same screen for many steps."""
+"""Screens whose image tokens an agent caches: a phone that waits shows the same screen for many steps."""
+CACHED_BYTES: Final = 128 << 20
+"""Most bytes of them, 12 kB a screen of the shipped model."""
 
 
 class AutoUIPolicy:
@@ -45,6 +47,7 @@ class AutoUIPolicy:
         self.tokenizer = base.tokenizer
         self.base_sha256 = base.sha256
         self.model = base.model.eval()
+        self._precision = torch.float16 if settings.image_precision == "float16" else torch.float32
         self._adapter = LoraAdapter(self.model.t5, settings, base.sha256, seed)
         self._screens: OrderedDict[bytes, Tensor] = OrderedDict()
 
@@ -80,14 +83,14 @@ class AutoUIPolicy:
         return torch.stack([embed[list(ids)].mean(0) for ids in actions])
 
     def image_features(self, png: bytes) -> Tensor:
-        """Tokens (N, d) of one screenshot, whatever its size."""
+        """Tokens (N, d) of one screenshot, whatever its size, in the precision of the settings."""
         name = hashlib.sha256(png).digest()
         known = self._screens.get(name)
         if known is None:
             shape = self.model.shape
-            known = self.model.features(pixels(png, shape.image_width, shape.image_height))[0]
+            known = self.model.features(pixels(png, shape.image_width, shape.image_height))[0].to(self._precision)
             self._screens[name] = known
-            while len(self._screens) > CACHED_SCREENS:
+            while len(self._screens) > min(CACHED_SCREENS, CACHED_BYTES // known.nbytes):
                 self._screens.popitem(last=False)
         else:
             self._screens.move_to_end(name)
@@ -104,7 +107,7 @@ class AutoUIPolicy:
             raise ValueError(f"{len(pngs)} screens, {len(prompts)} prompts, {len(seeds)} seeds")
         if not pngs:
             return []
-        features = torch.stack([self.image_features(png) for png in pngs])
+        features = torch.stack([self.image_features(png) for png in pngs]).float()
         return [
             self._sampled(ids, logprob)
             for ids, logprob in write(self.model, self.tokenizer, features, prompts, temperature, seeds)
@@ -112,7 +115,7 @@ class AutoUIPolicy:
 
     def score(self, steps: Sequence[Step], features: Sequence[Tensor], temperature: float = 1.0) -> Score:
         targets = pad([step.action_ids for step in steps])
-        states, mask = self.model.encode(torch.stack(list(features)), pad([step.prompt_ids for step in steps]))
+        states, mask = self.model.encode(torch.stack(list(features)).float(), pad([step.prompt_ids for step in steps]))
         logp = F.log_softmax(self.model.logits(states, mask, targets) / temperature, dim=-1)
         drawn = (targets != PAD).float()
         drawn[:, self.tokenizer.action_length - 1 :] = 0.0

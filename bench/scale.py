@@ -1,8 +1,10 @@
 """How costs grow with a run. One sub-command for each of them; none needs a server unless it says so.
 
-ids    memory and bytes of a checkpoint for the ids that a run has seen, and the time to add one
+ids       memory and bytes of a checkpoint for the ids that a run has seen, and the time to add one
+memory    the learner's memory with a full buffer of a large model's screens
 
 python bench/scale.py ids --tasks 10000000 --retried 0.05 --json out/ids.json
+python bench/scale.py memory --precision float16 --json out/memory.json
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import feature_memory
 from distrl.broker.duplicates import IdSet
 from distrl.config import load
 from distrl.feeder.state import next_retry
@@ -81,7 +84,10 @@ def ids(given: argparse.Namespace) -> Figures:
     }
 
 
-COMMANDS: Mapping[str, Command] = {"ids": Command(ids_arguments, ids)}
+COMMANDS: Mapping[str, Command] = {
+    "ids": Command(ids_arguments, ids),
+    "memory": Command(feature_memory.arguments, feature_memory.measure),
+}
 
 
 def main() -> None:

@@ -10,8 +10,8 @@ import torch
 from distrl.config import Config
 from distrl.errors import StoreError
 from distrl.learner.fold import fold, is_usable
-from distrl.learner.run_settings import learning_fingerprint
 from distrl.learner.state import LearnerState
+from distrl.runs.settings import learning_fingerprint
 from distrl.telemetry.metrics import METRICS
 from distrl.types import PROMPTED, Action, ActionKind, HeldBack, LoggedTrajectory, Outcome, Step
 

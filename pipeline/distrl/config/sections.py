@@ -187,10 +187,10 @@ class LearnerSettings(Section):
     rebuild_window: Annotated[int, Effect(When.ALWAYS, fixed=NO_RESULT, learned=False)] = Field(
         20_000, ge=1, description="records that a restart may read back to refill the buffer"
     )
-    features_mb: Annotated[int, Effect(When.ALWAYS, fixed=NO_RESULT, learned=False)] = Field(
+    features_mb: Annotated[int, LOCAL, Effect(When.ALWAYS, fixed=NO_RESULT, learned=False)] = Field(
         512, ge=0, description="MiB of features of screens held in memory; the others lie in a file"
     )
-    features_directory: Annotated[Path | None, Effect(When.ALWAYS, fixed=NO_RESULT, learned=False)] = Field(
+    features_directory: Annotated[Path | None, LOCAL, Effect(When.ALWAYS, fixed=NO_RESULT, learned=False)] = Field(
         None, description="folder of that file, which is gone with its process; unset: the system's temporary one"
     )
 

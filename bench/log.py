@@ -168,15 +168,20 @@ def ingest(config: Config) -> CircularBuffer:
     return buffer
 
 
-def alternated(rounds: int, ours: Callable[[], object], peer: Callable[[], object]) -> tuple[float, float]:
+def alternated(
+    rounds: int,
+    ours: Callable[[], object],
+    peer: Callable[[], object],
+    clock: Callable[[], float] = time.perf_counter,
+) -> tuple[float, float]:
     """Median seconds of each; they take turns, and each is run once before for its caches."""
     ours(), peer()
     taken: tuple[list[float], list[float]] = ([], [])
     for index in range(rounds):
         for side in (0, 1) if index % 2 == 0 else (1, 0):
-            began = time.perf_counter()
+            began = clock()
             (ours, peer)[side]()
-            taken[side].append(time.perf_counter() - began)
+            taken[side].append(clock() - began)
     return statistics.median(taken[0]), statistics.median(taken[1])
 
 

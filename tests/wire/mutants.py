@@ -11,17 +11,21 @@ from __future__ import annotations
 
 import json
 import resource
+import struct
 import sys
 import time
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
 
+import fastavro
 import numpy as np
 from distrl.errors import WireError
 from distrl.types import Record
 from distrl.wire.codec import HEADER_BYTES, decode, encode
 from distrl.wire.convert import NAMES
-from distrl.wire.schemas import catalogue
+from distrl.wire.decoder import Decoder, decoder
+from distrl.wire.schemas import Schema, catalogue
 
 from tests.wire.records import EXAMPLES, KINDS
 from tests.wire.write_fixtures import fixture
@@ -31,6 +35,7 @@ ROOM_BYTES = 64 * 1024 * 1024
 
 KIND_OF = {NAMES[kind]: kind for kind in KINDS}
 NEWEST = {schema.header for schema in catalogue().newest.values()}
+DECODERS = {schema.header: decoder(schema.parsed) for schema in catalogue().by_fingerprint.values()}
 OLDER = [schema for schema in catalogue().by_fingerprint.values() if schema.header not in NEWEST]
 GOOD = [
     *((type(record), encode(record)) for record in EXAMPLES),
@@ -100,6 +105,28 @@ def mutant(rng: np.random.Generator) -> tuple[type[Record], bytes]:
     return kind, MUTATIONS[rng.integers(len(MUTATIONS))](rng, good)
 
 
+def by_writing_again(schema: Schema, body: bytes) -> str | None:
+    """What fastavro reads in `body`, None where that would not be written as it is there: the canonical form's meaning,
+    held against the decoder. As text, in which NaN equals NaN.
+    """
+    source, out = BytesIO(body), BytesIO()
+    try:
+        datum = fastavro.schemaless_reader(source, schema.parsed, None)
+        fastavro.schemaless_writer(out, schema.parsed, datum)
+    except (EOFError, IndexError, TypeError, ValueError, OverflowError, KeyError, struct.error):
+        return None
+    return repr(datum) if out.getvalue() == body else None
+
+
+def by_decoder(decode: Decoder, body: bytes) -> str | None:
+    """As `by_writing_again`, by a decoder of ours."""
+    try:
+        datum, end = decode(body, 0)
+    except (IndexError, ValueError, struct.error):
+        return None
+    return repr(datum) if end == len(body) else None
+
+
 def limit_memory() -> None:
     """Let this process grow by ROOM_BYTES and no more. Raises RuntimeError where the system does not hold it to it."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
@@ -118,6 +145,10 @@ def main(count: int, seed: int) -> dict[str, float]:
     read, older, slowest = 0, 0, 0.0
     for _ in range(count):
         kind, payload = mutant(rng)
+        header, body = payload[:HEADER_BYTES], payload[HEADER_BYTES:]
+        if header in DECODERS:
+            schema = catalogue().by_fingerprint[header[2:]]
+            assert by_decoder(DECODERS[header], body) == by_writing_again(schema, body), "two readers, one verdict"
         began = time.perf_counter()
         try:
             record = decode(payload, kind)
@@ -125,7 +156,7 @@ def main(count: int, seed: int) -> dict[str, float]:
             continue
         finally:
             slowest = max(slowest, time.perf_counter() - began)
-        if payload[:HEADER_BYTES] in NEWEST:
+        if header in NEWEST:
             assert len(encode(record)) == len(payload), "what is read says all that is there"
         else:
             older += 1

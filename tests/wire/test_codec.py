@@ -58,7 +58,6 @@ def test_bytes_are_those_of_the_reference_implementation_and_come_back(record: R
     payload = encode(record)
     assert payload == reference_payload(record)
     assert decode(payload, type(record)) == record
-    assert decode(payload, type(record), seen=True) == record
 
 
 @pytest.mark.parametrize("record", EXAMPLES, ids=lambda record: type(record).__name__)

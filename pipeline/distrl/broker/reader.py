@@ -81,10 +81,10 @@ def _headers_of(message: Message) -> Headers:
         return ()
 
 
-def decoded(raw: RawRecord, expected: type[R], *, seen: bool = False) -> R:
-    """The record in `raw`. Raises WireError with its position in the log. seen: as in `decode`."""
+def decoded(raw: RawRecord, expected: type[R]) -> R:
+    """The record in `raw`. Raises WireError with its position in the log."""
     try:
-        return decode(raw.value or b"", expected, seen=seen)
+        return decode(raw.value or b"", expected)
     except WireError as error:
         at = raw.position
         raise WireError(

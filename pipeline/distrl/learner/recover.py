@@ -228,9 +228,7 @@ def _read(config: Config, name: str, wanted: set[LogPosition]) -> list[LoggedTra
         for batch in reader.to_end():
             with gc_paused():
                 found += [
-                    LoggedTrajectory(raw.position, decoded(raw, Trajectory, seen=True))  # it was folded before
-                    for raw in batch
-                    if raw.position in wanted
+                    LoggedTrajectory(raw.position, decoded(raw, Trajectory)) for raw in batch if raw.position in wanted
                 ]
             if len(found) == len(wanted):
                 break

@@ -1,17 +1,15 @@
 """Records <-> payloads: Avro single-object encoding (C3 01, the schema's fingerprint, the Avro body).
 
-`decode` is safe for untrusted bytes. fastavro checks a length before it allocates, stops an array at the end
-of the payload, and the schemas hold no item of zero bytes, so work and memory are bounded by the payload's size.
-It silently accepts some invalid forms (an enum or union index of -1 counts from the end, a boolean of 2 is true,
-numbers of any length wrap), so a decoded body is encoded again and must give the same bytes.
+`decode` is safe for untrusted bytes: work and memory are bounded by the payload's size, and it takes only what Avro's
+canonical form has (`wire/decoder.py`). fastavro writes, and resolves older versions to the newest.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from functools import cache
 from io import BytesIO
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import fastavro
 import msgspec
@@ -19,6 +17,7 @@ import msgspec
 from distrl.errors import WireError
 from distrl.types import Record
 from distrl.wire.convert import NAMES, to_datum, to_record
+from distrl.wire.decoder import Decoder, decoder
 from distrl.wire.schemas import MARKER, Schema, catalogue
 
 R = TypeVar("R", bound=Record)
@@ -29,7 +28,6 @@ MAX_PAYLOAD_BYTES = 8 * 1024 * 1024
 """A larger payload is refused unread. A record is about 10 KB; its Python objects may take 200 times its bytes."""
 
 _ENCODE_ERRORS = (TypeError, ValueError, OverflowError, AttributeError, KeyError, struct.error)
-_DECODE_ERRORS = (EOFError, IndexError, TypeError, ValueError, OverflowError, KeyError, struct.error)
 
 
 def encode(record: Record) -> bytes:
@@ -41,11 +39,14 @@ def encode(record: Record) -> bytes:
     kind = NAMES[type(record)]
     schema = catalogue().newest[kind]
     try:
-        payload = _write(schema, to_datum(record))
+        out = BytesIO()
+        out.write(schema.header)
+        fastavro.schemaless_writer(out, schema.parsed, to_datum(record))
     except _ENCODE_ERRORS as error:
         raise WireError(
             f"record {kind}", f"cannot be written as {schema} ({error})", "fix what made the record"
         ) from None
+    payload = out.getvalue()
     if len(payload) > MAX_PAYLOAD_BYTES:
         raise WireError(
             f"record {kind}",
@@ -55,10 +56,8 @@ def encode(record: Record) -> bytes:
     return payload
 
 
-def decode(payload: bytes, expected: type[R], *, seen: bool = False) -> R:
+def decode(payload: bytes, expected: type[R]) -> R:
     """The record in `payload`, which must be an `expected`.
-
-    seen: this payload was decoded before, so its form is known to be canonical; that check is nearly half the work.
 
     Raises WireError for anything else: another kind, an unknown schema, a truncated or altered body, bytes after the
     end, and any body that is not in Avro's canonical form (one block per array, shortest numbers).
@@ -66,36 +65,31 @@ def decode(payload: bytes, expected: type[R], *, seen: bool = False) -> R:
     kind = NAMES[expected]
     schema = _schema_of(payload, kind)
     try:
-        datum, plain = _read(schema, payload, seen)
-    except _DECODE_ERRORS as error:
-        what = "the payload ends early" if isinstance(error, EOFError) else "the payload is garbage"
-        raise _refused(kind, f"{what}, {len(payload)} bytes as {schema} ({error or type(error).__name__})") from None
-    if not plain:
-        raise _refused(kind, f"{len(payload)} bytes are not what {schema} writes for the record in them")
+        datum, end = _decoder(schema.header)(payload, HEADER_BYTES)
+        if end > len(payload):
+            raise EOFError("in a text")
+    except (EOFError, IndexError, struct.error) as error:
+        raise _refused(kind, f"the payload ends early, {len(payload)} bytes as {schema} ({error})") from None
+    except ValueError as error:
+        raise _refused(kind, f"the payload is garbage, {len(payload)} bytes as {schema} ({error})") from None
+    if end < len(payload):
+        raise _refused(
+            kind, f"{len(payload)} bytes are not what {schema} writes for the record in them: it ends after {end}"
+        )
+    newest = catalogue().newest[kind]
+    if newest is not schema:
+        body = BytesIO(payload)
+        body.seek(HEADER_BYTES)
+        datum = fastavro.schemaless_reader(body, schema.parsed, newest.parsed)
     try:
         return to_record(datum, expected)
     except msgspec.ValidationError as error:
         raise _refused(kind, f"what {schema} says is no {expected.__name__} ({error})") from None
 
 
-def _write(schema: Schema, datum: Mapping[str, Any]) -> bytes:
-    out = BytesIO()
-    out.write(schema.header)
-    fastavro.schemaless_writer(out, schema.parsed, datum)
-    return out.getvalue()
-
-
-def _read(schema: Schema, payload: bytes, seen: bool) -> tuple[dict[str, Any], bool]:
-    """The datum in the newest schema of its kind, and whether encoding it again gives `payload` (assumed if `seen`)."""
-    body = BytesIO(payload)
-    body.seek(HEADER_BYTES)
-    datum: Any = fastavro.schemaless_reader(body, schema.parsed, None)
-    plain = body.tell() == len(payload) and (seen or _write(schema, datum) == payload)
-    newest = catalogue().newest[schema.record]
-    if plain and newest is not schema:
-        body.seek(HEADER_BYTES)
-        datum = fastavro.schemaless_reader(body, schema.parsed, newest.parsed)
-    return datum, plain
+@cache
+def _decoder(header: bytes) -> Decoder:
+    return decoder(catalogue().by_fingerprint[header[len(MARKER) :]].parsed)
 
 
 def _schema_of(payload: bytes, kind: str) -> Schema:

@@ -1,4 +1,4 @@
-"""Records <-> the plain dicts that fastavro writes and reads. No field is named here: all are the dataclasses' own.
+"""Records <-> the plain dicts that are written and read as Avro. No field is named here: all are the dataclasses' own.
 
 Each way is the fastest of those measured (`bench/wire.py`), for a trajectory of 12 steps:
 
@@ -37,7 +37,7 @@ def to_datum(record: Record) -> Datum:
 
 
 def to_record(datum: Mapping[str, Any], kind: type[R]) -> R:
-    """The record in `datum`, which fastavro read as the newest schema of its kind.
+    """The record in `datum`, which was read as the newest schema of its kind.
 
     Raises msgspec.ValidationError, which names the field, where `kind` has no such value. Fields that it does not have
     are dropped.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from functools import cache
 from io import BytesIO
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import fastavro
 import msgspec
@@ -80,7 +80,8 @@ def decode(payload: bytes, expected: type[R]) -> R:
     if newest is not schema:
         body = BytesIO(payload)
         body.seek(HEADER_BYTES)
-        datum = fastavro.schemaless_reader(body, schema.parsed, newest.parsed)
+        resolved: Any = fastavro.schemaless_reader(body, schema.parsed, newest.parsed)
+        datum = resolved
     try:
         return to_record(datum, expected)
     except msgspec.ValidationError as error:

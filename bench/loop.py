@@ -28,12 +28,13 @@ from distrl.broker import topic_admin
 from distrl.broker.topics import topic_name
 from distrl.broker.versions import VersionFollower, lineage
 from distrl.config import Config, load
-from distrl.demo.roles import Roles, running, worker_shares
 from distrl.errors import DistrlError
 from distrl.evaluate import curves
 from distrl.evaluate.gather import records
 from distrl.stack.local import LocalStack
 from distrl.store.objects import ObjectStore, open_store
+from distrl.train.placement import WORKERS, place
+from distrl.train.roles import Roles, running
 from distrl.types import ActionKind, LoggedTrajectory, Outcome, Step, Trajectory, Update, Version
 from distrl.worker.metrics import TIMINGS
 from rich.console import Console
@@ -113,9 +114,8 @@ def run(config: Config, modes: Sequence[Mode], seconds: float, logs: Path) -> No
     with running(config, logs) as roles, VersionFollower(config) as versions:
         roles.start("learner", "learner")
         roles.start("demonstrate", "demonstrate")
-        for index, share in enumerate(worker_shares(config.devices.addresses)):
-            sets = [f"worker.name=worker-{index}", f"devices.addresses={json.dumps(share)}"]
-            roles.start(f"worker-{index}", "worker", sets=sets)
+        for index, phones in enumerate(place(config, own=True, workers=WORKERS, evaluation=0).workers):
+            roles.start(f"worker-{index}", "worker", sets=[f"worker.name=worker-{index}", *phones])
         for mode in (*modes, *reversed(modes)):
             with console.status(f"measuring feeder.max_lag={mode.max_lag}"):
                 measure(roles, versions, open_store(config.store), mode, seconds / 2)

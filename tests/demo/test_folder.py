@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 from distrl.config import Config, load
-from distrl.demo.folder import LATEST, LOCK, folder_of
 from distrl.demo.run import run_demo
 from distrl.errors import BrokerError, ConfigError, StackError
 from distrl.stack import ports
 from distrl.stack.local import LocalStack
 from distrl.stack.locks import held
 from distrl.stack.processes import find_all, stop_all
+from distrl.train.folder import LATEST, LOCK, folder_of
 from elsewhere import drawn, elsewhere
 from rich.console import Console
 
@@ -118,7 +118,7 @@ def test_down_is_refused_while_a_demo_is_at_work(tmp_path: Path) -> None:
         done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 1
     assert "a demo (process " in done.stderr
-    assert "Ctrl-C stops the demo" in " ".join(done.stderr.split())
+    assert "Ctrl-C stops it and the servers" in " ".join(done.stderr.split())
     done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stdout) == (0, "nothing was running\n")
 

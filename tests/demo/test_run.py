@@ -8,13 +8,14 @@ import factories
 import pytest
 from distrl.cli.main import app
 from distrl.config import Config
-from distrl.demo.folder import LOCK
-from distrl.demo.run import _progress, run_demo
+from distrl.demo.run import run_demo
 from distrl.demo.summary import held_out_success
 from distrl.errors import StackError
 from distrl.stack.local import LocalStack
 from distrl.stack.locks import held
 from distrl.telemetry.view import RunView
+from distrl.train.folder import LOCK
+from distrl.train.watch import progress
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -26,8 +27,8 @@ def test_a_second_demo_in_a_folder_or_on_a_stack_is_refused_and_touches_nothing(
     monkeypatch.setattr(LocalStack, "up", lambda *_, **__: pytest.fail("it went on"))
     config = Config.model_validate({"stack": {"directory": tmp_path / "stack"}})
     with (
-        held(tmp_path / shared / LOCK, "a demo"),
-        pytest.raises(StackError, match=r"demo.lock: a demo \(process \d+\) holds this lock"),
+        held(tmp_path / shared / LOCK, "distrl demo"),
+        pytest.raises(StackError, match=r"train.lock: distrl demo \(process \d+\) holds this lock"),
     ):
         run_demo(config, 0.1, tmp_path / "out", 0.0, Console())
     assert not list(tmp_path.glob("out/*.json"))
@@ -35,9 +36,9 @@ def test_a_second_demo_in_a_folder_or_on_a_stack_is_refused_and_touches_nothing(
 
 def test_before_there_is_a_version_the_demo_says_that_it_warms_up() -> None:
     view = RunView()
-    assert _progress(view.snapshot(0)) == "warming up on demonstrations; no version yet"
+    assert progress(view.snapshot(0)) == "warming up on demonstrations; no version yet"
     view.feed(factories.version(0, update=9))
-    assert _progress(view.snapshot(0)) == "0 trajectories, 0 a minute, success –, version 0"
+    assert progress(view.snapshot(0)) == "0 trajectories, 0 a minute, success –, version 0"
 
 
 def test_ctrl_c_is_answered_with_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,6 @@ from distrl.broker.reader import LogReader, RawRecord, decoded
 from distrl.broker.topics import topic_name
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
-from distrl.demo.roles import write_settings
 from distrl.errors import StoreError, WireError
 from distrl.learner.recover import recover
 from distrl.learner.state import LearnerState
@@ -47,6 +46,7 @@ from distrl.stack.phones import start_phones
 from distrl.stack.processes import find_all, last_lines, stop_all
 from distrl.store.objects import ObjectStore, open_store
 from distrl.tasks.suite import suites
+from distrl.train.roles import write_settings
 from distrl.types import (
     Evaluation,
     Heartbeat,

@@ -23,7 +23,6 @@ from distrl.broker.producer import RecordProducer
 from distrl.broker.topic_admin import offsets
 from distrl.broker.topics import TOPICS, topic_name
 from distrl.config import Config
-from distrl.demo.roles import write_settings
 from distrl.errors import ConfigError, DistrlError
 from distrl.learner.loop import run_learner
 from distrl.learner.verify import replay
@@ -35,6 +34,7 @@ from distrl.policy.autoui.model import AutoUIModel, Shape
 from distrl.policy.autoui.tokenizer import WordTokenizer
 from distrl.policy.registry import policy_of
 from distrl.store.objects import open_store
+from distrl.train.roles import write_settings
 from distrl.types import Split, Version
 from learner.world import Screens, learning, trajectory
 from served import phones_served

@@ -18,7 +18,6 @@ from distrl.appagent import prompt
 from distrl.appagent.notes import count, load
 from distrl.cli.main import app
 from distrl.config import Config
-from distrl.demo.roles import write_settings
 from distrl.errors import ChatError
 from distrl.evaluate.gather import gather, records
 from distrl.evaluate.prompted import AgentScore, evaluate_agent
@@ -26,6 +25,7 @@ from distrl.evaluate.report import write_report
 from distrl.evaluate.run import evaluate_versions
 from distrl.rollout.explore import exploration_tasks, explore
 from distrl.store.objects import open_store
+from distrl.train.roles import write_settings
 from distrl.types import PROMPTED, Evaluation, Split
 from served import phones_served, publish_untrained
 from typer.testing import CliRunner

@@ -26,7 +26,6 @@ from distrl.broker.reader import LogReader
 from distrl.broker.tail import tail
 from distrl.broker.topics import TOPICS, topic_name
 from distrl.config import Config, load
-from distrl.demo.roles import write_settings
 from distrl.demonstrations.human import offered_tasks
 from distrl.device.reset import truth
 from distrl.device.server import AdbServer
@@ -38,6 +37,7 @@ from distrl.stack.processes import find_all, stop_all
 from distrl.store.objects import open_store
 from distrl.tasks.oracle import oracle
 from distrl.tasks.unsolved import MIN_ATTEMPTS
+from distrl.train.roles import write_settings
 from distrl.types import ActionKind, Heartbeat, ObjectRef, Outcome, Trajectory
 from distrl.wire.codec import decode, encode
 from distrl.worker.run import run_worker

@@ -18,10 +18,11 @@ from distrl.broker.topics import topic_name
 from distrl.config import Config, load
 from distrl.demo import run as demo
 from distrl.demo.progress import DemoProgress
-from distrl.demo.roles import running
 from distrl.errors import BrokerError, ConfigError, StackError
 from distrl.stack.processes import find_all, stop_all
 from distrl.telemetry.feed import RunFeed, snapshot_of
+from distrl.train.roles import running
+from distrl.train.watch import watch
 from distrl.types import Evaluation, Heartbeat, Trajectory
 from rich.console import Console
 
@@ -38,8 +39,9 @@ def config(broker: str, tmp_path: Path) -> Config:
         f"run=demo-{uuid.uuid4().hex[:12]}",
         f"kafka.bootstrap={broker}",
         "kafka.task_partitions=2",
-        "phones.count=0",
+        "phones.count=1",
         "phones.evaluation_count=0",
+        "devices.addresses=[127.0.0.1:1]",
         f"stack.directory={tmp_path / 'stack'}",
         "store.url=s3://127.0.0.1:1/distrl",
         "store.access_key=a",
@@ -113,9 +115,9 @@ def test_where_there_is_no_terminal_a_line_comes_now_and_then(config: Config, fo
     with RecordProducer(config, "a-test") as producer:
         producer.publish("trajectories", "task-0", trajectory(0)).result(PATIENCE_S)
     out = io.StringIO()
-    looks = iter([True, True, False])
+    looks = iter([0.2, 0.2, 0.2, 0.2, 0.0])
     with running(config, folder) as roles:
-        demo._watch(config, roles, Console(file=out, width=200), lambda: next(looks), lambda: 0.2)
+        watch(config, roles, Console(file=out, width=200), lambda: next(looks))
     lines = out.getvalue().splitlines()
     assert len(lines) == 2
     assert all("1 trajectories, 1 a minute, success 100%, version 3" in line for line in lines)
@@ -124,10 +126,10 @@ def test_where_there_is_no_terminal_a_line_comes_now_and_then(config: Config, fo
 
 def test_on_a_terminal_the_view_is_drawn_for_its_size(config: Config, folder: Path) -> None:
     out = io.StringIO()
-    looks = iter([True, False])
+    looks = iter([5.0, 5.0, 0.0])
     console = Console(file=out, force_terminal=True, width=60, height=16)
     with running(config, folder) as roles:
-        demo._watch(config, roles, console, lambda: next(looks), lambda: 5.0)
+        watch(config, roles, console, lambda: next(looks), "Ctrl-C stops, `make demo` continues")
     assert f"DistRL run {config.run}" in out.getvalue()
     assert "5 s left; Ctrl-C stops, `make demo` continues" in out.getvalue()
 
@@ -152,7 +154,7 @@ def test_a_demo_that_was_too_short_for_a_version_asks_for_more_minutes_and_start
 
 def test_a_role_that_dies_ends_the_demo_with_its_last_words_and_the_time_is_kept(config: Config, folder: Path) -> None:
     file = folder.parent / "progress.json"
-    with pytest.raises(StackError) as told, running(config, folder) as roles:
+    with pytest.raises(StackError) as told, running(config, folder, tries=1) as roles:
         demo._train(config, roles, 5.0, DemoProgress(7.0, 100.0), file, Console(file=io.StringIO()))
     assert told.value.where in ("learner", "demonstrate")
     assert "stopped with exit code 1; the end of " in told.value.what

@@ -14,7 +14,6 @@ import torch
 from distrl import config as settings
 from distrl.broker import topic_admin
 from distrl.config import Config
-from distrl.demo.roles import Roles, running
 from distrl.evaluate.gather import gather
 from distrl.evaluate.report import write_report
 from distrl.learner.verify import replay
@@ -24,6 +23,7 @@ from distrl.policy.autoui.tokenizer import WordTokenizer
 from distrl.stack.processes import find
 from distrl.store.objects import open_store
 from distrl.telemetry.feed import snapshot_of
+from distrl.train.roles import Roles, running
 from distrl.types import Outcome
 from served import phones_served
 from simphone import words

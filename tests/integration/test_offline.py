@@ -33,13 +33,13 @@ from distrl.broker.reader import LogReader, RawRecord
 from distrl.broker.topics import TOPICS, topic_name
 from distrl.cli.main import app
 from distrl.config import Config
-from distrl.demo.roles import write_settings
 from distrl.errors import BrokerError, ChatError, ConfigError, DistrlError, StoreError
 from distrl.learner.loop import run_learner
 from distrl.offline.runs import Run
 from distrl.runs.settings import learning_fingerprint
 from distrl.store.checkpoints import checkpoints, latest_checkpoint
 from distrl.store.objects import open_store
+from distrl.train.roles import write_settings
 from distrl.types import Evaluation, Heartbeat, Outcome, Trajectory, Version
 from distrl.wire.codec import decode
 from groups import committed, workers_group

@@ -15,7 +15,6 @@ from distrl.broker import topic_admin
 from distrl.broker.journal import history
 from distrl.broker.versions import lineage
 from distrl.config import Config
-from distrl.demo.roles import running
 from distrl.errors import ConfigError
 from distrl.evaluate.run import evaluate_versions
 from distrl.learner.recover import recover
@@ -24,6 +23,7 @@ from distrl.offline.ablation.arms import plan
 from distrl.offline.ablation.run import ArmEvaluation, Request, ablate
 from distrl.offline.adapter import export_adapter
 from distrl.store.objects import open_store
+from distrl.train.roles import running
 from distrl.types import Split
 from integration.test_end_to_end import newest, wait_for
 from served import phones_served

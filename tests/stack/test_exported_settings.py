@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 from distrl.config import Config, load
-from distrl.demo.roles import write_settings
 from distrl.errors import StackError
 from distrl.stack import kafka, ports, running_stacks, s3
 from distrl.stack.local import LocalStack, connect
 from distrl.stack.part import Part
 from distrl.stack.processes import find_all, start, stop_all
 from distrl.stack.stack_record import Record
+from distrl.train.roles import write_settings
 
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
 

@@ -195,6 +195,15 @@ def start_role(role: str, verbose: bool) -> threading.Event:
     return stop
 
 
+def stopped_how(interrupt: KeyboardInterrupt) -> None:
+    """Say how a training was stopped that caught `interrupt`."""
+    # A second Ctrl-C during the clean stop: processes were killed, and servers may be left for the next start.
+    how = "stopped at once" if isinstance(interrupt.__context__, KeyboardInterrupt) else "stopped cleanly"
+    Console(stderr=True, highlight=False).print(
+        f"{how}: nothing that was learned is lost, and the same command goes on where the run was", soft_wrap=True
+    )
+
+
 def ended_as_interrupted() -> None:
     """Make SIGTERM and a closed terminal raise KeyboardInterrupt like Ctrl-C: this process has children to stop."""
     for number in (signal.SIGTERM, signal.SIGHUP):

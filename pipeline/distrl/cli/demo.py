@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from distrl.cli.common import ConfigFile, Sets, console, ended_as_interrupted, load
+from distrl.cli.common import ConfigFile, Sets, console, ended_as_interrupted, load, stopped_how
 from distrl.config.algorithms import DEFAULT
 from distrl.telemetry import logs
 
@@ -50,7 +49,7 @@ def demo(
     Ctrl-C stops everything cleanly; the same command goes on where the run was. A stack that `distrl up` has started in
     stack.directory is used, and stays up at the end.
     """
-    from distrl.demo.folder import refuse_second
+    from distrl.train.folder import refuse_second
 
     logs.configure("demo")
     ended_as_interrupted()
@@ -71,11 +70,7 @@ def demo(
     try:
         report = run_demo(settings, minutes, out, began, console)
     except KeyboardInterrupt as interrupt:
-        # A second Ctrl-C during the clean stop: processes were killed, and servers may be left for the next start.
-        how = "stopped at once" if isinstance(interrupt.__context__, KeyboardInterrupt) else "stopped cleanly"
-        Console(stderr=True, highlight=False).print(
-            f"{how}: nothing that was learned is lost, and the same command goes on where the run was", soft_wrap=True
-        )
+        stopped_how(interrupt)
         raise
     summary = json.loads(report.with_name("report.json").read_text(encoding="utf-8"))
     console.print(held_out_success(summary), soft_wrap=True, highlight=False, markup=False)

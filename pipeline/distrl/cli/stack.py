@@ -64,15 +64,15 @@ def _refuse_absent_broker(given: Config) -> None:
 
 
 def down(config: ConfigFile = None, sets: Sets = None) -> None:
-    """Stop what `distrl up` started; its data stay. Refused while a demo is at work on it."""
-    from distrl.demo.folder import LOCK
+    """Stop what `distrl up` started; its data stay. Refused while a demo or a training is at work on it."""
     from distrl.stack.local import LocalStack
     from distrl.stack.locks import refuse_held
+    from distrl.train.folder import LOCK
 
     logs.configure("down")
     settings = load(config, sets)
     refuse_held(
-        settings.stack.directory.expanduser() / LOCK, "Ctrl-C stops the demo and the servers that it started; or wait"
+        settings.stack.directory.expanduser() / LOCK, "Ctrl-C stops it and the servers that it started; or wait"
     )
     stopped = LocalStack(settings).down()
     console.print(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")

@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
-from distrl.broker.connect import UnknownTopicError
+from distrl.broker.connect import UnknownTopicError, admin, failover_s
 from distrl.broker.fenced import this_process
 from distrl.broker.journal import journal_lines
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader, decoded
+from distrl.broker.topic_admin import partition_count
+from distrl.broker.topics import topic_name
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import LEARNING, Config
 from distrl.errors import BrokerError, ConfigError, WireError
@@ -167,8 +169,17 @@ def append(config: Config, role: str, sources: Sequence[str], values: Mapping[st
         is_change,
         {path: json.dumps(value, sort_keys=True) for path, value in values.items()},
     )
+    topic, longest_s = topic_name(config.run, TOPIC), failover_s(config.kafka)
+    partition_count(admin(config.kafka), config, topic, "record the run's settings")  # a producer waits for a topic
     with RecordProducer(config, role) as producer:
-        producer.publish(TOPIC, config.run, record).result(config.kafka.connect_timeout_s)
+        try:
+            producer.publish(TOPIC, config.run, record).result(longest_s)
+        except TimeoutError:
+            raise BrokerError(
+                topic,
+                f"the run's settings were not acknowledged within {longest_s:g} s",
+                "see what `distrl doctor` says of the brokers, then start this again",
+            ) from None
 
 
 def refuse_other_settings(fingerprint: str, config: Config, what: str) -> None:

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from distrl.clock import Clock
 from distrl.config import Config, load
-from distrl.demo.roles import Roles, running, worker_shares, write_settings
 from distrl.errors import StackError
 from distrl.stack import ports
 from distrl.stack.processes import find_all, stop_all
-from hypothesis import given
-from hypothesis import strategies as st
+from distrl.train.restarts import PAUSES_S, SOON_S
+from distrl.train.roles import Roles, running, write_settings
 
 SECRETS = ["store.access_key=ada", "store.secret_key=hunter2-store", "kafka.sasl_username=ada",
            "kafka.sasl_password=hunter2-kafka", "kafka.client.ssl.key.password=hunter2-key"]  # fmt: skip
@@ -52,15 +52,6 @@ def until(come: Callable[[], bool]) -> None:
 def serves(folder: Path, name: str) -> bool:
     log = folder / f"{name}.log"
     return log.exists() and "ready: 1 simulated phones" in log.read_text()
-
-
-@given(st.lists(st.integers(0, 9999).map(lambda port: f"h:{port}"), unique=True), st.integers(1, 9))
-def test_every_phone_goes_to_one_worker_and_none_is_idle(addresses: list[str], workers: int) -> None:
-    shares = worker_shares(addresses, workers)
-    assert sorted(address for share in shares for address in share) == sorted(addresses)
-    assert len(shares) == min(workers, len(addresses))
-    assert all(shares)
-    assert max(map(len, shares), default=0) - min(map(len, shares), default=0) <= 1
 
 
 def test_the_settings_of_the_children_hold_every_secret_and_mean_the_same(tmp_path: Path) -> None:
@@ -147,7 +138,7 @@ def test_a_role_is_started_with_the_settings_and_what_is_set_for_it_alone(config
 
 
 def test_a_role_that_died_is_reported_with_its_log_and_the_end_of_it(config: Config, folder: Path) -> None:
-    with running(config, folder) as roles:
+    with running(config, folder, tries=1) as roles:
         roles.start("fleet", PHONES, sets=["phones.count=many"])
         until(lambda: not find_all(folder))
         for look in (roles.check, lambda: roles.finished("fleet")):
@@ -160,7 +151,7 @@ def test_a_role_that_died_is_reported_with_its_log_and_the_end_of_it(config: Con
 
 
 def test_a_role_that_was_killed_is_reported(config: Config, folder: Path) -> None:
-    with running(config, folder) as roles:
+    with running(config, folder, tries=1) as roles:
         roles.start("fleet", PHONES)
         (child,) = find_all(folder)
         child.kill()
@@ -208,9 +199,9 @@ INTERRUPTED = """
 import sys
 from pathlib import Path
 from distrl.config import load
-from distrl.demo import roles as room
+from distrl.train import roles as room
 room.STOP_TIMEOUT_S = 300.0  # a test that waited for it would fail
-from distrl.demo.roles import running
+from distrl.train.roles import running
 with running(load(sets=sys.argv[2:], environ={}), Path(sys.argv[1])) as roles:
     roles.start("deaf", "phones")
     sys.stdin.readline()
@@ -271,3 +262,41 @@ def test_stopping_some_leaves_the_others_and_an_unknown_name_is_no_matter(config
         roles.stop()
         roles.stop()
         assert find_all(folder) == []
+
+
+class Ticks:
+    """A clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_role_that_was_killed_is_started_again_after_its_pause(
+    config: Config, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ticks = Ticks()
+    roles = Roles(config, folder, clock=Clock(ticks=ticks))
+    try:
+        roles.start("fleet", PHONES)
+        until(lambda: serves(folder, "fleet"))
+        ticks.now = SOON_S
+        (child,) = find_all(folder)
+        child.kill()
+        until(lambda: not find_all(folder))
+        roles.check()
+        assert roles.restarted == {"fleet": 1}
+        assert "fleet ended with exit code -9 and is started again in 1 s" in caplog.text
+        ticks.now += PAUSES_S[0] / 2
+        roles.check()
+        assert find_all(folder) == [], "not before its pause is over"
+        assert not roles.finished("fleet")
+        ticks.now += PAUSES_S[0]
+        roles.check()
+        (again,) = find_all(folder)
+        assert again.pid != child.pid
+    finally:
+        roles.stop()
+    assert find_all(folder) == []

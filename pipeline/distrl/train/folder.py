@@ -1,6 +1,6 @@
-"""A demo's files: `OUT/RUN/` has all of one run, `OUT/latest` links to the newest run that has a report.
+"""The files of a run on this machine: `OUT/RUN/` has all of one, `OUT/latest` links to the newest with a report.
 
-Until there is a report, the link goes to the newest run. No heavy imports: a second demo is refused before them.
+Until there is a report, the link goes to the newest run. No heavy imports: a second training is refused before them.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from distrl.errors import ConfigError
 from distrl.stack.locks import held, refuse_held
 
 LATEST = "latest"
-LOCK = "demo.lock"
-DOING = "a demo"
+LOCK = "train.lock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,18 +68,18 @@ def folder_of(config: Config, out: Path) -> RunFolder:
             "run", f"{LATEST!r} is the name of the link to the newest run", "choose another name for the run"
         )
     if (out / LATEST).exists() and not (out / LATEST).is_symlink():
-        raise ConfigError(str(out / LATEST), "is not a link, and the demo needs one there", "move it, or set --out")
+        raise ConfigError(str(out / LATEST), "is not a link, and one has to be there", "move it, or set --out")
     return RunFolder(out, config.run)
 
 
 @contextmanager
-def alone(config: Config, out: Path) -> Iterator[None]:
-    """No other demo uses `out` or the stack within the block: each would stop the other's roles and servers.
+def alone(config: Config, out: Path, doing: str) -> Iterator[None]:
+    """Nobody else trains in `out` or on the stack within the block: each would stop the other's roles and servers.
 
-    Raises StackError, which names the process that uses them.
+    doing: what holds them, for people. Raises StackError, which names the process that uses them.
     """
     first, second = _locks(config, out)
-    with held(first, DOING), held(second, DOING):
+    with held(first, doing), held(second, doing):
         yield
 
 

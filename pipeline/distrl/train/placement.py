@@ -1,0 +1,59 @@
+"""Which phones each role of a run gets, where all roles run on one machine. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from distrl.config import Config
+from distrl.errors import ConfigError
+
+WORKERS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The `--set`s that give each role its phones."""
+
+    workers: tuple[tuple[str, ...], ...]
+    evaluator: tuple[str, ...] | None
+    """None: no phone is left for an evaluator."""
+    demonstrator: tuple[str, ...] | None
+    """None: the phones are no simulated ones of the local stack, so the script cannot demonstrate on them."""
+
+
+def place(config: Config, *, own: bool, workers: int, evaluation: int) -> Placement:
+    """Share the phones of `config`: the last `evaluation` of them evaluate, the workers take turns at the others.
+
+    own: whether they are the simulated phones of the local stack. Emulators are started by the role that drives them,
+    so one worker gets all. Raises ConfigError where no phone is left to train on.
+    """
+    devices = config.devices
+    if devices.emulators.count:
+        if evaluation:
+            raise ConfigError(
+                "--evaluation-phones",
+                "emulators are started by the one worker that drives them",
+                "leave it out, and evaluate with `distrl evaluate` and emulators of its own",
+            )
+        return Placement(((),), None, None)
+    phones = [("addresses", each) for each in devices.addresses] + [("serials", each) for each in devices.serials]
+    training, held_out = phones[: len(phones) - evaluation], phones[len(phones) - evaluation :]
+    if not training:
+        raise ConfigError(
+            "devices.addresses",
+            f"{len(phones)} phones are named, and {evaluation} of them evaluate: none is left to train on",
+            "name more phones, or take fewer with --evaluation-phones",
+        )
+    shares = [training[index::workers] for index in range(workers) if training[index::workers]]
+    return Placement(
+        tuple(_sets(share) for share in shares),
+        _sets(held_out) if held_out else None,
+        _sets(training) if own else None,
+    )
+
+
+def _sets(phones: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    kinds = {kind: [name for each, name in phones if each == kind] for kind in ("addresses", "serials")}
+    return tuple(f"devices.{kind}={json.dumps(names)}" for kind, names in kinds.items())

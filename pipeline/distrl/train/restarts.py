@@ -1,0 +1,34 @@
+"""When a role that has ended is started again. Pure: it owns no clock and no process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+PAUSES_S = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0)
+"""Before each further start of a role that keeps ending soon; the last one repeats."""
+SOON_S = 30.0
+"""A role that ends sooner after its start has hardly worked. Longer than a role waits for a broker that is away."""
+TRIES = 4
+"""Starts of a role that has never lived for SOON_S. After them its settings are at fault, and people have to look."""
+
+
+@dataclass
+class Restarts:
+    """The ends of one role, and what follows from each."""
+
+    tries: int = TRIES
+    count: int = 0
+    """Times that it was started again."""
+    _soon: int = 0
+    """Ends soon after the start, one after the other."""
+    _has_lived: bool = False
+
+    def after(self, lived_s: float) -> float | None:
+        """The pause before the next start of a role that ended after `lived_s`, in seconds; None: do not try again."""
+        lasted = lived_s >= SOON_S
+        self._has_lived |= lasted
+        self._soon = 0 if lasted else self._soon + 1
+        if not self._has_lived and self._soon >= self.tries:
+            return None
+        self.count += 1
+        return PAUSES_S[min(max(self._soon - 1, 0), len(PAUSES_S) - 1)]

@@ -1,0 +1,173 @@
+"""The roles of a run as child processes: the same commands that a person would type, with one settings file."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from distrl.clock import SYSTEM_CLOCK, Clock
+from distrl.config import Config
+from distrl.errors import StackError
+from distrl.stack.exported_settings import portable
+from distrl.stack.processes import Child, find_all, start, stop_all
+from distrl.train.restarts import TRIES, Restarts
+
+LOG = logging.getLogger("distrl.train")
+
+STOP_TIMEOUT_S = 90.0
+"""A worker finishes its episodes and a learner its update; one that needs longer is killed, which loses nothing."""
+KILLED_S = 5.0
+"""A killed process ends at once; the system may report it a moment later."""
+
+
+@dataclass
+class Role:
+    """One supervised process."""
+
+    line: Sequence[str]
+    child: Child
+    started_s: float
+    """By the clock's ticks."""
+    restarts: Restarts
+    again_s: float | None = None
+    """When it is to be started again; None while it runs, or once it is done."""
+
+
+@dataclass
+class Roles:
+    """Starts, supervises and stops roles. Driven by one thread; `stop` may be called twice.
+
+    A role that ends with an error is started again, after growing pauses, by `check`; all that it did is in the log.
+    """
+
+    config: Config
+    directory: Path
+    """Of their logs and pid files."""
+    servers: Callable[[], None] = lambda: None
+    """Raises StackError if a server that the roles need has ended."""
+    settings: Path | None = None
+    """The file that they read; `directory`/settings.yaml if None."""
+    tries: int = TRIES
+    """As in Restarts."""
+    clock: Clock = SYSTEM_CLOCK
+    _roles: dict[str, Role] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._file = self.settings or self.directory / "settings.yaml"
+        write_settings(self.config, self._file)
+
+    @property
+    def restarted(self) -> Mapping[str, int]:
+        """Role -> how often it was started again, for those that were."""
+        return {name: role.restarts.count for name, role in self._roles.items() if role.restarts.count}
+
+    def start(self, name: str, command: str, *arguments: str, sets: Sequence[str] = ()) -> None:
+        """Start `distrl COMMAND` as process `name`, its log in `<directory>/<name>.log`."""
+        flags = [flag for item in sets for flag in ("--set", item)]
+        line = [sys.executable, "-m", "distrl.cli.main", command, "--config", str(self._file), *flags, *arguments]
+        child = start(name, line, self.directory)
+        self._roles[name] = Role(line, child, self.clock.ticks(), Restarts(self.tries))
+
+    def stop(self, *names: str) -> None:
+        """Ask the named roles (default: all) to finish, and wait until they have."""
+        chosen = {name: self._roles[name].child for name in names or tuple(self._roles) if name in self._roles}
+        stop_all(chosen.values(), timeout_s=STOP_TIMEOUT_S)
+        for name in chosen:  # after waiting: on Ctrl-C the next `stop` still has them
+            del self._roles[name]
+
+    def kill(self) -> None:
+        """End every role at once."""
+        children = [role.child for role in self._roles.values()]
+        for child in children:
+            child.kill()
+        stop_all(children, timeout_s=KILLED_S)
+
+    def abandon(self, name: str) -> None:
+        """Forget a role that somebody else has killed, so that it can be started again."""
+        stop_all([self._roles.pop(name).child], timeout_s=STOP_TIMEOUT_S)
+
+    def finished(self, name: str) -> bool:
+        """Whether a role that ends by itself has ended well. Raises as `check` does."""
+        self.check()
+        role = self._roles[name]
+        return role.again_s is None and role.child.returncode() is not None
+
+    def check(self) -> None:
+        """Start roles again that have ended with an error, when their time has come.
+
+        Raises StackError if a server has ended, or a role cannot be started.
+        """
+        self.servers()
+        now = self.clock.ticks()
+        for name, role in self._roles.items():
+            if role.again_s is None:
+                self._look(name, role, now)
+            elif now >= role.again_s:
+                role.child = start(name, role.line, self.directory)
+                role.started_s, role.again_s = now, None
+
+    def _look(self, name: str, role: Role, now: float) -> None:
+        code = role.child.returncode()
+        if code in (None, 0):
+            return
+        pause_s = role.restarts.after(now - role.started_s)
+        if pause_s is None:
+            raise self._failure(name, role.child, code)
+        role.again_s = now + pause_s
+        why = role.child.ending()
+        LOG.warning("%s ended with exit code %s and is started again in %g s; %s", name, code, pause_s, why)
+
+    def _failure(self, name: str, child: Child, code: int | None) -> StackError:
+        return StackError(
+            name,
+            f"stopped with exit code {code}; {child.ending()}",
+            f"read {child.log}, then run again",
+        )
+
+
+def write_settings(config: Config, path: Path) -> None:
+    """Write the settings with secrets, for the child processes of this user only (mode 0600).
+
+    The endpoints of a local stack are left out: the children find it, and so do commands after the next `distrl up`.
+
+    Written to a new file and renamed, so the secrets are never in an old file with wider permissions.
+    """
+    tree = portable(config)
+    fresh = path.with_suffix(".new")
+    fresh.unlink(missing_ok=True)
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        yaml.safe_dump(tree, file, sort_keys=False)
+    os.replace(fresh, path)
+
+
+@contextmanager
+def running(
+    config: Config,
+    directory: Path,
+    servers: Callable[[], None] = lambda: None,
+    settings: Path | None = None,
+    tries: int = TRIES,
+) -> Iterator[Roles]:
+    """Roles that are all stopped when the block is left, in any way.
+
+    Roles left by a killed parent are stopped first: all they did is in the log. Ctrl-C while stopping kills them, which
+    loses nothing.
+    """
+    stop_all(find_all(directory), timeout_s=STOP_TIMEOUT_S)
+    roles = Roles(config, directory, servers, settings, tries)
+    try:
+        yield roles
+    finally:
+        try:
+            roles.stop()
+        except KeyboardInterrupt:
+            roles.kill()
+            raise

@@ -1,0 +1,106 @@
+"""Trains on this machine: servers where none are configured, all roles under supervision, until Ctrl-C.
+
+Everything learned is in the log and the store, so the same command goes on where the run was.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+
+from distrl.broker import topic_admin
+from distrl.config import Config
+from distrl.errors import StackError
+from distrl.policy.registry import tokenizer_of
+from distrl.rollout.vocabulary import refuse_unknown_words
+from distrl.stack.local import LocalStack
+from distrl.tasks.lists import suite_of
+from distrl.train.folder import RunFolder, alone, folder_of, refuse_second
+from distrl.train.placement import Placement, place
+from distrl.train.roles import Roles, running
+from distrl.train.watch import watch
+from distrl.types import Split
+
+
+def train(
+    config: Config, out: Path, console: Console, workers: int, evaluation: int | None, owner: str = "distrl train"
+) -> None:
+    """Train until KeyboardInterrupt. Raises as `prepared`; StackError where a role cannot be started."""
+    with prepared(config, out, console, owner) as (settings, folder, stack):
+        own = not config.devices.named
+        count = settings.phones.evaluation_count if own and evaluation is None else evaluation or 0
+        placement = place(settings, own=own, workers=workers, evaluation=count)
+        with running(settings, folder.logs, stack.check, folder.settings) as roles:
+            try:
+                start_all(roles, placement)
+                if placement.demonstrator is None and settings.warmup.demonstrations:
+                    console.print(
+                        f"the learner waits for {settings.warmup.demonstrations} demonstrations; record them with "
+                        "`distrl phones play --record`, or set warmup.demonstrations=0",
+                        soft_wrap=True,
+                    )
+                watch(settings, roles, console, lambda: None)
+            finally:
+                stop_in_order(roles, placement, console)
+
+
+@contextmanager
+def prepared(config: Config, out: Path, console: Console, owner: str) -> Iterator[tuple[Config, RunFolder, LocalStack]]:
+    """The settings with all endpoints, the run's folder, and the servers, which are stopped after the block if they
+    were started for it. The topics are there.
+
+    Raises ConfigError, before anything starts, if the suite lacks tasks of a split, or the base model lacks words of
+    the suite that is demonstrated or fed; StackError if somebody else trains in `out` or on the stack, and if the disk
+    is full.
+    """
+    folder = folder_of(config, out)
+    refuse_second(config, out)
+    suite = suite_of(config.feeder)
+    for split in Split:
+        suite.task(0, 0, split)
+    if config.warmup.demonstrations or not config.feeder.tasks:
+        refuse_unknown_words(config.feeder, tokenizer_of(config.policy))
+    try:
+        with alone(config, out, owner):
+            folder.make()
+            stack = LocalStack(config, owner=owner)
+            with console.status("starting Kafka, the object store, adb and the phones"):
+                settings = stack.up(reuse=True)
+            try:
+                topic_admin.ensure(settings)
+                yield settings, folder, stack
+            finally:
+                with console.status("stopping"):
+                    stack.down_own()
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StackError(
+                str(error.filename or folder.path),
+                f"{error.strerror}: the files of the run cannot be written",
+                "free disk space there, then run the same command again: it continues the run",
+            ) from error
+        raise
+
+
+def start_all(roles: Roles, placement: Placement) -> None:
+    """Start every role of a run; its demonstrations where the script can make them."""
+    roles.start("learner", "learner")
+    if placement.demonstrator is not None:
+        roles.start("demonstrate", "demonstrate", sets=placement.demonstrator)
+    for index, sets in enumerate(placement.workers):
+        roles.start(f"worker-{index}", "worker", sets=[f"worker.name=worker-{index}", *sets])
+    if placement.evaluator is not None:
+        roles.start("evaluator", "evaluate", sets=placement.evaluator)
+    roles.start("feeder", "feed")
+
+
+def stop_in_order(roles: Roles, placement: Placement, console: Console) -> None:
+    """Stop what begins work before what finishes it, so that the learner has every trajectory when it stops."""
+    with console.status("the workers finish their episodes"):
+        roles.stop("feeder", "evaluator", "demonstrate")
+        roles.stop(*(f"worker-{index}" for index in range(len(placement.workers))))
+        roles.stop("learner")

@@ -349,7 +349,11 @@ def test_success_on_phones_of_each_arm_and_nothing_of_it_in_the_run(phones: Conf
     done = distrl(phones, tmp_path / "played", "--set", "lora_rank=4", "--evaluate", "3", "--split", "validation")
     assert done.returncode == 0, done.stderr
     assert (ends(phones), objects(phones)) == before
-    for arm in report_of(tmp_path / "played")["arms"]:
+    assert "to baseline" in done.stdout
+    arms = report_of(tmp_path / "played")["arms"]
+    assert [arm["evaluation"]["to_baseline"]["tasks"] for arm in arms] == [3, 3]
+    assert arms[0]["evaluation"]["to_baseline"]["difference"] == 0.0
+    for arm in arms:
         played = arm["evaluation"]
         assert (played["split"], played["tasks"], played["episodes"]) == ("validation", 3, 3)
         low, high = played["wilson_interval"]

@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import RenderableType
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.text import Text
 
-from distrl.cli.common import ConfigFile, Verbose, console, row, run_settings, table
+from distrl.cli.common import ConfigFile, Verbose, console, load, row, run_settings, table
 from distrl.telemetry import logs
 from distrl.types import Split
 
@@ -57,9 +59,14 @@ def ablate(
         int, typer.Option(min=0, help="Last updates of the range that no arm folds: estimates on unseen episodes.")
     ] = 0,
     evaluate: Annotated[
-        int | None, typer.Option(min=1, help="Also play so many tasks on phones under each arm's adapter.")
+        int | None,
+        typer.Option(
+            min=0,
+            help="Tasks to play on phones under each arm's adapter, 0 for none. Unless given, "
+            "evaluate.validation_episodes where a local stack's evaluation phones answer.",
+        ),
     ] = None,
-    split: Annotated[Split, typer.Option(help="Which tasks, with --evaluate.")] = Split.TEST,
+    split: Annotated[Split, typer.Option(help="Which tasks are played.")] = Split.TEST,
     out: Annotated[Path, typer.Option(help="Where the folder of the report goes.")] = Path("out/ablations"),
     name: Annotated[str | None, typer.Option(help="Of the folder; made of what is asked if not given.")] = None,
     verbose: Verbose = False,
@@ -72,13 +79,13 @@ def ablate(
     from distrl.offline.ablation.arms import plan
 
     logs.configure("ablate", verbose)
-    settings = run_settings(config, None, run, "evaluation" if evaluate is not None else "all")
+    settings = run_settings(config, None, run, "evaluation")
     arms_of_it = plan(settings, sets or (), arms or (), grids or (), sweeps or ())  # refuses before the log is read
 
-    from distrl.offline.ablation.run import ArmEvaluation, Request
+    from distrl.offline.ablation.run import Request, asked_evaluation
 
-    played = None if evaluate is None else ArmEvaluation(evaluate, split)
-    _show(*_folded(settings, Request(arms_of_it, first, to, hold_out, played, out, name)))
+    played, unplayed = asked_evaluation(evaluate, split, settings, own_phones=bool(load(config, None).devices.named))
+    _show(*_folded(settings, Request(arms_of_it, first, to, hold_out, played, unplayed, out, name)))
 
 
 def _folded(settings: Config, request: Request) -> tuple[Ablation, Path]:
@@ -96,13 +103,8 @@ def _folded(settings: Config, request: Request) -> tuple[Ablation, Path]:
 
 def _show(ablation: Ablation, folder: Path) -> None:
     from distrl.offline.ablation.report import identity_sentence
-    from distrl.offline.ablation.report import table as rows_of
 
-    header, rows = rows_of(ablation)
-    shown = table(*header)
-    for each in rows:
-        shown.add_row(*row(*each))
-    console.print(shown)
+    console.print(*shown(ablation), sep="\n")
     console.print(
         identity_sentence(ablation),
         style="green" if ablation.identity.holds else "yellow",
@@ -113,3 +115,17 @@ def _show(ablation: Ablation, folder: Path) -> None:
         played = f", {ablation.reused_played} of them played" if ablation.evaluations else ""
         console.print(f"arms reused from an earlier run of this command: {ablation.reused}{played}", highlight=False)
     console.print(f"report: {folder / 'report.json'}", markup=False, highlight=False, soft_wrap=True)
+
+
+def shown(ablation: Ablation) -> list[RenderableType]:
+    """The tables and what to know about them."""
+    from distrl.offline.ablation.report import learning_table, notes, worth_table
+
+    parts: list[RenderableType] = []
+    for header, rows in (worth_table(ablation), learning_table(ablation)):
+        made = table(*header)
+        for folded, (_, *cells) in zip(ablation.arms, rows, strict=True):
+            made.add_row(*row(folded.arm.label.replace(",", ",\n"), *cells))
+        parts.append(made)
+    parts[1:1] = [Text(note) for note in notes(ablation)]
+    return parts

@@ -145,3 +145,11 @@ def test_what_an_arm_shares_follows_from_what_it_changes(item: str, shares: bool
     sets = (tuple(item.split("=")),)
     arm = Arm(item, sets, changed(RUN, sets))
     assert (arm.shares_warmup, arm.other_windows, bool(arm.early)) == (shares, anew, early)
+
+
+def test_a_label_has_the_last_part_of_a_path_where_that_is_enough() -> None:
+    (baseline, arm) = plan(RUN, arms=["algorithm.replay.w1=0.1,algorithm.lr=0.5,learner.seed=3"]).arms
+    assert baseline.label == "baseline"
+    assert arm.label == "w1=0.1,algorithm.lr=0.5,seed=3"
+    for part in arm.label.split(","):
+        assert resolve(part.partition("=")[0], "here", RUN) in arm.paths

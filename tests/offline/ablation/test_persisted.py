@@ -15,7 +15,6 @@ import PIL
 import pytest
 import torch
 from distrl.config import Config
-from distrl.evaluate.curves import SuccessRate
 from distrl.offline.ablation import persisted
 from distrl.offline.ablation.arms import Arm, changed
 from distrl.offline.ablation.fold import Folded, Identity
@@ -56,7 +55,7 @@ def result_of(arm: Arm) -> Result:
     return Result(folded, identity=Identity({0: True, 3: False}, None))
 
 
-SUCCESS = Evaluated("test", 7, SuccessRate(7, 3))
+SUCCESS = Evaluated("test", 7, {f"task-{number}": number < 3 for number in range(7)})
 
 
 @pytest.fixture
@@ -200,7 +199,7 @@ def test_success_that_counts_episodes_without_an_outcome_is_not_kept_and_the_fol
     log: RunLog, baseline: Arm, tmp_path: Path
 ) -> None:
     saved, folded = PersistedArms(tmp_path, log, ["a task"]), result_of(baseline)
-    saved.save_success(folded.folded, Evaluated("test", 8, SuccessRate(7, 3, 1)))
+    saved.save_success(folded.folded, replace(SUCCESS, tasks=8, others=1))
     assert saved.find(baseline, tmp_path / ADAPTER) == folded
     saved.save_success(folded.folded, SUCCESS)
     assert saved.find(baseline, tmp_path / ADAPTER) == replace(folded, evaluated=SUCCESS)

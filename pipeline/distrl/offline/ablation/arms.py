@@ -7,6 +7,7 @@ name and seed, so they draw the same random numbers and differ only in what was 
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -45,6 +46,13 @@ class Arm:
     @property
     def paths(self) -> frozenset[str]:
         return frozenset(path for path, _ in self.sets)
+
+    @property
+    def label(self) -> str:
+        """The name, for a narrow table: of each path its last part, where no other path has it."""
+        last = Counter(path.rpartition(".")[2] for path in self.config.effects())
+        parts = [path if last[(end := path.rpartition(".")[2])] > 1 else end for path in dict(self.sets)]
+        return ",".join(f"{part}={value}" for part, (_, value) in zip(parts, self.sets, strict=True)) or self.name
 
     @property
     def effects(self) -> Mapping[str, Effect]:

@@ -26,7 +26,6 @@ import simphone
 import torch
 
 import distrl
-from distrl.evaluate.curves import SuccessRate
 from distrl.offline.ablation.arms import Arm
 from distrl.offline.ablation.fold import Folded, Identity
 from distrl.offline.ablation.log import Branch, RunLog
@@ -38,7 +37,7 @@ from distrl.wire.codec import encode
 
 log = logging.getLogger(__name__)
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 FOLDER: Final = "arms"
 CPUINFO: Final = Path("/proc/cpuinfo")
 
@@ -93,11 +92,11 @@ class PersistedArms:
 
         Not saved with episodes without an outcome, as where a phone was lost: playing again may give them one.
         """
-        if evaluated.score.others:
+        if evaluated.others:
             log.info(
                 "%s: %s episodes without an outcome, so its success is not saved",
                 folded.arm.name,
-                evaluated.score.others,
+                evaluated.others,
             )
             return
         _write(self.success_file(folded), asdict(evaluated))
@@ -134,7 +133,7 @@ class PersistedArms:
         if body is None:
             log.warning("%s is damaged: the arm %s is played again", file, folded.arm.name)
             return None
-        return Evaluated(**body | {"score": SuccessRate(**body["score"])})
+        return Evaluated(**body)
 
 
 def range_digest(run_log: RunLog) -> str:

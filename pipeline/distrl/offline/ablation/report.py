@@ -16,7 +16,8 @@ import numpy as np
 
 from distrl.config import LEARNING, Config
 from distrl.evaluate.curves import SuccessRate
-from distrl.offline.ablation.arms import Plan
+from distrl.offline.ablation.arms import BASELINE, Plan
+from distrl.offline.ablation.difference import Difference, difference
 from distrl.offline.ablation.fold import HELD_OUT, SEEN, Folded, Identity
 from distrl.offline.ablation.log import RunLog
 from distrl.offline.estimates import LEAST_EPISODES, Estimate
@@ -37,6 +38,8 @@ SHOWN: Final = {
 }
 """Metrics of the table -> column titles; telemetry.metrics says what they mean."""
 
+_SHORT: Final = {SEEN: "seen", HELD_OUT: "held out"}
+
 PLACE: Final = ("update", "trajectories", "skipped")
 """Metrics without a curve: they count, and tell nothing of what was learned."""
 
@@ -48,7 +51,14 @@ class Evaluated:
     split: str
     tasks: int
     """How many were asked for."""
-    score: SuccessRate
+    outcomes: Mapping[str, bool]
+    """Task id -> success, of those with a known outcome."""
+    others: int = 0
+    """Episodes without one."""
+
+    @property
+    def score(self) -> SuccessRate:
+        return SuccessRate(len(self.outcomes), sum(self.outcomes.values()), self.others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +82,8 @@ class Ablation:
     identity: Identity = field(default_factory=Identity)
     arms: list[Folded] = field(default_factory=list)
     evaluations: dict[str, Evaluated] = field(default_factory=dict)
+    unplayed: str = ""
+    """Why no arm is played, where none is."""
     files: dict[str, str] = field(default_factory=dict)
     measured: dict[str, float] = field(default_factory=dict)
     reused: int = 0
@@ -87,6 +99,11 @@ class Ablation:
         if result.evaluated is not None:
             self.evaluations[name] = result.evaluated
         self.identity = result.identity or self.identity
+
+    def to_baseline(self, name: str) -> Difference | None:
+        """The success of an arm minus that of the baseline; None where one of them was not played."""
+        one, baseline = (self.evaluations.get(each) for each in (name, BASELINE))
+        return None if one is None or baseline is None else difference(one.outcomes, baseline.outcomes)
 
     @property
     def complete(self) -> bool:
@@ -114,6 +131,7 @@ def to_json(ablation: Ablation) -> str:
             "versions": {str(update): equal for update, equal in ablation.identity.versions.items()},
             "checkpoint": ablation.identity.checkpoint,
         },
+        "not_played": ablation.unplayed or None,
         "least_effective_episodes": LEAST_EPISODES,
         "arms": [_arm(ablation, folded) for folded in ablation.arms],
         "measured": {
@@ -125,38 +143,59 @@ def to_json(ablation: Ablation) -> str:
     return json.dumps(report, indent=1, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n"
 
 
-def table(ablation: Ablation) -> tuple[list[str], list[list[str]]]:
-    """(header, a row for each finished arm): learning, the weighted estimate, success."""
-    on = HELD_OUT if any(HELD_OUT in folded.estimates for folded in ablation.arms) else SEEN
-    header = ["arm", *SHOWN.values(), f"value ({'held out' if on == HELD_OUT else 'seen'})", "effective episodes"]
-    header += ["success"] if ablation.evaluations else []
+Table = tuple[list[str], list[list[str]]]
+"""(header, a row for each finished arm). A cell may have lines: a number, and its interval below."""
+
+
+def worth_table(ablation: Ablation) -> Table:
+    """What each arm's last policy is worth: success and its difference to the baseline where arms were played, and the
+    weighted estimate where it is no noise."""
+    on = _estimated_on(ablation)
+    header = ["arm", *(["success", "to baseline, points"] if ablation.evaluations else []), f"value ({_SHORT[on]})"]
     rows = []
     for folded in ablation.arms:
-        means = [last_mean([metrics.get(name) for _, metrics in folded.updates]) for name in SHOWN]
-        estimate = folded.estimates.get(on, {}).get("weighted")
-        row = [folded.arm.name, *("–" if mean is None else f"{mean:.3f}" for mean in means)]
-        row += [_value(estimate), _effective(estimate)] if not folded.diverged else ["diverged", "–"]
-        row += [_success(ablation.evaluations.get(folded.arm.name))] if ablation.evaluations else []
-        rows.append(row)
+        name = folded.arm.name
+        played = [_success(ablation.evaluations.get(name)), _difference(ablation, name)] if ablation.evaluations else []
+        value = "diverged" if folded.diverged else _value(folded.estimates.get(on, {}).get("weighted"))
+        rows.append([name, *played, value])
     return header, rows
 
 
+def learning_table(ablation: Ablation) -> Table:
+    """How each arm learned, and how many episodes carry its estimate."""
+    on = _estimated_on(ablation)
+    rows = []
+    for folded in ablation.arms:
+        means = [last_mean([metrics.get(name) for _, metrics in folded.updates]) for name in SHOWN]
+        estimate = None if folded.diverged else folded.estimates.get(on, {}).get("weighted")
+        rows.append(
+            [folded.arm.name, *("–" if mean is None else f"{mean:.3f}" for mean in means), _effective(estimate)]
+        )
+    return ["arm", *SHOWN.values(), "effective episodes"], rows
+
+
+def notes(ablation: Ablation) -> list[str]:
+    """What to know about `worth_table`, a line each."""
+    found = [f"–: nothing known, or noise: fewer than {LEAST_EPISODES:g} effective episodes carry the estimate."]
+    if ablation.evaluations:
+        tasks, split = next((each.tasks, each.split) for each in ablation.evaluations.values())
+        found.append(f"success: {tasks} tasks of split {split}, by ground truth; 95 % Wilson intervals.")
+        found.append("to baseline: over the same tasks; 95 % intervals for pairs (Newcombe 1998).")
+    elif ablation.unplayed:
+        found.append(f"success: not played, {ablation.unplayed}.")
+    return found
+
+
 def to_markdown(ablation: Ablation) -> str:
-    """table.md: what was folded, the table, every estimate, the digests."""
+    """table.md: what was folded, the tables, every estimate, the digests."""
     log = ablation.log
     lines = [f"# Ablation of run {ablation.config.run}, updates {log.range.first} to {log.range.to - 1}", ""]
-    lines += [
-        identity_sentence(ablation),
-        "",
-        f"Losses and ratios are means over the last {LAST} updates that have them.",
-        "",
-    ]
-    lines += _markdown_table(*table(ablation))
+    lines += [identity_sentence(ablation), "", *_markdown_table(*worth_table(ablation)), ""]
+    lines += [f"- {note}" for note in notes(ablation)]
+    lines += ["", "## Learning", "", f"Means over the last {LAST} updates that have them.", ""]
+    lines += _markdown_table(*learning_table(ablation))
     lines += ["", "## Estimates of value", "", NOTE, ""]
     lines += _markdown_table(["arm", "on", "estimate", "value", "95 %", "effective episodes"], _estimate_rows(ablation))
-    if ablation.evaluations:
-        lines += ["", "## Success on phones", "", "Greedy decoding, judged by ground truth; 95 % Wilson intervals.", ""]
-        lines += _markdown_table(["arm", "split", "tasks", "success"], _evaluation_rows(ablation))
     lines += ["", "## Digests", ""]
     parts = sorted({part for folded in ablation.arms for part in folded.digests})
     lines += _markdown_table(
@@ -178,7 +217,8 @@ def to_markdown(ablation: Ablation) -> str:
 
 NOTE: Final = (
     "Success rate of each arm's last policy, sampling at temperature 1, estimated from episodes that the run's own "
-    f"policies acted. Below {LEAST_EPISODES:g} effective episodes an estimate is noise, whatever its interval says. "
+    f"policies acted. Below {LEAST_EPISODES:g} effective episodes an estimate is noise, whatever its interval is, and "
+    "a dash stands here; report.json has the number. "
     "`range` episodes were learned from, which flatters a policy; `held_out` ones were not."
 )
 
@@ -236,7 +276,7 @@ def _arm(ablation: Ablation, folded: Folded) -> dict[str, Any]:
             on: {name: _estimate(estimate) for name, estimate in found.items()}
             for on, found in folded.estimates.items()
         },
-        "evaluation": None if evaluated is None else _evaluation(evaluated),
+        "evaluation": None if evaluated is None else _evaluation(evaluated, ablation.to_baseline(folded.arm.name)),
     }
 
 
@@ -250,7 +290,7 @@ def _estimate(estimate: Estimate) -> dict[str, Any]:
     }
 
 
-def _evaluation(evaluated: Evaluated) -> dict[str, Any]:
+def _evaluation(evaluated: Evaluated, to_baseline: Difference | None) -> dict[str, Any]:
     score = evaluated.score
     return {
         "split": evaluated.split,
@@ -260,48 +300,61 @@ def _evaluation(evaluated: Evaluated) -> dict[str, Any]:
         "without_outcome": score.others,
         "success": score.success,
         "wilson_interval": list(score.interval),
+        "succeeded": dict(evaluated.outcomes),
+        "to_baseline": None
+        if to_baseline is None
+        else {
+            "tasks": to_baseline.tasks,
+            "difference": to_baseline.value,
+            "newcombe_interval": [to_baseline.low, to_baseline.high],
+        },
     }
 
 
 def _estimate_rows(ablation: Ablation) -> list[list[str]]:
     return [
-        [
-            folded.arm.name,
-            on,
-            name,
-            _short(estimate.value),
-            f"{_short(estimate.low)} to {_short(estimate.high)}",
-            _effective(estimate),
-        ]
+        [folded.arm.name, on, name, *_value(estimate, "\n–").split("\n"), _effective(estimate)]
         for folded in ablation.arms
         for on, found in folded.estimates.items()
         for name, estimate in found.items()
     ]
 
 
-def _evaluation_rows(ablation: Ablation) -> list[list[str]]:
-    return [
-        [name, evaluated.split, str(evaluated.tasks), _success(evaluated)]
-        for name, evaluated in ablation.evaluations.items()
-    ]
+def _estimated_on(ablation: Ablation) -> str:
+    return HELD_OUT if any(HELD_OUT in folded.estimates for folded in ablation.arms) else SEEN
 
 
-def _value(estimate: Estimate | None) -> str:
-    if estimate is None:
-        return "–"
-    return f"{_short(estimate.value)} ({_short(estimate.low)} to {_short(estimate.high)})"
+def _value(estimate: Estimate | None, otherwise: str = "") -> str:
+    """The estimate over its interval; a dash, and `otherwise`, where there is none or it is noise."""
+    if estimate is None or estimate.is_noise:
+        return f"–{otherwise}"
+    return f"{_short(estimate.value)}\n{_short(estimate.low)} to {_short(estimate.high)}"
 
 
 def _effective(estimate: Estimate | None) -> str:
-    if estimate is None:
-        return "–"
-    return f"{estimate.episodes:.1f} of {estimate.of}" + (": noise" if estimate.is_noise else "")
+    return "–" if estimate is None else f"{estimate.episodes:.1f} of {estimate.of}"
 
 
 def _success(evaluated: Evaluated | None) -> str:
-    if evaluated is None:
+    """Success over its interval, and how many episodes have no outcome, if any."""
+    if evaluated is None or not evaluated.score.episodes:
         return "–"
-    return str(evaluated.score)
+    unknown = [f"{evaluated.others} without an outcome"] if evaluated.others else []
+    return "\n".join([*evaluated.score.as_text(), *unknown])
+
+
+def _difference(ablation: Ablation, name: str) -> str:
+    """In percentage points, over its interval; a dash where there is none, nothing for the baseline."""
+    if name == BASELINE:
+        return ""
+    found = ablation.to_baseline(name)
+    if found is None:
+        return "–"
+    return f"{_points(found.value)}\n{_points(found.low)} to {_points(found.high)}"
+
+
+def _points(share: float) -> str:
+    return f"{100 * share:+.1f}".replace("-", "−")
 
 
 def _short(value: float) -> str:
@@ -319,4 +372,10 @@ def _mark(mark: Watermark) -> dict[str, Any]:
 
 def _markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     lines = ["| " + " | ".join(header) + " |", "| " + " | ".join(["---"] * len(header)) + " |"]
-    return lines + ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return lines + ["| " + " | ".join(_inline(cell) for cell in row) + " |" for row in rows]
+
+
+def _inline(cell: str) -> str:
+    """A cell on one line: what stands below its first line goes into brackets."""
+    first, *below = cell.split("\n")
+    return " ".join([first, *([f"({', '.join(below)})"] if below else [])]).replace("|", "\\|")

@@ -23,8 +23,7 @@ from typing import Final
 
 from distrl.config import Config
 from distrl.device.leases import LOOPBACK
-from distrl.errors import ConfigError
-from distrl.evaluate import curves
+from distrl.errors import ConfigError, DeviceError
 from distrl.evaluate.play import evaluation_tasks
 from distrl.evaluate.run import greedy
 from distrl.learner.state import LearnerState
@@ -40,13 +39,15 @@ from distrl.rollout.phones import Phones
 from distrl.rollout.wiring import SCREENSHOTS, TRUTH
 from distrl.runs.settings import learning_fingerprint
 from distrl.store.objects import ObjectStore, open_store, reference
-from distrl.types import ObjectRef, Split, Trajectory, Version
+from distrl.types import ObjectRef, Outcome, Split, Trajectory, Version
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 FILES: Final = ("report.json", "table.md", "curves.png")
 ADAPTERS: Final = "adapters"
 PLAYER: Final = "ablation"
 """`worker` of the trajectories of an evaluation, which are not stored."""
+
+JUDGED: Final = (Outcome.SUCCESS, Outcome.FAILURE)
 
 OnProgress = Callable[[int, int, str], None]
 """Called with (updates folded, updates in all, what is done now)."""
@@ -59,6 +60,8 @@ class ArmEvaluation:
     tasks: int
     """How many."""
     split: Split
+    required: bool = True
+    """Whether it is an error that it cannot be played; if not, no arm is played then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,8 @@ class Request:
     hold_out: int = 0
     """Last updates of the range that no arm folds."""
     evaluation: ArmEvaluation | None = None
+    unplayed: str = ""
+    """Why nothing is played, where `evaluation` is None."""
     out: Path = Path("out/ablations")
     name: str | None = None
     """Of the folder in `out`; None: `default_name`."""
@@ -83,14 +88,12 @@ def ablate(
 ) -> tuple[Ablation, Path]:
     """Fold every arm and write the report; returns it with its folder. Raises DistrlError, as early as it can."""
     _refuse(request)
-    if request.evaluation is not None:
-        evaluation_tasks(config, request.evaluation.split, request.evaluation.tasks)
-        with Phones(config):  # without phones, fail now and not after hours of folding
-            pass
+    request = with_phones(config, request)
     store = open_store(config.store)
     began = time.perf_counter()
     log = read_log(config, store, request.first, request.to, request.hold_out)
     ablation = Ablation(config, request.plan, log, measured={"reading": time.perf_counter() - began})
+    ablation.unplayed = request.unplayed
     _refuse_too_long(request.plan, log)
     sweep = _Sweep(ablation, request.evaluation, store, on_progress)
     folder = request.out / (request.name or default_name(config, request, log))
@@ -158,6 +161,23 @@ class _Sweep:
         return _evaluated(folded, self._evaluation)
 
 
+def asked_evaluation(
+    tasks: int | None, split: Split, config: Config, *, own_phones: bool
+) -> tuple[ArmEvaluation | None, str]:
+    """What to play, and why nothing where nothing is.
+
+    tasks: 0 is none; None: as many as a validation has, where a local stack's phones answer. own_phones: phones are
+    configured, which are never played on without being asked for.
+    """
+    if tasks:
+        return ArmEvaluation(tasks, split), ""
+    if tasks == 0:
+        return None, "as --evaluate 0 asks"
+    if own_phones:
+        return None, "the phones are not a local stack's; --evaluate N plays on them"
+    return ArmEvaluation(config.evaluate.validation_episodes, split, required=False), ""
+
+
 def default_name(config: Config, request: Request, log: RunLog) -> str:
     """A folder name determined by range and arms: the same command gives the same name.
 
@@ -215,6 +235,24 @@ def _refuse(request: Request) -> None:
             )
 
 
+def with_phones(config: Config, request: Request) -> Request:
+    """The request as it can be met: without phones it fails now, and not after hours of folding, or plays nothing."""
+    wanted = request.evaluation
+    if wanted is None:
+        return request
+    try:
+        evaluation_tasks(config, wanted.split, wanted.tasks)
+        with Phones(config) as phones:
+            if wanted.required or phones.answering:
+                return request
+            why = "no phone answers or is free"
+    except (ConfigError, DeviceError) as error:
+        if wanted.required:
+            raise
+        why = f"{error.where}: {error.what}"
+    return replace(request, evaluation=None, unplayed=why)
+
+
 def _refuse_too_long(plan: Plan, log: RunLog) -> None:
     """Raises ConfigError where an arm's buffer cannot hold the longest trajectory: later it would end all arms."""
     longest = max((len(logged.trajectory.steps) for logged in log.records), default=0)
@@ -243,7 +281,8 @@ def _evaluated(folded: Folded, wanted: ArmEvaluation) -> Evaluated:
         stop=threading.Event(),
         give_up=threading.Event(),
     )
-    return Evaluated(wanted.split.value, wanted.tasks, curves.score(played))
+    known = {each.task_id: each.outcome is Outcome.SUCCESS for each in played if each.outcome in JUDGED}
+    return Evaluated(wanted.split.value, wanted.tasks, known, len(played) - len(known))
 
 
 def adapter_path(number: int, arm: Arm) -> str:

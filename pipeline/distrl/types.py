@@ -140,6 +140,21 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class Unmet:
+    """A condition of a task's check that the phone's final state does not meet. For people: nothing is learned from it.
+    All texts are bounded (`distrl.tasks.conditions`) and untrusted, as they hold what a policy typed."""
+
+    path: str
+    """What of the state: `screen`, `dialog`, `loading`, or `app.value`."""
+    rule: str
+    """`equals`, `contains`, `lacks`, `has words`, `direction`, or `unchanged`: a value that the task leaves alone."""
+    wanted: str
+    """JSON."""
+    found: str
+    """JSON."""
+
+
+@dataclass(frozen=True, slots=True)
 class Trajectory:
     """One attempt at one task. The first record of a task id in the log counts."""
 
@@ -159,6 +174,12 @@ class Trajectory:
     """The judge of the steps' `valid`; empty where none was asked."""
     final_restless: bool = False
     """As a step's `restless`, of `final_screenshot`."""
+    unmet: tuple[Unmet, ...] = ()
+    """Why ground truth calls it a failure; empty otherwise, and in records before version 4."""
+    final_state: str = ""
+    """Of a phone that offers its state: JSON of what differs from its start (`distrl.tasks.final_state`)."""
+    reason: str = ""
+    """Of a judge that gives one: in its own words, so untrusted."""
 
     @property
     def task_id(self) -> str:

@@ -12,7 +12,7 @@ from distrl.policy.autoui.tokenizer import WordTokenizer
 from distrl.rollout.episode import Episode, Screen
 from distrl.rollout.vocabulary import words_of_all_suites
 from distrl.tasks.oracle import ImperfectScript
-from distrl.tasks.outcome import succeeded
+from distrl.tasks.outcome import checked
 from distrl.tasks.suite import suites
 from distrl.types import Action, ActionKind, Outcome, Point, Split, Task
 from rollout.phone import MachinePhone
@@ -68,7 +68,7 @@ def test_demonstrations_are_of_the_suite_that_is_fed_and_each_action_has_tokens(
     for given in demonstration_tasks(config, 2 * len(suites()[suite].families)):
         assert (given.suite, given.split) == (suite, Split.TRAIN)
         decider = Scripted(ImperfectScript(script_seed(given), random_share=0.3), codec)
-        trajectory = Episode("demonstrate", Shelf().keep, succeeded).run(given, "a", PlainPhone(), decider)
+        trajectory = Episode("demonstrate", Shelf().keep, checked).run(given, "a", PlainPhone(), decider)
         assert trajectory.outcome in (Outcome.SUCCESS, Outcome.FAILURE), trajectory.note
         assert all(codec.decode_action(step.action_ids) == step.action for step in trajectory.steps)
 
@@ -84,6 +84,6 @@ class PlainPhone(MachinePhone):
 def test_the_script_plays_every_family_on_a_phone_in_this_process(index: int) -> None:
     wanted = demonstration_tasks(Config(), 7)[index]
     decider = Scripted(ImperfectScript(1, random_share=0.0, stop_share=0.0), CODEC)
-    trajectory = Episode("demonstrate", Shelf().keep, succeeded).run(wanted, "a", MachinePhone(), decider)
+    trajectory = Episode("demonstrate", Shelf().keep, checked).run(wanted, "a", MachinePhone(), decider)
     assert trajectory.outcome is Outcome.SUCCESS
     assert trajectory.steps[-1].action.kind is ActionKind.COMPLETE

@@ -13,7 +13,7 @@ from distrl.learner.fold import fold, is_usable
 from distrl.learner.state import LearnerState
 from distrl.runs.settings import learning_fingerprint
 from distrl.telemetry.metrics import METRICS
-from distrl.types import PROMPTED, Action, ActionKind, HeldBack, LoggedTrajectory, Outcome, Step
+from distrl.types import PROMPTED, Action, ActionKind, HeldBack, LoggedTrajectory, Outcome, Step, Unmet
 
 from learner.world import CODEC, Screens, config, logged, trajectory, update_of, windows
 
@@ -48,6 +48,16 @@ def test_fold_leaves_the_callers_torch_as_it_was(settings: Config, screens: Scre
     run(fresh(settings), windows(screens, settings, 5), screens, settings)
     assert torch.rand(1) == expected
     assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_why_an_attempt_failed_is_for_people_alone(settings: Config, screens: Screens) -> None:
+    """Records of version 4 hold the answer to the task; neither weights nor buffers may depend on it."""
+    records = windows(screens, settings, UPDATES)
+    why = {"unmet": (Unmet("clock.alarms", "equals", "[]", "[1]"),), "final_state": '{"screen": "x"}', "reason": "no"}
+    said = [[replace(it, trajectory=replace(it.trajectory, **why)) for it in window] for window in records]
+    assert said != records
+    one, two = run(fresh(settings), records, screens, settings), run(fresh(settings), said, screens, settings)
+    assert one.digests() == two.digests()
 
 
 def judged(records: list[list[LoggedTrajectory]], valid: bool | None) -> list[list[LoggedTrajectory]]:

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 from distrl.errors import DeviceError
-from distrl.rollout.episode import NOTE_CHARACTERS, Episode, Screen, sampling_seed
-from distrl.types import Action, ActionKind, HeldBack, ObjectRef, Outcome, Step, Task
+from distrl.rollout.episode import NOTE_CHARACTERS, Episode, Judgement, Screen, sampling_seed
+from distrl.types import Action, ActionKind, HeldBack, ObjectRef, Outcome, Step, Task, Unmet
 
 from rollout.world import DONE, INVALID, TAP, CountingPhone, Recorded, Shelf, TickingClock, ref, task, twice
 
@@ -135,16 +135,29 @@ def test_a_phone_that_tells_no_truth_leaves_the_outcome_unknown() -> None:
     assert (trajectory.outcome, trajectory.outcome_source) == (Outcome.UNKNOWN, "none")
 
 
+def test_the_record_says_which_condition_failed_and_how_the_phone_was_in_the_end() -> None:
+    failed = episode(Shelf()).run(task(), "a", CountingPhone(), Recorded([TAP, DONE]))
+    assert failed.outcome is Outcome.FAILURE
+    assert failed.unmet == (Unmet("taps", "equals", "2", "1"),)
+    assert failed.final_state == '{"taps": 1}'
+    solved = episode(Shelf()).run(task(), "a", CountingPhone(), Recorded([TAP, TAP, DONE]))
+    assert (solved.outcome, solved.unmet, solved.final_state) == (Outcome.SUCCESS, (), '{"taps": 2}')
+    broken = episode(Shelf()).run(task(), "a", CountingPhone(fails_at=1), Recorded([TAP, TAP, DONE]))
+    assert (broken.outcome, broken.unmet, broken.final_state) == (Outcome.INTERRUPTED, (), "")
+
+
 def test_of_a_phone_that_tells_no_truth_the_opinion_counts() -> None:
     asked = []
 
-    def fallback_judge(of: Task, last: bytes, steps: Sequence[Step]) -> tuple[Outcome, str]:
+    def fallback_judge(of: Task, last: bytes, steps: Sequence[Step]) -> Judgement:
         asked.append((of.task_id, last, [step.action for step in steps]))
-        return Outcome.FAILURE, "vlm:m"
+        return Judgement(Outcome.FAILURE, "vlm:m", reason="no " * NOTE_CHARACTERS)
 
     judged = replace(episode(Shelf()), fallback_judge=fallback_judge)
     told = judged.run(task(), "a", CountingPhone(offers_truth=False), Recorded([TAP, DONE]))
     assert (told.outcome, told.outcome_source) == (Outcome.FAILURE, "vlm:m")
+    assert told.reason == ("no " * NOTE_CHARACTERS)[:NOTE_CHARACTERS], "a model's words are bounded"
+    assert (told.unmet, told.final_state) == ((), "")
     assert asked == [(task().task_id, b"screen 1", [TAP, DONE])]
     assert judged.run(task(), "b", CountingPhone(), Recorded([TAP, DONE])).outcome_source == "ground-truth"
     assert len(asked) == 1, "a phone that tells the truth needs no other judge"
@@ -155,7 +168,7 @@ def test_where_the_state_cannot_tell_the_opinion_counts_too() -> None:
     unsaid = replace(episode(Shelf()), judge=lambda of, truth: None)
     told = unsaid.run(task(), "a", CountingPhone(), Recorded([DONE]))
     assert (told.outcome, told.outcome_source) == (Outcome.UNKNOWN, "none")
-    judged = replace(unsaid, fallback_judge=lambda of, last, steps: (Outcome.SUCCESS, "vlm:m"))
+    judged = replace(unsaid, fallback_judge=lambda of, last, steps: Judgement(Outcome.SUCCESS, "vlm:m"))
     told = judged.run(task(), "a", CountingPhone(), Recorded([DONE]))
     assert (told.outcome, told.outcome_source) == (Outcome.SUCCESS, "vlm:m")
 

@@ -17,6 +17,7 @@ from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
 from distrl.rollout.episode import Decision, Episode, Observation
 from distrl.rollout.phones import Phones, SessionPhone
+from distrl.tasks.outcome import StateCheck
 from distrl.types import Action, ActionKind, HeldBack, Outcome, Point, Trajectory
 from PIL import Image
 from simphone.faults import Fault
@@ -63,7 +64,9 @@ def run(adb: AdbServer, phone: SimulatedPhone, timeouts: DeviceSettings) -> Run:
             }
         )
         with Phones(Config(adb=adb.adb, devices=devices)) as phones, leased(phones) as one:
-            trajectory = Episode("w", Shelf().keep, lambda task, truth: True).run(task(max_steps=6), "a", one, decider)
+            trajectory = Episode("w", Shelf().keep, lambda task, truth: StateCheck((), "")).run(
+                task(max_steps=6), "a", one, decider
+            )
             (health,) = phones.health()
             return trajectory, dict(health.counters)
 

@@ -23,7 +23,7 @@ from distrl.rollout.episode import Episode
 from distrl.rollout.explore import exploration_tasks, explore
 from distrl.rollout.phones import Phones
 from distrl.rollout.prompted import attempt_on, ready_endpoint
-from distrl.tasks.outcome import succeeded
+from distrl.tasks.outcome import checked
 from distrl.tasks.suite import HomeSuite
 from distrl.types import PROMPTED, ActionKind, HeldBack, Outcome, Split, Task, Trajectory
 from distrl.wire.codec import decode, encode
@@ -68,7 +68,7 @@ def play(configured: Callable[..., Config]) -> Play:
         with Phones(config) as phones, phones.lease(5.0) as leased:
             assert leased is not None
             decider = attempt_on(agent, leased, "ab" * 32)
-            return Episode("w", Shelf().keep, succeeded).run(task, "a", leased, decider), agent
+            return Episode("w", Shelf().keep, checked).run(task, "a", leased, decider), agent
 
     return play
 

@@ -13,7 +13,8 @@ import factories
 from distrl.clock import Clock
 from distrl.errors import DeviceError
 from distrl.rollout.episode import Decision, Observation, Screen
-from distrl.types import Action, ActionKind, DeviceHealth, HeldBack, ObjectRef, Point, Task, Version
+from distrl.tasks.outcome import StateCheck
+from distrl.types import Action, ActionKind, DeviceHealth, HeldBack, ObjectRef, Point, Task, Unmet, Version
 
 TAP = Action(ActionKind.TAP, Point(0.5, 0.25))
 DONE = Action(ActionKind.COMPLETE)
@@ -127,8 +128,10 @@ class Shelf:
         return self.objects.get(key)
 
 
-def twice(task: Task, truth: Mapping[str, Any]) -> bool:
-    return bool(truth["taps"] == 2)
+def twice(task: Task, truth: Mapping[str, Any]) -> StateCheck:
+    taps = truth["taps"]
+    missing = () if taps == 2 else (Unmet("taps", "equals", "2", str(taps)),)
+    return StateCheck(missing, f'{{"taps": {taps}}}')
 
 
 @dataclass

@@ -27,6 +27,7 @@ from distrl.types import (
     Step,
     Task,
     Trajectory,
+    Unmet,
     Update,
     Version,
     Watermark,
@@ -121,6 +122,9 @@ TRAJECTORY = Trajectory(
     2,
     "vlm:a-model",
     True,
+    (Unmet("clock.alarms", "equals", '["8 am"]', "[]"), Unmet("notes.notes", "unchanged", "[]", '["käse"]')),
+    '{"screen": "notes/list"}',
+    "the list shows no alarm",
 )
 
 EXAMPLES: tuple[Record, ...] = (

@@ -190,8 +190,8 @@ def test_forms_that_fastavro_forgives_are_refused() -> None:
     assert payload[split_at : split_at + 1] == varint(1)
     for index in (b"\x01", b"\x03", b"\x05", b"\x82\x00"):  # -1, -2, -3: from the end; and 1 in two bytes
         assert decoded(payload[:split_at] + index + payload[split_at + 1 :], Task) is None
-    true = encode(replace(TRAJECTORY, is_expert=True, validity_source=""))
-    at = len(true) - 5  # before the two times, an empty text and another boolean, one byte each
+    true = encode(replace(TRAJECTORY, is_expert=True, validity_source="", unmet=(), final_state="", reason=""))
+    at = len(true) - 8  # before the two times, a text, another boolean, a list and two texts: all empty, a byte each
     assert true[at : at + 1] == b"\x01"
     assert decoded(true[:at] + b"\x02" + true[at + 1 :], Trajectory) is None
 

@@ -87,7 +87,9 @@ def test_no_two_schemas_share_a_fingerprint() -> None:
     [(ActionKind, ActionKind.INVALID), (Split, Split.TEST), (Outcome, Outcome.UNKNOWN), (HeldBack, HeldBack.NO)],
 )
 def test_a_symbol_of_the_future_is_read_as_the_harmless_one(noun: type[StrEnum], fallback: StrEnum) -> None:
-    schema = definitions(json.loads((schema_folder() / "trajectory/v3.avsc").read_text()))[noun.__name__]
+    schema = definitions(json.loads((schema_folder() / f"{catalogue().newest['trajectory']}.avsc").read_text()))[
+        noun.__name__
+    ]
     future = fastavro.parse_schema(schema | {"symbols": [*schema["symbols"], "unheard_of"]})
     out = BytesIO()
     fastavro.schemaless_writer(out, future, "unheard_of")

@@ -64,9 +64,16 @@ def test_what_the_newest_code_writes_is_read_with_the_oldest_schema(record: Reco
     assert read == known_to(read, plain(record))
 
 
+def next_trajectories() -> tuple[str, str]:
+    """The two versions that will come after the newest one."""
+    landed = max(schema.version for schema in LANDED if schema.record == "trajectory")
+    return f"trajectory/v{landed + 1}", f"trajectory/v{landed + 2}"
+
+
 @pytest.fixture
 def grown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The landed schemas; a task v2 with a further field, a trajectory v4 with a further outcome and v5 without it."""
+    """The landed schemas; a task v2 with a further field; a further outcome in the next version of a trajectory, and
+    none in the one after it."""
     for file in schema_folder().glob("*/*.avsc"):
         (tmp_path / file.parent.name).mkdir(exist_ok=True)
         (tmp_path / file.parent.name / file.name).write_text(file.read_text())
@@ -74,13 +81,14 @@ def grown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     task["fields"].insert(0, {"name": "new", "type": "long", "default": 5})
     (tmp_path / "task/v2.avsc").write_text(json.dumps(task))
     newest = (tmp_path / f"{catalogue().newest['trajectory']}.avsc").read_text()
+    further, after = next_trajectories()
     later = json.loads(newest)
     (outcome,) = [field["type"] for field in later["fields"] if field["name"] == "outcome"]
     outcome["symbols"].append("unheard_of")
-    (tmp_path / "trajectory/v4.avsc").write_text(json.dumps(later))
+    (tmp_path / f"{further}.avsc").write_text(json.dumps(later))
     last = json.loads(newest)
     last["fields"].append({"name": "new", "type": "long", "default": 5})
-    (tmp_path / "trajectory/v5.avsc").write_text(json.dumps(last))
+    (tmp_path / f"{after}.avsc").write_text(json.dumps(last))
     use(read_catalogue(tmp_path), monkeypatch)
     return tmp_path
 
@@ -115,9 +123,9 @@ def test_an_older_schema_reads_what_a_newer_writer_wrote(grown: Path) -> None:
 
 def test_a_symbol_that_the_newest_schema_does_not_know_is_read_as_its_default(grown: Path) -> None:
     known = codec.catalogue()
-    (fourth,) = [s for s in known.by_fingerprint.values() if str(s) == "trajectory/v4"]
+    (further,) = [s for s in known.by_fingerprint.values() if str(s) == next_trajectories()[0]]
     datum = plain(replace(TRAJECTORY, outcome=Outcome.SUCCESS)) | {"outcome": "unheard_of"}
-    payload = written(fourth, datum)
+    payload = written(further, datum)
     assert decode(payload, Trajectory) == replace(TRAJECTORY, outcome=Outcome.UNKNOWN)
 
 
@@ -125,7 +133,7 @@ def test_a_symbol_that_the_newest_schema_has_and_the_type_has_not_is_refused(
     grown: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Avro reads it; the code that would fold it does not know what it means."""
-    (grown / "trajectory/v5.avsc").unlink()
+    (grown / f"{next_trajectories()[1]}.avsc").unlink()
     use(read_catalogue(grown), monkeypatch)
     newest = codec.catalogue().newest["trajectory"]
     payload = written(newest, plain(TRAJECTORY) | {"outcome": "unheard_of"})

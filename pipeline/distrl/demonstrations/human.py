@@ -27,7 +27,7 @@ from distrl.policy.actions import to_text
 from distrl.policy.protocol import Tokenizer
 from distrl.policy.registry import tokenizer_of
 from distrl.rollout.actor_pool import new_attempt_id
-from distrl.rollout.episode import Decision, Episode, Observation, Phone, Playing
+from distrl.rollout.episode import Decision, Episode, Judgement, Observation, Phone, Playing
 from distrl.rollout.phones import SessionPhone
 from distrl.rollout.vocabulary import refuse_unknown_instruction
 from distrl.rollout.wiring import SCREENSHOTS, TRUTH
@@ -217,7 +217,7 @@ class Recorder:
         if well and not playing.over:
             playing.step(Decided(Action(ActionKind.COMPLETE), self._tokenizer))
         word = Outcome.SUCCESS if well else Outcome.FAILURE
-        trajectory = playing.end(lambda task, last, steps: (word, PERSON))
+        trajectory = playing.end(lambda task, last, steps: Judgement(word, PERSON))
         self._refuse_failed(playing)
         return trajectory
 

@@ -15,7 +15,8 @@ from typing import Any, Protocol
 
 from distrl.clock import SYSTEM_CLOCK, Clock
 from distrl.errors import ChatError, DeviceError
-from distrl.types import Action, ActionKind, HeldBack, ObjectRef, Outcome, Step, Task, Trajectory
+from distrl.tasks.outcome import StateCheck
+from distrl.types import Action, ActionKind, HeldBack, ObjectRef, Outcome, Step, Task, Trajectory, Unmet
 
 log = logging.getLogger(__name__)
 
@@ -97,11 +98,21 @@ class Phone(Protocol):
         """The elements on the screen as XML, for prompted models; None where the phone gives none within timeout_s."""
 
 
-Judge = Callable[[Task, Mapping[str, Any]], bool | None]
-"""Whether a task is done, from the phone's own state; None where the state cannot tell."""
-FallbackJudge = Callable[[Task, bytes, Sequence[Step]], tuple[Outcome, str]]
-"""Judges from the last screen (PNG bytes) and the steps. Returns the outcome, UNKNOWN where it cannot tell, and its
-source."""
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """How an episode ended, who says so, and why."""
+
+    outcome: Outcome
+    source: str
+    unmet: tuple[Unmet, ...] = ()
+    final_state: str = ""
+    reason: str = ""
+
+
+Judge = Callable[[Task, Mapping[str, Any]], StateCheck | None]
+"""What the phone's own state says of a task; None where the state cannot tell."""
+FallbackJudge = Callable[[Task, bytes, Sequence[Step]], Judgement]
+"""Judges from the last screen (PNG bytes) and the steps; UNKNOWN where it cannot tell."""
 
 
 @dataclass(frozen=True)
@@ -161,15 +172,13 @@ class Playing:
     def end(self, fallback_judge: FallbackJudge | None = None) -> Trajectory:
         """The trajectory. fallback_judge: replaces the episode's own."""
         final, restless = None, False
-        outcome, source = Outcome.INTERRUPTED, NO_JUDGE
+        judged = Judgement(Outcome.INTERRUPTED, NO_JUDGE)
         if not self.failed:
             with self._interrupted():
                 last = self._phone.settle()
                 self._undone()
                 final, restless = self._episode.keep(last.png), last.restless
-                outcome, source = self._outcome(
-                    self._phone.truth(), last.png, fallback_judge or self._episode.fallback_judge
-                )
+                judged = self._judged(self._phone.truth(), last.png, fallback_judge or self._episode.fallback_judge)
         return Trajectory(
             self.task,
             self._attempt_id,
@@ -177,13 +186,16 @@ class Playing:
             self._phone.serial,
             tuple(self.steps),
             final,
-            outcome,
-            source,
+            judged.outcome,
+            judged.source,
             _note(self._foreign_apps, self.failed),
             self._episode.is_expert,
             self._started_at,
             self._episode.clock.now_ms(),
             final_restless=restless,
+            unmet=judged.unmet,
+            final_state=judged.final_state,
+            reason=judged.reason[:NOTE_CHARACTERS],
         )
 
     @contextmanager
@@ -243,17 +255,14 @@ class Playing:
         if left and steps and steps[-1].held_back is HeldBack.NO and _reaches_the_phone(steps[-1].action):
             steps[-1] = replace(steps[-1], held_back=HeldBack.UNDONE)
 
-    def _outcome(
-        self, truth: Mapping[str, Any] | None, last: bytes, fallback_judge: FallbackJudge | None
-    ) -> tuple[Outcome, str]:
-        done = None if truth is None else self._episode.judge(self.task, truth)
-        if done is None:
-            return (
-                fallback_judge(self.task, last, self.steps)
-                if fallback_judge is not None
-                else (Outcome.UNKNOWN, NO_JUDGE)
-            )
-        return (Outcome.SUCCESS if done else Outcome.FAILURE), GROUND_TRUTH
+    def _judged(self, truth: Mapping[str, Any] | None, last: bytes, fallback_judge: FallbackJudge | None) -> Judgement:
+        found = None if truth is None else self._episode.judge(self.task, truth)
+        if found is not None:
+            outcome = Outcome.SUCCESS if found.done else Outcome.FAILURE
+            return Judgement(outcome, GROUND_TRUTH, found.unmet, found.final_state)
+        if fallback_judge is not None:
+            return fallback_judge(self.task, last, self.steps)
+        return Judgement(Outcome.UNKNOWN, NO_JUDGE)
 
 
 def sampling_seed(task_id: str, attempt_id: str, step: int) -> int:

@@ -12,16 +12,16 @@ from distrl.errors import ChatError, StoreError
 from distrl.judge.question import Question
 from distrl.judge.vlm import VlmJudge
 from distrl.rollout.back_pressure import Retry
-from distrl.rollout.episode import FallbackJudge, Judge
+from distrl.rollout.episode import FallbackJudge, Judge, Judgement
 from distrl.store.objects import ObjectStore, utc_day
-from distrl.tasks.outcome import succeeded
+from distrl.tasks.outcome import checked
 from distrl.types import ObjectRef, Outcome, Step, Task
 
 log = logging.getLogger(__name__)
 
 SCREENSHOTS = "screenshots"
 """Kind of the objects in the store."""
-TRUTH: Judge = succeeded
+TRUTH: Judge = checked
 """Judges from the phone's own state, where it offers one."""
 
 
@@ -51,12 +51,12 @@ def fallback_judge_of(judge: VlmJudge | None) -> FallbackJudge | None:
     if judge is None:
         return None
 
-    def fallback(task: Task, last: bytes, steps: Sequence[Step]) -> tuple[Outcome, str]:
+    def fallback(task: Task, last: bytes, steps: Sequence[Step]) -> Judgement:
         try:
             verdict = judge.judge(Question(task.instruction, last, tuple(step.action_text for step in steps)))
         except ChatError as error:
             log.error("the judge gave no verdict: %s", error)
-            return Outcome.UNKNOWN, judge.source
-        return verdict.outcome, judge.source
+            return Judgement(Outcome.UNKNOWN, judge.source, reason=error.what)
+        return Judgement(verdict.outcome, judge.source, reason=verdict.reason)
 
     return fallback

@@ -19,7 +19,9 @@ from typing import Any, Final
 
 from simphone.machine import fresh
 from simphone.screens import refuse_unknown
-from simphone.state import ADVERT, AppData, State, Value
+from simphone.state import AppData, State, Value
+
+from distrl.tasks.conditions import Unmets, nothing_in_front, unmet
 
 MAX_CONDITIONS: Final = 16
 MAX_TEXT: Final = 200
@@ -57,7 +59,17 @@ def parse_check(given: Any) -> Check:
 
 def holds(check: Check, now: State) -> bool:
     """Whether all conditions hold, with nothing in front."""
-    return not now.dialog and now.screen != ADVERT and all(_is_so(each, now) for each in check)
+    return not unmet_of(check, now)
+
+
+def unmet_of(check: Check, now: State) -> Unmets:
+    """What does not hold. Loading is no fault: a check may be about what was done before."""
+    in_front = [each for each in nothing_in_front(now) if each.path != "loading"]
+    wrong = [each for each in check if not _is_so(each, now)]
+    return (
+        *in_front,
+        *(unmet(f"{it.app}.{it.path}" if it.app else it.path, it.operation, it.value, _found(it, now)) for it in wrong),
+    )
 
 
 def _condition(given: Any) -> Condition:
@@ -102,8 +114,12 @@ def _text(value: Any, name: str) -> str:
     return value
 
 
+def _found(condition: Condition, now: State) -> Any:
+    return now.data.get(condition.app, {}).get(condition.path) if condition.app else now.screen
+
+
 def _is_so(condition: Condition, now: State) -> bool:
-    found: Any = now.data.get(condition.app, {}).get(condition.path) if condition.app else now.screen
+    found = _found(condition, now)
     match condition.operation:
         case "contains":
             return isinstance(found, str | tuple) and condition.value in found

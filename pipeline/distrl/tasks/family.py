@@ -12,16 +12,15 @@ from typing import Any, Final
 from simphone.machine import fresh
 from simphone.state import State
 
+from distrl.tasks.conditions import Unmets
 from distrl.tasks.entity_pool import EntityPool
-from distrl.tasks.persistent_state import Kept, kept
+from distrl.tasks.persistent_state import Kept, differences, kept
 from distrl.types import Action, Split, Task
 
 Params = dict[str, str]
 Setup = dict[str, dict[str, Any]]
 Of = Mapping[str, str]
 """The parameters of a task."""
-SMALL_WORDS: Final = {"a", "an", "the", "of"}
-"""Words that a search does not need: "peru currency" is a search for the currency of Peru."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,19 +28,19 @@ class TaskFamily:
     """One kind of task.
 
     app: the one to be opened. phrases: templates of instructions, filled in from the parameters. draw: random
-    parameters, and the phone's setup, for a split. done: whether the phone's state fulfils the task, with no unwanted
-    change. step: the script's next action on a phone whose `app` is open and where nothing is in front, while the task
-    is not done. about: the entity pools that parameters are drawn from, by parameter. types: the parameters that have
-    to be typed. answers: the button that the script taps in an app's dialog, by dialog; it leaves other dialogs open.
-    fills: templates that give the typed parameters from the others. choices: all values of a parameter, of every
-    split; any text if it is missing.
+    parameters, and the phone's setup, for a split. unmet: what the phone's state lacks for the task to be done, with no
+    unwanted change. step: the script's next action on a phone whose `app` is open and where nothing is in front, while
+    the task is not done. about: the entity pools that parameters are drawn from, by parameter. types: the parameters
+    that have to be typed. answers: the button that the script taps in an app's dialog, by dialog; it leaves other
+    dialogs open. fills: templates that give the typed parameters from the others. choices: all values of a parameter,
+    of every split; any text if it is missing.
     """
 
     name: str
     app: str
     phrases: tuple[str, ...]
     draw: Callable[[random.Random, Split], tuple[Params, Setup]]
-    done: Callable[[State, Task], bool]
+    unmet: Callable[[State, Task], Unmets]
     step: Callable[[State, Of], Action]
     about: Mapping[str, EntityPool] = field(default_factory=dict)
     types: tuple[str, ...] = ()
@@ -61,8 +60,8 @@ def no_setup(params: Params) -> Setup:
     return {}
 
 
-def anywhere(now: State, params: Of) -> bool:
-    return True
+def anywhere(now: State, params: Of) -> Unmets:
+    return ()
 
 
 def nothing(start: State, params: Of) -> Kept:
@@ -82,13 +81,13 @@ def family(
     *,
     types: Mapping[str, str] = NONE,
     setup: Callable[[Params], Setup] = no_setup,
-    shows: Callable[[State, Of], bool] = anywhere,
+    shows: Callable[[State, Of], Unmets] = anywhere,
     changes: Callable[[State, Of], Kept] = nothing,
     or_changes: Callable[[State, Of], Iterable[Kept]] = no_other,
     answers: Mapping[str, str] = NONE,
 ) -> TaskFamily:
     """A family whose tasks are done when the phone `shows` the goal, and its persistent state is that of the start but
-    for `changes`, or for one of `or_changes`, which are as good.
+    for `changes`, or for one of `or_changes`, which are as good. shows: returns what it does not show.
 
     about: the source of each parameter, an entity pool or a list for all splits; a task's parameters are distinct.
     types: the parameters that are typed, as templates of the others; lower case, as a policy types.
@@ -102,26 +101,15 @@ def family(
         params |= {key: template.format(**params).lower() for key, template in types.items()}
         return params, setup(params)
 
-    def done(now: State, task: Task) -> bool:
+    def unmet(now: State, task: Task) -> Unmets:
         start, of = begun(task.phone_seed, task.setup), task.params
-        if not shows(now, of):
-            return False
         before, found = kept(start), kept(now)
-        return any(found == {**before, **each} for each in (changes(start, of), *or_changes(start, of)))
+        ways = (differences(before, each, found) for each in (changes(start, of), *or_changes(start, of)))
+        return (*shows(now, of), *min(ways, key=len))
 
     pools = {key: source for key, source in about.items() if isinstance(source, EntityPool)}
     choices = {key: source.entities if isinstance(source, EntityPool) else source for key, source in about.items()}
-    return TaskFamily(name, app, phrases, draw, done, step, pools, tuple(types), answers, types, choices)
-
-
-def asks_for(query: str, text: str) -> bool:
-    """Whether a search has every word of `text`; further words are allowed, as when the whole question is typed."""
-    return set(text.split()) - SMALL_WORDS <= set(words_in(query))
-
-
-def words_in(query: str) -> list[str]:
-    """The words of a search, in lower case and without punctuation."""
-    return [word.strip(".,?!\"'") for word in query.lower().split()]
+    return TaskFamily(name, app, phrases, draw, unmet, step, pools, tuple(types), answers, types, choices)
 
 
 @lru_cache(maxsize=64)

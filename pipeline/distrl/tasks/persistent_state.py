@@ -7,6 +7,8 @@ from typing import Final
 
 from simphone.state import State, Value
 
+from distrl.tasks.conditions import Unmets, unmet
+
 Kept = Mapping[tuple[str, str], Value]
 """(app, name of the value) -> value."""
 
@@ -44,6 +46,17 @@ def kept(state: State) -> dict[tuple[str, str], Value]:
         ("clock", "timer"): clock["minutes"] if clock["left"] else "",
         ("media", "on"): media["track"] if media["playing"] else "",
     }
+
+
+def differences(before: Kept, changes: Kept, found: Kept) -> Unmets:
+    """Where `found` is not `before` with `changes`: first the changes that are missing, then those that nobody asked
+    for."""
+    missing = [key for key, value in changes.items() if found.get(key) != value]
+    unwanted = [key for key, value in before.items() if key not in changes and found.get(key) != value]
+    return (
+        *(unmet(".".join(key), "equals", changes[key], found.get(key, "")) for key in missing),
+        *(unmet(".".join(key), "unchanged", before[key], found.get(key, "")) for key in unwanted),
+    )
 
 
 def _lower(value: Value) -> Value:

@@ -16,8 +16,9 @@ from simphone.apps.contacts import number_of
 from simphone.state import State, words_of
 
 from distrl.tasks import moves
+from distrl.tasks.conditions import Unmets, equals, has_words, unmet, words_in
 from distrl.tasks.entity_pool import pairs, singles
-from distrl.tasks.family import Of, Params, Setup, asks_for, family, words_in
+from distrl.tasks.family import Of, Params, Setup, family
 from distrl.tasks.listed import ListedSuite
 from distrl.tasks.persistent_state import Kept
 from distrl.tasks.suites.world import (
@@ -75,29 +76,40 @@ DISHES: Final = pairs(
 SEEN: Final = {"maps/permission": "allow"}
 
 
-def looked_up(now: State, of: Of) -> bool:
+def looked_up(now: State, of: Of) -> Unmets:
     """The results of a search for `text` are shown."""
-    return now.screen == "browser/results" and asks_for(str(now.of("browser")["query"]), of["text"])
+    return (*equals(now, "screen", "browser/results"), *has_words(now, "browser.query", of["text"]))
 
 
 def look_up(now: State, of: Of) -> Action:
     return moves.search(now, of["text"])
 
 
-def flights_found(now: State, of: Of) -> bool:
+def weather_found(now: State, of: Of) -> Unmets:
+    """A search for the weather or for the rain of the city."""
+    missing = looked_up(now, of)
+    return missing if looked_up(now, {"text": f"rain {of['city'].lower()}"}) else ()
+
+
+def flights_found(now: State, of: Of) -> Unmets:
     """Flights of that direction: as "from" and "to" say it, otherwise the start is named first."""
-    if not looked_up(now, of):
-        return False
-    said, start, end = words_in(str(now.of("browser")["query"])), of["start"].lower(), of["end"].lower()
+    if missing := looked_up(now, of):
+        return missing
+    query = str(now.of("browser")["query"])
+    said, start, end = words_in(query), of["start"].lower(), of["end"].lower()
     ways = set(pairwise(said))
-    if ways & {("from", end), ("to", start)}:
-        return False
-    return bool(ways & {("from", start), ("to", end)}) or said.index(start) < said.index(end)
+    named = ways & {("from", start), ("to", end)} or said.index(start) < said.index(end)
+    if named and not ways & {("from", end), ("to", start)}:
+        return ()
+    return (unmet("browser.query", "direction", f"from {start} to {end}", query),)
 
 
-def first_opened(now: State, of: Of) -> bool:
-    data = now.of("browser")
-    return now.screen == "browser/page" and data["result"] == "1" and asks_for(str(data["query"]), of["text"])
+def first_opened(now: State, of: Of) -> Unmets:
+    return (
+        *equals(now, "screen", "browser/page"),
+        *has_words(now, "browser.query", of["text"]),
+        *equals(now, "browser.result", "1"),
+    )
 
 
 def switch_shown(of: Params) -> Setup:
@@ -129,7 +141,7 @@ WEATHER = family(
         "Show me the weather in {city}.",
     ),
     {"city": CITIES}, look_up, types={"text": "{city} weather"},
-    shows=lambda now, of: looked_up(now, of) or looked_up(now, {"text": f"rain {of['city'].lower()}"}),
+    shows=weather_found,
 )  # fmt: skip
 FLIGHTS = family(
     "flights", "browser",
@@ -203,13 +215,13 @@ PLACE = family(
     "place", "maps",
     ("Where is the {place}?", "Show me the {place} on the map.", "Find the {place} in maps."),
     {"place": PLACES}, lambda now, of: moves.find_place(now, of["text"]), types={"text": "{place}"},
-    shows=lambda now, of: now.screen == "maps/place" and now.of("maps")["place"] == of["place"], answers=SEEN,
+    shows=lambda now, of: (*equals(now, "screen", "maps/place"), *equals(now, "maps.place", of["place"])), answers=SEEN,
 )  # fmt: skip
 ROUTE = family(
     "route", "maps",
     ("How do I get to the {place}?", "Show me the way to the {place}.", "Get directions to the {place}."),
     {"place": PLACES}, lambda now, of: moves.find_way(now, of["text"]), types={"text": "{place}"},
-    shows=lambda now, of: now.screen == "maps/way" and now.of("maps")["place"] == of["place"], answers=SEEN,
+    shows=lambda now, of: (*equals(now, "screen", "maps/way"), *equals(now, "maps.place", of["place"])), answers=SEEN,
 )  # fmt: skip
 CALL = family(
     "call", "contacts",
@@ -251,7 +263,7 @@ AGENDA = family(
     "agenda", "calendar",
     ("Check the events of {date} in the calendar.", "What is planned on {date}?", "Show me my plans for {date}."),
     {"date": DATES}, lambda now, of: moves.show_day(now, of["date"]),
-    shows=lambda now, of: now.screen == "calendar/day" and now.of("calendar")["date"] == of["date"],
+    shows=lambda now, of: (*equals(now, "screen", "calendar/day"), *equals(now, "calendar.date", of["date"])),
 )  # fmt: skip
 UPDATE = family(
     "update", "store",
@@ -259,7 +271,7 @@ UPDATE = family(
      "Look in the store whether {app} can be updated."),
     {"app": STORE_APPS}, lambda now, of: moves.show_app(now, of["text"]), types={"text": "{app}"},
     setup=lambda of: {"store": {"old": of["app"]}},
-    shows=lambda now, of: now.screen == "store/app" and now.of("store")["shown"] == of["app"],
+    shows=lambda now, of: (*equals(now, "screen", "store/app"), *equals(now, "store.shown", of["app"])),
 )  # fmt: skip
 
 HELD_OUT: Final = (

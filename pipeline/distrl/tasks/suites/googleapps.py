@@ -13,6 +13,7 @@ from simphone.apps import mail
 from simphone.state import State, words_of
 
 from distrl.tasks import moves
+from distrl.tasks.conditions import equals
 from distrl.tasks.family import Of, family
 from distrl.tasks.listed import ListedSuite
 from distrl.tasks.persistent_state import Kept
@@ -61,7 +62,7 @@ READ = family(
     "read", "mail",
     ('Open the mail about "{mail}".', 'Read the mail "{mail}".', 'What does the mail "{mail}" say?'),
     {"mail": MAILS}, lambda now, of: moves.read_mail(now, of["mail"]), setup=received,
-    shows=lambda now, of: now.screen == "mail/letter" and now.of("mail")["mail"] == of["mail"],
+    shows=lambda now, of: (*equals(now, "screen", "mail/letter"), *equals(now, "mail.mail", of["mail"])),
 )  # fmt: skip
 REPLY = family(
     "reply", "mail",

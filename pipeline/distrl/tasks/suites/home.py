@@ -17,6 +17,7 @@ from simphone.state import State, chance, words_of
 from simphone.words import RANKS, SITES
 
 from distrl.tasks import moves
+from distrl.tasks.conditions import Unmets, equals, unmet
 from distrl.tasks.entities import assigned
 from distrl.tasks.family import Params, Setup, TaskFamily
 from distrl.tasks.scripted_actions import BACK, tap, write
@@ -43,30 +44,31 @@ def _draw_toggle(rng: random.Random, split: Split) -> tuple[Params, Setup]:
     return {"switch": name, "goal": goal}, {"settings": {"show": name, "on": goal == "off"}}
 
 
-def _toggled(now: State, task: Task) -> bool:
+def _toggled(now: State, task: Task) -> Unmets:
     start = fresh(
         task.phone_seed, {"settings": {"show": task.params["switch"], "on": task.params["goal"] == "off"}}, 0.0
     )
-    before = set(words_of(start.of("settings")["on"]))
-    return set(words_of(now.of("settings")["on"])) == before ^ {task.params["switch"]}
+    wanted = set(words_of(start.of("settings")["on"])) ^ {task.params["switch"]}
+    found = words_of(now.of("settings")["on"])
+    return () if set(found) == wanted else (unmet("settings.on", "equals", tuple(sorted(wanted)), found),)
 
 
 # search, result
 
 
-def _searched(now: State, task: Task) -> bool:
-    return now.screen == "browser/results" and now.of("browser")["query"] == task.params["item"]
+def _searched(now: State, task: Task) -> Unmets:
+    return (*equals(now, "screen", "browser/results"), *equals(now, "browser.query", task.params["item"]))
 
 
 def _draw_result(rng: random.Random, split: Split) -> tuple[Params, Setup]:
     return {"item": _entity(rng, "item", split), "rank": rng.choice(RANKS)}, {}
 
 
-def _opened(now: State, task: Task) -> bool:
-    data = now.of("browser")
-    return now.screen == "browser/page" and (data["query"], data["result"]) == (
-        task.params["item"],
-        task.params["rank"],
+def _opened(now: State, task: Task) -> Unmets:
+    return (
+        *equals(now, "screen", "browser/page"),
+        *equals(now, "browser.query", task.params["item"]),
+        *equals(now, "browser.result", task.params["rank"]),
     )
 
 
@@ -77,8 +79,8 @@ def _draw_alarm(rng: random.Random, split: Split) -> tuple[Params, Setup]:
     return {"time": _entity(rng, "time", split)}, {}
 
 
-def _alarm_set(now: State, task: Task) -> bool:
-    return now.of("clock")["alarms"] == (task.params["time"],)
+def _alarm_set(now: State, task: Task) -> Unmets:
+    return equals(now, "clock.alarms", (task.params["time"],))
 
 
 # shop
@@ -88,8 +90,8 @@ def _draw_shop(rng: random.Random, split: Split) -> tuple[Params, Setup]:
     return {"item": _entity(rng, "item", split), "site": rng.choice(SITES)}, {}
 
 
-def _bought(now: State, task: Task) -> bool:
-    return now.of("shop")["cart"] == (f"{task.params['site']} {task.params['item']}",)
+def _bought(now: State, task: Task) -> Unmets:
+    return equals(now, "shop.cart", (f"{task.params['site']} {task.params['item']}",))
 
 
 def _shop(now: State, params: Mapping[str, str]) -> Action:
@@ -116,12 +118,12 @@ def _draw_message(rng: random.Random, split: Split) -> tuple[Params, Setup]:
     return {"contact": contact, "item": _entity(rng, "item", split)}, {"messages": {"contact": contact}}
 
 
-def _told(now: State, task: Task) -> bool:
-    return now.of("messages")["sent"] == (f"{task.params['contact']}: {task.params['item']}",)
+def _told(now: State, task: Task) -> Unmets:
+    return equals(now, "messages.sent", (f"{task.params['contact']}: {task.params['item']}",))
 
 
-def _noted(now: State, task: Task) -> bool:
-    return now.of("notes")["notes"] == (task.params["item"],)
+def _noted(now: State, task: Task) -> Unmets:
+    return equals(now, "notes.notes", (task.params["item"],))
 
 
 FAMILIES: Final = (

@@ -11,6 +11,7 @@ from typing import Final
 from simphone.state import State, words_of
 
 from distrl.tasks import moves
+from distrl.tasks.conditions import equals
 from distrl.tasks.family import Of, family
 from distrl.tasks.listed import ListedSuite
 from distrl.tasks.persistent_state import Kept
@@ -62,7 +63,7 @@ OPEN = family(
     {"app": STORE_APPS, "begin": ("missing", "installed")},
     lambda now, of: moves.open_app(now, of["text"]), types={"text": "{app}"},
     setup=lambda of: {"store": {of["begin"]: of["app"]}},
-    shows=lambda now, of: now.screen == f"{of['app']}/main", changes=with_it,
+    shows=lambda now, of: equals(now, "screen", f"{of['app']}/main"), changes=with_it,
 )  # fmt: skip
 
 KINDS: Final = (INSTALL, UNINSTALL, UPDATE, OPEN)

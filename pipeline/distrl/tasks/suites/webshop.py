@@ -14,7 +14,8 @@ from simphone.lexicon import SHOP_SITES
 from simphone.state import State, words_of
 
 from distrl.tasks import moves
-from distrl.tasks.family import Of, asks_for, family
+from distrl.tasks.conditions import Unmets, equals, has_words
+from distrl.tasks.family import Of, family
 from distrl.tasks.listed import ListedSuite
 from distrl.tasks.persistent_state import Kept
 from distrl.tasks.suites.world import WARES
@@ -23,22 +24,21 @@ from distrl.types import Split
 TYPED: Final = {"address": "{site}", "text": "{ware}"}
 
 
-def at_site(now: State, of: Of) -> bool:
-    return now.screen == sites.SITE and now.of("browser")["site"] == of["site"]
+def at_site(now: State, of: Of) -> Unmets:
+    return (*equals(now, "screen", sites.SITE), *equals(now, "browser.site", of["site"]))
 
 
-def found(now: State, of: Of) -> bool:
+def found(now: State, of: Of) -> Unmets:
     """The results of a search for the product on its site, whichever way they are sorted."""
-    return now.screen == sites.FOUND and searched(now, of)
+    return (*equals(now, "screen", sites.FOUND), *searched(now, of))
 
 
-def selected(now: State, of: Of) -> bool:
-    return now.screen == sites.WARE and searched(now, of) and now.of("browser")["ware"] == of["ware"]
+def selected(now: State, of: Of) -> Unmets:
+    return (*equals(now, "screen", sites.WARE), *searched(now, of), *equals(now, "browser.ware", of["ware"]))
 
 
-def searched(now: State, of: Of) -> bool:
-    data = now.of("browser")
-    return data["site"] == of["site"] and asks_for(str(data["asked"]), of["ware"])
+def searched(now: State, of: Of) -> Unmets:
+    return (*equals(now, "browser.site", of["site"]), *has_words(now, "browser.asked", of["ware"]))
 
 
 def in_cart(start: State, of: Of) -> Kept:

@@ -1,10 +1,15 @@
-"""Splits text into plain words, for comparing and tokenising."""
+"""Plain words of a text, for comparing and tokenising; and text that is safe to show."""
 
 from __future__ import annotations
 
 from typing import Final
 
 _STRIPPED: Final = ".,;!?\"'()[]"
+
+
+def printable(text: str) -> str:
+    """`text` with everything escaped that a terminal would act on, or that turns the direction of a line."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def plain_words(text: str) -> list[str]:

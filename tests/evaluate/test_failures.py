@@ -3,9 +3,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from distrl.evaluate.failures import JudgedAttempt, Mode, by_suite_and_version, mode_of
+from distrl.evaluate.failures import NOT_RECORDED, JudgedAttempt, Mode, by_condition, by_suite_and_version, mode_of
 from distrl.evaluate.figures import failure_modes
-from distrl.types import PROMPTED, Action, ActionKind, LogPosition, Outcome, Trajectory
+from distrl.types import PROMPTED, Action, ActionKind, LogPosition, Outcome, Trajectory, Unmet
 
 from evaluate.world import TAP, screen, task, trajectory
 
@@ -61,6 +61,33 @@ def test_rows_count_judged_attempts_by_suite_and_version() -> None:
     assert rows[1].counts == {Mode.WRONG_GOAL: 0, Mode.STUCK: 1, Mode.NOT_RECOVERED: 0}
     assert [row.attempts for row in by_suite_and_version(attempts, together=1)] == [1, 1, 1, 1]
     assert [row.who for row in rows] == ["0-1", "2-3", "2-3"]
+
+
+def test_failures_are_counted_by_the_condition_that_was_not_met() -> None:
+    alarm, note = Unmet("clock.alarms", "equals", "[1]", "[]"), Unmet("notes.notes", "unchanged", "[]", "[1]")
+    missing = replace(attempt([0, 10, 20], done=True), unmet=(alarm,))
+    made = [
+        missing,
+        replace(missing, unmet=(alarm, note, alarm)),
+        replace(missing, unmet=(), reason="the judge's words"),
+        replace(missing, unmet=(), outcome=Outcome.SUCCESS),
+        replace(missing, task=replace(missing.task, family="search")),
+    ]
+    attempts = [JudgedAttempt(one, 0, LogPosition("evaluations", 0, n)) for n, one in enumerate(made)]
+    found = by_condition(attempts)
+    assert [(one.family, one.condition, len(one.attempts), one.failures) for one in found] == [
+        ("toggle", "clock.alarms equals", 2, 3),
+        ("search", "clock.alarms equals", 1, 1),
+        ("toggle", NOT_RECORDED, 1, 3),
+        ("toggle", "notes.notes unchanged", 1, 3),
+    ]
+    assert found[0].to_json() == {
+        "suite": "home",
+        "family": "toggle",
+        "condition": "clock.alarms equals",
+        "attempts": 2,
+        "failures_of_family": 3,
+    }
 
 
 def test_agents_without_weights_have_rows_of_their_own() -> None:

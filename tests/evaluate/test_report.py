@@ -8,8 +8,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 from distrl.evaluate.facts import RunData
-from distrl.evaluate.report import write_report
-from distrl.types import Action, ActionKind, Evaluation, ObjectRef, Outcome, Split
+from distrl.evaluate.report import PAGES, write_report
+from distrl.types import Action, ActionKind, Evaluation, LogPosition, ObjectRef, Outcome, Split, Unmet
 
 from .world import TAP, TOPIC, TYPE, evaluation, logged, read, task, trajectory, update, version
 
@@ -17,7 +17,7 @@ KEYS = {
     "success_before", "success_after", "success_curve", "trajectories", "updates", "versions_published",
     "reload_seconds_p50", "reload_seconds_p95", "policy_lag_mean", "policy_lag_max", "trajectories_per_minute",
     "setup_seconds", "train_seconds", "seed", "digests", "held_out_in_training",
-    "success_by_policy", "no_success",
+    "success_by_policy", "no_success", "failed_conditions",
 }  # fmt: skip
 HOSTILE = '<img src=x onerror=alert(1)> $x^$ & "quoted"'
 
@@ -126,6 +126,34 @@ def test_success_without_a_known_outcome_is_not_zero(tmp_path: Path) -> None:
     page = write_report(data(evaluations=held), tmp_path).read_text()
     assert "Held-out success went from <b>-</b> (version 0) to <b>-</b> (version 2)" in page
     assert "<div><b>- <small>-</small></b><span>success after</span></div>" in page
+
+
+def test_conditions_that_failed_are_counted_with_links_to_pages_of_some_attempts(tmp_path: Path) -> None:
+    """Of one condition of 60 tasks and of 40 with one each: two pages for the first, and no more than the bound."""
+    often = Unmet("clock.alarms", "equals", "[1]", HOSTILE)
+    lost = trajectory(task("h"), Outcome.FAILURE, [2, 2])
+    held = [
+        replace(lost, task=task(f"h-{n}", HOSTILE, instruction=HOSTILE), unmet=(often, *rare))
+        for n in range(60)
+        for rare in [(Unmet(f"{HOSTILE}{n}", "equals", "1", "2"),) if n < 40 else ()]
+    ]
+    at = {(2, each.task_id): LogPosition("distrl.test.evaluations", 0, n) for n, each in enumerate(held)}
+    page = page_of(tmp_path, evaluations=[evaluation(2, each) for each in held], evaluated_at=at)
+    links = [source for source in page.sources if source.startswith("episodes/")]
+    files = sorted(f"episodes/{file.name}" for file in (tmp_path / "episodes").iterdir())
+    assert sorted(set(links)) == files
+    assert len(files) == PAGES
+    assert "60 of 60" in page.text
+    strip = (tmp_path / files[0]).read_text(encoding="utf-8")
+    assert "<script" not in strip
+    assert HOSTILE not in strip
+    told = json.loads((tmp_path / "report.json").read_text())["failed_conditions"]
+    assert (told[0]["condition"], told[0]["attempts"], len(told)) == ("clock.alarms equals", 60, 41)
+
+
+def test_an_attempt_whose_place_is_unknown_gets_no_page(tmp_path: Path) -> None:
+    write_report(data(), tmp_path)
+    assert not (tmp_path / "episodes").exists()
 
 
 class Page(HTMLParser):

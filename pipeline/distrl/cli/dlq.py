@@ -14,6 +14,7 @@ import typer
 
 from distrl.cli.common import ConfigFile, Sets, console, print_line, row, run_settings, table
 from distrl.errors import BrokerError, WireError
+from distrl.text import printable
 from distrl.types import LogPosition
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def retry_dead_letters(
 
 def escaped(text: str) -> str:
     """`text` with controls, line ends and marks of direction escaped; long text is cut."""
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:LONGEST_TEXT])
+    shown = printable(text[:LONGEST_TEXT])
     return f"{shown}… ({len(text)} characters)" if len(text) > LONGEST_TEXT else shown
 
 

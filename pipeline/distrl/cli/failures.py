@@ -1,19 +1,21 @@
-"""`distrl failures`: how the attempts of a run failed, by suite and by version."""
+"""`distrl failures`: how the attempts of a run failed, by suite, by version and by condition."""
 
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from distrl.cli.common import Begin, ConfigFile, End, Sets, command_line, console, row, run_settings, table
+from distrl.cli.common import Begin, ConfigFile, End, Sets, command_line, console, print_line, row, run_settings, table
 
 if TYPE_CHECKING:
-    from distrl.evaluate.failures import JudgedAttempt, Modes
+    from distrl.evaluate.failures import FailedCondition, JudgedAttempt, Modes
     from distrl.offline.runs import Run
 
 SHOWN = 10
@@ -41,11 +43,13 @@ def failures(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for programs, in place of tables.")] = False,
 ) -> None:
-    """Classify how attempts failed: at a wrong goal, stuck midway, or not recovered from a mistake.
+    """Classify how attempts failed (at a wrong goal, stuck midway, or not recovered from a mistake), and count the
+    conditions of their tasks that were not met.
 
-    From the recorded steps only (docs/offline.md). Each failed attempt is listed with its position in the log.
+    From the records only (docs/offline.md). Each failed attempt is listed with its position in the log, and the last
+    ones with the `distrl show` that makes a page of them.
     """
-    from distrl.evaluate.failures import by_suite_and_version
+    from distrl.evaluate.failures import by_condition, by_suite_and_version
     from distrl.evaluate.figures import failure_modes
     from distrl.offline.files import make_folder, write
     from distrl.offline.runs import Run
@@ -62,8 +66,16 @@ def failures(
     }
     attempts = list(_attempts(Run(settings, command_line("failures", config, sets, given)), topic, begin, end))
     rows = by_suite_and_version(attempts, together)
-    named = _named(attempts)
-    report = {"run": settings.run, "topic": topic, "rows": _rows_json(rows), "failures": named}
+    conditions = by_condition(attempts)
+    show = command_line("show", config, sets, {"--run": settings.run, "--topic": topic})
+    named = _named(attempts, show)
+    report = {
+        "run": settings.run,
+        "topic": topic,
+        "rows": _rows_json(rows),
+        "conditions": [each.to_json() for each in conditions],
+        "failures": named,
+    }
     if out is not None:
         write(out / "failures.svg", failure_modes(rows).encode())
         write(out / "failures.json", json.dumps(report, indent=1).encode())
@@ -71,7 +83,7 @@ def failures(
         json.dump(report, sys.stdout, indent=1)
         sys.stdout.write("\n")
         return
-    _show(rows, named, topic)
+    _show(rows, conditions, named)
     if out is not None:
         console.print(f"{out / 'failures.svg'} and {out / 'failures.json'} written", markup=False, highlight=False)
 
@@ -116,7 +128,8 @@ def _rows_json(rows: Sequence[Modes]) -> list[dict[str, Any]]:
     ]
 
 
-def _named(attempts: Sequence[JudgedAttempt]) -> list[dict[str, Any]]:
+def _named(attempts: Sequence[JudgedAttempt], show: Sequence[str]) -> list[dict[str, Any]]:
+    """show: the words of `distrl show` for the same run, without the place."""
     return [
         {
             "task_id": each.trajectory.task_id,
@@ -128,13 +141,16 @@ def _named(attempts: Sequence[JudgedAttempt]) -> list[dict[str, Any]]:
             "partition": each.position.partition,
             "offset": each.position.offset,
             "instruction": each.trajectory.task.instruction,
+            "unmet": [asdict(condition) for condition in each.trajectory.unmet],
+            "reason": each.trajectory.reason,
+            "show": shlex.join([*show, f"{each.position.partition}:{each.position.offset}"]),
         }
         for each in attempts
         if each.mode is not None
     ]
 
 
-def _show(rows: Sequence[Modes], named: Sequence[dict[str, Any]], topic: Topic) -> None:
+def _show(rows: Sequence[Modes], conditions: Sequence[FailedCondition], named: Sequence[dict[str, Any]]) -> None:
     from distrl.evaluate.failures import Mode
     from distrl.offline.record_text import escaped
 
@@ -144,16 +160,22 @@ def _show(rows: Sequence[Modes], named: Sequence[dict[str, Any]], topic: Topic) 
         shares = (f"{each.counts[mode]} ({each.share(mode):.0%})" for mode in Mode)
         shown.add_row(*row(escaped(each.suite), escaped(each.who), each.attempts, failed, *shares))
     console.print(shown)
+    if conditions:
+        counts = table("suite", "family", "condition not met", "failed")
+        for one in conditions[:SHOWN]:
+            failed = f"{len(one.attempts)} of {one.failures}"
+            counts.add_row(*row(escaped(one.suite), escaped(one.family), escaped(one.condition), failed))
+        console.print(counts)
+        if len(conditions) > SHOWN:
+            print_line(f"the {SHOWN} most frequent of {len(conditions)} conditions; --json names all")
     if named:
         links = table("where", "version", "mode", "task", "instruction")
-        for one in named[-SHOWN:]:
-            where = f"{one['partition']}:{one['offset']}"
-            who = escaped(one["agent"] or str(one["version"]))
-            links.add_row(*row(where, who, one["mode"], escaped(one["task_id"]), escaped(one["instruction"])))
+        for attempt in named[-SHOWN:]:
+            where = f"{attempt['partition']}:{attempt['offset']}"
+            who = escaped(attempt["agent"] or str(attempt["version"]))
+            texts = (escaped(attempt["task_id"]), escaped(attempt["instruction"]))
+            links.add_row(*row(where, who, attempt["mode"], *texts))
         console.print(links)
-        console.print(
-            f"the last {min(SHOWN, len(named))} of {len(named)} failures, each with its partition:offset; --json names "
-            f"all, and `distrl replay --topic {topic} --from OFFSET --to OFFSET+1 --print` shows one",
-            markup=False,
-            highlight=False,
-        )
+        print_line(f"the last {min(SHOWN, len(named))} of {len(named)} failures; --json names all. As pages:")
+        for attempt in named[-SHOWN:]:
+            print_line(f"  {attempt['show']}")

@@ -27,6 +27,7 @@ from distrl.cli import (
     runs,
     schemas,
     scores,
+    show,
     skip,
     stack,
     tail,
@@ -45,7 +46,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for room in (stack, train, roles, devices, demo, ablate, replay, lineage, failures, judge, scores, skip):
+for room in (stack, train, roles, devices, demo, ablate, replay, lineage, failures, show, judge, scores, skip):
     room.register(app)
 app.add_typer(runs.app, name="runs")
 app.add_typer(phones.app, name="phones")

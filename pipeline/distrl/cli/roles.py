@@ -59,8 +59,8 @@ def worker(
         raise typer.BadParameter("it needs --dry-run", param_hint="--instruction")
     settings, stop = started("worker", config, sets, verbose, "training", lambda own: own.worker.name)
     if dry_run:
-        from distrl.offline.record_text import printable
         from distrl.rollout.dry_run import run_dry
+        from distrl.text import printable
 
         run_dry(settings, instruction, stop, lambda line: print(printable(line), flush=True))
         return

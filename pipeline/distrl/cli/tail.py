@@ -32,7 +32,8 @@ def tail_trajectories(
     was in front, and how many led to such an app and were undone.
     """
     from distrl.broker.tail import tail as records
-    from distrl.offline.record_text import gist_of, printable
+    from distrl.offline.record_text import gist_of
+    from distrl.text import printable
 
     settings = with_broker(config, sets)
     for position, trajectory in records(settings, "trajectories", Trajectory, last, follow, start_role("tail", False)):

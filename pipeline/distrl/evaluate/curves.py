@@ -65,6 +65,15 @@ class CurvePoint:
     score: SuccessRate
 
 
+@dataclass(frozen=True, slots=True)
+class FirstFold:
+    """The update that first folds a trajectory."""
+
+    update: int
+    newest: int
+    """The newest version when it was journalled."""
+
+
 def wilson(successes: int, trials: int, z: float = Z_95) -> tuple[float, float]:
     """Wilson score interval of a share; (0, 1) without trials."""
     if trials == 0:
@@ -153,17 +162,31 @@ def policy_lags(
     trajectories: Iterable[LoggedTrajectory], versions: Sequence[Version], updates: Sequence[Update], topic: str
 ) -> list[int]:
     """The lag of each trajectory that an update folds and that has steps, in the order of the log."""
+    played = [each for each in trajectories if each.trajectory.steps]
+    folds = first_folds([each.position.offset for each in played], versions, updates, topic)
+    return [
+        fold.newest - min(step.version for step in each.trajectory.steps)
+        for each, fold in zip(played, folds, strict=True)
+        if fold is not None
+    ]
+
+
+def first_folds(
+    offsets: Iterable[int], versions: Iterable[Version], updates: Iterable[Update], topic: str
+) -> list[FirstFold | None]:
+    """The update that first folds each offset of `topic`; None for one that none has folded yet."""
     folded = _folded_offsets(updates, topic)
     bounds = [offset for _, offset in folded]
-    known = sorted(versions, key=lambda version: version.version)
-    lags = []
-    for logged in trajectories:
-        at = bisect_right(bounds, logged.position.offset)
-        if at == len(bounds) or not logged.trajectory.steps:
+    known = list(versions)
+    found: list[FirstFold | None] = []
+    for offset in offsets:
+        at = bisect_right(bounds, offset)
+        if at == len(bounds):
+            found.append(None)
             continue
-        newest = max((v.version for v in known if v.update < folded[at][0]), default=0)
-        lags.append(newest - min(step.version for step in logged.trajectory.steps))
-    return lags
+        update = folded[at][0]
+        found.append(FirstFold(update, max((v.version for v in known if v.update < update), default=0)))
+    return found
 
 
 def reload_seconds(trajectories: Iterable[LoggedTrajectory], versions: Sequence[Version]) -> list[float]:

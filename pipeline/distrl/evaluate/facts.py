@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from distrl.evaluate import curves, policies
+from distrl.evaluate.failures import FailedCondition, JudgedAttempt, by_condition
 from distrl.tasks.list_report import folded
 from distrl.tasks.unsolved import Unsolved, unsolved
-from distrl.types import Evaluation, LoggedTrajectory, ObjectRef, Outcome, Split, Trajectory, Update, Version
+from distrl.types import (
+    Evaluation,
+    LoggedTrajectory,
+    LogPosition,
+    ObjectRef,
+    Outcome,
+    Split,
+    Trajectory,
+    Update,
+    Version,
+)
 
 
 @dataclass(frozen=True)
@@ -34,6 +45,8 @@ class RunData:
     """sha256 -> name of evaluated agents without weights."""
     demonstrated: Collection[str] = ()
     """Instructions of the demonstrations."""
+    evaluated_at: Mapping[tuple[int, str], LogPosition] = field(default_factory=dict)
+    """(version, task id) -> position of its first evaluation."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +71,8 @@ class Facts:
     """Held-out success of all versions and agents, on the compared suite."""
     unsolved: Sequence[Unsolved]
     """Tasks without a success, of training and of every evaluation."""
+    failed: Sequence[FailedCondition]
+    """Why `after` failed, by condition."""
 
 
 def facts_of(data: RunData) -> Facts:
@@ -78,7 +93,15 @@ def facts_of(data: RunData) -> Facts:
         other_suites=curves.of_other_suites(data.evaluations, Split.TEST),
         by_policy=policies.held_out(data.evaluations, last[0].task.suite if last else None),
         unsolved=unsolved((each.task, each.outcome) for each in _attempts(data)),
+        failed=by_condition(_positioned(data, numbers[-1], last)) if numbers else (),
     )
+
+
+def _positioned(data: RunData, version: int, played: Iterable[Trajectory]) -> Iterator[JudgedAttempt]:
+    """Trajectories that count for a version, with the positions of their records."""
+    unknown = LogPosition("", -1, -1)
+    for each in played:
+        yield JudgedAttempt(each, version, data.evaluated_at.get((version, each.task_id), unknown))
 
 
 def _attempts(data: RunData) -> Iterator[Trajectory]:

@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 from distrl.types import ActionKind, LogPosition, Outcome, Trajectory
 
@@ -22,6 +22,10 @@ FEWEST_LAST: Final = 3
 """Fewest last steps that decide whether it was stuck."""
 SCREENS_STUCK: Final = 2
 """Most distinct screens of a stuck agent: one that moves to and fro between two gets no further either."""
+
+
+NOT_RECORDED: Final = "not recorded"
+"""In place of a condition: a judge decided, or the record is of version 3 or older."""
 
 
 class Mode(Enum):
@@ -86,6 +90,49 @@ def mode_of(trajectory: Trajectory) -> Mode | None:
     last = steps[-max(FEWEST_LAST, len(steps) // 2) :]
     stuck = len({step.screenshot.sha256 for step in last}) <= SCREENS_STUCK
     return Mode.STUCK if stuck else Mode.NOT_RECOVERED
+
+
+@dataclass(frozen=True, slots=True)
+class FailedCondition:
+    """A condition of a family's check, and the failed attempts that did not meet it."""
+
+    suite: str
+    family: str
+    condition: str
+    """Path and rule, as `clock.alarms equals`; NOT_RECORDED where the record has no reason."""
+    attempts: tuple[JudgedAttempt, ...]
+    failures: int
+    """Of the family: an attempt may fail in several conditions."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "suite": self.suite,
+            "family": self.family,
+            "condition": self.condition,
+            "attempts": len(self.attempts),
+            "failures_of_family": self.failures,
+        }
+
+
+def by_condition(attempts: Iterable[JudgedAttempt]) -> list[FailedCondition]:
+    """What failed, the most frequent first. Attempts that ground truth did not judge are `NOT_RECORDED`."""
+    failed: dict[tuple[str, str], list[JudgedAttempt]] = defaultdict(list)
+    for each in attempts:
+        if each.trajectory.outcome is Outcome.FAILURE:
+            failed[each.trajectory.task.suite, each.trajectory.task.family].append(each)
+    found = []
+    for (suite, family), group in failed.items():
+        conditions: dict[str, list[JudgedAttempt]] = defaultdict(list)
+        for each in group:
+            for condition in conditions_of(each.trajectory):
+                conditions[condition].append(each)
+        found += [FailedCondition(suite, family, name, tuple(of), len(group)) for name, of in conditions.items()]
+    return sorted(found, key=lambda one: (-len(one.attempts), one.suite, one.family, one.condition))
+
+
+def conditions_of(failed: Trajectory) -> list[str]:
+    """The conditions that a failed attempt did not meet, each once. Untrusted text."""
+    return list(dict.fromkeys(f"{each.path} {each.rule}" for each in failed.unmet)) or [NOT_RECORDED]
 
 
 def by_suite_and_version(attempts: Iterable[JudgedAttempt], together: int) -> list[Modes]:

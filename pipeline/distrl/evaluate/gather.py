@@ -39,7 +39,10 @@ def gather(config: Config, times: Times) -> RunData:
     store = open_store(config.store)
     versions = lineage(config)
     trajectories = [LoggedTrajectory(at, record) for at, record in records(config, "trajectories", Trajectory)]
-    evaluations = [evaluation for _, evaluation in records(config, "evaluations", Evaluation)]
+    evaluations, evaluated_at = [], dict[tuple[int, str], LogPosition]()
+    for position, evaluation in records(config, "evaluations", Evaluation):
+        evaluations.append(evaluation)
+        evaluated_at.setdefault((evaluation.version, evaluation.trajectory.task_id), position)
     return RunData(
         run=config.run,
         seed=config.learner.seed,
@@ -54,6 +57,7 @@ def gather(config: Config, times: Times) -> RunData:
         read=store.get,
         agents=agent_names(store, evaluations),
         demonstrated=frozenset(each.task.instruction for _, each in records(config, "demonstrations", Trajectory)),
+        evaluated_at=evaluated_at,
     )
 
 

@@ -5,19 +5,24 @@ Text of records, models and users is escaped; the figures are drawn here from nu
 
 from __future__ import annotations
 
-import base64
+from collections.abc import Iterable, Mapping
 from html import escape
 
 from distrl.evaluate import curves, figures, policies, strips
 from distrl.evaluate.facts import Facts, RunData
+from distrl.evaluate.failures import JudgedAttempt
+from distrl.evaluate.markup import document, png_uri, visible
 from distrl.tasks.unsolved import MIN_ATTEMPTS
-from distrl.types import Trajectory
+from distrl.types import LogPosition, Trajectory
 
+CONDITIONS = 30
+"""Most conditions that are listed."""
 MOVING_WINDOW = 64
 """Training episodes in the moving success: its standard error is 6 points, and a run has hundreds of episodes."""
 
 
-def html_page(data: RunData, facts: Facts) -> str:
+def html_page(data: RunData, facts: Facts, links: Mapping[LogPosition, str]) -> str:
+    """links: of a record to its episode's page, relative to this one."""
     title = f"Run {escape(data.run)}"
     parts = [
         f"<header><h1>{title}</h1><p>{_headline(data, facts)}</p></header>",
@@ -25,16 +30,13 @@ def html_page(data: RunData, facts: Facts) -> str:
         _section("Learning curve", _learning(data, facts)),
         _section("Held-out success by policy", policies.as_html(facts.by_policy, data.agents)),
         _section("Held-out success by family", _families(facts)),
+        _section("Why the last version failed", _failed(facts, links)),
         _section("Tasks without a success", _unsolved(facts)),
         _section("Freshness", _freshness(facts)),
         _section("One task, before and after", _strips(data, facts)),
         _footer(data),
     ]
-    return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title} · DistRL</title>\n'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<style>{STYLE}</style></head>\n'
-        f"<body><main>\n{chr(10).join(parts)}\n</main></body></html>\n"
-    )
+    return document(title, STYLE, "\n".join(parts))
 
 
 def _headline(data: RunData, facts: Facts) -> str:
@@ -104,6 +106,31 @@ def _families(facts: Facts) -> str:
     return _figure(figures.families(before, after), whiskers) + table + shared
 
 
+def _failed(facts: Facts, links: Mapping[LogPosition, str]) -> str:
+    if not facts.failed:
+        return "<p>No failed held-out attempt.</p>"
+    lines = "".join(
+        f"<tr><td>{escape(each.family)}</td><td><code>{visible(each.condition)}</code></td>"
+        f"<td>{len(each.attempts)} of {each.failures}</td><td>{_links(each.attempts, links)}</td></tr>"
+        for each in facts.failed[:CONDITIONS]
+    )
+    more = len(facts.failed) - CONDITIONS
+    return (
+        "<p>Conditions of held-out tasks that the phone’s last state did not meet, and some of these attempts as film "
+        "strips; <code>distrl show</code> makes one of any.</p>"
+        f"<table><tr><th>family</th><th>condition not met</th><th>failed</th><th>episodes</th></tr>{lines}</table>"
+        + (f"<p>{more} rarer conditions are in report.json.</p>" if more > 0 else "")
+    )
+
+
+def _links(attempts: Iterable[JudgedAttempt], links: Mapping[LogPosition, str]) -> str:
+    return " ".join(
+        f'<a href="{escape(links[each.position])}">{visible(each.trajectory.task_id)}</a>'
+        for each in attempts
+        if each.position in links
+    )
+
+
 def _unsolved(facts: Facts) -> str:
     if not facts.unsolved:
         return f"<p>No task with {MIN_ATTEMPTS} judged attempts or more is without a success.</p>"
@@ -161,7 +188,7 @@ def _strip(strip: strips.Strip) -> str:
 def _image(png: bytes | None) -> str:
     if png is None:
         return '<div class="gone">no screen</div>'
-    return f'<img alt="" src="data:image/png;base64,{base64.b64encode(png).decode()}">'
+    return f'<img alt="" src="{png_uri(png)}">'
 
 
 def _section(title: str, body: str) -> str:

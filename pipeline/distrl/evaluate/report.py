@@ -3,22 +3,65 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from distrl.evaluate import curves, policies
+from distrl.evaluate.episode_page import Episode, episode_page, page_name
 from distrl.evaluate.facts import Facts, RunData, facts_of, success_of
+from distrl.evaluate.failures import FailedCondition, JudgedAttempt
 from distrl.evaluate.page import html_page
+from distrl.evaluate.policies import PolicyId
+from distrl.types import LogPosition
+
+EPISODES: Final = "episodes"
+"""Folder of the pages of single episodes, beside the report."""
+PAGES: Final = 24
+"""Most of them: each has its screenshots in it, about 100 kB in all."""
+PER_CONDITION: Final = 2
 
 
 def write_report(data: RunData, out: Path) -> Path:
-    """Write `out`/report.html and `out`/report.json. Returns the path of the page."""
+    """Write `out`/report.html, `out`/report.json, and pages of some failed episodes, which the report links.
+
+    Returns the path of the report's page.
+    """
     out.mkdir(parents=True, exist_ok=True)
     facts = facts_of(data)
     page = out / "report.html"
-    page.write_text(html_page(data, facts), encoding="utf-8")
+    links: dict[LogPosition, str] = {}
+    for each in pages_of(facts.failed):
+        episode = _episode(data, each)
+        links[each.position] = f"{EPISODES}/{page_name(episode)}"
+        (out / EPISODES).mkdir(exist_ok=True)
+        (out / links[each.position]).write_text(episode_page(episode, data.read), encoding="utf-8")
+    page.write_text(html_page(data, facts, links), encoding="utf-8")
     (out / "report.json").write_text(json.dumps(summary(data, facts), indent=2) + "\n", encoding="utf-8")
     return page
+
+
+def pages_of(failed: Iterable[FailedCondition]) -> list[JudgedAttempt]:
+    """The attempts that get a page: of each condition the first PER_CONDITION, the most frequent conditions first."""
+    chosen: dict[LogPosition, JudgedAttempt] = {}
+    for condition in failed:
+        placed = [each for each in condition.attempts if each.position.offset >= 0]
+        for each in placed[:PER_CONDITION]:
+            if len(chosen) < PAGES:
+                chosen[each.position] = each
+    return list(chosen.values())
+
+
+def _episode(data: RunData, attempt: JudgedAttempt) -> Episode:
+    played = attempt.trajectory
+    return Episode(
+        data.run,
+        "evaluations",
+        attempt.position,
+        played,
+        data.versions,
+        evaluated=PolicyId(attempt.version, next((step.version_sha256 for step in played.steps), "")),
+    )
 
 
 def summary(data: RunData, facts: Facts) -> dict[str, Any]:
@@ -37,6 +80,7 @@ def summary(data: RunData, facts: Facts) -> dict[str, Any]:
             }
             for each in facts.unsolved
         ],
+        "failed_conditions": [each.to_json() for each in facts.failed],
         "success_by_policy": policies.as_json(facts.by_policy, data.agents),
         "success_curve": [
             {

@@ -48,7 +48,10 @@ def pick(before: Sequence[Trajectory], after: Sequence[Trajectory]) -> tuple[Tra
 def strip(title: str, trajectory: Trajectory, read: Read) -> Strip:
     """The steps of `trajectory` and its last screen. read: may raise StoreError, OSError, ValueError."""
     frames = [
-        Frame(_screen(step.screenshot, step.action, read), caption(step.action) + remark(step))
+        Frame(
+            _screen(step.screenshot, step.action, read),
+            "".join([caption(step.action), *(f" ({each})" for each in remarks(step))]),
+        )
         for step in trajectory.steps
     ]
     last = trajectory.final_screenshot
@@ -67,14 +70,14 @@ def caption(action: Action) -> str:
             return action.kind.value
 
 
-def remark(step: Step) -> str:
-    """How an action was held back, or that a judge called it invalid; else empty."""
+def remarks(step: Step) -> list[str]:
+    """How an action was held back, and that a judge called it invalid."""
     held = {
-        HeldBack.UNSENT: " (not sent)",
-        HeldBack.UNDONE: " (left the allowed apps, undone)",
-        HeldBack.REFUSED: " (refused by the phone)",
+        HeldBack.UNSENT: "not sent",
+        HeldBack.UNDONE: "left the allowed apps, undone",
+        HeldBack.REFUSED: "refused by the phone",
     }
-    return held.get(step.held_back, "") + (" (judged invalid)" if step.valid is False else "")
+    return [*filter(None, (held.get(step.held_back), "judged invalid" if step.valid is False else None))]
 
 
 def _screen(ref: ObjectRef, action: Action | None, read: Read) -> bytes | None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from distrl.offline.replay import Item
 from distrl.telemetry.stalls import ranges
+from distrl.text import printable
 from distrl.types import Evaluation, Heartbeat, HeldBack, Record, Settings, Step, Task, Trajectory, Update, Version
 from distrl.wire.convert import to_datum
 
@@ -96,11 +97,6 @@ def gist_of(record: Record) -> str:
 def escaped(text: str) -> str:
     """`text`, cut at LONGEST_TEXT, with everything escaped that a terminal would act on."""
     return printable(text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}…")
-
-
-def printable(text: str) -> str:
-    """`text` with everything escaped that a terminal would act on."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def utc_text(ms: int) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from distrl.tasks.row import Fields
+from distrl.text import printable
 
 MAX_LINE: Final = 65_536
 """Bytes of a line of JSONL or text; characters of a CSV field."""
@@ -30,7 +31,7 @@ class RowProblem:
     def __str__(self) -> str:
         """For a terminal: text of the file and its name is escaped."""
         said = f"{self.file}:{self.line}: {self.what}" if self.line else f"{self.file}: {self.what}"
-        return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in said)
+        return printable(said)
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,7 +105,7 @@ def page_of(shown: Episode, get: Any = read) -> Page:
 def test_it_says_what_was_asked_what_failed_and_where_the_record_is() -> None:
     text = page_of(episode()).text
     for said in (
-        "turn it on", "home · toggle · test", "failure · says ground-truth · wrong goal · 4 of 9 steps",
+        "turn it on", "home · toggle · test", "failure · judged by ground-truth · wrong goal · 4 of 9 steps",
         'clock.alarms equals ["8 am"] []', 'notes.notes unchanged [] ["x"]', '"screen": "clock/face"',
         "distrl.demo.trajectories , partition 0, offset 42", "t-7", "first by update 9, 5 versions behind",
         "distrl replay --run demo --topic trajectories --partition 0 --from 42 --to 43 --print",
@@ -116,9 +116,9 @@ def test_it_says_what_was_asked_what_failed_and_where_the_record_is() -> None:
 def test_each_step_says_who_chose_it_how_likely_it_was_and_how_stale() -> None:
     """Version n of the world is published at n s."""
     played = failed()
-    steps = tuple(replace(step, logprob=-1.0, action_ids=(1, 2, 3)) for step in played.steps)
+    steps = tuple(replace(step, logprob=-1.0) for step in played.steps)
     text = page_of(episode(replace(played, steps=steps))).text
-    assert text.count("probability 0.368 (log -1.00, 3 tokens)") == 4
+    assert text.count("probability 0.368 (log -1.00)") == 4
     assert [each in text for each in ("version 1, 0 behind", "version 1, 1 behind", "version 2, 1 behind")] == [
         True
     ] * 3

@@ -33,14 +33,14 @@ from distrl.broker.reader import LogReader, RawRecord
 from distrl.broker.topics import TOPICS, topic_name
 from distrl.cli.main import app
 from distrl.config import Config
-from distrl.errors import BrokerError, ChatError, ConfigError, DistrlError, StoreError
+from distrl.errors import BrokerError, ChatError, ConfigError, DistrlError, StoreError, WireError
 from distrl.learner.loop import run_learner
 from distrl.offline.runs import Run
 from distrl.runs.settings import learning_fingerprint
 from distrl.store.checkpoints import checkpoints, latest_checkpoint
 from distrl.store.objects import open_store
 from distrl.train.roles import write_settings
-from distrl.types import Evaluation, Heartbeat, Outcome, Trajectory, Version
+from distrl.types import Evaluation, Heartbeat, Outcome, Trajectory, Unmet, Version
 from distrl.wire.codec import decode
 from groups import committed, workers_group
 from learner.world import Screens, learning, save_tiny_base, trajectory
@@ -51,6 +51,9 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 UPDATES = 9
 TRAJECTORIES = 4 * (UPDATES - 3)
+WITH_REASON = "task-1007"
+"""The failure that says which condition was not met."""
+UNMET = "clock.alarms equals"
 EVIL = 'open "x"\x1b[2J\x07\u202e\x7f\r\n"}'
 DOCUMENT = Path(__file__).parents[2] / "docs" / "offline.md"
 
@@ -91,6 +94,9 @@ def publish(config: Config) -> None:
         for seed in range(1000, 1000 + TRAJECTORIES):
             played = trajectory(screens, seed, store=store)
             made = replace(played, outcome_source="ground-truth", final_screenshot=played.steps[-1].screenshot)
+            if made.task_id == WITH_REASON:
+                unmet = (Unmet("clock.alarms", "equals", '["8 am"]', "[]"),)
+                made = replace(made, outcome=Outcome.FAILURE, unmet=unmet, final_state='{"screen": "clock/face"}')
             if seed == 1003:
                 made = replace(made, task=replace(made.task, instruction=EVIL))
             waiting.append(producer.publish("trajectories", made.task_id, made))
@@ -472,6 +478,82 @@ def test_failures_are_counted_by_version_and_named_with_their_place(run: Config,
         assert "--out" in refused.exception.hint
 
 
+def test_failures_name_conditions_and_the_command_that_shows_each_attempt(run: Config, folder: Path) -> None:
+    told = json.loads(done("failures", "--topic", "trajectories", "--json").stdout)
+    failed = {one["task_id"]: one for one in told["failures"]}
+    assert sum(each["attempts"] for each in told["conditions"] if each["condition"] == UNMET) >= 1
+    assert {each["condition"] for each in told["conditions"]} == {UNMET, "not recorded"}
+    one = failed[WITH_REASON]
+    assert one["unmet"] == [{"path": "clock.alarms", "rule": "equals", "wanted": '["8 am"]', "found": "[]"}]
+    assert one["show"] in done("failures", "--topic", "trajectories").output
+    words = shlex.split(one["show"])
+    assert words[:2] == ["distrl", "show"]
+    shown = CliRunner().invoke(app, words[1:], env={"COLUMNS": "200"}, catch_exceptions=False)
+    page = Path(shown.stdout.split(":")[0])
+    assert page.parent == Path("out/show")
+    assert f"{one['partition']}-{one['offset']}-{WITH_REASON}" in page.name
+    text = page.read_text()
+    assert text.count("data:image/png;base64,") == text.count("<figure>")
+    assert "clock.alarms" in text
+
+
+def test_an_episode_is_shown_by_its_id_wherever_its_record_is(run: Config, folder: Path) -> None:
+    twice = done("show", "task-1005", "--out", "here/one.html").stdout
+    offsets = [raw.position.offset for raw in raw_records(run, "trajectories") if raw.key == b"task-1005"]
+    assert f"trajectories 0:{offsets[0]}" in twice, "the first in the log counts"
+    assert f"by its place: 0:{offsets[1]}" in twice
+    page = (folder / "here" / "one.html").read_text()
+    assert f"partition 0, offset {offsets[0]}" in page
+    assert "first by update" in page
+    hostile = done("show", "task-1003", "--out", "evil.html").output
+    assert "\x1b" not in hostile
+    assert "\x1b" not in (folder / "evil.html").read_text()
+    assert "demonstrations 0:" in done("show", "demo-0").stdout
+    evaluated = done("show", "0:0", "--topic", "evaluations", "--out", "e.html").stdout
+    assert "task-7, evaluations 0:0" in evaluated
+    assert "task-7, evaluations 0:0" in done("show", "task-7", "--version", "0", "--out", "e.html").stdout
+    assert "version 0" in (folder / "e.html").read_text()
+
+
+def test_a_screenshot_that_is_gone_is_missing_in_its_frame_alone(run: Config, folder: Path) -> None:
+    screens = Screens()
+    played = trajectory(screens, 5000, steps=3, outcome=Outcome.FAILURE, task_id="half", store=open_store(run.store))
+    gone = replace(played.steps[1].screenshot, key=f"screenshots/{'0' * 64}.png", sha256="0" * 64)
+    steps = (played.steps[0], replace(played.steps[1], screenshot=gone), played.steps[2])
+    with RecordProducer(run, "test") as producer:
+        record = Evaluation(0, "a" * 64, "e-half", replace(played, steps=steps))
+        producer.publish("evaluations", "0", record).result(30)
+    done("show", "half", "--out", "half.html")
+    page = (folder / "half.html").read_text()
+    assert page.count("<figure>") == 3
+    assert page.count("no screenshot: ") == 1
+    assert page.count("data:image/png;base64,") == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["0:999"], r"0:999: is no record of distrl\.offline-.*\.trajectories\[0\]: it holds 0 to "),
+        (["3:0"], r"3:0: there is no partition distrl\.offline-.*\.trajectories\[3\]"),
+        (["no-such-task"], r"has no record of this task in trajectories, evaluations, demonstrations"),
+        (["task-7", "--version", "5"], r"has no record of version 5 of this task in evaluations"),
+        (["task-7", "--topic", "trajectories"], r"has no record of this task in trajectories\n"),
+    ],
+)
+def test_an_episode_that_is_not_there_is_refused(folder: Path, arguments: list[str], said: str) -> None:
+    refused = call("show", *arguments)
+    assert isinstance(refused.exception, DistrlError)
+    assert re.search(said, str(refused.exception))
+    assert not (folder / "out").exists()
+
+
+def test_a_record_that_cannot_be_read_has_no_page(run: Config, folder: Path) -> None:
+    (bad,) = [raw.position.offset for raw in raw_records(run, "trajectories") if raw.key == b"\xff"]
+    refused = call("show", f"0:{bad}")
+    assert isinstance(refused.exception, WireError)
+    assert f"offset {bad}" in str(refused.exception)
+
+
 def test_a_judge_is_compared_with_the_truth_and_paid_for_once(run: Config, folder: Path) -> None:
     with serving(verdict("success", {"prompt_tokens": 100, "completion_tokens": 10})) as server:
         settings = (
@@ -540,7 +622,9 @@ def test_what_is_not_there_or_not_of_this_run_is_refused(folder: Path, arguments
     assert re.search(said, str(refused.exception))
 
 
-@pytest.mark.parametrize("command", ["replay", "failures", "judge", "lineage 0", "scores", "ablate", "dlq ls"])
+@pytest.mark.parametrize(
+    "command", ["replay", "failures", "show 0:0", "judge", "lineage 0", "scores", "ablate", "dlq ls"]
+)
 def test_a_run_that_is_not_there_is_refused_with_those_that_are(run: Config, folder: Path, command: str) -> None:
     """And not with the command that would make its topics."""
     name, *rest = command.split()

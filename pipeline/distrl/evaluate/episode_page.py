@@ -83,7 +83,7 @@ def episode_page(episode: Episode, read: Read) -> str:
 def _header(episode: Episode) -> str:
     played, task = episode.trajectory, episode.trajectory.task
     mode = mode_of(played)
-    judged = {"none": "nobody judged it", "": ""}.get(played.outcome_source, f"says {visible(played.outcome_source)}")
+    judged = {"none": "nobody judged it", "": ""}.get(played.outcome_source, f"judged by {visible(played.outcome_source)}")
     facts = [
         f'<b class="outcome {played.outcome.value}">{played.outcome.value}</b>',
         judged,
@@ -187,7 +187,7 @@ def _probability(step: Step) -> str:
         return f"log-probability {step.logprob:g}"
     likely = math.exp(step.logprob)
     text = f"{likely:.3f}" if likely >= 0.001 else f"{likely:.1e}"
-    return f"probability {text} (log {step.logprob:.2f}, {len(step.action_ids)} tokens)"
+    return f"probability {text} (log {step.logprob + 0.0:.2f})"
 
 
 def _chooser(step: Step, published: Sequence[tuple[int, int]]) -> str:
@@ -295,7 +295,7 @@ h2{font-size:1.05rem;font-weight:600;margin:0 0 .7rem}
 header p,small,th,figcaption{color:var(--muted)}header p{margin:0}
 .outcome{color:var(--ink)}.success{color:var(--good)}.failure{color:var(--bad)}
 section,footer{background:var(--card);border:1px solid var(--line);border-radius:12px;padding:1.1rem;margin:1rem 0}
-.strip{display:flex;gap:1rem;overflow-x:auto;padding-bottom:.6rem}
+.strip{display:flex;flex-wrap:wrap;gap:1.2rem 1rem}
 figure{flex:0 0 12.5rem;margin:0}figcaption b{color:var(--ink);overflow-wrap:anywhere}
 figcaption ul{list-style:none;margin:.2rem 0 0;padding:0;font-size:.82rem}
 mark{background:none;color:var(--bad);font-weight:600}

@@ -26,6 +26,7 @@ from distrl.evaluate.policies import PolicyId, name_of
 from distrl.evaluate.strips import caption, remarks
 from distrl.evaluate.touches import touch_svg
 from distrl.images import opened
+from distrl.rollout.episode import NO_JUDGE
 from distrl.types import PROMPTED, SCRIPTED, Action, LogPosition, ObjectRef, Outcome, Step, Trajectory, Version
 
 LARGE_BYTES: Final = 200_000
@@ -83,7 +84,8 @@ def episode_page(episode: Episode, read: Read) -> str:
 def _header(episode: Episode) -> str:
     played, task = episode.trajectory, episode.trajectory.task
     mode = mode_of(played)
-    judged = {"none": "nobody judged it", "": ""}.get(played.outcome_source, f"judged by {visible(played.outcome_source)}")
+    judge = played.outcome_source
+    judged = "nobody judged it" if judge in (NO_JUDGE, "") else f"judged by {visible(judge)}"
     facts = [
         f'<b class="outcome {played.outcome.value}">{played.outcome.value}</b>',
         judged,

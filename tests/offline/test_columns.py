@@ -23,7 +23,9 @@ ATTEMPT = (
     f"phone_seed int64 | max_steps int64 | fed_at {TIME} | fed_version int64 | attempt_id string | worker string | "
     f"device string | outcome string | outcome_source string | note string | is_expert bool | started_at {TIME} | "
     f"finished_at {TIME} | validity_source string | final_restless bool | steps int32 | final_screenshot_key string | "
-    "final_screenshot_sha256 string"
+    "final_screenshot_sha256 string | "
+    "unmet list<item: struct<path: string, rule: string, wanted: string, found: string>> | final_state string | "
+    "reason string"
 )
 STEP = (
     "step int32 | screenshot_key string | screenshot_sha256 string | screenshot_size int64 | "

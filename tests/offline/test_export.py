@@ -101,10 +101,13 @@ def test_a_nested_record_keeps_its_shape_in_columns(tmp_path: Path, record: Reco
     if isinstance(record, Trajectory | Evaluation):
         assert (row["instruction"], row["touch_y"], row["lift_y"]) == ("set an alarm für 07:30", 0.25, 0.75)
         assert dict(row["params"]) == {"hour": "07", "minute": "30"}
+        assert [each["path"] for each in row["unmet"]] == ["clock.alarms", "notes.notes"]
     else:
         for name, value in plain(record).items():
             read = row[name]
-            assert (dict(read) if name in ("params", "metrics") else str(read) if name == "devices" else read) == (
+            assert (
+                dict(read) if name in ("params", "metrics", "settings") else str(read) if name == "devices" else read
+            ) == (
                 str([{"serial": "phone-0", "state": "ready", "counters": [("lost", 1)]}])
                 if name == "devices"
                 else value

@@ -137,6 +137,8 @@ def _flat(kind: Any, prefix: str, read: Read) -> Iterator[Column]:
             yield from _flat(inner, "" if place in PLAIN else f"{name}_", value)
         elif place in COUNTED:
             yield Column(name, pa.int32(), _counted(value))
+        elif typing.get_origin(inner) is tuple and dataclasses.is_dataclass(typing.get_args(inner)[0]):
+            yield Column(name, _type(inner), _structs(value))
         elif name not in LEFT_OUT:
             yield Column(name, TIME if inner is int and f"_{name}".endswith("_at") else _type(inner), value)
 
@@ -151,6 +153,10 @@ def _then(read: Read, name: str) -> Read:
 
 def _counted(read: Read) -> Read:
     return lambda record: len(read(record))
+
+
+def _structs(read: Read) -> Read:
+    return lambda record: [dataclasses.asdict(each) for each in read(record)]
 
 
 def _fields(kind: type) -> dict[str, pa.DataType]:

@@ -520,10 +520,12 @@ def test_a_screenshot_that_is_gone_is_missing_in_its_frame_alone(run: Config, fo
     played = trajectory(screens, 5000, steps=3, outcome=Outcome.FAILURE, task_id="half", store=open_store(run.store))
     gone = replace(played.steps[1].screenshot, key=f"screenshots/{'0' * 64}.png", sha256="0" * 64)
     steps = (played.steps[0], replace(played.steps[1], screenshot=gone), played.steps[2])
-    with RecordProducer(run, "test") as producer:
+    other = run.model_copy(update={"run": f"half-{uuid.uuid4().hex[:8]}"})
+    topic_admin.ensure(other)
+    with RecordProducer(other, "test") as producer:
         record = Evaluation(0, "a" * 64, "e-half", replace(played, steps=steps))
         producer.publish("evaluations", "0", record).result(30)
-    done("show", "half", "--out", "half.html")
+    done("show", "half", "--run", other.run, "--out", "half.html")
     page = (folder / "half.html").read_text()
     assert page.count("<figure>") == 3
     assert page.count("no screenshot: ") == 1

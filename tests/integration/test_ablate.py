@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -19,12 +18,10 @@ from confluent_kafka import TopicPartition
 from distrl import config as settings
 from distrl.broker import topic_admin
 from distrl.broker.connect import admin
-from distrl.broker.producer import RecordProducer
 from distrl.broker.topic_admin import offsets
 from distrl.broker.topics import TOPICS, topic_name
 from distrl.config import Config
 from distrl.errors import ConfigError, DistrlError
-from distrl.learner.loop import run_learner
 from distrl.learner.verify import replay
 from distrl.offline.ablation import run as ablating
 from distrl.offline.ablation.arms import plan
@@ -35,8 +32,9 @@ from distrl.policy.autoui.tokenizer import WordTokenizer
 from distrl.policy.registry import policy_of
 from distrl.store.objects import open_store
 from distrl.train.roles import write_settings
-from distrl.types import Split, Version
-from learner.world import Screens, learning, trajectory
+from distrl.types import Split
+from learned import learn, publish
+from learner.world import learning
 from served import phones_served
 from simphone import words
 
@@ -74,28 +72,6 @@ def run(broker: str, s3: settings.StoreSettings, base_model: Path) -> Config:
     publish(config, range(1000, 1000 + 4 * (UPDATES - 3)), "trajectories")
     learn(config, UPDATES)
     return config
-
-
-def publish(config: Config, seeds: range, topic: str) -> None:
-    store, screens = open_store(config.store), Screens()
-    with RecordProducer(config, "test") as producer:
-        queued = []
-        for seed in seeds:
-            made = trajectory(screens, seed, expert=topic == "demonstrations", store=store)
-            queued.append(producer.publish(topic, made.task_id, made))
-        for each in queued:
-            each.result(30)
-
-
-def learn(config: Config, updates: int) -> None:
-    """The real learner until so many updates are folded; it saves a checkpoint when it stops."""
-    stop = threading.Event()
-
-    def on_update(metrics: Any, version: Version | None) -> None:
-        if metrics["update"] >= updates:
-            stop.set()
-
-    run_learner(config, stop, on_update)
 
 
 def distrl(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -186,6 +187,58 @@ def rm(
     with console.status(f"removing run {run}"):
         count = remove(settings, open_store(settings.store), others, with_shared=objects)
     print_line(f"removed run {run}: its topics and {count} objects")
+
+
+@app.command("copy")
+def copy(
+    run: RunName,
+    to: Annotated[
+        Path,
+        typer.Option(help="YAML file with settings of the other side: kafka, store, and what else is to differ."),
+    ],
+    config: ConfigFile = None,
+    sets: Sets = None,
+    from_offset: Annotated[
+        int | None, typer.Option(min=0, help="Copy trajectories from this offset on, and demonstrations; no journal.")
+    ] = None,
+    to_offset: Annotated[int | None, typer.Option(min=1, help="Copy trajectories before this offset.")] = None,
+) -> None:
+    """Copy a run to another broker and store, and verify it there: back-up, restore, hand-over.
+
+    All records under the same offsets, all objects that they name, checkpoints and the workers' progress; then the
+    learner's log is folded there and compared with every version. Times of records are those of the copy. Variables
+    (DISTRL_*) are not used for the other side.
+    """
+    settings = run_settings(config, sets, run)
+    from distrl.config import load as load_settings
+    from distrl.runs.copy import copy as copied
+    from distrl.runs.recorded import base_tree, recorded
+    from distrl.stack.local import connect
+    from distrl.store.objects import open_store
+
+    log = recorded(settings)
+    base = base_tree(log, settings) if log is not None else {}
+    other = connect(load_settings(to, [f"run={run}"], environ={}, base=base))
+    part = None if from_offset is None and to_offset is None else (from_offset or 0, to_offset or sys.maxsize)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        bar = progress.add_task("copying", total=None)
+
+        def on_topic(topic: str, count: int) -> None:
+            progress.update(bar, description=f"copied {count} {topic}")
+
+        found = copied(settings, open_store(settings.store), other, open_store(other.store), on_topic, part)
+    print_line(f"copied {found.records} records and {found.objects} objects of run {run} to {other.kafka.bootstrap}")
+    if found.missing:
+        print_line(f"{found.missing} objects that records name are in the store no more")
+    if part is not None:
+        return
+    from distrl.learner.verify import verify
+    from distrl.telemetry.stalls import ranges
+
+    state, same = verify(other)
+    print_line(f"verified there: {state.u} updates, bit for bit the weights of version {ranges(same) or 'none'}")
+    for name, digest in state.digests().items():
+        print_line(f"{name} {digest}")
 
 
 def age(seconds: float) -> str:

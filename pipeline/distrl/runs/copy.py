@@ -1,0 +1,196 @@
+"""Copies a run to another broker and store: a back-up, a restore, a hand-over.
+
+Objects come before the records that name them, and the journal last, so that what is there of a copy under way is
+never more than a beginning. The run keeps its name: the learner's random numbers are derived from it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from distrl.appagent import identity
+from distrl.broker import topic_admin
+from distrl.broker.connect import explain, settings
+from distrl.broker.group import GroupOffsets, workers_group
+from distrl.broker.reader import LogReader, RawRecord, decoded
+from distrl.broker.runs import run_names
+from distrl.broker.topics import topic_name
+from distrl.config import Config
+from distrl.errors import BrokerError, WireError
+from distrl.runs.mirror import Mirror
+from distrl.runs.recorded import append, recorded
+from distrl.runs.settings import differences, run_settings
+from distrl.store.objects import SHA256, MissingObjectError, ObjectStore, is_reference
+from distrl.types import Evaluation, ObjectRef, Trajectory, Version
+
+AT_ONCE = 8
+"""Objects copied side by side."""
+
+LOG = "trajectories"
+ORDER = (
+    ("settings", False),
+    ("demonstrations", True),
+    (LOG, True),
+    ("tasks", True),
+    ("evaluations", False),
+    ("trajectories.dlq", False),
+    ("versions", False),
+    ("updates", False),
+)
+"""Topics in the order of copying, and whether others refer to their records by offset. Heartbeats are of the moment."""
+
+OnTopic = Callable[[str, int], None]
+"""Called with a topic's name and how many of its records are copied."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    records: int
+    objects: int
+    missing: int
+    """Objects that records name and the store no longer has."""
+
+
+def copy(
+    source: Config,
+    from_store: ObjectStore,
+    to: Config,
+    to_store: ObjectStore,
+    on_topic: OnTopic,
+    part: tuple[int, int] | None = None,
+) -> Copied:
+    """Copy `source.run` to the broker and the store of `to`, whose `run` is the same.
+
+    part: trajectories from this offset to before that one, with all demonstrations and no journal: data for another
+    learner. Raises BrokerError if that broker has the run already, and BrokerError or StoreError where either side
+    fails; then remove what is there with `distrl runs rm`, and copy again.
+    """
+    if to.run in run_names(to):
+        raise BrokerError(
+            f"run {to.run}",
+            f"is at the broker {to.kafka.bootstrap} already",
+            "remove it there first (`distrl runs rm` with that broker's settings), or name another broker",
+        )
+    topic_admin.ensure(to)
+    objects = _Objects(from_store, to_store)
+    records = 0
+    with Mirror(to) as mirror, objects:
+        for topic, exact in ORDER if part is None else (("settings", False), ("demonstrations", False), (LOG, False)):
+            if topic == "versions":
+                objects.copy_own(source.run)
+            within = part if topic == LOG else None
+            count = mirror.records(source, topic, objects.before(topic), exact=exact, part=within)
+            on_topic(topic, count)
+            records += count
+    if part is None:
+        _copy_group(source, to)
+    _record_what_differs(to)
+    return Copied(records, objects.copied, objects.missing)
+
+
+class _Objects:
+    """Copies objects, each once."""
+
+    def __init__(self, source: ObjectStore, to: ObjectStore) -> None:
+        self._from, self._to = source, to
+        self._pool = ThreadPoolExecutor(AT_ONCE)
+        self._known: set[str] = set()
+        self.copied = self.missing = 0
+
+    def __enter__(self) -> _Objects:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+    def before(self, topic: str) -> Callable[[list[RawRecord]], None]:
+        """What copies the objects that records of `topic` name."""
+
+        def copied(batch: list[RawRecord]) -> None:
+            self._copy([ref for raw in batch for ref in _named(topic, raw)])
+
+        return copied
+
+    def copy_own(self, run: str) -> None:
+        """Copy what is kept under the run's name: checkpoints, each manifest after the tensors that it names."""
+        keys = sorted(self._from.list(f"runs/{run}/"), key=lambda key: (key.endswith(".json"), key))
+        for key in keys:
+            data = self._from.get_named(key)
+            if data is not None:  # else pruned since it was listed
+                self._to.put_named(key, data)
+                self.copied += 1
+
+    def _copy(self, refs: Iterable[ObjectRef]) -> None:
+        fresh = {ref.key: ref for ref in refs if ref.key not in self._known}
+        self._known |= fresh.keys()
+        for done in self._pool.map(self._copy_one, fresh.values()):
+            self.copied += done
+            self.missing += not done
+
+    def _copy_one(self, ref: ObjectRef) -> bool:
+        try:
+            data = self._from.get(ref) if ref.size >= 0 else self._from.get_named(ref.key)
+        except MissingObjectError:
+            return False
+        if data is None or hashlib.sha256(data).hexdigest() != ref.sha256:
+            return False
+        self._to.put_named(ref.key, data)
+        return True
+
+
+def _named(topic: str, raw: RawRecord) -> list[ObjectRef]:
+    """The objects that a record names; none of one that cannot be read, which nobody folds."""
+    try:
+        if topic == "versions":
+            found = [decoded(raw, Version).adapter]
+        elif topic in ("trajectories", "demonstrations"):
+            found = _screens(decoded(raw, Trajectory))
+        elif topic == "evaluations":
+            evaluation = decoded(raw, Evaluation)
+            found = _screens(evaluation.trajectory)
+            if evaluation.version < 0 and SHA256.fullmatch(evaluation.version_sha256):
+                key = f"{identity.FOLDER}/{evaluation.version_sha256}.{identity.SUFFIX}"
+                return [*filter(is_reference, found), ObjectRef(key, evaluation.version_sha256, -1)]
+        else:
+            return []
+    except WireError:
+        return []
+    return [ref for ref in found if is_reference(ref)]
+
+
+def _screens(trajectory: Trajectory) -> list[ObjectRef]:
+    last = trajectory.final_screenshot
+    return [*(step.screenshot for step in trajectory.steps), *([] if last is None else [last])]
+
+
+def _copy_group(source: Config, to: Config) -> None:
+    """Give the workers' group of the copy the offsets that it has at the source."""
+    with LogReader(source, "tasks") as reader, GroupOffsets(source) as group:
+        found = group.committed(tuple(reader.ends))
+    if not found:
+        return
+    name = topic_name(to.run, "tasks")
+    offsets = [TopicPartition(name, partition, offset) for partition, offset in found.items()]
+    own = {"group.id": workers_group(to), "enable.auto.commit": False}
+    try:
+        with closing(Consumer(settings(to.kafka, "distrl-copy", own))) as consumer:
+            consumer.commit(offsets=offsets, asynchronous=False)
+    except KafkaException as error:
+        raise explain(error.args[0], workers_group(to), "commit the workers' offsets", to.kafka) from None
+
+
+def _record_what_differs(to: Config) -> None:
+    """Record settings that are others where the copy is, such as the address of a shared store."""
+    found = recorded(to)
+    if found is None:
+        return
+    here = run_settings(to)
+    changes = {each.path: each.here for each in differences(found.values, here) if each.path in here}
+    if changes:
+        append(to, "runs copy", (), changes, is_change=True)

@@ -1,0 +1,192 @@
+"""Copies one topic to another broker, record by record as bytes, under the same offsets.
+
+The journal and the workers' group refer to records by offset. A hole in the offsets is the marker of a transaction,
+which no reader sees; the copy has one in the same place, since it writes the record before it in a transaction.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaException, TopicPartition
+
+from distrl.broker.connect import RETRY_PAUSE_S, admin, explain, failover_s
+from distrl.broker.fenced import FencedError, FencedProducer, Outgoing
+from distrl.broker.producer import RecordProducer
+from distrl.broker.reader import LogReader, RawRecord
+from distrl.broker.topic_admin import offsets
+from distrl.broker.topics import TOPICS, topic_name
+from distrl.config import Config
+from distrl.errors import BrokerError
+
+MOST = 500
+"""Records that are written, and waited for, at a time."""
+
+OnBatch = Callable[[list[RawRecord]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Records of one partition with adjacent offsets."""
+
+    records: tuple[RawRecord, ...]
+    is_marked: bool
+    """Whether the offset behind the last one is a transaction's marker."""
+
+
+class Mirror:
+    """Writes to the run `to`. One thread; a context manager."""
+
+    def __init__(self, to: Config) -> None:
+        self._to = to
+        self._plain = RecordProducer(to, "copy")
+        self._marked = FencedProducer(to, "copy", "the copy of a run", lambda: _fenced(to))
+
+    def __enter__(self) -> Mirror:
+        self._marked.open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._marked.close()
+        self._plain.close(self._to.kafka.connect_timeout_s)
+
+    def records(
+        self, source: Config, topic: str, before: OnBatch, *, exact: bool, part: tuple[int, int] | None = None
+    ) -> int:
+        """Copy every retained record of `topic`, calling `before` with each batch first. Returns how many.
+
+        exact: under the same offsets, else only in the same order. part: first offset and the one to end before, if not
+        all. Raises BrokerError where offsets cannot be the same, or the source does not have `part`.
+        """
+        with LogReader(source, topic) as whole:
+            first, ends = dict(whole.next_offsets), dict(whole.ends)
+        if part is not None:
+            first, ends = dict.fromkeys(first, part[0]), {each: min(end, part[1]) for each, end in ends.items()}
+        if exact:
+            for partition, begin in first.items():
+                self._skip(topic, partition, begin)
+        count = 0
+        open_: dict[int, list[RawRecord]] = {partition: [] for partition in first}
+        with LogReader(source, topic, first) as reader:
+            for batch in reader.to_end():
+                kept = [raw for raw in batch if raw.position.offset < ends[raw.position.partition]]
+                before(kept)
+                count += len(kept)
+                if not exact:
+                    self._write_in_order(topic, kept)
+                    continue
+                for raw in kept:
+                    open_[raw.position.partition].append(raw)
+                for partition, raws in open_.items():
+                    found = segments(raws, None)
+                    for segment in found[:-1]:
+                        self._write(topic, partition, segment)
+                    open_[partition] = list(found[-1].records) if found else []
+        for partition, raws in open_.items():
+            for segment in segments(raws, ends[partition]):
+                self._write(topic, partition, segment)
+        return count
+
+    def _write(self, topic: str, partition: int, segment: Segment) -> None:
+        """Write a segment, which must get the offsets that its records have."""
+        if segment.is_marked:
+            self._in_transaction(topic, segment.records)
+            self._until_marked(topic, partition, segment.records[-1].position.offset + 2)
+            return
+        for raw, offset in zip(segment.records, self._plainly(topic, segment.records), strict=True):
+            if offset not in (None, raw.position.offset):
+                raise BrokerError(
+                    f"{topic_name(self._to.run, topic)}[{partition}]",
+                    f"offset {raw.position.offset} became {offset}: somebody else writes to the copy",
+                    f"stop every process of run {self._to.run} there, remove it there with `distrl runs rm`, and copy "
+                    "again",
+                )
+
+    def _write_in_order(self, topic: str, raws: Sequence[RawRecord]) -> None:
+        for begin in range(0, len(raws), MOST):
+            part = raws[begin : begin + MOST]
+            if TOPICS[topic].transactional:
+                self._in_transaction(topic, part)
+            else:
+                self._plainly(topic, part)
+
+    def _plainly(self, topic: str, raws: Sequence[RawRecord]) -> list[int | None]:
+        """Write records to the partitions that they have; returns their offsets, None where the broker says none."""
+        name, longest_s = topic_name(self._to.run, topic), failover_s(self._to.kafka)
+        sent = [self._plain.publish_bytes(name, r.key, r.value, r.headers, r.position.partition) for r in raws]
+        places = [future.result(longest_s) for future in sent]
+        return [None if place is None else place.offset for place in places]
+
+    def _in_transaction(self, topic: str, raws: Iterable[RawRecord]) -> None:
+        name = topic_name(self._to.run, topic)
+        self._marked.write_all([Outgoing(name, r.key, r.value, r.headers, r.position.partition) for r in raws])
+
+    def _until_marked(self, topic: str, partition: int, end: int) -> None:
+        """Wait until `partition` ends at `end`: a transaction's marker may come some milliseconds after its commit."""
+        name, client = topic_name(self._to.run, topic), admin(self._to.kafka)
+        deadline = time.monotonic() + failover_s(self._to.kafka)
+        while (found := offsets(client, self._to, name, partition + 1)[partition][1]) < end:
+            if time.monotonic() > deadline:
+                raise BrokerError(
+                    f"{name}[{partition}]",
+                    f"ends at {found}, not at {end}: the marker of a transaction did not come",
+                    "see `distrl doctor` with that broker's settings, remove the copy with `distrl runs rm`, and copy again",
+                )
+            time.sleep(RETRY_PAUSE_S)
+
+    def _skip(self, topic: str, partition: int, first: int) -> None:
+        """Let the offsets of `partition` begin at `first`, as retention has left them at the source."""
+        if not first:
+            return
+        name = topic_name(self._to.run, topic)
+        for begin in range(0, first, MOST):
+            fillers = [
+                self._plain.publish_bytes(name, None, b"", (), partition) for _ in range(min(MOST, first - begin))
+            ]
+            for future in fillers:
+                future.result(failover_s(self._to.kafka))
+        place = TopicPartition(name, partition, first)
+        client = admin(self._to.kafka)  # kept until it has answered: without it the answer never comes
+        try:
+            client.delete_records([place])[place].result(failover_s(self._to.kafka))
+        except KafkaException as error:
+            raise explain(error.args[0], name, "delete what stands for deleted records", self._to.kafka) from None
+
+
+def segments(raws: Iterable[RawRecord], end: int | None) -> list[Segment]:
+    """Records of one partition, in order, as segments of at most MOST. Pure.
+
+    end: the partition's end; None if records may follow, so that nothing is known of the offset behind the last one.
+    Raises BrokerError for a hole of more than one offset.
+    """
+    found: list[Segment] = []
+    open_: list[RawRecord] = []
+    for raw in raws:
+        if open_ and raw.position.offset != open_[-1].position.offset + 1:
+            found += _closed(open_, raw.position.offset)
+            open_ = []
+        open_.append(raw)
+    if open_:
+        found += _closed(open_, open_[-1].position.offset + 1 if end is None else end)
+    return found
+
+
+def _closed(records: list[RawRecord], following: int) -> Iterator[Segment]:
+    """`records`, which are adjacent, in segments. following: the next offset that is in use."""
+    last = records[-1].position
+    hole = following - last.offset - 1
+    if hole > 1:
+        raise BrokerError(
+            f"{last.topic}[{last.partition}]",
+            f"has {hole} offsets without a record from {last.offset + 1} on, and a copy cannot have them in that place",
+            "copy the ranges before and behind them (--from-offset, --to-offset)",
+        )
+    for begin in range(0, len(records), MOST):
+        part = tuple(records[begin : begin + MOST])
+        yield Segment(part, bool(hole) and begin + MOST >= len(records))
+
+
+def _fenced(config: Config) -> FencedError:
+    return FencedError(f"run {config.run}", "another copy to the same broker has begun", "let one of the two finish")

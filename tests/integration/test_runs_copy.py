@@ -1,0 +1,158 @@
+"""A run is copied to another broker and store: the same bits there, under the same offsets, and it goes on there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import factories
+import pytest
+import yaml
+from confluent_kafka import Consumer, TopicPartition
+from distrl import config as settings
+from distrl.broker import topic_admin
+from distrl.broker.connect import admin
+from distrl.broker.connect import settings as client_settings
+from distrl.broker.fenced import FencedError, FencedProducer
+from distrl.broker.group import GroupOffsets, workers_group
+from distrl.broker.producer import RecordProducer
+from distrl.broker.reader import LogReader
+from distrl.broker.topics import topic_name
+from distrl.broker.versions import lineage
+from distrl.config import Config
+from distrl.learner.verify import replay
+from distrl.runs.recorded import join, recorded
+from distrl.stack import kafka
+from distrl.stack.part import Site
+from distrl.stack.processes import find_all, stop_all
+from distrl.store.objects import open_store
+from distrl.train.roles import write_settings
+from distrl.wire.codec import encode
+from learned import learn, publish
+from learner.world import Screens, learning, save_tiny_base, trajectory
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+
+UPDATES = 7
+LIMIT_S = 400.0
+EXACT = ("tasks", "trajectories", "demonstrations")
+
+
+@pytest.fixture
+def run(broker: str, s3: settings.StoreSettings, tmp_path: Path) -> Config:
+    """A run that learned, with a republished record in its queue, deleted tasks, and workers' progress."""
+    save_tiny_base(tmp_path / "base")
+    config = Config.model_validate(
+        {
+            "run": f"copied-{uuid.uuid4().hex[:8]}",
+            "kafka": {"bootstrap": broker, "task_partitions": 2},
+            "store": s3.model_dump() | {"secret_key": s3.secret_key.get_secret_value() if s3.secret_key else None},
+            **learning(tmp_path / "base"),
+        }
+    )
+    topic_admin.ensure(config)
+    join(config, None, "learner", ())
+    publish(config, range(6), "demonstrations")
+    publish(config, range(1000, 1008), "trajectories")
+    again = trajectory(Screens(), 1008, store=open_store(config.store))
+    with FencedProducer(config, "dlq", "a test", lambda: FencedError("a", "b", "c")) as republished:
+        republished.write(topic_name(config.run, "trajectories"), again.task_id.encode(), encode(again))
+    publish(config, range(1009, 1000 + 4 * (UPDATES - 3)), "trajectories")
+    with RecordProducer(config, "test") as producer:
+        for number in range(12):
+            task = factories.task(f"task-{number}")
+            producer.publish_bytes(
+                topic_name(config.run, "tasks"), task.task_id.encode(), encode(task), (), number % 2
+            ).result(LIMIT_S)
+    place = TopicPartition(topic_name(config.run, "tasks"), 0, 2)
+    client = admin(config.kafka)
+    client.delete_records([place])[place].result(LIMIT_S)
+    with closing(Consumer(client_settings(config.kafka, "test", {"group.id": workers_group(config)}))) as consumer:
+        consumer.commit(offsets=[TopicPartition(place.topic, 1, 4)], asynchronous=False)
+    learn(config, UPDATES)
+    return config
+
+
+@pytest.fixture
+def other(run: Config, free_ports: Callable[[int], list[int]], tmp_path: Path) -> Iterator[Config]:
+    """The same run's settings at another broker and store, which have nothing yet."""
+    ports = free_ports(2)
+    site = Site(tmp_path / "other", Path("~/.cache/distrl").expanduser(), threading.Event(), lambda text: None)
+    part = kafka.start_kafka(site, {"heap_mb": 256}, *ports)
+    elsewhere = settings.StoreSettings(url=f"file://{tmp_path / 'copy'}")
+    broker = run.kafka.model_copy(update={"bootstrap": part.where})
+    yield run.model_copy(update={"kafka": broker, "store": elsewhere})
+    stop_all(find_all(site.directory), 30.0)
+
+
+def copied(run: Config, other: Config, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    write_settings(run, folder / "run.yaml")
+    there = {"kafka": {"bootstrap": other.kafka.bootstrap}, "store": {"url": other.store.url}}
+    (folder / "other.yaml").write_text(yaml.safe_dump(there))
+    line = [sys.executable, "-m", "distrl.cli.main", "runs", "copy", run.run, "--to", "other.yaml", *arguments]
+    return subprocess.run(
+        [*line, "--config", "run.yaml"],
+        cwd=folder,
+        env={name: value for name, value in os.environ.items() if not name.startswith("DISTRL_")},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+
+
+def held(config: Config, topic: str) -> dict[tuple[int, int], bytes | None]:
+    """(partition, offset) -> value of every record."""
+    with LogReader(config, topic) as reader:
+        raws = [raw for batch in reader.to_end() for raw in batch]
+    return {(raw.position.partition, raw.position.offset): raw.value for raw in raws}
+
+
+def ends(config: Config, topic: str) -> tuple[dict[int, int], dict[int, int]]:
+    with LogReader(config, topic) as reader:
+        return dict(reader.next_offsets), dict(reader.ends)
+
+
+def test_a_copy_has_the_same_bits_under_the_same_offsets_and_goes_on(
+    run: Config, other: Config, tmp_path: Path
+) -> None:
+    done = copied(run, other, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert f"verified there: {UPDATES} updates" in done.stdout
+    for topic in EXACT:
+        assert held(other, topic) == held(run, topic)
+        assert ends(other, topic) == ends(run, topic)
+    for topic in ("updates", "versions", "evaluations"):
+        assert list(held(other, topic).values()) == list(held(run, topic).values())
+    with GroupOffsets(run) as here, GroupOffsets(other) as there:
+        assert there.committed((0, 1)) == here.committed((0, 1)) == {1: 4}
+    assert replay(other, from_start=True).digests() == replay(run).digests()
+    found = recorded(other)
+    assert found is not None
+    assert found.values["learner.seed"] == run.learner.seed
+
+    refused = copied(run, other, tmp_path)
+    assert refused.returncode == 1
+    assert f"is at the broker {other.kafka.bootstrap} already" in refused.stderr
+
+    versions = len(lineage(other))
+    publish(other, range(2000, 2004), "trajectories")
+    learn(other, UPDATES + 1)
+    assert len(lineage(other)) == versions + 1
+    assert len(lineage(run)) == versions, "the original is left alone"
+
+
+def test_a_range_is_copied_without_a_journal(run: Config, other: Config, tmp_path: Path) -> None:
+    done = copied(run, other, tmp_path, "--from-offset", "3", "--to-offset", "7")
+    assert done.returncode == 0, done.stderr
+    source = held(run, "trajectories")
+    assert list(held(other, "trajectories").values()) == [source[0, offset] for offset in range(3, 7)]
+    assert len(held(other, "demonstrations")) == 6
+    assert held(other, "updates") == {}
+    assert held(other, "versions") == {}

@@ -132,7 +132,7 @@ class Mirror:
                 raise BrokerError(
                     f"{name}[{partition}]",
                     f"ends at {found}, not at {end}: the marker of a transaction did not come",
-                    "see `distrl doctor` with that broker's settings, remove the copy with `distrl runs rm`, and copy again",
+                    "see `distrl doctor` with its settings, remove the copy with `distrl runs rm`, and copy again",
                 )
             time.sleep(RETRY_PAUSE_S)
 

@@ -75,7 +75,7 @@ def test_on_a_cluster_an_acknowledgement_means_two_copies() -> None:
 
 
 def test_on_a_single_replica_what_is_the_truth_is_flushed_before_it_is_acknowledged() -> None:
-    truth = {"tasks", "trajectories", "demonstrations", "versions", "updates"}
+    truth = {"tasks", "trajectories", "demonstrations", "versions", "updates", "settings"}
     for replicas, flushed in ((1, truth), (2, truth), (3, set())):
         config = load(sets=[f"kafka.replication_factor={replicas}"], environ={})
         assert {name for name in TOPICS if declared_settings(config, TOPICS[name]).get("flush.messages")} == flushed

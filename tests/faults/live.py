@@ -228,8 +228,8 @@ class LiveRun:
         pid = self.servers.launcher.start(line, log, point, nth, clock)
         return Role(name, line, self.servers.launcher, pid, log, began_at)
 
-    def learner(self, point: str | None = None, nth: int = 1) -> Role:
-        return self.start("learner", "learner", point=point, nth=nth)
+    def learner(self, point: str | None = None, nth: int = 1, sets: Sequence[str] = ()) -> Role:
+        return self.start("learner", "learner", point=point, nth=nth, sets=sets)
 
     def worker(self, number: int = 0, of: int = 1, **given: Any) -> Role:
         """Worker `number` of `of`, with its share of the phones."""

@@ -73,8 +73,8 @@ def always(*_: Any) -> bool:
     return True
 
 
-def kind_is(end: str) -> Callable[..., bool]:
-    return lambda kind, *_: str(kind).endswith(end)
+def kind_is(segment: str) -> Callable[..., bool]:
+    return lambda kind, *_: segment in str(kind).split("/")
 
 
 def is_manifest(key: object, *_: Any) -> bool:
@@ -110,6 +110,10 @@ def manifest_stored(nth: int) -> None:
 
 def pruned_one(nth: int) -> None:
     at_store(after, "delete", nth_time(nth, die), always)
+
+
+def adapter_pruned(nth: int) -> None:
+    at_store(after, "delete", nth_time(nth, die), lambda key, *_: str(key).startswith("adapters/"))
 
 
 def checkpoint_before_its_version(nth: int) -> None:
@@ -228,6 +232,7 @@ POINTS: dict[str, Callable[[int], None]] = {
         tensors_stored,
         manifest_stored,
         pruned_one,
+        adapter_pruned,
         checkpoint_before_its_version,
         half_an_upload,
         letter_written,

@@ -17,8 +17,10 @@ from distrl.broker.versions import lineage
 from distrl.evaluate.gather import final_digests
 from distrl.learner.verify import verify
 from distrl.offline.lineage.read import follow
+from distrl.store.adapters import read_adapter
 from distrl.store.checkpoints import checkpoints, latest_checkpoint
-from distrl.types import Outcome
+from distrl.store.objects import MissingObjectError
+from distrl.types import SCRIPTED, Outcome
 from distrl.wire.codec import encode
 
 from faults.live import WARMUP, Learned, LiveRun, Servers, noise, reference, trajectory
@@ -121,6 +123,34 @@ def test_a_learner_killed_between_two_writes_ends_like_one_left_in_peace(
     run.learner()
     run.until_learned(UPDATES)
     assert run.end_learning() == undisturbed
+
+
+def test_a_learner_killed_while_it_prunes_adapters_goes_on_and_says_of_each_that_is_gone_that_it_was_pruned(
+    run: LiveRun,
+) -> None:
+    keep = ["learner.keep_adapters=2", "learner.keep_adapters_every=4"]
+    run.record(demonstrations=6)
+    for number in range(8 * PER_UPDATE):
+        made = trajectory(run.store, number, expert=False)
+        made = replace(made, steps=tuple(replace(step, version=SCRIPTED) for step in made.steps))
+        run.publish("trajectories", made.task_id, made)
+    killed = run.learner(point="adapter_pruned", nth=2, sets=keep)
+    run.until("the learner to die", lambda: killed.code is not None)
+    assert killed.code == KILLED, killed.said()
+    run.learner(sets=keep)
+    run.until_learned(UPDATES)
+    run.stop("learner")
+    versions = run.versions()
+    there = set(run.store.list(f"adapters/{run.config.run}/"))
+    kept = {version.adapter.key for version in versions if version.version in (0, 4, 7, 8)}
+    assert {key for key in there if not key.endswith(".json")} == kept, "another version may have the same weights"
+    gone = [version for version in versions if version.adapter.key not in there]
+    assert {version.version for version in gone} >= {2, 3, 5, 6}
+    for version in gone:
+        with pytest.raises(
+            MissingObjectError, match=r"was pruned by learner\.keep_adapters=2 and keep_adapters_every=4"
+        ):
+            read_adapter(run.store, run.config.run, version)
 
 
 def test_of_two_learners_the_older_is_fenced_and_publishes_nothing_more(run: LiveRun, tmp_path: Path) -> None:

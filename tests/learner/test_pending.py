@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from distrl.config import load
+from distrl.learner.adapters import BLOCK
 from distrl.learner.pending import PendingLog
 from distrl.types import LoggedTrajectory, LogPosition, Outcome, Watermark
 from hypothesis import given
@@ -53,6 +54,16 @@ def test_a_later_update_takes_exactly_as_many_as_count() -> None:
     assert offsets(due) == {"trajectories": 4}
     assert [each.trajectory.task_id for each in box.window(due or ())] == ["a", "b", "c"]
     assert box.duplicates == 1
+
+
+def test_versions_are_noted_that_any_record_of_the_trajectories_names() -> None:
+    def of(version: int, each: LoggedTrajectory) -> LoggedTrajectory:
+        steps = tuple(replace(step, version=version) for step in each.trajectory.steps)
+        return replace(each, trajectory=replace(each.trajectory, steps=steps))
+
+    box = pending_log(of(0, item(0, "a")), of(BLOCK, item(1, "a")), of(3 * BLOCK, item(0, "d0", topic=DEMONSTRATIONS)))
+    assert box.named.named_from({0: 0}) == {0, 1}, "a repeated id is not learned, and names a version all the same"
+    assert box.trajectories_read() == {0: 2}
 
 
 def test_without_a_warm_up_update_0_waits_for_both() -> None:

@@ -184,6 +184,14 @@ class LearnerSettings(Section):
         10, ge=1, description="updates between two checkpoints"
     )
     keep_checkpoints: Annotated[int, Effect(When.ALWAYS, fixed=NO_RESULT, learned=False)] = Field(3, ge=1)
+    keep_adapters: Annotated[int | None, Effect(When.ALWAYS, fixed=NO_RESULT, learned=False)] = Field(
+        None,
+        ge=1,
+        description="newest versions whose adapters are kept, and those that a trajectory names; unset: all",
+    )
+    keep_adapters_every: Annotated[int | None, Effect(When.ALWAYS, fixed=NO_RESULT, learned=False)] = Field(
+        None, ge=1, description="of older versions, those whose number this divides keep their adapters too"
+    )
     rebuild_window: Annotated[int, Effect(When.ALWAYS, fixed=NO_RESULT, learned=False)] = Field(
         20_000, ge=1, description="records that a restart may read back to refill the buffer"
     )

@@ -28,6 +28,7 @@ from distrl.evaluate.policies import PolicyId
 from distrl.rollout.episode import Decider, Episode, Phone
 from distrl.rollout.reload import wait_first
 from distrl.rollout.serving import refuse_other_base, serving
+from distrl.store.adapters import read_adapter
 from distrl.store.objects import CorruptObjectError, MissingObjectError, open_store
 from distrl.supervised import StoppableThread
 from distrl.types import Evaluation, Split, Task, Version
@@ -75,7 +76,7 @@ def evaluate_version(
     )
     if left:
         store = open_store(config.store)
-        play = partial(greedy, config, version, store.get(version.adapter))
+        play = partial(greedy, config, version, read_adapter(store, config.run, version))
         play_and_publish(config, store, policy_id, left, play, stop, suffix=suffix)
         known = known_of(config, policy_id, split, since)  # read again: another evaluator may have been first
     return [known[task.task_id] for task in tasks if task.task_id in known]

@@ -30,7 +30,8 @@ from distrl.broker.reader import CutError
 from distrl.broker.versions import lineage
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
-from distrl.errors import DistrlError, StoreError
+from distrl.errors import BrokerError, DistrlError, StoreError
+from distrl.learner.adapters import prune_adapters
 from distrl.learner.choose_checkpoint import beyond, chain
 from distrl.learner.fold import fold
 from distrl.learner.intake import POLL_S, Intake
@@ -138,7 +139,7 @@ class Loop:
         self._state, self._stop, self._on_update = recovered.state, stop, on_update
         self._history, self._log, self._refused = history, log, dict(recovered.refused)
         self._chain = chain(history.updates[: self._state.u])
-        self._pending_log = pending_log_at(config, self._state.watermarks, recovered.seen)
+        self._pending_log = pending_log_at(config, self._state.watermarks, recovered.seen, recovered.named)
         self._versions = lineage(config)
         self._publisher = Publisher(
             config, store, journal_writer.publish_version, self._versions, SYSTEM_CLOCK.now_ms, history
@@ -288,12 +289,21 @@ class Loop:
 
     def _checkpoint(self) -> None:
         seen, highest = self._pending_log.folded_ids, self._publisher.highest
-        checkpoint(self._config, self._store, self._state, seen, self._chain, highest, self._log.id)
+        named = self._pending_log.named
+        checkpoint(self._config, self._store, self._state, seen, self._chain, highest, self._log.id, named)
         warn_if_window_is_narrow(self._config, self._state)
         if not self._refused:
             prune(self._store, self._config.run, self._config.learner.keep_checkpoints, self._prunable)
+            self._prune_adapters()
         self._listed = tensor_files(self._store, self._config.run)
         self._saved = self._state.u
+
+    def _prune_adapters(self) -> None:
+        try:
+            log, versions = self._pending_log, self._publisher.versions
+            prune_adapters(self._config, self._store, versions, log.named, log.trajectories_read())
+        except (StoreError, BrokerError) as error:
+            LOG.warning("adapters are pruned after the next checkpoint: %s", error)
 
     def _checkpoint_at_stop(self) -> None:
         if self._saved == self._state.u:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from distrl.broker.duplicates import FirstWins, IdSet
 from distrl.config import Config
+from distrl.learner.adapters import NamedVersions
 from distrl.types import LoggedTrajectory, LogPosition, Outcome, Trajectory, Watermark
 
 Place = tuple[str, int]
@@ -24,17 +25,24 @@ class PendingLog:
     """The records read past the watermarks, each id once, in the order of the log.
 
     demonstrations, trajectories: full names of the topics. watermarks: how far the log is folded. seen: the ids folded
-    until there, as `folded_ids` gave them.
+    until there, as `folded_ids` gave them. named: the versions that trajectories until there name.
     """
 
     def __init__(
-        self, demonstrations: str, trajectories: str, watermarks: Iterable[Watermark] = (), seen: Iterable[str] = ()
+        self,
+        demonstrations: str,
+        trajectories: str,
+        watermarks: Iterable[Watermark] = (),
+        seen: Iterable[str] = (),
+        named: NamedVersions | None = None,
     ) -> None:
         self._demonstrations, self._trajectories = demonstrations, trajectories
         self._folded = {(mark.topic, mark.partition): mark.offset for mark in watermarks}
         self._read = dict(self._folded)
         self._first = FirstWins(seen)
         self._folded_ids = IdSet(seen)
+        self.named = NamedVersions() if named is None else named
+        """Of every trajectory that could be read, whichever are learned from. Part of a checkpoint."""
         self._pending: list[LoggedTrajectory] = []
         self._contents: dict[LogPosition, bytes] = {}
 
@@ -52,9 +60,17 @@ class PendingLog:
         """Every id before the watermarks. Part of a checkpoint."""
         return self._folded_ids
 
+    def trajectories_read(self) -> dict[int, int]:
+        """Partition -> the offset of the next record of the trajectories topic to read; 0 for one left out."""
+        return {partition: offset for (topic, partition), offset in self._read.items() if topic == self._trajectories}
+
     def push(self, logged: LoggedTrajectory, content: bytes = b"") -> bool:
         """Add a record; each partition's come in order. False where it, or an earlier record of its id, was read."""
-        if not self.passed(logged.position, content) or not self._first.admits(_name(logged)):
+        if not self.passed(logged.position, content):
+            return False
+        if logged.position.topic == self._trajectories:
+            self.named.see(logged.position, logged.trajectory)
+        if not self._first.admits(_name(logged)):
             return False
         self._pending.append(logged)
         return True

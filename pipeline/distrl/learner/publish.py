@@ -13,6 +13,7 @@ from distrl.config import Config
 from distrl.errors import BrokerError
 from distrl.learner.state import LearnerState
 from distrl.runs.settings import learning_fingerprint
+from distrl.store.adapters import put_adapter
 from distrl.store.objects import ObjectStore
 from distrl.types import Version
 
@@ -60,6 +61,8 @@ class Publisher:
         self._given = max((history.version, *(version.version for version in every)))
         self._published = max((version.version for version in every), default=-1)
         self.newest: Version | None = None
+        self.versions = every
+        """Every version of the run, void ones too."""
         for version in every:
             if version.version in counting:
                 self._remember(version)
@@ -109,6 +112,7 @@ class Publisher:
     def _publish_after(self, update: int, weights: bytes, base_sha256: str) -> None:
         self._publish(version := self._version(update, weights, base_sha256))
         self._unnamed = []
+        self.versions.append(version)
         self._remember(version)
         LOG.info("version %d after update %d: %s", version.version, update, version.adapter.sha256[:12])
         if version.supersedes:
@@ -119,7 +123,7 @@ class Publisher:
         """The record of these weights; a retry gets the same one, as the first attempt may be in the log."""
         if self._made is not None and self._made.update == update and self._made.version > self._published:
             return self._made
-        adapter = self._store.put("adapters", weights, "safetensors")
+        adapter = put_adapter(self._store, self._config.run, weights)
         number = self._reserve(update, adapter.sha256)
         self._made = Version(
             version=number,

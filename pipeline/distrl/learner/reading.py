@@ -13,6 +13,7 @@ from distrl.broker.reader import LogReader, RawRecord, decoded
 from distrl.broker.topics import topic_name
 from distrl.config import Config
 from distrl.errors import BrokerError, WireError
+from distrl.learner.adapters import NamedVersions
 from distrl.learner.pending import PendingLog
 from distrl.learner.skipped import SkippedRecords
 from distrl.types import LoggedTrajectory, Trajectory, Update, Watermark
@@ -24,10 +25,12 @@ LEFT_OUT: Final = b"left out "
 """Prefix of the content of a record left out by `distrl skip`: its window then has another sha256."""
 
 
-def pending_log_at(config: Config, watermarks: Iterable[Watermark], seen: IdSet | None = None) -> PendingLog:
-    """A pending log of the run's topics at `watermarks`. seen: the ids folded until there."""
+def pending_log_at(
+    config: Config, watermarks: Iterable[Watermark], seen: IdSet | None = None, named: NamedVersions | None = None
+) -> PendingLog:
+    """A pending log of the run's topics at `watermarks`. seen, named: ids folded and versions named until there."""
     names = [topic_name(config.run, name) for name in TOPICS]
-    return PendingLog(names[0], names[1], watermarks, seen or IdSet())
+    return PendingLog(names[0], names[1], watermarks, seen or IdSet(), named)
 
 
 def content_of(raw: RawRecord) -> bytes:

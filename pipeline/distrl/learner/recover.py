@@ -16,6 +16,7 @@ from distrl.broker.topic_admin import topic_id
 from distrl.broker.topics import topic_name
 from distrl.config import Config
 from distrl.errors import BrokerError, ConfigError, StoreError, WireError
+from distrl.learner.adapters import NamedVersions
 from distrl.learner.choose_checkpoint import OffsetRanges, Saved, marks, refusal
 from distrl.learner.reading import TOPICS, window_sha256
 from distrl.learner.skipped import SkippedRecords
@@ -42,6 +43,8 @@ class Recovered:
     """Restored from a checkpoint, or fresh."""
     seen: IdSet
     """The ids folded so far."""
+    named: NamedVersions = field(default_factory=NamedVersions)
+    """The versions that the trajectories so far name."""
     refused: Mapping[int, str] = field(default_factory=dict)
     """Number of updates of each newer checkpoint -> why it was refused. Damaged ones are not among them."""
 
@@ -95,13 +98,21 @@ def recover(
                 why = error.what
             if why is None:
                 LOG.info("restored the checkpoint of %d updates; %d transitions refilled", u, state.transitions)
-                return Recovered(state, IdSet.of(meta["seen"]), refused)
+                return Recovered(state, IdSet.of(meta["seen"]), _named(config, meta, state), refused)
             refuse_other_log(config, history, log, why, content=True)
         else:
             refuse_other_log(config, history, log, why, saved_on=str(meta.get("log_id", "")))
         refused[u] = why
         LOG.warning("the checkpoint of %d updates is refused: %s", u, why)
-    return Recovered(LearnerState(config), IdSet(), refused)
+    return Recovered(LearnerState(config), IdSet(), refused=refused)
+
+
+def _named(config: Config, meta: Mapping[str, Any], state: LearnerState) -> NamedVersions:
+    """The versions that the trajectories before a checkpoint name; it may be older than this."""
+    if "named" in meta:
+        return NamedVersions.of(meta["named"])
+    topic = topic_name(config.run, "trajectories")
+    return NamedVersions({mark.partition: mark.offset for mark in state.watermarks if mark.topic == topic})
 
 
 def refuse_other_log(
@@ -188,11 +199,12 @@ def checkpoint(
     history: str = "",
     version: int = -1,
     log_id: str = "",
+    named: NamedVersions | None = None,
 ) -> None:
     """Save what `recover` reads, and the digests that it compares.
 
     history: `choose_checkpoint.chain` of the folded updates. version: the highest version number reserved so far.
-    log_id: the ids of the folded topics, as in the journal.
+    log_id: the ids of the folded topics, as in the journal. named: the versions that the trajectories read name.
 
     Raises StoreError; the previous checkpoint is still the newest then.
     """
@@ -203,6 +215,7 @@ def checkpoint(
         "history": history,
         "version": version,
         "log_id": log_id,
+        "named": (named or NamedVersions()).to_json(),
     }
     save_checkpoint(store, config.run, state.u, state.tensors(), meta)
 

@@ -9,6 +9,7 @@ from distrl.broker.versions import lineage
 from distrl.config import Config
 from distrl.errors import ConfigError
 from distrl.policy.adapters import WEIGHTS, write_peft
+from distrl.store.adapters import read_adapter
 from distrl.store.objects import open_store
 from distrl.types import Version
 
@@ -28,7 +29,7 @@ def export_adapter(config: Config, number: int | None, out: Path) -> Version:
         raise ConfigError(
             "--version", f"run {config.run} has no version {wanted}", f"it has {known}; name another, or another --run"
         )
-    data = open_store(config.store).get(versions[wanted].adapter)
+    data = read_adapter(open_store(config.store), config.run, versions[wanted])
     try:
         write_peft(data, out)
     except OSError as error:

@@ -26,6 +26,7 @@ from distrl.errors import BrokerError, WireError
 from distrl.runs.mirror import Mirror
 from distrl.runs.recorded import append, recorded
 from distrl.runs.settings import differences, run_settings
+from distrl.store.adapters import copy_pruned
 from distrl.store.objects import SHA256, MissingObjectError, ObjectStore, is_reference
 from distrl.types import Evaluation, ObjectRef, Trajectory, Version
 
@@ -89,6 +90,7 @@ def copy(
             on_topic(topic, count)
             records += count
     if part is None:
+        copy_pruned(from_store, to_store, source.run)
         _copy_group(source, to)
     _record_what_differs(to)
     return Copied(records, objects.copied, objects.missing)

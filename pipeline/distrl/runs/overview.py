@@ -17,6 +17,7 @@ from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
 from distrl.errors import StoreError, WireError
 from distrl.runs.recorded import RecordedSettings, recorded
+from distrl.store.adapters import adapters_bytes
 from distrl.store.objects import ObjectStore
 from distrl.telemetry.view import HEARTBEAT_STALE_MS, SUCCESS_WINDOW
 from distrl.types import Heartbeat, Outcome, Trajectory, Version
@@ -120,10 +121,10 @@ def alive(raws: Iterable[RawRecord], now_ms: int) -> tuple[str, ...]:
 def _objects(run: str, store: ObjectStore, versions: Iterable[Version], shots: int) -> ObjectUsage | None:
     try:
         _, own = store.usage(f"runs/{run}/")
+        adapters = adapters_bytes(store, run, versions)
     except StoreError:
         return None
-    adapters = {version.adapter.key: version.adapter.size for version in versions}
-    return ObjectUsage(own, sum(adapters.values()), shots)
+    return ObjectUsage(own, adapters, shots)
 
 
 def _last(config: Config, topic: str) -> tuple[int, list[RawRecord]]:

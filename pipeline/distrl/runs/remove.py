@@ -10,6 +10,7 @@ from distrl.broker.removal import delete_group, delete_topics
 from distrl.broker.versions import lineage
 from distrl.config import Config, with_run
 from distrl.errors import WireError
+from distrl.store.adapters import forget_pruned
 from distrl.store.objects import ObjectStore, is_reference
 from distrl.types import Evaluation, ObjectRef, Trajectory
 
@@ -23,9 +24,11 @@ def remove(config: Config, store: ObjectStore, others: Iterable[str], *, with_sh
     deleted = 0
     if with_shared:
         needed = {bytes.fromhex(ref.sha256) for other in others for ref in named(with_run(config, other))}
-        for key in {ref.key for ref in named(config) if bytes.fromhex(ref.sha256) not in needed}:
+        doomed = {ref.key for ref in named(config) if bytes.fromhex(ref.sha256) not in needed}
+        for key in doomed:
             store.delete(key)
             deleted += 1
+        forget_pruned(store, config.run)
     for key in list(store.list(f"runs/{config.run}/")):
         store.delete(key)
         deleted += 1

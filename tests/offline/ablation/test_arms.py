@@ -103,7 +103,15 @@ def test_every_learning_setting_may_be_changed_or_says_why_not() -> None:
     assert {*allowed(RUN)} == {path for path, effect in effects.items() if not effect.fixed}
     assert {path for path, effect in effects.items() if not effect.learned} == {
         f"learner.{name}"
-        for name in ("checkpoint_every", "keep_checkpoints", "rebuild_window", "features_mb", "features_directory")
+        for name in (
+            "checkpoint_every",
+            "keep_checkpoints",
+            "keep_adapters",
+            "keep_adapters_every",
+            "rebuild_window",
+            "features_mb",
+            "features_directory",
+        )
     }
     assert {path for path, effect in effects.items() if effect.windows} == {
         "warmup.demonstrations",

@@ -1,0 +1,75 @@
+"""Pruning on a real log and store: what trajectories name stays while they are there, read by the learner or not."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import factories
+import pytest
+from confluent_kafka import TopicPartition
+from distrl.broker import topic_admin
+from distrl.broker.connect import admin
+from distrl.broker.journal import Journal
+from distrl.broker.producer import RecordProducer
+from distrl.broker.topics import topic_name
+from distrl.config import Config, StoreSettings, load
+from distrl.errors import StoreError
+from distrl.learner.adapters import BLOCK, NamedVersions, prune_adapters
+from distrl.offline.adapter import export_adapter
+from distrl.store.adapters import put_adapter, read_adapter
+from distrl.store.objects import ObjectStore, open_store
+from distrl.types import Version
+
+pytestmark = pytest.mark.integration
+
+LIMIT_S = 60.0
+COUNT = 4 * BLOCK
+KEEP = 3
+
+
+@pytest.fixture
+def config(broker: str, s3: StoreSettings) -> Config:
+    sets = [f"run=adapters-{uuid.uuid4().hex[:12]}", f"kafka.bootstrap={broker}", "kafka.task_partitions=1"]
+    made = load(sets=[*sets, f"learner.keep_adapters={KEEP}"], environ={}).model_copy(update={"store": s3})
+    topic_admin.ensure(made)
+    return made
+
+
+def published(config: Config, store: ObjectStore) -> list[Version]:
+    versions = [
+        factories.version(n, adapter=put_adapter(store, config.run, f"{config.run} {n}".encode())) for n in range(COUNT)
+    ]
+    with Journal(config) as journal:
+        for each in versions:
+            journal.publish_version(each)
+    return versions
+
+
+def play(config: Config, number: int, version: int) -> None:
+    trajectory = factories.trajectory(factories.task(f"task-{number}"), (factories.step(version=version),))
+    with RecordProducer(config, "test") as producer:
+        producer.publish("trajectories", trajectory.task_id, trajectory).result(LIMIT_S)
+
+
+def stored(store: ObjectStore, versions: list[Version]) -> set[int]:
+    there = set(store.list("adapters/"))
+    return {each.version for each in versions if each.adapter.key in there}
+
+
+def test_adapters_go_once_no_trajectory_names_them_and_readers_are_told(config: Config, tmp_path: Path) -> None:
+    store = open_store(config.store)
+    versions, newest = published(config, store), set(range(COUNT - KEEP, COUNT))
+    play(config, 0, 0)
+    play(config, 1, BLOCK)
+    named, of_block = NamedVersions(), set(range(BLOCK, 2 * BLOCK))
+    prune_adapters(config, store, versions, named, {})
+    assert stored(store, versions) == newest | of_block | set(range(BLOCK))
+    place = TopicPartition(topic_name(config.run, "trajectories"), 0, 1)
+    client = admin(config.kafka)
+    client.delete_records([place])[place].result(LIMIT_S)
+    prune_adapters(config, store, versions, named, {0: 2})
+    assert stored(store, versions) == newest | of_block
+    assert read_adapter(store, config.run, versions[BLOCK + 1]) == f"{config.run} {BLOCK + 1}".encode()
+    with pytest.raises(StoreError, match=f"version 0 of run {config.run}: was pruned by learner.keep_adapters={KEEP}"):
+        export_adapter(config, 0, tmp_path / "gone")

@@ -103,6 +103,15 @@ def test_the_learner_decides_what_the_fold_reads_until_something_is_journalled(c
     join(other, found, "learner", ())
 
 
+def test_a_run_that_learned_before_settings_were_recorded_gets_no_others(config: Config) -> None:
+    journal_one(config)
+    for role in ("learner", "feeder", "demonstrate"):
+        join(changed(config, "learner", seed=3), None, role, ())
+    assert recorded(config) is None
+    join(config, None, "feeder", ())
+    assert recorded(config) is not None
+
+
 def test_a_change_counts_from_then_on_but_not_for_what_is_learned(config: Config) -> None:
     join(config, None, "learner", ())
     change(config, "runs set", (), {"feeder.max_lag": 1})

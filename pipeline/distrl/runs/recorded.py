@@ -122,7 +122,7 @@ def join(config: Config, found: RecordedSettings | None, role: str, sources: Seq
     """
     here = run_settings(config)
     if found is None:
-        if role in RECORDERS:
+        if role in RECORDERS and not _began_with_others(config):
             append(config, role, sources, here, is_change=False)
             join(config, recorded(config), role, sources)  # another role may have been first
         return
@@ -137,6 +137,14 @@ def join(config: Config, found: RecordedSettings | None, role: str, sources: Seq
     for each in differ:
         if role != LEARNER or each not in of_fold:
             LOG.warning("%s", _differs(each, config.run, sources))
+
+
+def _began_with_others(config: Config) -> bool:
+    """Whether the run has learned already, with other learning settings: one of a version that recorded none. What it
+    was made with is not what this process would record.
+    """
+    lines = journal_lines(config)
+    return bool(lines) and lines[-1].config_fingerprint != learning_fingerprint(config)
 
 
 def change(config: Config, role: str, sources: Sequence[str], changes: Mapping[str, Any]) -> None:

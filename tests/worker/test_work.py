@@ -23,6 +23,7 @@ from distrl.rollout.back_pressure import Retry
 from distrl.rollout.batcher import Batcher
 from distrl.rollout.episode import SYSTEM_CLOCK
 from distrl.rollout.reload import Reloader
+from distrl.tasks.outcome import StateCheck
 from distrl.types import Heartbeat, LogPosition, Outcome, Record, Task, Trajectory
 from distrl.worker import action_judge, membership, work
 from distrl.worker.work import Worker
@@ -175,7 +176,7 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
             reloader,
             fleet,
             shelf.keep,
-            lambda task, truth: True,
+            lambda task, truth: StateCheck((), ""),
             publishing.publish,
             Retry(give_up),
             give_up,

@@ -144,7 +144,7 @@ def test_the_longest_values_are_left_out_first() -> None:
     assert kept == {"notes": {"notes": LEFT_OUT}, "clock": {"alarms": ["8 am"]}}
 
 
-@pytest.mark.parametrize("setup", ["{", "[]", '{"camera": {}}', "[" * 100_000, '{"clock": 3}', "null"])
+@pytest.mark.parametrize("setup", ["{", "[]", '{"camera": {}}', "[" * 100_000, '{"clock": 3}', "null"], ids=range(6))
 def test_a_setup_that_no_phone_takes_leaves_the_start_of_the_seed(setup: str) -> None:
     task = factories.task(setup=setup)
     assert json.loads(final_state(task, prepared(factories.task())))["data"] == {}

@@ -36,6 +36,7 @@ from distrl.config import Config
 from distrl.errors import BrokerError, ChatError, ConfigError, DistrlError, StoreError, WireError
 from distrl.learner.loop import run_learner
 from distrl.offline.runs import Run
+from distrl.runs.recorded import join
 from distrl.runs.settings import learning_fingerprint
 from distrl.store.checkpoints import checkpoints, latest_checkpoint
 from distrl.store.objects import open_store
@@ -73,6 +74,7 @@ def run(broker: str, s3: settings.StoreSettings, tmp_path_factory: pytest.TempPa
     )
     config = config.model_copy(update={"learner": config.learner.model_copy(update={"keep_checkpoints": 9})})
     topic_admin.ensure(config)
+    join(config, None, "learner", ("file run.yaml",))
     publish(config)
     stop = threading.Event()
 

@@ -81,7 +81,7 @@ def test_nobody_is_refused_for_words_of_demonstrations_that_are_not_wanted(
         started.append(config)
         raise RuntimeError("the stack")
 
-    monkeypatch.setattr("distrl.demo.run.LocalStack", start)
+    monkeypatch.setattr("distrl.train.run.LocalStack", start)
     with pytest.raises(RuntimeError, match="the stack"):
         run_demo(given, 0.1, tmp_path, 0.0, Console())
     assert started == [given]

@@ -113,7 +113,8 @@ def ends(config: Config) -> dict[str, Any]:
 
 
 def groups(config: Config) -> set[str]:
-    listed = admin(config.kafka).list_consumer_groups().result()
+    client = admin(config.kafka)  # kept: without it the answer may never come
+    listed = client.list_consumer_groups().result(LIMIT_S)
     return {group.group_id for group in listed.valid}
 
 

@@ -218,7 +218,8 @@ def test_a_dry_run_shows_actions_and_touches_neither_the_phone_nor_the_run(
     for topic in ("trajectories", "heartbeats", "trajectories.dlq"):
         with LogReader(made, topic) as reader:
             assert [raw for batch in reader.to_end() for raw in batch] == []
-    groups = admin(made.kafka).list_consumer_groups().result(PATIENCE_S).valid
+    client = admin(made.kafka)  # kept: without it the answer may never come
+    groups = client.list_consumer_groups().result(PATIENCE_S).valid
     assert [group.group_id for group in groups if made.run in group.group_id] == []
     assert set(open_store(s3).list("screenshots/")) == stored
 

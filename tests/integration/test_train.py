@@ -100,7 +100,7 @@ def test_a_killed_learner_comes_back_and_ctrl_c_and_again_goes_on(file: Path) ->
         before = newest(file)
         until(file, child, "a version after the kill", lambda: newest(file) > before)
         assert "learner ended with exit code -9 and is started again" in said(file)
-        assert "started again: learner 1" in said(file)
+        until(file, child, "the line that counts it", lambda: "started again: learner 1" in said(file))
     assert "stopped cleanly" in said(file)
     assert find_all(logs) == [], "no role is left"
     with training(file) as child:

@@ -176,7 +176,8 @@ def admin(kafka: KafkaSettings, on_error: OnError | None = None) -> AdminClient:
 
 
 def check(config: Config) -> Cluster:
-    """Reach the broker within `kafka.connect_timeout_s`.
+    """Reach the broker within `kafka.connect_timeout_s`, one of several within `failover_s`: a request that was on its
+    way to one that froze is answered only once librdkafka gives it up.
 
     Raises BrokerError naming the setting at fault: no broker at the address, refused credentials (at once, since
     retrying does not help), or a failed TLS handshake.
@@ -184,7 +185,8 @@ def check(config: Config) -> Cluster:
     kafka = config.kafka
     reasons: list[KafkaError] = []
     client = admin(kafka, reasons.append)
-    deadline = time.monotonic() + kafka.connect_timeout_s
+    longest_s = failover_s(kafka) if "," in kafka.bootstrap else kafka.connect_timeout_s
+    deadline = time.monotonic() + longest_s
     while True:
         left = deadline - time.monotonic()
         try:
@@ -197,7 +199,7 @@ def check(config: Config) -> Cluster:
             if time.monotonic() >= deadline:
                 specific = [r for r in reasons if r.code() != KafkaError._ALL_BROKERS_DOWN]
                 reason = specific[-1] if specific else error.args[0]
-                raise _unreachable(kafka, f"no answer within {kafka.connect_timeout_s:g} s", reason) from None
+                raise _unreachable(kafka, f"no answer within {longest_s:g} s", reason) from None
         else:
             return Cluster(found.cluster_id or "", len(found.brokers))
 

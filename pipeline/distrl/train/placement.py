@@ -39,13 +39,13 @@ def place(config: Config, *, own: bool, workers: int, evaluation: int) -> Placem
             )
         return Placement(((),), None, None)
     phones = [("addresses", each) for each in devices.addresses] + [("serials", each) for each in devices.serials]
-    training, held_out = phones[: len(phones) - evaluation], phones[len(phones) - evaluation :]
-    if not training:
+    if evaluation >= len(phones):
         raise ConfigError(
             "devices.addresses",
             f"{len(phones)} phones are named, and {evaluation} of them evaluate: none is left to train on",
             "name more phones, or take fewer with --evaluation-phones",
         )
+    training, held_out = phones[: len(phones) - evaluation], phones[len(phones) - evaluation :]
     shares = [training[index::workers] for index in range(workers) if training[index::workers]]
     return Placement(
         tuple(_sets(share) for share in shares),

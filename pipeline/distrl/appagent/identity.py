@@ -34,6 +34,11 @@ def description(settings: AppAgentSettings, notes: Notes) -> bytes:
     return json.dumps(fields, sort_keys=True, ensure_ascii=False).encode()
 
 
+def key(sha256: str) -> str:
+    """Where the store has the description with this hash."""
+    return f"{FOLDER}/{sha256}.{SUFFIX}"
+
+
 def named(data: bytes) -> str:
     """The agent's name for people. Raises ValueError for an invalid description."""
     try:

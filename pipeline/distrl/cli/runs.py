@@ -166,9 +166,13 @@ def rm(
     """
     settings = run_settings(config, sets, run)
     (found,) = _overviews(settings, [run])
+    from distrl.offline.record_text import escaped
+
     if found.alive:
         raise BrokerError(
-            f"run {run}", f"is at work: {', '.join(found.alive)}", "stop its processes, then run this command again"
+            f"run {run}",
+            f"is at work: {', '.join(map(escaped, found.alive))}",
+            "stop its processes, then run this command again",
         )
     if found.objects is None:
         raise ConfigError("store.url", f"the store {settings.store.url} does not answer", "start it, or set store.url")

@@ -65,7 +65,7 @@ def agent_names(store: ObjectStore, evaluations: Iterable[Evaluation]) -> dict[s
     """sha256 -> name of the evaluated agents without weights, for those that the store has a description of."""
     found = {}
     for sha256 in {each.version_sha256 for each in evaluations if each.version == PROMPTED}:
-        key = f"{identity.FOLDER}/{sha256}.{identity.SUFFIX}"
+        key = identity.key(sha256)
         try:
             data = store.get_named(key) or b""
             if hashlib.sha256(data).hexdigest() == sha256:

@@ -18,17 +18,18 @@ from distrl.appagent import identity
 from distrl.broker import topic_admin
 from distrl.broker.connect import explain, settings
 from distrl.broker.group import GroupOffsets, workers_group
-from distrl.broker.reader import LogReader, RawRecord, decoded
+from distrl.broker.reader import LogReader, RawRecord
 from distrl.broker.runs import run_names
 from distrl.broker.topics import topic_name
 from distrl.config import Config
-from distrl.errors import BrokerError, WireError
+from distrl.errors import BrokerError
 from distrl.runs.mirror import Mirror
+from distrl.runs.named_objects import objects_of, read
 from distrl.runs.recorded import append, recorded
 from distrl.runs.settings import differences, run_settings
 from distrl.store.adapters import copy_pruned
-from distrl.store.objects import SHA256, MissingObjectError, ObjectStore, is_reference
-from distrl.types import Evaluation, ObjectRef, Trajectory, Version
+from distrl.store.objects import SHA256, MissingObjectError, ObjectStore
+from distrl.types import Evaluation, ObjectRef
 
 AT_ONCE = 8
 """Objects copied side by side."""
@@ -147,28 +148,14 @@ class _Objects:
 
 
 def _named(topic: str, raw: RawRecord) -> list[ObjectRef]:
-    """The objects that a record names; none of one that cannot be read, which nobody folds."""
-    try:
-        if topic == "versions":
-            found = [decoded(raw, Version).adapter]
-        elif topic in ("trajectories", "demonstrations"):
-            found = _screens(decoded(raw, Trajectory))
-        elif topic == "evaluations":
-            evaluation = decoded(raw, Evaluation)
-            found = _screens(evaluation.trajectory)
-            if evaluation.version < 0 and SHA256.fullmatch(evaluation.version_sha256):
-                key = f"{identity.FOLDER}/{evaluation.version_sha256}.{identity.SUFFIX}"
-                return [*filter(is_reference, found), ObjectRef(key, evaluation.version_sha256, -1)]
-        else:
-            return []
-    except WireError:
+    """The objects that a record names, and the description of the agent that it names, whose size no record says."""
+    record = read(topic, raw)
+    if record is None:
         return []
-    return [ref for ref in found if is_reference(ref)]
-
-
-def _screens(trajectory: Trajectory) -> list[ObjectRef]:
-    last = trajectory.final_screenshot
-    return [*(step.screenshot for step in trajectory.steps), *([] if last is None else [last])]
+    found = objects_of(record)
+    if isinstance(record, Evaluation) and record.version < 0 and SHA256.fullmatch(record.version_sha256):
+        found.append(ObjectRef(identity.key(record.version_sha256), record.version_sha256, -1))
+    return found
 
 
 def _copy_group(source: Config, to: Config) -> None:

@@ -16,6 +16,7 @@ from distrl.broker.versions import lineage
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
 from distrl.errors import StoreError, WireError
+from distrl.runs.named_objects import read, screens_of
 from distrl.runs.recorded import RecordedSettings, recorded
 from distrl.store.adapters import adapters_bytes
 from distrl.store.objects import ObjectStore
@@ -79,7 +80,10 @@ def overview(config: Config, store: ObjectStore) -> RunOverview:
     """Look at `config.run`. Raises BrokerError, WireError."""
     last = {name: _last(config, name) for name in TOPICS}
     topics = tuple(TopicUsage(name, count, _scaled(map(_size, raws), count)) for name, (count, raws) in last.items())
-    trajectories, demonstrations = (_readable(last[name][1]) for name in ("trajectories", "demonstrations"))
+    trajectories, demonstrations = (
+        [each for raw in last[name][1] if isinstance(each := read(name, raw), Trajectory)]
+        for name in ("trajectories", "demonstrations")
+    )
     shots = sum(
         _scaled(map(_screens, found), last[name][0])
         for name, found in (("trajectories", trajectories), ("demonstrations", demonstrations))
@@ -142,23 +146,12 @@ def _last(config: Config, topic: str) -> tuple[int, list[RawRecord]]:
     return sum(ends[partition] - first[partition] for partition in first), raws
 
 
-def _readable(raws: Iterable[RawRecord]) -> list[Trajectory]:
-    found = []
-    for raw in raws:
-        try:
-            found.append(decoded(raw, Trajectory))
-        except WireError:
-            continue
-    return found
-
-
 def _size(raw: RawRecord) -> int:
     return len(raw.key or b"") + len(raw.value or b"")
 
 
 def _screens(trajectory: Trajectory) -> int:
-    last = trajectory.final_screenshot
-    return sum(step.screenshot.size for step in trajectory.steps) + (last.size if last is not None else 0)
+    return sum(screen.size for screen in screens_of(trajectory))
 
 
 def _scaled(sizes: Iterable[int], count: int) -> int:

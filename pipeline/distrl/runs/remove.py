@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from distrl.broker.connect import UnknownTopicError
-from distrl.broker.reader import LogReader, decoded
+from distrl.broker.reader import LogReader
 from distrl.broker.removal import delete_group, delete_topics
-from distrl.broker.versions import lineage
 from distrl.config import Config, with_run
-from distrl.errors import WireError
+from distrl.runs.named_objects import NAMING, objects_of, read
 from distrl.store.adapters import forget_pruned
-from distrl.store.objects import ObjectStore, is_reference
-from distrl.types import Evaluation, ObjectRef, Trajectory
+from distrl.store.objects import ObjectStore
+from distrl.types import ObjectRef
 
 
 def remove(config: Config, store: ObjectStore, others: Iterable[str], *, with_shared: bool) -> int:
@@ -39,27 +38,12 @@ def remove(config: Config, store: ObjectStore, others: Iterable[str], *, with_sh
 
 def named(config: Config) -> Iterator[ObjectRef]:
     """Every content-addressed object that a record of the run names, some more than once. Raises BrokerError."""
-    for topic in ("trajectories", "demonstrations", "evaluations"):
-        for trajectory in _trajectories(config, topic):
-            refs = [step.screenshot for step in trajectory.steps]
-            yield from (ref for ref in (*refs, trajectory.final_screenshot) if ref is not None and is_reference(ref))
-    try:
-        yield from (version.adapter for version in lineage(config) if is_reference(version.adapter))
-    except UnknownTopicError:
-        return  # a removal was interrupted
-
-
-def _trajectories(config: Config, topic: str) -> Iterator[Trajectory]:
-    try:
-        with LogReader(config, topic) as reader:
-            for batch in reader.to_end():
-                for raw in batch:
-                    try:
-                        if topic == "evaluations":
-                            yield decoded(raw, Evaluation).trajectory
-                        else:
-                            yield decoded(raw, Trajectory)
-                    except WireError:
-                        continue  # a record that nobody can read names no object that anybody can find
-    except UnknownTopicError:
-        return  # a removal was interrupted
+    for topic in NAMING:
+        try:
+            with LogReader(config, topic) as reader:
+                for batch in reader.to_end():
+                    for raw in batch:
+                        if (record := read(topic, raw)) is not None:
+                            yield from objects_of(record)
+        except UnknownTopicError:
+            continue  # a removal was interrupted

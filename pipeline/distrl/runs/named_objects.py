@@ -1,0 +1,45 @@
+"""Which content-addressed objects a record of a run names. Pure."""
+
+from __future__ import annotations
+
+from distrl.broker.reader import RawRecord, decoded
+from distrl.broker.topics import TOPICS
+from distrl.errors import WireError
+from distrl.store.objects import is_reference
+from distrl.types import Evaluation, ObjectRef, Record, Trajectory, Version
+
+NAMING = ("trajectories", "demonstrations", "evaluations", "versions")
+"""The topics whose records name objects."""
+
+Naming = Trajectory | Evaluation | Version
+
+
+def read(topic: str, raw: RawRecord) -> Naming | None:
+    """The record in `raw` of `topic`; None where it names no object, or cannot be read, so that nobody folds it."""
+    if topic not in NAMING:
+        return None
+    kind = TOPICS[topic].record
+    assert kind is not None, "every topic of NAMING has records"
+    try:
+        record: Record = decoded(raw, kind)
+    except WireError:
+        return None
+    return record if isinstance(record, Naming) else None
+
+
+def screens_of(trajectory: Trajectory) -> list[ObjectRef]:
+    """Every screenshot of an episode, in order."""
+    last = trajectory.final_screenshot
+    return [*(step.screenshot for step in trajectory.steps), *([] if last is None else [last])]
+
+
+def objects_of(record: Naming) -> list[ObjectRef]:
+    """The screenshots or the adapter that `record` names; none whose reference is no valid one."""
+    match record:
+        case Version():
+            found = [record.adapter]
+        case Evaluation():
+            found = screens_of(record.trajectory)
+        case Trajectory():
+            found = screens_of(record)
+    return [ref for ref in found if is_reference(ref)]

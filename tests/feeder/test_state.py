@@ -195,3 +195,13 @@ def test_further_tasks_level_the_partitions(loads: dict[int, int], partitions: i
     assert len(chosen) == count
     for partition in set(chosen):
         assert after[partition] <= 1 + min(after[other] for other in range(partitions))
+
+
+@given(st.dictionaries(st.integers(0, 7), st.integers(0, 20)), st.integers(1, 8), st.integers(0, 60))
+def test_each_further_task_goes_to_the_lowest_of_the_least_loaded_partitions(
+    loads: dict[int, int], partitions: int, count: int
+) -> None:
+    loaded = [loads.get(partition, 0) for partition in range(partitions)]
+    for chosen in least_loaded(loads, partitions, count):
+        assert chosen == min(range(partitions), key=loaded.__getitem__)
+        loaded[chosen] += 1

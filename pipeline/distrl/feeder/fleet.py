@@ -16,15 +16,17 @@ class Fleet:
     """now: seconds of the feeder's own monotonic clock, so that no clock of a worker matters."""
 
     def __init__(self) -> None:
-        self._heard: dict[str, tuple[float, Heartbeat]] = {}
+        self._heard: dict[str, tuple[float, Heartbeat, int]] = {}
+        """By worker: when, its last heartbeat, and how many phones answer by it. Counted once a heartbeat: the feeder
+        asks after each trajectory, and a fleet has thousands."""
 
     def see(self, beat: Heartbeat, now: float) -> None:
         if beat.role == "worker":
-            self._heard[beat.process] = (now, beat)
+            self._heard[beat.process] = (now, beat, phones_answering([beat]))
 
     def beats(self, now: float) -> list[Heartbeat]:
         """The last heartbeat of every worker heard of within SILENT_S, by name."""
-        return [beat for _, (at, beat) in sorted(self._heard.items()) if now - at <= SILENT_S]
+        return [beat for _, (at, beat, _) in sorted(self._heard.items()) if now - at <= SILENT_S]
 
     def phones(self, now: float) -> int:
-        return phones_answering(self.beats(now))
+        return sum(phones for at, _, phones in self._heard.values() if now - at <= SILENT_S)

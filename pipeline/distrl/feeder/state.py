@@ -22,9 +22,11 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from heapq import heapify, heapreplace
 
 from distrl.broker.duplicates import IdSet
 from distrl.feeder.admission import Admission, Progress
+from distrl.feeder.outstanding import Outstanding, Versions
 from distrl.types import LogPosition, Outcome, Task, Trajectory, Update, Version
 
 RETRY = re.compile(r"^(?P<first>.+)\.r(?P<count>[1-9][0-9]*)$")
@@ -47,20 +49,14 @@ def least_loaded(loads: Mapping[int, int], partitions: int, count: int) -> list[
     loads: outstanding tasks by partition. A slow worker, or one with few phones, gets new tasks only as it finishes old
     ones, so that its partitions do not use up feeder.outstanding.
     """
-    loaded = [loads.get(partition, 0) for partition in range(partitions)]
+    loaded = [(loads.get(partition, 0), partition) for partition in range(partitions)]
+    heapify(loaded)
     chosen = []
     for _ in range(count):
-        chosen.append(min(range(partitions), key=loaded.__getitem__))
-        loaded[chosen[-1]] += 1
+        load, partition = loaded[0]
+        heapreplace(loaded, (load + 1, partition))
+        chosen.append(partition)
     return chosen
-
-
-@dataclass(slots=True)
-class _Fed:
-    version: int
-    partition: int | None = None
-    offset: int | None = None
-    """None until its record is read."""
 
 
 def choose_family(fed: Sequence[int], tried: Sequence[int], succeeded: Sequence[int], curriculum: bool) -> int:
@@ -102,8 +98,10 @@ class FeederState:
     deleted: int = 0
     """Upper bound of the records of `tasks` deleted before they were read: the sum of its low watermarks."""
     _learned_offset: int = 0
-    _outstanding: dict[str, _Fed] = field(default_factory=dict)
+    _outstanding: Outstanding = field(default_factory=Outstanding)
     _unlearned: dict[int, int] = field(default_factory=dict)
+    """Offset of a trajectory that no update folds -> the oldest version of its steps."""
+    _unlearned_versions: Versions = field(default_factory=Versions)
     _interrupted: dict[str, Task] = field(default_factory=dict)
     _fed_by: Counter[str] = field(default_factory=Counter)
     _tried: Counter[str] = field(default_factory=Counter)
@@ -113,15 +111,13 @@ class FeederState:
     def see_task(self, task: Task, place: LogPosition | None = None) -> None:
         """A record of the tasks topic at `place`, or (without one) a task that is being fed now."""
         if self._known_as_fed(task) and task.task_id not in self.finished:
-            self._outstanding[task.task_id] = _Fed(task.fed_version)
-        known = self._outstanding.get(task.task_id)
-        if place is not None and known is not None and known.offset is None:
-            known.partition, known.offset = place.partition, place.offset
+            self._outstanding.add(task.task_id, task.fed_version)
+        if place is not None:
+            self._outstanding.read(task.task_id, place.partition, place.offset)
 
     def see_sent(self, task_id: str, partition: int) -> None:
         """A task is being published to this partition."""
-        if task_id in self._outstanding:
-            self._outstanding[task_id].partition = partition
+        self._outstanding.sent(task_id, partition)
 
     def _known_as_fed(self, task: Task) -> bool:
         """Count the task as fed; False if it was already."""
@@ -140,14 +136,16 @@ class FeederState:
         self._known_as_fed(task)
         if not self.finished.add(task.task_id):
             return
-        self._outstanding.pop(task.task_id, None)
+        self._outstanding.end(task.task_id)
         if trajectory.outcome is Outcome.INTERRUPTED:
             again = next_retry(task.task_id, self.max_retries)
             if again is not None and again not in self.fed:
                 self._interrupted[again] = replace(task, task_id=again)
             return
         if offset >= self._learned_offset:
-            self._unlearned[offset] = min((step.version for step in trajectory.steps), default=task.fed_version)
+            oldest = min((step.version for step in trajectory.steps), default=task.fed_version)
+            self._unlearned[offset] = oldest
+            self._unlearned_versions.add(oldest)
         if trajectory.outcome is not Outcome.UNKNOWN:
             self._tried[task.family] += 1
             self._succeeded[task.family] += trajectory.outcome is Outcome.SUCCESS
@@ -155,7 +153,7 @@ class FeederState:
     def see_unreadable(self, task_id: str) -> None:
         """An unreadable record of the trajectories topic: its task has ended, and the learner dead-letters it."""
         self.finished.add(task_id)
-        self._outstanding.pop(task_id, None)
+        self._outstanding.end(task_id)
 
     def see_version(self, version: Version) -> None:
         if self.version is None or version.version > self.version.version:
@@ -171,7 +169,8 @@ class FeederState:
             return
         self.update = update.u - 1 if update.void else update.u
         self._learned_offset = next((mark.offset for mark in update.watermarks if mark.topic == topic), 0)
-        self._unlearned = {at: version for at, version in self._unlearned.items() if at >= self._learned_offset}
+        for at in [at for at in self._unlearned if at < self._learned_offset]:
+            self._unlearned_versions.remove(self._unlearned.pop(at))
 
     def see_committed(self, committed: Mapping[int, int]) -> list[str]:
         """The workers' next offset by partition, read before the end to which trajectories are read now.
@@ -187,33 +186,28 @@ class FeederState:
         return self._end_before(first)
 
     def _end_before(self, offsets: Mapping[int, int]) -> list[str]:
-        ended = [
-            task_id
-            for task_id, fed in self._outstanding.items()
-            if fed.offset is not None and fed.partition is not None and fed.offset < offsets.get(fed.partition, 0)
-        ]
+        ended = list(self._outstanding.ended_before(offsets))
         for task_id in ended:
-            del self._outstanding[task_id]
+            self._outstanding.end(task_id)
         return ended
 
     @property
     def outstanding(self) -> int:
         return len(self._outstanding)
 
-    def loads(self) -> Counter[int]:
-        """Outstanding tasks by partition."""
-        return Counter(fed.partition for fed in self._outstanding.values() if fed.partition is not None)
+    def loads(self) -> Mapping[int, int]:
+        """Outstanding tasks by partition. A view."""
+        return self._outstanding.loads
 
     def due(self, now_ms: int) -> list[Task]:
         """The tasks to feed now, oldest retry first; none before there is a version to act with."""
         if self.version is None:
             return []
-        versions = [fed.version for fed in self._outstanding.values()]
-        oldest = min([*versions, *self._unlearned.values()], default=None)
+        oldest = [self._outstanding.versions.oldest, self._unlearned_versions.oldest]
         progress = Progress(
             self.outstanding,
             len(self._unlearned),
-            oldest,
+            min((version for version in oldest if version is not None), default=None),
             self.version.version,
             self.update,
             self.version.update,

@@ -10,7 +10,7 @@ from distrl.feeder import run
 
 
 def test_who_reads_all_topics_again_opens_no_second_publisher(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Opening one fences whoever has taken over meanwhile: the older would fence the younger."""
+    """Opening one claims the role anew: the older would replace whoever has taken over meanwhile."""
     opened, stop, rounds = [], threading.Event(), iter((CutError("updates", "are void", "wait"), None))
 
     class Publisher:

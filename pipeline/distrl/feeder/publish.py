@@ -1,21 +1,24 @@
 """Publishes tasks as the only feeder of a run: a later one fences this one.
 
 Each batch is a transaction. If its outcome is unknown (the broker became unavailable, or this process was killed), the
-tasks found in the log were fed, and the others are published again.
+tasks found in the log were fed, and the others are published again, unless a later feeder has claimed the role
+(docs/adr/0017).
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 
 from tenacity import wait_fixed
 
+from distrl.broker import claims
+from distrl.broker.claims import Claim, ReplacedError
 from distrl.broker.connect import RefusedError
-from distrl.broker.fenced import FencedError, FencedProducer, Outgoing
+from distrl.broker.fenced import TRANSACTION_TIMEOUT_S, FencedError, FencedProducer, Outgoing
 from distrl.broker.producer import RecordTooLargeError
 from distrl.broker.reader import read_since
 from distrl.broker.topics import topic_name
@@ -27,12 +30,18 @@ from distrl.wire.codec import encode
 
 log = logging.getLogger(__name__)
 
+ROLE = "feeder"
 AGAIN_S = 1.0
 """Pause before a batch is retried; the producer's own time-outs are seconds longer."""
+SUCCESSOR_S = 5.0
+"""How long a fenced feeder looks for another one's claim, which that one makes once it has opened its producer."""
 
 
 class TaskPublisher:
     """Life cycle: `with` opens it, which fences every earlier feeder. One thread."""
+
+    claim: Claim
+    """This feeder's, from `with` on. Its heartbeats must name it."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -42,6 +51,7 @@ class TaskPublisher:
     def __enter__(self) -> TaskPublisher:
         assert self._producer is not None
         self._producer.open()
+        self.claim = claims.claim(self._config, ROLE)
         return self
 
     def __exit__(
@@ -53,30 +63,47 @@ class TaskPublisher:
         """Publish each task to its partition, and return when the broker has them all or `stop` is set.
 
         before: the ends of the tasks topic before this batch, by partition; the batch's tasks are searched from there.
-        Raises FencedError if another feeder has taken over, and errors that retrying does not fix.
+        Raises ReplacedError if another feeder has taken over, and errors that retrying does not fix.
         """
         left = {task.task_id: Outgoing(self._topic, task.task_id.encode(), encode(task), (), at) for task, at in tasks}
 
         def publish() -> None:
             if self._producer is None:
-                self._producer = self._made()
-                self._producer.open()
+                self._reopen()
                 for raw in read_since(self._config, "tasks", before):
                     left.pop((raw.key or b"").decode(errors="replace"), None)
             if left:
-                self._producer.write_all(list(left.values()))
+                self._write(list(left.values()))
 
         def failed(error: BrokerError, wait_s: float) -> None:
             log.warning("%d tasks are not acknowledged yet, retrying: %s", len(left), error.what)
             self._close()
 
         if left and not stop.is_set():
-            final = (FencedError, RefusedError, RecordTooLargeError)
+            final = (ReplacedError, RefusedError, RecordTooLargeError)
             with suppress(StoppedError):
                 retry(publish, stop, BrokerError, wait_fixed(AGAIN_S), failed, but=final)
 
+    def _write(self, records: Sequence[Outgoing]) -> None:
+        assert self._producer is not None
+        try:
+            self._producer.write_all(records)
+        except FencedError:
+            self._refuse_replaced(SUCCESSOR_S)
+            raise
+
+    def _reopen(self) -> None:
+        """Open another producer, unless this feeder was replaced; see claims.py for why it looks twice."""
+        self._refuse_replaced()
+        self._producer = self._made()
+        self._producer.open()
+        self._refuse_replaced()
+
+    def _refuse_replaced(self, longest_s: float = 0.0) -> None:
+        claims.refuse_replaced(self.claim, replaced(self._config.run), self._config, ROLE, longest_s)
+
     def _made(self) -> FencedProducer:
-        return FencedProducer(self._config, "feeder", "the tasks topic", lambda: fenced(self._config.run))
+        return FencedProducer(self._config, ROLE, "the tasks topic", lambda: fenced(self._config.run))
 
     def _close(self) -> None:
         if self._producer is not None:
@@ -86,6 +113,14 @@ class TaskPublisher:
 
 def fenced(run: str) -> FencedError:
     return FencedError(
+        f"feeder of run {run}",
+        f"its producer was fenced: another feeder opened its own, or this one stalled for {TRANSACTION_TIMEOUT_S:g} s",
+        "wait: it goes on unless another feeder has taken over",
+    )
+
+
+def replaced(run: str) -> ReplacedError:
+    return ReplacedError(
         f"feeder of run {run}",
         f"another feeder has taken over run {run}; this one can no longer feed",
         "let this process end; start one feeder per run, or choose another `run`",

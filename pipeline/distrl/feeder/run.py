@@ -19,7 +19,6 @@ from typing import TypeVar
 from tenacity import wait_fixed
 
 from distrl.broker import ownership
-from distrl.broker.fenced import FencedError
 from distrl.broker.group import GroupOffsets
 from distrl.broker.heartbeats import HeartbeatSender
 from distrl.broker.producer import RecordProducer
@@ -29,7 +28,7 @@ from distrl.config import Config
 from distrl.errors import BrokerError, WireError
 from distrl.feeder.admission import Admission
 from distrl.feeder.fleet import Fleet
-from distrl.feeder.publish import TaskPublisher
+from distrl.feeder.publish import ROLE, TaskPublisher
 from distrl.feeder.state import FeederState, least_loaded
 from distrl.retry import StoppedError, retry
 from distrl.tasks.lists import suite_of
@@ -39,7 +38,6 @@ from distrl.types import Heartbeat, Record, Split, Task, Trajectory, Update, Ver
 log = logging.getLogger(__name__)
 R = TypeVar("R", bound=Record)
 
-NAME = "feeder"
 HEARTBEAT_S = 2.0
 AGAIN_S = 1.0
 """Pause before all topics are read again, since a broker that has just lost records may still be recovering."""
@@ -49,25 +47,20 @@ GROUP_S = 10.0
 """How often the workers' offsets are read: they matter only if trajectories are deleted, which is rare."""
 HEARTBEATS_READ = 1000
 """Heartbeats read at the start: the last seconds of some hundred workers."""
-SUCCESSOR_S = 5.0
-"""Longest wait for the name of the feeder that has taken over."""
 SHOWN_IDS = 5
 
 
 def run_feeder(config: Config, stop: threading.Event) -> None:
     """Feed training tasks until `stop`.
 
-    Raises ConfigError for an unknown suite or an invalid list, FencedError if another feeder has taken over,
+    Raises ConfigError for an unknown suite or an invalid list, ReplacedError if another feeder has taken over,
     BrokerError if retrying does not help.
     """
     new_state(config)  # refuse an invalid suite before another feeder is fenced
-    with TaskPublisher(config) as publisher:  # opened only once: again, it would fence a feeder that has taken over
-        try:
-            if not stop.is_set():
-                with suppress(StoppedError):
-                    retry(lambda: _feed_until(config, publisher, stop), stop, CutError, wait_fixed(AGAIN_S), _lost)
-        except FencedError as error:
-            raise ownership.naming(error, config, NAME, SUCCESSOR_S) from None
+    with TaskPublisher(config) as publisher:  # once: it claims the role, which another feeder may have claimed since
+        if not stop.is_set():
+            with suppress(StoppedError):
+                retry(lambda: _feed_until(config, publisher, stop), stop, CutError, wait_fixed(AGAIN_S), _lost)
 
 
 def _lost(error: CutError, wait_s: float) -> None:
@@ -78,7 +71,7 @@ def _feed_until(config: Config, publisher: TaskPublisher, stop: threading.Event)
     """Read all topics and feed until `stop`. Raises CutError if records that were read are lost."""
     state = new_state(config)
     with ExitStack() as stack:
-        producer = stack.enter_context(RecordProducer(config, NAME))
+        producer = stack.enter_context(RecordProducer(config, ROLE))
         feeder = Feeder(config, state, producer, publisher, stack)
         feeder.begin()
         feeder.work(stop)
@@ -232,10 +225,11 @@ class Feeder:
         self, config: Config, state: FeederState, producer: RecordProducer, publisher: TaskPublisher, stack: ExitStack
     ) -> None:
         self._config, self._state, self._publisher = config, state, publisher
-        self._heartbeats = HeartbeatSender(NAME, NAME, HEARTBEAT_S, partial(ownership.send, producer, config))
+        send = partial(ownership.send, producer, config, more=[publisher.claim.header])
+        self._heartbeats = HeartbeatSender(ROLE, ROLE, HEARTBEAT_S, send)
         self._fleet = Fleet()
         self._most = config.feeder.outstanding_for(0)
-        self._beat()  # announces its name, for a feeder that it has fenced
+        self._beat()
         self._topics = Topics(config, state, self._fleet, stack)
         self._moving_since = time.monotonic()
         self._next_log = time.monotonic()

@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import pytest
+from distrl.broker.claims import Claim
+
+
+def test_a_claim_is_above_all_that_were_there_whatever_the_clock() -> None:
+    first = Claim.after([], now_ms=1_000)
+    second = Claim.after([first], now_ms=400)
+    assert first < second < Claim.after([second, first], now_ms=5_000)
+
+
+def test_of_claims_made_at_once_one_is_the_greater() -> None:
+    claims = {Claim.after([], now_ms=1_000) for _ in range(20)}
+    assert len(claims) == 20
+    assert len({claim.number for claim in claims}) == 1
+    assert [max(claims)] == [one for one in claims if all(one >= other for other in claims)]
+
+
+def test_a_claim_is_read_as_it_was_sent() -> None:
+    claim = Claim.after([], now_ms=1_700_000_000_000)
+    name, value = claim.header
+    assert (name, Claim.parsed(value)) == ("distrl.claim", claim)
+
+
+@pytest.mark.parametrize(
+    "header", [None, b"", b"7", b"7 ", b"-7 a", b"x a", b"7 " + b"a" * 33, b"9" * 19 + b" a", "٣ a".encode()]
+)
+def test_a_header_that_is_no_claim_claims_nothing(header: bytes | None) -> None:
+    assert Claim.parsed(header) is None

@@ -16,6 +16,7 @@ from distrl.device.leases import Leases
 from distrl.device.phone_lease import (
     DIRECTORY,
     LONGEST_HOLDER,
+    RENEWALS,
     LeaseName,
     LeaseRenewer,
     PhoneLease,
@@ -33,6 +34,8 @@ from distrl.types import Point
 from simphone.faults import Fault
 from simphone.files import MOST_ENTRIES
 from simphone.serve import SimulatedPhone
+
+from .conftest import StartPhones
 
 TTL_S = 1.0
 WAIT_S = 20.0
@@ -346,6 +349,34 @@ def test_a_person_waits_out_a_dead_host_and_is_refused_by_a_living_one(lease: Ma
         with pytest.raises(DeviceHeld, match="host a"), leased_on_phone(lease("b"), LeaseRenewer()):
             pass
     assert entries(session) is None
+
+
+def test_a_phone_that_does_not_answer_delays_no_other_phones_renewal(
+    adb: AdbServer, start_phones: StartPhones, tmp_path: Path
+) -> None:
+    settings = config.DeviceSettings(directory=tmp_path, lease_ttl_s=TTL_S, operation_timeout_s=10 * WAIT_S)
+    hanging, other = start_phones(2)
+    sessions, leases = [], []
+    for phone in (hanging, other):
+        adb.connect(phone.address)
+        sessions.append(AdbSession(adb, phone.address, settings))
+        leases.append(PhoneLease(AdbSession(adb, phone.address, settings), "host", "", TTL_S))
+        leases[-1].hold()
+
+    def renewed() -> int:
+        return parsed(min(entries(sessions[1]) or []), TTL_S).count
+
+    renewer = LeaseRenewer()
+    hanging.faults.set(Fault.SILENT)
+    for each in leases:
+        renewer.add(each)
+    until(lambda: renewed() >= 3 * RENEWALS)
+    with pytest.raises(DeviceGone, match="could not be renewed"):
+        leases[0].check()
+    hanging.faults.clear()
+    for each in leases:
+        renewer.remove(each)
+        each.release()
 
 
 @pytest.mark.parametrize("holder", ["process 1 on lab-2 (run x)", "a,b ~ c/d é" * 40, "", "../.. $(reboot); x"])

@@ -23,9 +23,9 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 from urllib.parse import quote_plus, unquote_plus
 
@@ -54,8 +54,6 @@ TRIES: Final = 3
 """Attempts to take a phone while others take or release it."""
 RELEASE_S: Final = 2.0
 """Deadline of a release: a phone that does not answer must not delay the end of its worker."""
-AT_ONCE: Final = 16
-"""Leases renewed in parallel."""
 UNKNOWN_HOLDER: Final = "another process"
 
 
@@ -238,48 +236,36 @@ def holder_on(session: AdbSession, place: str) -> str:
 
 
 class LeaseRenewer:
-    """Renews leases in the background, each RENEWALS times per time to live.
+    """Renews leases in the background, each RENEWALS times per time to live in a thread of its own: a phone that does
+    not answer delays no other's renewal, and is asked again once its operation has timed out.
 
-    Its thread runs while there are leases; garbage-collected ones are forgotten. A phone that does not answer is
-    retried in the next round.
+    A thread ends when its lease is removed or garbage-collected.
     """
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._leases: weakref.WeakSet[PhoneLease] = weakref.WeakSet()
-        self._running = False
+        self._lock = threading.Lock()
+        self._ends: weakref.WeakKeyDictionary[PhoneLease, threading.Event] = weakref.WeakKeyDictionary()
 
     def add(self, lease: PhoneLease) -> None:
-        with self._changed:
-            self._leases.add(lease)
-            if not self._running:
-                self._running = True
-                SupervisedThread(self._run, "phone leases", self._ended)
+        """Renew it from now on. Does nothing where that is so already."""
+        with self._lock:
+            if lease not in self._ends:
+                end = self._ends[lease] = threading.Event()
+                renew = partial(_renew_until, end, weakref.ref(lease), lease.ttl_s / RENEWALS)
+                SupervisedThread(renew, "phone lease")
 
     def remove(self, lease: PhoneLease) -> None:
         """Stop renewing it; a renewal that has begun may still finish."""
-        with self._changed:
-            self._leases.discard(lease)
-            self._changed.notify_all()
+        with self._lock:
+            end = self._ends.pop(lease, None)
+        if end is not None:
+            end.set()
 
-    def _ended(self, error: Exception) -> None:
-        """The thread has failed. The next `add` starts another; until then leases expire by their time to live."""
-        with self._changed:
-            self._running = False
 
-    def _run(self) -> None:
-        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="phone lease") as threads:
-            while True:
-                with self._changed:
-                    until = time.monotonic() + min((each.ttl_s for each in self._leases), default=0.0) / RENEWALS
-                    while self._leases and (left := until - time.monotonic()) > 0:
-                        self._changed.wait(left)
-                    if not self._leases:
-                        self._running = False
-                        return
-                    due = list(self._leases)
-                list(threads.map(_renew, due))
-                due.clear()
+def _renew_until(end: threading.Event, lease_of: weakref.ref[PhoneLease], pause_s: float) -> None:
+    while not end.wait(pause_s) and (lease := lease_of()) is not None:
+        _renew(lease)
+        del lease  # else it would not be garbage-collected in the pause
 
 
 def _renew(lease: PhoneLease) -> None:
@@ -287,7 +273,7 @@ def _renew(lease: PhoneLease) -> None:
         lease.renew()
     except DeviceHeld as error:
         log.warning("%s: %s", error.where, error.what)
-    except Exception as error:  # must not stop the renewal of other leases; retried in the next round
+    except Exception as error:  # retried after the pause
         log.debug("a lease was not renewed: %s", error)
 
 

@@ -109,6 +109,20 @@ def test_a_child_that_ends_for_a_full_disk_is_reported_so_and_where(tmp_path: Pa
     assert "Traceback" not in told.value.what
 
 
+def test_what_an_earlier_process_wrote_to_the_same_log_is_not_repeated(
+    launch: Callable[..., Child], tmp_path: Path
+) -> None:
+    full = "import sys; sys.exit('No space left on device')"
+    first = start("server", [sys.executable, "-c", full], tmp_path)
+    with pytest.raises(StackError, match="No space left on device: free space"):
+        wait_ready(first, lambda: False, 20.0, NEVER, "")
+    second = launch("server")
+    found = find(tmp_path, "server")
+    assert found is not None
+    assert second.last_lines() == found.last_lines() == "up"
+    assert second.ending() == found.ending() == f"the end of {second.log}:\nup"
+
+
 def test_ctrl_c_does_not_reach_a_child(launch: Callable[..., Child]) -> None:
     child = launch("server")
     assert os.getsid(child.pid) != os.getsid(0)

@@ -50,10 +50,12 @@ class Child:
         directory: Path,
         popen: subprocess.Popen[bytes] | None = None,
         owner: object = None,
+        log_start: int = 0,
     ) -> None:
         """started: seconds since the epoch, from psutil. popen: only in its parent.
 
-        owner: kept alive (not garbage-collected) as long as the child.
+        owner: kept alive (not garbage-collected) as long as the child. log_start: bytes of its log that earlier
+        processes of this name wrote.
         """
         self.name = name
         self.pid = pid
@@ -62,6 +64,7 @@ class Child:
         self._pid_file = directory / f"{name}.pid"
         self._popen = popen
         self._owner = owner
+        self._log_start = log_start
 
     def lives(self) -> bool:
         """Whether this very process runs, and not another one with its pid."""
@@ -72,12 +75,15 @@ class Child:
         return None if self._popen is None else self._popen.poll()
 
     def last_lines(self) -> str:
-        """The end of its log, for an error message."""
-        return last_lines(self.log)
+        """The end of what it wrote to its log, for an error message."""
+        return last_lines(self.log, self._log_start)
 
     def ending(self) -> str:
-        """Why it ended, for an error message: a full disk in one line, else the last lines of its log."""
-        return ending(self.log)
+        """Why it ended, by what it wrote to its log: a full disk in one line, else the last lines."""
+        lines, directory = self.last_lines(), self.log.parent
+        if any(words in lines.lower() for words in DISK_FULL) or shutil.disk_usage(directory).free < FULL_BYTES:
+            return f"No space left on device: free space on the disk of {directory}, then run the same command again"
+        return f"the end of {self.log}:\n{lines}"
 
     def terminate(self) -> None:
         """Send SIGTERM. Does nothing if it has ended."""
@@ -93,7 +99,7 @@ class Child:
     def save(self) -> None:
         """Write the pid file atomically."""
         beside = self._pid_file.with_suffix(".pid.new")
-        beside.write_text(json.dumps({"pid": self.pid, "started": self.started}))
+        beside.write_text(json.dumps({"pid": self.pid, "started": self.started, "log_start": self._log_start}))
         beside.replace(self._pid_file)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -133,6 +139,7 @@ def start(
     if log.exists() and log.stat().st_size > LOG_MAX_BYTES:
         log.replace(log.with_suffix(".log.old"))
     with log.open("ab") as out:
+        log_start = out.tell()
         try:
             popen = subprocess.Popen(
                 list(line),
@@ -145,7 +152,7 @@ def start(
             )
         except OSError as error:
             raise StackError(name, f"{line[0]} cannot be run ({error.strerror})", "see `distrl doctor`") from None
-    child = Child(name, popen.pid, psutil.Process(popen.pid).create_time(), directory, popen)
+    child = Child(name, popen.pid, psutil.Process(popen.pid).create_time(), directory, popen, log_start=log_start)
     child.save()
     return child
 
@@ -168,7 +175,8 @@ def find(directory: Path, name: str) -> Child | None:
     """The child `name` of an earlier command in `directory`, if it runs."""
     try:
         kept = json.loads((directory / f"{name}.pid").read_text())
-        child = Child(name, int(kept["pid"]), float(kept["started"]), directory)
+        pid, started = int(kept["pid"]), float(kept["started"])
+        child = Child(name, pid, started, directory, log_start=int(kept.get("log_start", 0)))  # 0: of an older version
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
     return child if child.lives() else None
@@ -212,19 +220,11 @@ def wait_ready(
     return time.monotonic() - began
 
 
-def ending(log: Path) -> str:
-    """Why a program ended, by its log: a full disk, or the last lines."""
-    lines = last_lines(log)
-    if any(words in lines.lower() for words in DISK_FULL) or shutil.disk_usage(log.parent).free < FULL_BYTES:
-        return f"No space left on device: free space on the disk of {log.parent}, then run the same command again"
-    return f"the end of {log}:\n{lines}"
-
-
-def last_lines(log: Path) -> str:
-    """The end of a log file, read without the rest."""
+def last_lines(log: Path, start: int = 0) -> str:
+    """The end of a log file from byte `start` on, read without the rest."""
     try:
         with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - LAST_BYTES))
+            file.seek(max(start, log.stat().st_size - LAST_BYTES))
             text = file.read().decode("utf-8", "replace")
     except OSError:
         return "(no log)"

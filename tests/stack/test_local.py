@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -206,24 +207,46 @@ def test_a_second_interrupt_while_stopping_leaves_nothing_that_starts_late(
 ) -> None:
     from distrl.stack import phones
 
-    interrupted_twice = threading.Event()
+    interrupted_twice, phones_ended, adb_started = threading.Event(), threading.Event(), threading.Event()
     started = adb.start_adb
 
     def start_late(site: Site, *others: object) -> object:
         """As a part that was past its last look at `cancelled`."""
-        assert interrupted_twice.wait(20.0)
-        return started(replace(site, cancelled=threading.Event()), *others)  # type: ignore[arg-type]
+        assert phones_ended.wait(60.0)
+        until(lambda: waits_in("_settle"))
+        os.kill(os.getpid(), signal.SIGINT)
+        assert interrupted_twice.wait(60.0)
+        try:
+            return started(replace(site, cancelled=threading.Event()), *others)  # type: ignore[arg-type]
+        finally:
+            adb_started.set()
 
-    def interrupt_twice(site: Site, *_: object) -> None:
+    def interrupt(site: Site, *_: object) -> None:
         os.kill(os.getpid(), signal.SIGINT)
-        assert site.cancelled.wait(20.0)
-        os.kill(os.getpid(), signal.SIGINT)
-        interrupted_twice.set()
+        assert site.cancelled.wait(60.0)
+        phones_ended.set()
         raise StackError("phones", "ended while starting", "read its log")
 
     monkeypatch.setattr(adb, "start_adb", start_late)
-    monkeypatch.setattr(phones, "start_phones", interrupt_twice)
+    monkeypatch.setattr(phones, "start_phones", interrupt)
     settings = config("phones.count=2")
     with pytest.raises(KeyboardInterrupt):
-        LocalStack(settings).up()
+        LocalStack(settings, report=lambda said: interrupted_twice.set() if "stopping" in said else None).up()
+    assert adb_started.wait(60.0)
     assert find_all(settings.stack.directory) == []
+    assert not ports.listens(settings.adb.port)
+
+
+def waits_in(function: str) -> bool:
+    """Whether the main thread waits in a call that `function` has made."""
+    frame = sys._current_frames()[threading.main_thread().ident or 0].f_back
+    while frame is not None and frame.f_code.co_name != function:
+        frame = frame.f_back
+    return frame is not None
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60.0
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

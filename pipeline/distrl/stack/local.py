@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -156,24 +156,32 @@ class LocalStack:
         starters = _starters(self._config, site, wanted)
         started: list[Part] = []  # shared with the threads, so that Ctrl-C stops parts whose start ends later too
         pool = ThreadPoolExecutor(max_workers=max(1, len(starters)), thread_name_prefix="up")
+        futures: dict[str, Future[Part]] = {}
         try:
-            futures = {name: pool.submit(self._start_one, start, started) for name, start in starters.items()}
+            for name, start in starters.items():
+                futures[name] = pool.submit(self._start_one, start, started)
             for first in wait(futures.values(), return_when=FIRST_EXCEPTION).done:
                 first.result()
             return {name: future.result() for name, future in futures.items()}
         except BaseException:
             site.cancelled.set()
-            self._settle(pool)
+            self._settle(pool, futures.values())
             self._stop_started(started)
             raise
         finally:
             pool.shutdown(wait=False)
 
-    def _settle(self, pool: ThreadPoolExecutor) -> None:
-        """Wait until no part is being started, also on a second Ctrl-C: a part that starts later would be left."""
+    def _settle(self, pool: ThreadPoolExecutor, futures: Collection[Future[Part]]) -> None:
+        """Wait until no part is being started, also on a second Ctrl-C: a part that starts later would be left.
+
+        Waits for the futures, and only then joins the threads: a `join` that Ctrl-C interrupts takes a running thread
+        for ended.
+        """
         while True:
             try:
-                pool.shutdown(cancel_futures=True)
+                pool.shutdown(wait=False, cancel_futures=True)
+                wait(futures)
+                pool.shutdown()
                 return
             except KeyboardInterrupt:
                 self._report("stopping; a download in progress has to end first")

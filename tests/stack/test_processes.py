@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -34,6 +35,12 @@ def end(*_):
 signal.signal(signal.SIGTERM, end)
 print("up", flush=True)
 time.sleep(600)
+"""
+FIRST_THREAD_ENDS = """
+import ctypes, platform, threading, time
+threading.Thread(target=time.sleep, args=(600,)).start()
+print("up", flush=True)
+ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[platform.machine()], 0)  # exit, of this thread alone
 """
 NEVER = threading.Event()
 
@@ -121,6 +128,21 @@ def test_what_an_earlier_process_wrote_to_the_same_log_is_not_repeated(
     assert found is not None
     assert second.last_lines() == found.last_lines() == "up"
     assert second.ending() == found.ending() == f"the end of {second.log}:\nup"
+
+
+def test_a_process_whose_first_thread_has_ended_lives_as_long_as_another_runs(
+    launch: Callable[..., Child], tmp_path: Path
+) -> None:
+    launch("server", [sys.executable, "-c", FIRST_THREAD_ENDS])
+    found = find(tmp_path, "server")
+    assert found is not None
+    deadline = time.monotonic() + 60.0
+    while psutil.Process(found.pid).status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert found.lives()
+    assert stop_all([found], 20.0) == []
+    assert not found.lives()
 
 
 def test_ctrl_c_does_not_reach_a_child(launch: Callable[..., Child]) -> None:

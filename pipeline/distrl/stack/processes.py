@@ -114,7 +114,9 @@ class Child:
         try:
             process = psutil.Process(self.pid)
             same = abs(process.create_time() - self.started) < SAME_START_S
-            return process if same and process.status() != psutil.STATUS_ZOMBIE else None
+            # Its first thread may have ended before others, which still hold its ports and files.
+            ended = process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1
+            return process if same and not ended else None
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             return None
 

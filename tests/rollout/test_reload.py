@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+import pytest
 from distrl.clock import Clock
 from distrl.errors import PolicyError, StoreError
-from distrl.rollout.reload import Reloader, wait_first
+from distrl.rollout.reload import WAIT_S, Reloader, wait_first
 from distrl.store.objects import CorruptObjectError
 from distrl.types import ObjectRef, Version
 
@@ -110,3 +112,16 @@ def test_waiting_for_the_first_version_ends_with_it_or_with_the_stop() -> None:
     assert wait_first(Announced([version(0)]), threading.Event()) == version(0)
     stop = threading.Event()
     assert wait_first(Announced([], stop.set), stop) is None
+
+
+def test_a_long_wait_for_the_first_version_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    """The looks wait for nothing here: minutes are counted by them."""
+    versions = Announced([])
+    stop = threading.Event()
+    looks = int(150 / WAIT_S)
+    versions.then = lambda: stop.set() if len(versions.asked) == looks else None
+    with caplog.at_level(logging.INFO):
+        assert wait_first(versions, stop) is None
+    assert [record.message for record in caplog.records if "waiting for version 0" in record.message] == [
+        "waiting for version 0: the learner publishes it after the warm-up on demonstrations"
+    ] * 3  # after 10, 70 and 130 seconds

@@ -41,7 +41,7 @@ R = TypeVar("R", bound=Record)
 HEARTBEAT_S = 2.0
 AGAIN_S = 1.0
 """Pause before all topics are read again, since a broker that has just lost records may still be recovering."""
-WAITING_LOG_S = 10.0
+WAITING_LOG_S = 60.0
 """How often it is logged that the feeder waits for version 0."""
 GROUP_S = 10.0
 """How often the workers' offsets are read: they matter only if trajectories are deleted, which is rare."""

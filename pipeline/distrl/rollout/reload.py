@@ -24,6 +24,9 @@ WAIT_S = 0.5
 """Longest wait for a newer version before the stop event is checked."""
 RETRY_S = 1.0
 """Pause before fetching an adapter again after the store has failed."""
+WAITING_LOG_S = 10.0
+WAITING_AGAIN_S = 60.0
+"""When it is first logged that there is no version yet, and how often after that: a warm-up takes minutes."""
 
 
 class Versions(Protocol):
@@ -108,15 +111,15 @@ class Reloader:
         log.error("version %d is refused, the old weights stay: %s", version.version, what)
 
 
-def wait_first(versions: Versions, stop: threading.Event, log_every_s: float = 10.0) -> Version | None:
-    """The newest version once there is one; None where stopped before. Logs what it waits for every log_every_s."""
-    waited = 0.0
+def wait_first(versions: Versions, stop: threading.Event) -> Version | None:
+    """The newest version once there is one; None where stopped before. Logs now and then what it waits for."""
+    waited, next_log = 0.0, WAITING_LOG_S
     while not stop.is_set():
         found = versions.latest() or versions.wait_newer(None, WAIT_S)
         if found is not None:
             return found
         waited += WAIT_S
-        if waited >= log_every_s:
+        if waited >= next_log:
             log.info("waiting for version 0: the learner publishes it after the warm-up on demonstrations")
-            waited = 0.0
+            next_log += WAITING_AGAIN_S
     return None

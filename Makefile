@@ -8,6 +8,13 @@ MINUTES ?= 12
 PHONES ?= 8
 ALGORITHM ?= aride
 STARTED := $(shell date +%s)
+# A misspelt variable would be taken for none.
+KNOWN := PYTHON SEED MINUTES PHONES ALGORITHM STORM
+GIVEN := $(foreach name,$(.VARIABLES),$(if $(filter command,$(origin $(name))),$(name)))
+UNKNOWN := $(filter-out $(KNOWN),$(GIVEN))
+ifneq ($(UNKNOWN),)
+$(error no variable is called $(UNKNOWN); those of this Makefile: $(KNOWN))
+endif
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready

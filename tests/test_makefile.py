@@ -1,0 +1,36 @@
+"""What `make` says of its variables, without doing anything."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def make(*words: str) -> subprocess.CompletedProcess[str]:
+    """Prints what would be done, as if nobody had called make before: pytest itself may run under `make test`."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    command = ["make", "--dry-run", "--no-print-directory", *words]
+    return subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("given", ["MINUTS=3", "minutes=3", "MINUTS:=3"])
+def test_a_variable_that_it_does_not_know_is_refused_with_those_that_it_does(given: str) -> None:
+    done = make("demo", "SEED=1", given)
+    assert done.returncode == 2
+    assert "distrl demo" not in done.stdout
+    name = given.partition("=")[0].removesuffix(":")
+    assert f"no variable is called {name}; those of this Makefile: PYTHON SEED MINUTES PHONES" in done.stderr
+
+
+def test_each_that_it_knows_is_taken() -> None:
+    demo = make("demo", "SEED=1", "MINUTES=2", "PHONES=3", "ALGORITHM=filtered_bc", "PYTHON=python3")
+    assert demo.returncode == 0, demo.stderr
+    assert "--seed 1 --minutes 2 --phones 3 --algorithm filtered_bc" in demo.stdout
+    faults = make("faults", "STORM=300", "SEED=7")
+    assert faults.returncode == 0, faults.stderr
+    assert "STORM=300 SEED=7" in faults.stdout

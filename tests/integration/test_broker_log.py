@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import factories
 import pytest
@@ -19,7 +21,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     NewTopic,
     ResourceType,
 )
-from distrl.broker import topic_admin
+from distrl.broker import reader, topic_admin
+from distrl.broker.client_settings import Settings
 from distrl.broker.connect import METADATA_S, admin, check, settings
 from distrl.broker.dead_letters import DeadLetters
 from distrl.broker.fenced import FencedError
@@ -29,7 +32,7 @@ from distrl.broker.reader import LogReader, RawRecord, decoded
 from distrl.broker.tail import tail
 from distrl.broker.topics import TOPICS, topic_name
 from distrl.broker.versions import VersionFollower, lineage
-from distrl.config import Config, load
+from distrl.config import Config, KafkaSettings, load
 from distrl.errors import BrokerError, WireError
 from distrl.types import Heartbeat, LogPosition, ObjectRef, Update, Version, Watermark
 from distrl.wire.codec import encode
@@ -423,6 +426,31 @@ def test_every_waiter_wakes_for_a_version_and_when_the_follower_closes(config: C
         follower.close()
         idle.join(PATIENCE_S)
         assert woken[3:] == [None]
+
+
+def test_a_follower_asks_the_broker_seldom_while_no_version_comes(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetches: dict[str, list[tuple[float, int]]] = {}
+
+    def counted(text: str) -> None:
+        found = json.loads(text)
+        asked = sum(each["req"].get("Fetch", 0) for each in found["brokers"].values())
+        fetches.setdefault(found["name"], []).append((found["ts"] / 1e6, asked))
+
+    def watched(kafka: KafkaSettings, client_id: str, own: Mapping[str, object], *more: Any) -> Settings:
+        return settings(kafka, client_id, {**own, "statistics.interval.ms": 200, "stats_cb": counted}, *more)
+
+    monkeypatch.setattr(reader, "settings", watched)
+    with Journal(config) as journal, VersionFollower(config) as follower:
+        journal.publish_version(version(0))
+        assert follower.wait_newer(None, PATIENCE_S) == version(0)
+        deadline = time.monotonic() + PATIENCE_S
+        while not (found := [each for each in fetches.values() if each[-1][0] - each[0][0] >= 3]):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+    (since, before), (until, after) = found[0][0], found[0][-1]
+    assert (after - before) / (until - since) < 8, "twice a second, and not 20 times"
 
 
 def test_a_follower_that_fails_says_so_to_those_who_ask(config: Config) -> None:

@@ -33,8 +33,11 @@ BATCH_RECORDS = 500
 
 END_MARK_MS = 50
 """fetch.wait.max.ms of transactional topics. A transaction ends with a marker that is not a record, so a reader learns
-that it is at the end only from an empty fetch; with Kafka's 500 ms every start of a worker or a learner would wait that
+that it is at the end only from an empty fetch; with FETCH_WAIT_MS every start of a worker or a learner would wait that
 long."""
+
+FETCH_WAIT_MS = 500
+"""fetch.wait.max.ms elsewhere, Kafka's own. A record that comes ends the wait, so that it delays nothing."""
 
 DELETED_MS = 5_000
 """How long a known topic may be missing from the brokers' metadata before it counts as deleted."""
@@ -105,11 +108,14 @@ class LogReader:
     """The records of one topic of a run (a key of TOPICS), each partition in its order.
 
     start: partition -> first offset to read; a partition left out is read from its first retained record.
+    follows: it waits for new records for long. It asks the broker seldom, and learns late that it is at the end.
     Transactional topics are read committed, so never what a fenced learner wrote.
     Raises BrokerError if the topic is missing, or `start` is outside of what the broker retains.
     """
 
-    def __init__(self, config: Config, topic: str, start: Mapping[int, int] | None = None) -> None:
+    def __init__(
+        self, config: Config, topic: str, start: Mapping[int, int] | None = None, follows: bool = False
+    ) -> None:
         self._config = config
         self.topic = topic_name(config.run, topic)
         self._committed_only = TOPICS[topic].transactional
@@ -122,6 +128,7 @@ class LogReader:
         self._at_end: dict[int, int] = {}
         self._permanent_error: KafkaError | None = None
         self._errors = ErrorLog(LOG, f"reading {self.topic}")
+        has_marks = self._committed_only or TOPICS[topic].fenced
         own = {
             "group.id": f"distrl.{config.run}.reader",  # required by librdkafka; never joined
             "enable.auto.commit": False,
@@ -130,7 +137,7 @@ class LogReader:
             "isolation.level": "read_committed" if self._committed_only else "read_uncommitted",
             "fetch.queue.backoff.ms": 20,
             "topic.metadata.propagation.max.ms": DELETED_MS,
-            "fetch.wait.max.ms": END_MARK_MS if self._committed_only or TOPICS[topic].fenced else 500,
+            "fetch.wait.max.ms": END_MARK_MS if has_marks and not follows else FETCH_WAIT_MS,
         }
         try:
             self._consumer = Consumer(settings(config.kafka, f"distrl-reader-{topic}", own, self._on_error))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 
 from distrl.broker.reader import CutError, LogReader, RawRecord, decoded
@@ -60,23 +60,22 @@ class VersionFollower:
     """The newest version, kept up to date by a thread of its own.
 
     Life cycle: the constructor reads to the end of the topic (so `latest` is never older than what was published
-    before), then starts the thread; `close` ends it. If the thread fails, `latest` and `wait_newer` raise its error: a
-    worker must not go on for ever with old weights. If the topic loses its tail, it is read again from its start; the
-    newest version ever seen stays until a higher number arrives, which every learner publishes after a loss.
+    before), then starts the thread; `close` ends it. The thread has a reader of its own: one that finds the end soon
+    asks the broker 20 times a second, and a fleet has a follower in each worker. If the thread fails, `latest` and
+    `wait_newer` raise its error: a worker must not go on for ever with old weights. If the topic loses its tail, it is
+    read again from its start; the newest version ever seen stays until a higher number arrives, which every learner
+    publishes after a loss.
     """
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._reader = LogReader(config, "versions")
         self._changed = threading.Condition()
         self._latest: Version | None = None
         self._closing = False
-        try:
-            for batch in self._reader.to_end():
+        with LogReader(config, "versions") as reader:
+            for batch in reader.to_end():
                 self._latest = newest(self._latest, _readable(batch))
-        except BaseException:
-            self._reader.close()
-            raise
+            self._next: Mapping[int, int] = reader.next_offsets
         self._thread = SupervisedThread(self._follow, "versions", lambda error: self._wake())
 
     def __enter__(self) -> VersionFollower:
@@ -113,21 +112,20 @@ class VersionFollower:
         self._thread.join()
 
     def _follow(self) -> None:
-        try:
-            while not self._closing:
-                try:
-                    versions = _readable(self._reader.read(FOLLOW_S))
-                except CutError as error:
-                    LOG.warning("reading the versions again from their start: %s", error.what)
-                    self._reader.close()
-                    self._reader = LogReader(self._config, "versions")
-                    continue
-                if versions:
-                    with self._changed:
-                        self._latest = newest(self._latest, versions)
-                        self._changed.notify_all()
-        finally:
-            self._reader.close()
+        while not self._closing:
+            try:
+                with LogReader(self._config, "versions", self._next, follows=True) as reader:
+                    while not self._closing:
+                        self._take(_readable(reader.read(FOLLOW_S)))
+            except CutError as error:
+                LOG.warning("reading the versions again from their start: %s", error.what)
+                self._next = {}
+
+    def _take(self, versions: list[Version]) -> None:
+        if versions:
+            with self._changed:
+                self._latest = newest(self._latest, versions)
+                self._changed.notify_all()
 
     def _wake(self) -> None:
         """The thread has failed: wake the waiters, which raise its error."""

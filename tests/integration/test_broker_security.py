@@ -17,6 +17,7 @@ from pathlib import Path
 
 import factories
 import pytest
+import yaml
 from certificates import KEY_PASSWORD, Authority
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclBinding,
@@ -28,7 +29,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from distrl.broker import topic_admin
 from distrl.broker.connect import admin, check
 from distrl.broker.group import uncommitted
-from distrl.broker.journal import Journal, journalled
+from distrl.broker.journal import Journal, journal_lines, journalled
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader
 from distrl.broker.runs import check_run
@@ -36,7 +37,9 @@ from distrl.broker.topics import topic_name
 from distrl.broker.versions import VersionFollower
 from distrl.config import Config, StackSettings, load
 from distrl.errors import BrokerError, ConfigError
+from distrl.learner.skip import skip
 from distrl.stack import jars, kafka
+from distrl.stack.infra_files import declared
 from distrl.stack.java import find_java
 from distrl.stack.ports import HOST, draw
 from distrl.types import Heartbeat
@@ -45,6 +48,7 @@ from groups import member
 pytestmark = pytest.mark.integration
 
 READY_S = 90.0
+ALLOW = AclPermissionType.ALLOW
 PASSWORD = "right-password"  # of a broker that lives as long as this file's tests
 VERSION = factories.version()
 TASK = factories.task("task-1", instruction="search", params={"item": "shoes"})
@@ -273,12 +277,57 @@ def allow_reading(owner: Config, user: str) -> None:
             f"User:{user}",
             "*",
             operation,
-            AclPermissionType.ALLOW,
+            ALLOW,
         )
         for operation in (AclOperation.READ, AclOperation.DESCRIBE)
     ]
     for done in client.create_acls(rules).values():
         done.result(30)
+
+
+def allow_role(owner: Config, role: str, user: str) -> None:
+    """Give `user` the rights of `role` on this run, as infra/kafka/acls.yaml declares and explains them."""
+    rights = yaml.safe_load(declared("kafka/acls.yaml"))["roles"][role]
+    client = admin(owner.kafka)
+    allowed = {
+        (kind, name, each)
+        for right, kind, operations in (
+            ("read", ResourceType.TOPIC, (AclOperation.READ, AclOperation.DESCRIBE)),
+            ("write", ResourceType.TOPIC, (AclOperation.WRITE, AclOperation.DESCRIBE)),
+            ("transactional_id", ResourceType.TRANSACTIONAL_ID, (AclOperation.WRITE, AclOperation.DESCRIBE)),
+        )
+        for name in rights.get(right, ())
+        for each in operations
+    }
+    rules = [
+        AclBinding(kind, f"distrl.{owner.run}.{name}", ResourcePatternType.LITERAL, f"User:{user}", "*", each, ALLOW)
+        for kind, name, each in allowed
+    ]
+    for done in client.create_acls(rules).values():
+        done.result(30)
+
+
+@pytest.mark.parametrize(("role", "enough"), [("learner", True), ("operator", False)])
+def test_a_record_is_skipped_with_the_declared_rights_of_the_learner_and_of_no_other(
+    secured: str, tmp_path: Path, role: str, enough: bool
+) -> None:
+    """It journals, and the journal is the learner's alone."""
+    owner = as_user(secured, "admin", PASSWORD, f"store.url=file://{tmp_path}")
+    topic_admin.ensure(owner)
+    with RecordProducer(owner, "a-test") as producer:
+        producer.publish("trajectories", TASK.task_id, factories.trajectory(TASK)).result(30)
+    allow_role(owner, role, "stranger")
+    config = as_user(secured, "stranger", PASSWORD, f"run={owner.run}", f"store.url=file://{tmp_path}")
+    check_run(config)
+    if not enough:
+        with pytest.raises(BrokerError, match="user 'stranger' may not open the journal"):
+            skip(config, "trajectories/0/0", "its screenshot is lost")
+        return
+    assert skip(config, "trajectories/0/0", "its screenshot is lost").u == 0
+    deadline = time.monotonic() + 60
+    while not (lines := journal_lines(config)):
+        assert time.monotonic() < deadline, "a committed line is visible some milliseconds later"
+    assert [each.reason for line in lines for each in line.skipped] == ["its screenshot is lost"]
 
 
 # Client certificates and tokens, through kafka.client

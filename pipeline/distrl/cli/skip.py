@@ -21,7 +21,8 @@ def skip(
 ) -> None:
     """Skip one record for good, where an object that it names is lost.
 
-    A running learner ends; start it again. Updates from the one that folded the record on are folded again.
+    A running learner ends; start it again. Updates from the one that folded the record on are folded again. On a broker
+    with an authorizer it needs the learner's rights.
     """
     settings = run_settings(config, sets)
     from distrl.learner.skip import skip as leave_out

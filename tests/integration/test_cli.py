@@ -100,12 +100,19 @@ def test_topics_are_missing_then_made_then_as_declared_and_then_reported_to_diff
     assert f"distrl.{config.run}.tasks: 3 partitions, altered" in altered.stdout.splitlines()
 
 
-@pytest.mark.parametrize("command", ["feed", "tail trajectories", "status"])
+@pytest.mark.parametrize("command", ["feed", "tail trajectories"])
 def test_a_run_without_topics_shows_how_they_are_made(config: Config, tmp_path: Path, command: str) -> None:
     refused = distrl(tmp_path, *command.split(), config=config)
     assert refused.returncode == 1
     assert "no such topic" in refused.stderr
     assert "distrl topics ensure" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_the_status_of_a_run_that_the_broker_has_not_names_that_run(config: Config, tmp_path: Path) -> None:
+    refused = distrl(tmp_path, "status", config=config)
+    assert refused.returncode == 1
+    assert f"has no run {config.run}" in refused.stderr
     assert "Traceback" not in refused.stderr
 
 

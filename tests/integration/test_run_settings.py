@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 from distrl.broker import topic_admin
 from distrl.broker.journal import Journal, journal_lines
+from distrl.broker.producer import RecordProducer
 from distrl.broker.topics import topic_name
 from distrl.config import Config, load
 from distrl.errors import ConfigError
 from distrl.runs.recorded import change, join, recorded
 from distrl.runs.settings import learning_fingerprint, run_settings
-from distrl.types import Update, Watermark
+from distrl.types import Heartbeat, Update, Watermark
 
 pytestmark = pytest.mark.integration
 
@@ -148,3 +149,16 @@ def test_a_command_that_reads_a_run_takes_its_settings_from_the_log(config: Conf
     refused = distrl(elsewhere, "learner", "--verify", "--run", config.run, *given, "--set", "learner.seed=6")
     assert refused.returncode == 1
     assert "learner.seed is 6 here and 5 there" in refused.stderr
+
+
+@pytest.mark.parametrize("command", ["status", "doctor"])
+def test_what_looks_at_a_runs_fleet_goes_by_the_settings_in_its_log(
+    config: Config, tmp_path: Path, command: str
+) -> None:
+    join(changed(config, "feeder", outstanding=5), None, "feeder", ())
+    beat = Heartbeat("worker-0", "worker", int(time.time() * 1000), None, None)
+    with RecordProducer(config, "worker-0") as producer:
+        producer.publish("heartbeats", "worker-0", beat).result(VISIBLE_S)
+    given = ("--set", f"kafka.bootstrap={config.kafka.bootstrap}", "--set", f"run={config.run}")
+    looked = distrl(tmp_path, command, *given)
+    assert "of at most 5 (is set)" in " ".join(looked.stdout.split()), looked.stdout + looked.stderr

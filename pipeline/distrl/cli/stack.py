@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
-from distrl.cli.common import ConfigFile, Sets, connected, console, ended_as_interrupted, load, row, table
+from distrl.cli.common import ConfigFile, Sets, console, ended_as_interrupted, load, row, run_settings, table
 from distrl.config import Config
-from distrl.errors import BrokerError
+from distrl.errors import BrokerError, ConfigError
 from distrl.telemetry import logs
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def status(config: ConfigFile = None, sets: Sets = None) -> None:
         shown.add_row(*row(part.name, "running" if part.running else "stopped", part.where, part.pid or ""))
     console.print(shown)
     if any(part.running for part in parts if part.name == kafka.NAME):
-        settings = connected(config, sets)
+        settings = run_settings(config, sets)
         with RunFeed(settings) as feed:
             seen = feed.snapshot()
             console.print(render(seen, f"run {settings.run}", width=console.width))
@@ -137,15 +137,15 @@ def doctor(config: ConfigFile = None, sets: Sets = None) -> None:
 def _of_the_run(config: ConfigFile, sets: Sets) -> list[Finding]:
     """Whether the run's fleet makes progress; empty where the broker has no such run, or no role is running."""
     from distrl.broker.connect import RefusedError
-    from distrl.broker.runs import check_run
     from distrl.stack.doctor import Finding
     from distrl.telemetry.feed import RunFeed
     from distrl.telemetry.fleet import fleet_findings
 
-    settings = connected(config, sets)
     try:
-        check_run(settings)
+        settings = run_settings(config, sets)
     except RefusedError:
         return []
+    except ConfigError as error:
+        return [Finding(f"settings of the run: {error.where}", False, error.what, error.hint)]
     with RunFeed(settings) as feed:
         return [Finding(each.what, each.ok, each.detail, each.hint) for each in fleet_findings(settings, feed)]

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import uuid
 from pathlib import Path
 
@@ -16,10 +17,12 @@ from distrl.broker.journal import Journal
 from distrl.broker.producer import RecordProducer
 from distrl.broker.runs import run_names
 from distrl.broker.topics import TOPICS
+from distrl.broker.versions import lineage
 from distrl.config import Config, load, with_run
 from distrl.runs.overview import overview
 from distrl.runs.recorded import join, recorded
 from distrl.runs.remove import named, remove
+from distrl.store.adapters import put_adapter
 from distrl.store.objects import MissingObjectError, ObjectStore, open_store
 from distrl.types import Heartbeat, ObjectRef, Outcome, Trajectory, Version
 
@@ -61,6 +64,9 @@ def publish(config: Config, *trajectories: Trajectory) -> None:
 def publish_version(config: Config, adapter: ObjectRef) -> None:
     with Journal(config) as journal:
         journal.publish_version(Version(0, -1, 0, "ef" * 32, adapter, "01" * 32, 9))
+    end = time.monotonic() + LIMIT_S
+    while not lineage(config):
+        assert time.monotonic() < end, "a committed version is visible some milliseconds later"
 
 
 def distrl(folder: Path, config: Config, *arguments: str, answer: str = "") -> subprocess.CompletedProcess[str]:
@@ -168,6 +174,21 @@ def test_a_removed_run_leaves_what_another_one_names(config: Config, broker: str
     assert store.get(adapter) == b"weights"
     assert store.usage(f"runs/{config.run}/") == (0, 0)
     assert store.usage(f"runs/{other.run}/") == (1, 1)
+
+
+def test_a_removed_runs_adapter_goes_though_another_run_has_the_same_bytes_under_its_own_key(
+    config: Config, broker: str, tmp_path: Path
+) -> None:
+    store = open_store(config.store)
+    other = begun(f"{config.run}-other", broker, tmp_path)
+    mine, theirs = (put_adapter(store, each.run, b"weights") for each in (config, other))
+    assert (mine.sha256, mine.key == theirs.key) == (theirs.sha256, False)
+    publish_version(config, mine)
+    publish_version(other, theirs)
+    assert remove(config, store, [other.run], with_shared=True) == 1
+    with pytest.raises(MissingObjectError):
+        store.get(mine)
+    assert store.get(theirs) == b"weights"
 
 
 def test_an_interrupted_removal_goes_on(config: Config) -> None:

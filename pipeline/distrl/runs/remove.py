@@ -17,13 +17,15 @@ from distrl.types import ObjectRef
 def remove(config: Config, store: ObjectStore, others: Iterable[str], *, with_shared: bool) -> int:
     """Delete `config.run`: what the store has under runs/<run>/, the workers' group, the topics.
 
-    with_shared: also adapters and screenshots, which are stored by content, but for those that a run of `others` (on
-    this broker) names. Returns how many objects were deleted. Raises BrokerError, StoreError; repeating it goes on.
+    with_shared: also the adapters and screenshots that its records name, but for those that a record of `others`, runs
+    on this broker, names by the same key. Returns how many objects were deleted. Raises BrokerError, StoreError;
+    repeating it goes on.
     """
     deleted = 0
     if with_shared:
-        needed = {bytes.fromhex(ref.sha256) for other in others for ref in named(with_run(config, other))}
-        doomed = {ref.key for ref in named(config) if bytes.fromhex(ref.sha256) not in needed}
+        doomed = {ref.key for ref in named(config)}
+        for other in others:
+            doomed.difference_update(ref.key for ref in named(with_run(config, other)))
         for key in doomed:
             store.delete(key)
             deleted += 1

@@ -83,12 +83,19 @@ def run_settings(
 
     Raises BrokerError as `with_broker` does; for an unknown run it lists the runs.
     """
+    return run_and_log(config_file, sets, run, share)[0]
+
+
+def run_and_log(
+    config_file: Path | None, sets: list[str] | None, run: str | None = None, share: Share = "all"
+) -> tuple[Config, RecordedSettings | None]:
+    """As `run_settings`, with what the run's log has of its settings, if anything."""
     from distrl.broker.runs import check_run
 
     given = [*(sets or ()), *([] if run is None else [f"run={run}"])]
     settings = connected(config_file, given, share)
     check_run(settings)
-    return _of_run(settings, config_file, given, share)[0]
+    return _of_run(settings, config_file, given, share)
 
 
 def started(

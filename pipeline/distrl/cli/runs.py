@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import Progress
 
-from distrl.cli.common import ConfigFile, Sets, console, print_line, row, run_settings, table, with_broker
+from distrl.cli.common import ConfigFile, Sets, console, print_line, row, run_and_log, run_settings, table, with_broker
 from distrl.config import Config, sources, with_run
 from distrl.errors import BrokerError, ConfigError
 
@@ -213,14 +213,13 @@ def copy(
     learner's log is folded there and compared with every version. Times of records are those of the copy. Variables
     (DISTRL_*) are not used for the other side.
     """
-    settings = run_settings(config, sets, run)
+    settings, log = run_and_log(config, sets, run)
     from distrl.config import load as load_settings
     from distrl.runs.copy import copy as copied
-    from distrl.runs.recorded import base_tree, recorded
+    from distrl.runs.recorded import base_tree
     from distrl.stack.local import connect
     from distrl.store.objects import open_store
 
-    log = recorded(settings)
     base = base_tree(log, settings) if log is not None else {}
     other = connect(load_settings(to, [f"run={run}"], environ={}, base=base))
     part = None if from_offset is None and to_offset is None else (from_offset or 0, to_offset or sys.maxsize)

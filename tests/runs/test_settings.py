@@ -6,17 +6,18 @@ import json
 import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 import pytest
 from distrl.broker.duplicates import IdSet
 from distrl.broker.journal import History
-from distrl.config import Config, load
+from distrl.config import Config, LearnerSettings, Section, load
+from distrl.config.effects import Effect, When
 from distrl.errors import BrokerError, ConfigError
 from distrl.learner.recover import Log, checkpoint, recover, unfolded
 from distrl.learner.state import LearnerState
 from distrl.runs import recorded
-from distrl.runs.recorded import RecordedSettings, base_tree, refuse_other_settings
+from distrl.runs.recorded import RecordedSettings, base_tree, completed, refuse_other_settings
 from distrl.runs.settings import BASE_SHA256, differences, learned, learning_fingerprint, run_settings
 from distrl.store.objects import open_store
 from distrl.types import Settings
@@ -212,3 +213,64 @@ def test_a_base_model_that_has_moved_is_no_difference(begun: Config, tmp_path: P
     moved = changed(begun, "policy", base_model=tmp_path / "moved")
     assert differences(run_settings(begun), run_settings(moved)) == []
     assert run_settings(moved)[BASE_SHA256] == run_settings(begun)[BASE_SHA256]
+
+
+class NewerLearner(LearnerSettings):
+    """As of a later version, which learns in another way by default."""
+
+    noise: Annotated[float, Effect(When.LATER, before=0.0)] = 0.5
+
+
+class LaterLearner(LearnerSettings):
+    """As of one still later, with another default."""
+
+    noise: Annotated[float, Effect(When.LATER, before=0.0)] = 0.9
+
+
+def upgraded(config: Config, learner: type[LearnerSettings], **values: object) -> Config:
+    return config.model_copy(update={"learner": learner(**config.learner.model_dump(), **values)})
+
+
+def test_a_run_goes_on_where_a_setting_was_added_whatever_its_default_is_or_becomes(begun: Config) -> None:
+    old = RecordedSettings((record(run_settings(begun), learning_fingerprint(begun)),))
+    for learner in (NewerLearner, LaterLearner):
+        here = upgraded(begun, learner)
+        assert here.learner.noise > 0
+        found = completed(old, here)
+        assert base_tree(found, here)["learner"]["noise"] == 0.0
+        on = upgraded(begun, learner, noise=found.values["learner.noise"])
+        assert learning_fingerprint(on) == learning_fingerprint(begun)
+        assert differences(found.values, run_settings(on)) == []
+        assert [str(each) for each in differences(found.values, run_settings(here))] == [
+            f"learner.noise is {here.learner.noise} here and 0.0 there"
+        ]
+
+
+def test_each_other_value_of_an_added_setting_has_a_fingerprint_of_its_own(begun: Config) -> None:
+    made = [learning_fingerprint(upgraded(begun, NewerLearner, noise=noise)) for noise in (0.0, 0.1, 0.5)]
+    assert len({*made, learning_fingerprint(begun)}) == 3
+    assert learning_fingerprint(upgraded(begun, LaterLearner)) not in made, "a new default is no old run's"
+    assert learning_fingerprint(upgraded(begun, LaterLearner, noise=0.5)) == made[2]
+
+
+def test_a_recorded_value_wins_over_the_one_from_before(begun: Config) -> None:
+    here = upgraded(begun, NewerLearner, noise=0.2)
+    found = completed(RecordedSettings((record(run_settings(here), learning_fingerprint(here)),)), here)
+    assert (found.unrecorded, found.values["learner.noise"]) == ({}, 0.2)
+
+
+class Deeper(Section):
+    effect: ClassVar[Effect | None] = Effect(When.LATER, before=0)
+
+    one: int = 0
+    other: int = 0
+
+
+class NestedLearner(LearnerSettings):
+    deeper: Deeper = Deeper()
+
+
+def test_a_whole_section_that_was_added_leaves_the_fingerprint_as_it_was(begun: Config) -> None:
+    assert learning_fingerprint(upgraded(begun, NestedLearner)) == learning_fingerprint(begun)
+    set_ = upgraded(begun, NestedLearner, deeper=Deeper(other=1))
+    assert learning_fingerprint(set_) != learning_fingerprint(begun)

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from pydantic import BaseModel
+
+UNSET: Final = object()
 
 
 class When(StrEnum):
@@ -33,6 +35,10 @@ class Effect:
     """Why no ablation may change it, to complete "it …"; empty where one may."""
     learned: bool = True
     """Whether results depend on it. If not, it may change within a run, and is not in the fingerprint."""
+    before: Any = UNSET
+    """JSON-able; with this value the fold is what it was before the setting was there. It stays out of the fingerprint
+    then, and runs that were begun before go on with it. It never changes again, the default may. UNSET: there is no
+    such value, and those runs cannot go on."""
 
 
 class Local:

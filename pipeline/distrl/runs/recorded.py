@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from typing import Any
 
@@ -21,13 +22,14 @@ from distrl.broker.reader import LogReader, decoded
 from distrl.broker.topic_admin import partition_count
 from distrl.broker.topics import topic_name
 from distrl.clock import SYSTEM_CLOCK
-from distrl.config import LEARNING, Config
+from distrl.config import LEARNING, Config, load
 from distrl.errors import BrokerError, ConfigError, WireError
 from distrl.runs.settings import (
     ABSENT,
     NOT_SETTINGS,
     STORE,
     Difference,
+    before_values,
     differences,
     learned,
     learning_fingerprint,
@@ -50,6 +52,8 @@ class RecordedSettings:
 
     records: tuple[Settings, ...]
     """In log order; at least one."""
+    unrecorded: Mapping[str, Any] = field(default_factory=dict)
+    """Path -> value of settings that were not there when the run was begun."""
 
     @property
     def history(self) -> tuple[Settings, ...]:
@@ -68,7 +72,7 @@ class RecordedSettings:
         return self._after(places[-1] + 1) if places else {}
 
     def _after(self, count: int) -> dict[str, Any]:
-        values: dict[str, Any] = {}
+        values = dict(self.unrecorded)
         for record in self.history[:count]:
             values |= {path: json.loads(text) for path, text in record.settings.items()}
         return values
@@ -81,7 +85,17 @@ def recorded(config: Config) -> RecordedSettings | None:
             found = [decoded(raw, Settings) for batch in reader.to_end() for raw in batch]
     except UnknownTopicError:
         return None  # a run that is not begun, or of an older version
-    return RecordedSettings(tuple(found)) if found else None
+    return completed(RecordedSettings(tuple(found)), config) if found else None
+
+
+def completed(found: RecordedSettings, here: Config) -> RecordedSettings:
+    """`found` with the settings of this version that the run was begun without. here: any settings of it. Pure."""
+    values = found.values
+    if (kind := values.get("algorithm.type", here.algorithm.type)) != here.algorithm.type:
+        with suppress(ConfigError):  # an algorithm that this version does not have is refused when it is loaded
+            here = here.model_copy(update={"algorithm": load(sets=[f"algorithm.type={kind}"], environ={}).algorithm})
+    missing = {path: value for path, value in before_values(here).items() if path not in values}
+    return replace(found, unrecorded=missing)
 
 
 def base_tree(found: RecordedSettings, here: Config) -> dict[str, Any]:

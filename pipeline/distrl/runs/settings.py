@@ -5,14 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from ipaddress import ip_address
+from operator import getitem
 from typing import Any
 from urllib.parse import urlsplit
 
 from distrl.config import LEARNING, Config
 from distrl.config.allowed import written
+from distrl.config.effects import UNSET
 from distrl.errors import ConfigError
 from distrl.policy.registry import base_sha256
 
@@ -62,7 +65,16 @@ def learning_fingerprint(config: Config) -> str:
     """sha256 (hex) of the learning settings: with equal ones, equal logs give equal weights. Raises PolicyError."""
     found = learning_settings(config)
     del found["policy"]["base_model"]  # a path: the same model may have moved; its sha256 is in
+    for path, before in before_values(config).items():
+        names = path.split(".")
+        if reduce(getitem, names, found) == before:
+            _delete(found, names)
     return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
+
+
+def before_values(config: Config) -> dict[str, Any]:
+    """Path -> value of each setting that stands for runs which were begun before it was there (Effect.before)."""
+    return {path: each.before for path, each in config.effects().items() if each.learned and each.before is not UNSET}
 
 
 def run_settings(config: Config) -> dict[str, Any]:
@@ -112,6 +124,15 @@ def other_settings(found: list[Difference], what: str, run: str) -> ConfigError:
         f"{what} of run {run} was made with other settings: {'; '.join(map(str, found))}",
         f"{go_on}, or choose a new `run`",
     )
+
+
+def _delete(tree: dict[str, Any], names: Sequence[str]) -> None:
+    """Delete the leaf at `names`, and the nodes that it leaves empty: older versions had neither."""
+    first, *rest = names
+    if rest:
+        _delete(tree[first], rest)
+    if not rest or not tree[first]:
+        del tree[first]
 
 
 def _is_on_this_machine(url: str) -> bool:

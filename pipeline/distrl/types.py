@@ -310,7 +310,28 @@ class Settings:
     """Path, like learner.seed -> value as JSON."""
 
 
-Record = Task | Trajectory | Version | Update | Evaluation | Heartbeat | Settings
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """The records of a partition up to offset `last`; that one is known by the sha256 (hex) of its key and value."""
+
+    topic: str
+    partition: int
+    last: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What follows from the beginning of a run's log, so that a start need not read it (docs/adr/0018)."""
+
+    at: int
+    format: int
+    covered: tuple[Covered, ...]
+    feeder: bytes
+    view: bytes
+
+
+Record = Task | Trajectory | Version | Update | Evaluation | Heartbeat | Settings | Snapshot
 
 
 @dataclass(frozen=True, slots=True)

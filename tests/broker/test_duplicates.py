@@ -5,7 +5,7 @@ import random
 import tracemalloc
 
 from distrl.broker.duplicates import BLOCK, FirstWins, IdSet
-from distrl.feeder.state import next_retry
+from distrl.feeder.facts import next_retry
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -69,6 +69,14 @@ def test_a_topic_that_forgets_rolls_its_segments_sooner() -> None:
     assert heartbeats.segment_ms < heartbeats.retention_ms
 
 
+def test_old_snapshots_go_soon_and_none_is_the_truth() -> None:
+    topic = TOPICS["snapshots"]
+    assert declared_settings(CONFIG, topic)["cleanup.policy"] == "compact"
+    assert topic.segment_ms is not None
+    assert topic.segment_ms <= 3_600_000, "the segment that is written to is never compacted"
+    assert not topic.is_truth
+
+
 def test_on_a_cluster_an_acknowledgement_means_two_copies() -> None:
     cluster = load(sets=["kafka.replication_factor=3"], environ={})
     assert declared_settings(cluster, TOPICS["trajectories"])["min.insync.replicas"] == "2"

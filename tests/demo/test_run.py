@@ -36,9 +36,9 @@ def test_a_second_demo_in_a_folder_or_on_a_stack_is_refused_and_touches_nothing(
 
 def test_before_there_is_a_version_the_demo_says_that_it_warms_up() -> None:
     view = RunView()
-    assert progress(view.snapshot(0)) == "warming up on demonstrations; no version yet"
+    assert progress(view.status(0)) == "warming up on demonstrations; no version yet"
     view.feed(factories.version(0, update=9))
-    assert progress(view.snapshot(0)) == "0 trajectories, 0 a minute, success –, version 0"
+    assert progress(view.status(0)) == "0 trajectories, 0 a minute, success –, version 0"
 
 
 def test_ctrl_c_is_answered_with_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,7 +69,7 @@ def test_all_work_goes_on_within_15_s_though_a_broker_stands_still(whole: Cluste
             silent = set()
             while time.monotonic() < since + STANDS_STILL_S:
                 feed.wait(0.5)
-                silent |= feed.snapshot().silent
+                silent |= feed.status().silent
             going.until_each(1)
             longest = going.longest_s(since)
         finally:

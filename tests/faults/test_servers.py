@@ -6,7 +6,7 @@ import signal
 from collections.abc import Callable
 
 import pytest
-from distrl.feeder.state import next_retry
+from distrl.feeder.facts import next_retry
 from distrl.types import Outcome
 
 from faults.live import PHONES, WARMUP, LiveRun

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import factories
 import pytest
 from distrl.feeder.admission import Admission, Progress
+from distrl.feeder.facts import TaskFacts
 from distrl.feeder.state import FeederState
 from distrl.types import ObjectRef, Outcome, Task, Trajectory, Update, Version, Watermark
 from hypothesis import given, settings
@@ -26,7 +27,7 @@ def played(task: Task, outcome: Outcome, *versions: int) -> Trajectory:
 
 
 def ledger_of(admission: Admission, curriculum: bool = False, max_retries: int = 3) -> FeederState:
-    return FeederState(("family-0", "family-1", "family-2"), task_at, admission, max_retries, curriculum)
+    return FeederState(("family-0", "family-1", "family-2"), task_at, admission, TaskFacts(max_retries), curriculum)
 
 
 def version(number: int, update: int) -> Version:
@@ -60,7 +61,7 @@ class World:
         self.state = ledger_of(admission, max_retries=1_000)
         self.read = dict.fromkeys(("trajectories", "versions", "updates"), 0)
         for task in self.tasks:
-            self.state.see_task(task)
+            self.state.facts.see_task(task)
 
     def feed(self) -> None:
         """Read some of what is there, topic by topic, then feed what the state says."""
@@ -70,11 +71,11 @@ class World:
             for offset in range(self.read[name], upto):
                 match name:
                     case "trajectories":
-                        self.state.see_trajectory(offset, log[offset])
+                        self.state.facts.see_trajectory(offset, log[offset])
                     case "versions":
-                        self.state.see_version(log[offset])
+                        self.state.facts.see_version(log[offset])
                     case _:
-                        self.state.see_update(log[offset], TOPIC)
+                        self.state.facts.see_update(log[offset], TOPIC)
             self.read[name] = upto
         due = self.state.due(0)
         self.tasks += due
@@ -174,18 +175,18 @@ def test_the_bound_is_no_stricter_than_it_has_to_be(admission: Admission, seed: 
 def test_without_lag_every_version_gets_exactly_its_own_tasks(publish_every: int) -> None:
     """max_lag = 0 is a barrier: nothing is fed from the last task of a version until the next version is there."""
     state = ledger_of(Admission(4, publish_every, 0, 100))
-    state.see_version(version(0, 4))
+    state.facts.see_version(version(0, 4))
     for u in range(5):
-        state.see_update(Update(u, (), "f", 0), TOPIC)
+        state.facts.see_update(Update(u, (), "f", 0), TOPIC)
     tasks = state.due(0)
     assert len(tasks) == 4 * publish_every
     for offset, task in enumerate(tasks):
-        state.see_trajectory(offset, played(task, Outcome.FAILURE, 0))
+        state.facts.see_trajectory(offset, played(task, Outcome.FAILURE, 0))
         assert state.due(0) == []
     for number in range(publish_every):
-        state.see_update(Update(5 + number, (Watermark(TOPIC, 0, 4 * (number + 1)),), "f", 0), TOPIC)
+        state.facts.see_update(Update(5 + number, (Watermark(TOPIC, 0, 4 * (number + 1)),), "f", 0), TOPIC)
         assert state.due(0) == []
-    state.see_version(version(1, 4 + publish_every))
+    state.facts.see_version(version(1, 4 + publish_every))
     again = state.due(0)
     assert len(again) == 4 * publish_every
     assert {task.fed_version for task in again} == {1}

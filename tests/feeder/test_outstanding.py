@@ -60,6 +60,7 @@ def test_what_is_counted_along_is_what_a_count_of_all_tasks_gives(
         assert len(ours) == len(tasks)
         assert ours.loads == Counter(fed.partition for fed in tasks if fed.partition is not None)
         assert ours.versions.oldest == min((fed.version for fed in tasks), default=None)
+        assert ours.unread == sum(fed.offset is None for fed in tasks)
         assert list(ours.ended_before(offsets)) == [
             task_id
             for task_id, fed in plain.tasks.items()
@@ -87,7 +88,8 @@ class Watched(dict[str, Fed]):
 
 def test_nobody_walks_through_the_outstanding_tasks_for_a_trajectory() -> None:
     tasks = Watched()
-    ours = Outstanding(_tasks=tasks)
+    ours = Outstanding()
+    ours._tasks = tasks
     for number in range(30_000):
         ours.add(f"t-{number}", number // 10_000)
         ours.sent(f"t-{number}", number % 157)

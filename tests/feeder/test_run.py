@@ -11,7 +11,7 @@ from distrl.feeder import run
 
 def test_who_reads_all_topics_again_opens_no_second_publisher(monkeypatch: pytest.MonkeyPatch) -> None:
     """Opening one claims the role anew: the older would replace whoever has taken over meanwhile."""
-    opened, stop, rounds = [], threading.Event(), iter((CutError("updates", "are void", "wait"), None))
+    opened, from_starts, stop, rounds = [], [], threading.Event(), iter((CutError("updates", "are void", "wait"), None))
 
     class Publisher:
         def __init__(self, config: Any) -> None: ...
@@ -21,7 +21,8 @@ def test_who_reads_all_topics_again_opens_no_second_publisher(monkeypatch: pytes
 
         def __exit__(self, *_: Any) -> None: ...
 
-    def feed_until(config: Any, publisher: Any, stop: threading.Event) -> None:
+    def feed_until(config: Any, publisher: Any, stop: threading.Event, from_start: bool) -> None:
+        from_starts.append(from_start)
         error = next(rounds)
         if error is not None:
             raise error
@@ -32,3 +33,4 @@ def test_who_reads_all_topics_again_opens_no_second_publisher(monkeypatch: pytes
     monkeypatch.setattr(run, "AGAIN_S", 0.0)
     run.run_feeder(load(environ={}), stop)
     assert len(opened) == 1
+    assert from_starts == [False, True], "a snapshot may be of what is void"

@@ -7,8 +7,9 @@ import pytest
 from distrl.config import Config
 from distrl.errors import ConfigError
 from distrl.feeder.admission import Admission
+from distrl.feeder.facts import next_retry
 from distrl.feeder.run import new_state
-from distrl.feeder.state import LEAST_WEIGHT, FeederState, choose_family, least_loaded, next_retry
+from distrl.feeder.state import LEAST_WEIGHT, FeederState, choose_family, least_loaded
 from distrl.types import LogPosition, Outcome, Split
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,7 +26,7 @@ def fed(state: FeederState) -> list[str]:
 def test_nothing_is_fed_before_there_is_a_version_to_act_with() -> None:
     state = ledger_of(WIDE)
     assert state.due(7) == []
-    state.see_version(version(0, 4))
+    state.facts.see_version(version(0, 4))
     tasks = state.due(7)
     assert len(tasks) == 12
     assert {(task.fed_at, task.fed_version) for task in tasks} == {(7, 0)}
@@ -33,64 +34,64 @@ def test_nothing_is_fed_before_there_is_a_version_to_act_with() -> None:
 
 def test_families_take_turns() -> None:
     state = ledger_of(WIDE)
-    state.see_version(version(0, 4))
+    state.facts.see_version(version(0, 4))
     assert fed(state) == [f"t-{n}" for n in range(12)]
 
 
 def test_a_feeder_that_starts_again_goes_on_with_the_tasks_that_were_never_fed() -> None:
     first = ledger_of(WIDE)
-    first.see_version(version(0, 4))
+    first.facts.see_version(version(0, 4))
     tasks = first.due(7)
     second = ledger_of(WIDE)
     for task in tasks:
-        second.see_task(task)
-    second.see_version(version(0, 4))
+        second.facts.see_task(task)
+    second.facts.see_version(version(0, 4))
     assert second.due(7) == []
     for offset, task in enumerate(tasks[:5]):
-        second.see_trajectory(offset, played(task, Outcome.SUCCESS, 0))
+        second.facts.see_trajectory(offset, played(task, Outcome.SUCCESS, 0))
     assert fed(second) == [f"t-{n}" for n in range(12, 17)]
 
 
 def test_an_interrupted_task_is_fed_again_under_its_next_id_until_the_retries_are_used_up() -> None:
     state = ledger_of(WIDE, max_retries=2)
-    state.see_version(version(3, 9))
+    state.facts.see_version(version(3, 9))
     last = state.due(7)[0]
     for offset, name in enumerate(("t-0.r1", "t-0.r2")):
-        state.see_trajectory(offset, played(last, Outcome.INTERRUPTED))
+        state.facts.see_trajectory(offset, played(last, Outcome.INTERRUPTED))
         last = state.due(8)[0]
         assert (last.task_id, last.fed_at, last.fed_version) == (name, 8, 3)
         assert last.instruction == task_at(0).instruction
-    state.see_trajectory(2, played(last, Outcome.INTERRUPTED))
+    state.facts.see_trajectory(2, played(last, Outcome.INTERRUPTED))
     assert fed(state) == ["t-12"]
-    assert state.retried == 2
+    assert state.facts.retried == 2
 
 
 def test_a_retry_that_an_earlier_feeder_has_fed_is_not_fed_twice() -> None:
     state = ledger_of(WIDE)
     task = task_at(0)
-    state.see_task(task)
-    state.see_task(replace(task, task_id="t-0.r1", fed_version=0))
-    state.see_trajectory(0, played(task, Outcome.INTERRUPTED))
-    state.see_version(version(0, 4))
+    state.facts.see_task(task)
+    state.facts.see_task(replace(task, task_id="t-0.r1", fed_version=0))
+    state.facts.see_trajectory(0, played(task, Outcome.INTERRUPTED))
+    state.facts.see_version(version(0, 4))
     assert "t-0.r1" not in fed(state)
 
 
 def test_a_second_record_of_a_task_changes_nothing() -> None:
     state = ledger_of(WIDE)
-    state.see_version(version(0, 4))
+    state.facts.see_version(version(0, 4))
     task = state.due(7)[0]
-    state.see_trajectory(0, played(task, Outcome.SUCCESS, 0))
-    before = state.outstanding
-    state.see_trajectory(1, played(task, Outcome.INTERRUPTED))
-    assert state.outstanding == before
+    state.facts.see_trajectory(0, played(task, Outcome.SUCCESS, 0))
+    before = len(state.facts.outstanding)
+    state.facts.see_trajectory(1, played(task, Outcome.INTERRUPTED))
+    assert len(state.facts.outstanding) == before
     assert fed(state) == ["t-12"]
 
 
 def test_an_unreadable_trajectory_frees_its_place() -> None:
     state = ledger_of(WIDE)
-    state.see_version(version(0, 4))
+    state.facts.see_version(version(0, 4))
     state.due(7)
-    state.see_unreadable("t-3")
+    state.facts.see_unreadable("t-3")
     assert fed(state) == ["t-12"]
 
 
@@ -123,9 +124,11 @@ def test_a_curriculum_feeds_in_proportion_to_failure_and_forgets_nothing() -> No
 
 def test_the_curriculum_reaches_the_tasks_that_are_fed() -> None:
     state = ledger_of(Admission(16, 1, 100, 60), curriculum=True)
-    state.see_version(version(0, 4))
+    state.facts.see_version(version(0, 4))
     for offset, task in enumerate(state.due(7)):
-        state.see_trajectory(offset, played(task, Outcome.FAILURE if task.family == "family-2" else Outcome.SUCCESS, 0))
+        state.facts.see_trajectory(
+            offset, played(task, Outcome.FAILURE if task.family == "family-2" else Outcome.SUCCESS, 0)
+        )
     families = Counter(task.family for task in state.due(8))
     assert families["family-2"] > 2 * families["family-0"]
     assert min(families.values()) > 0
@@ -147,7 +150,7 @@ def test_a_task_ends_by_a_commit_only_if_it_was_done(facts: list[tuple[int, bool
     done: dict[int, list[bool]] = {}
     kept = []
     for number, (partition, was_done, deleted) in enumerate(facts):
-        state.see_task(task_at(number), LogPosition("tasks", partition, ends[partition]))
+        state.facts.see_task(task_at(number), LogPosition("tasks", partition, ends[partition]))
         ends[partition] += 1
         done.setdefault(partition, []).append(was_done)
         if was_done and not deleted:
@@ -157,33 +160,33 @@ def test_a_task_ends_by_a_commit_only_if_it_was_done(facts: list[tuple[int, bool
         prefix = each.index(False) if False in each else len(each)
         committed[partition] = data.draw(st.integers(0, prefix))
     for offset, number in enumerate(kept):
-        state.see_trajectory(offset, played(task_at(number), Outcome.SUCCESS, 0))
-    ended = state.see_committed(committed)
+        state.facts.see_trajectory(offset, played(task_at(number), Outcome.SUCCESS, 0))
+    ended = state.facts.see_committed(committed)
     assert all(facts[int(name.removeprefix("t-"))][1] for name in ended), "each was done"
-    assert state.see_committed(committed) == []
-    assert state.outstanding >= sum(not was_done for _, was_done, _ in facts)
+    assert state.facts.see_committed(committed) == []
+    assert len(state.facts.outstanding) >= sum(not was_done for _, was_done, _ in facts)
     if committed == {partition: len(each) for partition, each in done.items()}:
-        assert state.outstanding == 0
+        assert len(state.facts.outstanding) == 0
 
 
 def test_a_trajectory_that_comes_after_its_task_was_deleted_counts_as_unlearned() -> None:
     state = ledger_of(Admission(1, 1, 0, 10))
-    state.see_version(version(0, 0))
-    state.see_task(task_at(0), LogPosition("tasks", 1, 5))
-    assert state.see_deleted({0: 100, 1: 5}) == []
-    assert state.see_deleted({1: 6}) == ["t-0"]
-    state.see_trajectory(0, played(task_at(0), Outcome.SUCCESS, 0))
+    state.facts.see_version(version(0, 0))
+    state.facts.see_task(task_at(0), LogPosition("tasks", 1, 5))
+    assert state.facts.see_deleted({0: 100, 1: 5}) == []
+    assert state.facts.see_deleted({1: 6}) == ["t-0"]
+    state.facts.see_trajectory(0, played(task_at(0), Outcome.SUCCESS, 0))
     assert fed(state) == [], "synchronous: one task a version, and it is not learned yet"
 
 
 def test_a_task_whose_record_was_deleted_is_known_by_its_trajectory_and_by_the_tasks_after_it() -> None:
     state = ledger_of(WIDE)
-    state.deleted = 30
-    state.see_version(version(0, 4))
+    state.facts.deleted = 30
+    state.facts.see_version(version(0, 4))
     for offset, number in enumerate(range(30, 36)):
-        state.see_trajectory(offset, played(task_at(number), Outcome.SUCCESS, 0))
+        state.facts.see_trajectory(offset, played(task_at(number), Outcome.SUCCESS, 0))
     for number in range(36, 39):
-        state.see_task(task_at(number))
+        state.facts.see_task(task_at(number))
     assert fed(state) == [f"t-{n}" for n in range(39, 48)]
 
 

@@ -20,7 +20,7 @@ from distrl.demo import run as demo
 from distrl.demo.progress import DemoProgress
 from distrl.errors import BrokerError, ConfigError, StackError
 from distrl.stack.processes import find_all, stop_all
-from distrl.telemetry.feed import RunFeed, snapshot_of
+from distrl.telemetry.feed import RunFeed, status_of
 from distrl.train.roles import running
 from distrl.train.watch import watch
 from distrl.types import Evaluation, Heartbeat, Trajectory
@@ -79,17 +79,17 @@ def test_the_feed_starts_with_all_there_is_and_follows(config: Config) -> None:
         publish("heartbeats", "w", Heartbeat("w", "worker", int(time.time() * 1000), 3, "c" * 64, {"episodes": 1.0}))
         publish("evaluations", "3", Evaluation(3, "c" * 64, "3-x", trajectory(9)))
         with RunFeed(config) as feed:
-            first = feed.snapshot()
+            first = feed.status()
             assert (first.trajectories, first.lag_max, first.success) == (1, 2, 1.0)
             assert first.newest == VERSION
             assert [beat.process for beat in first.processes] == ["w"]
             assert [row[0] for row in first.evaluations] == [3]
             publish("trajectories", "task-1", trajectory(1, version=3))
             deadline = time.monotonic() + PATIENCE_S
-            while feed.snapshot().trajectories < 2:
+            while feed.status().trajectories < 2:
                 assert time.monotonic() < deadline
                 feed.wait(0.2)
-    assert snapshot_of(config).trajectories == 2
+    assert status_of(config).trajectories == 2
 
 
 def test_waiting_takes_its_time_and_ends_at_once_when_stopped(config: Config) -> None:
@@ -106,7 +106,7 @@ def test_waiting_takes_its_time_and_ends_at_once_when_stopped(config: Config) ->
 
 def test_a_run_without_topics_has_no_feed(config: Config) -> None:
     with pytest.raises(BrokerError, match="distrl topics ensure"):
-        snapshot_of(config.model_copy(update={"run": "never-made"}))
+        status_of(config.model_copy(update={"run": "never-made"}))
 
 
 def test_where_there_is_no_terminal_a_line_comes_now_and_then(config: Config, folder: Path) -> None:

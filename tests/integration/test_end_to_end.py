@@ -22,7 +22,7 @@ from distrl.policy.autoui.model import AutoUIModel, Shape
 from distrl.policy.autoui.tokenizer import WordTokenizer
 from distrl.stack.processes import find
 from distrl.store.objects import open_store
-from distrl.telemetry.feed import snapshot_of
+from distrl.telemetry.feed import status_of
 from distrl.train.roles import Roles, running
 from distrl.types import Outcome
 from served import phones_served
@@ -83,7 +83,7 @@ def wait_for(what: str, condition: Callable[[], bool], roles: Roles) -> None:
 
 
 def newest(config: Config) -> int:
-    version = snapshot_of(config).newest
+    version = status_of(config).newest
     return -1 if version is None else version.version
 
 

@@ -24,6 +24,7 @@ from distrl.broker.topics import topic_name
 from distrl.config import Config, load
 from distrl.errors import DistrlError
 from distrl.feeder import run as feeding
+from distrl.feeder import topics
 from distrl.telemetry import stalls
 from distrl.telemetry.feed import RunFeed
 from distrl.telemetry.fleet import fleet_findings
@@ -143,7 +144,7 @@ def test_a_feeder_feeds_nothing_again_though_the_records_of_tasks_were_deleted(c
 def test_tasks_that_are_deleted_before_anybody_played_them_are_not_waited_for(
     config: Config, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feeding, "GROUP_S", 0.5)
+    monkeypatch.setattr(topics, "GROUP_S", 0.5)
     with feeder(config), caplog.at_level(logging.WARNING):
         until("tasks are outstanding", lambda: len(fed(config)) == MOST)
         with LogReader(config, "tasks") as reader:

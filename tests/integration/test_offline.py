@@ -41,7 +41,7 @@ from distrl.runs.settings import learning_fingerprint
 from distrl.store.checkpoints import checkpoints, latest_checkpoint
 from distrl.store.objects import open_store
 from distrl.train.roles import write_settings
-from distrl.types import Evaluation, Heartbeat, Outcome, Trajectory, Unmet, Version
+from distrl.types import Covered, Evaluation, Heartbeat, Outcome, Snapshot, Trajectory, Unmet, Version
 from distrl.wire.codec import decode
 from groups import committed, workers_group
 from learner.world import Screens, learning, save_tiny_base, trajectory
@@ -112,6 +112,8 @@ def publish(config: Config) -> None:
             each.result(30)
         shown = trajectory(screens, 7, store=store)
         producer.publish("evaluations", "0", Evaluation(0, "a" * 64, "e-1", shown)).result(30)
+        snapshot = Snapshot(9, 1, (Covered("tasks", 1, 7, "a" * 64),), b"\x00\xff", b"")
+        producer.publish("snapshots", config.run, snapshot).result(30)
 
 
 @pytest.fixture

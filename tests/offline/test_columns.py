@@ -7,7 +7,19 @@ from dataclasses import field, make_dataclass
 import pytest
 from distrl.offline.columns import TIME as MOMENT
 from distrl.offline.columns import columns_of, schema_of
-from distrl.types import Action, Evaluation, Heartbeat, Record, Settings, Step, Task, Trajectory, Update, Version
+from distrl.types import (
+    Action,
+    Evaluation,
+    Heartbeat,
+    Record,
+    Settings,
+    Snapshot,
+    Step,
+    Task,
+    Trajectory,
+    Update,
+    Version,
+)
 from wire.records import KINDS
 
 TIME = "timestamp[ms, tz=UTC]"
@@ -51,6 +63,8 @@ COLUMNS: dict[type[Record] | None, str] = {
     f"partitions {INTEGERS}",
     Settings: f"{PLACE} | at int64 | role string | process string | sources list<item: string> | software string | "
     f"fingerprint string | is_change bool | settings {TEXTS}",
+    Snapshot: f"{PLACE} | at int64 | format int64 | "
+    f"covered list<item: struct<{MARK}, last: int64, sha256: string>> | feeder binary | view binary",
     None: f"{PLACE} | headers list<item: struct<name: string, value: binary>> | value binary",
 }
 

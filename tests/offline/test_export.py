@@ -9,6 +9,7 @@ import os
 import resource
 import subprocess
 import sys
+from base64 import b64encode
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -222,6 +223,8 @@ def test_a_line_is_ascii_without_controls_and_holds_the_record(record: Record, k
             return {name: told(each) for name, each in value.items()}
         if isinstance(value, list):
             return [told(each) for each in value]
+        if isinstance(value, bytes):
+            return b64encode(value).decode()
         return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
 
     assert read["record"] == told(plain(record))

@@ -215,7 +215,7 @@ def test_a_feeder_feeds_it_family_by_family_and_each_task_once(name: str, curric
     fed = []
     for _ in range(5 * len(LISTED[name].families)):
         fed.append(state._next())
-        state.see_task(fed[-1])
+        state.facts.see_task(fed[-1])
     assert len({task.task_id for task in fed}) == len(fed)
     assert set(Counter(task.family for task in fed).values()) == {5}
 

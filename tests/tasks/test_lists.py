@@ -343,7 +343,7 @@ def test_the_feeder_feeds_the_list_and_each_row_once_before_any_twice(tmp_path: 
     fed = []
     for _ in range(8):
         task = state._next()
-        state.see_task(task)
+        state.facts.see_task(task)
         fed.append(task)
     assert Counter(task.instruction for task in fed[:4]) == Counter("abcd")
     assert Counter(task.instruction for task in fed) == Counter("abcd" * 2)

@@ -8,7 +8,7 @@ import re
 import factories
 import pytest
 from distrl.telemetry.screen import render
-from distrl.telemetry.view import HEARTBEAT_STALE_MS, RunView, Snapshot
+from distrl.telemetry.view import HEARTBEAT_STALE_MS, RunStatus, RunView
 from distrl.types import DeviceHealth, Evaluation, Heartbeat, Outcome, Split, Trajectory
 from rich.console import Console
 from rich.live import Live
@@ -23,7 +23,7 @@ def trajectory(task_id: str, split: Split, outcome: Outcome) -> Trajectory:
     return factories.trajectory(task, (step,), outcome=outcome, finished_at=NOW_MS)
 
 
-def a_run(phones: int = 4) -> Snapshot:
+def a_run(phones: int = 4) -> RunStatus:
     """What `make demo` looks like near its end."""
     view = RunView()
     view.feed(factories.version(51, update=62, published_at=900))
@@ -46,13 +46,13 @@ def a_run(phones: int = 4) -> Snapshot:
     for version in range(12):
         won = trajectory(f"e{version}", Split.VALIDATION, Outcome.SUCCESS)
         view.feed(Evaluation(version, "c" * 64, f"e{version}", won))
-    return view.snapshot(NOW_MS)
+    return view.status(NOW_MS)
 
 
-def lines(snapshot: Snapshot, width: int, rows: int | None) -> list[str]:
+def lines(status: RunStatus, width: int, rows: int | None) -> list[str]:
     console = Console(width=width, height=rows or 25, file=io.StringIO(), force_terminal=False)
     with console.capture() as captured:
-        console.print(render(snapshot, "DistRL run demo-0", FOOTER, width, rows))
+        console.print(render(status, "DistRL run demo-0", FOOTER, width, rows))
     return captured.get().splitlines()
 
 
@@ -84,7 +84,7 @@ def test_each_worker_is_shown_with_what_it_has_loaded_and_how_far_behind_that_is
     view.feed(factories.version(51, update=62, published_at=900))
     for name, version, sha256 in (("worker-0", 51, "a" * 64), ("worker-1", 47, "b" * 64), ("worker-2", None, None)):
         view.feed(Heartbeat(name, "worker", NOW_MS, version, sha256, {}))
-    shown = lines(view.snapshot(NOW_MS), 200, 50)
+    shown = lines(view.status(NOW_MS), 200, 50)
     told = [re.sub(r"[│|]", "", line).split()[:4] for line in shown if "worker-" in line]
     assert told[:2] == [["worker-0", "51", "aaaaaaaa", "0"], ["worker-1", "47", "bbbbbbbb", "4"]]
     assert told[2][:1] == ["worker-2"], "it has loaded nothing yet"
@@ -105,7 +105,7 @@ def test_without_a_limit_all_is_shown() -> None:
 
 @pytest.mark.parametrize(("width", "rows"), [(60, 16), (20, 4), (1, 1), (200, 50)])
 def test_a_run_without_anything_and_a_terminal_of_nothing_raise_nothing(width: int, rows: int) -> None:
-    assert lines(RunView().snapshot(NOW_MS), width, rows)
+    assert lines(RunView().status(NOW_MS), width, rows)
     assert lines(a_run(), width, rows)
 
 
@@ -113,7 +113,7 @@ def test_what_a_record_says_is_no_markup() -> None:
     view = RunView()
     devices = (DeviceHealth("[bold]emulator", "[red]busy"),)
     view.feed(Heartbeat("w-[red]0", "worker", 0, 1, "d" * 64, {}, devices))
-    text = "\n".join(lines(view.snapshot(HEARTBEAT_STALE_MS + 1), 200, 50))
+    text = "\n".join(lines(view.status(HEARTBEAT_STALE_MS + 1), 200, 50))
     assert "w-[red]0 (silent)" in text
     assert "1 [red]busy" in text
     assert "[bold]emulator:[red]busy" in text

@@ -2,10 +2,15 @@ from dataclasses import replace
 
 import factories
 import pytest
+from distrl.broker.packed_state import pack, unpack
 from distrl.cli.stack import without_success
+from distrl.errors import WireError
+from distrl.telemetry import view as telemetry_view
 from distrl.telemetry.screen import render
-from distrl.telemetry.view import HEARTBEAT_STALE_MS, RunView
-from distrl.types import PROMPTED, Evaluation, Heartbeat, Outcome, Split, Trajectory, Version
+from distrl.telemetry.view import FORGOTTEN_MS, HEARTBEAT_STALE_MS, VERSIONS_KEPT, RunView, Score
+from distrl.types import PROMPTED, Evaluation, Heartbeat, Outcome, Record, Split, Trajectory, Version
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
 
@@ -25,11 +30,11 @@ def test_counts_a_task_once_and_measures_lag_against_the_newest_version() -> Non
     for outcome in (Outcome.SUCCESS, Outcome.FAILURE):
         view.feed(trajectory("t1", outcome, version=3))
     view.feed(trajectory("t2", Outcome.INTERRUPTED, version=5))
-    snapshot = view.snapshot(2_000)
-    assert snapshot.trajectories == 2
-    assert snapshot.success == 1.0, "the first record of a task wins, an interruption is no failure"
-    assert snapshot.newest is not None
-    assert (snapshot.newest.version, snapshot.lag_max, snapshot.lag_mean) == (5, 2, 1.0)
+    status = view.status(2_000)
+    assert status.trajectories == 2
+    assert status.success == 1.0, "the first record of a task wins, an interruption is no failure"
+    assert status.newest is not None
+    assert (status.newest.version, status.lag_max, status.lag_mean) == (5, 2, 1.0)
 
 
 @pytest.mark.parametrize("backwards", [False, True])
@@ -41,15 +46,15 @@ def test_lag_is_against_the_newest_version_when_the_trajectory_ended_however_top
     view = RunView()
     for record in (*acted, *versions) if backwards else (*versions, *acted):
         view.feed(record)
-    snapshot = view.snapshot(2_000)
-    assert (snapshot.lag_max, snapshot.lag_mean) == (2, 2 / 6)
+    status = view.status(2_000)
+    assert (status.lag_max, status.lag_mean) == (2, 2 / 6)
 
 
 def test_an_evaluation_counts_each_task_once_and_an_interruption_as_none() -> None:
     view = RunView()
     for task_id, outcome in [("a", Outcome.SUCCESS), ("a", Outcome.FAILURE), ("b", Outcome.INTERRUPTED)]:
         view.feed(Evaluation(2, "c" * 64, f"2-{task_id}", trajectory(task_id, outcome)))
-    assert view.snapshot(2_000).evaluations == ((2, Split.TRAIN, 1, 1.0),)
+    assert view.status(2_000).evaluations == ((2, Split.TRAIN, 1, 1.0),)
 
 
 def test_a_task_that_nobody_did_in_many_attempts_is_named_from_training_and_evaluations() -> None:
@@ -60,10 +65,10 @@ def test_a_task_that_nobody_did_in_many_attempts_is_named_from_training_and_eval
         failed = replace(failed, task=replace(failed.task, suite="mine", instruction="do \x1b[2J it"))
         evaluation = Evaluation(number, "c" * 64, "e", failed)
         for record in (failed, failed, evaluation):
-            assert view.snapshot(2_000).unsolved == ()
+            assert view.status(2_000).unsolved == ()
             view.feed(record)
         view.feed(evaluation)
-    found = view.snapshot(2_000).unsolved
+    found = view.status(2_000).unsolved
     assert [(each.instruction, each.attempts) for each in found] == [("do \x1b[2J it", 20)]
     assert without_success(found) == ['no success in 20 attempts: "do \\x1b[2J it" (check it: distrl tasks oracle)']
     others = [replace(found[0], suite="home", family="shop", instruction=""), *found * 5]
@@ -77,14 +82,14 @@ def test_agents_without_weights_are_scored_apart() -> None:
     view = RunView()
     for sha256, outcome in (("a" * 64, Outcome.SUCCESS), ("b" * 64, Outcome.FAILURE)):
         view.feed(Evaluation(PROMPTED, sha256, "e", trajectory("a", outcome)))
-    assert view.snapshot(2_000).evaluations == ((PROMPTED, Split.TRAIN, 1, 1.0), (PROMPTED, Split.TRAIN, 1, 0.0))
+    assert view.status(2_000).evaluations == ((PROMPTED, Split.TRAIN, 1, 1.0), (PROMPTED, Split.TRAIN, 1, 0.0))
 
 
 def test_rate_forgets_what_is_older_than_a_minute() -> None:
     view = RunView()
     view.feed(trajectory("old", Outcome.SUCCESS, finished_at=0))
     view.feed(trajectory("new", Outcome.SUCCESS, finished_at=70_000))
-    assert view.snapshot(80_000).per_minute == 1
+    assert view.status(80_000).per_minute == 1
 
 
 def test_a_process_whose_work_is_seen_is_not_silent_though_its_heartbeats_wait() -> None:
@@ -93,8 +98,8 @@ def test_a_process_whose_work_is_seen_is_not_silent_though_its_heartbeats_wait()
         view.feed(Heartbeat(name, role, 1_000, None, None))
     view.feed(replace(version(3), published_at=late - 1_000))
     view.feed(replace(trajectory("t0", Outcome.SUCCESS), worker="w", finished_at=late - 1_000))
-    assert view.snapshot(late).silent == {"gone"}
-    assert view.snapshot(late + HEARTBEAT_STALE_MS).silent == {"learner", "w", "gone"}
+    assert view.status(late).silent == {"gone"}
+    assert view.status(late + HEARTBEAT_STALE_MS).silent == {"learner", "w", "gone"}
 
 
 def test_a_silent_process_is_shown_and_its_name_is_not_markup() -> None:
@@ -102,10 +107,75 @@ def test_a_silent_process_is_shown_and_its_name_is_not_markup() -> None:
     beat = Heartbeat("worker-[red]0", "worker", 1_000, 4, "d" * 64, {"episodes": 3.0})
     view.feed(beat)
     view.feed(replace(beat, at=500, metrics={"episodes": 1.0}))
-    snapshot = view.snapshot(1_000 + HEARTBEAT_STALE_MS + 1)
-    assert snapshot.silent == {"worker-[red]0"}
+    status = view.status(1_000 + HEARTBEAT_STALE_MS + 1)
+    assert status.silent == {"worker-[red]0"}
     console = Console(width=160, record=True, file=None, force_terminal=False)
     with console.capture() as captured:
-        console.print(render(snapshot, "run"))
+        console.print(render(status, "run"))
     assert "worker-[red]0 (silent)" in captured.get()
     assert " 3 " in captured.get(), "an older heartbeat does not replace a newer one"
+
+
+outcomes = st.sampled_from(Outcome)
+names = st.sampled_from(["a", "b", "c"])
+moments = st.integers(0, 200_000)
+task_ids = st.builds("t-{:02}".format, st.integers(0, 60))
+trajectories = st.builds(
+    lambda task_id, outcome, oldest, at, worker: replace(trajectory(task_id, outcome, oldest, at), worker=worker),
+    task_ids,
+    outcomes,
+    st.integers(0, 9),
+    moments,
+    names,
+)
+versions = st.builds(lambda number, at: replace(version(number), published_at=at), st.integers(0, 40), moments)
+roles = st.sampled_from(["learner", "worker"])
+heartbeats = st.builds(lambda name, role, at: Heartbeat(name, role, at, None, None), names, roles, moments)
+evaluations = st.builds(lambda number, of: Evaluation(number, "c" * 64, "e", of), st.integers(-2, 3), trajectories)
+records: st.SearchStrategy[Record] = trajectories | versions | heartbeats | evaluations
+
+
+@given(st.lists(records, max_size=80), st.data())
+def test_who_goes_on_from_a_snapshot_shows_what_who_reads_all_shows(log: list[Record], data: st.DataObject) -> None:
+    """Where less is kept than comes, too."""
+    cut, now = data.draw(st.integers(0, len(log))), data.draw(moments)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, few in (("RATE_KEPT", 9), ("VERSIONS_KEPT", 3), ("SUCCESS_WINDOW", 5), ("FORGOTTEN_MS", 50_000)):
+            patch.setattr(telemetry_view, name, few)
+        whole, resumed = RunView(), RunView()
+        for at, record in enumerate(log):
+            if at == cut:
+                resumed.forget(now)
+                resumed = unpack(pack(resumed), RunView, len(log))
+            whole.feed(record, at)
+            resumed.feed(record, at)
+        for later in (now, now + 30_000, now + 10**6):
+            assert resumed.status(later) == whole.status(later)
+        assert resumed.last_trajectory == whole.last_trajectory
+
+
+def test_the_lag_of_the_last_trajectories_is_exact_however_many_versions_there_were() -> None:
+    versions = [replace(version(n), published_at=100 * n) for n in range(VERSIONS_KEPT + 50)]
+    view = RunView()
+    for record in reversed(versions):
+        view.feed(record)
+    last = versions[-1]
+    view.feed(trajectory("t0", Outcome.SUCCESS, last.version - 7, last.published_at - 100))
+    assert view.status(last.published_at).lag_max == 6
+    assert len(view._published) == VERSIONS_KEPT
+
+
+def test_a_process_that_was_not_heard_of_for_a_day_is_shown_no_more() -> None:
+    view = RunView()
+    view.feed(Heartbeat("w", "worker", 1_000, None, None))
+    assert [beat.process for beat in view.status(1_000 + FORGOTTEN_MS).processes] == ["w"]
+    assert view.status(1_001 + FORGOTTEN_MS).processes == ()
+    view.forget(1_001 + FORGOTTEN_MS)
+    assert view.processes == 0
+
+
+def test_a_saved_view_that_cannot_be_shown_is_refused() -> None:
+    view = RunView()
+    view._scores[0, "", Split.TRAIN] = Score()
+    with pytest.raises(WireError, match="a score of nothing"):
+        unpack(pack(view), RunView, 9)

@@ -12,6 +12,7 @@ from typing import Any
 from distrl.types import (
     Action,
     ActionKind,
+    Covered,
     DeviceHealth,
     Evaluation,
     Heartbeat,
@@ -23,6 +24,7 @@ from distrl.types import (
     Record,
     Settings,
     Skipped,
+    Snapshot,
     Split,
     Step,
     Task,
@@ -34,10 +36,11 @@ from distrl.types import (
 )
 from hypothesis import strategies as st
 
-KINDS: tuple[type[Record], ...] = (Task, Trajectory, Version, Update, Evaluation, Heartbeat, Settings)
+KINDS: tuple[type[Record], ...] = (Task, Trajectory, Version, Update, Evaluation, Heartbeat, Settings, Snapshot)
 
 LEAVES: dict[type, st.SearchStrategy[Any]] = {
     str: st.text(max_size=12),
+    bytes: st.binary(max_size=12),
     int: st.integers(-(2**63), 2**63 - 1),
     float: st.floats(allow_nan=False),
     bool: st.booleans(),
@@ -146,5 +149,6 @@ EXAMPLES: tuple[Record, ...] = (
     Evaluation(1, "cd" * 32, "e-1", TRAJECTORY),
     Heartbeat("worker-0", "worker", 9, 1, None, {"lag": 0.5}, (DeviceHealth("phone-0", "ready", {"lost": 1}),), (0, 3)),
     Settings(9, "learner", "process 7 on a", ("file run.yaml",), "0.1", "01" * 32, True, {"learner.seed": "3"}),
+    Snapshot(9, 1, (Covered("tasks", 1, 7, "ab" * 32), Covered("versions", 0, 2, "cd" * 32)), b"\x00\xff", b"x"),
 )
 """One of each kind, with something in every optional place."""

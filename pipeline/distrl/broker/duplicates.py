@@ -5,18 +5,35 @@ from __future__ import annotations
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+import msgspec
 
 Series = tuple[str, int, str]
 """What ids have in common that differ in one number: the text before it, its number of digits, the text after it."""
 
 _NUMBERED: Final = re.compile(r"(.*?)([0-9]{1,18})((?:\.r[1-9][0-9]*)?)", re.DOTALL | re.ASCII)
-"""The last number and what names a retry (`feeder.state.next_retry`). Further digits than 18 belong to the prefix."""
+"""The last number and what names a retry (`feeder.facts.next_retry`). Further digits than 18 belong to the prefix."""
 
 BLOCK: Final = 1024
 """Numbers of one bitmap. Adding an id copies its bitmap, so it is small; a dict entry costs more than an empty one."""
 _FULL: Final = (1 << BLOCK) - 1
+
+
+_Block = Annotated[int, msgspec.Meta(ge=0)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Saved:
+    """A series of an IdSet's JSON form."""
+
+    prefix: str
+    digits: Annotated[int, msgspec.Meta(ge=0, le=18)]
+    suffix: str
+    full: list[tuple[_Block, _Block]]
+    blocks: dict[str, str]
 
 
 class IdSet:
@@ -47,6 +64,19 @@ class IdSet:
             for block, bits in each["blocks"].items():
                 made._bits[series, int(block)] = int.from_bytes(b64decode(bits), "little")
         made._count = sum(bits.bit_count() for bits in made._bits.values())
+        return made
+
+    @classmethod
+    def parse(cls, saved: Any, most: int) -> IdSet:
+        """As `of`, for what nobody vouches for. Raises ValueError for anything but the form of `to_json()`, and for
+        more than `most` ids.
+        """
+        every = msgspec.convert(saved, list[_Saved])
+        if sum(max(0, last - first + 1) * BLOCK for each in every for first, last in each.full) > most:
+            raise ValueError(f"there are more than {most} ids")
+        made = cls.of(saved)
+        if any(bits >> BLOCK for bits in made._bits.values()) or len(made) > most:
+            raise ValueError(f"there are more than {most} ids, or some in no block of {BLOCK}")
         return made
 
     def add(self, each: str) -> bool:

@@ -95,10 +95,19 @@ def decoded(raw: RawRecord, expected: type[R]) -> R:
         ) from None
 
 
+def retained(config: Config, topic: str) -> dict[int, tuple[int, int]]:
+    """Partition -> (first retained offset, one past the last), asked of the broker now. topic: a key of TOPICS.
+
+    Raises UnknownTopicError if the topic is missing, and BrokerError.
+    """
+    name, client = topic_name(config.run, topic), admin(config.kafka)
+    count = partition_count(client, config, name, "read the log")
+    return offsets(client, config, name, count, TOPICS[topic].transactional)
+
+
 def read_since(config: Config, topic: str, start: Mapping[int, int]) -> list[RawRecord]:
     """The retained records of a topic from `start` to its end; partitions left out, from their first record."""
-    with LogReader(config, topic) as whole:
-        kept = whole.kept()
+    kept = retained(config, topic)
     clamped = {p: min(max(first, start.get(p, first)), end) for p, (first, end) in kept.items()}
     with LogReader(config, topic, clamped) as reader:
         return [raw for batch in reader.to_end() for raw in batch]
@@ -116,10 +125,10 @@ class LogReader:
     def __init__(
         self, config: Config, topic: str, start: Mapping[int, int] | None = None, follows: bool = False
     ) -> None:
-        self._config = config
+        self._config, self._name = config, topic
         self.topic = topic_name(config.run, topic)
         self._committed_only = TOPICS[topic].transactional
-        kept = self._kept()
+        kept = self.kept()
         self._next = {partition: first for partition, (first, _) in kept.items()}
         for partition, offset in (start or {}).items():
             self._refuse_outside(partition, offset, kept)
@@ -212,7 +221,7 @@ class LogReader:
 
     def kept(self) -> dict[int, tuple[int, int]]:
         """Partition -> (first retained offset, one past the last), asked of the broker now."""
-        return self._kept()
+        return retained(self._config, self._name)
 
     def close(self) -> None:
         self._consumer.close()
@@ -239,7 +248,7 @@ class LogReader:
             self._at_end[message.partition() or 0] = message.offset() or 0
         elif error.code() in {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}:
             partition = message.partition() or 0
-            self._refuse_outside(partition, self._next[partition], self._kept())
+            self._refuse_outside(partition, self._next[partition], self.kept())
             raise CutError(
                 f"{self.topic}[{partition}]",
                 f"was truncated before record {self._next[partition]}, the next to read, and has grown again: "
@@ -248,11 +257,6 @@ class LogReader:
             )
         else:
             self._on_error(error)
-
-    def _kept(self) -> dict[int, tuple[int, int]]:
-        client = admin(self._config.kafka)
-        count = partition_count(client, self._config, self.topic, "read the log")
-        return offsets(client, self._config, self.topic, count, self._committed_only)
 
     def _refuse_outside(self, partition: int, offset: int, kept: Mapping[int, tuple[int, int]]) -> None:
         where = f"{self.topic}[{partition}]"

@@ -12,9 +12,10 @@ from types import MappingProxyType
 from distrl.broker.connect import BATCH_OVERHEAD_BYTES
 from distrl.config import Config
 from distrl.errors import BrokerError
-from distrl.types import Evaluation, Heartbeat, Settings, Task, Trajectory, Update, Version
+from distrl.types import Evaluation, Heartbeat, Settings, Snapshot, Task, Trajectory, Update, Version
 
-HOUR_MS = 3_600_000
+MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
 FOR_EVER = -1
 REPLICATION = "replication factor"
@@ -55,6 +56,8 @@ _DECLARED = (
     Topic("evaluations", Evaluation, "version"),
     # Whole segments are deleted, so a day's retention needs segments shorter than a day.
     Topic("heartbeats", Heartbeat, "process", retention_ms=DAY_MS, segment_ms=HOUR_MS),
+    # Only the newest is read. The segment that is written to is never compacted, so segments are short.
+    Topic("snapshots", Snapshot, "run", cleanup="compact", segment_ms=10 * MINUTE_MS),
     Topic("trajectories.dlq", None, "as it came", retention_ms=30 * DAY_MS),
 )
 

@@ -114,10 +114,10 @@ def _counters(settings: Config) -> Mapping[str, DeviceHealth]:
     """Serial -> health of each phone, from the newest heartbeats."""
     from distrl.device.pooled import HELD
     from distrl.errors import BrokerError
-    from distrl.telemetry.feed import snapshot_of
+    from distrl.telemetry.feed import status_of
 
     try:
-        beats = snapshot_of(settings).processes
+        beats = status_of(settings).processes
     except BrokerError as error:
         print(f"no counters: {error.what}", file=sys.stderr)
         return {}

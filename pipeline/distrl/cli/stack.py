@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import typer
+from rich.console import Console
+from rich.progress import Progress
 
 from distrl.cli.common import ConfigFile, Sets, console, ended_as_interrupted, load, row, run_settings, table
 from distrl.config import Config
@@ -15,9 +17,12 @@ from distrl.telemetry import logs
 if TYPE_CHECKING:
     from distrl.stack.doctor import Finding
     from distrl.tasks.unsolved import Unsolved
+    from distrl.telemetry.feed import RunFeed
 
 SHOWN: Final = 5
 """Most tasks without a success that `distrl status` lists."""
+LONG: Final = 10_000
+"""Records that are read within about two seconds: with more, a bar is shown."""
 
 
 def register(app: typer.Typer) -> None:
@@ -82,7 +87,6 @@ def status(config: ConfigFile = None, sets: Sets = None) -> None:
     """Show the servers of the stack, then the run: versions each process has loaded, lag, success, phones."""
     from distrl.stack import kafka
     from distrl.stack.local import LocalStack
-    from distrl.telemetry.feed import RunFeed
     from distrl.telemetry.fleet import fleet_findings
     from distrl.telemetry.screen import render
 
@@ -93,8 +97,8 @@ def status(config: ConfigFile = None, sets: Sets = None) -> None:
     console.print(shown)
     if any(part.running for part in parts if part.name == kafka.NAME):
         settings = run_settings(config, sets)
-        with RunFeed(settings) as feed:
-            seen = feed.snapshot()
+        with _opened(settings) as feed:
+            seen = feed.status()
             console.print(render(seen, f"run {settings.run}", width=console.width))
             for line in without_success(seen.unsolved):
                 console.print(line, style="yellow", markup=False, highlight=False, soft_wrap=True)
@@ -102,6 +106,20 @@ def status(config: ConfigFile = None, sets: Sets = None) -> None:
                 hint = "" if found.ok else f"; {found.hint}"
                 style = "" if found.ok else "bold red"
                 console.print(f"{found.what}: {found.detail}{hint}", style=style, markup=False, soft_wrap=True)
+
+
+def _opened(settings: Config) -> RunFeed:
+    """What follows the run, once it has read the log; a terminal shows that a long one is being read."""
+    from distrl.telemetry.feed import RunFeed
+
+    stderr = Console(stderr=True)
+    with Progress(console=stderr, transient=True, disable=not stderr.is_terminal) as progress:
+        bar = progress.add_task("reading the log (no snapshot of it)", visible=False)
+
+        def on_read(read: int, whole: int) -> None:
+            progress.update(bar, completed=read, total=whole, visible=whole > LONG)
+
+        return RunFeed(settings, on_read)
 
 
 def without_success(found: Sequence[Unsolved]) -> list[str]:
@@ -138,7 +156,6 @@ def _of_the_run(config: ConfigFile, sets: Sets) -> list[Finding]:
     """Whether the run's fleet makes progress; empty where the broker has no such run, or no role is running."""
     from distrl.broker.connect import RefusedError
     from distrl.stack.doctor import Finding
-    from distrl.telemetry.feed import RunFeed
     from distrl.telemetry.fleet import fleet_findings
 
     try:
@@ -147,5 +164,5 @@ def _of_the_run(config: ConfigFile, sets: Sets) -> list[Finding]:
         return []
     except ConfigError as error:
         return [Finding(f"settings of the run: {error.where}", False, error.what, error.hint)]
-    with RunFeed(settings) as feed:
+    with _opened(settings) as feed:
         return [Finding(each.what, each.ok, each.detail, each.hint) for each in fleet_findings(settings, feed)]

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
 
 
 class Versions:
@@ -41,13 +44,33 @@ class Fed:
     """None until its record is read."""
 
 
-@dataclass
 class Outstanding:
-    """Every method but `ended_before` takes a time that does not grow with the number of tasks."""
+    """Every method but `ended_before` and those that save takes a time that does not grow with the number of tasks."""
 
-    versions: Versions = field(default_factory=Versions)
-    _tasks: dict[str, Fed] = field(default_factory=dict)
-    _loads: Counter[int] = field(default_factory=Counter)
+    def __init__(self) -> None:
+        self.versions = Versions()
+        self.unread = 0
+        """Tasks whose record was not read."""
+        self._tasks: dict[str, Fed] = {}
+        self._loads: Counter[int] = Counter()
+
+    @classmethod
+    def parse(cls, saved: Any, most: int) -> Outstanding:
+        """The inverse of `to_json()`. Raises ValueError for anything else, and for more than `most` tasks."""
+        made = cls()
+        for task_id, fed in msgspec.convert(saved, dict[str, Fed]).items():
+            made.add(task_id, fed.version)
+            if fed.partition is not None:
+                made.sent(task_id, fed.partition)
+                if fed.offset is not None:
+                    made.read(task_id, fed.partition, fed.offset)
+        if len(made) > most:
+            raise ValueError(f"more than {most} tasks are outstanding")
+        return made
+
+    def to_json(self) -> Mapping[str, Fed]:
+        """The tasks in their order."""
+        return self._tasks
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -64,6 +87,7 @@ class Outstanding:
         """A task that is not outstanding was fed under `version`."""
         self._tasks[task_id] = Fed(version)
         self.versions.add(version)
+        self.unread += 1
 
     def sent(self, task_id: str, partition: int) -> None:
         """The task is being published to this partition. Ignored if it is not outstanding."""
@@ -76,6 +100,7 @@ class Outstanding:
         if fed is not None and fed.offset is None:
             self._move(fed, partition)
             fed.offset = offset
+            self.unread -= 1
 
     def end(self, task_id: str) -> None:
         """The task is finished, or nobody will get it. Ignored if it is not outstanding."""
@@ -83,6 +108,7 @@ class Outstanding:
         if fed is not None:
             self.versions.remove(fed.version)
             self._move(fed, None)
+            self.unread -= fed.offset is None
 
     def ended_before(self, offsets: Mapping[int, int]) -> Iterator[str]:
         """The tasks whose record lies before these offsets by partition. Walks through all tasks."""
@@ -98,3 +124,36 @@ class Outstanding:
         if partition is not None:
             self._loads[partition] += 1
         fed.partition = partition
+
+
+class Unlearned:
+    """The trajectories that no update folds, by offset, with the oldest version of their steps."""
+
+    def __init__(self) -> None:
+        self.versions = Versions()
+        self._at: dict[int, int] = {}
+
+    @classmethod
+    def parse(cls, saved: Any, most: int) -> Unlearned:
+        """The inverse of `to_json()`. Raises ValueError for anything else, and for more than `most`."""
+        made = cls()
+        for offset, version in msgspec.convert(saved, dict[int, int]).items():
+            made.add(offset, version)
+        if len(made) > most:
+            raise ValueError(f"more than {most} trajectories are not learned")
+        return made
+
+    def to_json(self) -> Mapping[int, int]:
+        return self._at
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+    def add(self, offset: int, version: int) -> None:
+        self._at[offset] = version
+        self.versions.add(version)
+
+    def end_before(self, offset: int) -> None:
+        """An update folds all before this offset."""
+        for at in [at for at in self._at if at < offset]:
+            self.versions.remove(self._at.pop(at))

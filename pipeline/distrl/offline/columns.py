@@ -174,7 +174,7 @@ def _some(kind: Any) -> Any:
 
 def _type(kind: Any) -> pa.DataType:
     """The Arrow type of a field of `types.py`."""
-    scalars = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
+    scalars = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string(), bytes: pa.binary()}
     kind = _some(kind)
     if kind in scalars:
         return scalars[kind]

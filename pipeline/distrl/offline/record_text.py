@@ -13,7 +13,19 @@ from typing import Any
 from distrl.offline.replay import Item
 from distrl.telemetry.stalls import ranges
 from distrl.text import printable
-from distrl.types import Evaluation, Heartbeat, HeldBack, Record, Settings, Step, Task, Trajectory, Update, Version
+from distrl.types import (
+    Evaluation,
+    Heartbeat,
+    HeldBack,
+    Record,
+    Settings,
+    Snapshot,
+    Step,
+    Task,
+    Trajectory,
+    Update,
+    Version,
+)
 from distrl.wire.convert import to_datum
 
 LONGEST_TEXT = 160
@@ -22,7 +34,7 @@ REMARKS = ("invalid", "unsent", "undone", "refused", "restless")
 
 
 def json_line(item: Item) -> str:
-    """One JSON object in printable ASCII; NaN and infinities are text.
+    """One JSON object in printable ASCII; NaN and infinities are text, bytes are base64.
 
     It has `record`; `error` where the record cannot be decoded; `value_base64` where the topic has no schema.
     """
@@ -37,7 +49,7 @@ def json_line(item: Item) -> str:
     if item.error is not None:
         made |= {"error": item.error.what}
     elif item.record is not None:
-        made |= {"record": finite(to_datum(item.record))}
+        made |= {"record": as_json(to_datum(item.record))}
     else:
         headers = [[name, None if value is None else value.decode(errors="replace")] for name, value in raw.headers]
         value = None if raw.value is None else base64.b64encode(raw.value).decode()
@@ -92,6 +104,9 @@ def gist_of(record: Record) -> str:
         case Settings():
             what = "a change of" if record.is_change else "all"
             return f"{record.role}  {what} {len(record.settings)} settings  fingerprint {record.fingerprint[:12]}"
+        case Snapshot():
+            covered = ", ".join(f"{each.topic}[{each.partition}] {each.last + 1}" for each in record.covered)
+            return f"{len(record.feeder) + len(record.view)} bytes  up to {covered}"
 
 
 def escaped(text: str) -> str:
@@ -107,12 +122,14 @@ def utc_text(ms: int) -> str:
         return "?"
 
 
-def finite(value: Any) -> Any:
-    """`value` with tuples as lists, and NaN and infinities as text."""
+def as_json(value: Any) -> Any:
+    """`value` with tuples as lists, NaN and infinities as text, and bytes as base64."""
     if isinstance(value, Mapping):
-        return {key: finite(each) for key, each in value.items()}
+        return {key: as_json(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [finite(each) for each in value]
+        return [as_json(each) for each in value]
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
     if isinstance(value, float) and not math.isfinite(value):
         return repr(value)
     return value

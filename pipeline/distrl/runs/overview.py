@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from distrl.broker.connect import UnknownTopicError
-from distrl.broker.reader import LogReader, RawRecord, decoded
+from distrl.broker.reader import LogReader, RawRecord, decoded, retained
+from distrl.broker.snapshots import TOPIC as SNAPSHOTS
 from distrl.broker.topics import TOPICS
 from distrl.broker.versions import lineage
 from distrl.clock import SYSTEM_CLOCK
@@ -136,14 +137,15 @@ def _last(config: Config, topic: str) -> tuple[int, list[RawRecord]]:
     each partition. None where the topic is missing.
     """
     try:
-        with LogReader(config, topic) as whole:
-            first, ends = whole.next_offsets, whole.ends
+        kept = retained(config, topic)
     except UnknownTopicError:
         return 0, []
-    start = {partition: max(first[partition], ends[partition] - SAMPLE) for partition in first}
+    if topic == SNAPSHOTS:  # those before the newest are on their way out
+        kept = {partition: (max(first, end - 1), end) for partition, (first, end) in kept.items()}
+    start = {partition: max(first, end - SAMPLE) for partition, (first, end) in kept.items()}
     with LogReader(config, topic, start) as reader:
         raws = [raw for batch in reader.to_end() for raw in batch]
-    return sum(ends[partition] - first[partition] for partition in first), raws
+    return sum(end - first for first, end in kept.values()), raws
 
 
 def _size(raw: RawRecord) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from distrl.tasks.suite import family_of
@@ -30,12 +30,12 @@ class Unsolved:
     attempts: int
 
 
+@dataclass(slots=True)
 class Attempts:
     """Counts attempts by row or family. Equal rows count together, over all rounds of the list."""
 
-    def __init__(self) -> None:
-        self._failed: dict[bytes, Unsolved | None] = {}
-        """By `_key`; None once there was a success."""
+    _failed: dict[bytes, Unsolved | None] = field(default_factory=dict)
+    """By `_key`; None once there was a success."""
 
     def add(self, task: Task, outcome: Outcome) -> None:
         """Count one attempt, unless it was not judged or was interrupted."""
@@ -69,8 +69,9 @@ def _named(task: Task) -> Unsolved:
 
 
 def _key(task: Task) -> bytes:
-    """The identity of a task's row, like `Row.digest`. A digest, as a list may have 100,000 rows."""
+    """The identity of a task's row, like `Row.digest`. A short digest, as a list may have 100,000 rows, and a run keeps
+    and saves each: two of them share 8 bytes with a probability of 3e-10."""
     said: list[object] = [task.suite, task.family]
     if family_of(task) is None:
         said += [task.split.value, task.instruction, task.max_steps, sorted(task.params.items()), task.setup]
-    return hashlib.sha256(json.dumps(said).encode()).digest()
+    return hashlib.blake2b(json.dumps(said).encode(), digest_size=8).digest()

@@ -1,4 +1,4 @@
-"""The snapshot of a run as rich panels: the live view of `distrl demo`, and what `distrl status` prints once."""
+"""The status of a run as rich panels: the live view of `distrl demo`, and what `distrl status` prints once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from distrl.telemetry.view import Snapshot
+from distrl.telemetry.view import RunStatus
 from distrl.types import Heartbeat
 
 WIDTH = 100
@@ -34,33 +34,33 @@ GIVEN_UP: Final = ("each phone", "weights", "reloads", "policy ms", "adb ms", "r
 
 
 def render(
-    snapshot: Snapshot, title: str, footer: str = "", width: int = WIDTH, rows: int | None = None
+    status: RunStatus, title: str, footer: str = "", width: int = WIDTH, rows: int | None = None
 ) -> RenderableType:
     """The whole view, for a terminal of `width` columns; at most `rows` high if given and possible.
 
     `title` and `footer` are plain text.
     """
-    numbers = _numbers(snapshot, width, all_of_them=rows is None or rows >= SHORT_ROWS)
-    parts: list[RenderableType] = [numbers, _processes(snapshot, width - FRAME_COLUMNS)]
+    numbers = _numbers(status, width, all_of_them=rows is None or rows >= SHORT_ROWS)
+    parts: list[RenderableType] = [numbers, _processes(status, width - FRAME_COLUMNS)]
     most = EVALUATIONS
     if rows is not None:
-        most = min(most, rows - FRAME_ROWS - numbers.row_count - 1 - len(snapshot.processes) - 2)
-    if snapshot.evaluations and most > 0:
-        parts.append(_evaluations(snapshot, most))
+        most = min(most, rows - FRAME_ROWS - numbers.row_count - 1 - len(status.processes) - 2)
+    if status.evaluations and most > 0:
+        parts.append(_evaluations(status, most))
     return Panel(Group(*parts), title=escape(title), subtitle=escape(footer) or None, border_style="cyan")
 
 
-def _numbers(snapshot: Snapshot, width: int, all_of_them: bool) -> Table:
-    learner = snapshot.learner_metrics()
-    success = "–" if snapshot.success is None else f"{snapshot.success:.0%}"
-    newest = "none yet" if snapshot.newest is None else f"{snapshot.newest.version} (update {snapshot.newest.update})"
+def _numbers(status: RunStatus, width: int, all_of_them: bool) -> Table:
+    learner = status.learner_metrics()
+    success = "–" if status.success is None else f"{status.success:.0%}"
+    newest = "none yet" if status.newest is None else f"{status.newest.version} (update {status.newest.update})"
     cells = [
-        ("trajectories", str(snapshot.trajectories)),
-        ("a minute", f"{snapshot.per_minute:.0f}"),
+        ("trajectories", str(status.trajectories)),
+        ("a minute", f"{status.per_minute:.0f}"),
         ("success, last 128", success),
-        ("interrupted", str(snapshot.outcomes.get("interrupted", 0))),
+        ("interrupted", str(status.outcomes.get("interrupted", 0))),
         ("version", newest),
-        ("policy lag", f"{snapshot.lag_mean:.1f} mean, {snapshot.lag_max} max"),
+        ("policy lag", f"{status.lag_mean:.1f} mean, {status.lag_max} max"),
         ("buffer", f"{learner.get('buffer', 0):.0f} transitions"),
         ("pending", f"{learner.get('pending', 0):.0f}"),
     ]
@@ -77,17 +77,15 @@ def _numbers(snapshot: Snapshot, width: int, all_of_them: bool) -> Table:
     return grid
 
 
-def _processes(snapshot: Snapshot, width: int) -> Table:
-    newest = snapshot.newest.version if snapshot.newest else None
-    lines = [_process_cells(beat, newest, beat.process in snapshot.silent) for beat in snapshot.processes]
+def _processes(status: RunStatus, width: int) -> Table:
+    newest = status.newest.version if status.newest else None
+    lines = [_process_cells(beat, newest, beat.process in status.silent) for beat in status.processes]
     columns = _fitting(lines, width)
     table = Table(box=None, header_style="dim", padding=(0, GAP, 0, 0), pad_edge=False)
     for name in columns:
         table.add_column(name, justify="left" if name in ("process", "phones", "each phone") else "right", no_wrap=True)
-    for beat, cells in zip(snapshot.processes, lines, strict=True):
-        table.add_row(
-            *(escape(cells[name]) for name in columns), style="red" if beat.process in snapshot.silent else ""
-        )
+    for beat, cells in zip(status.processes, lines, strict=True):
+        table.add_row(*(escape(cells[name]) for name in columns), style="red" if beat.process in status.silent else "")
     return table
 
 
@@ -122,10 +120,10 @@ def _process_cells(beat: Heartbeat, newest: int | None, silent: bool) -> dict[st
     }
 
 
-def _evaluations(snapshot: Snapshot, most: int) -> Table:
+def _evaluations(status: RunStatus, most: int) -> Table:
     table = Table(title="evaluations (greedy)", box=None, header_style="dim", title_justify="left")
     for name in ("version", "split", "episodes", "success"):
         table.add_column(name, justify="right")
-    for version, split, episodes, success in snapshot.evaluations[-most:]:
+    for version, split, episodes, success in status.evaluations[-most:]:
         table.add_row(str(version) if version >= 0 else "agent", split.value, str(episodes), f"{success:.1%}")
     return table

@@ -1,27 +1,39 @@
-"""The state of a run from its topics: records in, a snapshot out. Pure: it owns no client, thread or clock."""
+"""The state of a run from its topics: records in, a status out. Pure: it owns no client, thread or clock.
+
+What it keeps does not grow with the number of trajectories, but for ids, of which thousands take a few bytes, and for
+the scores of each version that was evaluated.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
+from typing import TypeVar
 
 from distrl.broker.duplicates import IdSet
 from distrl.tasks.unsolved import Attempts, Unsolved
 from distrl.types import Evaluation, Heartbeat, Outcome, Record, Split, Trajectory, Version
 
+T = TypeVar("T")
+
 RATE_WINDOW_MS = 60_000
 SUCCESS_WINDOW = 128
 """Trajectories in the moving success rate: about as many as in an evaluation, so that the two are comparable."""
+RATE_KEPT = 10_000
+"""Ends of episodes that are kept for the rate: more a minute are shown as so many."""
+VERSIONS_KEPT = 1_024
+"""The newest versions, whose time is kept for the lag. It is too high where a trajectory ended before them."""
+FORGOTTEN_MS = 24 * 3_600_000
+"""A process is shown for so long after its last heartbeat, as heartbeats are kept for a day."""
 HEARTBEAT_STALE_MS = 20_000
 """A process without a sign of life for longer is shown as silent. Longer than heartbeats wait for the successor of a
 frozen broker; a trajectory or a version of a process is also a sign of life."""
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class RunStatus:
     """Everything the live view and `distrl status` print. Rates are per minute, success is in [0, 1].
 
     lag_mean, lag_max: versions between the oldest that acted in a trajectory and the newest that was published when it
@@ -50,33 +62,55 @@ class Snapshot:
         return next((beat.metrics for beat in self.processes if beat.role == "learner"), {})
 
 
-@dataclass
-class RunView:
-    """Takes every record of a run's topics, in any order; `snapshot` gives the state at a time."""
+@dataclass(slots=True)
+class Score:
+    """Of one version or agent, on one split: the tasks that were judged, and how many of them succeeded."""
 
-    _finished: deque[int] = field(default_factory=deque)
-    _recent: deque[bool] = field(default_factory=lambda: deque(maxlen=SUCCESS_WINDOW))
-    _outcomes: Counter[str] = field(default_factory=Counter)
-    _acted: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=SUCCESS_WINDOW))
-    """(when it ended, the oldest version that acted in it) of the last trajectories."""
+    seen: IdSet = field(default_factory=IdSet)
+    won: int = 0
+
+
+@dataclass(slots=True)
+class RunView:
+    """Takes every record of a run's topics, in any order; `status` gives the state at a time.
+
+    All fields are in snapshots (`distrl.broker.packed_state`): whoever changes what they mean raises FORMAT there.
+    """
+
+    _finished: list[int] = field(default_factory=list)
+    """When the last RATE_KEPT trajectories ended."""
+    _recent: list[bool] = field(default_factory=list)
+    """Success of the last SUCCESS_WINDOW with a known outcome."""
+    _outcomes: dict[str, int] = field(default_factory=dict)
+    _acted: list[tuple[int, int]] = field(default_factory=list)
+    """(when it ended, the oldest version that acted in it) of the last SUCCESS_WINDOW trajectories."""
     _published: list[tuple[int, int]] = field(default_factory=list)
-    """(when, number) of every version, by time."""
+    """(when, number) of the newest VERSIONS_KEPT versions, by time."""
+    _earlier: int = 0
+    """The highest number among the versions before those."""
     _newest: Version | None = None
     _beats: dict[str, Heartbeat] = field(default_factory=dict)
     _worked: dict[str, int] = field(default_factory=dict)
     """When a worker last finished an episode, by its name."""
-    _scores: dict[tuple[int, str, Split], dict[str, bool]] = field(default_factory=dict)
+    _scores: dict[tuple[int, str, Split], Score] = field(default_factory=dict)
     _seen: IdSet = field(default_factory=IdSet)
     _attempts: Attempts = field(default_factory=Attempts)
+    last_trajectory: int = 0
+    """When the last one was appended, by the broker's clock, ms since the epoch; 0: none."""
 
-    def feed(self, record: Record) -> None:
+    def __post_init__(self) -> None:
+        """Refuses a saved state that cannot be shown. Raises ValueError."""
+        if not all(score.seen for score in self._scores.values()):
+            raise ValueError("there is a score of nothing")
+
+    def feed(self, record: Record, appended_at: int = 0) -> None:
+        """appended_at: by the broker's clock, ms since the epoch."""
         match record:
             case Trajectory():
+                self.last_trajectory = max(self.last_trajectory, appended_at)
                 self._trajectory(record)
             case Version():
-                insort(self._published, (record.published_at, record.version))
-                if self._newest is None or record.version > self._newest.version:
-                    self._newest = record
+                self._version(record)
             case Heartbeat():
                 known = self._beats.get(record.process)
                 if known is None or record.at >= known.at:
@@ -88,14 +122,23 @@ class RunView:
         """Whether the view has a trajectory of the task."""
         return task_id in self._seen
 
-    def snapshot(self, now_ms: int) -> Snapshot:
-        while self._finished and self._finished[0] < now_ms - RATE_WINDOW_MS:
-            self._finished.popleft()
+    @property
+    def processes(self) -> int:
+        """How many there are, silent ones too."""
+        return len(self._beats)
+
+    def forget(self, now_ms: int) -> None:
+        """Drop what `status` shows no more from now on."""
+        self._beats = {name: beat for name, beat in self._beats.items() if beat.at >= now_ms - FORGOTTEN_MS}
+        self._worked = {name: at for name, at in self._worked.items() if at >= now_ms - FORGOTTEN_MS}
+
+    def status(self, now_ms: int) -> RunStatus:
         lags = self._lags()
-        beats = tuple(sorted(self._beats.values(), key=lambda beat: (beat.role, beat.process)))
-        return Snapshot(
+        shown = (beat for beat in self._beats.values() if beat.at >= now_ms - FORGOTTEN_MS)
+        beats = tuple(sorted(shown, key=lambda beat: (beat.role, beat.process)))
+        return RunStatus(
             trajectories=len(self._seen),
-            per_minute=len(self._finished) * 60_000 / RATE_WINDOW_MS,
+            per_minute=sum(at >= now_ms - RATE_WINDOW_MS for at in self._finished) * 60_000 / RATE_WINDOW_MS,
             success=sum(self._recent) / len(self._recent) if self._recent else None,
             outcomes=dict(self._outcomes),
             newest=self._newest,
@@ -104,41 +147,55 @@ class RunView:
             processes=beats,
             silent=frozenset(beat.process for beat in beats if self._heard(beat) < now_ms - HEARTBEAT_STALE_MS),
             evaluations=tuple(
-                (version, split, len(won), sum(won.values()) / len(won))
-                for (version, _, split), won in sorted(self._scores.items(), key=lambda item: item[0])
+                (version, split, len(score.seen), score.won / len(score.seen))
+                for (version, _, split), score in sorted(self._scores.items(), key=lambda item: item[0])
             ),
             unsolved=self._attempts.unsolved(),
         )
 
     def _heard(self, beat: Heartbeat) -> int:
         """The last sign of life of a process: its heartbeats may wait for a broker that its work does not need."""
-        published = max((at for at, _ in self._published), default=0) if beat.role == "learner" else 0
+        published = self._published[-1][0] if self._published and beat.role == "learner" else 0
         return max(beat.at, published, self._worked.get(beat.process, 0))
+
+    def _version(self, version: Version) -> None:
+        insort(self._published, (version.published_at, version.version))
+        if len(self._published) > VERSIONS_KEPT:
+            self._earlier = max(self._earlier, self._published.pop(0)[1])
+        if self._newest is None or version.version > self._newest.version:
+            self._newest = version
 
     def _evaluation(self, evaluation: Evaluation) -> None:
         """Counts like the report: only the first record of a task, and only with a known outcome."""
         record = evaluation.trajectory
         if record.outcome in (Outcome.SUCCESS, Outcome.FAILURE):
             agent = evaluation.version_sha256 if evaluation.version < 0 else ""
-            won = self._scores.setdefault((evaluation.version, agent, record.task.split), {})
-            if record.task_id not in won:
-                won[record.task_id] = record.outcome is Outcome.SUCCESS
+            score = self._scores.setdefault((evaluation.version, agent, record.task.split), Score())
+            if score.seen.add(record.task_id):
+                score.won += record.outcome is Outcome.SUCCESS
                 self._attempts.add(record.task, record.outcome)
 
     def _trajectory(self, record: Trajectory) -> None:
         self._worked[record.worker] = max(record.finished_at, self._worked.get(record.worker, 0))
         if not self._seen.add(record.task_id):
             return
-        self._finished.append(record.finished_at)
-        self._outcomes[record.outcome.value] += 1
+        _append(self._finished, record.finished_at, RATE_KEPT)
+        self._outcomes[record.outcome.value] = self._outcomes.get(record.outcome.value, 0) + 1
         self._attempts.add(record.task, record.outcome)
         if record.outcome in (Outcome.SUCCESS, Outcome.FAILURE):
-            self._recent.append(record.outcome is Outcome.SUCCESS)
+            _append(self._recent, record.outcome is Outcome.SUCCESS, SUCCESS_WINDOW)
         if record.steps and not record.is_expert:
-            self._acted.append((record.finished_at, min(step.version for step in record.steps)))
+            oldest = min(step.version for step in record.steps)
+            _append(self._acted, (record.finished_at, oldest), SUCCESS_WINDOW)
 
     def _lags(self) -> list[int]:
         """By the records' own times: topics are read one after the other, so later versions are known already."""
         times = [at for at, _ in self._published]
-        newest = list(accumulate((number for _, number in self._published), max, initial=0))
+        newest = list(accumulate((number for _, number in self._published), max, initial=self._earlier))
         return [max(0, newest[bisect_right(times, ended)] - oldest) for ended, oldest in self._acted]
+
+
+def _append(values: list[T], value: T, most: int) -> None:
+    """Append, and keep the last `most`. A list, as a deque is no plain value."""
+    values.append(value)
+    del values[:-most]

@@ -11,7 +11,7 @@ from rich.live import Live
 from distrl.config import Config
 from distrl.telemetry.feed import RunFeed
 from distrl.telemetry.screen import render
-from distrl.telemetry.view import Snapshot
+from distrl.telemetry.view import RunStatus
 from distrl.train.roles import Roles
 
 VIEW_PERIOD_S = 1.0
@@ -31,18 +31,18 @@ def watch(
         if not console.is_terminal:
             while (seconds := left()) is None or seconds > 0:
                 _follow(feed, roles, PLAIN_PERIOD_S if seconds is None else min(PLAIN_PERIOD_S, seconds))
-                console.print(f"{_time_left(left(), '4.0f', ': ')}{progress(feed.snapshot())}{_restarted(roles)}")
+                console.print(f"{_time_left(left(), '4.0f', ': ')}{progress(feed.status())}{_restarted(roles)}")
             return
         with Live(console=console, auto_refresh=False) as live:
             while (seconds := left()) is None or seconds > 0:
                 _follow(feed, roles, VIEW_PERIOD_S if seconds is None else min(VIEW_PERIOD_S, seconds))
                 below = f"{_time_left(left(), '.0f', '; ')}{footer}{_restarted(roles)}"
                 width, rows = console.size  # read each time: a terminal may be resized
-                view = render(feed.snapshot(), f"DistRL run {config.run}", below, width, rows)
+                view = render(feed.status(), f"DistRL run {config.run}", below, width, rows)
                 live.update(view, refresh=True)
 
 
-def progress(shot: Snapshot) -> str:
+def progress(shot: RunStatus) -> str:
     """The progress line without a terminal. Before the first version there are no episodes, so no success rate."""
     if shot.newest is None:
         return "warming up on demonstrations; no version yet"

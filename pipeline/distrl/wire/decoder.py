@@ -20,8 +20,8 @@ from distrl.errors import WireError
 Decoder = Callable[[bytes, int], tuple[dict[str, Any], int]]
 """From a payload and where the body begins to the datum, as fastavro reads it, and where it ends.
 
-The end lies behind the payload's where a text is cut short. Raises IndexError or struct.error where another value is,
-and ValueError for bytes that are not canonical.
+The end lies behind the payload's where a text or bytes are cut short. Raises IndexError or struct.error where another
+value is, and ValueError for what is not canonical.
 """
 
 
@@ -79,6 +79,8 @@ class _Code:
                 return self._doubles(1, depth)[0]
             case "string" | {"type": "string"}:
                 return self._string(depth)
+            case "bytes" | {"type": "bytes"}:
+                return self._bytes(depth)
             case {"type": "array", "items": items}:
                 return self._array(items, depth)
             case {"type": "map", "values": values}:
@@ -147,6 +149,11 @@ class _Code:
     def _string(self, depth: int) -> str:
         made, length = self._variable(), self._count(depth)
         self._line(depth, f"{length} += i; {made} = str(data[i:{length}], 'utf-8'); i = {length}")
+        return made
+
+    def _bytes(self, depth: int) -> str:
+        made, length = self._variable(), self._count(depth)
+        self._line(depth, f"{length} += i; {made} = data[i:{length}]; i = {length}")
         return made
 
     def _optional(self, some: Any, depth: int) -> str:

@@ -1,0 +1,192 @@
+"""What a feeder follows: six topics and the workers' offsets, passed on to its facts, its fleet and its view."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from typing import TypeVar
+
+from distrl.broker.group import GroupOffsets
+from distrl.broker.reader import CutError, LogReader, RawRecord, decoded
+from distrl.broker.snapshots import Coverage, starts
+from distrl.config import Config
+from distrl.errors import BrokerError, WireError
+from distrl.feeder.fleet import Fleet
+from distrl.feeder.snapshots import COVERED, Known
+from distrl.telemetry.feed import last_heartbeats
+from distrl.types import Evaluation, Heartbeat, Record, Task, Trajectory, Update, Version
+
+log = logging.getLogger(__name__)
+R = TypeVar("R", bound=Record)
+
+GROUP_S = 10.0
+"""How often the workers' offsets are read: they matter only if trajectories are deleted, which is rare."""
+READ_BACK_POLL_S = 0.05
+SHOWN_IDS = 5
+
+
+class Topics:
+    """Follows the topics from what is `known` on. One thread."""
+
+    def __init__(self, config: Config, known: Known, fleet: Fleet, stack: ExitStack) -> None:
+        def reader(topic: str, start: Mapping[int, int] | None = None) -> LogReader:
+            if start is None and known.snapshot is not None:
+                start = starts(known.snapshot, topic)
+            return stack.enter_context(LogReader(config, topic, start))
+
+        self._config = config
+        self._facts, self._view, self._fleet = known.facts, known.view, fleet
+        self.coverage = Coverage(() if known.snapshot is None else known.snapshot.covered)
+        self._forgot_learned = known.snapshot is not None
+        """Whether trajectories that are learned are forgotten, so that no update can become void."""
+        self._group = stack.enter_context(GroupOffsets(config))
+        self._reader, self.tasks = reader, reader("tasks")
+        # Read before the trajectories' end is captured, so that what is committed now lies before that end.
+        self._committed: dict[int, int] | None = self._asked()
+        self._versions, self._updates = reader("versions"), reader("updates")
+        self._evaluations, self._trajectories = reader("evaluations"), reader("trajectories")
+        self._heartbeats = reader("heartbeats", last_heartbeats(config))
+        self._until: Mapping[int, int] = self._trajectories.ends
+        self._next_look = time.monotonic() + GROUP_S
+        self.last_trajectory = time.monotonic()
+        covered = {each.partition for each in self.coverage.covered() if each.topic == "tasks"}
+        self._facts.deleted += sum(first for p, (first, _) in self.tasks.kept().items() if p not in covered)
+
+    @property
+    def partitions(self) -> int:
+        return len(self.tasks.next_offsets)
+
+    def read_all(self) -> None:
+        """Everything up to the ends captured at the start. Tasks first, so that finished ones are known as fed."""
+        for topic, reader in self._each():
+            for batch in reader.to_end():
+                self._take(topic, batch)
+        self._end_finished()
+        self._forgot_learned = True
+
+    def follow(self, wait_s: float) -> None:
+        """New records; waits up to wait_s for a trajectory, which makes room for tasks."""
+        for topic, reader in self._each():
+            batch = reader.read(wait_s if reader is self._trajectories else 0)
+            while batch:
+                self._take(topic, batch)
+                batch = reader.read(0)
+        self._look()
+
+    def read_back(self, longest_s: float) -> bool:
+        """Read on until the record of every outstanding task was read; False if some have not come by then."""
+        deadline = time.monotonic() + longest_s
+        while not self._facts.read_back and time.monotonic() < deadline:
+            self._take("tasks", self.tasks.read(READ_BACK_POLL_S))
+        return self._facts.read_back
+
+    def _look(self) -> None:
+        """Reads the workers' offsets and the deleted ranges every GROUP_S. See facts.py for why this ends tasks."""
+        try:
+            if self._committed is not None and self._trajectories.reached(self._until):
+                self._end_finished()
+            if time.monotonic() >= self._next_look:
+                self._next_look = time.monotonic() + GROUP_S
+                self._ask()
+        except BrokerError as error:
+            log.warning("cannot tell which tasks have ended: %s", error.what)  # a permanent error, the readers raise
+
+    def _ask(self) -> None:
+        if len(self.tasks.kept()) > self.partitions:  # partitions were added
+            self.tasks = self._reader("tasks", self.tasks.next_offsets)
+        committed = self._asked()
+        self._until = {p: end for p, (_, end) in self._trajectories.kept().items()}
+        self._committed = committed  # set last: an end captured before it would prove nothing
+
+    def _end_finished(self) -> None:
+        ended = self._facts.see_committed(self._committed or {})
+        self._committed = None
+        if ended:
+            log.warning("%d tasks are done, but their trajectories are deleted: %s", len(ended), _some(ended))
+        deleted = self._facts.see_deleted({p: first for p, (first, _) in self.tasks.kept().items()})
+        if deleted:
+            log.warning("%d tasks were deleted before they were done: %s", len(deleted), _some(deleted))
+
+    def _asked(self) -> dict[int, int]:
+        """The workers' offsets; none if the broker does not answer."""
+        try:
+            return self._group.committed(sorted(self.tasks.next_offsets))
+        except BrokerError as error:
+            log.warning("cannot read the workers' offsets: %s", error.what)
+            return {}
+
+    def _each(self) -> Iterator[tuple[str, LogReader]]:
+        yield "tasks", self.tasks
+        yield "versions", self._versions
+        yield "updates", self._updates
+        yield "heartbeats", self._heartbeats
+        yield "evaluations", self._evaluations
+        yield "trajectories", self._trajectories
+
+    def _take(self, topic: str, batch: Sequence[RawRecord]) -> None:
+        handle = self._handlers[topic]
+        for raw in batch:
+            if topic in COVERED:
+                self.coverage.see(topic, raw)
+            handle(self, raw)
+
+    def _task(self, raw: RawRecord) -> None:
+        task = _readable(raw, Task)
+        if task is not None:
+            self._facts.see_task(task, raw.position)
+
+    def _version(self, raw: RawRecord) -> None:
+        version = _readable(raw, Version)
+        if version is not None:
+            self._facts.see_version(version)
+            self._view.feed(version)
+
+    def _update(self, raw: RawRecord) -> None:
+        update = _readable(raw, Update)
+        if update is not None and update.void and self._forgot_learned:
+            raise CutError(self._updates.topic, f"updates from {update.u} on are void ({update.void})", "wait")
+        if update is not None:
+            self._facts.see_update(update, self._trajectories.topic)
+
+    def _heartbeat(self, raw: RawRecord) -> None:
+        beat = _readable(raw, Heartbeat)
+        if beat is not None:
+            self._fleet.see(beat, time.monotonic())
+            self._view.feed(beat)
+
+    def _evaluation(self, raw: RawRecord) -> None:
+        evaluation = _readable(raw, Evaluation)
+        if evaluation is not None:
+            self._view.feed(evaluation)
+
+    def _trajectory(self, raw: RawRecord) -> None:
+        self.last_trajectory = time.monotonic()
+        trajectory = _readable(raw, Trajectory)
+        if trajectory is not None:
+            self._facts.see_trajectory(raw.position.offset, trajectory)
+            self._view.feed(trajectory, raw.timestamp)
+        elif raw.key is not None:
+            self._facts.see_unreadable(raw.key.decode(errors="replace"))
+
+    _handlers: Mapping[str, Callable[[Topics, RawRecord], None]] = {
+        "tasks": _task,
+        "versions": _version,
+        "updates": _update,
+        "heartbeats": _heartbeat,
+        "evaluations": _evaluation,
+        "trajectories": _trajectory,
+    }
+
+
+def _some(ids: Sequence[str]) -> str:
+    return ", ".join(ids[:SHOWN_IDS]) + (", …" if len(ids) > SHOWN_IDS else "")
+
+
+def _readable(raw: RawRecord, expected: type[R]) -> R | None:
+    try:
+        return decoded(raw, expected)
+    except WireError as error:
+        log.error("record skipped: %s", error)
+        return None

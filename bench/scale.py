@@ -2,9 +2,11 @@
 
 ids       memory and bytes of a checkpoint for the ids that a run has seen, and the time to add one
 memory    the learner's memory with a full buffer of a large model's screens
+start     how long a feeder and `distrl status` take to start behind a long log (starts a broker)
 
 python bench/scale.py ids --tasks 10000000 --retried 0.05 --json out/ids.json
 python bench/scale.py memory --precision float16 --json out/memory.json
+python bench/scale.py start --trajectories 10000 100000 1000000 --json out/start.json
 """
 
 from __future__ import annotations
@@ -19,9 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import feature_memory
+import long_log
 from distrl.broker.duplicates import IdSet
 from distrl.config import load
-from distrl.feeder.state import next_retry
+from distrl.feeder.facts import next_retry
 from distrl.tasks.suite import suite_named
 from distrl.types import Split
 from rich.console import Console
@@ -87,6 +90,7 @@ def ids(given: argparse.Namespace) -> Figures:
 COMMANDS: Mapping[str, Command] = {
     "ids": Command(ids_arguments, ids),
     "memory": Command(feature_memory.arguments, feature_memory.measure),
+    "start": Command(long_log.arguments, long_log.measure),
 }
 
 

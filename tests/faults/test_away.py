@@ -130,8 +130,8 @@ def test_a_learner_waits_out_a_broker_that_hangs_for_longer_than_any_transaction
 class StandsStill:
     """A client whose process does nothing between writing and committing until the broker has put an end to that."""
 
-    def __init__(self, client: Producer, config: Config) -> None:
-        self._client, self._config = client, config
+    def __init__(self, client: Producer, config: Config, topic: str) -> None:
+        self._client, self._config, self._topic = client, config, topic
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
@@ -145,14 +145,14 @@ class StandsStill:
         self._client.commit_transaction(timeout_s)
 
     def _ends(self) -> int:
-        with LogReader(self._config, "updates") as reader:
+        with LogReader(self._config, self._topic) as reader:
             return reader.ends[0]
 
 
 @pytest.mark.faults_long
 def test_a_learner_that_stood_still_in_a_write_sees_that_this_may_be_why(run: LiveRun) -> None:
     with Journal(run.config) as journal:
-        journal._producer = StandsStill(journal._producer, run.config)  # type: ignore[assignment]
+        journal._producer = StandsStill(journal._producer, run.config, "updates")  # type: ignore[assignment]
         with pytest.raises(FencedError) as refused:
             journal.append(update(0))
     told = naming(refused.value, run.config, "learner", 0.0)

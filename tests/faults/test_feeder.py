@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections import Counter
 
+import factories
 import pytest
 from distrl.broker.group import uncommitted
+from distrl.feeder.publish import TaskPublisher
 
 from faults.live import LiveRun
 from faults.roles import KILLED
+from faults.test_away import StandsStill
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
@@ -35,6 +39,18 @@ def test_of_two_feeders_the_older_is_fenced_and_feeds_nothing_more(run: LiveRun)
     run.stop()
     assert max(Counter(run.tasks()).values()) == 1
     assert run.duplicates() == 0
+
+
+@pytest.mark.faults_long
+def test_a_feeder_that_stood_still_in_a_write_goes_on_where_no_other_has_taken_over(run: LiveRun) -> None:
+    """The broker ends its transaction then, and refuses it as if another feeder had taken over."""
+    begin = dict.fromkeys(range(run.config.kafka.task_partitions), 0)
+    with TaskPublisher(run.config) as here:
+        assert here._producer is not None
+        here._producer._producer = StandsStill(here._producer._producer, run.config, "tasks")  # type: ignore[assignment]
+        for name in ("first", "second"):
+            here.feed([(factories.task(name), 0)], begin, threading.Event())
+    assert run.tasks() == ["first", "second"]
 
 
 @pytest.mark.parametrize("nth", [1, 2])

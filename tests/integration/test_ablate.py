@@ -57,13 +57,19 @@ def base_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def run(broker: str, s3: settings.StoreSettings, base_model: Path) -> Config:
-    """A run of nine updates: three of cloning, one of the critics alone, five of A-RIDE, checkpoints at 3, 6 and 9."""
+def run(
+    broker: str, s3: settings.StoreSettings, base_model: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Config:
+    """A run of nine updates: three of cloning, one of the critics alone, five of A-RIDE, checkpoints at 3, 6 and 9.
+
+    No stack runs in its folder: arms would be played on the phones of a demo that runs in this checkout.
+    """
     config = Config.model_validate(
         {
             "run": f"ablate-{uuid.uuid4().hex[:8]}",
             "kafka": {"bootstrap": broker, "task_partitions": 2},
             "store": s3.model_dump() | {"secret_key": s3.secret_key.get_secret_value() if s3.secret_key else None},
+            "stack": {"directory": str(tmp_path_factory.mktemp("no-stack"))},
             **learning(base_model),
         }
     )

@@ -35,6 +35,8 @@ class Authority:
             "2",
             "-subj",
             "/CN=test authority",
+            "-addext",
+            "keyUsage=critical,keyCertSign,cRLSign",  # Python 3.13 refuses an authority without it
             "-keyout",
             self._key,
             "-out",
@@ -47,7 +49,9 @@ class Authority:
         hidden = ["-passout", f"pass:{password}"] if password else ["-nodes"]
         _openssl("req", "-newkey", "rsa:2048", *hidden, "-subj", f"/CN={name}", "-keyout", key, "-out", request)
         extensions = self._folder / "extensions"
-        extensions.write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
+        extensions.write_text(
+            "subjectAltName=IP:127.0.0.1,DNS:localhost\nsubjectKeyIdentifier=hash\nauthorityKeyIdentifier=keyid\n"
+        )
         _openssl(
             "x509",
             "-req",

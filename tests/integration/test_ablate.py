@@ -57,9 +57,7 @@ def base_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def run(
-    broker: str, s3: settings.StoreSettings, base_model: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Config:
+def run(broker: str, s3: settings.StoreSettings, base_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Config:
     """A run of nine updates: three of cloning, one of the critics alone, five of A-RIDE, checkpoints at 3, 6 and 9.
 
     No stack runs in its folder: arms would be played on the phones of a demo that runs in this checkout.

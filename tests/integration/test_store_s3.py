@@ -52,7 +52,8 @@ def s3(endpoint_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     directory = tmp_path_factory.mktemp(f"{endpoint_kind} ünï")  # a path that a properties file has to escape
     site = Site(directory, cache(), threading.Event(), lambda text: None)
     part = endpoints.start_s3(site, {"object_store": endpoint_kind}, draw_ports(1)[0])
-    yield endpoints.fill(config.Config(), part, directory).store
+    patient = {"timeout_s": 120.0}  # what is tested here is no deadline, and the machine may be busy
+    yield endpoints.fill(config.Config(), part, directory).store.model_copy(update=patient)
     assert part.child is not None
     stop_all([part.child], STOP_S)
 

@@ -26,7 +26,7 @@ def store(tmp_path: Path) -> ObjectStore:
 
 
 def judge(url: str, store: ObjectStore, model: str = "m") -> VlmJudge:
-    settings = JudgeSettings(endpoint=url, model=model, timeout_s=0.5, requests_per_minute=60_000)
+    settings = JudgeSettings(endpoint=url, model=model, timeout_s=30, requests_per_minute=60_000)
     return VlmJudge(Endpoint(settings, "judge"), model, store)
 
 

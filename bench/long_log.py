@@ -42,6 +42,7 @@ from distrl.feeder.snapshots import Known, SnapshotWriter, known
 from distrl.feeder.topics import Topics
 from distrl.stack.local import LocalStack
 from distrl.tasks.suite import suite_named
+from distrl.telemetry import feed as feeds
 from distrl.telemetry.view import RunView
 from distrl.types import (
     Action,
@@ -191,15 +192,13 @@ def start_feeder(sets: list[str]) -> Mapping[str, float]:
     with ExitStack() as stack:
         topics = Topics(config, found, Fleet(), stack)
         topics.read_all()
-        read, processor = time.perf_counter() - began, time.process_time() - worked
+        state.find_next()
+        ready, processor = time.perf_counter() - began, time.process_time() - worked
         saved = _save(config, found, topics)
-        began, worked = time.perf_counter(), time.process_time()
-        due = len(state.due(0))
-        read, processor = read + time.perf_counter() - began, processor + time.process_time() - worked
-    if not due:
+    if not state.due(0):
         raise SystemExit("it would not feed")
     return {
-        "seconds": read,
+        "seconds": ready,
         "processor, s": processor,
         "records": topics.coverage.records,
         "saving, processor s": saved,
@@ -218,7 +217,9 @@ def _save(config: Config, found: Known, topics: Topics) -> float:
     return took
 
 
-def show_status(sets: list[str]) -> Mapping[str, float]:
+def show_status(sets: list[str], from_start: bool = False) -> Mapping[str, float]:
+    if from_start:
+        feeds.restored = lambda *_: None  # type: ignore[assignment]
     began, worked = time.perf_counter(), time.process_time()
     with contextlib.redirect_stdout(open(os.devnull, "w")):
         command.console.file = sys.stdout
@@ -241,7 +242,11 @@ def read_heartbeats(sets: list[str]) -> Mapping[str, float]:
     return {"seconds": time.perf_counter() - began}
 
 
-CHILDREN = {each.__name__: each for each in (start_feeder, show_status, read_heartbeats)}
+def show_status_from_start(sets: list[str]) -> Mapping[str, float]:
+    return show_status(sets, from_start=True)
+
+
+CHILDREN = {each.__name__: each for each in (start_feeder, show_status, show_status_from_start, read_heartbeats)}
 
 
 def _peak_mb() -> float:
@@ -257,7 +262,9 @@ def child(name: str, sets: list[str], rounds: int = 1) -> Mapping[str, float]:
         done = subprocess.run([sys.executable, __file__, name, *sets], check=True, stdout=subprocess.PIPE, text=True)
         whole = time.perf_counter() - began
         found.append(json.loads(done.stdout.splitlines()[-1]) | {"process, s": whole})
-    return {key: statistics.median(each[key] for each in found) for key in found[0]}
+    figures = {key: statistics.median(each[key] for each in found) for key in found[0]}
+    console.print(f"{name}: {', '.join(f'{key} {figure:.3f}' for key, figure in figures.items())}", highlight=False)
+    return figures
 
 
 def snapshot_bytes(config: Config) -> int:
@@ -302,12 +309,11 @@ def measure(given: argparse.Namespace) -> Mapping[str, float]:
             )
             sets = [*own, f"run={config.run}", f"kafka.bootstrap={up.kafka.bootstrap}", "feeder.max_lag=1000000"]
             sets.append(f"feeder.outstanding={2 * OUTSTANDING}")
-            rounds = given.rounds if count < LARGE else 1
-            whole = {"show_status": child("show_status", sets, rounds)}
+            whole = {"start_feeder": child("start_feeder", sets)}  # once: it leaves a snapshot
+            resumed = {name: child(name, sets, given.rounds) for name in ("start_feeder", "show_status")}
+            whole["show_status"] = child("show_status_from_start", sets, given.rounds if count < LARGE else 1)
             if count < LARGE:
                 figures[f"{count:,}: all heartbeats from the first, s"] = child("read_heartbeats", sets)["seconds"]
-            whole["start_feeder"] = child("start_feeder", sets)  # once: it leaves a snapshot
-            resumed = {name: child(name, sets, given.rounds) for name in ("start_feeder", "show_status")}
             figures[f"{count:,}: snapshot, KB"] = snapshot_bytes(config) / 1e3
             for name, title in (("start_feeder", "feeder"), ("show_status", "status")):
                 for kind, found in (("no snapshot", whole[name]), ("snapshot", resumed[name])):

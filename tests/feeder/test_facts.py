@@ -102,6 +102,13 @@ def test_tasks_that_were_fed_are_not_looked_through_again() -> None:
     assert min(asked) >= 297, "the cursors, and what comes after them"
 
 
+def test_what_was_fed_is_looked_through_once_even_if_nothing_is_fed_then() -> None:
+    facts = fed_and_saved(300)
+    facts.cursors.clear()
+    FeederState(FAMILIES, task_at, WIDE, facts).find_next()
+    assert sorted(reloaded(facts).cursors.values()) == [(n, f"t-{n}") for n in range(300, 303)]
+
+
 def test_cursors_of_another_suite_seed_or_families_are_none() -> None:
     """None of its tasks were fed, so all are, from the first one on."""
 

@@ -25,6 +25,7 @@ from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import CutError, LogReader, RawRecord, decoded, retained
 from distrl.broker.snapshots import TOPIC, Coverage
 from distrl.broker.topics import topic_name
+from distrl.cli import stack
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config, load
 from distrl.feeder import snapshots
@@ -199,6 +200,16 @@ def test_what_is_shown_is_the_same_with_a_snapshot_and_without(saved: Config, mo
     assert {beat.process for beat in whole.processes} == {"feeder", "learner", "worker"}
     assert (whole.trajectories, len(whole.evaluations), whole.newest and whole.newest.version) == (MOST, 1, 2)
     assert few <= 0 < MOST <= many
+
+
+def test_a_terminal_shows_that_a_long_log_is_read_and_a_file_gets_nothing(
+    config: Config, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(stack, "LONG", 1)
+    for terminal, is_shown in (("1", True), ("0", False)):
+        monkeypatch.setenv("TTY_COMPATIBLE", terminal)
+        with stack._opened(config):
+            assert ("reading the log" in capsys.readouterr().err) == is_shown
 
 
 def write(config: Config, snapshot: Snapshot) -> None:

@@ -114,7 +114,7 @@ def _opened(settings: Config) -> RunFeed:
 
     stderr = Console(stderr=True)
     with Progress(console=stderr, transient=True, disable=not stderr.is_terminal) as progress:
-        bar = progress.add_task("reading the log (no snapshot of it)", visible=False)
+        bar = progress.add_task("reading the log", visible=False)
 
         def on_read(read: int, whole: int) -> None:
             progress.update(bar, completed=read, total=whole, visible=whole > LONG)

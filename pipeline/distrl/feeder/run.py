@@ -123,6 +123,7 @@ class Feeder:
 
     def begin(self) -> None:
         self._topics.read_all()
+        self._state.find_next()
         self._moving_since = self._next_log = time.monotonic()
         log.info(
             "%d tasks fed before, %d finished; suite %s",

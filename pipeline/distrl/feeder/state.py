@@ -76,6 +76,14 @@ class FeederState:
         }
         facts.families = families
 
+    def find_next(self) -> None:
+        """Find the next task of each family, which may mean to look through all that were fed. Once: each later state
+        that goes on with these facts has it from them.
+        """
+        for family in self.families:
+            if family not in self.facts.cursors:
+                self._move(family, self._after_last(family))
+
     def due(self, now_ms: int) -> list[Task]:
         """The tasks to feed now, oldest retry first; none before there is a version to act with."""
         facts = self.facts
@@ -107,7 +115,10 @@ class FeederState:
     def _next_of(self, family: str) -> Task:
         """The first task of the suite, of that family, that was never fed. Families take turns in the suite."""
         cursor = self.facts.cursors.get(family)
-        index = self._after_last(family) if cursor is None else cursor[0]
+        return self._move(family, self._after_last(family) if cursor is None else cursor[0])
+
+    def _move(self, family: str, index: int) -> Task:
+        """Move the cursor to the first task from `index` on that was never fed."""
         while (task := self.task_at(index)).task_id in self.facts.fed:
             index += len(self.families)
         self.facts.cursors[family] = index, task.task_id

@@ -196,7 +196,7 @@ def test_a_feeder_says_when_no_trajectory_comes_and_who_holds_the_tasks(
     assert f"though {MOST} tasks are outstanding: worker-7 holds 6 in partitions 0, 0 of its 2 phones" in caplog.text
     assert "nobody reports to hold 6 in partitions 1" in caplog.text
     with RunFeed(config) as feed:  # as `distrl status` and `distrl doctor` do
-        progress, outstanding, partitions = fleet_findings(config, feed)
-    assert (progress.ok, outstanding.ok, partitions.ok) == (False, True, True)
+        progress, outstanding, partitions, lag = fleet_findings(config, feed)
+    assert (progress.ok, outstanding.ok, partitions.ok, lag.ok) == (False, True, True, True)
     assert "worker-7 holds 6 in partitions 0" in progress.detail
     assert f"{MOST} tasks outstanding of at most {MOST} (is set)" in outstanding.detail

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
 from distrl.config import Config
+from distrl.feeder.admission import Admission, Progress
 from distrl.telemetry.feed import RunProgress
 from distrl.telemetry.fleet import findings_of
 from distrl.telemetry.stalls import STALLED_S, phones_answering, ranges, stalled
@@ -45,6 +47,22 @@ def test_each_limit_of_a_fleet_is_reported_with_the_setting_that_helps() -> None
     assert "set kafka.task_partitions to 10 or more" in found["kafka.task_partitions"].hint
     well = findings_of(Config(), RunProgress({}, 0.0, beats[:4]), 16)
     assert all(each.ok for each in well)
+
+
+@pytest.mark.parametrize(("phones", "ok"), [(80, True), (81, False)])
+def test_a_lag_that_leaves_phones_without_a_task_is_reported_with_the_one_that_does_not(phones: int, ok: bool) -> None:
+    beats = [worker("w", (0,), *["idle"] * phones)]
+    learner = {"trajectories_per_update": 16, "publish_every": 1}
+    config = Config.model_validate({"learner": learner, "feeder": {"max_lag": 4}})
+    (found,) = [e for e in findings_of(config, RunProgress({}, 0.0, beats), 16) if e.what == "feeder.max_lag"]
+    assert found.ok == ok
+    assert f"at most 80 tasks are fed and not learned (5 versions of 16 trajectories), {phones}" in found.detail
+    if not ok:
+        assert "raise feeder.max_lag to 10 or more" in found.hint
+        wide = Config.model_validate({"learner": learner, "feeder": {"max_lag": 10}})
+        assert all(each.ok for each in findings_of(wide, RunProgress({}, 0.0, beats), 16))
+        admission = Admission(16, 1, 4, 1_000)
+        assert admission.allowed(Progress(0, 0, None, 0, 0, 0)) == 80, "which is what the feeder allows"
 
 
 def test_a_spare_worker_without_a_phone_is_no_fault_and_its_phones_do_not_count() -> None:

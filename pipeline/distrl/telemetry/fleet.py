@@ -41,7 +41,22 @@ def findings_of(config: Config, progress: RunProgress, partitions: int) -> list[
     found = [FleetFinding("progress", said is None, said or well, STALLED_HINT)]
     most = _limit(progress.beats, config.feeder.outstanding_for(phones))
     rows = limits(config.feeder.outstanding, most, outstanding, phones, partitions, progress.beats)
-    return [*found, *(FleetFinding(*each) for each in rows)]
+    return [*found, *(FleetFinding(*each) for each in rows), _lag(config, phones)]
+
+
+def _lag(config: Config, phones: int) -> FleetFinding:
+    """Whether the bound on the lag (distrl.feeder.admission) leaves a task for each phone."""
+    version = config.learner.trajectories_per_update * config.learner.publish_every
+    versions = config.feeder.max_lag + 1
+    room = versions * version
+    return FleetFinding(
+        "feeder.max_lag",
+        room >= phones,
+        f"at most {room} tasks are fed and not learned ({versions} versions of {version} trajectories), "
+        f"{phones} phones answer",
+        f"raise feeder.max_lag to {-(-2 * phones // version) - 1} or more, or begin a run with a larger "
+        "learner.trajectories_per_update (docs/scale.md)",
+    )
 
 
 def _limit(beats: Sequence[Heartbeat], otherwise: int) -> int:

@@ -24,7 +24,7 @@ from distrl.policy.autoui.tokenizer import WordTokenizer
 from distrl.policy.feature_store import FeatureStore
 from distrl.policy.features import Features
 from distrl.types import Action, ActionKind, LoggedTrajectory, LogPosition, ObjectRef, Update, Watermark
-from log import trajectory
+from generator import trajectory
 
 WORDS = WordTokenizer(("red", "shoes"))
 LARGE = Shape(len(WORDS.tokens), 512, 1024, (8, 8, 8, 8), d_model=768, d_ff=64, layers=1, heads=1, d_kv=64, dropout=0.0)

@@ -46,28 +46,12 @@ from distrl.learner.pending import PendingLog
 from distrl.learner.recover import read_back
 from distrl.replay.circular import CircularBuffer
 from distrl.stack.local import LocalStack
-from distrl.types import (
-    Action,
-    ActionKind,
-    LoggedTrajectory,
-    LogPosition,
-    ObjectRef,
-    Outcome,
-    Point,
-    Split,
-    Step,
-    Task,
-    Trajectory,
-    Update,
-    Watermark,
-)
+from distrl.types import LoggedTrajectory, LogPosition, Trajectory, Update, Watermark
 from distrl.wire.gc_paused import gc_paused
+from generator import trajectory
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
-
-STEPS = (3, 14)
-"""Fewest and most steps of a made trajectory: those of the suite `home`."""
 
 BARE_BATCH = 500
 """Messages of one call of the bare consumer; LogReader takes as many."""
@@ -85,46 +69,6 @@ class Row:
     unit: str
     ratio: float
     note: str
-
-
-def trajectory(number: int, rule: random.Random) -> Trajectory:
-    """A record as workers write it, in size and shape; its screenshot is in no store."""
-    name = f"{rule.getrandbits(256):064x}"
-    steps = tuple(
-        Step(
-            ObjectRef(f"screenshots/2026-01-01/{name}.png", name, 3000),
-            tuple(rule.choices(range(3, 150), k=20)),
-            (6, rule.randrange(16, 24), rule.randrange(24, 40), 1),
-            Action(ActionKind.TAP, touch=Point(rule.random(), rule.random())),
-            '"action_type": "DUAL_POINT"' * 3,
-            -rule.random(),
-            7,
-            name,
-            1_700_000_000_000,
-            30.0,
-            4.0,
-            20.0,
-            5.0,
-        )
-        for _ in range(rule.randint(*STEPS))
-    )
-    task = Task(
-        f"bench-{number:08d}", "home", "search", Split.TRAIN, "open browser and search for red shoes", 14, number
-    )
-    return Trajectory(
-        task,
-        uuid.UUID(int=rule.getrandbits(128)).hex,
-        "worker-0",
-        "127.0.0.1:20000",
-        steps,
-        None,
-        rule.choice((Outcome.SUCCESS, Outcome.FAILURE)),
-        "ground-truth",
-        "",
-        False,
-        1_700_000_000_000,
-        1_700_000_009_000,
-    )
 
 
 def publish(config: Config, count: int) -> None:

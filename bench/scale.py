@@ -1,12 +1,14 @@
-"""How costs grow with a run. One sub-command for each of them; none needs a server unless it says so.
+"""How costs grow with a run and its phones. One sub-command for each of them.
 
 ids       memory and bytes of a checkpoint for the ids that a run has seen, and the time to add one
 memory    the learner's memory with a full buffer of a large model's screens
 start     how long a feeder and `distrl status` take to start behind a long log (starts a broker)
+fleet     what 10,000 phones ask of feeder, consumers, producers, learner and versions (starts a broker)
 
 python bench/scale.py ids --tasks 10000000 --retried 0.05 --json out/ids.json
 python bench/scale.py memory --precision float16 --json out/memory.json
 python bench/scale.py start --trajectories 10000 100000 1000000 --json out/start.json
+python bench/scale.py fleet --phones 10000 --json out/fleet.json
 """
 
 from __future__ import annotations
@@ -19,8 +21,10 @@ import tracemalloc
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import feature_memory
+import fleet
 import long_log
 from distrl.broker.duplicates import IdSet
 from distrl.config import load
@@ -30,8 +34,8 @@ from distrl.types import Split
 from rich.console import Console
 from rich.table import Table
 
-Figures = Mapping[str, float]
-"""What was measured, with its unit in the name."""
+Figures = Mapping[str, Any]
+"""What was measured, with its unit in the name: numbers, or for JSON alone whatever belongs together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +95,7 @@ COMMANDS: Mapping[str, Command] = {
     "ids": Command(ids_arguments, ids),
     "memory": Command(feature_memory.arguments, feature_memory.measure),
     "start": Command(long_log.arguments, long_log.measure),
+    "fleet": Command(fleet.arguments, fleet.measure),
 }
 
 
@@ -105,7 +110,8 @@ def main() -> None:
     figures = COMMANDS[given.command].run(given)
     table = Table("measured", "figure")
     for name, figure in figures.items():
-        table.add_row(name, f"{figure:,.3f}".rstrip("0").rstrip("."))
+        if isinstance(figure, int | float):
+            table.add_row(name, f"{figure:,.3f}".rstrip("0").rstrip("."))
     Console().print(table)
     if given.json is not None:
         given.json.parent.mkdir(parents=True, exist_ok=True)

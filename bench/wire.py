@@ -28,7 +28,8 @@ from distrl.types import Trajectory
 from distrl.wire.codec import HEADER_BYTES, decode, encode
 from distrl.wire.convert import to_datum
 from distrl.wire.schemas import catalogue
-from log import Row, alternated, console, trajectory
+from generator import trajectory
+from log import Row, alternated, console
 from rich.table import Table
 
 TIMES = 50

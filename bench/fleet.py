@@ -34,7 +34,7 @@ EPISODE_S = 240.0
 SHORT_EPISODE_S = 7.5
 """The paper's fastest: a worker thread completes 6 to 10 trajectories a minute (A.3.2)."""
 STEPS = 12
-"""Of a trajectory: twice the mean of the suite `home`, and a record of about 5 kB."""
+"""Of a trajectory, as in wire.py: a record of 5.3 kB before compression."""
 SETTINGS = ("warmup.demonstrations=0", "warmup.updates=0", "kafka.connect_timeout_s=60")
 """Version 0 is there at once, and a busy broker may take its time to make hundreds of partitions."""
 BUSY = 0.9

@@ -55,7 +55,7 @@ def measure(given: argparse.Namespace) -> Mapping[str, float]:
     steps = [step for logged in state.held() for step in logged.trajectory.steps]
     began = time.perf_counter()
     for rows in passes(steps):
-        torch.stack(state.features.of(steps[rows])).float()  # as a pass of the policy takes them
+        torch.stack(state.features.of([steps[row] for row in rows])).float()  # as a pass of the policy takes them
     read = time.perf_counter() - began
     store, ended = state.features.store, _status()
     return {

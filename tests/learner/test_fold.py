@@ -91,7 +91,7 @@ def test_what_is_not_judged_is_learned_from_like_what_is_valid_and_what_is_inval
 def test_an_action_that_is_judged_invalid_costs_what_one_that_is_none_does(
     settings: Config, screens: Screens, valid: bool | None
 ) -> None:
-    from distrl.algorithms.aride.annotate import is_invalid, penalties_of
+    from distrl.algorithms.aride.credit import is_invalid, penalties_of
 
     (first, *rest) = trajectory(screens, 1, steps=3).steps
     steps = [replace(first, valid=valid), *rest]
@@ -241,7 +241,7 @@ def test_critic_learns_to_tell_outcomes_apart(base_directory: Path, screens: Scr
 
 
 def test_ratio_is_one_at_the_weights_that_acted(base_directory: Path, screens: Screens) -> None:
-    from distrl.algorithms.aride.annotate import annotate
+    from distrl.algorithms.aride.scoring import score
 
     settings = config(base_directory, "warmup.updates=0")
     state = fresh(settings)
@@ -254,9 +254,11 @@ def test_ratio_is_one_at_the_weights_that_acted(base_directory: Path, screens: S
     )
     item = logged([replace(made, steps=steps)])[0]
     state.features.load((step.screenshot for step in steps), screens)
-    buffer = state.algorithm.memory.buffer
-    annotate(state.context, state.algorithm.critics, buffer, [buffer.add(item)], settings.algorithm)
-    assert buffer.columns["ratio"][:5] == pytest.approx(np.ones(5), abs=1e-4)
+    memory = state.algorithm.memory
+    memory.admit(item)
+    rows = memory.outdated(0)
+    memory.take(0, rows, score(state.context, state.algorithm.critics, rows, settings.algorithm))
+    assert memory.buffer.columns["ratio"][:5] == pytest.approx(np.ones(5), abs=1e-4)
 
 
 def prompted(step: Step) -> Step:

@@ -50,7 +50,7 @@ def learning(
             "minibatches": 2,
             "batch_size": 8,
             "critic_warmup_updates": 1,
-            "replay": {"capacity": capacity, "refresh_every": 2},
+            "replay": {"capacity": capacity, "refresh_within": 2, "refresh_share": 0.5},
         },
         "learner": {"trajectories_per_update": trajectories, "checkpoint_every": checkpoint_every},
     }

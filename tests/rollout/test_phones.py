@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 from device.conftest import LONG_S, given_time
-from distrl.algorithms.aride.annotate import is_invalid
+from distrl.algorithms.aride.credit import is_invalid
 from distrl.config import Config, DeviceSettings
 from distrl.device.errors import DeviceGarbage, DeviceGone, DeviceRefused
 from distrl.device.server import AdbServer

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
 from torch.nn.utils import clip_grad_norm_
 
 from distrl.algorithms.protocol import Optimised
@@ -11,13 +13,24 @@ from distrl.compute import Gradients
 from distrl.types import Step
 
 PASS_ROWS = 128
-"""Steps in one forward pass without gradient. It changes results: the number of rows in a pass decides their last
+"""Most steps in one forward pass without gradient. It changes results: the number of rows in a pass decides their last
 bits."""
+LEAST_ROWS = 32
+"""A pass this long ends where the prompts get longer: rows of one length need no padding, and no mask for it, which
+takes a quarter of the time of a pass."""
 
 
-def passes(steps: Sequence[Step]) -> Iterator[slice]:
-    """The rows of each pass over `steps`."""
-    return (slice(begin, begin + PASS_ROWS) for begin in range(0, len(steps), PASS_ROWS))
+def passes(steps: Sequence[Step]) -> Iterator[NDArray[np.int64]]:
+    """The rows of each pass over `steps`, by the length of their prompts; together each row once."""
+    lengths = np.array([len(step.prompt_ids) for step in steps], dtype=np.int64)
+    order = np.argsort(lengths, kind="stable")
+    begin = 0
+    for end in range(1, len(order) + 1):
+        rows = end - begin
+        longer = end == len(order) or lengths[order[end]] > lengths[order[end - 1]]
+        if end == len(order) or rows == PASS_ROWS or (longer and rows >= LEAST_ROWS):
+            yield order[begin:end]
+            begin = end
 
 
 def descend(optimised: Optimised, gradients: Gradients, *, rate: float, decay: float, grad_norm: float) -> None:

@@ -1,8 +1,11 @@
-"""Returns, corrections and penalties of one trajectory: pure functions over arrays of its steps, in float64.
+"""Returns, corrections and penalties of trajectories: pure functions over arrays of their steps, in float64.
 
 A trajectory has T = H+1 steps, 0..H. `rewards[t]` is what action a_t earned, seen on the screen that followed it:
 with sparse outcomes it is 1 on the last step of a success and 0 elsewhere. Penalties are at most 0 and stay apart
 from rewards, because V(s) estimates the probability of success and a penalty is none of its business.
+
+Arrays of N steps hold whole trajectories one after the other, and `last` (N,) is True on the last step of each; with
+`last` None they hold one.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 AdvantageForm = Literal["paper", "retrace", "td"]
 
 
@@ -25,40 +29,45 @@ def outcome_rewards(steps: int, success: bool) -> Array:
     return rewards
 
 
-def monte_carlo(rewards: ArrayLike, gamma: float) -> Array:
+def monte_carlo(rewards: ArrayLike, gamma: float, last: Mask | None = None) -> Array:
     """G_t = Σ_{k=t..H} γ^{k-t} r_k, the Monte-Carlo return (DistRL, section 5.1).
 
-    rewards: (T,). Returns (T,). Runs backwards in O(T): G_t = r_t + γ G_{t+1}.
+    rewards: (N,). Returns (N,). Runs backwards in O(N): G_t = r_t + γ G_{t+1}.
     """
-    return _backwards(_array(rewards), np.full_like(_array(rewards), gamma))
+    following = np.full_like(_array(rewards), gamma)
+    return _backwards(_array(rewards), following if last is None else np.where(last, 0.0, following))
 
 
-def td_errors(rewards: ArrayLike, values: ArrayLike, gamma: float, bootstrap: float = 0.0) -> Array:
+def td_errors(
+    rewards: ArrayLike, values: ArrayLike, gamma: float, bootstrap: ArrayLike = 0.0, last: Mask | None = None
+) -> Array:
     """td_t = r_t + γ V(s_{t+1}) − V(s_t) (DistRL, equation 3).
 
-    rewards, values: (T,). bootstrap: V(s_{H+1}), 0 at a real end. Returns (T,).
+    rewards, values: (N,). bootstrap: V(s_{H+1}) on last steps, a number or (N,); 0 at a real end. Returns (N,).
     """
-    return _array(rewards) + gamma * next_values(values, bootstrap) - _array(values)
+    return _array(rewards) + gamma * next_values(values, bootstrap, last) - _array(values)
 
 
-def retrace_correction(td: ArrayLike, ratios: ArrayLike, gamma: float, lam: float) -> Array:
-    """Retrace(λ) correction δ_t of V(s_t) for one trajectory (DistRL, section 5.2).
+def retrace_correction(td: ArrayLike, ratios: ArrayLike, gamma: float, lam: float, last: Mask | None = None) -> Array:
+    """Retrace(λ) correction δ_t of V(s_t) (DistRL, section 5.2).
 
     δ_t = Σ_{k=t..H} γ^{k-t} (Π_{i=t+1..k} λ min(1, ρ_i)) td_k
 
-    td: (T,) `td_errors`. ratios: (T,) ρ_i = π(a_i|s_i) / μ(a_i|s_i); ratios[0] is never used.
-    Returns (T,). Runs backwards in O(T): δ_t = td_t + γ c_{t+1} δ_{t+1}, c_i = λ min(1, ρ_i).
+    td: (N,) `td_errors`. ratios: (N,) ρ_i = π(a_i|s_i) / μ(a_i|s_i); those of first steps are never used.
+    Returns (N,). Runs backwards in O(N): δ_t = td_t + γ c_{t+1} δ_{t+1}, c_i = λ min(1, ρ_i).
     """
     traces = lam * np.minimum(1.0, _array(ratios))
-    return _backwards(_array(td), gamma * next_values(traces))
+    return _backwards(_array(td), gamma * next_values(traces, 0.0, last))
 
 
-def retrace_targets(values: ArrayLike, td: ArrayLike, ratios: ArrayLike, gamma: float, lam: float) -> Array:
+def retrace_targets(
+    values: ArrayLike, td: ArrayLike, ratios: ArrayLike, gamma: float, lam: float, last: Mask | None = None
+) -> Array:
     """clip(V(s_t) + δ_t, 0, 1): what V(s_t), a probability, is fitted to (DistRL, section 5.2).
 
-    values, td, ratios: (T,). Returns (T,), each in [0, 1].
+    values, td, ratios: (N,). Returns (N,), each in [0, 1].
     """
-    return np.clip(_array(values) + retrace_correction(td, ratios, gamma, lam), 0.0, 1.0)
+    return np.clip(_array(values) + retrace_correction(td, ratios, gamma, lam, last), 0.0, 1.0)
 
 
 def penalties(
@@ -90,7 +99,8 @@ def advantages(
     values: ArrayLike,
     targets: ArrayLike,
     gamma: float,
-    bootstrap: float = 0.0,
+    bootstrap: ArrayLike = 0.0,
+    last: Mask | None = None,
 ) -> Array:
     """A(s_t, a_t) = r + γ V(s_{t+1}) − V(s_t), in one of three readings of r and V(s_{t+1}).
 
@@ -100,19 +110,21 @@ def advantages(
     retrace: r = r_t + penalty, V(s_{t+1}) replaced by its Retrace target y_{t+1}.
     td:      r = r_t + penalty, V(s_{t+1}) as estimated.
 
-    rewards, penalty, values, targets: (T,). bootstrap: V(s_{H+1}), 0 at a real end. Returns (T,).
+    rewards, penalty, values, targets: (N,). bootstrap: V(s_{H+1}) on last steps, a number or (N,); 0 at a real end.
+    Returns (N,).
     """
     earned, following = {
-        "paper": (monte_carlo(rewards, gamma), next_values(values, bootstrap)),
-        "retrace": (_array(rewards), next_values(targets, bootstrap)),
-        "td": (_array(rewards), next_values(values, bootstrap)),
+        "paper": (monte_carlo(rewards, gamma, last), next_values(values, bootstrap, last)),
+        "retrace": (_array(rewards), next_values(targets, bootstrap, last)),
+        "td": (_array(rewards), next_values(values, bootstrap, last)),
     }[form]
     return earned + _array(penalty) + gamma * following - _array(values)
 
 
-def next_values(values: ArrayLike, bootstrap: float = 0.0) -> Array:
-    """(T,) x_{t+1}, with `bootstrap` after the last step."""
-    return np.append(_array(values)[1:], bootstrap) if np.size(values) else np.zeros(0)
+def next_values(values: ArrayLike, bootstrap: ArrayLike = 0.0, last: Mask | None = None) -> Array:
+    """(N,) x_{t+1}; on last steps `bootstrap`, a number or (N,)."""
+    following = np.roll(_array(values), -1)
+    return np.where(np.arange(len(following)) == len(following) - 1 if last is None else last, bootstrap, following)
 
 
 def _array(values: ArrayLike) -> Array:

@@ -30,8 +30,14 @@ class PrioritisedReplaySettings(ReplaySettings):
     w2: Annotated[float, Effect(When.LATER)] = Field(0.5, ge=0, description="weight of mean min(1, ρ)")
     w3: Annotated[float, Effect(When.LATER)] = Field(0.1, ge=0, description="weight of mean −log π")
     alpha: Annotated[float, Effect(When.LATER)] = Field(0.5, ge=0, le=1, description="P ∝ p^alpha (A.4.2)")
-    refresh_every: Annotated[int, Effect(When.LATER)] = Field(
-        4, ge=1, description="updates between two recomputations of every priority"
+    refresh_within: Annotated[int, Effect(When.LATER)] = Field(
+        4, ge=1, description="updates within which every transition is scored anew, as far as refresh_share allows"
+    )
+    refresh_share: Annotated[float, Effect(When.LATER)] = Field(
+        0.6,
+        ge=0,
+        description="most transitions scored anew at an update, for each one in its minibatches; new trajectories and "
+        "one step of each are scored in any case",
     )
     value_filter: Annotated[float, Effect(When.LATER)] = Field(
         0.5, ge=0, le=1, description="share of its priority that V_traj's worst trajectory loses"

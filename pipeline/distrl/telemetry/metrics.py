@@ -52,6 +52,8 @@ METRICS: Final[dict[str, str]] = {
     "sample_share": "effective share of a minibatch after weighting by the clipped ρ; near 0, the data is too old",
     "critic_sample_share": "effective share of a minibatch after weighting for V(s); near 0, few transitions weigh all",
     "clipped": "share of ratios above algorithm.ratio_clip",
+    "score_age": "mean updates since a transition of the buffer was scored; see algorithm.replay.refresh_share",
+    "priority_age": "most updates since any step of one trajectory was scored; see algorithm.replay.refresh_within",
     "update_seconds": "wall time of the last update",
     # feeder
     "fed": "tasks fed",

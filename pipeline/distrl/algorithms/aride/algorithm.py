@@ -1,4 +1,4 @@
-"""One update of A-RIDE: annotate the buffer, draw by priority, step the critics and the policy."""
+"""One update of A-RIDE: score what is outdated, draw by priority, step the critics and the policy."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from torch import nn
 from torch.optim import AdamW
 
 from distrl import config as settings
-from distrl.algorithms.aride.annotate import annotate, state_values
 from distrl.algorithms.aride.critics import Critics
 from distrl.algorithms.aride.memory import ArideMemory
-from distrl.algorithms.aride.train_step import Trained, batch_of, improve
+from distrl.algorithms.aride.scoring import score, state_values
+from distrl.algorithms.aride.train_step import Trained, batch_of, improve, mean_metrics
 from distrl.algorithms.aride.truncation import screen_after
 from distrl.algorithms.descent import passes
 from distrl.algorithms.protocol import Context, Metrics, Optimised, seen
@@ -52,14 +52,20 @@ class Aride:
             yield after
 
     def update(self, u: int) -> Metrics:
-        buffer = self.memory.buffer
-        annotate(self._context, self.critics, buffer, self.memory.outdated(u), self._settings)
-        batches = [batch_of(draw, buffer) for draw in self.memory.draw(u)]
-        return improve(self._trained, batches, self._settings, u, train_policy=self.memory.phase(u).trains_policy)
+        memory = self.memory
+        outdated = memory.outdated(u)
+        memory.take(u, outdated, score(self._context, self.critics, outdated, self._settings))
+        memory.assign_credit()
+        ages, draws = memory.ages(u), memory.draw(u)
+        batches = [batch_of(draw, memory.buffer) for draw in draws]
+        found = improve(self._trained, batches, self._settings, u, train_policy=memory.phase(u).trains_policy)
+        for draw, each in zip(draws, found, strict=True):
+            memory.take(u, draw.rows, each.scores)
+        return {**mean_metrics([each.metrics for each in found]), **ages}
 
     def values(self, steps: Sequence[Step]) -> NDArray[np.float64]:
         values = np.zeros(len(steps))
         with torch.no_grad():
             for rows in passes(steps):
-                values[rows] = state_values(self.critics, self._context.score(steps[rows]))
+                values[rows] = state_values(self.critics, self._context.score([steps[row] for row in rows]))
         return values

@@ -7,26 +7,32 @@ L   = −E[ρ A log π] − β E[H(π)] + λ E[ρ P_invalid log π]
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from distrl.algorithms import losses
 from distrl.algorithms.returns import (
     Array,
+    Mask,
     advantages,
     monte_carlo,
-    outcome_rewards,
+    next_values,
+    penalties,
     retrace_targets,
     td_errors,
 )
 from distrl.config import ArideSettings
+from distrl.replay.circular import Entry
+from distrl.types import ActionKind, HeldBack, Outcome, Step
 
 
 @dataclass(frozen=True, slots=True)
 class Credit:
-    """What each step of one trajectory is worth; all (T,)."""
+    """What each step of some trajectories is worth; all (N,)."""
 
     td: Array
     """td_t of equation 3: surprise, for priorities."""
@@ -37,19 +43,52 @@ class Credit:
 
 
 def credit(
-    values: Array, ratios: Array, penalty: Array, success: bool, config: ArideSettings, bootstrap: float = 0.0
+    values: Array,
+    ratios: Array,
+    penalty: Array,
+    rewards: Array,
+    config: ArideSettings,
+    bootstrap: ArrayLike = 0.0,
+    last: Mask | None = None,
 ) -> Credit:
-    """Credit of one trajectory from V(s_t), ρ_t and penalties, each (T,), and its outcome.
+    """Credit of whole trajectories from V(s_t), ρ_t, penalties and rewards, each (N,).
 
-    bootstrap: V(s_{H+1}) of a failure that is taken to have been cut off, 0 at a real end.
+    bootstrap: V(s_{H+1}) of failures that are taken to have been cut off, 0 at a real end; a number, or (N,) with 0 on
+    all but last steps. last: as in `returns`; None: one trajectory.
     """
-    rewards = outcome_rewards(len(values), success)
-    td = td_errors(rewards, values, config.gamma, bootstrap)
+    td = td_errors(rewards, values, config.gamma, bootstrap, last)
     if config.retrace:
-        targets = retrace_targets(values, td, ratios, config.gamma, config.retrace_lambda)
+        targets = retrace_targets(values, td, ratios, config.gamma, config.retrace_lambda, last)
     else:
-        targets = np.maximum(monte_carlo(rewards, config.gamma) > 0, bootstrap)
-    return Credit(td, targets, advantages(config.advantage, rewards, penalty, values, targets, config.gamma, bootstrap))
+        chance = monte_carlo(next_values(np.zeros_like(rewards), bootstrap, last), 1.0, last)
+        targets = np.maximum(monte_carlo(rewards, config.gamma, last) > 0, chance)
+    form = config.advantage
+    return Credit(td, targets, advantages(form, rewards, penalty, values, targets, config.gamma, bootstrap, last))
+
+
+def succeeded(entry: Entry) -> bool:
+    return entry.logged.trajectory.outcome is Outcome.SUCCESS
+
+
+def is_invalid(step: Step) -> bool:
+    """Whether P_invalid of equation 1 is 1: the text is no action, the phone cannot do it (like text that it cannot
+    type), or a judge said that it cannot be done on that screen.
+
+    Without a judge's answer an action counts as valid.
+    """
+    refused = step.held_back is HeldBack.REFUSED
+    return step.action.kind is ActionKind.INVALID or refused or step.valid is False
+
+
+def penalties_of(steps: Sequence[Step], config: ArideSettings) -> Array:
+    """(T,) the immediate penalties of a trajectory's steps."""
+    return penalties(
+        [step.action_text for step in steps],
+        [step.screenshot.sha256 for step in steps],
+        [is_invalid(step) for step in steps],
+        config.repetition_penalty,
+        config.invalid_reward,
+    )
 
 
 def loss_and_ratio(

@@ -1,7 +1,8 @@
-"""A-RIDE's replay buffer, and its draws (DistRL, section 5.3). Pure: no network."""
+"""A-RIDE's replay buffer: what the networks said of it, when, and its draws (DistRL, section 5.3). Pure: no network."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -10,33 +11,58 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distrl import config as settings
+from distrl.algorithms import losses
+from distrl.algorithms.aride.credit import credit, penalties_of, succeeded
+from distrl.algorithms.aride.truncation import screen_after
 from distrl.algorithms.protocol import Phase, too_long
+from distrl.algorithms.returns import Array, Mask
 from distrl.config import Config
 from distrl.replay import dper
 from distrl.replay.circular import CircularBuffer, Entry
 from distrl.seeds import generator
 from distrl.types import LoggedTrajectory, Trajectory
 
-COLUMNS: Final = ("td", "ratio", "nll", "target", "advantage", "v_traj")
-"""What is computed for each transition: td error, π/μ, −log π of the action, target of V(s), advantage, and V_traj of
-the whole trajectory (the same on all its steps). 0 until computed."""
+SCORES: Final = ("value", "ratio", "nll", "v_traj", "after", "scored")
+"""What the networks said of a transition when it was last scored: V(s), π/μ, −log π of the action; on last steps
+V_traj, and V of the screen after it where it is bootstrapped from. scored: 1 + the number of that update; 0 before."""
+CREDIT: Final = ("td", "target", "advantage")
+"""What follows from the scores of a trajectory for each of its steps: td error, target of V(s), advantage."""
+COLUMNS: Final = (*SCORES, "penalty", *CREDIT)
+"""What is kept for each transition. penalty: the immediate one, which follows from the record alone."""
 
 CRITICS: Final = Phase("critics", trains_policy=False)
 """Trains only the critics: a policy that follows a fresh critic unlearns what it was cloned to do."""
 ARIDE: Final = Phase("a-ride", trains_policy=True)
 
+Transitions = Sequence[tuple[Entry, int]]
+"""Pairs of an entry and the index of one of its steps."""
+
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """The transitions of one minibatch.
+    """The B transitions of one minibatch.
 
-    rows: B pairs of an entry and one of its steps. weights: (B,) under which they are uniform over transitions.
-    mean_length: steps of a trajectory, over the whole buffer.
+    weights: (B,) under which they are uniform over transitions. mean_length: steps of a trajectory, over the whole
+    buffer.
     """
 
-    rows: Sequence[tuple[Entry, int]]
+    rows: Transitions
     weights: NDArray[np.float64]
     mean_length: float
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """What the networks say of n transitions; each (n,).
+
+    v_traj is read on last steps only. after: V of the screen after a last step that is bootstrapped from, 0 elsewhere;
+    None where nobody looked.
+    """
+
+    value: Array
+    logprob: Array
+    v_traj: Array
+    after: Array | None = None
 
 
 class ArideMemory:
@@ -46,21 +72,21 @@ class ArideMemory:
         assert isinstance(config.algorithm, settings.ArideSettings)
         self._config, self._settings = config, config.algorithm
         self.buffer = CircularBuffer(self._settings.replay.capacity, COLUMNS)
-        self._new: list[Entry] = []
 
     @property
     def buffers(self) -> Mapping[str, CircularBuffer]:
         return {"buffer": self.buffer}
 
     def phase(self, u: int) -> Phase:
-        return CRITICS if self._since(u) < self._settings.critic_warmup_updates else ARIDE
+        return CRITICS if u - self._config.warmup.updates < self._settings.critic_warmup_updates else ARIDE
 
     def refuses(self, trajectory: Trajectory) -> str | None:
         return too_long(trajectory, self.buffer.capacity)
 
     def admit(self, logged: LoggedTrajectory) -> None:
         if not logged.trajectory.is_expert or self._settings.replay.demonstrations:
-            self._new.append(self.buffer.add(logged))
+            entry = self.buffer.add(logged)
+            self.buffer.columns["penalty"][self.buffer.slots(entry)] = penalties_of(entry.steps, self._settings)
 
     def uses(self, u: int) -> Sequence[Entry]:
         return self.buffer.entries
@@ -69,23 +95,72 @@ class ArideMemory:
         """None: draws follow priorities, which depend on the networks."""
         return
 
-    def outdated(self, u: int) -> Sequence[Entry]:
-        """The entries whose columns update `u` computes: all of them every few updates (A.4.2), else the new ones."""
-        every = self.phase(u) is CRITICS or self._since(u) % self._settings.replay.refresh_every == 0
-        new, self._new = self._new, []
-        return self.buffer.entries if every else new  # fresh critics change fast
+    def outdated(self, u: int) -> Transitions:
+        """The transitions that update `u` scores anew before it draws.
+
+        Those never scored, and one step of each trajectory that would else be without a new score for `refresh_within`
+        updates; then those scored longest ago, so many that all are scored within `refresh_within` updates, or
+        `refresh_share` of the minibatches' transitions if that is less. All while the critics train alone: fresh
+        critics change fast.
+        """
+        entries, replay = self.buffer.entries, self._settings.replay
+        scored = self.buffer.columns["scored"][self.buffer.live()]
+        chosen = np.arange(len(scored))
+        if self.phase(u) is not CRITICS:
+            due = (scored == 0) | self._overdue(u, scored)
+            most = int(replay.refresh_share * self._settings.minibatches * self._settings.batch_size)
+            count = max(int(due.sum()), min(most, math.ceil(len(scored) / replay.refresh_within)))
+            chosen = np.sort(np.lexsort((scored, ~due))[:count])
+        owner, begins = self._owner(), self._begins()
+        return [(entries[owner[row]], int(row - begins[owner[row]])) for row in chosen]
+
+    def take(self, u: int, rows: Transitions, scores: Scores) -> None:
+        """Keep what update `u` found of some transitions; of one that comes twice, what was found last."""
+        columns = self.buffer.columns
+        slots = np.array([(entry.start + step) % self.buffer.capacity for entry, step in rows], dtype=np.int64)
+        behaviour = np.array([entry.steps[step].logprob for entry, step in rows])
+        last = np.array([step == len(entry) - 1 for entry, step in rows], dtype=bool)
+        columns["value"][slots] = scores.value
+        columns["ratio"][slots] = np.exp(np.clip(scores.logprob - behaviour, *losses.LOG_RATIO_BOUNDS))
+        columns["nll"][slots] = -scores.logprob
+        columns["v_traj"][slots[last]] = scores.v_traj[last]
+        if scores.after is not None:
+            columns["after"][slots] = scores.after
+            columns["scored"][slots] = u + 1
+        else:  # V of the screen after the last step stays as old as it is
+            whole = ~last | ~np.array([self._is_bootstrapped(entry) for entry, _ in rows], dtype=bool)
+            columns["scored"][slots[whole]] = u + 1
+
+    def assign_credit(self) -> None:
+        """Credit of every transition, from the newest scores of its trajectory."""
+        slots, columns = self.buffer.live(), self.buffer.columns
+        last = np.zeros(len(slots), dtype=bool)
+        last[np.cumsum(self._lengths()) - 1] = True
+        rewards = np.zeros(len(slots))
+        rewards[last] = [float(succeeded(entry)) for entry in self.buffer.entries]
+        worth = credit(
+            columns["value"][slots],
+            columns["ratio"][slots],
+            columns["penalty"][slots],
+            rewards,
+            self._settings,
+            columns["after"][slots],
+            last,
+        )
+        columns["td"][slots], columns["target"][slots] = worth.td, worth.targets
+        columns["advantage"][slots] = worth.advantages
 
     def draw(self, u: int) -> list[Draw]:
         """The minibatches of update `u`: transitions through trajectories, by DPER. None of an empty buffer."""
         entries, replay = self.buffer.entries, self._settings.replay
         if not entries:
             return []
-        first_slots = [entry.start % self.buffer.capacity for entry in entries]
+        last_slots = [(entry.start + len(entry) - 1) % self.buffer.capacity for entry in entries]
         priority = dper.filtered(
-            dper.priorities(self.buffer, replay), self.buffer.columns["v_traj"][first_slots], replay.value_filter
+            dper.priorities(self.buffer, replay), self.buffer.columns["v_traj"][last_slots], replay.value_filter
         )
         probability = dper.probabilities(priority, replay.alpha)
-        lengths = np.array([len(entry) for entry in entries], dtype=np.int64)
+        lengths = self._lengths()
         size = self._settings.minibatches * self._settings.batch_size
         drawn = dper.sample(generator(self._config, "replay", u), probability, lengths, size)
         weights = dper.importance_weights(probability, lengths)
@@ -94,6 +169,36 @@ class ArideMemory:
             for rows in np.split(drawn, self._settings.minibatches)
         ]
 
-    def _since(self, u: int) -> int:
-        """Updates since the warm-up."""
-        return u - self._config.warmup.updates
+    def ages(self, u: int) -> dict[str, float]:
+        """score_age: mean updates since a transition was scored. priority_age: most updates since any step of one
+        trajectory was. Nothing of an empty buffer."""
+        if not self.buffer.entries:
+            return {}
+        age = u + 1 - self.buffer.columns["scored"][self.buffer.live()]
+        youngest = np.minimum.reduceat(age, self._begins())
+        return {"score_age": float(age.mean()), "priority_age": float(youngest.max())}
+
+    def _overdue(self, u: int, scored: Array) -> Mask:
+        """Of each trajectory without a score since update u − refresh_within, the step that was scored longest ago."""
+        overdue = np.zeros(len(scored), dtype=bool)
+        if len(scored):
+            owner, begins = self._owner(), self._begins()
+            waiting = u + 1 - np.maximum.reduceat(scored, begins) >= self._settings.replay.refresh_within
+            oldest = waiting[owner] & (scored == np.minimum.reduceat(scored, begins)[owner])
+            overdue[np.flatnonzero(oldest)[np.unique(owner[oldest], return_index=True)[1]]] = True
+        return overdue
+
+    def _is_bootstrapped(self, entry: Entry) -> bool:
+        return self._settings.truncation == "bootstrap" and screen_after(entry.logged.trajectory) is not None
+
+    def _lengths(self) -> NDArray[np.int64]:
+        return np.array([len(entry) for entry in self.buffer.entries], dtype=np.int64)
+
+    def _begins(self) -> NDArray[np.int64]:
+        """Where each entry's steps begin among those of all."""
+        lengths = self._lengths()
+        return np.cumsum(lengths) - lengths
+
+    def _owner(self) -> NDArray[np.int64]:
+        """The number of the entry that each of all steps belongs to."""
+        return np.repeat(np.arange(len(self.buffer.entries)), self._lengths())

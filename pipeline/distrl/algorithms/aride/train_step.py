@@ -11,10 +11,9 @@ from torch import Tensor
 
 from distrl import config as settings
 from distrl.algorithms import losses
-from distrl.algorithms.aride.annotate import is_invalid, succeeded
-from distrl.algorithms.aride.credit import loss_and_ratio
+from distrl.algorithms.aride.credit import is_invalid, loss_and_ratio, succeeded
 from distrl.algorithms.aride.critics import Critics
-from distrl.algorithms.aride.memory import Draw
+from distrl.algorithms.aride.memory import Draw, Scores
 from distrl.algorithms.descent import descend
 from distrl.algorithms.protocol import Context, Optimised
 from distrl.compute import Gradients, ShardResult
@@ -66,20 +65,32 @@ def batch_of(draw: Draw, buffer: CircularBuffer) -> Batch:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Improved:
+    """What one gradient step found of its minibatch, before it changed the weights."""
+
+    metrics: Mapping[str, float]
+    scores: Scores
+
+
 def improve(
     trained: Trained, batches: Iterable[Batch], config: settings.ArideSettings, u: int, *, train_policy: bool
-) -> dict[str, float]:
-    """One gradient step on each minibatch; the mean of each metric over them, nothing of none."""
-    found = [
+) -> list[Improved]:
+    """One gradient step on each minibatch, in their order."""
+    return [
         _improve_once(trained, batch, config, f"minibatch {index}", u, train_policy)
         for index, batch in enumerate(batches)
     ]
-    return {name: float(np.mean([each[name] for each in found])) for name in found[0]} if found else {}
+
+
+def mean_metrics(each: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The mean of each metric; nothing of none."""
+    return {name: float(np.mean([one[name] for one in each])) for name in each[0]} if each else {}
 
 
 def _improve_once(
     trained: Trained, batch: Batch, config: settings.ArideSettings, purpose: str, u: int, train_policy: bool
-) -> dict[str, float]:
+) -> Improved:
     """One minibatch: equation 1 for the policy, cross-entropy for both critics, all on the same encoder states."""
     critics = list(trained.critic.parameters.values())
     policy = list(trained.policy.parameters.values()) if train_policy else []
@@ -94,7 +105,7 @@ def _improve_once(
     _descend(trained.critic, gradients[: len(critics)], config.critic_lr, config.grad_norm)
     if train_policy:
         _descend(trained.policy, gradients[len(critics) :], config.lr, config.grad_norm)
-    return _metrics(rows, batch, shaped, config)
+    return Improved(_metrics(rows, batch, shaped, config), _scores(rows))
 
 
 def _part(
@@ -128,6 +139,14 @@ def _part(
     return ShardResult(
         critic_loss + loss if train_policy else critic_loss, {name: each.detach() for name, each in rows.items()}
     )
+
+
+def _scores(rows: Mapping[str, Tensor]) -> Scores:
+    value, logprob, v_traj = (
+        each.numpy().astype(np.float64)
+        for each in (rows["values"].sigmoid(), rows["logprob"], rows["outcomes"].sigmoid())
+    )
+    return Scores(value, logprob, v_traj)
 
 
 def _metrics(

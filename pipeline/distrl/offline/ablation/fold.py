@@ -189,7 +189,7 @@ def episodes(
     logprobs = np.zeros(len(steps))
     with torch.no_grad(), reproducible(config.learner.torch_threads):
         for rows in passes(steps):
-            logprobs[rows] = state.context.score(steps[rows]).logprob.numpy()
+            logprobs[rows] = state.context.score([steps[row] for row in rows]).logprob.numpy()
         values = state.algorithm.values(steps) if with_values else None
     lengths = [len(logged.trajectory.steps) for logged in trajectories]
     rewards = [

@@ -1,0 +1,56 @@
+"""What the present policy and critics say of recorded transitions (DistRL, sections 5.1 and 5.2)."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from distrl import config as settings
+from distrl.algorithms.aride.critics import Critics
+from distrl.algorithms.aride.memory import Scores, Transitions
+from distrl.algorithms.aride.truncation import step_after
+from distrl.algorithms.descent import passes
+from distrl.algorithms.protocol import Context
+from distrl.algorithms.returns import Array
+from distrl.policy.protocol import Score
+
+
+def score(context: Context, critics: Critics, rows: Transitions, config: settings.ArideSettings) -> Scores:
+    """What the networks say of `rows`."""
+    steps = [entry.steps[index] for entry, index in rows]
+    value, logprob, v_traj = np.zeros(len(steps)), np.zeros(len(steps)), np.zeros(len(steps))
+    with torch.no_grad():
+        for places in passes(steps):
+            some = [steps[place] for place in places]
+            scored = context.score(some)
+            logprob[places] = scored.logprob.numpy()
+            value[places] = state_values(critics, scored)
+            actions = context.policy.embed_actions([step.action_ids for step in some])
+            v_traj[places] = critics.trajectory_values(scored.states, scored.mask, actions).sigmoid().numpy()
+    return Scores(value, logprob, v_traj, _values_after(context, critics, rows, config))
+
+
+def state_values(critics: Critics, scored: Score) -> Array:
+    """(B,) V(s) in [0, 1] of scored steps, without gradient."""
+    values: Array = critics.values(scored.states, scored.mask).sigmoid().numpy()
+    return values
+
+
+def _values_after(context: Context, critics: Critics, rows: Transitions, config: settings.ArideSettings) -> Array:
+    """(n,) V(s_{H+1}) of last steps that are bootstrapped from the screenshot after them; 0 elsewhere."""
+    values = np.zeros(len(rows))
+    if config.truncation == "terminal":
+        return values
+    cut = {
+        place: after
+        for place, (entry, index) in enumerate(rows)
+        if index == len(entry) - 1
+        and (after := step_after(entry.logged.trajectory, context.policy.tokenizer.encode_prompt)) is not None
+        and context.features.shows(after.screenshot)
+    }
+    steps = list(cut.values())
+    with torch.no_grad():
+        for places in passes(steps):
+            found = state_values(critics, context.score([steps[place] for place in places]))
+            values[np.array(list(cut))[places]] = found
+    return values

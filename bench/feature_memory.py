@@ -40,7 +40,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(given: argparse.Namespace) -> Mapping[str, float]:
-    """A restored learner folds one update over a full buffer and reads every screen once, as annotating all does."""
+    """A restored learner folds one update over a full buffer and reads every screen once, as scoring all does."""
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         config = _large(Path(folder), given)

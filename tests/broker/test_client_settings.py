@@ -136,7 +136,7 @@ def test_every_client_is_made_with_what_kafka_client_holds(monkeypatch: pytest.M
         flush = poll
 
     monkeypatch.setattr(module, kind, Made)
-    monkeypatch.setattr(reader.LogReader, "_kept", lambda self: {0: (0, 0)})
+    monkeypatch.setattr(reader, "retained", lambda config, topic: {0: (0, 0)})
     make(load(sets=[f"kafka.bootstrap={NOBODY}", "kafka.client.client.rack=a"], environ={}))
     assert made["client.rack"] == "a"
     assert made["bootstrap.servers"] == NOBODY

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import revision
 import safetensors.numpy
 from distrl.broker.reader import RawRecord
 from distrl.broker.topics import topic_name
@@ -241,15 +242,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         (log / "objects").mkdir(parents=True, exist_ok=True)
         print(f"making the log in {log}", flush=True)
         write_log(log, given.seed)
-    root = Path(__file__).absolute().parents[1]
-    with tempfile.TemporaryDirectory() as temporary:
-        here, there, tree = (Path(temporary) / name for name in ("here", "there", "tree"))
-        subprocess.run(["git", "-C", root, "worktree", "add", "--quiet", "--detach", tree, given.against], check=True)
-        try:
-            fold_with(root, log, here, sys.executable)
-            fold_with(tree, log, there, given.python)
-        finally:
-            subprocess.run(["git", "-C", root, "worktree", "remove", "--force", tree], check=True)
+    with tempfile.TemporaryDirectory() as temporary, revision.checkout(given.against) as tree:
+        here, there = Path(temporary) / "here", Path(temporary) / "there"
+        fold_with(revision.ROOT, log, here, sys.executable)
+        fold_with(tree, log, there, given.python)
         found = compare(here, there)
     table = Table(title=f"this work tree against {given.against}")
     for column in ("file", "found", "equal"):

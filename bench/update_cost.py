@@ -13,13 +13,14 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import learning
+import revision
 from distrl.algorithms.aride import algorithm
 from distrl.compute import reproducible
 from distrl.config import Config, load
@@ -46,24 +47,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def measure(given: argparse.Namespace) -> Figures:
     """Processor seconds of an update by the capacity of a full buffer, beside another revision's."""
     capacities = [int(each) for each in given.capacities.split(",")]
-    root = Path(__file__).absolute().parents[1]
-    with tempfile.TemporaryDirectory() as temporary:
-        trees = {"this": root}
+    with ExitStack() as stack:
+        trees = {"this": revision.ROOT}
         if given.against is not None:
-            trees[given.against] = Path(temporary) / "tree"
-            subprocess.run(
-                ["git", "-C", root, "worktree", "add", "--quiet", "--detach", trees[given.against], given.against],
-                check=True,
-            )
-        try:
-            found = {
-                (name, capacity): _measured_with(tree, capacity)
-                for capacity in capacities
-                for name, tree in trees.items()
-            }
-        finally:
-            for tree in set(trees.values()) - {root}:
-                subprocess.run(["git", "-C", root, "worktree", "remove", "--force", tree], check=True)
+            trees[given.against] = stack.enter_context(revision.checkout(given.against))
+        found = {
+            (name, capacity): _measured_with(tree, capacity) for capacity in capacities for name, tree in trees.items()
+        }
     if given.plot is not None:
         _plot(given.plot, list(trees), capacities, found)
     return dict(_rows(list(trees), capacities, found))

@@ -12,6 +12,7 @@ from fetching import cache
 
 from faults.cluster import Cluster
 from faults.live import Json, LiveRun, Servers
+from faults.proxy import Proxy
 
 LONG = "faults_long"
 
@@ -63,6 +64,15 @@ def new_run(servers: Servers, tmp_path: Path) -> Iterator[Callable[..., LiveRun]
 @pytest.fixture
 def run(new_run: Callable[..., LiveRun]) -> LiveRun:
     return new_run()
+
+
+@pytest.fixture
+def proxy(servers: Servers) -> Iterator[Proxy]:
+    """What a test cuts between a role and the broker."""
+    servers.start("kafka")
+    made = Proxy(servers.broker_port)
+    yield made
+    made.close()
 
 
 @pytest.fixture

@@ -12,6 +12,8 @@ import socket
 import struct
 import threading
 
+from distrl.config import Config
+
 HOST = "127.0.0.1"
 PRODUCE, END_TRANSACTION = 0, 26
 DUPLICATE_SEQUENCE_NUMBER = 46
@@ -138,3 +140,9 @@ def _break(each: socket.socket) -> None:
     with contextlib.suppress(OSError):
         each.shutdown(socket.SHUT_RDWR)
     each.close()
+
+
+def behind(proxy: Proxy, config: Config, **kafka: float) -> Config:
+    """The settings of a role that reaches its broker through the proxy; others of `kafka` by name."""
+    changed = config.kafka.model_copy(update={"bootstrap": f"{HOST}:{proxy.port}"} | kafka)
+    return config.model_copy(update={"kafka": changed})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -23,8 +23,8 @@ from distrl.learner.journal_writer import JournalWriter, UnwrittenError
 from distrl.types import ObjectRef, Update, Version, Watermark
 from groups import member
 
-from faults.live import PATIENCE_S, WARMUP, LiveRun, Servers
-from faults.proxy import END_TRANSACTION, Proxy
+from faults.live import PATIENCE_S, WARMUP, LiveRun
+from faults.proxy import END_TRANSACTION, Proxy, behind
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
@@ -194,18 +194,6 @@ def test_a_version_that_nobody_can_read_stops_no_learner(run: LiveRun) -> None:
     run.stop("learner")
 
 
-@pytest.fixture
-def proxy(servers: Servers) -> Iterator[Proxy]:
-    made = Proxy(servers.broker_port)
-    yield made
-    made.close()
-
-
-def behind(proxy: Proxy, config: Config) -> Config:
-    kafka = config.kafka.model_copy(update={"bootstrap": f"127.0.0.1:{proxy.port}", "connect_timeout_s": 3.0})
-    return config.model_copy(update={"kafka": kafka})
-
-
 def update(u: int) -> Update:
     return Update(u, (Watermark("t", 0, u),), "f" * 64, 1_000 + u)
 
@@ -233,7 +221,7 @@ def until_written(attempt: Callable[[], None]) -> int:
 def test_a_record_is_in_the_log_once_whether_the_answer_or_the_request_was_lost(
     run: LiveRun, proxy: Proxy, swallowed: bool
 ) -> None:
-    with JournalWriter(behind(proxy, run.config)) as journal_writer:
+    with JournalWriter(behind(proxy, run.config, connect_timeout_s=3.0)) as journal_writer:
         journal_writer.append(update(0))
         for write in (lambda: journal_writer.append(update(1)), lambda: journal_writer.publish_version(version(0))):
             if swallowed:
@@ -252,7 +240,7 @@ def test_a_record_is_in_the_log_once_whether_the_answer_or_the_request_was_lost(
 def test_a_learner_that_was_away_ends_where_another_has_taken_over_and_leaves_it_in_peace(
     run: LiveRun, proxy: Proxy
 ) -> None:
-    with JournalWriter(behind(proxy, run.config)) as away:
+    with JournalWriter(behind(proxy, run.config, connect_timeout_s=3.0)) as away:
         away.append(update(0))
         proxy.cut()
         with pytest.raises(UnwrittenError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,21 +18,13 @@ from distrl.device.session import AdbSession
 from distrl.types import Outcome
 from groups import members
 
-from faults.live import PATIENCE_S, PHONES, LiveRun, Servers
+from faults.live import PATIENCE_S, PHONES, LiveRun
 from faults.proxy import Proxy
 from faults.roles import KILLED
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 ONE_PHONE = 4
-
-
-@pytest.fixture
-def proxy(servers: Servers) -> Iterator[Proxy]:
-    servers.start("kafka")
-    made = Proxy(servers.broker_port)
-    yield made
-    made.close()
 
 
 @pytest.mark.parametrize(

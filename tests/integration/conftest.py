@@ -18,6 +18,7 @@ from distrl.stack import adb, kafka, ports
 from distrl.stack import s3 as object_store
 from distrl.stack.part import Part, Site
 from distrl.stack.processes import find_all, stop_all
+from faults.proxy import Proxy
 from fetching import cache
 
 SERVERS = ("broker", "s3", "adb_server")
@@ -101,3 +102,11 @@ def s3(servers: Servers) -> config.StoreSettings:
 def adb_server(servers: Servers) -> config.AdbSettings:
     """The address of a real adb server of our own."""
     return adb.fill(Config(), servers.get("adb_server")).adb
+
+
+@pytest.fixture
+def proxy(broker: str) -> Iterator[Proxy]:
+    """What a test cuts between a role and the broker."""
+    made = Proxy(int(broker.rpartition(":")[2]))
+    yield made
+    made.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterator
 
 import pytest
 from distrl.broker import producer as producer_module
@@ -18,7 +17,7 @@ from distrl.config import Config, load
 from distrl.errors import BrokerError
 from distrl.feeder.run import run_feeder
 from distrl.types import Heartbeat, Update, Watermark
-from faults.proxy import Proxy
+from faults.proxy import Proxy, behind
 
 pytestmark = pytest.mark.integration
 
@@ -32,18 +31,6 @@ def config(broker: str) -> Config:
     made = load(sets=[f"run={run}", f"kafka.bootstrap={broker}", "kafka.task_partitions=3"], environ={})
     topic_admin.ensure(made)
     return made
-
-
-@pytest.fixture
-def proxy(broker: str) -> Iterator[Proxy]:
-    made = Proxy(int(broker.rpartition(":")[2]))
-    yield made
-    made.close()
-
-
-def behind(proxy: Proxy, config: Config) -> Config:
-    kafka = config.kafka.model_copy(update={"bootstrap": f"127.0.0.1:{proxy.port}"})
-    return config.model_copy(update={"kafka": kafka})
 
 
 def test_a_record_whose_place_the_broker_does_not_tell_is_acknowledged_and_those_after_it_are(

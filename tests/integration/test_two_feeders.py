@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
@@ -16,7 +15,7 @@ from distrl.broker.reader import LogReader, decoded
 from distrl.config import Config, load
 from distrl.feeder.publish import TaskPublisher
 from distrl.types import Task
-from faults.proxy import Proxy
+from faults.proxy import Proxy, behind
 
 pytestmark = pytest.mark.integration
 
@@ -30,18 +29,6 @@ def config(broker: str) -> Config:
     made = load(sets=[f"run={run}", f"kafka.bootstrap={broker}", "kafka.task_partitions=1"], environ={})
     topic_admin.ensure(made)
     return made
-
-
-@pytest.fixture
-def proxy(broker: str) -> Iterator[Proxy]:
-    made = Proxy(int(broker.rpartition(":")[2]))
-    yield made
-    made.close()
-
-
-def behind(proxy: Proxy, config: Config) -> Config:
-    kafka = config.kafka.model_copy(update={"bootstrap": f"127.0.0.1:{proxy.port}", "connect_timeout_s": 3.0})
-    return config.model_copy(update={"kafka": kafka})
 
 
 def feed(publisher: TaskPublisher, *names: str) -> None:
@@ -58,7 +45,7 @@ def test_a_feeder_that_was_away_ends_where_another_has_taken_over_and_leaves_it_
     config: Config, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fenced, "COMMIT_TIMEOUT_S", 1.0)
-    with TaskPublisher(behind(proxy, config)) as away, ThreadPoolExecutor(1) as thread:
+    with TaskPublisher(behind(proxy, config, connect_timeout_s=3.0)) as away, ThreadPoolExecutor(1) as thread:
         feed(away, "first")
         proxy.cut()
         lost = thread.submit(feed, away, "second")

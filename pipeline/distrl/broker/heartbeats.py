@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 class HeartbeatSender:
     """Sends the heartbeats of one process; `due` says when the next one is. One thread.
 
-    publish: queues a heartbeat; `ownership.send` for a role that one process of a run has.
+    publish: queues a heartbeat; `claims.send` for a role that one process of a run has.
     """
 
     def __init__(

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
-from distrl.broker.fenced import FencedError, FencedProducer
+from distrl.broker import claims
+from distrl.broker.fenced import FencedProducer
 from distrl.broker.reader import LogReader, decoded
 from distrl.broker.topics import topic_name
 from distrl.config import Config
 from distrl.types import LogPosition, Skipped, Update, Version
 from distrl.wire.codec import encode
+
+ROLE: Final = "learner"
 
 
 class Journal(FencedProducer):
@@ -24,7 +28,7 @@ class Journal(FencedProducer):
     """
 
     def __init__(self, config: Config) -> None:
-        super().__init__(config, "learner", "the journal", lambda: fenced(config.run))
+        super().__init__(config, ROLE, "the journal", lambda: claims.fenced(config.run, ROLE))
         self._run = config.run
         self._updates = topic_name(config.run, "updates")
         self._versions = topic_name(config.run, "versions")
@@ -32,7 +36,7 @@ class Journal(FencedProducer):
     def append(self, update: Update) -> LogPosition | None:
         """Append `update`; when this returns, every later learner will redo it.
 
-        Raises FencedError if another learner has taken over, else BrokerError.
+        Raises FencedError if another process has opened the journal since, else BrokerError.
         """
         return self.write(self._updates, self._run.encode(), encode(update))
 
@@ -107,11 +111,3 @@ def history(config: Config) -> History:
 def journalled(config: Config) -> list[Update]:
     """Every update in the journal of a run that counts, in order. Complete as `journal_lines` are."""
     return list(history(config).updates)
-
-
-def fenced(run: str) -> FencedError:
-    return FencedError(
-        f"learner of run {run}",
-        f"another learner has taken over run {run}; this one can no longer write",
-        "let this process end; start one learner per run, or choose another `run`",
-    )

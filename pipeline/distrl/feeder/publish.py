@@ -18,7 +18,7 @@ from tenacity import wait_fixed
 from distrl.broker import claims
 from distrl.broker.claims import Claim, ReplacedError
 from distrl.broker.connect import RefusedError
-from distrl.broker.fenced import TRANSACTION_TIMEOUT_S, FencedError, FencedProducer, Outgoing
+from distrl.broker.fenced import FencedError, FencedProducer, Outgoing
 from distrl.broker.producer import RecordTooLargeError
 from distrl.broker.reader import read_since
 from distrl.broker.topics import topic_name
@@ -33,8 +33,6 @@ log = logging.getLogger(__name__)
 ROLE = "feeder"
 AGAIN_S = 1.0
 """Pause before a batch is retried; the producer's own time-outs are seconds longer."""
-SUCCESSOR_S = 5.0
-"""How long a fenced feeder looks for another one's claim, which that one makes once it has opened its producer."""
 
 
 class TaskPublisher:
@@ -89,7 +87,7 @@ class TaskPublisher:
         try:
             self._producer.write_all(records)
         except FencedError:
-            self._refuse_replaced(SUCCESSOR_S)
+            self._refuse_replaced(claims.SUCCESSOR_S)
             raise
 
     def _reopen(self) -> None:
@@ -100,28 +98,12 @@ class TaskPublisher:
         self._refuse_replaced()
 
     def _refuse_replaced(self, longest_s: float = 0.0) -> None:
-        claims.refuse_replaced(self.claim, replaced(self._config.run), self._config, ROLE, longest_s)
+        claims.refuse_replaced(self.claim, self._config, ROLE, longest_s)
 
     def _made(self) -> FencedProducer:
-        return FencedProducer(self._config, ROLE, "the tasks topic", lambda: fenced(self._config.run))
+        return FencedProducer(self._config, ROLE, "the tasks topic", lambda: claims.fenced(self._config.run, ROLE))
 
     def _close(self) -> None:
         if self._producer is not None:
             self._producer.close()
             self._producer = None
-
-
-def fenced(run: str) -> FencedError:
-    return FencedError(
-        f"feeder of run {run}",
-        f"its producer was fenced: another feeder opened its own, or this one stalled for {TRANSACTION_TIMEOUT_S:g} s",
-        "wait: it goes on unless another feeder has taken over",
-    )
-
-
-def replaced(run: str) -> ReplacedError:
-    return ReplacedError(
-        f"feeder of run {run}",
-        f"another feeder has taken over run {run}; this one can no longer feed",
-        "let this process end; start one feeder per run, or choose another `run`",
-    )

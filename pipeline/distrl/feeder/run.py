@@ -16,7 +16,7 @@ from functools import partial
 
 from tenacity import wait_fixed
 
-from distrl.broker import ownership
+from distrl.broker import claims
 from distrl.broker.heartbeats import HeartbeatSender
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import CutError
@@ -111,7 +111,7 @@ class Feeder:
     ) -> None:
         self._config, self._state, self._publisher = config, state, publisher
         self._facts, self._view = state.facts, found.view
-        send = partial(ownership.send, producer, config, more=[publisher.claim.header])
+        send = partial(claims.send, producer, config, mine=publisher.claim)
         self._heartbeats = HeartbeatSender(ROLE, ROLE, HEARTBEAT_S, send)
         self._fleet = Fleet()
         self._most = config.feeder.outstanding_for(0)

@@ -1,10 +1,10 @@
 """Writes the learner's journal and versions exactly once, also where the broker goes away or never acknowledges.
 
-    write ─▶ no answer ─▶ read the log ─▶ reopen the journal ─▶ read again ─▶ write, unless it is there
+    write ─▶ fenced, or no answer ─▶ reopen, unless another has the role ─▶ read the log ─▶ write, unless it is there
 
-The first reading finds a learner that has taken over, before reopening would fence it. The second decides: nobody else
-can write once the journal is reopened. A client that can no longer be used, as after the broker has lost its records,
-is replaced in the same way; the readings find what was lost.
+The reading decides: nobody else can write once the journal is reopened. Which of two learners that both reopen it stays
+is in claims.py. A client that can no longer be used, as after the broker has lost its records, is replaced in the same
+way; the reading finds what was lost.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ import logging
 from collections.abc import Callable, Sequence
 from types import TracebackType
 
+from distrl.broker import claims
+from distrl.broker.claims import Claim, ReplacedError
 from distrl.broker.connect import BeyondUseError, RefusedError
 from distrl.broker.fenced import FencedError
-from distrl.broker.journal import History, Journal, fenced, journal_lines
+from distrl.broker.journal import ROLE, History, Journal, journal_lines
 from distrl.broker.producer import RecordTooLargeError
 from distrl.broker.reader import CutError
 from distrl.broker.topics import topic_name
@@ -31,15 +33,22 @@ class UnwrittenError(BrokerError):
     """The broker did not take a record, or did not acknowledge it."""
 
 
+class OtherLinesError(BrokerError):
+    """An older learner has written since the journal was read; it can no longer."""
+
+
 class JournalWriter:
     """The only writer of a run's journal and versions. One thread.
 
     `with` opens the journal, which fences every earlier learner. `append` and `publish_version` make one attempt each
     and may take seconds. After UnwrittenError call them again with the same record before any other: it will be in the
-    log once. Other errors: FencedError (another learner has taken over), RefusedError and RecordTooLargeError (a retry
-    cannot help), CutError (the broker has lost lines of the journal: read `history` again). Lost versions raise
-    nothing: a later version replaces them.
+    log once. Other errors: ReplacedError (another learner has taken over), RefusedError and RecordTooLargeError (a
+    retry cannot help), CutError (the broker has lost lines of the journal) and OtherLinesError: read `history` again.
+    Lost versions raise nothing: a later version replaces them.
     """
+
+    claim: Claim
+    """This learner's, from `with` on. Its heartbeats must name it."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -50,6 +59,7 @@ class JournalWriter:
 
     def __enter__(self) -> JournalWriter:
         self._journal.open()
+        self.claim = claims.claim(self._config, ROLE)
         self._lines = len(journal_lines(self._config))
         return self
 
@@ -67,9 +77,9 @@ class JournalWriter:
     def append(self, update: Update) -> None:
         """Journal `update`. Once this returns, every later learner will redo it."""
 
-        def is_written(reopened: bool) -> bool:
+        def is_written() -> bool:
             lines = journal_lines(self._config)
-            if len(lines) < self._lines and reopened:
+            if len(lines) < self._lines:
                 raise self._cut(f"holds {len(lines)} lines of {self._lines}")
             return self._is_last(update, lines[self._lines :])
 
@@ -85,18 +95,18 @@ class JournalWriter:
     def publish_version(self, version: Version) -> None:
         """Announce `version` to all workers. Its objects must be in the store already."""
 
-        def is_written(reopened: bool) -> bool:
+        def is_written() -> bool:
             later = [found for found in lineage(self._config) if found.version >= version.version]
             return self._is_last(version, later)
 
         self._write(lambda: self._journal.publish_version(version), is_written)
 
-    def _write(self, write: Callable[[], object], is_written: Callable[[bool], bool]) -> None:
+    def _write(self, write: Callable[[], object], is_written: Callable[[], bool]) -> None:
         reopened = self._in_doubt
         try:
             if not (self._in_doubt and self._reopen(is_written)):
-                write()
-        except (FencedError, RecordTooLargeError, CutError):
+                self._unless_replaced(write)
+        except (ReplacedError, RecordTooLargeError, CutError, OtherLinesError):
             raise
         except BrokerError as error:
             if isinstance(error, RefusedError) and (reopened or not isinstance(error, BeyondUseError)):
@@ -104,16 +114,23 @@ class JournalWriter:
             self._in_doubt = True
             raise UnwrittenError(error.where, error.what, error.hint) from error
 
-    def _reopen(self, is_written: Callable[[bool], bool]) -> bool:
-        """Open the journal again. Returns whether the record in doubt is in the log.
+    def _unless_replaced(self, write: Callable[[], object]) -> None:
+        try:
+            write()
+        except FencedError:
+            claims.refuse_replaced(self.claim, self._config, ROLE, claims.SUCCESSOR_S)
+            raise
 
-        Until then committed lines may be invisible: a broker that hangs has not written their commit markers.
+    def _reopen(self, is_written: Callable[[], bool]) -> bool:
+        """Open the journal again, unless this learner was replaced; see claims.py for why it looks twice. Returns
+        whether the record in doubt is in the log.
         """
-        is_written(False)
+        claims.refuse_replaced(self.claim, self._config, ROLE)
         self._journal.close()
         self._journal = Journal(self._config)
         self._journal.open()
-        written = is_written(True)
+        claims.refuse_replaced(self.claim, self._config, ROLE)
+        written = is_written()
         self._in_doubt = False
         LOG.info("journal reopened; the unacknowledged record %s", "is in it" if written else "is written now")
         return written
@@ -122,7 +139,13 @@ class JournalWriter:
         return CutError(topic_name(self._config.run, "updates"), f"{what}: its tail is lost", "start the learner again")
 
     def _is_last(self, record: Record, later: Sequence[Record]) -> bool:
-        """Whether `record` is in the log. later: the log's records from its place on. Raises FencedError for others."""
+        """Whether `record` is in the log. later: the log's records from its place on. Raises OtherLinesError for
+        others.
+        """
         if later and list(later) != [record]:
-            raise fenced(self._config.run)
+            raise OtherLinesError(
+                f"learner of run {self._config.run}",
+                "an older learner has journalled or published since the journal was read",
+                "wait: it is read again",
+            )
         return bool(later)

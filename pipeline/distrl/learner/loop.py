@@ -20,11 +20,10 @@ from itertools import count
 
 from tenacity import wait_chain, wait_fixed
 
-from distrl.broker import ownership
+from distrl.broker import claims
 from distrl.broker.dead_letters import DeadLetters
-from distrl.broker.fenced import FencedError
 from distrl.broker.heartbeats import HeartbeatSender
-from distrl.broker.journal import History
+from distrl.broker.journal import ROLE, History
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import CutError
 from distrl.broker.versions import lineage
@@ -35,7 +34,7 @@ from distrl.learner.adapters import prune_adapters
 from distrl.learner.choose_checkpoint import beyond, chain
 from distrl.learner.fold import fold
 from distrl.learner.intake import POLL_S, Intake
-from distrl.learner.journal_writer import JournalWriter, UnwrittenError
+from distrl.learner.journal_writer import JournalWriter, OtherLinesError, UnwrittenError
 from distrl.learner.publish import Publisher
 from distrl.learner.reading import pending_log_at
 from distrl.learner.recover import (
@@ -66,13 +65,8 @@ HEARTBEAT_S = 2.0
 RESTART_PAUSE_S = 1.0
 """Pause before beginning again after lost records: a broker that has just come back may not be settled."""
 
-SUCCESSOR_S = 5.0
-"""Longest wait for the name of the learner that has taken over. It announces itself at once."""
-
 READ_AHEAD = 5_000
 """Most pending records while a dead letter is waited for (some 50 MB); the learner then stops reading."""
-
-ROLE = "learner"
 
 OnUpdate = Callable[[Mapping[str, float], Version | None], None]
 
@@ -84,13 +78,11 @@ def run_learner(config: Config, stop: threading.Event, on_update: OnUpdate | Non
     """
     store = open_store(config.store)
     with JournalWriter(config) as journal_writer, RecordProducer(config, ROLE) as producer:
-        heartbeats = HeartbeatSender(ROLE, ROLE, HEARTBEAT_S, partial(ownership.send, producer, config))
+        send = partial(claims.send, producer, config, mine=journal_writer.claim)
+        heartbeats = HeartbeatSender(ROLE, ROLE, HEARTBEAT_S, send)
         heartbeats.send(None, {})
-        try:
-            while _run_once(config, store, journal_writer, producer, heartbeats, stop, on_update):
-                stop.wait(RESTART_PAUSE_S)
-        except FencedError as error:
-            raise ownership.naming(error, config, ROLE, SUCCESSOR_S) from None
+        while _run_once(config, store, journal_writer, producer, heartbeats, stop, on_update):
+            stop.wait(RESTART_PAUSE_S)
 
 
 def _run_once(
@@ -102,7 +94,7 @@ def _run_once(
     stop: threading.Event,
     on_update: OnUpdate | None,
 ) -> bool:
-    """Recover, redo and work until `stop`. Returns True where records were lost: recover again then."""
+    """Recover, redo and work until `stop`. Returns True where the log is no longer what was read: recover then."""
     history, log = journal_writer.history(), log_of(config)
     recovered = recover(config, store, history=history, log=log)
     redone = unfolded(history.updates, recovered.state, config)
@@ -115,6 +107,9 @@ def _run_once(
             learner.work()
         except CutError as error:
             LOG.warning("the broker has lost records (%s); starting again with what is left", error.what)
+            return not stop.is_set()
+        except OtherLinesError as error:
+            LOG.warning("starting again: %s", error)
             return not stop.is_set()
     return False
 

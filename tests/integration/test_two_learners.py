@@ -1,0 +1,110 @@
+"""Two learners of a run on a real broker: the later one stays, whichever of them loses its producer."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+
+import pytest
+from distrl.broker import claims, fenced, topic_admin
+from distrl.broker.claims import ReplacedError
+from distrl.broker.fenced import this_process
+from distrl.broker.journal import Journal, journalled
+from distrl.config import Config, load
+from distrl.learner import journal_writer
+from distrl.learner.journal_writer import JournalWriter, OtherLinesError, UnwrittenError
+from distrl.types import Update, Watermark
+from faults.proxy import Proxy, behind
+
+pytestmark = pytest.mark.integration
+
+PATIENCE_S = 120.0
+REPLACED = f"another learner has taken over run .* It is {this_process()}"
+
+
+@pytest.fixture
+def config(broker: str) -> Config:
+    run = f"learners-{uuid.uuid4().hex[:10]}"
+    made = load(sets=[f"run={run}", f"kafka.bootstrap={broker}"], environ={})
+    topic_admin.ensure(made)
+    return made
+
+
+def update(u: int) -> Update:
+    return Update(u, (Watermark("t", 0, u),), "f" * 64, 1_000 + u)
+
+
+def until_written(attempt: Callable[[], None]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return attempt()
+        except UnwrittenError:
+            assert time.monotonic() < deadline
+
+
+def test_a_learner_that_was_away_ends_where_another_has_taken_over_that_has_journalled_nothing_yet(
+    config: Config, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fenced, "COMMIT_TIMEOUT_S", 1.0)
+    with JournalWriter(behind(proxy, config, connect_timeout_s=3.0)) as away:
+        away.append(update(0))
+        proxy.cut()
+        with pytest.raises(UnwrittenError):
+            away.append(update(1))
+        with JournalWriter(config) as successor:
+            proxy.hint()
+            with pytest.raises(ReplacedError, match=REPLACED):
+                until_written(lambda: away.append(update(1)))
+            theirs = replace(update(1), journalled_at=2_000)
+            successor.append(theirs)  # at the first attempt: nobody has fenced it
+    assert journalled(config) == [update(0), theirs]
+
+
+def test_one_that_takes_over_while_the_older_opens_again_stays(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The older looks for a successor and finds none; the successor opens; the older opens, which fences it."""
+    with JournalWriter(config) as older, ExitStack() as stack:
+        later = JournalWriter(config)
+
+        def opened_late(given: Config) -> Journal:
+            monkeypatch.setattr(journal_writer, "Journal", Journal)
+            stack.enter_context(later)
+            return Journal(given)
+
+        monkeypatch.setattr(journal_writer, "Journal", opened_late)
+        older._in_doubt = True
+        with pytest.raises(ReplacedError, match=REPLACED):
+            older.append(update(0))
+        until_written(lambda: later.append(update(0)))
+        later.append(update(1))
+    assert journalled(config) == [update(0), update(1)]
+
+
+def test_a_learner_that_was_fenced_by_none_that_stays_goes_on(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by one that was killed before it could say that it has taken over."""
+    monkeypatch.setattr(claims, "SUCCESSOR_S", 0.5)
+    with JournalWriter(config) as here:
+        here.append(update(0))
+        with Journal(config):
+            pass
+        until_written(lambda: here.append(update(1)))
+        here.append(update(2))
+    assert journalled(config) == [update(0), update(1), update(2)]
+
+
+def test_what_an_older_learner_has_written_last_is_read_before_the_later_one_goes_on(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claims, "SUCCESSOR_S", 0.5)
+    with JournalWriter(config) as later:
+        theirs = replace(update(0), journalled_at=2_000)
+        with Journal(config) as older:
+            older.append(theirs)
+        with pytest.raises(OtherLinesError, match="an older learner has journalled"):
+            until_written(lambda: later.append(update(0)))
+        assert later.history().updates == (theirs,)
+        later.append(update(1))
+    assert journalled(config) == [theirs, update(1)]

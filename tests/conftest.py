@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import suppress
 
+import gotools
 import hypothesis
 import pytest
 from distrl.stack import ports
@@ -60,12 +62,30 @@ class ByRoom(LoadScopeScheduling):
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: _order(_group(item.nodeid.partition("::")[0])))
+    if gotools.go() is None:
+        for item in items:
+            if item.get_closest_marker("kubernetes"):
+                item.add_marker(pytest.mark.skip(reason=gotools.NO_GO))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    asked = any({"servers", "cluster", "prepared"} & set(getattr(item, "fixturenames", ())) for item in session.items)
-    if asked and not session.config.option.collectonly:
+    """No test's own time limit may pay for what is fetched or built once for a user."""
+    if session.config.option.collectonly:
+        return
+    asked = {name for item in session.items for name in getattr(item, "fixturenames", ())}
+    if {"servers", "cluster", "prepared"} & asked:
         fetch_servers(_say(session))
+    if gotools.go() is not None:
+        for name in gotools.wanted(asked):
+            with suppress(gotools.ToolError):  # the tests that need it fail with the same words
+                gotools.tool(name)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    left_out = [each for each in terminalreporter.stats.get("skipped", []) if gotools.NO_GO in str(each.longrepr)]
+    if left_out:
+        text = f"LEFT OUT: {len(left_out)} tests of the Kubernetes side, because {gotools.NO_GO}"
+        terminalreporter.write_line(text, red=True, bold=True)
 
 
 def _group(path: str) -> str:

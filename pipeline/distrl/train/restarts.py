@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 PAUSES_S = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0)
 """Before each further start of a role that keeps ending soon; the last one repeats."""
-SOON_S = 30.0
-"""A role that ends sooner after its start has hardly worked. Longer than a role waits for a broker that is away."""
+SOON_S = 120.0
+"""A role that ends sooner after its start has hardly worked. Longer than a role waits for a broker that is away, and
+than its imports take on a busy machine: were they taken for work, wrong settings would be tried for ever."""
 TRIES = 4
 """Starts of a role that has never lived for SOON_S. After them its settings are at fault, and people have to look."""
 

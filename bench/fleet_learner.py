@@ -27,6 +27,7 @@ from distrl.policy.feature_store import FeatureStore
 from distrl.policy.features import Features
 from distrl.policy.protocol import Policy
 from distrl.store.directory import DirectoryStore
+from distrl.telemetry.monitor import Monitor, Reporter
 from distrl.types import Heartbeat, ObjectRef, Version
 from PIL import Image
 from simphone.machine import PhoneMachine
@@ -86,14 +87,14 @@ def run_bookkeeping(config: Config, stop: threading.Event, report: Callable[...,
                 report(read=folded + int(beat.metrics["pending"]), cpu_s=time.process_time())
             producer.publish("heartbeats", beat.process, beat)
 
-        beats = HeartbeatSender("learner", "learner", HEARTBEAT_S, send)
+        reporter = Reporter(HeartbeatSender("learner", "learner", HEARTBEAT_S, send), Monitor())
         history, log = journal.history(), log_of(config)
         store = WithoutScreens.from_config(config.store)
         recovered = recover(config, store, history=history, log=log)
         state, nothing = recovered.state, torch.zeros(1)
         state.features = Features(lambda _: nothing, 1, FeatureStore(config.learner.features_mb << 20, None))
         state.algorithm = Bookkeeping(state.algorithm)
-        loop = Loop(config, store, journal, producer, beats, recovered, history, log, stop, updated)
+        loop = Loop(config, store, journal, producer, reporter, recovered, history, log, stop, updated)
         loop.follow(readers)
         report(screen_s=screen_seconds(state.policy))
         report(ready=True, cpu_s=time.process_time())

@@ -21,7 +21,7 @@ def test_who_reads_all_topics_again_opens_no_second_publisher(monkeypatch: pytes
 
         def __exit__(self, *_: Any) -> None: ...
 
-    def feed_until(config: Any, publisher: Any, stop: threading.Event, from_start: bool) -> None:
+    def feed_until(config: Any, publisher: Any, stop: threading.Event, from_start: bool, monitor: Any) -> None:
         from_starts.append(from_start)
         error = next(rounds)
         if error is not None:

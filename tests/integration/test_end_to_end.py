@@ -23,8 +23,10 @@ from distrl.policy.autoui.tokenizer import WordTokenizer
 from distrl.stack.processes import find
 from distrl.store.objects import open_store
 from distrl.telemetry.feed import status_of
+from distrl.telemetry.metrics import METRICS, PREFIX, prometheus_name
 from distrl.train.roles import Roles, running
 from distrl.types import Outcome
+from scraping import fetched, samples
 from served import phones_served
 from simphone import words
 
@@ -67,6 +69,8 @@ def run_config(
         "algorithm": {"minibatches": 2, "batch_size": 16, "critic_warmup_updates": 1},
         "learner": {"trajectories_per_update": 4, "checkpoint_every": 3},
         "feeder": {"outstanding": 12, "max_lag": 3},
+        "evaluate": {"validation_episodes": 1, "every_s": 1.0},
+        "monitoring": {"port": free_ports(1)[0]},
     }
     addresses = tuple(f"127.0.0.1:{min(first, 60_000) + i}" for i in range(PHONES))
     config = Config.model_validate({**tree, "devices": {"addresses": addresses}})
@@ -82,6 +86,44 @@ def wait_for(what: str, condition: Callable[[], bool], roles: Roles) -> None:
         time.sleep(0.2)
 
 
+def phones(config: Config, begin: int, end: int) -> list[str]:
+    return ["devices.addresses=[" + ",".join(f"'{at}'" for at in config.devices.addresses[begin:end]) + "]"]
+
+
+WATCHED = {"learner": "learner", "worker-0": "worker", "evaluator": "evaluator", "feeder": "feeder"}
+"""Process of `Roles` -> role."""
+
+
+def check_what_is_watched(config: Config, roles: Roles) -> None:
+    """Every role is alive and ready, and its figures are those of the list that it declares."""
+    ports = {name: roles.monitoring_port(name) or 0 for name in WATCHED}
+    for name in WATCHED:
+        wait_for(f"{name} to be ready", lambda port=ports[name]: fetched(port, "/readyz")[0] == 200, roles)
+        assert fetched(ports[name], "/livez")[0] == 200
+    for name, role in WATCHED.items():
+        wait_for(f"the figures of {name}", lambda of=(ports[name], role): not absent(*of), roles)
+        found = samples(ports[name])
+        own = [(metric, dict(labels)) for metric, labels, _ in found if metric.startswith(PREFIX)]
+        assert {(labels["run"], labels["role"]) for _, labels in own} == {(config.run, role)}
+        assert {metric for metric, _ in own} <= declared(role) | {"distrl_build_info"}
+    assert max(value for metric, _, value in samples(ports["worker-0"]) if metric == "distrl_episodes_total") > 0
+
+
+OF_SOME_UPDATES = {prometheus_name(name) for name in ("clone_loss", "token_entropy", "score_age", "priority_age")}
+"""Of the warm-up, or of algorithms that this run has not."""
+
+
+def declared(role: str) -> set[str]:
+    return {prometheus_name(name) for name, metric in METRICS.items() if role in metric.roles}
+
+
+def absent(port: int, role: str) -> set[str]:
+    """What a role has declared and not shown, though nothing but its settings or its updates are a reason."""
+    shown = {metric for metric, _, _ in samples(port)}
+    judged = {prometheus_name(name) for name in METRICS if name.startswith(("judge_", "actions_"))}
+    return declared(role) - shown - judged - OF_SOME_UPDATES
+
+
 def newest(config: Config) -> int:
     version = status_of(config).newest
     return -1 if version is None else version.version
@@ -93,9 +135,11 @@ def test_a_run_whose_learner_is_killed_ends_like_one_that_was_not(run_config: Co
     with running(run_config, logs) as roles:
         roles.start("learner", "learner")
         roles.start("demonstrate", "demonstrate")
-        roles.start("worker-0", "worker")
+        roles.start("worker-0", "worker", sets=phones(run_config, 0, PHONES - 1))
+        roles.start("evaluator", "evaluate", sets=phones(run_config, PHONES - 1, PHONES))
         roles.start("feeder", "feed")
         wait_for("version 2", lambda: newest(run_config) >= 2, roles)
+        check_what_is_watched(run_config, roles)
 
         killed = find(logs, "learner")
         assert killed is not None
@@ -104,7 +148,7 @@ def test_a_run_whose_learner_is_killed_ends_like_one_that_was_not(run_config: Co
         before = newest(run_config)
         roles.start("learner", "learner")
         wait_for("three versions after the kill", lambda: newest(run_config) >= before + 3, roles)
-        roles.stop("feeder", "worker-0", "demonstrate")
+        roles.stop("feeder", "worker-0", "evaluator", "demonstrate")
         roles.stop("learner")
 
     lived, scratch = replay(run_config), replay(run_config, from_start=True)

@@ -44,6 +44,19 @@ def test_every_task_is_played_once_whatever_the_number_of_phones() -> None:
     assert {t.outcome for t in kept} == {Outcome.SUCCESS}
 
 
+def test_whoever_waits_for_the_phones_is_heard_of_while_they_play() -> None:
+    turned = threading.Event()
+
+    def slow(task: Task, phone: Phone) -> Trajectory:
+        assert turned.wait(30)
+        return playing(task, phone)
+
+    fleet, kept = OneByOne([CountingPhone()]), list[Trajectory]()
+    given = {"worker": "w", "retries": 0, "drain_s": 10, "stop": threading.Event(), "give_up": threading.Event()}
+    assert play_all([task()], fleet, slow, kept.append, turn=turned.set, **given)  # type: ignore[arg-type]
+    assert len(kept) == 1
+
+
 def test_an_interrupted_task_is_played_again_and_its_phone_goes_back_to_the_pool() -> None:
     phone = CountingPhone(fails_at=1)
     fleet = OneByOne([phone])

@@ -10,6 +10,7 @@ from distrl.clock import Clock
 from distrl.errors import PolicyError, StoreError
 from distrl.rollout.reload import WAIT_S, Reloader, wait_first
 from distrl.store.objects import CorruptObjectError
+from distrl.telemetry.monitor import Monitor
 from distrl.types import ObjectRef, Version
 
 from rollout.world import version
@@ -109,9 +110,11 @@ def test_after_a_refusal_only_a_newer_version_is_waited_for() -> None:
 
 
 def test_waiting_for_the_first_version_ends_with_it_or_with_the_stop() -> None:
-    assert wait_first(Announced([version(0)]), threading.Event()) == version(0)
-    stop = threading.Event()
-    assert wait_first(Announced([], stop.set), stop) is None
+    assert wait_first(Announced([version(0)]), threading.Event(), Monitor()) == version(0)
+    stop, monitor = threading.Event(), Monitor()
+    assert wait_first(Announced([], stop.set), stop, monitor) is None
+    assert monitor.liveness(60.0).ok, "a process that waits is alive"
+    assert monitor.readiness().why.startswith("waiting for version 0")
 
 
 def test_a_long_wait_for_the_first_version_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
@@ -121,7 +124,7 @@ def test_a_long_wait_for_the_first_version_is_logged_once_a_minute(caplog: pytes
     looks = int(150 / WAIT_S)
     versions.then = lambda: stop.set() if len(versions.asked) == looks else None
     with caplog.at_level(logging.INFO):
-        assert wait_first(versions, stop) is None
+        assert wait_first(versions, stop, Monitor()) is None
     assert [record.message for record in caplog.records if "waiting for version 0" in record.message] == [
         "waiting for version 0: the learner publishes it after the warm-up on demonstrations"
     ] * 3  # after 10, 70 and 130 seconds

@@ -54,6 +54,13 @@ def serves(folder: Path, name: str) -> bool:
     return log.exists() and "ready: 1 simulated phones" in log.read_text()
 
 
+def test_each_role_is_watched_at_a_port_of_its_own_and_keeps_it(config: Config, folder: Path) -> None:
+    watched = Config.model_validate(config.model_dump() | {"monitoring": {"port": 9400}})
+    with running(watched, folder) as roles:
+        found = [roles.monitoring_port(name) for name in ("learner", "worker-0", "learner", "feeder")]
+    assert found == [9400, 9401, 9400, 9402]
+
+
 def test_the_settings_of_the_children_hold_every_secret_and_mean_the_same(tmp_path: Path) -> None:
     config = load(sets=["run=seven", f"stack.directory={tmp_path}", *SECRETS], environ={})
     write_settings(config, tmp_path / "settings.yaml")

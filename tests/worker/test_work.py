@@ -24,6 +24,7 @@ from distrl.rollout.batcher import Batcher
 from distrl.rollout.episode import SYSTEM_CLOCK
 from distrl.rollout.reload import Reloader
 from distrl.tasks.outcome import StateCheck
+from distrl.telemetry.monitor import Monitor
 from distrl.types import Heartbeat, LogPosition, Outcome, Record, Task, Trajectory
 from distrl.worker import action_judge, membership, work
 from distrl.worker.work import Worker
@@ -47,6 +48,12 @@ class TaskLog:
     phones: list[int] = field(default_factory=list)
     dropped: list[int] = field(default_factory=list)
     buffered: int = 0
+    dead_letters: int = 0
+    answers: threading.Event = field(default_factory=threading.Event)
+    """Set: `poll` returns; a broker's client that hangs does not."""
+
+    def __post_init__(self) -> None:
+        self.answers.set()
 
     @property
     def partitions(self) -> frozenset[int]:
@@ -63,6 +70,7 @@ class TaskLog:
         self.dropped.append(position.offset)
 
     def poll(self, timeout_s: float) -> LoggedTask | None:
+        self.answers.wait(60)
         if not self.partitions:
             return None
         fed = min(len(self.tasks), len(self.committed) + self.outstanding)
@@ -132,6 +140,7 @@ class Running:
     stop: threading.Event
     thread: threading.Thread
     failures: list[BrokerError]
+    monitor: Monitor
 
     def end(self) -> None:
         self.stop.set()
@@ -167,7 +176,7 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
             {"worker": {"heartbeat_s": 0.001, "drain_timeout_s": drain_s}, "feeder": {"outstanding": outstanding}}
             | ({"judge": {"endpoint": "http://unused", "model": "m", "validity": "vlm"}} if judge else {})
         )
-        shelf = shelf or Shelf()
+        shelf, monitor = shelf or Shelf(), Monitor()
         log, publishing, fleet = TaskLog(tasks, outstanding), broker or Broker(), OneByOne(phones, answers=answers)
         reloader = Reloader(NoVersions(), lambda ref: b"", "base", batcher, SYSTEM_CLOCK)
         worker = Worker(
@@ -182,6 +191,7 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
             give_up,
             actions_judge=judge,
             image=shelf.get,
+            monitor=monitor,
         )
         failures: list[BrokerError] = []
 
@@ -192,7 +202,7 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
                 failures.append(error)
 
         thread = threading.Thread(target=work, daemon=True)
-        running = Running(log, publishing, batcher, fleet, stop, thread, failures)
+        running = Running(log, publishing, batcher, fleet, stop, thread, failures, monitor)
         started.append(running)
         thread.start()
         return running
@@ -347,6 +357,37 @@ def test_every_metric_of_the_heartbeat_is_a_known_one(start: Start) -> None:
     while not running.broker.beats:
         running.stop.wait(0.01)
     assert set(running.broker.beats[0].metrics) <= set(METRICS)
+
+
+def test_a_worker_whose_broker_client_hangs_is_not_alive_and_one_that_waits_for_its_broker_is(start: Start) -> None:
+    running = start([task("a")], phones(1), broker=Broker(holds=True))
+    assert running.broker.asked.wait(30)
+    until(running, lambda: running.monitor.last is not None and running.monitor.last.metrics["stalled"] == 1)
+    assert running.monitor.liveness(1.0).ok, "the acknowledgement does not come, and the loop turns"
+    running.log.answers.clear()
+    until(running, lambda: not running.monitor.liveness(1.0).ok)
+    assert running.monitor.liveness(1.0).why.startswith("stuck: the main loop made no progress for ")
+    running.log.answers.set()
+    until(running, lambda: running.monitor.liveness(1.0).ok)
+    running.broker.answer()
+    assert running.log.all_committed.wait(30)
+
+
+def test_a_worker_is_ready_while_a_phone_answers(start: Start) -> None:
+    running = start([], phones(1), answers=0)
+    until(running, lambda: running.monitor.readiness().why == "waiting for a phone that answers")
+    running.fleet.answers = 1
+    until(running, lambda: running.monitor.readiness().ok)
+    running.fleet.answers = 0
+    until(running, lambda: not running.monitor.readiness().ok)
+
+
+def test_the_ends_of_episodes_are_counted_by_suite(start: Start) -> None:
+    running = start([task("a"), task("b")], phones(1))
+    assert running.log.all_committed.wait(30)
+    running.end()
+    assert running.monitor.last is not None
+    assert running.monitor.last.labelled["outcomes"] == {(task().suite, Outcome.SUCCESS.value): 2}
 
 
 def test_a_worker_takes_no_task_before_a_phone_answers_and_says_how_many_do(start: Start) -> None:

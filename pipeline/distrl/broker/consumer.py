@@ -119,6 +119,11 @@ class TaskConsumer:
         self.close()
 
     @property
+    def dead_letters(self) -> int:
+        """How many unreadable tasks were written to the dead-letter topic since the start."""
+        return 0 if self._dead_letters is None else self._dead_letters.written
+
+    @property
     def running(self) -> int:
         """Tasks handed out and not passed to `commit` yet."""
         with self._lock:

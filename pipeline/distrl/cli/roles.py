@@ -33,8 +33,10 @@ def feed(config: ConfigFile = None, sets: Sets = None, verbose: Verbose = False)
     """Feed training tasks, paced so that no trajectory is staler than feeder.max_lag when learned."""
     settings, stop = started("feeder", config, sets, verbose)
     from distrl.feeder.run import run_feeder
+    from distrl.telemetry.exporter import exporting
 
-    run_feeder(settings, stop)
+    with exporting(settings, "feeder", "feeder") as monitor:
+        run_feeder(settings, stop, monitor)
 
 
 def worker(
@@ -64,9 +66,11 @@ def worker(
 
         run_dry(settings, instruction, stop, lambda line: print(printable(line), flush=True))
         return
+    from distrl.telemetry.exporter import exporting
     from distrl.worker.run import run_worker
 
-    run_worker(settings, stop)
+    with exporting(settings, "worker", settings.worker.name) as monitor:
+        run_worker(settings, stop, monitor)
 
 
 def learner(
@@ -96,8 +100,10 @@ def learner(
     if not verify:
         settings, stop = started("learner", config, sets, verbose)
         from distrl.learner.loop import run_learner
+        from distrl.telemetry.exporter import exporting
 
-        run_learner(settings, stop)
+        with exporting(settings, "learner", "learner") as monitor:
+            run_learner(settings, stop, monitor=monitor)
         return
     settings = run_settings(config, sets, run)
     start_role("learner", verbose)
@@ -135,9 +141,11 @@ def evaluate(
         raise typer.BadParameter("they need --versions", param_hint="--split, --episodes")
     settings, stop = started("evaluator", config, sets, verbose, "evaluation", lambda own: own.evaluate.name)
     from distrl.evaluate.run import evaluate_versions, run_evaluator
+    from distrl.telemetry.exporter import exporting
 
     if versions is None:
-        run_evaluator(settings, stop)
+        with exporting(settings, "evaluator", settings.evaluate.name) as monitor:
+            run_evaluator(settings, stop, monitor)
         return
     count = episodes or settings.evaluate.episodes
     for score in evaluate_versions(settings, versions, split or Split.TEST, count, stop):
@@ -158,5 +166,7 @@ def demonstrate(
     """Publish warm-up demonstrations of a deliberately imperfect script on simulated phones, then end."""
     settings, stop = started("demonstrate", config, sets, verbose, "training")
     from distrl.demonstrations.scripted import run_demonstrations
+    from distrl.telemetry.exporter import exporting
 
-    run_demonstrations(settings, settings.warmup.demonstrations if count is None else count, stop)
+    with exporting(settings, "demonstrator", "demonstrate") as monitor:
+        run_demonstrations(settings, settings.warmup.demonstrations if count is None else count, stop, monitor)

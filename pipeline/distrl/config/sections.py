@@ -257,6 +257,29 @@ class AppAgentSettings(ChatSettings):
     most_elements: int = Field(60, ge=1, le=200, description="elements of one screen that are numbered and named")
 
 
+class MonitoringSettings(Section):
+    """The HTTP endpoint of one process, for Prometheus and for probes: docs/monitoring.md."""
+
+    local: ClassVar[bool] = True
+
+    port: int | None = Field(
+        None, ge=1, le=65535, description="where /metrics, /livez and /readyz are served; unset: nowhere"
+    )
+    host: str = Field("127.0.0.1", min_length=1, description="address to listen on; 0.0.0.0 or :: for every one")
+    stuck_s: float = Field(
+        600.0,
+        gt=0,
+        description="a process whose loop makes no progress for longer is not alive; more than the learner's longest "
+        "update",
+    )
+
+
+class LoggingSettings(Section):
+    local: ClassVar[bool] = True
+
+    format: Literal["text", "json"] = Field("text", description="of the log: lines for people, or a JSON object a line")
+
+
 class StackSettings(Section):
     local: ClassVar[bool] = True
 

@@ -37,6 +37,8 @@ from distrl.config.sections import (
     JudgeSettings,
     KafkaSettings,
     LearnerSettings,
+    LoggingSettings,
+    MonitoringSettings,
     PolicySettings,
     StackSettings,
     StoreSettings,
@@ -75,6 +77,8 @@ class Config(Section):
     evaluate: EvaluateSettings = EvaluateSettings()
     judge: JudgeSettings = JudgeSettings()
     appagent: AppAgentSettings = AppAgentSettings()
+    monitoring: MonitoringSettings = MonitoringSettings()
+    logging: LoggingSettings = LoggingSettings()
     stack: StackSettings = StackSettings()
 
     @model_validator(mode="after")

@@ -32,6 +32,7 @@ from distrl.rollout.wiring import TRUTH, screenshot_store
 from distrl.store.objects import open_store
 from distrl.tasks.oracle import ImperfectScript
 from distrl.tasks.suite import suite_named
+from distrl.telemetry.monitor import Monitor, Report
 from distrl.types import SCRIPTED, Action, Outcome, Split, Task, Trajectory
 
 log = logging.getLogger(__name__)
@@ -67,12 +68,13 @@ class Scripted:
         return Decision(action, to_text(action), prompt, action_ids, logprob, SCRIPTED, "")
 
 
-def run_demonstrations(config: Config, count: int, stop: threading.Event) -> None:
+def run_demonstrations(config: Config, count: int, stop: threading.Event, monitor: Monitor | None = None) -> None:
     """Publish demonstrations until the topic has `count`, those of earlier runs of this role included; then return.
 
     Raises DeviceError where some could not be played after retries: the learner would wait for them for ever;
     ConfigError, before anything is played, where the base model lacks words of the suite.
     """
+    monitor = monitor or Monitor()
     tokenizer = tokenizer_of(config.policy)
     if count:
         refuse_unknown_words(config.feeder, tokenizer)
@@ -85,15 +87,24 @@ def run_demonstrations(config: Config, count: int, stop: threading.Event) -> Non
     retry = Retry(give_up)
     episode = Episode(NAME, screenshot_store(open_store(config.store), retry), TRUTH, is_expert=True)
     failed: list[str] = []
+    written = 0
+    monitor.waits_for("its phones")
     with RecordProducer(config, NAME) as producer, Phones(config, stop) as phones:
 
         def publish(trajectory: Trajectory) -> None:
+            nonlocal written
             publish_or_drop_steps(
                 retry,
                 f"publishing {trajectory.task_id}",
                 lambda record: producer.publish("demonstrations", record.task_id, record),
                 trajectory,
             )
+            written += 1
+
+        def turn() -> None:
+            monitor.progress()
+            monitor.ready()
+            monitor.show(Report(metrics={"demonstrations": float(written)}, devices=phones.health()))
 
         published = InOrder((task.task_id for task in tasks), publish)
 
@@ -117,6 +128,7 @@ def run_demonstrations(config: Config, count: int, stop: threading.Event) -> Non
             drain_s=config.worker.drain_timeout_s,
             stop=stop,
             give_up=give_up,
+            turn=turn,
         )
     if failed:
         raise DeviceError(

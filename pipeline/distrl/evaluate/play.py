@@ -21,7 +21,7 @@ from distrl.rollout.wiring import TRUTH, fallback_judge_of, judge_of, screenshot
 from distrl.store.objects import ObjectStore
 from distrl.tasks.lists import suite_of
 from distrl.tasks.suite import EVALUATION_SEED
-from distrl.types import Evaluation, LogPosition, Split, Task, Trajectory
+from distrl.types import DeviceHealth, Evaluation, LogPosition, Split, Task, Trajectory
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +31,8 @@ RETRIES = 3
 """How often an interrupted episode is played again before it is recorded as interrupted."""
 
 Keep = Callable[[Trajectory], None]
+Turn = Callable[[tuple[DeviceHealth, ...]], object]
+"""Called again and again while phones play, with how they are."""
 Actor = Callable[[Phone], AbstractContextManager[Decider]]
 """Gives the decider of one episode on a phone, for the time of the block."""
 
@@ -104,6 +106,7 @@ def on_phones(
     *,
     stop: threading.Event,
     give_up: threading.Event,
+    turn: Turn = lambda health: None,
 ) -> None:
     """Play on the phones of `config`; with `config` and `actor` bound it is a Player. Stores nothing itself.
 
@@ -125,4 +128,5 @@ def on_phones(
             drain_s=config.worker.drain_timeout_s,
             stop=stop,
             give_up=give_up,
+            turn=lambda: turn(phones.health()),
         )

@@ -10,20 +10,21 @@ from __future__ import annotations
 import logging
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from distrl.broker.connect import RefusedError
 from distrl.broker.heartbeats import HeartbeatSender
 from distrl.broker.producer import RecordProducer
 from distrl.broker.versions import VersionFollower, lineage, written_at
+from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
 from distrl.errors import BrokerError, ConfigError, StoreError
 from distrl.evaluate import curves
 from distrl.evaluate.gather import records
-from distrl.evaluate.play import Keep, evaluation_tasks, known_of, on_phones, play_and_publish
+from distrl.evaluate.play import Keep, Turn, evaluation_tasks, known_of, on_phones, play_and_publish
 from distrl.evaluate.policies import PolicyId
 from distrl.rollout.episode import Decider, Episode, Phone
 from distrl.rollout.reload import wait_first
@@ -31,13 +32,18 @@ from distrl.rollout.serving import refuse_other_base, serving
 from distrl.store.adapters import read_adapter
 from distrl.store.objects import CorruptObjectError, MissingObjectError, open_store
 from distrl.supervised import StoppableThread
-from distrl.types import Evaluation, Split, Task, Version
+from distrl.telemetry.monitor import SHOWN_S, Monitor, Reporter
+from distrl.telemetry.stalls import ANSWERING
+from distrl.types import DeviceHealth, Evaluation, Split, Task, Trajectory, Version
 
 log = logging.getLogger(__name__)
 
 SKEW_MS = 600_000
 """How far brokers' clocks may differ or jump back. A version's evaluations are read from its own record's time on:
 reading all of them for each version would take longer and longer."""
+
+TURN_S = 5.0
+"""Longest pause of the evaluator's loop between two versions."""
 
 BY_HAND = "-by-hand"
 """Suffix of the evaluator's name in `evaluate --versions`, where a person chooses the number of tasks."""
@@ -56,12 +62,19 @@ class VersionScore:
 
 
 def evaluate_version(
-    config: Config, version: Version, split: Split, tasks: Sequence[Task], stop: threading.Event, suffix: str = ""
+    config: Config,
+    version: Version,
+    split: Split,
+    tasks: Sequence[Task],
+    stop: threading.Event,
+    suffix: str = "",
+    turn: Turn = lambda health: None,
 ) -> list[Evaluation]:
     """Play the tasks that `version` has no record for, publish each, and return all its records, in task order.
 
-    tasks: of `split`. suffix: added to the evaluator's name in the trajectories. Returns fewer records than tasks if
-    stopped before. Raises PolicyError where the version belongs to another base model.
+    tasks: of `split`. suffix: added to the evaluator's name in the trajectories. turn: called while phones play.
+    Returns fewer records than tasks if stopped before. Raises PolicyError where the version belongs to another base
+    model.
     """
     policy_id = PolicyId(version.version, version.adapter.sha256)
     since = max(0, (written_at(config, version.version) or 0) - SKEW_MS)
@@ -76,7 +89,7 @@ def evaluate_version(
     )
     if left:
         store = open_store(config.store)
-        play = partial(greedy, config, version, read_adapter(store, config.run, version))
+        play = partial(greedy, config, version, read_adapter(store, config.run, version), turn=turn)
         play_and_publish(config, store, policy_id, left, play, stop, suffix=suffix)
         known = known_of(config, policy_id, split, since)  # read again: another evaluator may have been first
     return [known[task.task_id] for task in tasks if task.task_id in known]
@@ -96,51 +109,82 @@ def evaluate_versions(
     return scores
 
 
-def run_evaluator(config: Config, stop: threading.Event) -> None:
+def run_evaluator(config: Config, stop: threading.Event, monitor: Monitor | None = None) -> None:
     """Evaluate the newest version on the validation tasks, again and again, until `stop`.
 
     A version that an earlier evaluator left unfinished is finished first: its finished tasks, rather the short ones,
     would be a biased measure. Retries while the broker or the store is away.
     """
     tasks = evaluation_tasks(config, Split.VALIDATION, config.evaluate.validation_episodes)
-    progress = EvaluationProgress()
+    progress, monitor = EvaluationProgress(), monitor or Monitor()
     with VersionFollower(config) as versions, RecordProducer(config, config.evaluate.name) as producer:
-        if wait_first(versions, stop) is None:
+        if wait_first(versions, stop, monitor) is None:
             return
+        monitor.waits_for("its phones and the weights of a version")
         heartbeat_thread = StoppableThread(
-            lambda ended: _send_heartbeats(ended, config, producer, progress), "heartbeats"
+            lambda ended: _report(ended, config, producer, progress, monitor), "heartbeats"
         )
         try:
             unfinished, handled = _unfinished(config, tasks), None
             while not stop.is_set():
                 heartbeat_thread.check()
+                monitor.progress()
                 version = unfinished or versions.latest()
-                if version is not None and version != handled and _follow(config, version, tasks, progress, stop):
+                if (
+                    version is not None
+                    and version != handled
+                    and _follow(config, version, tasks, progress, stop, monitor)
+                ):
                     handled = version
                     if unfinished is not None:
                         unfinished = None
                         continue
-                stop.wait(config.evaluate.every_s)
+                _pause(config.evaluate.every_s, stop, monitor)
         finally:
             heartbeat_thread.stop()
 
 
+def _pause(seconds: float, stop: threading.Event, monitor: Monitor) -> None:
+    """Waits, alive."""
+    until = SYSTEM_CLOCK.ticks() + seconds
+    while not stop.wait(min(TURN_S, max(0.0, until - SYSTEM_CLOCK.ticks()))) and SYSTEM_CLOCK.ticks() < until:
+        monitor.progress()
+
+
 @dataclass
 class EvaluationProgress:
-    """What the heartbeats report."""
+    """What is reported. Its fields are replaced as a whole: another thread reads them."""
 
     version: Version | None = None
     """Evaluated last; skipped versions do not count."""
     evaluated: int = 0
     """Records of all evaluated versions."""
+    success: Mapping[tuple[str, ...], float] = field(default_factory=dict)
+    """(suite,) -> success of `version`."""
+    devices: tuple[DeviceHealth, ...] = ()
+    """While phones play."""
 
 
 def _follow(
-    config: Config, version: Version, tasks: Sequence[Task], progress: EvaluationProgress, stop: threading.Event
+    config: Config,
+    version: Version,
+    tasks: Sequence[Task],
+    progress: EvaluationProgress,
+    stop: threading.Event,
+    monitor: Monitor,
 ) -> bool:
     """Evaluate `version`. Returns whether it is done, evaluated or skipped; False: try again later."""
+
+    def turn(health: tuple[DeviceHealth, ...]) -> None:
+        monitor.progress()
+        progress.devices = health
+        if any(device.state in ANSWERING for device in health):
+            monitor.ready()
+        else:
+            monitor.waits_for("a phone that answers")
+
     try:
-        found = evaluate_version(config, version, Split.VALIDATION, tasks, stop)
+        found = evaluate_version(config, version, Split.VALIDATION, tasks, stop, turn=turn)
     except (MissingObjectError, CorruptObjectError) as error:
         log.error("version %d is skipped, and not evaluated: %s", version.version, error)
         return True
@@ -149,10 +193,23 @@ def _follow(
             raise
         log.error("version %d is evaluated later: %s", version.version, error)
         return False
+    finally:
+        progress.devices = ()
+    monitor.ready()
     progress.version, progress.evaluated = version, progress.evaluated + len(found)
+    progress.success = success_by_suite(found)
     score = curves.score(item.trajectory for item in found)
     log.info("%s", VersionScore(version.version, Split.VALIDATION, score))
     return True
+
+
+def success_by_suite(found: Iterable[Evaluation]) -> dict[tuple[str, ...], float]:
+    """(suite,) -> share of successes among the evaluations with a known outcome; a suite without one is left out."""
+    by_suite: dict[str, list[Trajectory]] = defaultdict(list)
+    for evaluation in found:
+        by_suite[evaluation.trajectory.task.suite].append(evaluation.trajectory)
+    scores = {suite: curves.score(played) for suite, played in by_suite.items()}
+    return {(suite,): score.success for suite, score in scores.items() if score.episodes}
 
 
 def _unfinished(config: Config, tasks: Sequence[Task]) -> Version | None:
@@ -202,6 +259,7 @@ def greedy(
     *,
     stop: threading.Event,
     give_up: threading.Event,
+    turn: Turn = lambda health: None,
 ) -> None:
     """Play every task once on the phones of `config` under the weights `adapter`, and `keep` each trajectory.
 
@@ -217,16 +275,19 @@ def greedy(
             with policy.batcher.episode():
                 yield policy.batcher
 
-        on_phones(config, acting, tasks, episode, keep, stop=stop, give_up=give_up)
+        on_phones(config, acting, tasks, episode, keep, stop=stop, give_up=give_up, turn=turn)
 
 
-def _send_heartbeats(
-    ended: threading.Event, config: Config, producer: RecordProducer, progress: EvaluationProgress
+def _report(
+    ended: threading.Event, config: Config, producer: RecordProducer, progress: EvaluationProgress, monitor: Monitor
 ) -> None:
-    """Send heartbeats on a timer: an evaluation takes longer than a process may be silent."""
+    """Report on a timer: an evaluation takes longer than a process may be silent."""
     every_s = config.worker.heartbeat_s
     heartbeats = HeartbeatSender(
         config.evaluate.name, "evaluator", every_s, lambda each: producer.publish("heartbeats", each.process, each)
     )
-    while not ended.wait(every_s):
-        heartbeats.send(progress.version, {"evaluated": progress.evaluated})
+    reporter = Reporter(heartbeats, monitor)
+    while not ended.wait(min(every_s, SHOWN_S)):
+        if reporter.due:
+            labelled = {"evaluation_success": progress.success}
+            reporter.report(progress.version, {"evaluated": progress.evaluated}, progress.devices, labelled=labelled)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 
@@ -57,10 +57,17 @@ class TaskPublisher:
     ) -> None:
         self._close()
 
-    def feed(self, tasks: Iterable[tuple[Task, int]], before: Mapping[int, int], stop: threading.Event) -> None:
+    def feed(
+        self,
+        tasks: Iterable[tuple[Task, int]],
+        before: Mapping[int, int],
+        stop: threading.Event,
+        retrying: Callable[[], object] = lambda: None,
+    ) -> None:
         """Publish each task to its partition, and return when the broker has them all or `stop` is set.
 
         before: the ends of the tasks topic before this batch, by partition; the batch's tasks are searched from there.
+        retrying: called before each pause while the broker does not answer.
         Raises ReplacedError if another feeder has taken over, and errors that retrying does not fix.
         """
         left = {task.task_id: Outgoing(self._topic, task.task_id.encode(), encode(task), (), at) for task, at in tasks}
@@ -76,6 +83,7 @@ class TaskPublisher:
         def failed(error: BrokerError, wait_s: float) -> None:
             log.warning("%d tasks are not acknowledged yet, retrying: %s", len(left), error.what)
             self._close()
+            retrying()
 
         if left and not stop.is_set():
             final = (ReplacedError, RefusedError, RecordTooLargeError)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
@@ -31,6 +32,7 @@ from distrl.feeder.state import FeederState, least_loaded
 from distrl.feeder.topics import Topics
 from distrl.retry import StoppedError, retry
 from distrl.tasks.lists import suite_of
+from distrl.telemetry.monitor import Monitor, Reporter
 from distrl.telemetry.stalls import STALLED_HINT, STALLED_S, stalled
 from distrl.types import Split, Task
 
@@ -45,14 +47,14 @@ READ_BACK_S = 1.0
 """Longest wait for the records of the tasks that were fed last, before a snapshot; they come within milliseconds."""
 
 
-def run_feeder(config: Config, stop: threading.Event) -> None:
+def run_feeder(config: Config, stop: threading.Event, monitor: Monitor | None = None) -> None:
     """Feed training tasks until `stop`.
 
     Raises ConfigError for an unknown suite or an invalid list, ReplacedError if another feeder has taken over,
     BrokerError if retrying does not help.
     """
     new_state(config)  # refuse an invalid suite before another feeder is fenced
-    from_start = False
+    from_start, monitor = False, monitor or Monitor()
 
     def lost(error: CutError, wait_s: float) -> None:
         nonlocal from_start
@@ -63,18 +65,26 @@ def run_feeder(config: Config, stop: threading.Event) -> None:
         if not stop.is_set():
             with suppress(StoppedError):
                 retry(
-                    lambda: _feed_until(config, publisher, stop, from_start), stop, CutError, wait_fixed(AGAIN_S), lost
+                    lambda: _feed_until(config, publisher, stop, from_start, monitor),
+                    stop,
+                    CutError,
+                    wait_fixed(AGAIN_S),
+                    lost,
                 )
 
 
-def _feed_until(config: Config, publisher: TaskPublisher, stop: threading.Event, from_start: bool) -> None:
+def _feed_until(
+    config: Config, publisher: TaskPublisher, stop: threading.Event, from_start: bool, monitor: Monitor
+) -> None:
     """Read all topics and feed until `stop`. Raises CutError if records that were read are lost."""
+    monitor.waits_for("the end of the log, which it reads")
     found = known(config, from_start)
     state = new_state(config, found.facts)
     with ExitStack() as stack:
         producer = stack.enter_context(RecordProducer(config, ROLE))
-        feeder = Feeder(config, state, found, producer, publisher, stack)
+        feeder = Feeder(config, state, found, producer, publisher, stack, monitor)
         feeder.begin()
+        monitor.ready()
         feeder.work(stop)
 
 
@@ -108,21 +118,22 @@ class Feeder:
         producer: RecordProducer,
         publisher: TaskPublisher,
         stack: ExitStack,
+        monitor: Monitor,
     ) -> None:
         self._config, self._state, self._publisher = config, state, publisher
         self._facts, self._view = state.facts, found.view
         send = partial(claims.send, producer, config, mine=publisher.claim)
-        self._heartbeats = HeartbeatSender(ROLE, ROLE, HEARTBEAT_S, send)
+        self._reporter = Reporter(HeartbeatSender(ROLE, ROLE, HEARTBEAT_S, send), monitor)
         self._fleet = Fleet()
         self._most = config.feeder.outstanding_for(0)
-        self._beat()
-        self._snapshots = SnapshotWriter(config, producer, found.view.processes)
-        self._topics = Topics(config, found, self._fleet, stack)
         self._moving_since = time.monotonic()
         self._next_log = time.monotonic()
+        self._report({})
+        self._snapshots = SnapshotWriter(config, producer, found.view.processes)
+        self._topics = Topics(config, found, self._fleet, stack)
 
     def begin(self) -> None:
-        self._topics.read_all()
+        self._topics.read_all(self._reporter.monitor.progress)
         self._state.find_next()
         self._moving_since = self._next_log = time.monotonic()
         log.info(
@@ -134,6 +145,7 @@ class Feeder:
 
     def work(self, stop: threading.Event) -> None:
         while not stop.is_set():
+            self._reporter.monitor.progress()
             self._topics.follow(self._config.feeder.poll_s)
             self._take_snapshot()
             self._pace()
@@ -141,8 +153,8 @@ class Feeder:
             if tasks:
                 self._feed(tasks, stop)
             self._log_waiting()
-            if self._heartbeats.due:
-                self._beat()
+            if self._reporter.due:
+                self._report({"quiet_seconds": self._quiet_s(), "consumer_lag": self._topics.consumer_lag})
         self._take_snapshot(at_end=True)
 
     def _take_snapshot(self, at_end: bool = False) -> None:
@@ -168,30 +180,36 @@ class Feeder:
         for task, partition in zip(tasks, chosen, strict=True):
             self._facts.see_sent(task.task_id, partition)
         before = self._topics.tasks.next_offsets
-        self._publisher.feed(zip(tasks, chosen, strict=True), before, stop)
+        self._publisher.feed(zip(tasks, chosen, strict=True), before, stop, self._reporter.monitor.progress)
 
     def _log_waiting(self) -> None:
         """Logs, rate-limited, that there is no version yet, or that nothing progresses."""
-        now = time.monotonic()
-        if not self._facts.outstanding:
-            self._moving_since = now
+        now, quiet_s = time.monotonic(), self._quiet_s()
         if now < self._next_log:
             return
         if self._facts.version is None:
             self._next_log = now + WAITING_LOG_S
             log.info("waiting for version 0: the learner publishes it after the warm-up on demonstrations")
             return
-        quiet_s = now - max(self._moving_since, self._topics.last_trajectory)
         words = stalled(quiet_s, self._facts.outstanding.loads, self._fleet.beats(now))
         if words is not None:
             self._next_log = now + STALLED_S
             log.warning("%s; %s", words, STALLED_HINT)
 
-    def _beat(self) -> None:
+    def _quiet_s(self) -> float:
+        """Seconds since a trajectory came, or since a task is outstanding, whichever is less."""
+        now = time.monotonic()
+        if not self._facts.outstanding:
+            self._moving_since = now
+        return now - max(self._moving_since, self._topics.last_trajectory)
+
+    def _report(self, followed: Mapping[str, float]) -> None:
+        """followed: what is known once the topics are followed."""
         metrics = {
             "fed": len(self._facts.fed),
             "outstanding": len(self._facts.outstanding),
             "outstanding_limit": self._most,
             "retried": self._facts.retried,
+            "max_lag": self._config.feeder.max_lag,
         }
-        self._heartbeats.send(self._facts.version, metrics)
+        self._reporter.report(self._facts.version, {**metrics, **followed})

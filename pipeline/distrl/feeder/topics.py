@@ -43,6 +43,8 @@ class Topics:
         """Whether trajectories that are learned are forgotten, so that no update can become void."""
         self._group = stack.enter_context(GroupOffsets(config))
         self._reader, self.tasks = reader, reader("tasks")
+        self._offsets: Mapping[int, int] = {}
+        """The workers' next offsets as the broker last named them."""
         # Read before the trajectories' end is captured, so that what is committed now lies before that end.
         self._committed: dict[int, int] | None = self._asked()
         self._versions, self._updates = reader("versions"), reader("updates")
@@ -52,17 +54,30 @@ class Topics:
         self._next_look = time.monotonic() + GROUP_S
         self.last_trajectory = time.monotonic()
         covered = {each.partition for each in self.coverage.covered() if each.topic == "tasks"}
-        self._facts.deleted += sum(first for p, (first, _) in self.tasks.kept().items() if p not in covered)
+        self._first = {partition: first for partition, (first, _) in self.tasks.kept().items()}
+        self._facts.deleted += sum(first for partition, first in self._first.items() if partition not in covered)
 
     @property
     def partitions(self) -> int:
         return len(self.tasks.next_offsets)
 
-    def read_all(self) -> None:
-        """Everything up to the ends captured at the start. Tasks first, so that finished ones are known as fed."""
+    @property
+    def consumer_lag(self) -> int:
+        """Records of tasks that were read here and that the workers had not committed when they were last asked."""
+        return sum(
+            max(0, end - self._offsets.get(partition, self._first.get(partition, 0)))
+            for partition, end in self.tasks.next_offsets.items()
+        )
+
+    def read_all(self, progress: Callable[[], object]) -> None:
+        """Everything up to the ends captured at the start. Tasks first, so that finished ones are known as fed.
+
+        progress: called after each batch.
+        """
         for topic, reader in self._each():
             for batch in reader.to_end():
                 self._take(topic, batch)
+                progress()
         self._end_finished()
         self._forgot_learned = True
 
@@ -112,7 +127,8 @@ class Topics:
     def _asked(self) -> dict[int, int]:
         """The workers' offsets; none if the broker does not answer."""
         try:
-            return self._group.committed(sorted(self.tasks.next_offsets))
+            self._offsets = self._group.committed(sorted(self.tasks.next_offsets))
+            return dict(self._offsets)
         except BrokerError as error:
             log.warning("cannot read the workers' offsets: %s", error.what)
             return {}

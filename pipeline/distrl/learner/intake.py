@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from distrl.broker.dead_letters import DeadLetters
@@ -43,9 +43,12 @@ class Intake:
         pending_log: PendingLog,
         skipped: SkippedRecords,
         dead_letters: DeadLetters,
+        progress: Callable[[], object],
     ) -> None:
+        """progress: called with each read."""
         self._config, self._store, self._state = config, store, state
         self._pending_log, self._skipped, self._dead_letters = pending_log, skipped, dead_letters
+        self._progress = progress
         self._readers: list[LogReader] = []
         self._next_fetch = 0.0
 
@@ -57,6 +60,7 @@ class Intake:
 
     def read(self) -> int:
         """Take the next records. Returns how many there were. Waits POLL_S at most."""
+        self._progress()
         came = 0
         for reader in self._readers:
             batch = reader.read(POLL_S / len(self._readers))

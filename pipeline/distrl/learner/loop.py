@@ -35,6 +35,7 @@ from distrl.learner.choose_checkpoint import beyond, chain
 from distrl.learner.fold import fold
 from distrl.learner.intake import POLL_S, Intake
 from distrl.learner.journal_writer import JournalWriter, OtherLinesError, UnwrittenError
+from distrl.learner.metrics import FOLDING, WAITING, LearnerMetrics
 from distrl.learner.publish import Publisher
 from distrl.learner.reading import pending_log_at
 from distrl.learner.recover import (
@@ -47,13 +48,14 @@ from distrl.learner.recover import (
     unfolded,
     warn_if_window_is_narrow,
 )
-from distrl.learner.skip import COMMAND
+from distrl.learner.skip import naming_records
 from distrl.learner.skipped import SkippedRecords
 from distrl.retry import StoppedError, retry
 from distrl.runs.settings import learning_fingerprint
 from distrl.store.checkpoints import delete_checkpoints, prune, tensor_files
 from distrl.store.objects import MissingObjectError, ObjectStore, open_store
-from distrl.types import LoggedTrajectory, Trajectory, Update, Version
+from distrl.telemetry.monitor import Monitor, Reporter
+from distrl.types import LoggedTrajectory, Update, Version
 
 LOG = logging.getLogger("distrl.learner")
 
@@ -71,7 +73,9 @@ READ_AHEAD = 5_000
 OnUpdate = Callable[[Mapping[str, float], Version | None], None]
 
 
-def run_learner(config: Config, stop: threading.Event, on_update: OnUpdate | None = None) -> None:
+def run_learner(
+    config: Config, stop: threading.Event, on_update: OnUpdate | None = None, monitor: Monitor | None = None
+) -> None:
     """Learn until `stop`; then finish the running update and save a checkpoint. Raises DistrlError.
 
     on_update: called after each update, redone ones too, with its metrics and the newest version.
@@ -79,9 +83,9 @@ def run_learner(config: Config, stop: threading.Event, on_update: OnUpdate | Non
     store = open_store(config.store)
     with JournalWriter(config) as journal_writer, RecordProducer(config, ROLE) as producer:
         send = partial(claims.send, producer, config, mine=journal_writer.claim)
-        heartbeats = HeartbeatSender(ROLE, ROLE, HEARTBEAT_S, send)
-        heartbeats.send(None, {})
-        while _run_once(config, store, journal_writer, producer, heartbeats, stop, on_update):
+        reporter = Reporter(HeartbeatSender(ROLE, ROLE, HEARTBEAT_S, send), monitor or Monitor())
+        reporter.report(None, {})
+        while _run_once(config, store, journal_writer, producer, reporter, stop, on_update):
             stop.wait(RESTART_PAUSE_S)
 
 
@@ -90,20 +94,22 @@ def _run_once(
     store: ObjectStore,
     journal_writer: JournalWriter,
     producer: RecordProducer,
-    heartbeats: HeartbeatSender,
+    reporter: Reporter,
     stop: threading.Event,
     on_update: OnUpdate | None,
 ) -> bool:
     """Recover, redo and work until `stop`. Returns True where the log is no longer what was read: recover then."""
+    reporter.monitor.waits_for("its recovery")
     history, log = journal_writer.history(), log_of(config)
     recovered = recover(config, store, history=history, log=log)
     redone = unfolded(history.updates, recovered.state, config)
     with ExitStack() as open_readers:
-        learner = Loop(config, store, journal_writer, producer, heartbeats, recovered, history, log, stop, on_update)
+        learner = Loop(config, store, journal_writer, producer, reporter, recovered, history, log, stop, on_update)
         try:
             learner.follow(open_readers)
             if not learner.redo(redone) and not stop.is_set():
                 return True
+            reporter.monitor.ready()
             learner.work()
         except CutError as error:
             LOG.warning("the broker has lost records (%s); starting again with what is left", error.what)
@@ -123,7 +129,7 @@ class Loop:
         store: ObjectStore,
         journal_writer: JournalWriter,
         producer: RecordProducer,
-        heartbeats: HeartbeatSender,
+        reporter: Reporter,
         recovered: Recovered,
         history: History,
         log: Log,
@@ -139,11 +145,14 @@ class Loop:
         self._publisher = Publisher(
             config, store, journal_writer.publish_version, self._versions, SYSTEM_CLOCK.now_ms, history
         )
-        self._metrics: dict[str, float] = {}
+        self._metrics = LearnerMetrics()
         self._dead_letters = DeadLetters.of(config, producer)
         self._skipped = SkippedRecords(history.updates, history.skipped)
-        self._intake = Intake(config, store, self._state, self._pending_log, self._skipped, self._dead_letters)
-        self._heartbeats = heartbeats
+        progress = reporter.monitor.progress
+        self._intake = Intake(
+            config, store, self._state, self._pending_log, self._skipped, self._dead_letters, progress
+        )
+        self._reporter = reporter
         self._saved = recovered.state.u
         self._listed: frozenset[str] = frozenset()
         self._prunable: frozenset[str] = frozenset()
@@ -218,8 +227,9 @@ class Loop:
             watermarks = self._pending_log.due(self._state.u, self._config)
             if watermarks is None or self._intake.waits_for_dead_letters(watermarks):
                 full = watermarks is not None and len(self._pending_log.pending) >= READ_AHEAD
-                self._intake.read() if not full else self._stop.wait(POLL_S)
-                self._send_heartbeat()
+                with self._metrics.spending(WAITING):
+                    self._intake.read() if not full else self._stop.wait(POLL_S)
+                self._report()
                 continue
             fingerprint, skipped = learning_fingerprint(self._config), self._skipped.due(watermarks)
             update = Update(
@@ -245,7 +255,7 @@ class Loop:
         began = time.perf_counter()
         if not self._retry(lambda: self._fold(window, update)):
             return  # stopped while the store was away; the update is journalled and will be redone
-        self._metrics["update_seconds"] = time.perf_counter() - began
+        self._metrics.update_seconds = time.perf_counter() - began
         self._pending_log.folded(update.watermarks)
         self._chain = chain([update], self._chain)
         self._state.forget_screens(but=self._pending_log.pending)
@@ -253,12 +263,12 @@ class Loop:
             self._retry(self._checkpoint)
         if self._on_update is not None:
             self._on_update(self.metrics(), self._publisher.newest)
-        self._heartbeats.send(self._publisher.newest, self.metrics())
+        self._report(at_once=True)
 
     def metrics(self) -> dict[str, float]:
         """Metrics of the last update and counters since the start, named as in telemetry.metrics."""
         newest = self._publisher.newest
-        return self._metrics | {
+        return self._metrics.metrics() | {
             "pending": float(len(self._pending_log.pending)),
             "duplicates": float(self._pending_log.duplicates),
             "dead_letters": float(self._dead_letters.written),
@@ -267,17 +277,11 @@ class Loop:
 
     def _fold(self, window: Sequence[LoggedTrajectory], update: Update) -> None:
         try:
-            self._metrics = dict(fold(self._state, window, update, self._store.get, self._config))
+            with self._metrics.spending(FOLDING):
+                metrics = fold(self._state, window, update, self._store.get, self._config)
+            self._metrics.folded(metrics, window, update)
         except MissingObjectError as error:
-            key = error.where.removeprefix("object ")
-            named = [each.position for each in (*window, *self._state.held()) if _names(each.trajectory, key)]
-            places = [f"{place.topic.rpartition('.')[2]}/{place.partition}/{place.offset}" for place in named]
-            skip = f"{COMMAND} {places[0] if places else 'TOPIC/PARTITION/OFFSET'} --reason WHY"
-            raise MissingObjectError(
-                error.where,
-                f"{error.what}; needed by {', '.join(places)}",
-                f"{error.hint}; if it is gone for good: {skip}",
-            ) from None
+            raise naming_records(error, [*window, *self._state.held()]) from None
 
     def _publish(self) -> None:
         self._publisher.due(self._state)
@@ -319,24 +323,25 @@ class Loop:
         def attempt() -> None:
             if next(tries):
                 self._intake.read()
-                self._send_heartbeat()
+                self._report()
             action()
 
         try:
             retry(attempt, self._stop, (StoreError, UnwrittenError), PAUSES, self._wait_for)
         except StoppedError:
             return False
+        finally:
+            self._metrics.stalled = False
         return True
 
     def _wait_for(self, error: DistrlError, pause_s: float) -> None:
+        self._metrics.stalled = True
         if isinstance(error, StoreError):
             self._intake.store_failed()
         LOG.error("waiting for the %s: %s", "store" if isinstance(error, StoreError) else "broker", error)
 
-    def _send_heartbeat(self) -> None:
-        if self._heartbeats.due:
-            self._heartbeats.send(self._publisher.newest, self.metrics())
-
-
-def _names(trajectory: Trajectory, key: str) -> bool:
-    return any(step.screenshot.key == key for step in trajectory.steps)
+    def _report(self, *, at_once: bool = False) -> None:
+        """Report progress and, where it is due or is to be sent at once, the figures."""
+        self._reporter.monitor.progress()
+        if at_once or self._reporter.due:
+            self._reporter.report(self._publisher.newest, self.metrics(), at_once=at_once)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,8 +26,8 @@ from distrl.learner.reading import TOPICS
 from distrl.learner.recover import log_of, manifests, refuse_other_journal
 from distrl.learner.state import needed
 from distrl.runs.settings import learning_fingerprint
-from distrl.store.objects import open_store
-from distrl.types import Skipped, Update
+from distrl.store.objects import MissingObjectError, open_store
+from distrl.types import LoggedTrajectory, Skipped, Update
 
 PLACE: Final = re.compile(rf"({'|'.join(TOPICS)})/([0-9]{{1,9}})/([0-9]{{1,18}})")
 COMMAND: Final = "distrl skip"
@@ -41,6 +42,19 @@ class SkippedFrom:
     """The first update without the record."""
     void: int
     """How many updates became void and will be folded again."""
+
+
+def naming_records(error: MissingObjectError, held: Iterable[LoggedTrajectory]) -> MissingObjectError:
+    """`error` with the records of `held` that need the object, and the command that skips one."""
+    key = error.where.removeprefix("object ")
+    named = [each.position for each in held if any(step.screenshot.key == key for step in each.trajectory.steps)]
+    places = [f"{place.topic.rpartition('.')[2]}/{place.partition}/{place.offset}" for place in named]
+    command = f"{COMMAND} {places[0] if places else 'TOPIC/PARTITION/OFFSET'} --reason WHY"
+    return MissingObjectError(
+        error.where,
+        f"{error.what}; needed by {', '.join(places)}",
+        f"{error.hint}; if it is gone for good: {command}",
+    )
 
 
 def skip(config: Config, place: str, reason: str) -> SkippedFrom:

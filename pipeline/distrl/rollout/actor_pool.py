@@ -155,10 +155,12 @@ def play_all(
     drain_s: float,
     stop: threading.Event,
     give_up: threading.Event,
+    turn: Callable[[], object] = lambda: None,
 ) -> bool:
     """Play every task on the fleet and `keep` its trajectory; an interrupted one is played again up to `retries` times.
 
-    worker: its name in trajectories of episodes that ended in an unexpected error. Returns whether all were played;
+    worker: its name in trajectories of episodes that ended in an unexpected error. turn: called again and again by the
+    waiting thread, some LEASE_WAIT_S apart. Returns whether all were played;
     False where stopped before, once the running episodes had drain_s to end. Raises what `keep` raises.
     """
     task_queue = TaskQueue()
@@ -191,6 +193,7 @@ def play_all(
     try:
         while not done.wait(LEASE_WAIT_S) and not stop.is_set():
             actors.check()
+            turn()
     finally:
         actors.stop()
         if not actors.join(drain_s):

@@ -25,6 +25,7 @@ from distrl.rollout.reload import wait_first
 from distrl.rollout.serving import refuse_other_base, serving
 from distrl.store.objects import open_store
 from distrl.tasks.lists import suite_of
+from distrl.telemetry.monitor import Monitor
 from distrl.types import Action, ActionKind, Split, Task
 
 ATTEMPT: Final = "dry-run"
@@ -51,7 +52,7 @@ def run_dry(config: Config, instruction: str | None, stop: threading.Event, repo
     """
     task = dry_task(config, instruction)
     with VersionFollower(config) as versions, serving(config, config.worker.temperature) as policy:
-        version = wait_first(versions, stop)
+        version = wait_first(versions, stop, Monitor())
         if version is None:
             return
         refuse_other_base(version, policy.base_sha256)

@@ -16,6 +16,7 @@ from typing import Protocol
 from distrl.clock import Clock
 from distrl.errors import PolicyError, StoreError
 from distrl.store.objects import CorruptObjectError
+from distrl.telemetry.monitor import Monitor
 from distrl.types import ObjectRef, Version
 
 log = logging.getLogger(__name__)
@@ -111,10 +112,12 @@ class Reloader:
         log.error("version %d is refused, the old weights stay: %s", version.version, what)
 
 
-def wait_first(versions: Versions, stop: threading.Event) -> Version | None:
+def wait_first(versions: Versions, stop: threading.Event, monitor: Monitor) -> Version | None:
     """The newest version once there is one; None where stopped before. Logs now and then what it waits for."""
     waited, next_log = 0.0, WAITING_LOG_S
+    monitor.waits_for("version 0, which the learner publishes after the warm-up")
     while not stop.is_set():
+        monitor.progress()
         found = versions.latest() or versions.wait_newer(None, WAIT_S)
         if found is not None:
             return found

@@ -1,65 +1,202 @@
-"""Every metric name a heartbeat carries, with its meaning and, where it hurts, the setting that helps.
+"""Every metric that a process reports, in heartbeats and on /metrics, with its meaning and, where it hurts, the setting
+that helps. Dashboards and alerts take their names from here.
 
-Processes publish only names from this list, which tests of the roles hold them to.
+Processes report only names from this list, which tests of the roles hold them to.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
-METRICS: Final[dict[str, str]] = {
+PREFIX: Final = "distrl_"
+
+
+class Kind(StrEnum):
+    GAUGE = "gauge"
+    COUNTER = "counter"
+    """Only grows while its process lives."""
+
+
+class Unit(StrEnum):
+    NONE = ""
+    SECONDS = "seconds"
+    MILLISECONDS = "ms"
+    """On /metrics in seconds: Prometheus has base units."""
+    RATIO = "ratio"
+    """A share of 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric. Its name in heartbeats is its key in METRICS."""
+
+    help: str
+    roles: tuple[str, ...]
+    """Who reports it."""
+    kind: Kind = Kind.GAUGE
+    unit: Unit = Unit.NONE
+    labels: tuple[str, ...] = ()
+    """Heartbeats have no labels: a metric with some is on /metrics alone."""
+
+
+WORKER: Final = ("worker",)
+LEARNER: Final = ("learner",)
+FEEDER: Final = ("feeder",)
+EVALUATOR: Final = ("evaluator",)
+DEMONSTRATOR: Final = ("demonstrator",)
+PHONES: Final = (*WORKER, *EVALUATOR, *DEMONSTRATOR)
+"""The roles that drive phones."""
+ALL: Final = (*PHONES, *LEARNER, *FEEDER)
+
+COUNTER, SECONDS, MILLISECONDS, RATIO = Kind.COUNTER, Unit.SECONDS, Unit.MILLISECONDS, Unit.RATIO
+
+METRICS: Final[dict[str, Metric]] = {
+    # every role
+    "ready": Metric("1 once the process can do its work: what /readyz says", ALL),
+    "progress_age_seconds": Metric("since the main loop made progress; see monitoring.stuck_s", ALL, unit=SECONDS),
+    "version": Metric(
+        "the version that a worker has loaded, a learner has published, a feeder feeds under, an evaluator has "
+        "evaluated; -1: none",
+        (*WORKER, *EVALUATOR, *LEARNER, *FEEDER),
+    ),
+    "stalled": Metric(
+        "calls to Kafka or the store that wait for an answer: of the learner's update, of a worker's phones",
+        (*WORKER, *LEARNER),
+    ),
+    "dead_letters": Metric(
+        "records that could not be decoded, sent to trajectories.dlq", (*WORKER, *LEARNER), kind=COUNTER
+    ),
+    "devices": Metric("phones by state; idle and leased ones answer", PHONES, labels=("state",)),
+    "device_events": Metric("what befell the phones: leases, retries, …", PHONES, kind=COUNTER, labels=("event",)),
     # worker
-    "episodes": "episodes finished since the process started",
-    "steps": "steps taken since the process started",
-    "reloads": "policy versions loaded since the process started",
-    "reload_alerts": "versions refused: wrong hash or other base model; the old weights stay",
-    "reload_seconds": "from the version's publication to its first use here (last reload)",
-    "busy_devices": "devices in an episode now",
-    "queue": "tasks received and not started; lower feeder.outstanding if it stays high",
-    "running": "tasks started and not committed: in an episode, with the judge, or being published",
-    "publish_stalls": "times no episode was started because Kafka or the store did not answer",
-    "phone_ms": "mean time of one step inside the phone's action command",
-    "adb_ms": "mean time of one step in screenshots and settling; see devices.settle_poll_s",
-    "policy_ms": "mean time of one step in the policy, its wait for a batch included; see worker.batch_wait_ms",
-    "publish_ms": "mean time of one step in putting its screenshot",
-    "judge_requests": "requests to the judge since the process started; see judge.requests_per_minute",
-    "judge_retries": "requests to the judge that were repeated: it was busy, or its answer was none",
-    "judge_seconds": "mean time of one request to the judge",
-    "judge_slowest_seconds": "the longest request to the judge; see judge.timeout_s",
-    "judge_tokens": "tokens that the judge read and wrote since the process started",
-    "judge_cost": "what they cost, by judge.price_in and judge.price_out",
-    "judge_queue": "episodes that wait for the judge of their actions; those that find no room are published unjudged",
-    "actions_judged": "actions that the judge called valid or invalid since the process started",
-    "actions_invalid": "of those, called invalid",
-    "actions_unjudged": "actions that it was to judge and nobody did; see judge.validity_actions",
+    "episodes": Metric("episodes finished since the process started", WORKER, kind=COUNTER),
+    "outcomes": Metric(
+        "how episodes ended since the process started", WORKER, kind=COUNTER, labels=("suite", "outcome")
+    ),
+    "steps": Metric("steps taken since the process started", WORKER, kind=COUNTER),
+    "reloads": Metric("policy versions loaded since the process started", WORKER, kind=COUNTER),
+    "reload_alerts": Metric(
+        "versions refused: wrong hash or other base model; the old weights stay", WORKER, kind=COUNTER
+    ),
+    "reload_seconds": Metric(
+        "from the version's publication to its first use here (last reload)", WORKER, unit=SECONDS
+    ),
+    "busy_devices": Metric("devices in an episode now", WORKER),
+    "partitions": Metric("partitions of the tasks topic that the worker owns; see kafka.task_partitions", WORKER),
+    "queue": Metric("tasks received and not started; lower feeder.outstanding if it stays high", WORKER),
+    "running": Metric("tasks started and not committed: in an episode, with the judge, or being published", WORKER),
+    "publish_stalls": Metric(
+        "times no episode was started because Kafka or the store did not answer", WORKER, kind=COUNTER
+    ),
+    "phone_ms": Metric("mean time of one step inside the phone's action command", WORKER, unit=MILLISECONDS),
+    "adb_ms": Metric(
+        "mean time of one step in screenshots and settling; see devices.settle_poll_s", WORKER, unit=MILLISECONDS
+    ),
+    "policy_ms": Metric(
+        "mean time of one step in the policy, its wait for a batch included; see worker.batch_wait_ms",
+        WORKER,
+        unit=MILLISECONDS,
+    ),
+    "publish_ms": Metric("mean time of one step in putting its screenshot", WORKER, unit=MILLISECONDS),
+    "judge_requests": Metric(
+        "requests to the judge since the process started; see judge.requests_per_minute", WORKER, kind=COUNTER
+    ),
+    "judge_retries": Metric(
+        "requests to the judge that were repeated: it was busy, or its answer was none", WORKER, kind=COUNTER
+    ),
+    "judge_seconds": Metric("mean time of one request to the judge", WORKER, unit=SECONDS),
+    "judge_slowest_seconds": Metric("the longest request to the judge; see judge.timeout_s", WORKER, unit=SECONDS),
+    "judge_tokens": Metric("tokens that the judge read and wrote since the process started", WORKER, kind=COUNTER),
+    "judge_cost": Metric("what they cost, by judge.price_in and judge.price_out", WORKER, kind=COUNTER),
+    "judge_queue": Metric(
+        "episodes that wait for the judge of their actions; those that find no room are published unjudged", WORKER
+    ),
+    "actions_judged": Metric(
+        "actions that the judge called valid or invalid since the process started", WORKER, kind=COUNTER
+    ),
+    "actions_invalid": Metric("of those, called invalid", WORKER, kind=COUNTER),
+    "actions_unjudged": Metric(
+        "actions that it was to judge and nobody did; see judge.validity_actions", WORKER, kind=COUNTER
+    ),
     # learner
-    "update": "updates folded",
-    "version": "newest version published",
-    "pending": "trajectories read and not yet folded",
-    "duplicates": "records of a task id that the log already held, skipped",
-    "dead_letters": "records that could not be decoded, sent to trajectories.dlq",
-    "buffer": "transitions in the replay buffer",
-    "trajectories": "trajectories in the last update's window",
-    "skipped": "of those, not learned from: interrupted, unjudged, empty or unreadable",
-    "policy_loss": "A-RIDE policy loss, mean of the last update",
-    "clone_loss": "behaviour-cloning loss of the warm-up, mean of the last update",
-    "value_loss": "binary cross-entropy of V(s)",
-    "trajectory_value_loss": "binary cross-entropy of V_traj",
-    "entropy": "mean −log π of the actions taken; watch for a collapse to 0 (algorithm.entropy)",
-    "token_entropy": "mean entropy of the policy over the tokens of the actions taken",
-    "value_accuracy": "share of sampled steps where V(s) > 1/2 is right about the outcome",
-    "ratio": "mean importance ratio ρ",
-    "sample_share": "effective share of a minibatch after weighting by the clipped ρ; near 0, the data is too old",
-    "critic_sample_share": "effective share of a minibatch after weighting for V(s); near 0, few transitions weigh all",
-    "clipped": "share of ratios above algorithm.ratio_clip",
-    "score_age": "mean updates since a transition of the buffer was scored; see algorithm.replay.refresh_share",
-    "priority_age": "most updates since any step of one trajectory was scored; see algorithm.replay.refresh_within",
-    "update_seconds": "wall time of the last update",
+    "update": Metric("updates folded", LEARNER),
+    "pending": Metric("trajectories read and not yet folded", LEARNER),
+    "duplicates": Metric("records of a task id that the log already held, skipped", LEARNER, kind=COUNTER),
+    "buffer": Metric("transitions in the replay buffer", LEARNER),
+    "trajectories": Metric("trajectories in the last update's window", LEARNER),
+    "skipped": Metric("of those, not learned from: interrupted, unjudged, empty or unreadable", LEARNER),
+    "window_lag_mean": Metric("versions that those were behind when their update was journalled, mean", LEARNER),
+    "window_lag_max": Metric("the same of the one that was most behind; see feeder.max_lag", LEARNER),
+    "window_age_seconds": Metric(
+        "from the end of an episode to the update that folds it, mean of the last window", LEARNER, unit=SECONDS
+    ),
+    "policy_loss": Metric("A-RIDE policy loss, mean of the last update", LEARNER),
+    "clone_loss": Metric("behaviour-cloning loss of the warm-up, mean of the last update", LEARNER),
+    "value_loss": Metric("binary cross-entropy of V(s)", LEARNER),
+    "trajectory_value_loss": Metric("binary cross-entropy of V_traj", LEARNER),
+    "entropy": Metric("mean −log π of the actions taken; watch for a collapse to 0 (algorithm.entropy)", LEARNER),
+    "token_entropy": Metric("mean entropy of the policy over the tokens of the actions taken", LEARNER),
+    "value_accuracy": Metric("share of sampled steps where V(s) > 1/2 is right about the outcome", LEARNER, unit=RATIO),
+    "ratio": Metric("mean importance ratio ρ", LEARNER),
+    "sample_share": Metric(
+        "effective share of a minibatch after weighting by the clipped ρ; near 0, the data is too old",
+        LEARNER,
+        unit=RATIO,
+    ),
+    "critic_sample_share": Metric(
+        "effective share of a minibatch after weighting for V(s); near 0, few transitions weigh all",
+        LEARNER,
+        unit=RATIO,
+    ),
+    "clipped": Metric("share of ratios above algorithm.ratio_clip", LEARNER, unit=RATIO),
+    "score_age": Metric(
+        "mean updates since a transition of the buffer was scored; see algorithm.replay.refresh_share", LEARNER
+    ),
+    "priority_age": Metric(
+        "most updates since any step of one trajectory was scored; see algorithm.replay.refresh_within", LEARNER
+    ),
+    "update_seconds": Metric("wall time of the last update", LEARNER, unit=SECONDS),
+    "folding_seconds": Metric("time in updates since the process started", LEARNER, kind=COUNTER, unit=SECONDS),
+    "waiting_seconds": Metric(
+        "time without an update to make since the process started: too few trajectories came",
+        LEARNER,
+        kind=COUNTER,
+        unit=SECONDS,
+    ),
     # feeder
-    "fed": "tasks fed",
-    "outstanding": "tasks fed and not finished",
-    "outstanding_limit": "most tasks fed and not finished; see feeder.outstanding",
-    "retried": "tasks fed again after an interrupted episode",
+    "fed": Metric("tasks fed", FEEDER, kind=COUNTER),
+    "outstanding": Metric("tasks fed and not finished", FEEDER),
+    "outstanding_limit": Metric("most tasks fed and not finished; see feeder.outstanding", FEEDER),
+    "retried": Metric("tasks fed again after an interrupted episode", FEEDER, kind=COUNTER),
+    "max_lag": Metric("feeder.max_lag: versions that a trajectory may be behind when it is learned", FEEDER),
+    "quiet_seconds": Metric("since a trajectory came, while tasks are outstanding", FEEDER, unit=SECONDS),
+    "consumer_lag": Metric(
+        "records of the tasks topic that the workers' group has not committed, within some ten seconds", FEEDER
+    ),
     # evaluator
-    "evaluated": "episodes evaluated since the process started",
+    "evaluated": Metric("episodes evaluated since the process started", EVALUATOR, kind=COUNTER),
+    "evaluation_success": Metric("success of the version evaluated last", EVALUATOR, unit=RATIO, labels=("suite",)),
+    # demonstrator
+    "demonstrations": Metric("demonstrations published since the process started", DEMONSTRATOR, kind=COUNTER),
 }
+
+
+def prometheus_name(name: str) -> str:
+    """The name of a metric's series: with the prefix, the base unit, and `_total` where it is a counter.
+
+    Raises KeyError for a metric that is not in METRICS.
+    """
+    metric = METRICS[name]
+    stem, unit = name, metric.unit.value
+    if metric.unit is Unit.MILLISECONDS:
+        stem, unit = name.removesuffix("_ms"), Unit.SECONDS.value
+    if unit and not stem.endswith(f"_{unit}"):
+        stem = f"{stem}_{unit}"
+    return f"{PREFIX}{stem}{'_total' if metric.kind is Kind.COUNTER else ''}"
+
+
+def prometheus_value(name: str, value: float) -> float:
+    """`value` in the base unit."""
+    return value / 1000 if METRICS[name].unit is Unit.MILLISECONDS else value

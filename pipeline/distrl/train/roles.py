@@ -58,6 +58,8 @@ class Roles:
     """As in Restarts."""
     clock: Clock = SYSTEM_CLOCK
     _roles: dict[str, Role] = field(default_factory=dict)
+    _ports: dict[str, int] = field(default_factory=dict)
+    """Role -> its monitoring.port: each gets the next one, in the order of their first starts, and keeps it."""
 
     def __post_init__(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -71,10 +73,19 @@ class Roles:
 
     def start(self, name: str, command: str, *arguments: str, sets: Sequence[str] = ()) -> None:
         """Start `distrl COMMAND` as process `name`, its log in `<directory>/<name>.log`."""
+        port = self.monitoring_port(name)
+        if port is not None:
+            LOG.info("%s: /metrics, /livez and /readyz are at port %d", name, port)
+            sets = [*sets, f"monitoring.port={port}"]
         flags = [flag for item in sets for flag in ("--set", item)]
         line = [sys.executable, "-m", "distrl.cli.main", command, "--config", str(self._file), *flags, *arguments]
         child = start(name, line, self.directory)
         self._roles[name] = Role(line, child, self.clock.ticks(), Restarts(self.tries))
+
+    def monitoring_port(self, name: str) -> int | None:
+        """Where the role is watched; None where monitoring.port is unset."""
+        first = self.config.monitoring.port
+        return None if first is None else self._ports.setdefault(name, first + len(self._ports))
 
     def stop(self, *names: str) -> None:
         """Ask the named roles (default: all) to finish, and wait until they have."""

@@ -1,9 +1,9 @@
-"""Metrics of a worker's heartbeat: counters since the start, means over recent steps."""
+"""Metrics of a worker: counters since the start, means over recent steps."""
 
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 
 from distrl.chat.endpoint import Counted
@@ -23,6 +23,7 @@ class WorkerMetrics:
         self._episodes = 0
         self._steps = 0
         self._busy = 0
+        self._outcomes: Counter[tuple[str, ...]] = Counter()
         self._recent: deque[Step] = deque(maxlen=RECENT_STEPS)
 
     def begin(self) -> None:
@@ -36,8 +37,14 @@ class WorkerMetrics:
     def add(self, trajectory: Trajectory) -> None:
         with self._lock:
             self._episodes += 1
+            self._outcomes[trajectory.task.suite, trajectory.outcome.value] += 1
             self._steps += len(trajectory.steps)
             self._recent.extend(trajectory.steps)
+
+    def outcomes(self) -> dict[tuple[str, ...], float]:
+        """(suite, outcome) -> episodes that ended so."""
+        with self._lock:
+            return {labels: float(count) for labels, count in self._outcomes.items()}
 
     def metrics(self) -> dict[str, float]:
         """episodes, steps, busy_devices and the mean of each of TIMINGS in ms."""

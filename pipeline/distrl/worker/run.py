@@ -24,13 +24,15 @@ from distrl.rollout.serving import serving
 from distrl.rollout.wiring import TRUTH, fallback_judge_of, judge_of, screenshot_store
 from distrl.store.objects import open_store
 from distrl.supervised import StoppableThread
+from distrl.telemetry.monitor import Monitor
 from distrl.worker.work import Worker
 
 log = logging.getLogger(__name__)
 
 
-def run_worker(config: Config, stop: threading.Event) -> None:
+def run_worker(config: Config, stop: threading.Event, monitor: Monitor | None = None) -> None:
     """Work until `stop`. Raises DistrlError where it cannot go on: no broker, no phone, refused credentials."""
+    monitor = monitor or Monitor()
     give_up = threading.Event()
     retry = Retry(give_up)
     store = open_store(config.store)
@@ -39,8 +41,9 @@ def run_worker(config: Config, stop: threading.Event) -> None:
         VersionFollower(config) as versions,
         serving(config, config.worker.temperature) as policy,
     ):
-        if wait_first(versions, stop) is None:
+        if wait_first(versions, stop, monitor) is None:
             return
+        monitor.waits_for("its phones")
         dead_letters = DeadLetters.of(config, producer)
         reloader = Reloader(versions, store.get, policy.base_sha256, policy.batcher, SYSTEM_CLOCK)
         following = StoppableThread(reloader.run, "versions")
@@ -65,6 +68,7 @@ def run_worker(config: Config, stop: threading.Event) -> None:
                     fallback_judge=fallback_judge_of(judge),
                     actions_judge=judge,
                     image=store.get,
+                    monitor=monitor,
                 )
                 worker.work(tasks, stop, check)
         finally:

@@ -1,6 +1,6 @@
 """A worker's loop. Task consumer, phones, policy, store and producer are passed in.
 
-The thread that calls `work` polls, hands out, commits and sends heartbeats, and never waits for a phone; one actor
+The thread that calls `work` polls, hands out, commits and reports, and never waits for a phone; one actor
 thread per phone plays and publishes. For every task the trajectory is published, acknowledged, then the task committed.
 """
 
@@ -25,6 +25,7 @@ from distrl.rollout.batcher import Batcher
 from distrl.rollout.episode import Episode, FallbackJudge, Judge, Phone
 from distrl.rollout.reload import Reloader
 from distrl.rollout.task_queue import Received, TaskQueue
+from distrl.telemetry.monitor import Monitor, Reporter
 from distrl.types import DeviceHealth, LogPosition, ObjectRef, Record, Task, Trajectory
 from distrl.worker.action_judge import AsyncActionJudge, ValidityJudge, max_held
 from distrl.worker.membership import Membership
@@ -61,6 +62,8 @@ class Tasks(Protocol):
     def buffered(self) -> int: ...
     @property
     def running(self) -> int: ...
+    @property
+    def dead_letters(self) -> int: ...
 
 
 class WorkerPhones(actor_pool.PhonePool, Protocol):
@@ -91,6 +94,7 @@ class Worker:
         fallback_judge: FallbackJudge | None = None,
         actions_judge: ValidityJudge | None = None,
         image: Callable[[ObjectRef], bytes] | None = None,
+        monitor: Monitor | None = None,
     ) -> None:
         self._config = config
         self._name = config.worker.name
@@ -120,13 +124,14 @@ class Worker:
         self._actors = ActorPool(fleet.lease, self._play, deliver, self._task_queue, give_up, self._name, clock)
         self._membership = Membership()
         self._phones: int | None = None  # for how many phones tasks are taken; None before the first round
-        self._heartbeats = HeartbeatSender(
+        heartbeats = HeartbeatSender(
             self._name,
             "worker",
             config.worker.heartbeat_s,
             lambda heartbeat: publish("heartbeats", self._name, heartbeat),
             clock,
         )
+        self._reporter = Reporter(heartbeats, monitor or Monitor(clock), clock)
 
     def work(self, tasks: Tasks, stop: threading.Event, check: Callable[[], None]) -> None:
         """Poll, hand out and commit until `stop`, then drain. check: raises what ended another thread."""
@@ -144,7 +149,7 @@ class Worker:
             self._drain(tasks)
 
     def _round(self, tasks: Tasks) -> None:
-        """One round: check the phones, poll a task for a free actor, commit, send a heartbeat."""
+        """One round: check the phones, poll a task for a free actor, commit, report."""
         self._follow_phones(tasks)
         if self._task_queue.free():
             tasks.resume()
@@ -155,7 +160,7 @@ class Worker:
             self._keep_up(tasks)
             self._task_queue.wait_useful(TICK_S)
         self._commit(tasks)
-        self._send_heartbeat(tasks)
+        self._report(tasks)
 
     def _follow_phones(self, tasks: Tasks) -> None:
         """Stay in the workers' group only while a phone answers (membership.py)."""
@@ -205,7 +210,7 @@ class Worker:
         while self._clock.ticks() < deadline and not self._drained():
             self._keep_up(tasks)
             self._commit(tasks)
-            self._send_heartbeat(tasks)
+            self._report(tasks)
         self._give_up.set()
         self._commit(tasks)
 
@@ -264,8 +269,17 @@ class Worker:
         )
         self._task_queue.finish(received.position)
 
-    def _send_heartbeat(self, tasks: Tasks) -> None:
-        if not self._heartbeats.due:
+    def _report(self, tasks: Tasks) -> None:
+        """Report progress, what is waited for, and, where it is due, the figures."""
+        monitor = self._reporter.monitor
+        monitor.progress()
+        if self._policy.loaded is None:
+            monitor.waits_for("a version to load")
+        elif not self._fleet.answering:
+            monitor.waits_for("a phone that answers")
+        else:
+            monitor.ready()
+        if not self._reporter.due:
             return
         reload = self._reloader.state
         metrics = self._metrics.metrics() | {
@@ -275,9 +289,12 @@ class Worker:
             "queue": float(self._task_queue.queued() + tasks.buffered),
             "running": float(tasks.running),
             "publish_stalls": float(self._retry.stalls),
+            "stalled": float(self._retry.stalled_now),
+            "dead_letters": float(tasks.dead_letters),
         }
         if self._judge is not None:
             metrics |= judge_metrics(self._judge.counted)
         if self._action_judge is not None:
             metrics |= self._action_judge.metrics()
-        self._heartbeats.send(self._policy.loaded, metrics, self._fleet.health(), sorted(tasks.partitions))
+        health, partitions = self._fleet.health(), sorted(tasks.partitions)
+        self._reporter.report(self._policy.loaded, metrics, health, partitions, {"outcomes": self._metrics.outcomes()})

@@ -22,6 +22,7 @@ from distrl.config import Config
 from distrl.telemetry.endpoint import Answer, Endpoint
 from distrl.telemetry.metrics import METRICS, PREFIX, Kind, prometheus_name, prometheus_value
 from distrl.telemetry.monitor import Labelled, Monitor, Report, Verdict
+from distrl.telemetry.stalls import ANSWERING
 from distrl.types import DeviceHealth
 
 log = logging.getLogger(__name__)
@@ -70,7 +71,7 @@ class RoleCollector(Collector):
 
 def device_metrics(devices: Iterable[DeviceHealth]) -> dict[str, Labelled]:
     """Phones by state, and the sums of their counters. By phone there would be thousands of series."""
-    states, events = Counter[str](), Counter[str]()
+    states, events = Counter[str](dict.fromkeys(sorted(ANSWERING), 0)), Counter[str]()  # none is a figure, too
     for device in devices:
         states[device.state] += 1
         events.update(device.counters)

@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Sequence
 
 from distrl.chat.endpoint import Counted
-from distrl.types import Step, Trajectory
+from distrl.types import Outcome, Step, Trajectory
 
 RECENT_STEPS = 200
 """Steps in the means: some ten seconds with four phones, enough to smooth noise and still show a change."""
@@ -23,7 +23,7 @@ class WorkerMetrics:
         self._episodes = 0
         self._steps = 0
         self._busy = 0
-        self._outcomes: Counter[tuple[str, ...]] = Counter()
+        self._outcomes: Counter[tuple[str, str]] = Counter()
         self._recent: deque[Step] = deque(maxlen=RECENT_STEPS)
 
     def begin(self) -> None:
@@ -37,14 +37,15 @@ class WorkerMetrics:
     def add(self, trajectory: Trajectory) -> None:
         with self._lock:
             self._episodes += 1
-            self._outcomes[trajectory.task.suite, trajectory.outcome.value] += 1
+            self._outcomes[trajectory.task.suite, trajectory.outcome] += 1
             self._steps += len(trajectory.steps)
             self._recent.extend(trajectory.steps)
 
     def outcomes(self) -> dict[tuple[str, ...], float]:
-        """(suite, outcome) -> episodes that ended so."""
+        """(suite, outcome) -> episodes that ended so; 0 for the outcomes that a suite has not had."""
         with self._lock:
-            return {labels: float(count) for labels, count in self._outcomes.items()}
+            suites = {suite for suite, _ in self._outcomes}
+            return {(suite, each): float(self._outcomes[suite, each]) for suite in suites for each in Outcome}
 
     def metrics(self) -> dict[str, float]:
         """episodes, steps, busy_devices and the mean of each of TIMINGS in ms."""

@@ -1,0 +1,119 @@
+"""What Prometheus computes of the figures of a run, and what it calls a person for. `make chart` writes them as rules.
+
+Few alerts: each is of something that no process puts right by itself, and docs/runbooks.md has what to do. A process
+that hangs or ends is its supervisor's matter (the probes of endpoint.py, `distrl train`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from distrl.telemetry.metrics import prometheus_name as name
+from distrl.telemetry.stalls import ANSWERING
+from distrl.types import Outcome
+
+RUNBOOKS: Final = "docs/runbooks.md"
+ANSWER: Final = "|".join(sorted(ANSWERING))
+JUDGED: Final = f"{Outcome.SUCCESS.value}|{Outcome.FAILURE.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A recording rule, named level:metric:operations."""
+
+    name: str
+    expression: str
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    name: str
+    expression: str
+    lasting: str
+    """How long the expression holds before a person is called."""
+    severity: Literal["critical", "warning"]
+    """critical: nothing is learned until somebody acts."""
+    summary: str
+    """With {{ $labels.… }} of the expression."""
+
+    @property
+    def runbook(self) -> str:
+        """Path and heading, below the repository's address."""
+        return f"{RUNBOOKS}#{self.name.lower()}"
+
+
+EPISODE_RATE: Final = "run:distrl_episodes:rate5m"
+SUCCESS: Final = "run_suite:distrl_success:ratio_rate30m"
+ANSWERING_SHARE: Final = "run:distrl_devices_answering:ratio"
+FOLDING_SHARE: Final = "run:distrl_folding:ratio_rate15m"
+WAITING_SHARE: Final = "run:distrl_waiting:ratio_rate15m"
+
+RECORDED: Final = (
+    Recorded(EPISODE_RATE, f"sum by (run) (rate({name('episodes')}[5m]))"),
+    Recorded(
+        SUCCESS,
+        f'sum by (run, suite) (rate({name("outcomes")}{{outcome="{Outcome.SUCCESS.value}"}}[30m]))'
+        f' / sum by (run, suite) (rate({name("outcomes")}{{outcome=~"{JUDGED}"}}[30m]))',
+    ),
+    Recorded(
+        ANSWERING_SHARE,
+        f'sum by (run) ({name("devices")}{{role="worker", state=~"{ANSWER}"}})'
+        f' / sum by (run) ({name("devices")}{{role="worker"}})',
+    ),
+    Recorded(FOLDING_SHARE, f"sum by (run) (rate({name('folding_seconds')}[15m]))"),
+    Recorded(WAITING_SHARE, f"sum by (run) (rate({name('waiting_seconds')}[15m]))"),
+)
+
+ALERTS: Final = (
+    Alert(
+        "DistrlNoTrajectories",
+        f"max by (run) ({name('quiet_seconds')}) > 600",
+        "5m",
+        "critical",
+        "run {{ $labels.run }}: no trajectory for {{ $value | humanizeDuration }}, though tasks are outstanding",
+    ),
+    Alert(
+        "DistrlNoLearner",
+        f'count by (run) ({name("ready")}{{role="feeder"}})'
+        f' unless on (run) count by (run) ({name("ready")}{{role="learner"}} == 1)',
+        "15m",
+        "critical",
+        "run {{ $labels.run }} is fed, and no learner of it is ready",
+    ),
+    Alert(
+        "DistrlStalled",
+        f"max by (run, role) (min_over_time({name('stalled')}[10m])) > 0",
+        "5m",
+        "critical",
+        "run {{ $labels.run }}: a {{ $labels.role }} waits for Kafka or the object store",
+    ),
+    Alert(
+        "DistrlVersionRefused",
+        f"sum by (run, process) (increase({name('reload_alerts')}[30m])) > 0",
+        "0m",
+        "critical",
+        "run {{ $labels.run }}: {{ $labels.process }} has refused the weights of a version and acts with older ones",
+    ),
+    Alert(
+        "DistrlPolicyLag",
+        f"max by (run) ({name('window_lag_max')}) > on (run) max by (run) ({name('max_lag')})",
+        "30m",
+        "warning",
+        "run {{ $labels.run }} learns from trajectories that are {{ $value }} versions old, more than feeder.max_lag",
+    ),
+    Alert(
+        "DistrlPhonesDown",
+        f"{ANSWERING_SHARE} < 0.5",
+        "15m",
+        "warning",
+        "run {{ $labels.run }}: {{ $value | humanizePercentage }} of the workers' phones answer",
+    ),
+    Alert(
+        "DistrlDeadLetters",
+        f"sum by (run, role) (increase({name('dead_letters')}[1h])) > 0",
+        "0m",
+        "warning",
+        "run {{ $labels.run }}: a {{ $labels.role }} met records that it could not read",
+    ),
+)

@@ -19,7 +19,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test faults lint format clean setup lock
+.PHONY: demo test faults lint format clean setup lock chart
 
 setup: $(READY)
 
@@ -51,6 +51,10 @@ lint: $(READY)
 format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# The files of the Helm chart that follow from the program: its schema, its README and others.
+chart: $(READY)
+	$(BIN)/python charts/generate
 
 lock:
 	uv pip compile --quiet --no-header --generate-hashes --python-version 3.11 --universal --extra dev pyproject.toml -o requirements.lock

@@ -1,0 +1,47 @@
+{{/* Names and labels. */}}
+
+{{- define "distrl.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* component: the role, or worker-POOL. Arguments: root, component. */}}
+{{- define "distrl.name" -}}
+{{ include "distrl.fullname" .root }}-{{ .component }}
+{{- end -}}
+
+{{/* Labels by which pods are selected; they never change. Arguments: root, role, component. */}}
+{{- define "distrl.selector" -}}
+app.kubernetes.io/name: {{ default .root.Chart.Name .root.Values.nameOverride }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+distrl/role: {{ .role }}
+{{- end -}}
+
+{{- define "distrl.labels" -}}
+{{ include "distrl.selector" . }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+app.kubernetes.io/part-of: distrl
+distrl/run: {{ (include "distrl.settings" .root | fromYaml).run }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{/* name, namespace and labels of an object of a component. Arguments: root, role, component. */}}
+{{- define "distrl.metadata" -}}
+name: {{ include "distrl.name" . }}
+namespace: {{ .root.Release.Namespace }}
+labels:
+  {{- include "distrl.labels" . | nindent 2 }}
+{{- end -}}
+
+{{/* The annotations of a hook before an installation and an upgrade. It leaves nothing behind. Arguments: weight. */}}
+{{- define "distrl.hook" -}}
+helm.sh/hook: pre-install,pre-upgrade
+helm.sh/hook-weight: {{ .weight | quote }}
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end -}}

@@ -1,0 +1,47 @@
+{{/* Phones: what is impossible, and where they are. */}}
+
+{{/* Fails unless `phones` is of exactly one kind. Arguments: where, phones. */}}
+{{- define "distrl.validatePhones" -}}
+{{- $kinds := list -}}
+{{- range $kind := list "addresses" "emulators" "simulated" -}}
+{{- if index (default dict $.phones) $kind }}{{ $kinds = append $kinds $kind }}{{ end -}}
+{{- end -}}
+{{- if ne (len $kinds) 1 -}}
+{{- fail (printf "%s.phones: needs exactly one of addresses, emulators and simulated; it has %s" .where (join " and " $kinds | default "none")) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Fails for a pool that cannot work. Arguments: name, values. */}}
+{{- define "distrl.validatePool" -}}
+{{- $where := printf "workers.%s" .name -}}
+{{- include "distrl.validatePhones" (dict "where" $where "phones" .values.phones) -}}
+{{- $scaling := .values.scaling -}}
+{{- if and .values.phones.addresses (or (ne $scaling.type "fixed") (gt (int $scaling.replicas) 1)) -}}
+{{- fail (printf "%s.scaling: phones.addresses belong to one pod, and another would find all of them held; make a pool for each pod, with its own addresses" $where) -}}
+{{- end -}}
+{{- if and (ne $scaling.type "fixed") (lt (int $scaling.maxReplicas) (int $scaling.minReplicas)) -}}
+{{- fail (printf "%s.scaling.maxReplicas: %v is less than minReplicas, %v" $where $scaling.maxReplicas $scaling.minReplicas) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Ports of all addresses that a role's pods connect to, as those of a NetworkPolicy. Arguments: root, role. */}}
+{{- define "distrl.phonePorts" -}}
+{{- $addresses := list -}}
+{{- if eq .role "worker" -}}
+{{- range $name, $values := include "distrl.pools" .root | fromYaml -}}
+{{- $addresses = concat $addresses (default list $values.phones.addresses) -}}
+{{- end -}}
+{{- else if eq .role "evaluator" -}}
+{{- $addresses = default list (include "distrl.evaluator" .root | fromYaml).phones.addresses -}}
+{{- end -}}
+{{- $ports := list -}}
+{{- range $addresses -}}
+{{- $range := regexFind "[0-9]+(-[0-9]+)?$" . | splitList "-" -}}
+{{- $port := dict "port" (first $range | int) "protocol" "TCP" -}}
+{{- if gt (len $range) 1 -}}
+{{- $_ := set $port "endPort" (last $range | int) -}}
+{{- end -}}
+{{- $ports = append $ports $port -}}
+{{- end -}}
+{{- $ports | uniq | toYaml -}}
+{{- end -}}

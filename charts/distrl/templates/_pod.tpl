@@ -1,0 +1,244 @@
+{{/*
+The pod of every role.
+
+Arguments: root, role, component, values (merged by distrl.role), args (of `distrl`), and where they apply
+  phones: what phones the pod has (workers.*.phones)
+  env: variables besides those of credentials and phones; the role's own come last, and win
+  policy: true where the role needs the base model
+  config: name of another ConfigMap than the release's
+  restartPolicy: of a Job
+*/}}
+{{- define "distrl.podTemplate" -}}
+{{- $root := .root -}}
+{{- $values := .values -}}
+{{- $phones := default dict .phones -}}
+metadata:
+  labels:
+    {{- include "distrl.labels" . | nindent 4 }}
+    {{- with $values.podLabels }}{{ toYaml . | nindent 4 }}{{ end }}
+  annotations:
+    distrl/config: {{ include "distrl.config" $root | sha256sum | trunc 16 }}
+    {{- with $values.podAnnotations }}{{ toYaml . | nindent 4 }}{{ end }}
+spec:
+  serviceAccountName: {{ include "distrl.serviceAccountName" . }}
+  automountServiceAccountToken: false
+  # A Service's variables would begin with DISTRL_ where the release does, and be read as settings.
+  enableServiceLinks: false
+  terminationGracePeriodSeconds: {{ include "distrl.grace" (dict "root" $root "values" $values "phones" $phones) }}
+  {{- with .restartPolicy }}
+  restartPolicy: {{ . }}
+  {{- end }}
+  {{- with $root.Values.imagePullSecrets }}
+  imagePullSecrets:
+    {{- range . }}
+    - name: {{ . }}
+    {{- end }}
+  {{- end }}
+  {{- range $key := list "priorityClassName" "runtimeClassName" }}
+  {{- with index $values $key }}
+  {{ $key }}: {{ . }}
+  {{- end }}
+  {{- end }}
+  securityContext:
+    {{- toYaml $values.podSecurityContext | nindent 4 }}
+  {{- range $key := list "nodeSelector" "affinity" "tolerations" "topologySpreadConstraints" }}
+  {{- with index $values $key }}
+  {{ $key }}:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- end }}
+  {{- $model := and .policy $root.Values.baseModel.image }}
+  {{- $waits := and $root.Values.demo.enabled (ne .component "doctor") }}
+  {{- if or $model $waits $phones.simulated }}
+  initContainers:
+    {{- if $waits }}
+    {{- include "distrl.demo.wait" . | nindent 4 }}
+    {{- end }}
+    {{- if $model }}
+    - name: base-model
+      image: {{ $root.Values.baseModel.image }}
+      imagePullPolicy: {{ $root.Values.baseModel.pullPolicy }}
+      command: [cp, -r, {{ printf "%s/." (trimSuffix "/" $root.Values.baseModel.path) | quote }}, /etc/distrl/base-model]
+      securityContext:
+        {{- toYaml $values.securityContext | nindent 8 }}
+      volumeMounts:
+        - {name: base-model, mountPath: /etc/distrl/base-model}
+    {{- end }}
+    {{- with $phones.simulated }}
+    # A native sidecar: it serves on loopback before the role starts, and until after the role has ended.
+    - name: phones
+      image: {{ include "distrl.image" (dict "root" $root "image" $values.image) }}
+      imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+      restartPolicy: Always
+      args:
+        - phones
+        - --count={{ .count }}
+        {{- range $name, $value := (include "distrl.config" $root | fromYaml).phones }}
+        - {{ printf "--set=phones.%s=%s" $name (toJson $value) | quote }}
+        {{- end }}
+      env:
+        - {name: HOME, value: /var/lib/distrl}
+      workingDir: /var/lib/distrl
+      securityContext:
+        {{- toYaml $values.securityContext | nindent 8 }}
+      {{- with .resources }}
+      resources:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      volumeMounts:
+        - {name: scratch, mountPath: /tmp, subPath: phones-tmp}
+        - {name: scratch, mountPath: /var/lib/distrl, subPath: phones}
+    {{- end }}
+  {{- end }}
+  containers:
+    - name: {{ .role }}
+      image: {{ include "distrl.image" (dict "root" $root "image" $values.image) }}
+      imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+      args:
+        {{- toYaml .args | nindent 8 }}
+      workingDir: /var/lib/distrl
+      env:
+        - {name: HOME, value: /var/lib/distrl}
+        {{- with include "distrl.credentials" . | trim }}{{ . | nindent 8 }}{{ end }}
+        {{- with include "distrl.phoneVariables" $phones | trim }}{{ . | nindent 8 }}{{ end }}
+        {{- with .env }}{{ toYaml . | nindent 8 }}{{ end }}
+        {{- with $values.env }}{{ toYaml . | nindent 8 }}{{ end }}
+      {{- if include "distrl.monitored" . }}
+      ports:
+        - {name: metrics, containerPort: {{ (include "distrl.config" $root | fromYaml).monitoring.port }}}
+      {{- range $probe, $path := dict "startupProbe" "/livez" "livenessProbe" "/livez" "readinessProbe" "/readyz" }}
+      {{ $probe }}:
+        httpGet: {path: {{ $path }}, port: metrics}
+        {{- toYaml (index $values $probe) | nindent 8 }}
+      {{- end }}
+      {{- end }}
+      resources:
+        {{- $resources := deepCopy $values.resources }}
+        {{- with $phones.emulators }}
+        {{- $device := dict .resourceName (.resources | default 1) }}
+        {{- $resources = mergeOverwrite $resources (dict "limits" $device) }}
+        {{- end }}
+        {{- toYaml $resources | nindent 8 }}
+      securityContext:
+        {{- toYaml $values.securityContext | nindent 8 }}
+      volumeMounts:
+        - {name: config, mountPath: /etc/distrl/config.yaml, subPath: config.yaml, readOnly: true}
+        - {name: scratch, mountPath: /tmp, subPath: tmp}
+        - {name: scratch, mountPath: /var/lib/distrl, subPath: state}
+        {{- range $name, $given := $root.Values.certificates }}
+        {{- if include "distrl.certificate" $given }}
+        - {name: {{ $name }}-certificate, mountPath: /etc/distrl/certificates/{{ $name }}, readOnly: true}
+        {{- end }}
+        {{- end }}
+        {{- if and $phones $values.credentials.adb.existingSecret }}
+        - {name: adb, mountPath: /etc/distrl/adb, readOnly: true}
+        {{- end }}
+        {{- if $model }}
+        - {name: base-model, mountPath: /etc/distrl/base-model, readOnly: true}
+        {{- end }}
+        {{- with $values.volumeMounts }}{{ toYaml . | nindent 8 }}{{ end }}
+  volumes:
+    - name: config
+      configMap: {name: {{ .config | default (include "distrl.fullname" $root) }}}
+    - name: scratch
+      emptyDir: {sizeLimit: {{ $values.scratch }}}
+    {{- range $name, $given := $root.Values.certificates }}
+    {{- if include "distrl.certificate" $given }}
+    - name: {{ $name }}-certificate
+      {{- if $given.secret }}
+      secret: {secretName: {{ $given.secret }}, items: [{key: {{ $given.key }}, path: ca.crt}]}
+      {{- else }}
+      configMap: {name: {{ $given.configMap }}, items: [{key: {{ $given.key }}, path: ca.crt}]}
+      {{- end }}
+    {{- end }}
+    {{- end }}
+    {{- if and $phones $values.credentials.adb.existingSecret }}
+    - name: adb
+      secret: {secretName: {{ $values.credentials.adb.existingSecret }}, items: [{key: {{ $values.credentials.adb.key }}, path: adbkey}]}
+    {{- end }}
+    {{- if $model }}
+    - name: base-model
+      emptyDir: {sizeLimit: {{ $root.Values.baseModel.sizeLimit }}}
+    {{- end }}
+    {{- with $values.volumes }}{{ toYaml . | nindent 4 }}{{ end }}
+{{- end -}}
+
+{{/* The program's image; a role may have another one. Arguments: root, image. */}}
+{{- define "distrl.image" -}}
+{{- $image := mergeOverwrite (deepCopy .root.Values.image) (default dict .image) -}}
+{{- if $image.digest -}}
+{{ $image.repository }}@{{ $image.digest }}
+{{- else -}}
+{{ $image.repository }}:{{ $image.tag | default .root.Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+
+{{/* Not empty for a role that serves figures and probes. */}}
+{{- define "distrl.monitored" -}}
+{{- if has .role (list "learner" "feeder" "worker" "evaluator" "demonstrations") }}yes{{ end -}}
+{{- end -}}
+
+{{/* What each role talks to: it has credentials and ways out for these alone. */}}
+{{- define "distrl.needs" -}}
+learner: [kafka, store]
+feeder: [kafka]
+worker: [kafka, store, judge, phones]
+evaluator: [kafka, store, judge, phones]
+topics: [kafka]
+doctor: [kafka, store]
+demonstrations: [kafka, store]
+{{- end -}}
+
+{{/* Variables with credentials, from Secrets that exist. Arguments: root, role, values. */}}
+{{- define "distrl.credentials" -}}
+{{- $needs := index (include "distrl.needs" .root | fromYaml) .role -}}
+{{- $given := .values.credentials -}}
+{{- if and .root.Values.demo.enabled (has "store" $needs) }}
+{{- $demo := dict "existingSecret" (printf "%s-s3" (include "distrl.fullname" .root)) "accessKey" "access-key" "secretKey" "secret-key" }}
+{{- $given = mergeOverwrite (deepCopy $given) (dict "store" $demo) }}
+{{- end }}
+{{- if and (has "kafka" $needs) $given.kafka.existingSecret }}
+{{- with $given.kafka }}
+{{- if .username }}
+- {name: DISTRL_KAFKA__SASL_USERNAME, value: {{ .username | quote }}}
+{{- else }}
+- {name: DISTRL_KAFKA__SASL_USERNAME, valueFrom: {secretKeyRef: {name: {{ .existingSecret }}, key: {{ .usernameKey }}}}}
+{{- end }}
+- {name: DISTRL_KAFKA__SASL_PASSWORD, valueFrom: {secretKeyRef: {name: {{ .existingSecret }}, key: {{ .passwordKey }}}}}
+{{- end }}
+{{- end }}
+{{- if and (has "store" $needs) $given.store.existingSecret }}
+{{- with $given.store }}
+- {name: DISTRL_STORE__ACCESS_KEY, valueFrom: {secretKeyRef: {name: {{ .existingSecret }}, key: {{ .accessKey }}}}}
+- {name: DISTRL_STORE__SECRET_KEY, valueFrom: {secretKeyRef: {name: {{ .existingSecret }}, key: {{ .secretKey }}}}}
+{{- end }}
+{{- end }}
+{{- if and (has "judge" $needs) $given.judge.existingSecret }}
+- {name: DISTRL_JUDGE__API_KEY, valueFrom: {secretKeyRef: {name: {{ $given.judge.existingSecret }}, key: {{ $given.judge.apiKey }}}}}
+{{- end }}
+{{- if and (has "phones" $needs) $given.adb.existingSecret }}
+- {name: ADB_VENDOR_KEYS, value: /etc/distrl/adb/adbkey}
+{{- end }}
+{{- end -}}
+
+{{/* Variables that say which phones a pod has. */}}
+{{- define "distrl.phoneVariables" -}}
+{{- with .addresses }}
+- {name: DISTRL_DEVICES__ADDRESSES, value: {{ toJson . | quote }}}
+{{- end }}
+{{- with .simulated }}
+- {name: DISTRL_DEVICES__ADDRESSES, value: {{ list (printf "127.0.0.1:26000-%d" (add 25999 (int .count))) | toJson | quote }}}
+{{- end }}
+{{- with .emulators }}
+- {name: DISTRL_DEVICES__EMULATORS__AVD, value: {{ .avd | quote }}}
+- {name: DISTRL_DEVICES__EMULATORS__COUNT, value: {{ .count | quote }}}
+{{- with .snapshot }}
+- {name: DISTRL_DEVICES__EMULATORS__SNAPSHOT, value: {{ . | quote }}}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* Arguments: root, role, values. */}}
+{{- define "distrl.serviceAccountName" -}}
+{{- .values.serviceAccount.name | default (printf "%s-%s" (include "distrl.fullname" .root) .role) -}}
+{{- end -}}

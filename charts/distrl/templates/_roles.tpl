@@ -1,0 +1,40 @@
+{{/* Which roles a release has. */}}
+
+{{/* Every role with its values, by role; pools of workers share one. */}}
+{{- define "distrl.roles" -}}
+{{- $roles := dict -}}
+{{- range $role := list "learner" "feeder" "topics" "doctor" -}}
+{{- $values := index $.Values $role -}}
+{{- if $values.enabled -}}
+{{- $_ := set $roles $role (include "distrl.role" (dict "root" $ "values" (list $values)) | fromYaml) -}}
+{{- end -}}
+{{- end -}}
+{{- if or .Values.evaluator.enabled .Values.demo.enabled -}}
+{{- $_ := set $roles "evaluator" (include "distrl.evaluator" . | fromYaml) -}}
+{{- end -}}
+{{- if or .Values.demonstrations.enabled .Values.demo.enabled -}}
+{{- $_ := set $roles "demonstrations" (include "distrl.role" (dict "root" . "values" (list .Values.demonstrations)) | fromYaml) -}}
+{{- end -}}
+{{- if include "distrl.pools" . | fromYaml -}}
+{{- $_ := set $roles "worker" (include "distrl.role" (dict "root" . "values" (list .Values.workerDefaults)) | fromYaml) -}}
+{{- end -}}
+{{- $roles | toYaml -}}
+{{- end -}}
+
+{{/*
+Not empty where roles run before the release's objects are there. Not in a demo: its Kafka is one of those objects.
+*/}}
+{{- define "distrl.hooks" -}}
+{{- if and (not .Values.demo.enabled) (or .Values.topics.enabled .Values.doctor.enabled) }}yes{{ end -}}
+{{- end -}}
+
+{{/* Annotations of what a role needs where it runs as a hook. Arguments: root, role. */}}
+{{- define "distrl.hookOf" -}}
+{{- if eq .role "doctor" -}}
+helm.sh/hook: {{ ternary "test" "pre-install,pre-upgrade,test" .root.Values.demo.enabled }}
+helm.sh/hook-weight: "-10"
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- else if and (eq .role "topics") (not .root.Values.demo.enabled) -}}
+{{ include "distrl.hook" (dict "weight" -10) }}
+{{- end -}}
+{{- end -}}

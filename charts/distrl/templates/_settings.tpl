@@ -1,0 +1,109 @@
+{{/* The program's settings: what the file says that the pods read, and what is in force. */}}
+
+{{/* What config.yaml holds: values.config, and what follows from other values. */}}
+{{- define "distrl.config" -}}
+{{- $config := mergeOverwrite (dict
+      "logging" (dict "format" "json")
+      "monitoring" (dict "port" 9400 "host" "0.0.0.0")) (deepCopy .Values.config) -}}
+{{- if .Values.demo.enabled -}}
+{{- $fullname := include "distrl.fullname" . -}}
+{{- $demo := dict
+      "kafka" (dict "bootstrap" (printf "%s-kafka:9092" $fullname))
+      "store" (dict "url" (printf "s3://%s-s3:9000/distrl" $fullname))
+      "devices" (dict "settle_unchanged_s" 0) -}}
+{{- $config = mergeOverwrite $demo $config -}}
+{{- end -}}
+{{- $derived := dict -}}
+{{- if include "distrl.certificate" .Values.certificates.kafka -}}
+{{- $_ := set $derived "kafka" (dict "ssl_ca" "/etc/distrl/certificates/kafka/ca.crt") -}}
+{{- end -}}
+{{- if include "distrl.certificate" .Values.certificates.store -}}
+{{- $_ := set $derived "store" (dict "ca" "/etc/distrl/certificates/store/ca.crt") -}}
+{{- end -}}
+{{- if .Values.baseModel.image -}}
+{{- $_ := set $derived "policy" (dict "base_model" "/etc/distrl/base-model") -}}
+{{- end -}}
+{{- mergeOverwrite $config $derived | toYaml -}}
+{{- end -}}
+
+{{/* Every setting in force: the program's defaults (files/defaults.yaml), and the above over them. */}}
+{{- define "distrl.settings" -}}
+{{- mergeOverwrite (.Files.Get "files/defaults.yaml" | fromYaml) (include "distrl.config" . | fromYaml) | toYaml -}}
+{{- end -}}
+
+{{/* Not empty where a certificate is given. */}}
+{{- define "distrl.certificate" -}}
+{{- or .secret .configMap -}}
+{{- end -}}
+
+{{/* Ports of a comma-separated list of addresses, as YAML. */}}
+{{- define "distrl.ports" -}}
+{{- $ports := list -}}
+{{- range splitList "," . -}}
+{{- $ports = append $ports (regexFind "[0-9]+$" (trim .) | int) -}}
+{{- end -}}
+{{- $ports | uniq | toYaml -}}
+{{- end -}}
+
+{{/* The port of a URL; that of its scheme unless it names one. */}}
+{{- define "distrl.urlPort" -}}
+{{- $named := regexFind ":[0-9]+(/|$)" . -}}
+{{- if $named -}}
+{{ $named | trimPrefix ":" | trimSuffix "/" }}
+{{- else -}}
+{{ ternary 443 80 (or (hasPrefix "https://" .) (hasPrefix "s3s://" .)) }}
+{{- end -}}
+{{- end -}}
+
+{{/*
+A role's values: `defaults`, under its own. Arguments: root, values (a list, the last wins).
+*/}}
+{{- define "distrl.role" -}}
+{{- $merged := deepCopy .root.Values.defaults -}}
+{{- range .values -}}
+{{- $merged = mergeOverwrite $merged (deepCopy .) -}}
+{{- end -}}
+{{- $_ := set $merged "credentials" (mergeOverwrite (deepCopy .root.Values.credentials) (default dict $merged.credentials)) -}}
+{{- $merged | toYaml -}}
+{{- end -}}
+
+{{/* The pools of workers by name. */}}
+{{- define "distrl.pools" -}}
+{{- $pools := .Values.workers -}}
+{{- if and .Values.demo.enabled (not $pools) -}}
+{{- $pools = .Values.demo.workers -}}
+{{- end -}}
+{{- $merged := dict -}}
+{{- range $name, $pool := $pools -}}
+{{- $values := include "distrl.role" (dict "root" $ "values" (list $.Values.workerDefaults $pool)) | fromYaml -}}
+{{- $_ := set $merged $name $values -}}
+{{- end -}}
+{{- $merged | toYaml -}}
+{{- end -}}
+
+{{/* The evaluator's values. */}}
+{{- define "distrl.evaluator" -}}
+{{- $values := include "distrl.role" (dict "root" . "values" (list .Values.evaluator)) | fromYaml -}}
+{{- if and .Values.demo.enabled (not $values.phones) -}}
+{{- $_ := set $values "phones" (dict "simulated" (dict "count" .Values.demo.evaluationPhones)) -}}
+{{- end -}}
+{{- $values | toYaml -}}
+{{- end -}}
+
+{{/*
+Seconds that a role may take from SIGTERM on. With phones: running episodes have worker.drain_timeout_s; a step that is
+under way then ends within the deadlines of two operations and a settling; the rest is the last commit and leaving the
+group. Without: the update that is under way. Arguments: root, values, phones.
+*/}}
+{{- define "distrl.grace" -}}
+{{- $settings := include "distrl.settings" .root | fromYaml -}}
+{{- if .values.terminationGracePeriodSeconds -}}
+{{ .values.terminationGracePeriodSeconds | int }}
+{{- else if .phones -}}
+{{- $drain := $settings.worker.drain_timeout_s -}}
+{{- if $settings.judge.endpoint }}{{ $drain = maxf $drain $settings.judge.timeout_s }}{{ end -}}
+{{ addf $drain (mulf 2 $settings.devices.operation_timeout_s) $settings.devices.settle_timeout_s 20 | ceil | int }}
+{{- else -}}
+300
+{{- end -}}
+{{- end -}}

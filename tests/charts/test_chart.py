@@ -1,0 +1,152 @@
+"""The chart by helm itself: its own suites, its examples, what it refuses, and what no pod of it may do."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from chart_examples import CHART, EXAMPLES, containers, helm_says, pods, rendered
+
+pytestmark = pytest.mark.kubernetes
+
+MINIMAL = CHART / "ci" / "minimal-values.yaml"
+example = pytest.mark.parametrize("values", EXAMPLES, ids=lambda path: path.stem)
+
+
+def test_its_suites_pass(helm_unittest: Path) -> None:
+    done = subprocess.run(
+        [helm_unittest, "--strict", str(CHART)], capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert int(re.findall(r"Tests: +(\d+) passed", done.stdout)[0]) > 90
+
+
+def test_every_template_has_a_suite() -> None:
+    named = {
+        name
+        for suite in (CHART / "tests").glob("*_test.yaml")
+        for name in yaml.safe_load(suite.read_text())["templates"]
+    }
+    assert {path.name for path in (CHART / "templates").iterdir() if not path.name.startswith("_")} == named
+
+
+@example
+def test_an_example_is_sound(helm: Path, values: Path) -> None:
+    done = helm_says(helm, "lint", "--strict", str(CHART), "--values", str(values))
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("config.feeder.maxlag=4", r"at '/config/feeder': additional properties 'maxlag' not allowed"),
+        ("config.feeder.max_lag=-1", r"at '/config/feeder/max_lag': minimum: got -1, want 0"),
+        ("config.run=Not A Run", r"at '/config/run': 'Not A Run' does not match pattern"),
+        ("config.algorithm.type=ppo", r"at '/config/algorithm/type': value must be one of 'aride'"),
+        ("config.algorithm.gama=0.9", r"at '/config/algorithm.*additional properties 'gama' not allowed"),
+        ("config.kafka.sasl_password=x", r"at '/config/kafka': additional properties 'sasl_password' not allowed"),
+        ("config.store.secret_key=x", r"at '/config/store': additional properties 'secret_key' not allowed"),
+        (r"config.kafka.client.ssl\.key\.password=x", r"invalid propertyName 'ssl\.key\.password'"),
+        ("config.devices.addresses={a:1}", r"at '/config/devices': additional properties 'addresses' not allowed"),
+        ("config.worker.name=w", r"at '/config/worker': additional properties 'name' not allowed"),
+        ("config.stack.kafka_port=20000", r"at '/config': additional properties 'stack' not allowed"),
+        ("workers.simulated.scaling.minReplicas=0", r"minReplicas': minimum: got 0, want 1"),
+        ("workers.simulated.scaling.type=auto", r"scaling/type': value must be one of 'fixed', 'hpa', 'keda'"),
+        ("workers.simulated.phones.simulated.count=0", r"count': minimum: got 0, want 1"),
+        ("workers.Simulated.phones.simulated.count=1", r"invalid propertyName 'Simulated'"),
+        ("workers.simulated.gpu=1", r"at '/workers/simulated': additional properties 'gpu' not allowed"),
+        ("learner.replicas=2", r"at '/learner': additional properties 'replicas' not allowed"),
+        ("learner.scratch=much", r"'much' does not match pattern"),
+        ("image.digest=sha256:12", r"at '/image/digest': 'sha256:12' does not match pattern"),
+        ("leaner.enabled=false", r"additional properties 'leaner' not allowed"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_its_path(helm: Path, value: str, said: str) -> None:
+    done = helm_says(helm, "template", "run", str(CHART), "--values", str(MINIMAL), "--set", value)
+    assert done.returncode != 0
+    assert re.search(said, done.stderr.replace("\n", " ")), done.stderr
+
+
+@pytest.mark.parametrize(
+    "value", ['config.algorithm={"gamma": 0.9}', 'config.algorithm={"type": "filtered_bc", "lr": 0.5}']
+)
+def test_an_algorithm_is_checked_by_its_type(helm: Path, value: str) -> None:
+    done = helm_says(helm, "template", "run", str(CHART), "--values", str(MINIMAL), "--set-json", value)
+    assert done.returncode == 0, done.stderr
+
+
+@example
+def test_every_pod_passes_pod_security_restricted(helm: Path, values: Path) -> None:
+    found = dict(pods(rendered(helm, values)))
+    assert len(found) > 4
+    for name, pod in found.items():
+        spec = pod["spec"]
+        assert not any(spec.get(key) for key in ("hostNetwork", "hostPID", "hostIPC")), name
+        assert spec["automountServiceAccountToken"] is False, name
+        assert spec["enableServiceLinks"] is False, name
+        assert spec["securityContext"]["runAsNonRoot"], name
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, name
+        kinds = {key for volume in spec["volumes"] for key in volume if key != "name"}
+        assert kinds <= {"configMap", "emptyDir", "secret"}, name
+        for container in containers(pod):
+            context = container["securityContext"]
+            assert context["allowPrivilegeEscalation"] is False, (name, container["name"])
+            assert context["capabilities"] == {"drop": ["ALL"]}, (name, container["name"])
+            assert context["readOnlyRootFilesystem"] is True, (name, container["name"])
+            assert not context.get("privileged"), (name, container["name"])
+
+
+@example
+def test_every_pod_has_a_network_policy(helm: Path, values: Path) -> None:
+    objects = rendered(helm, values)
+    selectors = [each["spec"]["podSelector"]["matchLabels"] for each in objects if each["kind"] == "NetworkPolicy"]
+    for name, pod in pods(objects):
+        labels = pod["metadata"]["labels"].items()
+        assert any(selector.items() <= labels for selector in selectors), name
+
+
+@example
+def test_no_object_is_shared_or_wider_than_a_namespace(helm: Path, values: Path) -> None:
+    objects = rendered(helm, values)
+    kinds = {each["kind"] for each in objects}
+    assert not kinds & {"PersistentVolume", "PersistentVolumeClaim", "ClusterRole", "Role", "CustomResourceDefinition"}
+    named = [(each["kind"], each["metadata"]["name"]) for each in objects]
+    assert len(named) == len(set(named))
+
+
+@example
+def test_no_secret_is_written_down(helm: Path, values: Path) -> None:
+    """But the demo's own, which the release makes."""
+    for each in rendered(helm, values):
+        if each["kind"] == "Secret":
+            assert "demo" in values.name
+    for name, pod in pods(rendered(helm, values)):
+        for container in containers(pod):
+            given = [each for each in container.get("env", ()) if re.search("PASSWORD|SECRET|API_KEY", each["name"])]
+            assert all("secretKeyRef" in each["valueFrom"] for each in given), name
+
+
+def test_the_schema_refuses_every_unknown_name() -> None:
+    """Wherever names are listed, no other is taken; what Kubernetes itself reads is passed on unlisted."""
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    open_ones: list[str] = []
+
+    def look(node: Any, path: str) -> None:
+        if isinstance(node, dict):
+            listed = "properties" in node and "if" not in path.split("/")
+            closed = {"additionalProperties", "unevaluatedProperties"} & node.keys()
+            if listed and not closed and not path.endswith(("/not", "/config/properties/algorithm")):
+                open_ones.append(path)
+            for key, value in node.items():
+                look(value, f"{path}/{key}")
+        elif isinstance(node, list):
+            for number, value in enumerate(node):
+                look(value, f"{path}/{number}")
+
+    look(schema, "")
+    assert open_ones == []

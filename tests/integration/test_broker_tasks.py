@@ -14,6 +14,7 @@ import pytest
 from distrl.broker import topic_admin
 from distrl.broker.consumer import BUFFERED_PER_PHONE, LoggedTask, TaskConsumer
 from distrl.broker.dead_letters import DeadLetters
+from distrl.broker.group import begin
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader
 from distrl.broker.topics import topic_name
@@ -281,3 +282,21 @@ def test_who_comes_back_at_once_gets_its_own_tasks_again(config: Config, produce
         only.take_for(1)
         again = poll_until(only, lambda found: len(found) == 12)
     assert {found.task.task_id for found in again} == {found.task.task_id for found in got}
+
+
+def test_a_group_without_offsets_begins_at_the_first_task(config: Config, producer: RecordProducer) -> None:
+    """What scales workers by lag sees none where there is no offset."""
+    with member(config) as worker:
+        poll_until(worker, lambda got: bool(worker.partitions))
+        assert begin(config) == 0, "its members commit"
+    positions = feed(producer, range(1))
+    (fed,) = positions
+    with member(config) as worker:
+        (got,) = poll_until(worker, lambda got: len(got) == 1)
+        worker.commit(got.position)
+    assert committed(config) == {fed.partition: fed.offset + 1}
+    assert begin(config) == 3
+    expected = dict.fromkeys(range(4), 0) | {fed.partition: fed.offset + 1}
+    assert committed(config) == expected
+    assert begin(config) == 0
+    assert committed(config) == expected

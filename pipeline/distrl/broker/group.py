@@ -1,4 +1,4 @@
-"""The workers' group's committed offsets in `tasks`, for processes that are not members.
+"""The workers' group's committed offsets in `tasks`, read and written by processes that are not members.
 
 Not by the admin client: its request aborts the whole process while the broker has no coordinator for the group, as for
 a moment after a restart (librdkafka issue 5040).
@@ -6,19 +6,23 @@ a moment after a restart (librdkafka issue 5040).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from types import TracebackType
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from distrl.broker.connect import admin, explain, settings, with_retry
 from distrl.broker.reader import RawRecord, read_since
-from distrl.broker.topic_admin import partition_count
+from distrl.broker.topic_admin import offsets, partition_count
 from distrl.broker.topics import topic_name
 from distrl.config import Config
+from distrl.errors import BrokerError
 
 ASK_S = 5.0
 """Longest wait for an answer; callers ask again later."""
+HAS_MEMBERS = {KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS}
+"""What the broker answers to a commit of one that is no member."""
 
 
 def workers_group(config: Config) -> str:
@@ -56,6 +60,48 @@ class GroupOffsets:
         except KafkaException as error:
             raise explain(error.args[0], self._topic, "read the workers' offsets", self._config.kafka) from None
         return {each.partition: each.offset for each in found if each.error is None and each.offset >= 0}
+
+
+def commit(config: Config, to: Mapping[int, int]) -> None:
+    """Commit the workers' group, which has no members, to these offsets by partition of `tasks`. Raises BrokerError."""
+    try:
+        _commit(config, to)
+    except KafkaException as error:
+        raise _unwritten(error, config) from None
+
+
+def begin(config: Config) -> int:
+    """Commit the workers' group to the first task of each partition where it has no offset yet. Returns of how many.
+
+    What scales workers by their lag reads none from a group without offsets, or takes all there is for it. Leaves a
+    group with members alone: they commit what they play. Raises BrokerError.
+    """
+    client = admin(config.kafka)
+    name = topic_name(config.run, "tasks")
+    count = partition_count(client, config, name, "begin the workers' group")
+    with GroupOffsets(config) as group:
+        known = group.committed(range(count))
+    found = offsets(client, config, name, count, just_made=True)
+    missing = {partition: first for partition, (first, _) in found.items() if partition not in known}
+    try:
+        if missing:
+            _commit(config, missing)
+    except KafkaException as error:
+        if error.args[0].code() in HAS_MEMBERS:
+            return 0
+        raise _unwritten(error, config) from None
+    return len(missing)
+
+
+def _commit(config: Config, to: Mapping[int, int]) -> None:
+    places = [TopicPartition(topic_name(config.run, "tasks"), partition, offset) for partition, offset in to.items()]
+    own = {"group.id": workers_group(config), "enable.auto.commit": False}
+    with closing(Consumer(settings(config.kafka, "distrl-offsets", own))) as consumer:
+        with_retry(config.kafka, lambda: consumer.commit(offsets=places, asynchronous=False))
+
+
+def _unwritten(error: KafkaException, config: Config) -> BrokerError:
+    return explain(error.args[0], workers_group(config), "commit the workers' offsets", config.kafka)
 
 
 def uncommitted(config: Config) -> list[RawRecord]:

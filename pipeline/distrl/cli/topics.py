@@ -24,11 +24,18 @@ def ensure_topics(
         ),
     ] = False,
 ) -> None:
-    """Create the run's topics where missing; refuse, and list each difference, where one has other settings."""
-    from distrl.broker import topic_admin
+    """Create the run's topics where missing; refuse, and list each difference, where one has other settings.
 
-    for line in topic_admin.ensure(connected(config, sets), alter=alter):
+    Where the workers' group has no offsets yet, it gets those of the first tasks, so that what scales workers by their
+    lag sees it from the beginning.
+    """
+    from distrl.broker import group, topic_admin
+
+    settings = connected(config, sets)
+    for line in topic_admin.ensure(settings, alter=alter):
         console.print(str(line), markup=False, highlight=False, soft_wrap=True)
+    if begun := group.begin(settings):
+        console.print(f"{group.workers_group(settings)}: begins at the first task, {begun} partitions", soft_wrap=True)
 
 
 @app.command("describe")

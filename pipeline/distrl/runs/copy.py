@@ -9,18 +9,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass
-
-from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from distrl.appagent import identity
 from distrl.broker import topic_admin
-from distrl.broker.connect import explain, settings
-from distrl.broker.group import GroupOffsets, workers_group
+from distrl.broker.group import GroupOffsets, commit
 from distrl.broker.reader import LogReader, RawRecord
 from distrl.broker.runs import run_names
-from distrl.broker.topics import topic_name
 from distrl.config import Config
 from distrl.errors import BrokerError
 from distrl.runs.mirror import Mirror
@@ -163,16 +158,8 @@ def _copy_group(source: Config, to: Config) -> None:
     """Give the workers' group of the copy the offsets that it has at the source."""
     with LogReader(source, "tasks") as reader, GroupOffsets(source) as group:
         found = group.committed(tuple(reader.ends))
-    if not found:
-        return
-    name = topic_name(to.run, "tasks")
-    offsets = [TopicPartition(name, partition, offset) for partition, offset in found.items()]
-    own = {"group.id": workers_group(to), "enable.auto.commit": False}
-    try:
-        with closing(Consumer(settings(to.kafka, "distrl-copy", own))) as consumer:
-            consumer.commit(offsets=offsets, asynchronous=False)
-    except KafkaException as error:
-        raise explain(error.args[0], workers_group(to), "commit the workers' offsets", to.kafka) from None
+    if found:
+        commit(to, found)
 
 
 def _record_what_differs(to: Config) -> None:

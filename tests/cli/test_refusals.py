@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,6 +40,19 @@ def test_without_a_broker_it_ends_at_once_with_one_message(
     assert "Connection refused" in what
     assert hint.startswith("  hint: start the broker (`distrl up` starts a local one)")
     assert list(tmp_path.iterdir()) == [], "nothing was begun"
+
+
+def test_without_a_broker_a_log_of_json_has_the_message_and_no_other_line(cli: Cli, closed_port: int) -> None:
+    secret = "hunter2"
+    ended = cli(
+        "worker", "--set", f"kafka.bootstrap=127.0.0.1:{closed_port}", "--set", "kafka.connect_timeout_s=0.5",
+        "--set", "logging.format=json", "--set", f"store.secret_key={secret}", "--set", "store.access_key=a",
+    )  # fmt: skip
+    assert (ended.returncode, ended.stdout) == (1, "")
+    lines = [json.loads(line) for line in ended.stderr.splitlines()]
+    assert lines[-1]["message"].startswith("kafka.bootstrap: no answer within 0.5 s")
+    assert {(line["role"], line["process"], line["run"]) for line in lines} == {("worker", "worker-0", "demo")}
+    assert secret not in ended.stderr
 
 
 def test_status_without_anything_shows_every_part_as_stopped(cli: Cli, tmp_path: Path) -> None:

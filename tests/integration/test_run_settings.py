@@ -106,7 +106,7 @@ def test_the_learner_decides_what_the_fold_reads_until_something_is_journalled(c
 
 def test_a_run_that_learned_before_settings_were_recorded_gets_no_others(config: Config) -> None:
     journal_one(config)
-    for role in ("learner", "feeder", "demonstrate"):
+    for role in ("learner", "feeder", "demonstrator"):
         join(changed(config, "learner", seed=3), None, role, ())
     assert recorded(config) is None
     join(config, None, "feeder", ())

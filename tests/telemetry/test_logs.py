@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pytest
 from distrl.telemetry import logs
@@ -51,6 +53,48 @@ def test_a_line_says_when_who_how_bad_and_what(verbose: str) -> None:
     assert all(LINE.fullmatch(each) for each in told), told
     kept = [each.partition(": ")[2] for each in told]
     assert kept == (["a detail"] if verbose == "verbose" else []) + ["4 phones", "none left"]
+
+
+AS_JSON = r"""
+import logging, sys, threading
+from distrl.telemetry import logs
+logs.configure("worker-3", identity=logs.Identity("my-run", "worker", "worker-3"))
+log = logging.getLogger("distrl.worker")
+log.info("%d phones", 4)
+with logs.about(task="t-1", device="phone-0"):
+    with logs.about(version=7):
+        log.warning("typed: a\n{\"level\": \"x\"} \x1b[2J é")
+    other = threading.Thread(target=log.info, args=("of another task",), name="actor-1")
+    other.start()
+    other.join()
+    try:
+        1 / 0
+    except ZeroDivisionError:
+        log.exception("failed")
+log.info("after")
+logging.getLogger("urllib3").info("noise")
+raise RuntimeError("nobody expects it")
+"""
+
+
+def test_as_json_each_line_is_an_object_with_who_what_and_about_what() -> None:
+    environ = {**os.environ, "TZ": "Asia/Tokyo"}
+    said = subprocess.run([sys.executable, "-c", AS_JSON], capture_output=True, text=True, check=False, env=environ)
+    assert (said.returncode, said.stdout) == (1, "")
+    lines = [json.loads(line) for line in said.stderr.splitlines()]
+    phones, typed, other, failed, after, uncaught = lines
+    assert all((line["run"], line["role"], line["process"]) == ("my-run", "worker", "worker-3") for line in lines)
+    at = [datetime.fromisoformat(line["time"]) for line in lines]
+    assert all(abs((each - datetime.now(UTC)).total_seconds()) < 60 for each in at)
+    assert (phones["message"], phones["level"], phones["logger"]) == ("4 phones", "INFO", "distrl.worker")
+    assert typed["message"] == 'typed: a\n{"level": "x"} \x1b[2J é', "what a model typed makes no line of its own"
+    assert (typed["task"], typed["device"], typed["version"]) == ("t-1", "phone-0", 7)
+    assert (other["thread"], other.get("task")) == ("actor-1", None), "another thread is about another task"
+    assert (failed["task"], failed.get("version")) == ("t-1", None)
+    assert failed["exception"].endswith("ZeroDivisionError: division by zero")
+    assert "task" not in after
+    assert uncaught["level"] == "CRITICAL"
+    assert "nobody expects it" in uncaught["exception"]
 
 
 def test_the_clock_is_utc_wherever_the_machine_is() -> None:

@@ -106,14 +106,20 @@ def started(
     share: Share = "all",
     name: Callable[[Config], str] | None = None,
 ) -> tuple[Config, threading.Event]:
-    """What a role starts with: as `run_settings`, and the event of `start_role`. The run's log and this process's
-    settings are compared, and recorded where the run is new.
+    """What a role starts with: as `run_settings`, and the event of `stopped_by_signals`. The run's log and the settings
+    of this process are compared, and recorded where the run is new.
 
     name: of the process, in the log; `role` if not given. Raises as `with_broker`, and ConfigError where the settings
     are not those of the run.
     """
-    settings = with_broker(config_file, sets, share)
-    stop = start_role(role if name is None else name(settings), verbose)
+    from distrl.broker.connect import check
+
+    settings = connected(config_file, sets, share)
+    process = role if name is None else name(settings)
+    as_json = settings.logging.format == "json"
+    logs.configure(process, verbose, logs.Identity(settings.run, role, process) if as_json else None)
+    check(settings)
+    stop = stopped_by_signals()
     settings, found = _of_run(settings, config_file, sets or (), share)
     from distrl.runs.recorded import join
 
@@ -187,8 +193,13 @@ def show_cost(counted: Counted) -> None:
 
 
 def start_role(role: str, verbose: bool) -> threading.Event:
-    """Set up the log; returns the event that SIGTERM and Ctrl-C set, at which a role finishes its work."""
+    """Set up the log of a process that is called `role`; returns the event of `stopped_by_signals`."""
     logs.configure(role, verbose)
+    return stopped_by_signals()
+
+
+def stopped_by_signals() -> threading.Event:
+    """The event that SIGTERM and Ctrl-C set from now on, at which a role finishes its work."""
     stop, asked = threading.Event(), SimpleQueue[None]()
 
     def obey() -> None:

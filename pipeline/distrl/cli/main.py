@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 
@@ -36,6 +37,9 @@ from distrl.cli import (
     train,
 )
 from distrl.errors import DistrlError
+from distrl.telemetry import logs
+
+log = logging.getLogger(__name__)
 
 app = typer.Typer(
     name="distrl",
@@ -70,10 +74,17 @@ def main() -> None:
     try:
         app()
     except DistrlError as error:
-        Console(stderr=True, highlight=False, emoji=False).print(str(error), style="red", markup=False, soft_wrap=True)
+        if logs.configured_as_json():
+            log.critical("%s", error)
+        else:
+            _print(error)
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _print(error: DistrlError) -> None:
+    Console(stderr=True, highlight=False, emoji=False).print(str(error), style="red", markup=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

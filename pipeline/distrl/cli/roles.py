@@ -164,7 +164,7 @@ def demonstrate(
     ] = None,
 ) -> None:
     """Publish warm-up demonstrations of a deliberately imperfect script on simulated phones, then end."""
-    settings, stop = started("demonstrate", config, sets, verbose, "training")
+    settings, stop = started("demonstrator", config, sets, verbose, "training", lambda own: "demonstrate")
     from distrl.demonstrations.scripted import run_demonstrations
     from distrl.telemetry.exporter import exporting
 

@@ -32,6 +32,7 @@ from distrl.rollout.serving import refuse_other_base, serving
 from distrl.store.adapters import read_adapter
 from distrl.store.objects import CorruptObjectError, MissingObjectError, open_store
 from distrl.supervised import StoppableThread
+from distrl.telemetry.logs import about
 from distrl.telemetry.monitor import SHOWN_S, Monitor, Reporter
 from distrl.telemetry.stalls import ANSWERING
 from distrl.types import DeviceHealth, Evaluation, Split, Task, Trajectory, Version
@@ -184,7 +185,8 @@ def _follow(
             monitor.waits_for("a phone that answers")
 
     try:
-        found = evaluate_version(config, version, Split.VALIDATION, tasks, stop, turn=turn)
+        with about(version=version.version):
+            found = evaluate_version(config, version, Split.VALIDATION, tasks, stop, turn=turn)
     except (MissingObjectError, CorruptObjectError) as error:
         log.error("version %d is skipped, and not evaluated: %s", version.version, error)
         return True

@@ -54,6 +54,7 @@ from distrl.retry import StoppedError, retry
 from distrl.runs.settings import learning_fingerprint
 from distrl.store.checkpoints import delete_checkpoints, prune, tensor_files
 from distrl.store.objects import MissingObjectError, ObjectStore, open_store
+from distrl.telemetry.logs import about
 from distrl.telemetry.monitor import Monitor, Reporter
 from distrl.types import LoggedTrajectory, Update, Version
 
@@ -180,7 +181,8 @@ class Loop:
                 )
                 self._void(why)
                 return False
-            self._apply(update)
+            with about(update=update.u):
+                self._apply(update)
             if self._stop.is_set():
                 return False
         if found := beyond(self._history, self._versions):
@@ -246,7 +248,8 @@ class Loop:
                 break  # stopped while the broker was away; the next start finds out whether it is journalled
             self._prunable = self._listed  # journalled, so no other learner had taken over when these were listed
             self._skipped.journalled(update)
-            self._apply(update)
+            with about(update=update.u):
+                self._apply(update)
         self._checkpoint_at_stop()
 
     def _apply(self, update: Update) -> None:

@@ -15,6 +15,7 @@ from distrl.learner.state import LearnerState
 from distrl.runs.settings import learning_fingerprint
 from distrl.store.adapters import put_adapter
 from distrl.store.objects import ObjectStore
+from distrl.telemetry.logs import about
 from distrl.types import Version
 
 LOG = logging.getLogger("distrl.learner.publish")
@@ -114,7 +115,8 @@ class Publisher:
         self._unnamed = []
         self.versions.append(version)
         self._remember(version)
-        LOG.info("version %d after update %d: %s", version.version, update, version.adapter.sha256[:12])
+        with about(version=version.version):
+            LOG.info("version %d after update %d: %s", version.version, update, version.adapter.sha256[:12])
         if version.supersedes:
             numbers = ", ".join(map(str, version.supersedes))
             LOG.warning("version %d supersedes %s, whose updates are void", version.version, numbers)

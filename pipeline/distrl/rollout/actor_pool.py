@@ -25,6 +25,7 @@ from distrl.rollout.batcher import PolicyEndedError
 from distrl.rollout.episode import NO_JUDGE, NOTE_CHARACTERS, Phone
 from distrl.rollout.task_queue import Received, TaskQueue
 from distrl.supervised import SupervisedThreads
+from distrl.telemetry.logs import about
 from distrl.types import LogPosition, Outcome, Task, Trajectory
 
 log = logging.getLogger(__name__)
@@ -107,8 +108,9 @@ class ActorPool:
 
     def _while_healthy(self, phone: Phone) -> None:
         while (received := self._task_queue.take()) is not None:
-            trajectory = self._played(received.task, phone)
-            self._deliver(received, trajectory)
+            with about(task=received.task.task_id, device=phone.serial):
+                trajectory = self._played(received.task, phone)
+                self._deliver(received, trajectory)
             if trajectory.outcome is Outcome.INTERRUPTED:
                 return
 

@@ -16,6 +16,7 @@ from typing import Protocol
 from distrl.clock import Clock
 from distrl.errors import PolicyError, StoreError
 from distrl.store.objects import CorruptObjectError
+from distrl.telemetry.logs import about
 from distrl.telemetry.monitor import Monitor
 from distrl.types import ObjectRef, Version
 
@@ -80,6 +81,10 @@ class Reloader:
 
     def load(self, version: Version) -> bool:
         """Verify a version and swap to it. Returns False where the store failed: try again."""
+        with about(version=version.version):
+            return self._load(version)
+
+    def _load(self, version: Version) -> bool:
         if version.base_model_sha256 != self._base:
             self._alert(version, f"belongs to base model {version.base_model_sha256[:12]}, not {self._base[:12]}")
             self._refused = version.version

@@ -42,7 +42,7 @@ LOG = logging.getLogger("distrl.runs")
 
 TOPIC = "settings"
 LEARNER = "learner"
-RECORDERS = (LEARNER, "feeder", "demonstrate")
+RECORDERS = (LEARNER, "feeder", "demonstrator")
 """The roles that record the settings of a run that has none yet; the others have no right to write them."""
 
 

@@ -1,11 +1,18 @@
-"""Logging for every role: one line per event, UTC time, to standard error."""
+"""Logging for every role: one line per event, UTC time, to standard error; for people, or as JSON for a log store."""
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 import time
-from typing import Any
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+log = logging.getLogger(__name__)
 
 CLIENTS = ("distrl.broker", "distrl.kafka")
 AGAIN_S = 10.0
@@ -14,6 +21,52 @@ attempt, some hundred times a minute, which would hide everything else."""
 
 REMEMBERED = 1000
 """Most remembered warnings: some name a record each, and a role may run for weeks."""
+
+
+_ABOUT: Final[ContextVar[Mapping[str, str | int]]] = ContextVar("about")
+
+
+@contextmanager
+def about(**what: str | int) -> Iterator[None]:
+    """Names in JSON what this thread's lines within the block are about, such as task, device, version or update."""
+    token = _ABOUT.set({**_ABOUT.get({}), **what})
+    try:
+        yield
+    finally:
+        _ABOUT.reset(token)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Whose lines they are, as in heartbeats."""
+
+    run: str
+    role: str
+    process: str
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object for each record. Whatever a message holds, it stays one line."""
+
+    def __init__(self, identity: Identity) -> None:
+        super().__init__()
+        self._identity = asdict(identity)
+
+    def format(self, record: logging.LogRecord) -> str:
+        seconds, fraction = divmod(record.created, 1)
+        at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+        line: dict[str, Any] = {
+            "time": f"{at}.{int(fraction * 1000):03d}Z",
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+            **self._identity,
+            "thread": record.threadName,
+            **_ABOUT.get({}),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line)
 
 
 class RateLimit(logging.Filter):
@@ -50,15 +103,29 @@ class _Stderr(logging.StreamHandler[Any]):
         super().emit(record)
 
 
-def configure(role: str, verbose: bool = False) -> None:
-    """Send the process's log to standard error. Call once, before any thread starts."""
-    formatter = logging.Formatter(f"%(asctime)s {role} %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%SZ")
-    formatter.converter = time.gmtime
+def configure(process: str, verbose: bool = False, identity: Identity | None = None) -> None:
+    """Send the process's log to standard error. Call before any thread starts.
+
+    process: its name in lines for people. identity: given, lines are JSON, an uncaught exception too.
+    """
     handler = _Stderr()
-    handler.setFormatter(formatter)
+    handler.setFormatter(_text(process) if identity is None else JsonLines(identity))
     handler.addFilter(RateLimit())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.DEBUG if verbose else logging.INFO)
     for noisy in ("urllib3", "PIL", "matplotlib", "jgo", "transformers"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
+    if identity is not None:
+        sys.excepthook = lambda kind, error, trace: log.critical("ended unexpectedly", exc_info=(kind, error, trace))
+
+
+def configured_as_json() -> bool:
+    """Whether lines are JSON: nothing else should be printed among them."""
+    return any(isinstance(handler.formatter, JsonLines) for handler in logging.getLogger().handlers)
+
+
+def _text(process: str) -> logging.Formatter:
+    made = logging.Formatter(f"%(asctime)s {process} %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%SZ")
+    made.converter = time.gmtime
+    return made

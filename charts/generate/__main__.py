@@ -13,11 +13,14 @@ import readme
 import servers
 import settings
 import values_schema
+import watching
 
 CHART = Path(__file__).parents[1] / "distrl"
 
 FILES: Mapping[str, Callable[[], str]] = {
     "files/defaults.yaml": settings.defaults,
+    "files/dashboard.json": watching.dashboard,
+    "files/rules.yaml": watching.rules,
     "files/server.properties": servers.kafka_properties,
     "values.schema.json": lambda: values_schema.schema(settings.schema()),
     "README.md": lambda: readme.readme((CHART / "values.yaml").read_text()),

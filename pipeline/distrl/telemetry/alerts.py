@@ -39,7 +39,7 @@ class Alert:
 
     @property
     def runbook(self) -> str:
-        """Path and heading, below the repository's address."""
+        """Path and heading in the repository."""
         return f"{RUNBOOKS}#{self.name.lower()}"
 
 
@@ -92,7 +92,7 @@ ALERTS: Final = (
         "DistrlVersionRefused",
         f"sum by (run, process) (increase({name('reload_alerts')}[30m])) > 0",
         "0m",
-        "critical",
+        "warning",
         "run {{ $labels.run }}: {{ $labels.process }} has refused the weights of a version and acts with older ones",
     ),
     Alert(

@@ -235,7 +235,7 @@ def fleet(config: Config, shipped: bool, seconds: float) -> Fleet:
     played: list[Trajectory] = []
     spent: list[tuple[int, float]] = []  # ms since the epoch, processor seconds so far
     retry = Retry(give_up)
-    episode = Episode("bench", screenshot_store(open_store(config.store), retry), TRUTH)
+    episode = Episode("bench", screenshot_store(open_store(config.store), config.run, retry), TRUTH)
 
     def clock_in() -> None:
         spent.append((time.time_ns() // 1_000_000, time.process_time()))

@@ -162,10 +162,12 @@ def test_a_removed_run_leaves_what_another_one_names(config: Config, broker: str
     publish_version(other, adapter)
     store.put_named(f"runs/{config.run}/note", b"x")
     store.put_named(f"runs/{other.run}/note", b"y")
+    for each in (config, other):
+        store.put_named(f"verdicts/{each.run}/asked.json", b"z")
     screens = (mine.steps[0].screenshot, shared.steps[0].screenshot)
     assert {ref.key for ref in named(config)} == {ref.key for ref in (*screens, adapter)}
     others = [each for each in run_names(config) if each != config.run]
-    assert remove(config, store, others, with_shared=True) == 2
+    assert remove(config, store, others, with_shared=True) == 3
     assert config.run not in run_names(config)
     assert other.run in run_names(config)
     with pytest.raises(MissingObjectError):
@@ -174,6 +176,7 @@ def test_a_removed_run_leaves_what_another_one_names(config: Config, broker: str
     assert store.get(adapter) == b"weights"
     assert store.usage(f"runs/{config.run}/") == (0, 0)
     assert store.usage(f"runs/{other.run}/") == (1, 1)
+    assert list(store.list("verdicts/")) == [f"verdicts/{other.run}/asked.json"]
 
 
 def test_a_removed_runs_adapter_goes_though_another_run_has_the_same_bytes_under_its_own_key(

@@ -27,7 +27,7 @@ def store(tmp_path: Path) -> ObjectStore:
 
 def judge(url: str, store: ObjectStore, model: str = "m") -> VlmJudge:
     settings = JudgeSettings(endpoint=url, model=model, timeout_s=30, requests_per_minute=60_000)
-    return VlmJudge(Endpoint(settings, "judge"), model, store)
+    return VlmJudge(Endpoint(settings, "judge"), model, store, "verdicts/a-run")
 
 
 def test_a_question_is_asked_once_by_whoever_asks_it(store: ObjectStore) -> None:
@@ -55,7 +55,7 @@ def test_no_answer_is_unknown_and_is_asked_for_again_next_time(store: ObjectStor
 def test_a_kept_verdict_that_cannot_be_read_is_asked_for_again(store: ObjectStore) -> None:
     with serving(verdict("success")) as server:
         judge(server.url, store).judge(QUESTION)
-        (key,) = store.list("verdicts/")
+        (key,) = store.list("verdicts/a-run/")
         for garbage in (b"", b"{}", b"[]", json.dumps({"outcome": "odd", "reason": ""}).encode()):
             store.put_named(key, garbage)
             assert judge(server.url, store).judge(QUESTION).outcome is Outcome.SUCCESS
@@ -71,13 +71,16 @@ def test_a_store_that_is_away_costs_a_question_and_no_verdict(store: ObjectStore
 
     with serving(verdict("success")) as server:
         settings = JudgeSettings(endpoint=server.url, model="m")
-        assert VlmJudge(Endpoint(settings, "judge"), "m", Away()).judge(QUESTION).outcome is Outcome.SUCCESS
+        assert (
+            VlmJudge(Endpoint(settings, "judge"), "m", Away(), "verdicts/a-run").judge(QUESTION).outcome
+            is Outcome.SUCCESS
+        )
 
 
 def test_wrong_credentials_are_reported_and_not_taken_for_a_verdict(store: ObjectStore) -> None:
     with serving(body(b"who are you", 401)) as server, pytest.raises(ChatError, match="401"):
         judge(server.url, store).judge(QUESTION)
-    assert list(store.list("verdicts/")) == []
+    assert list(store.list("verdicts/a-run/")) == []
 
 
 def test_an_action_is_asked_about_once_by_whoever_asks(store: ObjectStore) -> None:
@@ -95,7 +98,7 @@ def test_of_an_action_nothing_is_kept_where_nobody_answers_and_null_where_the_an
     with serving(body(b"", 429, {"Retry-After": "60"}), says("It looks valid."), validity(False)) as server:
         with pytest.raises(NoAnswerError):
             judge(server.url, store).valid(OF_ACTION)
-        assert list(store.list("verdicts/")) == []
+        assert list(store.list("verdicts/a-run/")) == []
         assert [judge(server.url, store).valid(OF_ACTION).valid for _ in range(2)] == [None, None]
         assert len(server.requests) == 2, "the model has said what it says"
 
@@ -103,7 +106,7 @@ def test_of_an_action_nothing_is_kept_where_nobody_answers_and_null_where_the_an
 def test_a_kept_validity_that_cannot_be_read_is_asked_for_again(store: ObjectStore) -> None:
     with serving(validity(False)) as server:
         judge(server.url, store).valid(OF_ACTION)
-        (key,) = store.list("verdicts/")
+        (key,) = store.list("verdicts/a-run/")
         for garbage in (b"", b"{}", b"[]", b'{"valid": 0, "reason": ""}', b'{"valid": "no", "reason": ""}'):
             store.put_named(key, garbage)
             assert judge(server.url, store).valid(OF_ACTION).valid is False

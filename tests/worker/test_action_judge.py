@@ -36,7 +36,7 @@ def store(tmp_path: Path) -> ObjectStore:
 
 def judge(server: Server, store: ObjectStore, timeout_s: float = 5.0) -> VlmJudge:
     settings = JudgeSettings(endpoint=server.url, model="m", timeout_s=timeout_s, requests_per_minute=60_000)
-    return VlmJudge(Endpoint(settings, "judge"), "m", store)
+    return VlmJudge(Endpoint(settings, "judge"), "m", store, "verdicts/a-run")
 
 
 def tap(at: float) -> Action:

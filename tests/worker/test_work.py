@@ -452,7 +452,7 @@ def test_a_task_is_committed_once_what_the_judge_says_of_its_actions_is_publishe
 
     with serving(once_asked) as server:
         settings = JudgeSettings(endpoint=server.url, model="m", requests_per_minute=60_000)
-        judge = VlmJudge(Endpoint(settings, "judge"), "m", shelf)
+        judge = VlmJudge(Endpoint(settings, "judge"), "m", shelf, "verdicts/a-run")
         running = start([task("a", max_steps=2), task("b", max_steps=2)], [PicturePhone()], judge=judge, shelf=shelf)
         while running.log.handed_out < 2:  # the phone plays the second while the first is being judged
             running.stop.wait(0.01)
@@ -474,7 +474,7 @@ def test_no_phone_waits_for_a_judge_that_does_not_answer(start: Start, count: in
     shelf, over = Shelf(), threading.Event()
     with serving(lambda to: over.wait(30) and validity(True)(to)) as server:
         settings = JudgeSettings(endpoint=server.url, model="m", requests_per_minute=60_000)
-        judge = VlmJudge(Endpoint(settings, "judge"), "m", shelf)
+        judge = VlmJudge(Endpoint(settings, "judge"), "m", shelf, "verdicts/a-run")
         tasks = [task(f"t-{n}", max_steps=2) for n in range(40)]
         fleet = [PicturePhone(f"phone-{n}") for n in range(count)]
         running = start(tasks, fleet, judge=judge, shelf=shelf, outstanding=outstanding)
@@ -496,7 +496,7 @@ def test_a_stop_keeps_what_waits_for_a_judge_that_does_not_answer(
     phone = PicturePhone(hold=hold)
     with serving(lambda to: over.wait(60) and validity(True)(to)) as server:
         settings = JudgeSettings(endpoint=server.url, model="m", requests_per_minute=60_000)
-        judge = VlmJudge(Endpoint(settings, "judge"), "m", shelf)
+        judge = VlmJudge(Endpoint(settings, "judge"), "m", shelf, "verdicts/a-run")
         tasks = [task(name, max_steps=2) for name in ("asked", "waits", "played")]
         running = start(tasks[:2], [phone], judge=judge, shelf=shelf)
         while not server.requests:

@@ -48,6 +48,7 @@ def judge(
     from distrl.offline.judging import judged
     from distrl.offline.runs import Run
     from distrl.rollout.episode import GROUND_TRUTH
+    from distrl.store.folders import VERDICTS
 
     settings = run_settings(config, sets, run)
     given = {"--run": settings.run, "--most": most, "--against-truth": against_truth, "--json": as_json}
@@ -58,7 +59,7 @@ def judge(
         if not against_truth or logged.trajectory.outcome_source == GROUND_TRUTH
     )
     chosen = list(itertools.islice(asked, most))
-    vlm = VlmJudge(endpoint, settings.judge.model, whole.store)
+    vlm = VlmJudge(endpoint, settings.judge.model, whole.store, VERDICTS.of(settings.run))
     with Progress(console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task("judging", total=len(chosen))
         found = judged(chosen, vlm.judge, whole.store.get, lambda: progress.advance(bar))

@@ -30,7 +30,8 @@ from distrl.rollout.actor_pool import new_attempt_id
 from distrl.rollout.episode import Decision, Episode, Judgement, Observation, Phone, Playing
 from distrl.rollout.phones import SessionPhone
 from distrl.rollout.vocabulary import refuse_unknown_instruction
-from distrl.rollout.wiring import SCREENSHOTS, TRUTH
+from distrl.rollout.wiring import TRUTH
+from distrl.store.folders import SCREENSHOTS
 from distrl.store.objects import open_store, utc_day
 from distrl.tasks.held_out import HeldOut, held_out
 from distrl.tasks.lists import suite_of
@@ -262,10 +263,10 @@ def recorder_of(config: Config, session: AdbSession, publish: Publish) -> Record
             f"a demonstration on {session.serial} would not begin at its snapshot",
             "record on another phone, or with the snapshot set to nothing here and for the workers",
         )
-    store = open_store(config.store)
+    store, folder = open_store(config.store), SCREENSHOTS.of(config.run)
 
     def keep(png: bytes) -> ObjectRef:
-        return store.put(SCREENSHOTS, png, "png", utc_day(SYSTEM_CLOCK.now_ms()))
+        return store.put(folder, png, "png", utc_day(SYSTEM_CLOCK.now_ms()))
 
     return Recorder(
         SessionPhone(session, PackageAllowList(session, config.devices)),

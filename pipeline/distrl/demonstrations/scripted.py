@@ -85,7 +85,7 @@ def run_demonstrations(config: Config, count: int, stop: threading.Event, monito
         return
     give_up = threading.Event()
     retry = Retry(give_up)
-    episode = Episode(NAME, screenshot_store(open_store(config.store), retry), TRUTH, is_expert=True)
+    episode = Episode(NAME, screenshot_store(open_store(config.store), config.run, retry), TRUTH, is_expert=True)
     failed: list[str] = []
     written = 0
     monitor.waits_for("its phones")

@@ -81,7 +81,10 @@ def play_and_publish(
     retry = Retry(give_up)
     name = config.evaluate.name
     episode = Episode(
-        name + suffix, screenshot_store(store, retry), TRUTH, fallback_judge=fallback_judge_of(judge_of(config, store))
+        name + suffix,
+        screenshot_store(store, config.run, retry),
+        TRUTH,
+        fallback_judge=fallback_judge_of(judge_of(config, store)),
     )
     with RecordProducer(config, name) as producer:
 

@@ -1,4 +1,4 @@
-"""The judge: a question in, a verdict out; equal questions are asked once, over all processes."""
+"""The judge: a question in, a verdict out; equal questions of a run are asked once, over all processes."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ from distrl.types import Outcome
 
 log = logging.getLogger(__name__)
 V = TypeVar("V", Verdict, Validity)
-
-FOLDER: Final = "verdicts"
 
 
 class Kept(Protocol):
@@ -59,8 +57,9 @@ class VlmJudge:
     Missing answers are not cached: the question is asked again next time.
     """
 
-    def __init__(self, endpoint: Endpoint, model: str, kept: Kept) -> None:
-        self._endpoint, self._model, self._cache = endpoint, model, kept
+    def __init__(self, endpoint: Endpoint, model: str, kept: Kept, folder: str) -> None:
+        """folder: where `kept` has the verdicts."""
+        self._endpoint, self._model, self._cache, self._folder = endpoint, model, kept, folder
 
     @property
     def source(self) -> str:
@@ -92,7 +91,7 @@ class VlmJudge:
         return self._answered(VALIDITY, validity.request(question, self._model), within_s)
 
     def _answered(self, form: Form[V], body: Mapping[str, Any], within_s: float = math.inf) -> V:
-        key = f"{FOLDER}/{name_of(body)}.json"
+        key = f"{self._folder}/{name_of(body)}.json"
         known = self._known(form, key)
         if known is not None:
             return known

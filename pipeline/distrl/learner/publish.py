@@ -14,6 +14,7 @@ from distrl.errors import BrokerError
 from distrl.learner.state import LearnerState
 from distrl.runs.settings import learning_fingerprint
 from distrl.store.adapters import put_adapter
+from distrl.store.folders import RUNS
 from distrl.store.objects import ObjectStore
 from distrl.telemetry.logs import about
 from distrl.types import Version
@@ -164,7 +165,7 @@ class Publisher:
 
     @property
     def _reserved_key(self) -> str:
-        return f"runs/{self._config.run}/{RESERVED}"
+        return f"{RUNS.of(self._config.run)}/{RESERVED}"
 
     def _remember(self, version: Version) -> None:
         self._of_update.setdefault(version.update, version)

@@ -19,7 +19,7 @@ from distrl.rollout.actor_pool import play_all
 from distrl.rollout.episode import Episode, Phone
 from distrl.rollout.phones import Phones
 from distrl.rollout.prompted import Prompted, dump_of, notes_of, ready_endpoint
-from distrl.rollout.wiring import SCREENSHOTS
+from distrl.store.folders import SCREENSHOTS
 from distrl.store.objects import reference
 from distrl.tasks.held_out import held_out
 from distrl.tasks.lists import suite_of
@@ -123,7 +123,7 @@ def _on_phones(
     stop: threading.Event,
 ) -> None:
     give_up = threading.Event()
-    episode = Episode(NAME, lambda png: reference(SCREENSHOTS, png, "png", None), lambda task, truth: None)
+    episode = Episode(NAME, lambda png: reference(SCREENSHOTS.name, png, "png", None), lambda task, truth: None)
     with Phones(config, stop) as phones:
 
         def play(task: Task, phone: Phone) -> Trajectory:

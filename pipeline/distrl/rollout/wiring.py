@@ -13,33 +13,35 @@ from distrl.judge.question import Question
 from distrl.judge.vlm import VlmJudge
 from distrl.rollout.back_pressure import Retry
 from distrl.rollout.episode import FallbackJudge, Judge, Judgement
+from distrl.store.folders import SCREENSHOTS, VERDICTS
 from distrl.store.objects import ObjectStore, utc_day
 from distrl.tasks.outcome import checked
 from distrl.types import ObjectRef, Outcome, Step, Task
 
 log = logging.getLogger(__name__)
 
-SCREENSHOTS = "screenshots"
-"""Kind of the objects in the store."""
 TRUTH: Judge = checked
 """Judges from the phone's own state, where it offers one."""
 
 
-def screenshot_store(store: ObjectStore, retry: Retry, clock: Clock = SYSTEM_CLOCK) -> Callable[[bytes], ObjectRef]:
-    """Stores a screenshot, retrying while the store fails; returns once the object is there."""
+def screenshot_store(
+    store: ObjectStore, run: str, retry: Retry, clock: Clock = SYSTEM_CLOCK
+) -> Callable[[bytes], ObjectRef]:
+    """Stores a screenshot of `run`, retrying while the store fails; returns once the object is there."""
+    folder = SCREENSHOTS.of(run)
 
     def put(png: bytes) -> ObjectRef:
         day = utc_day(clock.now_ms())
-        return retry.call("storing a screenshot", lambda: store.put(SCREENSHOTS, png, "png", day), StoreError)
+        return retry.call("storing a screenshot", lambda: store.put(folder, png, "png", day), StoreError)
 
     return put
 
 
 def judge_of(config: Config, store: ObjectStore) -> VlmJudge | None:
     """The judge at judge.endpoint, if one is configured."""
-    return (
-        None if config.judge.endpoint is None else VlmJudge(Endpoint(config.judge, "judge"), config.judge.model, store)
-    )
+    if config.judge.endpoint is None:
+        return None
+    return VlmJudge(Endpoint(config.judge, "judge"), config.judge.model, store, VERDICTS.of(config.run))
 
 
 def fallback_judge_of(judge: VlmJudge | None) -> FallbackJudge | None:

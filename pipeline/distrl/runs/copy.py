@@ -23,6 +23,7 @@ from distrl.runs.named_objects import objects_of, read
 from distrl.runs.recorded import append, recorded
 from distrl.runs.settings import differences, run_settings
 from distrl.store.adapters import copy_pruned
+from distrl.store.folders import RUNS
 from distrl.store.objects import SHA256, MissingObjectError, ObjectStore
 from distrl.types import Evaluation, ObjectRef
 
@@ -118,7 +119,7 @@ class _Objects:
 
     def copy_own(self, run: str) -> None:
         """Copy what is kept under the run's name: checkpoints, each manifest after the tensors that it names."""
-        keys = sorted(self._from.list(f"runs/{run}/"), key=lambda key: (key.endswith(".json"), key))
+        keys = sorted(self._from.list(f"{RUNS.of(run)}/"), key=lambda key: (key.endswith(".json"), key))
         for key in keys:
             data = self._from.get_named(key)
             if data is not None:  # else pruned since it was listed

@@ -20,6 +20,7 @@ from distrl.errors import StoreError, WireError
 from distrl.runs.named_objects import read, screens_of
 from distrl.runs.recorded import RecordedSettings, recorded
 from distrl.store.adapters import adapters_bytes
+from distrl.store.folders import RUNS
 from distrl.store.objects import ObjectStore
 from distrl.telemetry.view import HEARTBEAT_STALE_MS, SUCCESS_WINDOW
 from distrl.types import Heartbeat, Outcome, Trajectory, Version
@@ -125,7 +126,7 @@ def alive(raws: Iterable[RawRecord], now_ms: int) -> tuple[str, ...]:
 
 def _objects(run: str, store: ObjectStore, versions: Iterable[Version], shots: int) -> ObjectUsage | None:
     try:
-        _, own = store.usage(f"runs/{run}/")
+        _, own = store.usage(f"{RUNS.of(run)}/")
         adapters = adapters_bytes(store, run, versions)
     except StoreError:
         return None

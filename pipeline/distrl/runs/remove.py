@@ -10,12 +10,13 @@ from distrl.broker.removal import delete_group, delete_topics
 from distrl.config import Config, with_run
 from distrl.runs.named_objects import NAMING, objects_of, read
 from distrl.store.adapters import forget_pruned
+from distrl.store.folders import RUNS, VERDICTS
 from distrl.store.objects import ObjectStore
 from distrl.types import ObjectRef
 
 
 def remove(config: Config, store: ObjectStore, others: Iterable[str], *, with_shared: bool) -> int:
-    """Delete `config.run`: what the store has under runs/<run>/, the workers' group, the topics.
+    """Delete `config.run`: its checkpoints and verdicts in the store, the workers' group, the topics.
 
     with_shared: also the adapters and screenshots that its records name, but for those that a record of `others`, runs
     on this broker, names by the same key. Returns how many objects were deleted. Raises BrokerError, StoreError;
@@ -30,9 +31,10 @@ def remove(config: Config, store: ObjectStore, others: Iterable[str], *, with_sh
             store.delete(key)
             deleted += 1
         forget_pruned(store, config.run)
-    for key in list(store.list(f"runs/{config.run}/")):
-        store.delete(key)
-        deleted += 1
+    for folder in (RUNS, VERDICTS):
+        for key in list(store.list(f"{folder.of(config.run)}/")):
+            store.delete(key)
+            deleted += 1
     delete_group(config)
     delete_topics(config)
     return deleted

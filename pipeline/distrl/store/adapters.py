@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from distrl.store.folders import ADAPTERS
 from distrl.store.objects import MissingObjectError, ObjectStore
 from distrl.types import ObjectRef, Version
 
@@ -75,7 +76,7 @@ def forget_pruned(store: ObjectStore, run: str) -> None:
 
 
 def _folder(run: str) -> str:
-    return f"adapters/{run}"
+    return ADAPTERS.of(run)
 
 
 def _note_key(run: str) -> str:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 
 from distrl.errors import StoreError
+from distrl.store.folders import RUNS
 from distrl.store.objects import KEY, CorruptObjectError, MissingObjectError, ObjectStore
 from distrl.types import ObjectRef
 
@@ -151,11 +152,11 @@ def checkpoints(store: ObjectStore, run: str) -> list[int]:
 
 
 def _tensor_folder(run: str) -> str:
-    return f"runs/{run}/tensors"
+    return f"{RUNS.of(run)}/tensors"
 
 
 def _manifest_folder(run: str) -> str:
-    return f"runs/{run}/checkpoints"
+    return f"{RUNS.of(run)}/checkpoints"
 
 
 def _manifest_key(run: str, u: int) -> str:

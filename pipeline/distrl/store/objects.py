@@ -14,6 +14,7 @@ from typing import Protocol
 
 from distrl import config
 from distrl.errors import StoreError
+from distrl.store.folders import CHECK
 from distrl.types import ObjectRef
 
 KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}(?:/[A-Za-z0-9_][A-Za-z0-9._-]{0,127}){0,15}")
@@ -24,7 +25,7 @@ DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 SUFFIX = re.compile(r"[a-z0-9]{1,16}")
 
-PROBE_KEY = "check/writable"
+PROBE_KEY = f"{CHECK.name}/writable"
 PROBE = b"distrl wrote this to see that it can\n"
 
 

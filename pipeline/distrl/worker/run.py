@@ -60,7 +60,7 @@ def run_worker(config: Config, stop: threading.Event, monitor: Monitor | None = 
                     policy.batcher,
                     reloader,
                     phones,
-                    screenshot_store(store, retry),
+                    screenshot_store(store, config.run, retry),
                     TRUTH,
                     producer.publish,
                     retry,

@@ -36,8 +36,9 @@ from distrl.offline.ablation.report import Ablation, Evaluated, Result, to_json,
 from distrl.offline.files import unwritable, write
 from distrl.rollout.episode import Episode
 from distrl.rollout.phones import Phones
-from distrl.rollout.wiring import SCREENSHOTS, TRUTH
+from distrl.rollout.wiring import TRUTH
 from distrl.runs.settings import learning_fingerprint
+from distrl.store.folders import SCREENSHOTS
 from distrl.store.objects import ObjectStore, open_store, reference
 from distrl.types import ObjectRef, Outcome, Split, Trajectory, Version
 
@@ -276,7 +277,7 @@ def _evaluated(folded: Folded, wanted: ArmEvaluation) -> Evaluated:
         version,
         folded.adapter,
         evaluation_tasks(config, wanted.split, wanted.tasks),
-        Episode(PLAYER, lambda png: reference(SCREENSHOTS, png, "png", None), TRUTH),
+        Episode(PLAYER, lambda png: reference(SCREENSHOTS.name, png, "png", None), TRUTH),
         played.append,
         stop=threading.Event(),
         give_up=threading.Event(),

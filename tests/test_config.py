@@ -6,7 +6,7 @@ import pytest
 from distrl.config import Config, load
 from distrl.errors import ConfigError, PolicyError
 from distrl.policy.registry import SHIPPED
-from distrl.runs.settings import learning_fingerprint
+from distrl.runs.settings import learning_fingerprint, run_settings
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -312,3 +312,47 @@ def test_a_log_in_without_a_user_needs_none() -> None:
     assert "kafka.sasl_username" in str(
         refused(sets=["kafka.security_protocol=SASL_SSL", "kafka.client.client.rack=a"])
     )
+
+
+ANY_SECRET = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=8, max_size=30).map("zq".__add__)
+MISPLACED = (
+    "{}", "kafka={}", "store=[{}]", "kafka.sasl_password.x={}", "store.secret_key.x.y={}", "judge={{api_key: {}",
+    "judge={{api_key: '{}', x: 1}}", "kafka.sasl_pasword={}", "judge.endpoint=http://me:{}@host/v1",
+    "store.url=s3://me:{}@host/bucket", "kafka={{security_protocol: SASL_SSL, sasl_password: '{}'}}",
+)  # fmt: skip
+
+
+@given(ANY_SECRET, st.sampled_from(MISPLACED))
+def test_no_mistake_prints_a_secret(secret: str, mistake: str) -> None:
+    """Whatever a person writes instead of the right setting."""
+    item = mistake.format(secret)
+    path, equals, value = item.partition("=")
+    assert secret not in _said([item], {})
+    if equals and "=" not in secret:
+        assert secret not in _said([], {"DISTRL_" + path.upper().replace(".", "__"): value})
+
+
+def _said(sets: list[str], environ: dict[str, str]) -> str:
+    try:
+        return repr(load(sets=sets, environ=environ))
+    except ConfigError as error:
+        return str(error)
+
+
+BROKEN = ("kafka: {{sasl_password: {}\nrun: {{", "store:\n  secret_key: '{}\n", "{}: [", "- {}")
+
+
+@given(ANY_SECRET, st.sampled_from(BROKEN))
+def test_no_broken_file_is_quoted(tmp_path_factory: pytest.TempPathFactory, secret: str, text: str) -> None:
+    file = tmp_path_factory.getbasetemp() / "broken.yaml"
+    file.write_text(text.format(secret))
+    assert secret not in str(refused(file=file))
+
+
+def test_every_secret_stays_out_of_what_is_shown_and_of_what_the_log_of_a_run_records() -> None:
+    values = {path: f"hunter2-{path}" for path in ("kafka.sasl_password", "store.secret_key", "judge.api_key",
+              "appagent.api_key", "kafka.client.ssl.key.password")}  # fmt: skip
+    config = load(sets=[f"{path}={value}" for path, value in values.items()], environ={})
+    assert {path: secret.get_secret_value() for path, secret in config.secrets().items()} == values
+    shown = [config.tree(with_secrets=False), run_settings(config), config, config.secrets()]
+    assert not [each for each in shown if "hunter2" in f"{each!r} {each}"]

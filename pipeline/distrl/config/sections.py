@@ -79,7 +79,7 @@ class StoreSettings(Section):
 
     url: str = Field(
         "file://out/objects",
-        pattern=r"^(s3://[^/]+/[a-z0-9.-]{3,63}|s3s://[^/]+/[a-z0-9.-]{3,63}|file://.+)$",
+        pattern=r"^(s3://[^/@]+/[a-z0-9.-]{3,63}|s3s://[^/@]+/[a-z0-9.-]{3,63}|file://.+)$",
         description="s3://HOST:PORT/BUCKET (http), s3s://HOST/BUCKET (https) or file://DIRECTORY",
     )
     access_key: str | None = Field(
@@ -217,7 +217,7 @@ class ChatSettings(Section):
 
     endpoint: str | None = Field(
         None,
-        pattern=r"^https?://[^/?#]+(/[^?#]*)?$",
+        pattern=r"^https?://[^/?#@]+(/[^?#]*)?$",
         description="base URL of an OpenAI-compatible chat endpoint, such as https://HOST/v1; none is asked unless set",
     )
     model: str = Field("", description="as the endpoint names it")

@@ -52,6 +52,8 @@ LEARNING = ("policy", "warmup", "algorithm", "learner")
 """The sections that the fold reads."""
 CLIENT = ("kafka", "client")
 """The only setting that is a mapping; its keys are librdkafka's."""
+LOGIN = re.compile(r"(?<=://).*(?=@)")
+"""Of an address that names one; none may."""
 RUN_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 
@@ -163,7 +165,8 @@ def load(
     for item in sets:
         path, equals, value = item.partition("=")
         if not equals:
-            raise ConfigError(f"--set {item}", "has no '='", "write it as --set path.to.setting=value")
+            # Not the text itself, which may hold a secret.
+            raise ConfigError("--set", "one has no '='", "write it as --set path.to.setting=value")
         _put(tree, _split(path.strip().split(".")), value, where=f"--set {path}")
     try:
         return Config.model_validate(_over(base or {}, tree))
@@ -212,12 +215,19 @@ def _read(file: Path) -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(str(file), f"cannot be read ({error.strerror})", "name a readable YAML file") from None
     except yaml.YAMLError as error:
-        raise ConfigError(str(file), f"is no YAML ({error})", "fix the file at that line") from None
+        raise ConfigError(str(file), f"is no YAML{_place(error)}", "fix the file at that line") from None
     if tree is None:
         return {}
     if not isinstance(tree, dict):
         raise ConfigError(str(file), "holds no mapping of settings", "see `distrl config show` for the shape")
     return tree
+
+
+def _place(error: yaml.YAMLError) -> str:
+    """Where and why; not the line itself, which may hold a secret."""
+    mark = getattr(error, "problem_mark", None)
+    place = "" if mark is None else f" in line {mark.line + 1}, column {mark.column + 1}"
+    return f"{place} ({getattr(error, 'problem', None) or 'it is no text'})"
 
 
 def _split(parts: list[str]) -> list[str]:
@@ -282,9 +292,12 @@ def _wrong(problem: ErrorDetails) -> str:
 
 
 def _shown(loc: Sequence[int | str], value: Any) -> str:
-    """The wrong value, unless it is a secret or a section that may hold one."""
-    hidden = SecretStr in _kinds([str(part) for part in loc]) or isinstance(value, Mapping | BaseModel)
-    return "" if hidden else f" (it is {written(value)})"
+    """The wrong value, unless it is a secret or stands for a section that may hold one."""
+    path = [str(part) for part in loc]
+    found = _field(path)
+    stands_for_section = found is not None and bool(_types(found.annotation)) and not isinstance(value, int | float)
+    hidden = SecretStr in _kinds(path) or isinstance(value, Mapping | BaseModel) or stands_for_section
+    return "" if hidden else f" (it is {LOGIN.sub('…', written(value))})"
 
 
 def _kinds(path: Sequence[str]) -> set[Any]:

@@ -13,8 +13,6 @@ from distrl.stack import jars, kafka
 from distrl.stack.infra_files import declared, infra_folder
 from distrl.types import Trajectory
 
-POLICIES = sorted((infra_folder() / "minio" / "policies").glob("*.json"))
-
 
 def properties() -> dict[str, str]:
     text = kafka.properties(29092, 29093, "data")
@@ -67,46 +65,21 @@ def test_the_jars_are_locked_by_hash(server: jars.Jars, jar: str) -> None:
     assert all(Path(name).name == name and name.endswith(".jar") for name in locked)
 
 
-def roles() -> dict[str, dict[str, list[str]]]:
-    found: dict[str, dict[str, list[str]]] = yaml.safe_load(declared("kafka/acls.yaml"))["roles"]
-    return found
-
-
-def test_every_topic_has_a_maker_a_writer_and_a_reader() -> None:
-    for right in ("make", "write", "read"):
-        assert {topic for role in roles().values() for topic in role.get(right, ())} == set(TOPICS), right
-
-
-def test_versions_and_updates_are_the_learners_alone() -> None:
-    for topic in ("versions", "updates"):
-        assert [name for name, role in roles().items() if topic in role.get("write", ())] == ["learner"]
-
-
-@pytest.mark.parametrize("file", POLICIES, ids=lambda file: file.stem)
-def test_a_policy_names_the_declared_bucket_and_no_more_than_that(file: Path) -> None:
-    bucket = json.loads(declared("minio/bucket.json"))["bucket"]
-    for statement in json.loads(file.read_text())["Statement"]:
-        for resource in statement["Resource"]:
-            assert re.fullmatch(rf"arn:aws:s3:::{bucket}(/[a-z]+/\*)?", resource)
-        assert not [action for action in statement["Action"] if "*" in action]
-
-
-def test_only_the_learner_writes_weights_and_checkpoints() -> None:
-    writers = {
-        file.stem
-        for file in POLICIES
-        for statement in json.loads(file.read_text())["Statement"]
-        if "s3:PutObject" in statement["Action"]
-        and any("/adapters/" in where or "/runs/" in where for where in statement["Resource"])
-    }
-    assert writers == {"learner"}
-
-
 def test_no_rule_expires_what_a_record_names() -> None:
     kept = {topic.name for topic in TOPICS.values() if topic.record is Trajectory and topic.retention_ms == FOR_EVER}
     assert kept, "were trajectories to expire, screenshots could, later"
     for rule in json.loads(declared("minio/bucket.json"))["lifecycle"]["Rules"]:
-        assert rule["Filter"]["Prefix"] == "check/"
+        assert rule["Filter"]["Prefix"] == "check/" or "Days" not in rule.get("Expiration", {})
+
+
+def test_what_a_role_deletes_stays_for_a_while_wherever_it_lay() -> None:
+    bucket = json.loads(declared("minio/bucket.json"))
+    assert bucket["versioning"] == {"Status": "Enabled"}
+    days = {
+        rule["Filter"]["Prefix"]: rule["NoncurrentVersionExpiration"]["NoncurrentDays"]
+        for rule in bucket["lifecycle"]["Rules"]
+    }
+    assert days == {"check/": 1, "runs/": 1, "": 30}
 
 
 def test_what_a_run_relies_on_is_the_same_on_a_cluster() -> None:

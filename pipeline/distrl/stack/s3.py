@@ -16,7 +16,8 @@ import urllib3
 from minio import Minio
 from minio.commonconfig import Filter
 from minio.error import MinioException, S3Error
-from minio.lifecycleconfig import Expiration, LifecycleConfig, Rule
+from minio.lifecycleconfig import Expiration, LifecycleConfig, NoncurrentVersionExpiration, Rule
+from minio.versioningconfig import VersioningConfig
 from pydantic import SecretStr
 
 from distrl.config import Config
@@ -117,24 +118,34 @@ def bucket_name() -> str:
 
 
 def ensure_bucket(client: Minio) -> None:
-    """Make the bucket that infra/minio/bucket.json declares, if it is not there, and set its lifecycle."""
+    """Make the bucket that infra/minio/bucket.json declares, if it is not there; set its versioning and lifecycle."""
     bucket = json.loads(declared("minio/bucket.json"))
-    if not client.bucket_exists(bucket["bucket"]):
-        client.make_bucket(bucket["bucket"])
-    rules = [
-        Rule(
-            rule["Status"],
-            Filter(prefix=rule["Filter"]["Prefix"]),
-            rule["ID"],
-            expiration=Expiration(days=rule["Expiration"]["Days"]),
-        )
-        for rule in bucket["lifecycle"]["Rules"]
-    ]
+    name = bucket["bucket"]
+    if not client.bucket_exists(name):
+        client.make_bucket(name)
+    rules = LifecycleConfig([_rule(each) for each in bucket["lifecycle"]["Rules"]])
     try:
-        client.set_bucket_lifecycle(bucket["bucket"], LifecycleConfig(rules))
+        client.set_bucket_versioning(name, VersioningConfig(bucket["versioning"]["Status"]))
+        client.set_bucket_lifecycle(name, rules)
     except S3Error as error:
-        if error.code != "NotImplemented":  # of S3Proxy; what would expire stays
+        if error.code != "NotImplemented":  # of S3Proxy: what is deleted is gone, and what would expire stays
             raise
+
+
+def _rule(rule: Mapping[str, Any]) -> Rule:
+    """A rule as S3's own JSON has it."""
+    expiration, replaced = rule.get("Expiration"), rule["NoncurrentVersionExpiration"]
+    return Rule(
+        rule["Status"],
+        Filter(prefix=rule["Filter"]["Prefix"]),
+        rule["ID"],
+        expiration=None
+        if expiration is None
+        else Expiration(
+            days=expiration.get("Days"), expired_object_delete_marker=expiration.get("ExpiredObjectDeleteMarker")
+        ),
+        noncurrent_version_expiration=NoncurrentVersionExpiration(noncurrent_days=replaced["NoncurrentDays"]),
+    )
 
 
 def _has_bucket(client: Minio) -> bool:

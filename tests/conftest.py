@@ -12,7 +12,9 @@ from contextlib import suppress
 
 import gotools
 import hypothesis
+import policed
 import pytest
+from distrl.errors import DistrlError
 from distrl.stack import ports
 from fetching import Say, fetch_servers
 from xdist.remote import Producer
@@ -63,8 +65,9 @@ class ByRoom(LoadScopeScheduling):
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: _order(_group(item.nodeid.partition("::")[0])))
     if gotools.go() is None:
+        can_police = policed.can_run()
         for item in items:
-            if item.get_closest_marker("kubernetes"):
+            if item.get_closest_marker("kubernetes") or ("policed" in item.fixturenames and not can_police):
                 item.add_marker(pytest.mark.skip(reason=gotools.NO_GO))
 
 
@@ -75,6 +78,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     asked = {name for item in session.items for name in getattr(item, "fixturenames", ())}
     if {"servers", "cluster", "prepared"} & asked:
         fetch_servers(_say(session))
+    if "policed" in asked:
+        with suppress(DistrlError):  # as below
+            policed.build(_say(session))
     if gotools.go() is not None:
         for name in gotools.wanted(asked):
             with suppress(gotools.ToolError):  # the tests that need it fail with the same words
@@ -84,7 +90,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     left_out = [each for each in terminalreporter.stats.get("skipped", []) if gotools.NO_GO in str(each.longrepr)]
     if left_out:
-        text = f"LEFT OUT: {len(left_out)} tests of the Kubernetes side, because {gotools.NO_GO}"
+        what = "of the Kubernetes side and of rights in the object store"
+        text = f"LEFT OUT: {len(left_out)} tests {what}, because {gotools.NO_GO}"
         terminalreporter.write_line(text, red=True, bold=True)
 
 

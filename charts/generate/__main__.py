@@ -14,6 +14,7 @@ import servers
 import settings
 import values_schema
 import watching
+from distrl.rights.documents import rights_yaml, topics_yaml
 
 CHART = Path(__file__).parents[1] / "distrl"
 
@@ -21,7 +22,9 @@ FILES: Mapping[str, Callable[[], str]] = {
     "files/defaults.yaml": settings.defaults,
     "files/dashboard.json": watching.dashboard,
     "files/rules.yaml": watching.rules,
+    "files/rights.yaml": rights_yaml,
     "files/server.properties": servers.kafka_properties,
+    "files/topics.yaml": topics_yaml,
     "values.schema.json": lambda: values_schema.schema(settings.schema()),
     "README.md": lambda: readme.readme((CHART / "values.yaml").read_text()),
 }

@@ -20,6 +20,8 @@ from distrl.stack.part import Part, Site
 from distrl.stack.processes import find_all, stop_all
 from faults.proxy import Proxy
 from fetching import cache
+from policed import Policed, policed_store
+from secured import Secured, secured_broker
 
 SERVERS = ("broker", "s3", "adb_server")
 STOP_S = 30.0
@@ -102,6 +104,20 @@ def s3(servers: Servers) -> config.StoreSettings:
 def adb_server(servers: Servers) -> config.AdbSettings:
     """The address of a real adb server of our own."""
     return adb.fill(Config(), servers.get("adb_server")).adb
+
+
+@pytest.fixture(scope="session")
+def secured_server(tmp_path_factory: pytest.TempPathFactory, prepared: None) -> Iterator[Secured]:
+    """A broker with TLS, passwords, certificates, tokens and rights."""
+    with secured_broker(tmp_path_factory.mktemp("secured")) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def policed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Policed]:
+    """A MinIO with a user for each role."""
+    with policed_store(tmp_path_factory.mktemp("policed"), log.info) as found:
+        yield found
 
 
 @pytest.fixture

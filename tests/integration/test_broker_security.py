@@ -1,4 +1,4 @@
-"""Credentials, rights and TLS, against a broker that asks for them. It is started for this file alone."""
+"""Credentials, rights and TLS, against a broker that asks for them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import factories
 import pytest
-import yaml
-from certificates import KEY_PASSWORD, Authority
+from certificates import KEY_PASSWORD
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclBinding,
     AclOperation,
@@ -35,132 +33,33 @@ from distrl.broker.reader import LogReader
 from distrl.broker.runs import check_run
 from distrl.broker.topics import topic_name
 from distrl.broker.versions import VersionFollower
-from distrl.config import Config, StackSettings, load
+from distrl.config import Config, load
 from distrl.errors import BrokerError, ConfigError
 from distrl.learner.skip import skip
-from distrl.stack import jars, kafka
-from distrl.stack.infra_files import declared
-from distrl.stack.java import find_java
-from distrl.stack.ports import HOST, draw
+from distrl.rights.grant import grant
+from distrl.rights.roles import ROLES
+from distrl.stack.ports import HOST
 from distrl.types import Heartbeat
 from groups import member
+from secured import PASSWORD, Secured, as_user
 
 pytestmark = pytest.mark.integration
 
 READY_S = 90.0
 ALLOW = AclPermissionType.ALLOW
-PASSWORD = "right-password"  # of a broker that lives as long as this file's tests
 VERSION = factories.version()
 TASK = factories.task("task-1", instruction="search", params={"item": "shoes"})
 
-SECURED = """
-listeners=SASL://{host}:{port},MTLS://{host}:{mtls},TOKEN://{host}:{token},CONTROLLER://{host}:{controller_port}
-advertised.listeners=SASL://{host}:{port},MTLS://{host}:{mtls},TOKEN://{host}:{token}
-listener.security.protocol.map=SASL:SASL_PLAINTEXT,MTLS:SSL,TOKEN:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT
-listener.name.mtls.ssl.client.auth=required
-listener.name.mtls.ssl.keystore.type=PEM
-listener.name.mtls.ssl.keystore.location=broker.pem
-listener.name.mtls.ssl.truststore.type=PEM
-listener.name.mtls.ssl.truststore.location=tls/ca.pem
-ssl.principal.mapping.rules=RULE:^CN=(.*)$/$1/
-listener.name.token.sasl.enabled.mechanisms=OAUTHBEARER
-listener.name.token.oauthbearer.sasl.jaas.config=\
-org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="admin";
-inter.broker.listener.name=SASL
-sasl.enabled.mechanisms=SCRAM-SHA-512
-sasl.mechanism.inter.broker.protocol=SCRAM-SHA-512
-listener.name.sasl.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule \
-required username="admin" password="{password}";
-authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
-super.users=User:admin;User:ANONYMOUS
-auto.create.topics.enable=true
-"""
 
-
-@dataclass(frozen=True, slots=True)
-class Listeners:
-    """Of the one broker. tls: who issues the certificates that it and its clients on `mtls` have."""
-
-    scram: str
-    mtls: str
-    token: str
-    tls: Authority
+@pytest.fixture(scope="module")
+def listeners(secured_server: Secured) -> Secured:
+    return secured_server
 
 
 @pytest.fixture(scope="module")
-def secured(listeners: Listeners) -> str:
-    return listeners.scram
-
-
-@pytest.fixture(scope="module")
-def listeners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Listeners]:
-    """A broker with SCRAM, client certificates, tokens and ACLs: `admin` may do everything, the others nothing.
-
-    All who have a password have PASSWORD. It makes topics that are asked for, as brokers do by default; the session's
-    does not.
-    """
-    home = tmp_path_factory.mktemp("secured")
-    free: list[int] = []
-    for _ in range(4):
-        free.append(draw("a test", free))
-    port, controller_port, mtls, token = free
-    authority = Authority(home / "tls")
-    own = authority.issue("broker")
-    (home / "broker.pem").write_text(own.key.read_text() + own.certificate.read_text())
-    file = home / "server.properties"
-    file.write_text(
-        kafka.properties(port, controller_port, "data")
-        + SECURED.format(
-            host=HOST, port=port, mtls=mtls, token=token, controller_port=controller_port, password=PASSWORD
-        )
-    )
-    class_path = os.pathsep.join(map(str, jars.KAFKA.class_path(StackSettings().cache.expanduser())))
-    java = [str(find_java()[0]), "-Xmx256m", "-cp", class_path]
-    users = [f"--add-scram=SCRAM-SHA-512=[name={user},password={PASSWORD}]" for user in ("admin", "viewer", "stranger")]
-    tool = [
-        "kafka.tools.StorageTool",
-        "format",
-        "--standalone",
-        "-t",
-        "c2VjdXJlZC1icm9rZXItMQ",
-        "-c",
-        file.name,
-        *users,
-    ]
-    subprocess.run([*java, *tool], cwd=home, check=True, capture_output=True, timeout=READY_S)
-    log = home / "log"
-    with log.open("wb") as out:
-        broker = subprocess.Popen([*java, "kafka.Kafka", file.name], cwd=home, stdout=out, stderr=out)
-    try:
-        _wait_ready(f"{HOST}:{port}", broker, log)
-        yield Listeners(f"{HOST}:{port}", f"{HOST}:{mtls}", f"{HOST}:{token}", authority)
-    finally:
-        broker.terminate()
-        broker.wait(READY_S)
-
-
-def _wait_ready(where: str, broker: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + READY_S
-    while broker.poll() is None and time.monotonic() < deadline:
-        try:
-            check(as_user(where, "admin", PASSWORD, "kafka.connect_timeout_s=1"))
-        except BrokerError:
-            continue
-        return
-    pytest.fail(f"the broker does not answer:\n{log.read_text()[-3000:]}")
-
-
-def as_user(where: str, user: str, password: str = PASSWORD, *more: str) -> Config:
-    sets = [
-        f"run=secured-{uuid.uuid4().hex[:12]}",
-        f"kafka.bootstrap={where}",
-        "kafka.task_partitions=2",
-        "kafka.security_protocol=SASL_PLAINTEXT",
-        f"kafka.sasl_username={user}",
-        f"kafka.sasl_password={password}",
-        *more,
-    ]
-    return load(sets=sets, environ={})
+def secured(secured_server: Secured) -> str:
+    """The listener with passwords and without TLS."""
+    return secured_server.scram
 
 
 def test_right_credentials_do_everything(secured: str) -> None:
@@ -285,28 +184,6 @@ def allow_reading(owner: Config, user: str) -> None:
         done.result(30)
 
 
-def allow_role(owner: Config, role: str, user: str) -> None:
-    """Give `user` the rights of `role` on this run, as infra/kafka/acls.yaml declares and explains them."""
-    rights = yaml.safe_load(declared("kafka/acls.yaml"))["roles"][role]
-    client = admin(owner.kafka)
-    allowed = {
-        (kind, name, each)
-        for right, kind, operations in (
-            ("read", ResourceType.TOPIC, (AclOperation.READ, AclOperation.DESCRIBE)),
-            ("write", ResourceType.TOPIC, (AclOperation.WRITE, AclOperation.DESCRIBE)),
-            ("transactional_id", ResourceType.TRANSACTIONAL_ID, (AclOperation.WRITE, AclOperation.DESCRIBE)),
-        )
-        for name in rights.get(right, ())
-        for each in operations
-    }
-    rules = [
-        AclBinding(kind, f"distrl.{owner.run}.{name}", ResourcePatternType.LITERAL, f"User:{user}", "*", each, ALLOW)
-        for kind, name, each in allowed
-    ]
-    for done in client.create_acls(rules).values():
-        done.result(30)
-
-
 @pytest.mark.parametrize(("role", "enough"), [("learner", True), ("operator", False)])
 def test_a_record_is_skipped_with_the_declared_rights_of_the_learner_and_of_no_other(
     secured: str, tmp_path: Path, role: str, enough: bool
@@ -316,7 +193,7 @@ def test_a_record_is_skipped_with_the_declared_rights_of_the_learner_and_of_no_o
     topic_admin.ensure(owner)
     with RecordProducer(owner, "a-test") as producer:
         producer.publish("trajectories", TASK.task_id, factories.trajectory(TASK)).result(30)
-    allow_role(owner, role, "stranger")
+    grant(owner, ROLES[role], "User:stranger")
     config = as_user(secured, "stranger", PASSWORD, f"run={owner.run}", f"store.url=file://{tmp_path}")
     check_run(config)
     if not enough:
@@ -333,7 +210,7 @@ def test_a_record_is_skipped_with_the_declared_rights_of_the_learner_and_of_no_o
 # Client certificates and tokens, through kafka.client
 
 
-def with_certificate(listeners: Listeners, name: str, *more: str) -> Config:
+def with_certificate(listeners: Secured, name: str, *more: str) -> Config:
     pair = listeners.tls.issue(name, KEY_PASSWORD)
     sets = [
         f"run=secured-{uuid.uuid4().hex[:12]}",
@@ -367,17 +244,17 @@ def every_client_works(config: Config) -> None:
     assert [raw.key for raw in uncommitted(config)] == [TASK.task_id.encode()], "the workers' offsets"
 
 
-def test_a_client_with_a_certificate_does_everything(listeners: Listeners) -> None:
+def test_a_client_with_a_certificate_does_everything(listeners: Secured) -> None:
     every_client_works(with_certificate(listeners, "admin"))
 
 
-def test_rights_are_those_of_the_certificates_name(listeners: Listeners) -> None:
+def test_rights_are_those_of_the_certificates_name(listeners: Secured) -> None:
     with pytest.raises(BrokerError, match="this client may not create the topic") as told:
         topic_admin.ensure(with_certificate(listeners, "stranger"))
     assert "log in as a user who has it" in told.value.hint
 
 
-def test_a_client_without_a_certificate_sees_what_to_set(listeners: Listeners) -> None:
+def test_a_client_without_a_certificate_sees_what_to_set(listeners: Secured) -> None:
     sets = [
         f"kafka.bootstrap={listeners.mtls}",
         "kafka.security_protocol=SSL",
@@ -389,7 +266,7 @@ def test_a_client_without_a_certificate_sees_what_to_set(listeners: Listeners) -
     assert "ssl.certificate.location" in told.value.hint
 
 
-def test_a_wrong_password_of_the_key_is_reported_before_anything_is_connected_to(listeners: Listeners) -> None:
+def test_a_wrong_password_of_the_key_is_reported_before_anything_is_connected_to(listeners: Secured) -> None:
     config = with_certificate(listeners, "admin", "kafka.client.ssl.key.password=hunter2-wrong")
     with pytest.raises(ConfigError) as told:
         check(config)
@@ -397,7 +274,7 @@ def test_a_wrong_password_of_the_key_is_reported_before_anything_is_connected_to
     assert "hunter2" not in str(told.value)
 
 
-def test_scram_through_kafka_client_alone(listeners: Listeners) -> None:
+def test_scram_through_kafka_client_alone(listeners: Secured) -> None:
     sets = [
         f"kafka.bootstrap={listeners.scram}",
         "kafka.security_protocol=SASL_PLAINTEXT",
@@ -454,12 +331,12 @@ def _unsigned(subject: str) -> str:
     return ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts) + "."
 
 
-def test_a_client_with_a_token_does_everything(listeners: Listeners, issuer: Issuer) -> None:
+def test_a_client_with_a_token_does_everything(listeners: Secured, issuer: Issuer) -> None:
     sets = [f"run=secured-{uuid.uuid4().hex[:12]}", f"kafka.bootstrap={listeners.token}", "kafka.task_partitions=2"]
     every_client_works(load(sets=[*sets, *issuer("admin")], environ={}))
 
 
-def test_a_refused_client_secret_is_reported_at_once_and_not_printed(listeners: Listeners, issuer: Issuer) -> None:
+def test_a_refused_client_secret_is_reported_at_once_and_not_printed(listeners: Secured, issuer: Issuer) -> None:
     sets = [
         f"kafka.bootstrap={listeners.token}",
         "kafka.connect_timeout_s=20",

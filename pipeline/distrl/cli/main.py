@@ -24,6 +24,7 @@ from distrl.cli import (
     phones,
     policy,
     replay,
+    rights,
     roles,
     runs,
     schemas,
@@ -55,6 +56,7 @@ for room in (stack, train, roles, devices, demo, ablate, replay, lineage, failur
 app.add_typer(runs.app, name="runs")
 app.add_typer(phones.app, name="phones")
 app.add_typer(topics.app, name="topics")
+app.add_typer(rights.app, name="rights")
 app.add_typer(tasks.app, name="tasks")
 app.add_typer(configuration.app, name="config")
 app.add_typer(tail.app, name="tail")

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import urllib.error
 import urllib.request
 
 from prometheus_client.parser import text_string_to_metric_families
+
+NAME = re.compile(r"(?<![\w:])(?:\w+:)?distrl_\w+(?::\w+)?")
+
+
+def named(expression: str) -> set[str]:
+    """The series of ours that an expression of PromQL names, recorded ones too."""
+    return set(NAME.findall(expression))
+
 
 Sample = tuple[str, frozenset[tuple[str, str]], float]
 """Name, labels and value."""

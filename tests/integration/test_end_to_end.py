@@ -22,11 +22,13 @@ from distrl.policy.autoui.model import AutoUIModel, Shape
 from distrl.policy.autoui.tokenizer import WordTokenizer
 from distrl.stack.processes import find
 from distrl.store.objects import open_store
+from distrl.telemetry.alerts import ALERTS, RECORDED
+from distrl.telemetry.dashboard import ROWS
 from distrl.telemetry.feed import status_of
 from distrl.telemetry.metrics import METRICS, PREFIX, prometheus_name
 from distrl.train.roles import Roles, running
 from distrl.types import Outcome
-from scraping import fetched, samples
+from scraping import fetched, named, samples
 from served import phones_served
 from simphone import words
 
@@ -95,8 +97,8 @@ WATCHED = {"learner": "learner", "worker-0": "worker", "evaluator": "evaluator",
 
 
 def check_what_is_watched(config: Config, roles: Roles) -> None:
-    """Every role is alive and ready, and its figures are those of the list that it declares."""
-    ports = {name: roles.monitoring_port(name) or 0 for name in WATCHED}
+    """Every role is alive and ready, its figures are those that it declares, and rules and panels name no others."""
+    ports, shown = {name: roles.monitoring_port(name) or 0 for name in WATCHED}, set[str]()
     for name in WATCHED:
         wait_for(f"{name} to be ready", lambda port=ports[name]: fetched(port, "/readyz")[0] == 200, roles)
         assert fetched(ports[name], "/livez")[0] == 200
@@ -106,6 +108,11 @@ def check_what_is_watched(config: Config, roles: Roles) -> None:
         own = [(metric, dict(labels)) for metric, labels, _ in found if metric.startswith(PREFIX)]
         assert {(labels["run"], labels["role"]) for _, labels in own} == {(config.run, role)}
         assert {metric for metric, _ in own} <= declared(role) | {"distrl_build_info"}
+        shown |= {metric for metric, _ in own}
+    rules = [rule.expression for rule in (*RECORDED, *ALERTS)]
+    panels = [query.expression for row in ROWS for panel in row.panels for query in panel.queries]
+    wanted = set[str]().union(*map(named, rules + panels)) - {rule.name for rule in RECORDED}
+    assert sorted(wanted - shown) == []
     assert max(value for metric, _, value in samples(ports["worker-0"]) if metric == "distrl_episodes_total") > 0
 
 

@@ -12,6 +12,7 @@ from distrl.cli.main import app
 from distrl.telemetry.alerts import ALERTS, RECORDED, Alert
 from distrl.telemetry.dashboard import COLUMNS, ROWS, dashboard
 from distrl.telemetry.metrics import METRICS, Kind, prometheus_name
+from scraping import named
 
 RUNBOOKS = Path(__file__).parents[2] / "docs" / "runbooks.md"
 PANELS = [panel for row in ROWS for panel in row.panels]
@@ -19,17 +20,16 @@ RULES = [(each.name, each.expression) for each in (*RECORDED, *ALERTS)]
 QUERIES = [(panel.title, query.expression) for panel in PANELS for query in panel.queries]
 SERIES = {prometheus_name(name): name for name in METRICS}
 RECORDED_NAMES = {each.name for each in RECORDED}
-NAME = re.compile(r"(?<![\w:])(?:\w+:)?distrl_\w+(?::\w+)?")
 
 
 @pytest.mark.parametrize(("where", "expression"), [*RULES, *QUERIES])
 def test_an_expression_names_metrics_of_the_list_with_their_labels_and_counters_as_rates(
     where: str, expression: str
 ) -> None:
-    named = set(NAME.findall(expression))
-    assert named
-    assert named <= SERIES.keys() | RECORDED_NAMES
-    for series in named & SERIES.keys():
+    found = named(expression)
+    assert found
+    assert found <= SERIES.keys() | RECORDED_NAMES
+    for series in found & SERIES.keys():
         metric = METRICS[SERIES[series]]
         matched = re.findall(rf"{series}\{{([^}}]*)\}}", expression)
         labels = {label for each in matched for label in re.findall(r"(\w+)[=!]", each)}
@@ -63,9 +63,9 @@ def test_each_alert_has_a_runbook_and_says_what_its_expression_knows(alert: Aler
 def test_each_command_of_a_runbook_is_one() -> None:
     known = _commands(typer.main.get_command(app))
     groups = {each.split()[0] for each in known if " " in each}
-    named = [each.split() for each in re.findall(r"`distrl ([a-z]+(?: [a-z]+)?)", RUNBOOKS.read_text())]
-    assert len(named) > 5
-    wanted = {" ".join(words[:2] if words[0] in groups else words[:1]) for words in named}
+    written = [each.split() for each in re.findall(r"`distrl ([a-z]+(?: [a-z]+)?)", RUNBOOKS.read_text())]
+    assert len(written) > 5
+    wanted = {" ".join(words[:2] if words[0] in groups else words[:1]) for words in written}
     assert wanted <= known
 
 

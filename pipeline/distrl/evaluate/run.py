@@ -43,7 +43,7 @@ SKEW_MS = 600_000
 """How far brokers' clocks may differ or jump back. A version's evaluations are read from its own record's time on:
 reading all of them for each version would take longer and longer."""
 
-TURN_S = 5.0
+TURN_S = 1.0
 """Longest pause of the evaluator's loop between two versions."""
 
 BY_HAND = "-by-hand"

@@ -82,7 +82,9 @@ class Endpoint:
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._clients) >= MOST_CLIENTS:
-            next(iter(self._clients)).transport.abort()
+            oldest = next(iter(self._clients))
+            del self._clients[oldest]
+            oldest.transport.abort()
         self._clients[writer] = None
         try:
             async with asyncio.timeout(EXCHANGE_S):
@@ -95,7 +97,7 @@ class Endpoint:
             pass  # a bad client, or one that went away
         finally:
             writer.transport.abort()
-            del self._clients[writer]
+            self._clients.pop(writer, None)
 
     def _answered(self, head: bytes) -> bytes:
         request, *lines = head.decode("latin-1").split("\r\n")

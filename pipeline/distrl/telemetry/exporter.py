@@ -37,13 +37,11 @@ class RoleCollector(Collector):
 
     def __init__(self, monitor: Monitor, run: str, role: str, process: str) -> None:
         self._monitor, self._role, self._identity = monitor, role, (run, role, process)
+        labels = dict(zip(IDENTITY, self._identity, strict=True)) | {"version": version("distrl")}
+        self._build = InfoMetricFamily(PREFIX + "build", "the software of a process", labels)
 
     def collect(self) -> Iterator[Metric]:
-        yield InfoMetricFamily(
-            PREFIX + "build",
-            "the software of a process",
-            dict(zip(IDENTITY, self._identity, strict=True)) | {"version": version("distrl")},
-        )
+        yield self._build
         yield self._family("ready", {(): float(self._monitor.readiness().ok)})
         yield self._family("progress_age_seconds", {(): self._monitor.progress_age_s})
         if (report := self._monitor.last) is not None:

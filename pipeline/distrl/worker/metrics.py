@@ -12,6 +12,10 @@ from distrl.types import Outcome, Step, Trajectory
 RECENT_STEPS = 200
 """Steps in the means: some ten seconds with four phones, enough to smooth noise and still show a change."""
 
+MOST_SUITES = 50
+"""Suites that episodes are counted by; a name is whatever a task says, and each has its series."""
+OTHER_SUITE = "other"
+
 TIMINGS = ("phone_ms", "adb_ms", "policy_ms", "publish_ms")
 
 
@@ -37,9 +41,13 @@ class WorkerMetrics:
     def add(self, trajectory: Trajectory) -> None:
         with self._lock:
             self._episodes += 1
-            self._outcomes[trajectory.task.suite, trajectory.outcome] += 1
+            self._outcomes[self._counted_as(trajectory.task.suite), trajectory.outcome] += 1
             self._steps += len(trajectory.steps)
             self._recent.extend(trajectory.steps)
+
+    def _counted_as(self, suite: str) -> str:
+        suites = {each for each, _ in self._outcomes}
+        return suite if suite in suites or len(suites) < MOST_SUITES else OTHER_SUITE
 
     def outcomes(self) -> dict[tuple[str, ...], float]:
         """(suite, outcome) -> episodes that ended so; 0 for the outcomes that a suite has not had."""

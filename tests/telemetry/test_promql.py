@@ -38,6 +38,7 @@ def firing(promql: Path, name: str, series: Sequence[str]) -> list[dict[str, str
     return [each["labels"] for each in result]
 
 
+@pytest.mark.kubernetes
 def test_prometheus_reads_the_rules_and_refuses_wrong_ones(promql: Path) -> None:
     assert ask(promql, rules=RULES.read_text())["errors"] == []
     wrong = {"alert": "A", "expr": "sum by (run (up)"}, {"alert": "A", "expr": "up", "labels": {"a": "{{ $labels.b "}}
@@ -45,6 +46,7 @@ def test_prometheus_reads_the_rules_and_refuses_wrong_ones(promql: Path) -> None
         assert ask(promql, rules=json.dumps({"groups": [{"name": "g", "rules": [rule]}]}))["errors"] != []
 
 
+@pytest.mark.kubernetes
 def test_every_panel_is_an_expression(promql: Path) -> None:
     expressions = [query.expression for row in ROWS for panel in row.panels for query in panel.queries]
     queries = [{"expr": each.replace("$run", "r"), "at": 0} for each in expressions]
@@ -116,6 +118,7 @@ FIRES = {
 }  # fmt: skip
 
 
+@pytest.mark.kubernetes
 @pytest.mark.parametrize(("name", "series", "labels"), FIRES.values(), ids=FIRES)
 def test_an_alert_fires_where_a_person_has_to_act_and_not_else(
     promql: Path, name: str, series: list[str], labels: list[dict[str, str]]

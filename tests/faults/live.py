@@ -408,7 +408,8 @@ class LiveRun:
         return beats[-1].version if beats else None
 
     def duplicates(self) -> int:
-        return len(self.trajectories()) - len(self.counted())
+        ids = [each.trajectory.task_id for each in self.trajectories()]  # read once: more may come meanwhile
+        return len(ids) - len(set(ids))
 
     def updates(self) -> list[Update]:
         return [decoded(raw, Update) for raw in self.raw("updates")]

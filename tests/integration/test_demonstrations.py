@@ -13,6 +13,7 @@ from distrl.broker import topic_admin
 from distrl.broker.reader import LogReader, decoded
 from distrl.config import Config
 from distrl.demonstrations.scripted import run_demonstrations
+from distrl.telemetry.monitor import Monitor
 from distrl.types import Trajectory
 from served import phones_served
 
@@ -56,7 +57,12 @@ def test_two_runs_have_the_same_demonstrations_in_the_same_order_though_one_was_
         for config, counts in ((one, (COUNT,)), (other, (5, COUNT))):
             topic_admin.ensure(config)
             for count in counts:
-                run_demonstrations(config, count, threading.Event())
+                monitor = Monitor()
+                run_demonstrations(config, count, threading.Event(), monitor)
+                assert monitor.readiness().ok
+                assert monitor.last is not None
+                assert len(monitor.last.devices) == PHONES
+                assert 0 <= monitor.last.metrics["demonstrations"] <= count
     made = demonstrations(one)
     assert [task_id for task_id, _, _ in made] == [f"demo-{number}" for number in range(COUNT)]
     assert demonstrations(other) == made

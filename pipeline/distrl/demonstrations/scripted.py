@@ -118,6 +118,7 @@ def run_demonstrations(config: Config, count: int, stop: threading.Event, monito
             else:
                 published.put(trajectory.task_id, trajectory)
 
+        turn()
         play_all(
             tasks,
             phones,

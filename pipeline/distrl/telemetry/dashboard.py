@@ -158,7 +158,7 @@ ROWS: Final = (
                 (Query(f"sum by (state) ({of('devices')})", "{{state}}"),),
             ),
             Panel(
-                "What befell them",
+                "Phone events",
                 "Recoveries and failures of phones in the last 30 minutes.",
                 "short",
                 (Query(f"sum by (event) (increase({of('device_events', NO_LEASE)}[30m]))", "{{event}}"),),

@@ -69,7 +69,9 @@ METRICS: Final[dict[str, Metric]] = {
         "records that could not be decoded, sent to trajectories.dlq", (*WORKER, *LEARNER), kind=COUNTER
     ),
     "devices": Metric("phones by state; idle and leased ones answer", PHONES, labels=("state",)),
-    "device_events": Metric("what befell the phones: leases, retries, …", PHONES, kind=COUNTER, labels=("event",)),
+    "device_events": Metric(
+        "events of the phones since the process started: leases, retries, …", PHONES, kind=COUNTER, labels=("event",)
+    ),
     # worker
     "episodes": Metric("episodes finished since the process started", WORKER, kind=COUNTER),
     "outcomes": Metric(

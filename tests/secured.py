@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import time
 import uuid
@@ -57,6 +58,16 @@ class Secured:
     """TLS and a client certificate."""
     token: str
     tls: Authority
+    log: Path
+
+    def used(self, user: str, run: str) -> set[tuple[str, str, str]]:
+        """What `user` was allowed and did in `run`: (kind of resource, name after the run's, operation)."""
+        said = re.compile(
+            rf"Principal = User:{user} is Allowed operation = (\w+) .* resource = (\w+):LITERAL:distrl\.{run}\.(\S+) "
+        )
+        with self.log.open() as lines:
+            found = (said.search(line) for line in lines if "is Allowed" in line)
+            return {(each[2], each[3], each[1]) for each in found if each}
 
 
 @contextmanager
@@ -75,20 +86,25 @@ def secured_broker(home: Path) -> Iterator[Secured]:
         keystore="broker.pem", truststore="tls/ca.pem",
     )  # fmt: skip
     file.write_text(kafka.properties(port, controller_port, "data") + filled)
-    class_path = os.pathsep.join(map(str, jars.KAFKA.class_path(StackSettings().cache.expanduser())))
-    java = [str(find_java()[0]), "-Xmx320m", "-cp", class_path]
+    program = [*java(), "-Dorg.slf4j.simpleLogger.log.kafka.authorizer.logger=debug"]  # what was allowed, too
     users = [f"--add-scram=SCRAM-SHA-512=[name={user},password={PASSWORD}]" for user in USERS]
     tool = ["kafka.tools.StorageTool", "format", "--standalone", "-t", kafka.cluster_id(), "-c", file.name, *users]
-    subprocess.run([*java, *tool], cwd=home, check=True, capture_output=True, timeout=READY_S)
+    subprocess.run([*program, *tool], cwd=home, check=True, capture_output=True, timeout=READY_S)
     log = home / "log"
     with log.open("wb") as out:
-        broker = subprocess.Popen([*java, "kafka.Kafka", file.name], cwd=home, stdout=out, stderr=out)
+        broker = subprocess.Popen([*program, "kafka.Kafka", file.name], cwd=home, stdout=out, stderr=out)
     try:
         _wait_ready(f"{HOST}:{scram}", broker, log)
-        yield Secured(f"{HOST}:{port}", f"{HOST}:{scram}", f"{HOST}:{mtls}", f"{HOST}:{token}", authority)
+        yield Secured(f"{HOST}:{port}", f"{HOST}:{scram}", f"{HOST}:{mtls}", f"{HOST}:{token}", authority, log)
     finally:
         broker.terminate()
         broker.wait(READY_S)
+
+
+def java() -> list[str]:
+    """What runs a class of Kafka's."""
+    class_path = os.pathsep.join(map(str, jars.KAFKA.class_path(StackSettings().cache.expanduser())))
+    return [str(find_java()[0]), "-Xmx320m", "-cp", class_path]
 
 
 def as_user(where: str, user: str, password: str = PASSWORD, *more: str) -> Config:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -54,6 +57,29 @@ def test_secrets_are_never_printed_and_no_mask_takes_their_place(cli: Cli, tmp_p
     without = cli("config", "check", "-c", str(file))
     assert without.returncode == 1
     assert "needs kafka.sasl_username and kafka.sasl_password" in without.stderr
+
+
+CRASH = """
+import distrl.cli.configuration as configuration
+from distrl.cli.main import main
+
+def crash(tree, **_):
+    secrets = [each.get_secret_value() for each in configuration.load(None, None).secrets().values()]
+    assert len(secrets) == 3
+    raise RuntimeError("a defect of the program")
+
+configuration.yaml.safe_dump = crash
+main()
+"""
+
+
+def test_a_crash_shows_no_values(tmp_path: Path) -> None:
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("DISTRL_")} | SECRETS | SASL
+    line = [sys.executable, "-c", CRASH, "config", "show"]
+    crashed = subprocess.run(line, env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert crashed.returncode == 1
+    assert crashed.stderr.rstrip().endswith("RuntimeError: a defect of the program")
+    assert "hunter2" not in crashed.stdout + crashed.stderr
 
 
 @pytest.mark.parametrize("command", ["show", "check"])

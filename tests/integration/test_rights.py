@@ -1,18 +1,22 @@
-"""Each role may do what the table says, and is refused everything else: one test for each cell.
+"""Each role may do what the table says at the broker, and is refused everything else: one test for each cell.
 
-On a broker with TLS, passwords and an authorizer, and on an object store with a policy for each role.
+On a broker with TLS, passwords and an authorizer. The object store's cells are in test_rights_in_store.py.
 """
 
 from __future__ import annotations
 
-import io
+import os
+import shlex
+import subprocess
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import pytest
+from cells import EACH_ROLE, RefusedError, holds
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclBindingFilter,
@@ -33,28 +37,22 @@ from distrl.broker.connect import RefusedError as BrokerRefusedError
 from distrl.broker.group import workers_group
 from distrl.broker.reader import LogReader
 from distrl.broker.topics import TOPICS, topic_name
-from distrl.config import Config, with_run
+from distrl.cli.main import app
+from distrl.config import Config, load, with_run
+from distrl.errors import BrokerError
 from distrl.rights.grant import grant
-from distrl.rights.roles import ROLES, TRANSACTIONAL_IDS, GroupRight, ObjectRight, Role, TopicRight
-from distrl.stack.s3 import bucket_name
-from distrl.store.folders import FOLDERS, Folder
-from minio import Minio
-from minio.error import S3Error
-from policed import ROOT, Policed
-from secured import Secured, over_tls
+from distrl.rights.kafka import commands
+from distrl.rights.roles import ROLES, TRANSACTIONAL_IDS, GroupRight, Role, TopicRight
+from distrl.train.roles import write_settings
+from secured import PASSWORD, Secured, java, over_tls
+from typer.testing import CliRunner, Result
 
 pytestmark = pytest.mark.integration
 
 ANSWER_S = 60.0
 """An answer takes milliseconds; a machine that is busy with other work takes longer."""
-EACH_ROLE = pytest.mark.parametrize("role", ROLES.values(), ids=lambda role: role.name)
 EACH_TOPIC = pytest.mark.parametrize("topic", TOPICS)
-OWN = [folder for folder in FOLDERS.values() if not folder.is_shared]
-EACH_FOLDER = pytest.mark.parametrize("folder", FOLDERS.values(), ids=lambda folder: folder.name)
-
-
-class RefusedError(Exception):
-    """The broker or the store says that the user may not."""
+NO_SETTINGS = {name: None for name in os.environ if name.startswith("DISTRL_")}
 
 
 @dataclass
@@ -83,9 +81,12 @@ class User:
 
     def write(self, topic: str) -> None:
         failed: list[KafkaError] = []
-        self._producer.produce(
-            topic, b"x", b"key", on_delivery=lambda error, _: failed.append(error) if error else None
-        )
+
+        def delivered(error: KafkaError | None, _: object) -> None:
+            if error is not None:
+                failed.append(error)
+
+        answered(lambda: self._producer.produce(topic, b"x", b"key", on_delivery=delivered))  # it may know already
         assert self._producer.flush(ANSWER_S) == 0, f"no answer about {topic}"
         if failed:
             raise_refused(failed[0])
@@ -154,14 +155,6 @@ def raise_refused(error: KafkaError) -> None:
     if error.code() in FORBIDDEN:
         raise RefusedError(error.str())
     raise KafkaException(error)
-
-
-def holds(may: bool, do: Callable[..., None], *given: str) -> None:
-    if may:
-        do(*given)
-    else:
-        with pytest.raises(RefusedError):
-            do(*given)
 
 
 @pytest.fixture(scope="module")
@@ -266,92 +259,68 @@ def test_no_role_sees_that_there_is_another_run(users: dict[str, User], run: str
     assert any(run in name for name in seen)
 
 
-# The object store
+# Granting
 
 
-@dataclass(frozen=True)
-class Objects:
-    """A role at the object store; each method does one thing, and raises RefusedError where it may not."""
-
-    client: Minio
-    bucket: str = field(default_factory=bucket_name)
-
-    def get(self, key: str) -> None:
-        found = self._answered(lambda: self.client.get_object(self.bucket, key))
-        assert isinstance(found.read(), bytes)
-        found.close()
-
-    def look(self, key: str) -> None:
-        self._answered(lambda: self.client.stat_object(self.bucket, key))
-
-    def put(self, key: str) -> None:
-        self._answered(lambda: self.client.put_object(self.bucket, key, io.BytesIO(b"x"), 1))
-
-    def delete(self, key: str) -> None:
-        self._answered(lambda: self.client.remove_object(self.bucket, key))
-
-    def destroy(self, key: str, version: str) -> None:
-        self._answered(lambda: self.client.remove_object(self.bucket, key, version_id=version))
-
-    @staticmethod
-    def _answered(ask: Callable[[], object]) -> object:
-        try:
-            return ask()
-        except S3Error as error:
-            if error.code == "AccessDenied":
-                raise RefusedError(str(error)) from None
-            raise
+def as_file(config: Config, folder: Path) -> Path:
+    """The settings of `config`, its password too, in a file of this test."""
+    file = folder / "settings.yaml"
+    write_settings(config, file)
+    return file
 
 
-@pytest.fixture(scope="module")
-def granted(policed: Policed, run: str) -> Policed:
-    policed.grant(run)
-    return policed
+def distrl(folder: Path, config: Config, *words: str) -> Result:
+    return CliRunner().invoke(app, ["rights", *words, "--config", str(as_file(config, folder))], env=NO_SETTINGS)
 
 
-@pytest.fixture(scope="module")
-def objects(granted: Policed) -> dict[str, Objects]:
-    return {name: Objects(granted.client(name)) for name in (*ROLES, ROOT)}
+def test_rights_are_granted_by_a_command(secured_server: Secured, tmp_path: Path) -> None:
+    admins = over_tls(secured_server, "admin")
+    topic_admin.ensure(admins)
+    User(admins).write(topic_name(admins.run, "versions"))
+    done = distrl(tmp_path, admins, "kafka", "--role", "evaluator", "--principal", "User:stranger", "--apply")
+    assert done.exit_code == 0, done.output
+    first, quota = done.output.splitlines()
+    assert first == f"User:stranger has the 5 rights of the evaluator in run {admins.run}"
+    assert quota.startswith("kafka-configs.sh --bootstrap-server")
+    wait_in_force(admins, 5)
+    stranger = User(over_tls(secured_server, "stranger", f"run={admins.run}"))
+    stranger.read(admins.run, "versions")
+    holds(False, stranger.write, topic_name(admins.run, "versions"))
 
 
-def seeded(objects: dict[str, Objects], folder: Folder, run: str) -> str:
-    """The key of an object in the folder of `run`, which is there."""
-    key = f"{folder.of(run)}/deep/{uuid.uuid4().hex}.json"
-    objects[ROOT].put(key)
-    return key
+def test_who_may_not_grant_is_told_so(secured_server: Secured, tmp_path: Path) -> None:
+    workers = over_tls(secured_server, "worker")
+    with pytest.raises(BrokerError, match="user 'worker' may not grant rights"):
+        grant(workers, ROLES["operator"], "User:worker")
+    holds(False, User(workers).write, topic_name(workers.run, "versions"))
 
 
-@EACH_ROLE
-@EACH_FOLDER
-def test_an_object_is_read_by_those_who_may(objects: dict[str, Objects], run: str, role: Role, folder: Folder) -> None:
-    key = seeded(objects, folder, run)
-    holds(role.may_object(ObjectRight.GET, folder), objects[role.name].get, key)
+def test_a_broker_that_checks_no_rights_says_so(broker: str) -> None:
+    config = load(sets=[f"kafka.bootstrap={broker}"], environ={})
+    with pytest.raises(BrokerError, match="has no authorizer") as refused:
+        grant(config, ROLES["worker"], "User:worker")
+    assert "secured.properties" in refused.value.hint
 
 
-@EACH_ROLE
-@EACH_FOLDER
-def test_an_object_is_written_by_those_who_may(
-    objects: dict[str, Objects], run: str, role: Role, folder: Folder
+@pytest.mark.parametrize("role", [role for role in ROLES.values() if role.quota], ids=lambda role: role.name)
+def test_kafkas_own_tool_takes_the_quota_that_is_printed(
+    secured_server: Secured, owner: Config, role: Role, tmp_path: Path
 ) -> None:
-    key = seeded(objects, folder, run)
-    for each in (key, f"{folder.of(run)}/new-{role.name}"):
-        holds(role.may_object(ObjectRight.PUT, folder), objects[role.name].put, each)
-
-
-@EACH_ROLE
-@EACH_FOLDER
-def test_an_object_is_deleted_by_those_who_may(
-    objects: dict[str, Objects], run: str, role: Role, folder: Folder
-) -> None:
-    key = seeded(objects, folder, run)
-    holds(role.may_object(ObjectRight.DELETE, folder), objects[role.name].delete, key)
-
-
-@EACH_ROLE
-@pytest.mark.parametrize("folder", OWN, ids=lambda folder: folder.name)
-def test_no_role_reads_or_changes_an_object_of_another_run(
-    objects: dict[str, Objects], run: str, role: Role, folder: Folder
-) -> None:
-    key, mine = seeded(objects, folder, f"{run}-other"), objects[role.name]
-    for do in (mine.get, mine.look, mine.put, mine.delete):
-        holds(False, do, key)
+    *_, line = commands(role, owner, f"User:{role.name}")
+    program, *words = shlex.split(line)
+    assert program == "kafka-configs.sh"
+    file = tmp_path / "CLIENT.properties"
+    file.write_text(
+        "security.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-512\nssl.truststore.type=PEM\n"
+        f"ssl.truststore.location={secured_server.tls.certificate}\n"
+        "sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required "
+        f'username="admin" password="{PASSWORD}";\n'
+    )
+    done = subprocess.run(
+        [*java(), "kafka.admin.ConfigCommand", *(str(file) if each == file.name else each for each in words)],
+        capture_output=True,
+        text=True,
+        timeout=ANSWER_S,
+        check=False,
+    )
+    assert "Completed updating config" in done.stdout, done.stdout + done.stderr

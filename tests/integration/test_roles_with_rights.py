@@ -6,6 +6,7 @@ What they may not do besides is in test_rights.py.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -18,13 +19,16 @@ from typing import Any
 import pytest
 import torch
 from distrl import config as settings
+from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader
+from distrl.broker.topics import TOPICS, topic_name
 from distrl.config import Config, PhoneSettings
 from distrl.policy.autoui.base import save_base
 from distrl.policy.autoui.model import AutoUIModel, Shape
 from distrl.policy.autoui.tokenizer import WordTokenizer
 from distrl.rights.grant import grant
-from distrl.rights.roles import ROLES
+from distrl.rights.kafka import Resource, acls
+from distrl.rights.roles import ROLES, Role
 from distrl.runs.overview import overview
 from distrl.store.objects import open_store
 from distrl.telemetry.feed import status_of
@@ -99,10 +103,10 @@ def command(config: Config, tmp_path: Path, *words: str) -> str:
     return done.stdout + done.stderr
 
 
-def wait_for(what: str, condition: Callable[[], bool], roles: Mapping[str, Roles]) -> None:
+def wait_for(what: str, condition: Callable[[], bool], *roles: Roles) -> None:
     deadline = time.monotonic() + DEADLINE_S
     while not condition():
-        for each in roles.values():
+        for each in roles:
             each.check()
         assert time.monotonic() < deadline, f"waited {DEADLINE_S:.0f} s for {what}"
         time.sleep(0.2)
@@ -111,6 +115,34 @@ def wait_for(what: str, condition: Callable[[], bool], roles: Mapping[str, Roles
 def has_records(config: Config, topic: str) -> bool:
     with LogReader(config, topic) as reader:
         return any(batch for batch in reader.to_end())
+
+
+def newest(config: Config) -> int:
+    found = status_of(config).newest
+    return -1 if found is None else found.version
+
+
+KINDS = {Resource.TOPIC: "Topic", Resource.GROUP: "Group", Resource.TRANSACTIONAL_ID: "TransactionalId"}
+CAPITALS = re.compile(r"(?<=[a-z])(?=[A-Z])")
+NOT_IN_A_RUN_IN_ORDER = {
+    "operator": {
+        *(("Topic", topic, "WRITE") for topic in ("tasks", "trajectories", "demonstrations")),  # `dlq retry`
+        ("TransactionalId", "dlq", "WRITE"),
+        *(("Topic", topic, each) for topic in TOPICS for each in ("ALTER", "ALTER_CONFIGS")),  # `ensure --alter`
+    },
+    "worker": {("Topic", "trajectories.dlq", "WRITE")},
+    "demonstrator": {("Topic", "updates", "READ")},  # of a run that began before settings were in its log
+    "learner": {("Topic", "trajectories.dlq", "WRITE")},
+}
+
+
+def granted(role: Role, group: str) -> set[tuple[str, str, str]]:
+    """In the words of the broker's log."""
+    return {
+        (KINDS[each.resource], each.name, CAPITALS.sub("_", operation).upper())
+        for each in acls(role, group)
+        for operation in each.operations
+    }
 
 
 def test_every_role_does_its_work_with_its_own_rights(
@@ -124,33 +156,65 @@ def test_every_role_does_its_work_with_its_own_rights(
     operator, viewer = configs["operator"], configs["viewer"]
 
     assert f"distrl.{run}.tasks" in command(operator, tmp_path, "topics", "ensure")
-    started = {"learner": "learner", "demonstrator": "demonstrate", "worker": "worker", "feeder": "feed",
-               "evaluator": "evaluate"}  # fmt: skip
-    with ExitStack() as stack:
-        roles = {
-            role: stack.enter_context(running(configs[role], tmp_path / "roles" / role, tries=1)) for role in started
-        }
-        for role, name in started.items():
-            roles[role].start(name, name, "--verbose")
-        wait_for("version 4", lambda: (found := status_of(viewer).newest) is not None and found.version >= 4, roles)
-        wait_for("an evaluation", lambda: has_records(viewer, "evaluations"), roles)
-        roles["feeder"].stop()
-        wait_for("a snapshot", lambda: has_records(viewer, "snapshots"), {})
+    with RecordProducer(configs["admin"], "a-test") as producer:  # so that there are dead letters to be read
+        producer.publish_bytes(topic_name(run, "trajectories.dlq"), None, b"no record").result(DEADLINE_S)
+    work(configs, tmp_path / "roles" / "first", versions=1)
+    work(configs, tmp_path / "roles" / "again", versions=newest(viewer) + 1)  # begun again, they read what was there
 
     assert "version" in command(viewer, tmp_path, "status")
     assert "version" in command(viewer, tmp_path, "scores", "--run", run)
     assert "bit for bit" in command(viewer, tmp_path, "learner", "--verify", "--run", run)
+    command(viewer, tmp_path, "dlq", "ls")
     assert "played" in command(operator, tmp_path, "runs", "ls")
     assert "recorded" in command(operator, tmp_path, "runs", "set", run, "feeder.max_lag=1")
+
+    secrets = (PASSWORD, policed.password)
     logs = {file: file.read_text() for file in (tmp_path / "roles").rglob("*.log")}
-    assert len(logs) >= len(started)
+    assert len(logs) == 2 * len(COMMANDS)
     for file, text in logs.items():
         assert text, file
         assert not [line for line in text.splitlines() if "may not" in line or "AccessDenied" in line], file
-        assert PASSWORD not in text, file
-        assert policed.password not in text, file
+        assert not [secret for secret in secrets if secret in text], file
+    for topic in TOPICS:
+        with LogReader(viewer, topic) as reader:
+            for raw in (raw for batch in reader.to_end() for raw in batch):
+                held = b" ".join([raw.key or b"", raw.value or b"", *(value or b"" for _, value in raw.headers)])
+                assert not [secret for secret in secrets if secret.encode() in held], raw.position
 
     store = open_store(operator.store)
-    wait_for("nobody to be alive", lambda: not overview(operator, store).alive, {})
+    wait_for("nobody to be alive", lambda: not overview(operator, store).alive)
     assert f"removed run {run}" in command(operator, tmp_path, "runs", "rm", run, "--yes", "--objects")
     assert not [*store.list(f"runs/{run}/"), *store.list(f"adapters/{run}/"), *store.list(f"verdicts/{run}/")]
+
+    idle = {
+        (name, *right)
+        for name, role in ROLES.items()
+        for right in granted(role, operator.worker.group)
+        - secured_server.used(name, run)
+        - NOT_IN_A_RUN_IN_ORDER.get(name, set())
+    }
+    assert idle == set(), "rights that nobody needs"
+
+
+COMMANDS = {
+    "learner": "learner",
+    "demonstrator": "demonstrate",
+    "worker": "worker",
+    "feeder": "feed",
+    "evaluator": "evaluate",
+}
+
+
+def work(configs: Mapping[str, Config], folder: Path, versions: int) -> None:
+    """Let every role work until there are a newer version, an evaluation and, of the stopped feeder, a snapshot."""
+    viewer = configs["viewer"]
+    with ExitStack() as stack:
+        roles = {name: stack.enter_context(running(configs[name], folder / name, tries=1)) for name in COMMANDS}
+        for name, words in COMMANDS.items():
+            roles[name].start(words, words, "--verbose")
+        every = tuple(roles.values())
+        wait_for(f"version {versions}", lambda: newest(viewer) >= versions, *every)
+        wait_for("an evaluation", lambda: has_records(viewer, "evaluations"), *every)
+        wait_for("all demonstrations", lambda: roles["demonstrator"].finished("demonstrate"), *every)
+        roles["feeder"].stop()
+        wait_for("a snapshot", lambda: has_records(viewer, "snapshots"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the package re-exports them without saying so
     AclBinding,
     AclOperation,
@@ -13,6 +13,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the package
 
 from distrl.broker.connect import admin, check, explain, with_retry
 from distrl.config import Config
+from distrl.errors import BrokerError
 from distrl.rights.kafka import Resource, acls, checked_principal
 from distrl.rights.roles import Role
 
@@ -62,5 +63,11 @@ def grant(config: Config, role: Role, principal: str) -> int:
     try:
         with_retry(kafka, ask)
     except KafkaException as error:
+        if error.args[0].code() == KafkaError.SECURITY_DISABLED:
+            raise BrokerError(
+                f"the broker at {kafka.bootstrap}",
+                "has no authorizer, so everybody may do everything",
+                "set authorizer.class.name at the broker, as infra/kafka/secured.properties does",
+            ) from None
         raise explain(error.args[0], f"rights of {user}", "grant rights", kafka) from None
     return len(wanted)

@@ -84,7 +84,7 @@ def commands(role: Role, config: Config, principal: str) -> list[str]:
     lines = []
     by_rights = sorted(acls(role, config.worker.group), key=_rights)
     for (resource, operations), same in groupby(by_rights, _rights):
-        names = " ".join(f"{OPTIONS[resource]} {each.full_name(config.run)}" for each in same)
+        names = " ".join(f"{OPTIONS[resource]} {shlex.quote(each.full_name(config.run))}" for each in same)
         allowed = " ".join(f"--operation {each}" for each in operations)
         lines.append(
             f"kafka-acls.sh --bootstrap-server {bootstrap}{login} --add --allow-principal {shlex.quote(user)} "

@@ -13,7 +13,9 @@ ACTIONS = {
     ObjectRight.PUT: ("s3:PutObject", "s3:AbortMultipartUpload"),
     ObjectRight.DELETE: ("s3:DeleteObject",),
 }
-"""None deletes a version of an object (s3:DeleteObjectVersion): what a role has deleted can be brought back."""
+DESTROY = ("s3:DeleteObjectVersion",)
+"""Denied, so that what a role has deleted can be brought back. MinIO lets those do it who may delete, if nothing denies
+it; AWS lets nobody who was not allowed to."""
 
 
 def policy(role: Role, bucket: str, run: str) -> dict[str, Any] | None:
@@ -26,8 +28,10 @@ def policy(role: Role, bucket: str, run: str) -> dict[str, Any] | None:
         return None
     names = _statement("List", ("s3:ListBucket", "s3:GetBucketLocation"), [f"arn:aws:s3:::{bucket}"])
     objects = [_statement(right.capitalize(), ACTIONS[right], where) for right, where in granted.items() if where]
-    return {"Version": "2012-10-17", "Statement": [names, *objects]}
+    deleted = granted[ObjectRight.DELETE]
+    denied = [_statement("Destroy", DESTROY, deleted, "Deny")] if deleted else []
+    return {"Version": "2012-10-17", "Statement": [names, *objects, *denied]}
 
 
-def _statement(name: str, actions: tuple[str, ...], resources: list[str]) -> dict[str, Any]:
-    return {"Sid": name, "Effect": "Allow", "Action": list(actions), "Resource": resources}
+def _statement(name: str, actions: tuple[str, ...], resources: list[str], effect: str = "Allow") -> dict[str, Any]:
+    return {"Sid": name, "Effect": effect, "Action": list(actions), "Resource": resources}

@@ -2,7 +2,7 @@
 
 infra/kafka/acls.yaml, infra/minio/policies, the chart's KafkaUsers and the table in docs/security.md are made from them
 (`python -m distrl.rights`), and one test for each cell of the table holds them against a real broker and a real store
-(tests/integration/test_rights.py). A right that no work of the role needs is not here. Pure.
+(tests/integration/test_rights.py, test_rights_in_store.py). A right that no work of the role needs is not here. Pure.
 """
 
 from __future__ import annotations
@@ -89,8 +89,9 @@ def _objects(get: str = "", put: str = "", delete: str = "") -> Mapping[ObjectRi
 
 MIB = 1024 * 1024
 MANY = Quota(writes=8 * MIB)
-"""Of a process of which there are many. It is eight of the largest records a second, a hundred times what 64 phones
-write, and keeps one that is out of order, or whose password was stolen, from filling the disks within the hour."""
+"""Of a process of which there are many. It is eight of the largest records a second, thousands of times what 64 phones
+write (docs/scale.md), and keeps one that is out of order, or whose password was stolen, from filling the disks within
+the hour."""
 
 # Whoever puts also gets: before it uploads an object of 256 KB or more, the client asks whether it is there.
 _DECLARED = (

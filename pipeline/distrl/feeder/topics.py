@@ -69,7 +69,7 @@ class Topics:
             for partition, end in self.tasks.next_offsets.items()
         )
 
-    def read_all(self, progress: Callable[[], object]) -> None:
+    def read_all(self, progress: Callable[[], object] = lambda: None) -> None:
         """Everything up to the ends captured at the start. Tasks first, so that finished ones are known as fed.
 
         progress: called after each batch.

@@ -52,6 +52,7 @@ LEARNING = ("policy", "warmup", "algorithm", "learner")
 """The sections that the fold reads."""
 CLIENT = ("kafka", "client")
 """The only setting that is a mapping; its keys are librdkafka's."""
+UNREADABLE = "fix that line; a value that begins with one of ! & * % @ ` belongs into quotes"
 LOGIN = re.compile(r"(?<=://).*(?=@)")
 """Of an address that names one; none may."""
 RUN_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
@@ -215,7 +216,7 @@ def _read(file: Path) -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(str(file), f"cannot be read ({error.strerror})", "name a readable YAML file") from None
     except yaml.YAMLError as error:
-        raise ConfigError(str(file), f"is no YAML{_place(error)}", "fix the file at that line") from None
+        raise ConfigError(str(file), f"is no YAML{_place(error)}", UNREADABLE) from None
     if tree is None:
         return {}
     if not isinstance(tree, dict):
@@ -224,10 +225,9 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _place(error: yaml.YAMLError) -> str:
-    """Where and why; not the line itself, which may hold a secret."""
+    """Where; not the line, nor why, which names what stands there and may be a secret."""
     mark = getattr(error, "problem_mark", None)
-    place = "" if mark is None else f" in line {mark.line + 1}, column {mark.column + 1}"
-    return f"{place} ({getattr(error, 'problem', None) or 'it is no text'})"
+    return "" if mark is None else f" in line {mark.line + 1}, column {mark.column + 1}"
 
 
 def _split(parts: list[str]) -> list[str]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+LOCAL = ("IP:127.0.0.1", "DNS:localhost")
 KEY_PASSWORD = "right-key-password"  # of keys that live as long as a test session
 
 
@@ -43,14 +45,14 @@ class Authority:
             self.certificate,
         )
 
-    def issue(self, name: str, password: str | None = None) -> Pair:
-        """A certificate of 127.0.0.1 and localhost for CN=`name`; its key is encrypted with `password`, if given."""
+    def issue(self, name: str, password: str | None = None, hosts: Sequence[str] = LOCAL) -> Pair:
+        """A certificate of `hosts` for CN=`name`; its key is encrypted with `password`, if given."""
         key, request, made = (self._folder / f"{name}.{suffix}" for suffix in ("key", "csr", "pem"))
         hidden = ["-passout", f"pass:{password}"] if password else ["-nodes"]
         _openssl("req", "-newkey", "rsa:2048", *hidden, "-subj", f"/CN={name}", "-keyout", key, "-out", request)
         extensions = self._folder / "extensions"
         extensions.write_text(
-            "subjectAltName=IP:127.0.0.1,DNS:localhost\nsubjectKeyIdentifier=hash\nauthorityKeyIdentifier=keyid\n"
+            f"subjectAltName={','.join(hosts)}\nsubjectKeyIdentifier=hash\nauthorityKeyIdentifier=keyid\n"
         )
         _openssl(
             "x509",

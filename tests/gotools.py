@@ -1,7 +1,8 @@
 """Programs that tests run and that are built from Go modules: helm, helm-unittest and others under tests/tools.
 
 A folder there is a Go module: its go.mod names a program by a `tool` line, or it holds mains of its own, and go.sum
-pins all that goes into it. Each is built once for a user, into the cache that jars are in.
+pins all that goes into it. A file `ldflags` has more words for the linker, as a version that a program is to say. Each
+is built once for a user, into the cache that jars are in.
 """
 
 from __future__ import annotations
@@ -73,6 +74,7 @@ def _build(name: str, module: Path, target: Path, say: Say) -> None:
     with tempfile.TemporaryDirectory(prefix=f"{target.name}.", dir=target.parent) as scratch:
         made = Path(scratch) / "bin"
         made.mkdir()
+        words = module / "ldflags"
         command = [
             found,
             "build",
@@ -80,7 +82,7 @@ def _build(name: str, module: Path, target: Path, say: Say) -> None:
             JOBS,
             "-trimpath",
             "-buildvcs=false",
-            "-ldflags=-s -w",
+            f"-ldflags=-s -w {words.read_text() if words.exists() else ''}",
             "-o",
             f"{made}{os.sep}",
         ]

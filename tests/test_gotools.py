@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -58,6 +59,24 @@ def test_other_source_is_another_program(tools: Path) -> None:
     after = tool("hello", tools=tools)
     assert after != before
     assert subprocess.run([after], capture_output=True, text=True, check=True).stdout == "hello again\n"
+
+
+@needs_go
+def test_a_module_may_have_words_for_the_linker(tools: Path) -> None:
+    write(tools, MAIN.replace('"hello"', "word").replace("func", 'var word = "hello"\n\nfunc'))
+    (tools / "hello" / "ldflags").write_text("-X main.word=linked\n")
+    assert subprocess.run([tool("hello", tools=tools)], capture_output=True, text=True, check=True).stdout == "linked\n"
+
+
+def test_kubernetes_says_the_version_that_is_pinned() -> None:
+    """Charts may ask for a version of Kubernetes."""
+    module = gotools.TOOLS / "kubernetes"
+    pinned = re.search(r"k8s\.io/kubernetes v(\d+)\.(\d+)\.(\d+)\n", (module / "go.mod").read_text())
+    assert pinned is not None
+    major, minor, patch = pinned.groups()
+    words = (module / "ldflags").read_text().split()[1::2]
+    said = {name.rpartition(".")[2]: value for name, value in (word.split("=") for word in words)}
+    assert said == {"gitVersion": f"v{major}.{minor}.{patch}", "gitMajor": major, "gitMinor": minor}
 
 
 @needs_go

@@ -19,7 +19,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test faults lint format clean setup lock chart
+.PHONY: demo test test-k8s faults lint format clean setup lock chart
 
 setup: $(READY)
 
@@ -37,6 +37,10 @@ demo: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest --numprocesses 2 --no-loadscope-reorder
+
+# On the cluster that KUBECONFIG names, whose nodes can pull DISTRL_IMAGE; else, as root, on a node of its own.
+test-k8s: $(READY)
+	$(BIN)/python -m pytest tests/k8s -m k8s --durations=0
 
 faults: $(READY)
 	STORM=$(STORM) SEED=$(if $(filter command line environment,$(origin SEED)),$(SEED)) \
@@ -57,7 +61,7 @@ chart: $(READY)
 	$(BIN)/python charts/generate
 
 lock:
-	uv pip compile --quiet --no-header --generate-hashes --python-version 3.11 --universal --extra dev pyproject.toml -o requirements.lock
+	uv pip compile --quiet --no-header --generate-hashes --python-version 3.11 --universal --extra dev --group image pyproject.toml -o requirements.lock
 
 clean:
 	@if [ -x $(BIN)/distrl ]; then $(BIN)/distrl down || true; fi

@@ -1,0 +1,117 @@
+"""A cluster as the chart needs one: pods of the image, DNS, volumes, and policies that block."""
+
+from __future__ import annotations
+
+import json
+
+from k8s.cluster import Cluster, pod
+
+PORT = 8080
+SERVE = ("python", "-m", "http.server", str(PORT))
+TRY = """
+import socket, sys
+try:
+    socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=3)
+    print("reached")
+except TimeoutError:  # a policy drops what it does not allow
+    print("blocked")
+"""
+
+
+def test_the_node_is_ready(kube: Cluster) -> None:
+    nodes = kube.get("nodes")["items"]
+    ready = [each["status"] for node in nodes for each in node["status"]["conditions"] if each["type"] == "Ready"]
+    assert ready
+    assert set(ready) == {"True"}
+
+
+def test_a_service_has_a_name(space: Cluster) -> None:
+    address = space.get("service", "kubernetes", "--namespace=default")["spec"]["clusterIP"]
+    look_up = "import socket; print(socket.gethostbyname('kubernetes.default.svc.cluster.local'))"
+    assert space.run("asks", "python", "-c", look_up).strip() == address
+
+
+def test_the_image_runs_the_program(space: Cluster) -> None:
+    assert "Usage: distrl" in space.run("helps")
+
+
+def test_the_image_is_nobodys_to_write(space: Cluster) -> None:
+    """As the chart runs it: no root, nothing written but /tmp and /var/lib/distrl."""
+    found = space.run(
+        "looks",
+        "sh",
+        "-c",
+        "id -u; id -g; for d in / /opt/distrl /etc /tmp /var/lib/distrl; do test -w $d && echo $d; done; true",
+    )
+    assert found.split() == ["65532", "65532", "/tmp", "/var/lib/distrl"]
+
+
+def test_the_image_learns_on_a_cpu(space: Cluster) -> None:
+    """What the image leaves out of CUDA is nothing that a gradient needs, nor the import of the policy's libraries."""
+    step = (
+        "import peft, torch, transformers; w = torch.ones(3, 3, requires_grad=True);"
+        "torch.linalg.inv(w @ w + torch.eye(3)).sum().backward(); print(w.grad.isfinite().all().item())"
+    )
+    assert space.run("steps", "python", "-c", step).strip() == "True"
+
+
+def test_the_image_says_what_it_is_made_of(space: Cluster) -> None:
+    bill = json.loads(space.run("lists", "cat", "/opt/distrl/sbom.cdx.json"))
+    assert bill["bomFormat"] == "CycloneDX"
+    assert {"torch", "confluent-kafka", "pydantic"} <= {each["name"] for each in bill["components"]}
+
+
+def test_a_volume_outlives_its_pod(space: Cluster) -> None:
+    space.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "data"},
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}},
+        }
+    )
+    held = {
+        "securityContext": {"runAsNonRoot": True, "fsGroup": 65532, "seccompProfile": {"type": "RuntimeDefault"}},
+        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
+        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+    }
+    space.run("writes", "sh", "-c", "echo kept > /data/file", **held)
+    space.kubectl("delete", "pod", "writes")
+    assert space.run("reads", "cat", "/data/file", **held).strip() == "kept"
+
+
+def test_a_policy_blocks_what_it_does_not_name(space: Cluster) -> None:
+    """Ingress: a server that only friends reach. Egress: a client that reaches only servers."""
+    for name in ("server", "other"):
+        space.apply(pod(name, space.image, SERVE, labels={"app": name}, ports=[{"containerPort": PORT}]))
+    space.apply(
+        policy("server", "Ingress", {"app": "friend"}, named={"app": "server"}),
+        policy("jail", "Egress", {"app": "server"}, named={"jailed": "yes"}),
+    )
+    space.kubectl("wait", "--for=condition=Ready", "pod/server", "pod/other", "--timeout=120s")
+    server, other = (space.get("pod", name)["status"]["podIP"] for name in ("server", "other"))
+
+    def reaches(name: str, address: str, **labels: str) -> bool:
+        said = space.run(name, "python", "-c", TRY, address, str(PORT), labels=labels).strip()
+        assert said in {"reached", "blocked"}
+        return said == "reached"
+
+    assert reaches("friend", server, app="friend")
+    assert not reaches("stranger", server, app="stranger")
+    assert reaches("stranger-elsewhere", other, app="stranger")
+    assert reaches("jailed-friend", server, app="friend", jailed="yes")
+    assert not reaches("jailed-elsewhere", other, app="friend", jailed="yes")
+
+
+def policy(name: str, kind: str, peer: dict[str, str], *, named: dict[str, str]) -> dict[str, object]:
+    """Lets pods that are `named` so talk with `peer` on PORT, and nobody else, in one direction."""
+    rule = {
+        "ports": [{"port": PORT}],
+        {"Ingress": "from", "Egress": "to"}[kind]: [{"podSelector": {"matchLabels": peer}}],
+    }
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": name},
+        "spec": {"podSelector": {"matchLabels": named}, "policyTypes": [kind], kind.lower(): [rule]},
+    }

@@ -16,3 +16,8 @@ def helm() -> Path:
 @pytest.fixture(scope="session")
 def helm_unittest() -> Path:
     return gotools.tool("helm-unittest")
+
+
+@pytest.fixture(scope="session")
+def manifests() -> Path:
+    return gotools.tool("manifests")

@@ -15,6 +15,8 @@ from chart_examples import CHART, EXAMPLES, containers, helm_says, pods, rendere
 pytestmark = pytest.mark.kubernetes
 
 MINIMAL = CHART / "ci" / "minimal-values.yaml"
+OTHERS = ("keda.sh", "monitoring.coreos.com")
+"""API groups of custom resources."""
 example = pytest.mark.parametrize("values", EXAMPLES, ids=lambda path: path.stem)
 
 
@@ -80,25 +82,44 @@ def test_an_algorithm_is_checked_by_its_type(helm: Path, value: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def looked_at(manifests: Path, objects: list[dict[str, Any]]) -> subprocess.CompletedProcess[str]:
+    text = yaml.safe_dump_all(objects)
+    return subprocess.run([manifests], input=text, capture_output=True, text=True, timeout=60, check=False)
+
+
 @example
-def test_every_pod_passes_pod_security_restricted(helm: Path, values: Path) -> None:
+def test_kubernetes_knows_every_field_and_pod_security_restricted_takes_every_pod(
+    helm: Path, manifests: Path, values: Path
+) -> None:
+    objects = rendered(helm, values)
+    done = looked_at(manifests, objects)
+    assert done.returncode == 0, done.stdout
+    other = [each for each in objects if each["apiVersion"].partition("/")[0] in OTHERS]
+    assert done.stdout == f"{len(objects) - len(other)} sound, {len(other)} of other kinds, 0 wrong\n"
+
+
+def test_a_wrong_field_and_a_wider_pod_are_found(helm: Path, manifests: Path) -> None:
+    objects = rendered(helm, MINIMAL)
+    learner = next(each for each in objects if each["kind"] == "StatefulSet")
+    learner["spec"]["replica"] = 2
+    worker = next(each for each in objects if each["kind"] == "Deployment" and "worker" in each["metadata"]["name"])
+    worker["spec"]["template"]["spec"]["hostIPC"] = True
+    worker["spec"]["template"]["spec"]["initContainers"][0]["securityContext"] = {}
+    done = looked_at(manifests, objects)
+    assert done.returncode == 1
+    assert 'unknown field "spec.replica"' in done.stdout
+    assert "hostIPC=true" in done.stdout
+    assert 'container "phones" must set securityContext.allowPrivilegeEscalation=false' in done.stdout
+
+
+@example
+def test_every_pod_has_a_read_only_root_and_no_token(helm: Path, values: Path) -> None:
     found = dict(pods(rendered(helm, values)))
     assert len(found) > 4
     for name, pod in found.items():
-        spec = pod["spec"]
-        assert not any(spec.get(key) for key in ("hostNetwork", "hostPID", "hostIPC")), name
-        assert spec["automountServiceAccountToken"] is False, name
-        assert spec["enableServiceLinks"] is False, name
-        assert spec["securityContext"]["runAsNonRoot"], name
-        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, name
-        kinds = {key for volume in spec["volumes"] for key in volume if key != "name"}
-        assert kinds <= {"configMap", "emptyDir", "secret"}, name
+        assert pod["spec"]["automountServiceAccountToken"] is False, name
         for container in containers(pod):
-            context = container["securityContext"]
-            assert context["allowPrivilegeEscalation"] is False, (name, container["name"])
-            assert context["capabilities"] == {"drop": ["ALL"]}, (name, container["name"])
-            assert context["readOnlyRootFilesystem"] is True, (name, container["name"])
-            assert not context.get("privileged"), (name, container["name"])
+            assert container["securityContext"]["readOnlyRootFilesystem"] is True, (name, container["name"])
 
 
 @example

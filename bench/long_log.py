@@ -25,11 +25,11 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from distrl.broker import topic_admin
+from distrl.broker import claims, topic_admin
 from distrl.broker.connect import settings as client_settings
 from distrl.broker.fenced import FencedProducer, Outgoing
 from distrl.broker.group import workers_group
-from distrl.broker.journal import fenced
+from distrl.broker.journal import ROLE
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader, decoded
 from distrl.broker.snapshots import TOPIC
@@ -150,7 +150,7 @@ def fill(config: Config, count: int) -> None:
     _plain(config, "heartbeats", ((*beats[n % len(beats)], 0) for n in range(HEARTBEATS * count)))
     _plain(config, "evaluations", ((b"0", made.evaluation(n), 0) for n in range(0, count, EVALUATED)))
     _plain(config, "trajectories", ((made.task_id(n), made.trajectory(n), 0) for n in range(count)))
-    journal = FencedProducer(config, "learner", "the journal", lambda: fenced(config.run))
+    journal = FencedProducer(config, ROLE, "the journal", lambda: claims.fenced(config.run, ROLE))
     with journal:
         lines = made.updates()
         while several := list(islice(lines, TRANSACTION)):

@@ -12,11 +12,12 @@ from pathlib import Path
 
 import factories
 import pytest
+from confluent_kafka import Producer
 from distrl.broker import topic_admin
 from distrl.broker.journal import Journal
 from distrl.broker.producer import RecordProducer
 from distrl.broker.runs import run_names
-from distrl.broker.topics import TOPICS
+from distrl.broker.topics import TOPICS, topic_name
 from distrl.broker.versions import lineage
 from distrl.config import Config, load, with_run
 from distrl.runs.overview import overview
@@ -120,6 +121,26 @@ def test_ls_and_show_print_it_within_80_columns(config: Config, tmp_path: Path) 
     shown = distrl(tmp_path, config, "show", config.run)
     assert "learner.seed" in shown.stdout, shown.stderr
     assert "alive: no process" in shown.stdout
+
+
+def test_a_run_whose_settings_cannot_be_read_hides_no_other_and_can_be_removed(
+    config: Config, broker: str, tmp_path: Path
+) -> None:
+    other = with_run(config, f"{config.run}-other")
+    topic_admin.ensure(other)
+    producer = Producer({"bootstrap.servers": broker})
+    producer.produce(topic_name(other.run, "settings"), b"written by another program")
+    assert producer.flush(LIMIT_S) == 0
+    listed = distrl(tmp_path, config, "ls")
+    assert listed.returncode == 0, listed.stderr
+    assert f"settings of run {other.run}: " in listed.stdout
+    runs = {each["run"]: each for each in json.loads(distrl(tmp_path, config, "ls", "--json").stdout)["runs"]}
+    assert runs[config.run]["unreadable"] is None
+    assert runs[config.run]["settings"]["algorithm.type"] == "aride"
+    assert "c3 01" in runs[other.run]["unreadable"]
+    removed = distrl(tmp_path, config, "rm", other.run, "--yes")
+    assert removed.returncode == 0, removed.stderr
+    assert other.run not in run_names(config)
 
 
 def test_set_changes_a_setting_of_the_run_and_no_setting_of_a_machine(config: Config, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from rich.progress import Progress
 
 from distrl.cli.common import ConfigFile, Sets, console, print_line, row, run_and_log, run_settings, table, with_broker
 from distrl.config import Config, sources, with_run
-from distrl.errors import BrokerError, ConfigError
+from distrl.errors import BrokerError, ConfigError, WireError
 
 if TYPE_CHECKING:
     from distrl.runs.overview import RunOverview
@@ -66,6 +66,9 @@ def ls(
             )
         )
     console.print(shown)
+    for each in found:
+        if each.unreadable is not None:
+            print_line(f"settings of run {each.run}: {escaped(each.unreadable)}")
     if any(each.objects is None for each in found):
         print_line(f"objects: ? where the store {settings.store.url} does not answer (set store.url)")
 
@@ -164,10 +167,15 @@ def rm(
 
     Refused while a process of the run is alive. Interrupted, the same command goes on.
     """
-    settings = run_settings(config, sets, run)
-    (found,) = _overviews(settings, [run])
     from distrl.offline.record_text import escaped
 
+    try:
+        settings = run_settings(config, sets, run)
+    except WireError as error:  # such a run can be removed all the same
+        settings = with_broker(config, [*(sets or ()), f"run={run}"])
+        print_line(f"settings of run {run}: {escaped(str(error))}")
+        print_line(f"its objects are looked for in {settings.store.url}")
+    (found,) = _overviews(settings, [run])
     if found.alive:
         raise BrokerError(
             f"run {run}",
@@ -289,6 +297,7 @@ def _as_json(found: RunOverview) -> dict[str, object]:
     return {
         "run": found.run,
         "settings": None if found.settings is None else found.settings.values,
+        "unreadable": found.unreadable,
         "begun_at": found.begun_at,
         "version": found.version,
         "success": found.success,

@@ -58,6 +58,9 @@ class ObjectUsage:
 class RunOverview:
     run: str
     settings: RecordedSettings | None
+    """None where its log has none yet, or none that can be read."""
+    unreadable: str | None
+    """Why its settings cannot be read: another version of DistRL, or another program, wrote them."""
     topics: tuple[TopicUsage, ...]
     objects: ObjectUsage | None
     """None where the store does not answer."""
@@ -79,7 +82,7 @@ class RunOverview:
 
 
 def overview(config: Config, store: ObjectStore) -> RunOverview:
-    """Look at `config.run`. Raises BrokerError, WireError."""
+    """Look at `config.run`. Raises BrokerError."""
     last = {name: _last(config, name) for name in TOPICS}
     topics = tuple(TopicUsage(name, count, _scaled(map(_size, raws), count)) for name, (count, raws) in last.items())
     trajectories, demonstrations = (
@@ -91,9 +94,11 @@ def overview(config: Config, store: ObjectStore) -> RunOverview:
         for name, found in (("trajectories", trajectories), ("demonstrations", demonstrations))
     )
     versions = lineage(config) if last["versions"][0] else []
+    settings, unreadable = _settings(config)
     return RunOverview(
         config.run,
-        recorded(config),
+        settings,
+        unreadable,
         topics,
         _objects(config.run, store, versions, shots),
         versions[-1].version if versions else None,
@@ -122,6 +127,14 @@ def alive(raws: Iterable[RawRecord], now_ms: int) -> tuple[str, ...]:
         if raw.timestamp >= now_ms - HEARTBEAT_STALE_MS:
             found.add(process)
     return tuple(sorted(found))
+
+
+def _settings(config: Config) -> tuple[RecordedSettings | None, str | None]:
+    """The settings, and why they cannot be read: one such run must not hide the others of the broker."""
+    try:
+        return recorded(config), None
+    except WireError as error:
+        return None, str(error)
 
 
 def _objects(run: str, store: ObjectStore, versions: Iterable[Version], shots: int) -> ObjectUsage | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 SCRIPTED = -1
 """Version of steps that a script or a person chose."""
@@ -65,6 +66,13 @@ class Point:
 
     x: float
     y: float
+
+
+class ScreenSize(NamedTuple):
+    """Of an image of the screen, in pixels."""
+
+    width: int
+    height: int
 
 
 @dataclass(frozen=True, slots=True)

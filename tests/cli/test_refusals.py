@@ -24,7 +24,7 @@ def closed_port() -> Iterator[int]:
 NEED_A_BROKER = [
     "feed", "worker", "learner", "learner --verify", "evaluate", "evaluate --versions first", "demonstrate",
     "tail trajectories", "topics describe", "topics ensure", "appagent evaluate", "scores", "replay", "lineage 0",
-    "dlq ls", "failures", "show 0:0", "show task-1",
+    "topics wait --role worker --timeout 0", "dlq ls", "failures", "show 0:0", "show task-1",
 ]  # fmt: skip
 
 

@@ -100,6 +100,22 @@ def test_topics_are_missing_then_made_then_as_declared_and_then_reported_to_diff
     assert f"distrl.{config.run}.tasks: 3 partitions, altered" in altered.stdout.splitlines()
 
 
+def test_what_waits_for_topics_goes_on_once_they_are_made(config: Config, tmp_path: Path) -> None:
+    early = distrl(tmp_path, "topics", "wait", "--role", "worker", "--timeout", "0", config=config)
+    assert early.returncode == 1
+    assert "no such topic" in early.stderr
+    write_settings(config, tmp_path / "run.yaml")
+    words = ("topics", "wait", "--role", "worker", "--timeout", str(LIMIT_S), "--config", str(tmp_path / "run.yaml"))
+    with subprocess.Popen(
+        [sys.executable, "-m", "distrl.cli.main", *words], stdout=subprocess.PIPE, text=True
+    ) as waiting:
+        assert waiting.stdout is not None
+        assert waiting.stdout.readline().startswith(f"waiting: distrl.{config.run}.")
+        topic_admin.ensure(config)
+        assert waiting.stdout.read() == f"the 6 topics of the worker in run {config.run} are there\n"
+    assert waiting.returncode == 0
+
+
 @pytest.mark.parametrize("command", ["feed", "tail trajectories"])
 def test_a_run_without_topics_shows_how_they_are_made(config: Config, tmp_path: Path, command: str) -> None:
     refused = distrl(tmp_path, *command.split(), config=config)

@@ -1,31 +1,6 @@
 {{/* The servers of a demo. */}}
 
 {{/*
-An init container that waits for the demo's broker, or for the run's topics: roles end where there are none, and
-would be started again after longer and longer pauses.
-*/}}
-{{- define "distrl.demo.wait" -}}
-{{- $demo := .root.Values.demo -}}
-{{- $settings := include "distrl.config" .root | fromYaml -}}
-{{- $asks := "--list" -}}
-{{- if ne .component "topics" }}{{ $asks = printf "--describe --topic distrl.%s.snapshots" $settings.run }}{{ end -}}
-- name: wait
-  image: {{ $demo.kafka.image }}
-  imagePullPolicy: {{ $demo.kafka.pullPolicy }}
-  command:
-    - sh
-    - -c
-    - until /opt/kafka/bin/kafka-topics.sh --bootstrap-server {{ $settings.kafka.bootstrap }} {{ $asks }}; do sleep 2; done
-  env:
-    - {name: KAFKA_HEAP_OPTS, value: -Xmx64m}
-    - {name: LOG_DIR, value: /tmp}
-  securityContext:
-    {{- toYaml .values.securityContext | nindent 4 }}
-  volumeMounts:
-    - {name: scratch, mountPath: /tmp, subPath: wait}
-{{- end -}}
-
-{{/*
 One server of a demo: a StatefulSet of one with a volume, a headless Service and a NetworkPolicy.
 Arguments: root, component, values, port, container (further keys of it), volumes, mounts.
 */}}

@@ -48,11 +48,25 @@ spec:
   {{- end }}
   {{- end }}
   {{- $model := and .policy $root.Values.baseModel.image }}
-  {{- $waits := and $root.Values.demo.enabled (ne .component "doctor") }}
+  {{- $waits := include "distrl.waits" . }}
   {{- if or $model $waits $phones.simulated }}
   initContainers:
     {{- if $waits }}
-    {{- include "distrl.demo.wait" . | nindent 4 }}
+    # A role ends where it finds no topics, and would be started again after longer and longer pauses.
+    - name: wait
+      image: {{ include "distrl.image" (dict "root" $root "image" $values.image) }}
+      imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+      args: [topics, wait, --role={{ index (include "distrl.rights" $root | fromYaml) .role }}, --config, /etc/distrl/config.yaml]
+      workingDir: /var/lib/distrl
+      env:
+        - {name: HOME, value: /var/lib/distrl}
+        {{- with include "distrl.kafkaCredentials" . | trim }}{{ . | nindent 8 }}{{ end }}
+        {{- with $values.env }}{{ toYaml . | nindent 8 }}{{ end }}
+      securityContext:
+        {{- toYaml $values.securityContext | nindent 8 }}
+      volumeMounts:
+        {{- include "distrl.mounts" . | nindent 8 }}
+        {{- with $values.volumeMounts }}{{ toYaml . | nindent 8 }}{{ end }}
     {{- end }}
     {{- if $model }}
     - name: base-model
@@ -122,14 +136,7 @@ spec:
       securityContext:
         {{- toYaml $values.securityContext | nindent 8 }}
       volumeMounts:
-        - {name: config, mountPath: /etc/distrl/config.yaml, subPath: config.yaml, readOnly: true}
-        - {name: scratch, mountPath: /tmp, subPath: tmp}
-        - {name: scratch, mountPath: /var/lib/distrl, subPath: state}
-        {{- range $name, $given := $root.Values.certificates }}
-        {{- if include "distrl.certificate" $given }}
-        - {name: {{ $name }}-certificate, mountPath: /etc/distrl/certificates/{{ $name }}, readOnly: true}
-        {{- end }}
-        {{- end }}
+        {{- include "distrl.mounts" . | nindent 8 }}
         {{- if and $phones $values.credentials.adb.existingSecret }}
         - {name: adb, mountPath: /etc/distrl/adb, readOnly: true}
         {{- end }}
@@ -142,15 +149,17 @@ spec:
       configMap: {name: {{ .config | default (include "distrl.fullname" $root) }}}
     - name: scratch
       emptyDir: {sizeLimit: {{ $values.scratch }}}
-    {{- range $name, $given := $root.Values.certificates }}
-    {{- if include "distrl.certificate" $given }}
+    {{- with include "distrl.userCertificate" . }}
+    - name: kafka-user
+      secret: {secretName: {{ . }}, items: [{key: user.crt, path: user.crt}, {key: user.key, path: user.key}]}
+    {{- end }}
+    {{- range $name, $given := include "distrl.certificates" $root | fromYaml }}
     - name: {{ $name }}-certificate
       {{- if $given.secret }}
       secret: {secretName: {{ $given.secret }}, items: [{key: {{ $given.key }}, path: ca.crt}]}
       {{- else }}
       configMap: {name: {{ $given.configMap }}, items: [{key: {{ $given.key }}, path: ca.crt}]}
       {{- end }}
-    {{- end }}
     {{- end }}
     {{- if and $phones $values.credentials.adb.existingSecret }}
     - name: adb
@@ -189,16 +198,47 @@ doctor: [kafka, store]
 demonstrations: [kafka, store]
 {{- end -}}
 
-{{/* Variables with credentials, from Secrets that exist. Arguments: root, role, values. */}}
-{{- define "distrl.credentials" -}}
-{{- $needs := index (include "distrl.needs" .root | fromYaml) .role -}}
-{{- $given := .values.credentials -}}
-{{- if and .root.Values.demo.enabled (has "store" $needs) }}
-{{- $demo := dict "existingSecret" (printf "%s-s3" (include "distrl.fullname" .root)) "accessKey" "access-key" "secretKey" "secret-key" }}
-{{- $given = mergeOverwrite (deepCopy $given) (dict "store" $demo) }}
+{{/*
+Not empty where a pod waits for the topics: a Job of the release makes them, or Strimzi, whose topics that Job compares.
+Arguments: root, role.
+*/}}
+{{- define "distrl.waits" -}}
+{{- if eq .role "topics" -}}
+{{- if .root.Values.strimzi.enabled }}yes{{ end -}}
+{{- else if ne .role "doctor" -}}
+{{- include "distrl.together" .root -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What a container of the program mounts, to reach the brokers and to write. Arguments: root, role, values. */}}
+{{- define "distrl.mounts" -}}
+- {name: config, mountPath: /etc/distrl/config.yaml, subPath: config.yaml, readOnly: true}
+- {name: scratch, mountPath: /tmp, subPath: tmp}
+- {name: scratch, mountPath: /var/lib/distrl, subPath: state}
+{{- range $name, $given := include "distrl.certificates" .root | fromYaml }}
+- {name: {{ $name }}-certificate, mountPath: /etc/distrl/certificates/{{ $name }}, readOnly: true}
 {{- end }}
-{{- if and (has "kafka" $needs) $given.kafka.existingSecret }}
-{{- with $given.kafka }}
+{{- if include "distrl.userCertificate" . }}
+- {name: kafka-user, mountPath: /etc/distrl/kafka-user, readOnly: true}
+{{- end }}
+{{- end -}}
+
+{{/* The Secret with the certificate of the role's KafkaUser, where those log in by certificates. */}}
+{{- define "distrl.userCertificate" -}}
+{{- if eq .root.Values.strimzi.authentication "tls" }}{{ include "distrl.strimzi.userOf" . }}{{ end -}}
+{{- end -}}
+
+{{/* Variables with which the brokers know the role, from Secrets. Arguments: root, role, values. */}}
+{{- define "distrl.kafkaCredentials" -}}
+{{- $user := include "distrl.strimzi.userOf" . -}}
+{{- if include "distrl.userCertificate" . }}
+- {name: DISTRL_KAFKA__CLIENT__SSL__CERTIFICATE__LOCATION, value: /etc/distrl/kafka-user/user.crt}
+- {name: DISTRL_KAFKA__CLIENT__SSL__KEY__LOCATION, value: /etc/distrl/kafka-user/user.key}
+{{- else if $user }}
+- {name: DISTRL_KAFKA__SASL_USERNAME, value: {{ $user | quote }}}
+- {name: DISTRL_KAFKA__SASL_PASSWORD, valueFrom: {secretKeyRef: {name: {{ $user }}, key: password}}}
+{{- else if .values.credentials.kafka.existingSecret }}
+{{- with .values.credentials.kafka }}
 {{- if .username }}
 - {name: DISTRL_KAFKA__SASL_USERNAME, value: {{ .username | quote }}}
 {{- else }}
@@ -207,6 +247,17 @@ demonstrations: [kafka, store]
 - {name: DISTRL_KAFKA__SASL_PASSWORD, valueFrom: {secretKeyRef: {name: {{ .existingSecret }}, key: {{ .passwordKey }}}}}
 {{- end }}
 {{- end }}
+{{- end -}}
+
+{{/* Variables with credentials, from Secrets. Arguments: root, role, values. */}}
+{{- define "distrl.credentials" -}}
+{{- $needs := index (include "distrl.needs" .root | fromYaml) .role -}}
+{{- $given := .values.credentials -}}
+{{- if and .root.Values.demo.enabled (has "store" $needs) }}
+{{- $demo := dict "existingSecret" (printf "%s-s3" (include "distrl.fullname" .root)) "accessKey" "access-key" "secretKey" "secret-key" }}
+{{- $given = mergeOverwrite (deepCopy $given) (dict "store" $demo) }}
+{{- end }}
+{{- include "distrl.kafkaCredentials" . }}
 {{- if and (has "store" $needs) $given.store.existingSecret }}
 {{- with $given.store }}
 - {name: DISTRL_STORE__ACCESS_KEY, valueFrom: {secretKeyRef: {name: {{ .existingSecret }}, key: {{ .accessKey }}}}}

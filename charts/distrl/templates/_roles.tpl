@@ -21,20 +21,32 @@
 {{- $roles | toYaml -}}
 {{- end -}}
 
-{{/*
-Not empty where roles run before the release's objects are there. Not in a demo: its Kafka is one of those objects.
-*/}}
+{{/* Not empty where Kafka or its users are objects of the release: nothing can run before them. */}}
+{{- define "distrl.together" -}}
+{{- if or .Values.demo.enabled .Values.strimzi.enabled }}yes{{ end -}}
+{{- end -}}
+
+{{/* Not empty where roles run before the release's objects are there. */}}
 {{- define "distrl.hooks" -}}
-{{- if and (not .Values.demo.enabled) (or .Values.topics.enabled .Values.doctor.enabled) }}yes{{ end -}}
+{{- if and (not (include "distrl.together" .)) (or .Values.topics.enabled .Values.doctor.enabled) }}yes{{ end -}}
+{{- end -}}
+
+{{/* Workers that there may be at most, of all pools. */}}
+{{- define "distrl.mostWorkers" -}}
+{{- $workers := 0 -}}
+{{- range include "distrl.pools" . | fromYaml -}}
+{{- $workers = add $workers (ternary .scaling.replicas .scaling.maxReplicas (eq .scaling.type "fixed")) -}}
+{{- end -}}
+{{- $workers -}}
 {{- end -}}
 
 {{/* Annotations of what a role needs where it runs as a hook. Arguments: root, role. */}}
 {{- define "distrl.hookOf" -}}
 {{- if eq .role "doctor" -}}
-helm.sh/hook: {{ ternary "test" "pre-install,pre-upgrade,test" .root.Values.demo.enabled }}
+helm.sh/hook: {{ ternary "pre-install,pre-upgrade,test" "test" (empty (include "distrl.together" .root)) }}
 helm.sh/hook-weight: "-10"
 helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
-{{- else if and (eq .role "topics") (not .root.Values.demo.enabled) -}}
+{{- else if and (eq .role "topics") (not (include "distrl.together" .root)) -}}
 {{ include "distrl.hook" (dict "weight" -10) }}
 {{- end -}}
 {{- end -}}

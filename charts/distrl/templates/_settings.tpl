@@ -13,11 +13,16 @@
       "devices" (dict "settle_unchanged_s" 0) -}}
 {{- $config = mergeOverwrite $demo $config -}}
 {{- end -}}
+{{- if .Values.strimzi.enabled -}}
+{{- $protocol := ternary "SSL" "SASL_SSL" (eq .Values.strimzi.authentication "tls") -}}
+{{- $config = mergeOverwrite (dict "kafka" (dict "security_protocol" $protocol)) $config -}}
+{{- end -}}
 {{- $derived := dict -}}
-{{- if include "distrl.certificate" .Values.certificates.kafka -}}
+{{- $certificates := include "distrl.certificates" . | fromYaml -}}
+{{- if $certificates.kafka -}}
 {{- $_ := set $derived "kafka" (dict "ssl_ca" "/etc/distrl/certificates/kafka/ca.crt") -}}
 {{- end -}}
-{{- if include "distrl.certificate" .Values.certificates.store -}}
+{{- if $certificates.store -}}
 {{- $_ := set $derived "store" (dict "ca" "/etc/distrl/certificates/store/ca.crt") -}}
 {{- end -}}
 {{- if .Values.baseModel.image -}}
@@ -31,9 +36,18 @@
 {{- mergeOverwrite (.Files.Get "files/defaults.yaml" | fromYaml) (include "distrl.config" . | fromYaml) | toYaml -}}
 {{- end -}}
 
-{{/* Not empty where a certificate is given. */}}
-{{- define "distrl.certificate" -}}
-{{- or .secret .configMap -}}
+{{/* The private authorities that are given, by name; of brokers that Strimzi runs, it publishes theirs. */}}
+{{- define "distrl.certificates" -}}
+{{- $found := dict -}}
+{{- if .Values.strimzi.enabled -}}
+{{- $_ := set $found "kafka" (dict "secret" (printf "%s-cluster-ca-cert" .Values.strimzi.cluster) "key" "ca.crt") -}}
+{{- end -}}
+{{- range $name, $given := .Values.certificates -}}
+{{- if or $given.secret $given.configMap -}}
+{{- $_ := set $found $name $given -}}
+{{- end -}}
+{{- end -}}
+{{- $found | toYaml -}}
 {{- end -}}
 
 {{/* Ports of a comma-separated list of addresses, as YAML. */}}
@@ -56,12 +70,15 @@
 {{- end -}}
 
 {{/*
-A role's values: `defaults`, under its own. Arguments: root, values (a list, the last wins).
+A role's values: `defaults`, under its own; a demo asks for less. Arguments: root, values (a list, the last wins).
 */}}
 {{- define "distrl.role" -}}
 {{- $merged := deepCopy .root.Values.defaults -}}
 {{- range .values -}}
 {{- $merged = mergeOverwrite $merged (deepCopy .) -}}
+{{- end -}}
+{{- if .root.Values.demo.enabled -}}
+{{- $_ := set $merged "resources" (mergeOverwrite (deepCopy $merged.resources) (dict "requests" .root.Values.demo.requests)) -}}
 {{- end -}}
 {{- $_ := set $merged "credentials" (mergeOverwrite (deepCopy .root.Values.credentials) (default dict $merged.credentials)) -}}
 {{- $merged | toYaml -}}

@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
-from distrl.cli.common import ConfigFile, Sets, connected, console, row, table
+from distrl.cli.common import ConfigFile, Sets, connected, console, print_line, row, table
+from distrl.cli.rights import RoleName
 
-app = typer.Typer(help="Create or describe the topics of a run.", no_args_is_help=True)
+app = typer.Typer(help="Create, describe or wait for the topics of a run.", no_args_is_help=True)
 
 
 @app.command("ensure")
@@ -52,3 +53,26 @@ def describe_topics(config: ConfigFile = None, sets: Sets = None) -> None:
         cells = row(topic.name, held, topic.records, topic.cleanup, topic.retention, topic.differences)
         shown.add_row(*cells)
     console.print(shown)
+
+
+@app.command("wait")
+def wait(
+    role: RoleName,
+    config: ConfigFile = None,
+    sets: Sets = None,
+    timeout_s: Annotated[
+        float, typer.Option("--timeout", min=0.0, help="Seconds after which it ends with an error.")
+    ] = 600.0,
+) -> None:
+    """Wait until the topics that a role reads and writes are there, and these settings' user may use them.
+
+    For a pod that starts together with its broker, its user and the Job that makes the topics.
+    """
+    from distrl.broker.topics import TOPICS
+    from distrl.broker.wait import wait_for_topics
+    from distrl.rights.roles import TopicRight, role_named
+
+    found, settings = role_named(role), connected(config, sets)
+    names = [name for name in TOPICS if found.may(TopicRight.READ, name) or found.may(TopicRight.WRITE, name)]
+    wait_for_topics(settings, names, timeout_s, lambda missing: print_line(f"waiting: {missing}"))
+    print_line(f"the {len(names)} topics of the {role} in run {settings.run} are there")

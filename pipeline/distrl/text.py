@@ -1,8 +1,8 @@
-"""Plain words of a text, for comparing and tokenising; and text that is safe to show."""
+"""Plain words of a text, for comparing and tokenising; text that is safe to show; JSON that is unambiguous."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 _STRIPPED: Final = ".,;!?\"'()[]"
 
@@ -15,3 +15,11 @@ def printable(text: str) -> str:
 def plain_words(text: str) -> list[str]:
     """The words of `text` in lower case, without the punctuation around them."""
     return [word for part in text.lower().split() if (word := part.strip(_STRIPPED))]
+
+
+def fields_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object for `json`'s object_pairs_hook. Raises ValueError for a name that occurs twice, as it is ambiguous."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("an object names a field twice")
+    return found

@@ -57,9 +57,23 @@ def test_any_other_text_is_an_invalid_action_that_carries_it(text: str) -> None:
         {"touch_point": "[true, 0.5]"},
         {"touch_point": "nowhere"},
         {"touch_point": 3},
+        {"touch_point": f"[{'1' * 5000}, 0.5]"},
+        {"touch_point": "[" * 100_000},
         {"more": ""},
     ],
 )
 def test_nearly_an_action_is_invalid(change: dict[str, object]) -> None:
     fields = json.loads("{" + to_text(Action(ActionKind.TAP, touch=Point(0.5, 0.5))) + "}") | change
     assert parse(json.dumps(fields)[1:-1]).kind is ActionKind.INVALID
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"action_type": "PRESS_BACK", ' + to_text(Action(ActionKind.HOME)),
+        '"action_type": ' + "1" * 5000,
+        "[" * 100_000,
+    ],
+)
+def test_a_field_named_twice_and_what_json_refuses_are_invalid(text: str) -> None:
+    assert parse(text) == Action(ActionKind.INVALID, text=text)

@@ -13,6 +13,7 @@ import math
 from typing import Any, Final
 
 from distrl.errors import PolicyError
+from distrl.text import fields_once
 from distrl.types import Action, ActionKind, Point
 
 TAP_DISTANCE: Final = 0.04
@@ -54,9 +55,9 @@ def parse(text: str) -> Action:
     it: a policy may write anything, so that is an outcome and no error.
     """
     try:
-        fields = json.loads("{" + text + "}")
+        fields = json.loads("{" + text + "}", object_pairs_hook=fields_once)
         return _from_fields(fields)
-    except (json.JSONDecodeError, PolicyError, RecursionError):
+    except (ValueError, PolicyError, RecursionError):  # also Python's own refusal of numbers of thousands of digits
         return Action(ActionKind.INVALID, text=text)
 
 

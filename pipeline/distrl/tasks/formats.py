@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from distrl.tasks.row import Fields
-from distrl.text import printable
+from distrl.text import fields_once, printable
 
 MAX_LINE: Final = 65_536
 """Bytes of a line of JSONL or text; characters of a CSV field."""
@@ -164,14 +164,6 @@ def _reason(error: ValueError | RecursionError) -> str:
     return error.msg if isinstance(error, json.JSONDecodeError) else str(error)[:200]
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object; a name that occurs twice is an error, as it is ambiguous."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("an object names a field twice")
-    return found
-
-
 def _past_space(text: str, at: int) -> int:
     while at < len(text) and text[at] in _JSON_SPACE:
         at += 1
@@ -179,4 +171,4 @@ def _past_space(text: str, at: int) -> int:
 
 
 _JSON_SPACE: Final = " \t\r\n"
-_DECODER: Final = json.JSONDecoder(object_pairs_hook=_once)
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=fields_once)

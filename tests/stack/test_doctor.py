@@ -45,6 +45,28 @@ def test_a_configured_endpoint_that_does_not_answer_is_reported_with_its_setting
         assert found.hint
 
 
+OF_THE_STACK = {"disk", "java", "Kafka's jars", "object store", "port of kafka", "port of s3"}
+KAFKA, STORE = "kafka.bootstrap=127.0.0.1:1", "store.url=s3://127.0.0.1:1/distrl"
+
+
+@pytest.mark.parametrize(
+    ("given", "left"),
+    [
+        ([], OF_THE_STACK),
+        ([KAFKA], OF_THE_STACK - {"Kafka's jars", "port of kafka"}),
+        ([STORE], OF_THE_STACK - {"object store", "port of s3"}),
+        ([KAFKA, STORE], set()),
+    ],
+)
+def test_what_only_a_local_server_needs_is_looked_at_where_one_would_be_started(
+    tmp_path: Path, given: list[str], left: set[str]
+) -> None:
+    findings = examine(config(tmp_path, *given, "kafka.connect_timeout_s=0.2", "store.timeout_s=0.2"))
+    looked_at = {found.what for found in findings}
+    assert looked_at & OF_THE_STACK == left
+    assert looked_at >= {"python", "adb", "broker", "objects", "phones"}
+
+
 def test_an_adb_that_cannot_be_run_is_a_finding(tmp_path: Path) -> None:
     found = finding(examine(config(tmp_path, f"adb.binary={tmp_path / 'none'}")), "adb")
     assert not found.ok

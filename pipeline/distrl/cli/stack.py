@@ -137,7 +137,10 @@ def without_success(found: Sequence[Unsolved]) -> list[str]:
 
 
 def doctor(config: ConfigFile = None, sets: Sets = None) -> None:
-    """Check everything that a run needs on this machine, with a hint for what is missing; exit 1 if anything is."""
+    """Check everything that a run with these settings needs on this machine, with a hint for what is missing.
+
+    Exit 1 if anything is.
+    """
     from distrl.stack.doctor import LATER, examine
 
     findings = examine(load(config, sets))

@@ -1,4 +1,8 @@
-"""`distrl doctor`: checks everything that a run needs on this machine. It connects, and changes nothing."""
+"""`distrl doctor`: checks everything that a run needs on this machine. It connects, and changes nothing.
+
+What only the servers of a local stack need, such as Java, is looked at where the stack would start them: not where the
+settings name a Kafka and an object store, as in a pod.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +18,9 @@ from distrl.config import Config, EmulatorSettings
 from distrl.device.launch import program
 from distrl.device.server import AdbServer
 from distrl.errors import DistrlError
-from distrl.stack import adb, jars, kafka, minio, phones, ports
+from distrl.stack import adb, jars, kafka, minio, phones, ports, s3
 from distrl.stack.java import find_java
-from distrl.stack.local import LocalStack, PartStatus, connect
+from distrl.stack.local import NAMES, LocalStack, PartStatus, connect
 from distrl.stack.minio import Kind
 from distrl.store.objects import open_store
 
@@ -41,19 +45,19 @@ class Finding:
 def examine(config: Config) -> list[Finding]:
     """Run all checks. Never raises: a failed check is a finding."""
     connected = config
-    findings = []
+    own, findings = frozenset(NAMES), []
     try:
         connected = connect(config)
-        rows = {row.name: row for row in LocalStack(config).status()}
+        stack = LocalStack(config)
+        own, rows = stack.own(), {row.name: row for row in stack.status()}
     except (DistrlError, OSError) as error:
         rows = {}
         findings.append(_failed("stack", error))
     looks: list[tuple[str, Callable[[], Finding]]] = [
         ("python", _python),
-        ("disk", lambda: _disk(config)),
-        ("java", _java),
-        ("Kafka's jars", lambda: _jars(config)),
-        ("object store", lambda: _object_store(config)),
+        *([("disk", lambda: _disk(config)), ("java", _java)] if own & {kafka.NAME, s3.NAME} else []),
+        *([("Kafka's jars", lambda: _jars(config))] if kafka.NAME in own else []),
+        *([("object store", lambda: _object_store(config))] if s3.NAME in own else []),
         ("adb", lambda: _adb_binary(config)),
         *((f"port of {name}", look) for name, look in _port_looks(config, rows).items()),
         ("broker", lambda: _broker(connected, rows)),
@@ -134,7 +138,7 @@ def _port_looks(config: Config, rows: dict[str, PartStatus]) -> dict[str, Callab
     """One check for each part that `distrl up` would start now."""
     wanted = {
         kafka.NAME: (config.stack.kafka_port, 1, "stack.kafka_port", "kafka_port" in config.stack.model_fields_set),
-        "s3": (config.stack.s3_port, 1, "stack.s3_port", "s3_port" in config.stack.model_fields_set),
+        s3.NAME: (config.stack.s3_port, 1, "stack.s3_port", "s3_port" in config.stack.model_fields_set),
         adb.NAME: (config.adb.port, 1, "adb.port", "port" in config.adb.model_fields_set),
         phones.NAME: (
             config.phones.base_port,
@@ -168,7 +172,7 @@ def _broker(config: Config, rows: dict[str, PartStatus]) -> Finding:
 
 
 def _objects(config: Config, rows: dict[str, PartStatus]) -> Finding:
-    if not _expected(rows, "s3"):
+    if not _expected(rows, s3.NAME):
         return Finding("objects", True, LATER)
     open_store(config.store).check()
     return Finding("objects", True, f"{config.store.url} can be written and read")

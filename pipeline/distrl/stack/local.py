@@ -131,6 +131,10 @@ class LocalStack:
                 rows.append(PartStatus(name, False, "", None))
         return rows
 
+    def own(self) -> frozenset[str]:
+        """The parts that `up` starts here: those without a configured endpoint."""
+        return frozenset(NAMES) - _configured(self._config, self._record.parts()).keys()
+
     def _refuse_others(self, parts: Mapping[str, Part], wanted: Mapping[str, Mapping[str, Any]]) -> None:
         for name, part in parts.items():
             if part.child is None or part.started_by == self._owner or part.settings == wanted.get(name, part.settings):

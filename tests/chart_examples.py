@@ -34,3 +34,9 @@ def pods(objects: Sequence[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any
 def containers(pod: dict[str, Any]) -> list[dict[str, Any]]:
     """All of a pod, those that initialise it first."""
     return [*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]]
+
+
+def looked_at(manifests: Path, objects: list[dict[str, Any]]) -> subprocess.CompletedProcess[str]:
+    """What the program tests/tools/manifests says of the objects."""
+    text = yaml.safe_dump_all(objects)
+    return subprocess.run([manifests], input=text, capture_output=True, text=True, timeout=60, check=False)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from chart_examples import CHART, EXAMPLES, containers, helm_says, pods, rendered
+from chart_examples import CHART, EXAMPLES, containers, helm_says, looked_at, pods, rendered
 
 pytestmark = pytest.mark.kubernetes
 
@@ -80,11 +80,6 @@ def test_a_wrong_value_is_refused_by_its_path(helm: Path, value: str, said: str)
 def test_an_algorithm_is_checked_by_its_type(helm: Path, value: str) -> None:
     done = helm_says(helm, "template", "run", str(CHART), "--values", str(MINIMAL), "--set-json", value)
     assert done.returncode == 0, done.stderr
-
-
-def looked_at(manifests: Path, objects: list[dict[str, Any]]) -> subprocess.CompletedProcess[str]:
-    text = yaml.safe_dump_all(objects)
-    return subprocess.run([manifests], input=text, capture_output=True, text=True, timeout=60, check=False)
 
 
 @example

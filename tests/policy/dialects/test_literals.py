@@ -99,6 +99,8 @@ UI_TARS = {
     "Action: finished(content='All done.')": COMPLETE,
     "Action: finished()": COMPLETE,
     "```\nThought: it works\nAction: press_back()\n```": BACK,
+    "Thought: 我点击Action: press_back()": BACK,
+    "我点击press_back()": BACK,
     "Thought: the type(s) of it. Action: press_back( )": BACK,
 }
 UI_TARS_REFUSED = [
@@ -143,6 +145,7 @@ AUTOGLM = {
     'do(action="Back")': BACK,
     '<think>do(action="Home")?</think><answer>do(action="Back")</answer>': BACK,
     'do(action="Home") ': HOME,
+    '我点击do(action="Home")': HOME,
     'do(action="Enter")': ENTER,
     '```\ndo(action="Home")\n```': HOME,
     'finish(message="任务完成。")': COMPLETE,

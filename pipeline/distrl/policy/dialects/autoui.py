@@ -27,7 +27,7 @@ class AutoUI:
                 f"{INTRODUCTION} It is one line of four fields. Points are [y, x], as shares of the screen's height "
                 "and width from the upper left corner; an action without points has -1.0 for them. The actions:",
                 f"A tap: {to_text(Action(ActionKind.TAP, touch=near))}",
-                f"A swipe, {TAP_DISTANCE} or longer: {to_text(Action(ActionKind.SWIPE, touch=near, lift=far))}",
+                f"A swipe, longer than {TAP_DISTANCE}: {to_text(Action(ActionKind.SWIPE, touch=near, lift=far))}",
                 f"Text for the focused field: {to_text(Action(ActionKind.TYPE, text='hello'))}",
                 f"The back key, and likewise PRESS_HOME and PRESS_ENTER: {to_text(Action(ActionKind.BACK))}",
                 f"Once the instruction is carried out: {to_text(Action(ActionKind.COMPLETE))}",

@@ -36,7 +36,10 @@ class Call(NamedTuple):
 
 
 def call_marker(*names: str) -> str:
-    """A pattern of where a call of one of `names` begins: not a word with a parenthesis in a thought, as type(s)."""
+    """A pattern of where a call of one of `names` begins: not a word with a parenthesis in a thought, as type(s).
+
+    To be compiled with re.ASCII: a Chinese thought may end right before it, without a space or a full stop.
+    """
     return rf"\b(?:{'|'.join(names)})\((?=\s*(?:\w+\s*=|\)))"
 
 

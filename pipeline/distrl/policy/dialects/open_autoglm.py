@@ -18,7 +18,7 @@ from distrl.policy.dialects.protocol import INTRODUCTION
 from distrl.policy.dialects.text import checked, first, no_form, nothing_after, read, typed
 from distrl.types import Action, ActionKind, ScreenSize
 
-_MARKER: Final = re.compile(rf"<answer>\s*|{call_marker('do', 'finish')}")
+_MARKER: Final = re.compile(rf"<answer>\s*|{call_marker('do', 'finish')}", re.ASCII)
 _KEYS: Final = {"Back": ActionKind.BACK, "Home": ActionKind.HOME, "Enter": ActionKind.ENTER}
 _NAMES: Final = {kind: name for name, kind in _KEYS.items()}
 

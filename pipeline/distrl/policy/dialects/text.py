@@ -64,7 +64,9 @@ def checked(text: str, action: Action, found: Action) -> str:
     """
     if found.kind is not action.kind or (action.kind is ActionKind.TYPE and found.text != action.text):
         raise PolicyError(
-            "action", f"a {action.kind.value} of this text or these points cannot be written", "shorten it, or leave it"
+            "action",
+            f"'{action.kind.value}' with this text or these points would not be read as itself",
+            "points are on the screen, and text is shorter and of whole characters",
         )
     return text
 

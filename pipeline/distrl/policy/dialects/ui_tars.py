@@ -27,7 +27,8 @@ _MARKER: Final = re.compile(
     + call_marker(
         *("click", "long_press", "left_double", "right_single", "type", "scroll", "drag", "open_app", "hotkey", "wait"),
         *("press_home", "press_back", "press_enter", "finished", "call_user"),
-    )
+    ),
+    re.ASCII,
 )
 """Calls of a kind that is refused begin an action, too: a text of such a one and another is none."""
 _BOX: Final = re.compile(

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from distrl.config import Config, load
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
@@ -37,6 +38,24 @@ def test_every_test_and_file_that_a_page_names_exists(page: Path) -> None:
             missing.append(found[0])
     missing += [path for path in LINK.findall(text) if not (page.parent / path).exists()]
     assert missing == []
+
+
+def settings_in(page: Path) -> list[str]:
+    """The blocks of a page that are files for `--config`: those that begin with a section of the settings."""
+    blocks = re.findall(r"^```yaml\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    return [each for each in blocks if each.partition(":")[0] in Config.model_fields]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if settings_in(page)], ids=lambda page: page.name)
+def test_the_program_takes_the_settings_that_a_page_shows(page: Path, tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    for block in settings_in(page):
+        file.write_text(block)
+        load(file, environ={"DISTRL_KAFKA__SASL_USERNAME": "u", "DISTRL_KAFKA__SASL_PASSWORD": "p"})
+
+
+def test_pages_show_settings() -> None:
+    assert {page.name for page in PAGES if settings_in(page)} >= {"emulators.md", "operations.md"}
 
 
 @pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md"])

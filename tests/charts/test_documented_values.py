@@ -13,7 +13,7 @@ from distrl.telemetry.alerts import ALERTS
 pytestmark = pytest.mark.kubernetes
 PAGE = (CHART.parents[1] / "docs" / "kubernetes.md").read_text()
 BLOCKS = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-LEAST = CHART / "ci" / "minimal-values.yaml"
+LEAST = CHART / "tests" / "values.yaml"
 
 
 def test_there_are_blocks() -> None:

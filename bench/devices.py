@@ -50,7 +50,19 @@ from distrl.stack.phones import start_phones
 from distrl.stack.processes import find_all, stop_all
 from distrl.store.objects import open_store
 from distrl.tasks.lists import suite_of
-from distrl.types import Action, ActionKind, ObjectRef, Outcome, Point, Split, Step, Task, Trajectory, Version
+from distrl.types import (
+    Action,
+    ActionKind,
+    ObjectRef,
+    Outcome,
+    Point,
+    ScreenSize,
+    Split,
+    Step,
+    Task,
+    Trajectory,
+    Version,
+)
 from rich.console import Console
 from rich.table import Table
 
@@ -196,7 +208,7 @@ class FixedPolicy:
     def load(self, adapter: bytes) -> None:
         return
 
-    def encode_prompt(self, instruction: str, previous: Sequence[Action]) -> tuple[int, ...]:
+    def encode_prompt(self, instruction: str, previous: Sequence[Action], screen: ScreenSize) -> tuple[int, ...]:
         return (3,) * (1 + len(previous) % 2)
 
 

@@ -23,7 +23,8 @@ from distrl.policy.autoui.model import AutoUIModel, Shape
 from distrl.policy.autoui.tokenizer import WordTokenizer
 from distrl.policy.feature_store import FeatureStore
 from distrl.policy.features import Features
-from distrl.types import Action, ActionKind, LoggedTrajectory, LogPosition, ObjectRef, Update, Watermark
+from distrl.policy.protocol import ImageFeatures
+from distrl.types import Action, ActionKind, LoggedTrajectory, LogPosition, ObjectRef, ScreenSize, Update, Watermark
 from generator import trajectory
 
 WORDS = WordTokenizer(("red", "shoes"))
@@ -99,8 +100,9 @@ def _restored(config: Config, transitions: int) -> LearnerState:
     noise = torch.randn(LARGE.grid[0] * LARGE.grid[1], LARGE.d_model)
     precision = torch.float16 if config.policy.image_precision == "float16" else torch.float32
 
-    def embed(name: bytes) -> torch.Tensor:
-        return (noise * (1 + int(name, 16) / 16**64)).to(precision)  # another one for each screen, in no time
+    def embed(name: bytes) -> ImageFeatures:
+        tokens = (noise * (1 + int(name, 16) / 16**64)).to(precision)  # others for each screen, in no time
+        return ImageFeatures(tokens, ScreenSize(1, 1))
 
     store = FeatureStore(config.learner.features_mb << 20, config.learner.features_directory)
     state.features = Features(embed, config.learner.torch_threads, store)

@@ -25,10 +25,10 @@ from distrl.learner.loop import HEARTBEAT_S, Loop
 from distrl.learner.recover import log_of, recover
 from distrl.policy.feature_store import FeatureStore
 from distrl.policy.features import Features
-from distrl.policy.protocol import Policy
+from distrl.policy.protocol import ImageFeatures, Policy
 from distrl.store.directory import DirectoryStore
 from distrl.telemetry.monitor import Monitor, Reporter
-from distrl.types import Heartbeat, ObjectRef, Version
+from distrl.types import Heartbeat, ObjectRef, ScreenSize, Version
 from PIL import Image
 from simphone.machine import PhoneMachine
 
@@ -91,7 +91,7 @@ def run_bookkeeping(config: Config, stop: threading.Event, report: Callable[...,
         history, log = journal.history(), log_of(config)
         store = WithoutScreens.from_config(config.store)
         recovered = recover(config, store, history=history, log=log)
-        state, nothing = recovered.state, torch.zeros(1)
+        state, nothing = recovered.state, ImageFeatures(torch.zeros(1), ScreenSize(1, 1))
         state.features = Features(lambda _: nothing, 1, FeatureStore(config.learner.features_mb << 20, None))
         state.algorithm = Bookkeeping(state.algorithm)
         loop = Loop(config, store, journal, producer, reporter, recovered, history, log, stop, updated)

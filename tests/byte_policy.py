@@ -21,9 +21,9 @@ from distrl.images import ImageError, opened
 from distrl.policy.actions import to_text
 from distrl.policy.adapters import LoraAdapter
 from distrl.policy.files import identity_of
-from distrl.policy.protocol import SampledAction, Score
+from distrl.policy.protocol import ImageFeatures, SampledAction, Score
 from distrl.policy.registry import PolicyFamily
-from distrl.types import Action, ActionKind, Point, Step
+from distrl.types import Action, ActionKind, Point, ScreenSize, Step
 from PIL import Image
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -40,17 +40,17 @@ FORM = re.compile(r"(tap|swipe|type|back|home|enter|complete) (\d\d?,\d\d?|-) (\
 
 
 class ByteTokenizer:
-    def encode_prompt(self, instruction: str, earlier: Sequence[Action]) -> tuple[int, ...]:
+    def encode_prompt(self, instruction: str, earlier: Sequence[Action], screen: ScreenSize) -> tuple[int, ...]:
         said = [instruction, *(_written(action) for action in earlier[-1:])]
         return (*_ids("\n".join(said))[: LONGEST_PROMPT - 1], END)
 
-    def encode_action(self, action: Action) -> tuple[int, ...]:
+    def encode_action(self, action: Action, screen: ScreenSize) -> tuple[int, ...]:
         ids = (*_ids(_written(action)), END)
         if action.kind is ActionKind.INVALID or len(ids) > LONGEST_ACTION:
             raise PolicyError("action", f"{action} is none, or too long", "shorten its text")
         return ids
 
-    def decode_action(self, ids: Sequence[int]) -> Action:
+    def decode_action(self, ids: Sequence[int], screen: ScreenSize) -> Action:
         text = bytes(i - FIRST for i in ids if i >= FIRST).decode(errors="replace")
         found = FORM.fullmatch(text)
         if found is None:
@@ -102,12 +102,13 @@ class BytePolicy:
         self.width = int(described["width"])
         self._adapter = LoraAdapter(self.model, chosen, self.base_sha256, seed)
 
-    def image_features(self, png: bytes) -> Tensor:
+    def image_features(self, png: bytes) -> ImageFeatures:
         try:
-            grey = opened(png).convert("L").resize((COLUMNS, ROWS), Image.Resampling.BOX)
+            picture = opened(png)
         except ImageError as error:
             raise PolicyError("screenshot", str(error), "show it a PNG") from None
-        return torch.tensor(np.asarray(grey, dtype=np.float32) / 255).reshape(-1, 1)
+        grey = np.asarray(picture.convert("L").resize((COLUMNS, ROWS), Image.Resampling.BOX), dtype=np.float32)
+        return ImageFeatures(torch.tensor(grey / 255).reshape(-1, 1), ScreenSize(*picture.size))
 
     def decide(
         self,
@@ -121,9 +122,11 @@ class BytePolicy:
             for png, prompt, seed in zip(pngs, prompts, seeds, strict=True)
         ]
 
-    def score(self, steps: Sequence[Step], features: Sequence[Tensor], temperature: float = 1.0) -> Score:
+    def score(self, steps: Sequence[Step], features: Sequence[ImageFeatures], temperature: float = 1.0) -> Score:
         written = _padded([step.action_ids for step in steps])
-        states, mask = self.model.read(torch.stack(list(features)), _padded([step.prompt_ids for step in steps]))
+        states, mask = self.model.read(
+            torch.stack([each.tokens for each in features]), _padded([step.prompt_ids for step in steps])
+        )
         logp = F.log_softmax(self.model.logits(states, mask, written) / temperature, dim=-1)
         drawn = (written != PAD).float()
         entropy = -(logp.exp() * logp).sum(-1)
@@ -148,19 +151,19 @@ class BytePolicy:
         self._adapter.load(adapter)
 
     def _write(
-        self, cells: Tensor, prompt: tuple[int, ...], temperature: float | None, rng: np.random.Generator
+        self, screen: ImageFeatures, prompt: tuple[int, ...], temperature: float | None, rng: np.random.Generator
     ) -> SampledAction:
         ids: list[int] = []
         total = 0.0
         with torch.no_grad():
-            states, mask = self.model.read(cells[None], torch.tensor([prompt]))
+            states, mask = self.model.read(screen.tokens[None], torch.tensor([prompt]))
             while len(ids) < LONGEST_ACTION and END not in ids:
                 logits = self.model.logits(states, mask, torch.tensor([[*ids, END]]))[0, -1] / (temperature or 1.0)
                 p = F.softmax(logits.double(), dim=-1).numpy()
                 token = int(p.argmax()) if temperature is None else int(rng.choice(VOCABULARY, p=p / p.sum()))
                 total += float(np.log(p[token]))
                 ids.append(token)
-        action = self.tokenizer.decode_action(ids)
+        action = self.tokenizer.decode_action(ids, screen.size)
         return SampledAction(tuple(ids), action, to_text(action), total)
 
 

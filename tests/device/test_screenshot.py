@@ -10,7 +10,7 @@ from distrl.device.screenshot import BlackImageError, BrokenImageError, Oversize
 from distrl.errors import PolicyError, StoreError
 from distrl.images import MAX_PIXELS, opened
 from distrl.offline.runs import decoded_png
-from distrl.policy.autoui.policy import pixels
+from distrl.policy.screenshot import decoded
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
@@ -57,7 +57,7 @@ def test_a_header_that_claims_all_memory_is_refused_before_decoding() -> None:
 def test_worker_policy_judge_and_notebooks_take_the_same_sizes(height: int, taken: bool) -> None:
     """A screenshot that one took and another refused would spoil every episode it is in."""
     large = drawn(Image.new("1", (8000, height), 1))
-    for take in (verified, lambda png: pixels(png, 8, 8), opened, lambda png: decoded_png(png, "a.png")):
+    for take in (verified, decoded, opened, lambda png: decoded_png(png, "a.png")):
         with nullcontext() if taken else pytest.raises(REFUSALS, match="pixels"):
             take(large)
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from distrl.algorithms.aride.truncation import cut_off, step_after
+from distrl.algorithms.aride.truncation import cut_off, screen_after, step_after
 from distrl.config import Config
 from distrl.errors import StoreError
 from distrl.learner.fold import fold
 from distrl.learner.state import LearnerState
-from distrl.types import Action, ActionKind, ObjectRef, Outcome, Step, Trajectory
+from distrl.types import Action, ActionKind, ObjectRef, Outcome, ScreenSize, Step, Trajectory
 
 from learner.world import CODEC, Screens, config, logged, trajectory, update_of
 
@@ -79,14 +80,22 @@ def test_only_a_failure_that_used_up_its_steps_without_an_end_was_cut_off(screen
 
 def test_state_after_the_last_step_is_what_the_policy_would_have_read(screens: Screens) -> None:
     cut = episode(screens, 1, 3, left_on=200)
-    after = step_after(cut, CODEC.encode_prompt)
-    assert after is not None
+    screen = screen_after(cut)
+    assert screen is not None
+    asked = []
+
+    def encode_prompt(instruction: str, earlier: Sequence[Action], size: ScreenSize) -> tuple[int, ...]:
+        asked.append(size)
+        return CODEC.encode_prompt(instruction, earlier, size)
+
+    after = step_after(cut, screen, ScreenSize(108, 240), encode_prompt)
     assert after.screenshot == cut.final_screenshot
     assert after.prompt_ids == CODEC.encode_prompt("search for red shoes", [BACK] * 3)
-    assert step_after(replace(cut, final_screenshot=None), CODEC.encode_prompt) is None
+    assert asked == [(108, 240)]
+    assert screen_after(replace(cut, final_screenshot=None)) is None
     unnamed = replace(screens.plain(200), key="../../etc/passwd")
-    assert step_after(replace(cut, final_screenshot=unnamed), CODEC.encode_prompt) is None
-    assert step_after(episode(screens, 1, 3, limit=9, left_on=200), CODEC.encode_prompt) is None
+    assert screen_after(replace(cut, final_screenshot=unnamed)) is None
+    assert screen_after(episode(screens, 1, 3, limit=9, left_on=200)) is None
 
 
 @pytest.mark.parametrize("truncation", ["terminal", "bootstrap"])
@@ -108,8 +117,9 @@ def test_target_of_the_last_step_under_each_setting(critics_alone: Config, scree
     targets = [buffer.columns["target"][buffer.slots(entry)[-1]] for entry in buffer.entries]
     cut = 0.0
     if truncation == "bootstrap":
-        after = step_after(records[0], CODEC.encode_prompt)
-        assert after is not None
+        screen = screen_after(records[0])
+        assert screen is not None
+        after = step_after(records[0], screen, state.features.size(screen), CODEC.encode_prompt)
         cut = 0.9 * before.algorithm.values([after]).item()
         assert cut > 0.1
     assert targets == pytest.approx([cut, 0.0, 0.0, 1.0, 0.0, 0.0], abs=1e-5)

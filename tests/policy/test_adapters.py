@@ -24,7 +24,7 @@ def decisions(agent: AutoUIPolicy) -> list[float]:
 
 def test_a_fresh_adapter_changes_nothing(base_directory: Path, agent: AutoUIPolicy) -> None:
     base = load_base(base_directory)
-    features, prompts = torch.randn(2, *agent.image_features(png(0)).shape), torch.tensor([[5, 9, 1], [9, 1, 0]])
+    features, prompts = torch.randn(2, *agent.image_features(png(0)).tokens.shape), torch.tensor([[5, 9, 1], [9, 1, 0]])
     with torch.no_grad():
         expected = base.model.encode(features, prompts)[0]
         found = agent.model.encode(features, prompts)[0]

@@ -13,7 +13,7 @@ from distrl.config import PolicySettings
 from distrl.errors import PolicyError
 from distrl.policy.autoui.tokenizer import WordTokenizer
 from distrl.policy.registry import base_sha256, policy_of, tokenizer_of
-from distrl.types import Action, ActionKind, Point
+from distrl.types import Action, ActionKind, Point, ScreenSize
 
 from policy.conftest import png
 
@@ -36,7 +36,9 @@ def test_a_family_of_another_package_is_found(bytes_base: PolicySettings) -> Non
 
 def test_a_second_family_scores_what_it_wrote(bytes_base: PolicySettings) -> None:
     policy = policy_of(bytes_base)
-    prompt = policy.tokenizer.encode_prompt("touch ünïcode", [Action(ActionKind.TAP, touch=Point(0.5, 0.5))])
+    prompt = policy.tokenizer.encode_prompt(
+        "touch ünïcode", [Action(ActionKind.TAP, touch=Point(0.5, 0.5))], ScreenSize(1, 1)
+    )
     (made,) = policy.decide([png(0)], [prompt], 1.0, [3])
     step = factories.step(prompt_ids=prompt, action_ids=made.action_ids)
     assert policy.tokenizer.accepts(step)

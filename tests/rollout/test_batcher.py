@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +11,8 @@ import pytest
 from distrl.errors import PolicyError
 from distrl.rollout.batcher import Batcher, PolicyEndedError
 from distrl.rollout.episode import Observation, sampling_seed
-from distrl.types import Action
+from distrl.types import Action, ScreenSize
+from PIL import Image
 
 from rollout.world import TAP, task, version
 
@@ -45,7 +47,7 @@ class Weights:
             self.gate.wait(10)
         self.batches.append(list(pngs))
         self.seeds += seeds
-        if b"broken" in pngs:
+        if shot("broken") in pngs:
             raise PolicyError("screenshot", "is no PNG image", "check the device")
         return [Row((len(prompt),), TAP, self.adapter.decode(), -1.0) for prompt in prompts]
 
@@ -56,12 +58,19 @@ class Weights:
 
 
 class Words:
-    def encode_prompt(self, instruction: str, previous: Sequence[Action]) -> tuple[int, ...]:
+    def encode_prompt(self, instruction: str, previous: Sequence[Action], screen: ScreenSize) -> tuple[int, ...]:
         return tuple(range(1 + len(previous)))
 
 
-def seen(name: str = "t", png: bytes = b"png", step: int = 0) -> Observation:
-    return Observation(task(name), "a", step, png, (TAP,) * step, lambda: None)
+def shot(name: str) -> bytes:
+    """A PNG whose header is read, and no more of it."""
+    file = io.BytesIO()
+    Image.new("L", (1, 1)).save(file, "PNG")
+    return file.getvalue() + name.encode()
+
+
+def seen(name: str = "t", png: str = "png", step: int = 0) -> Observation:
+    return Observation(task(name), "a", step, shot(png), (TAP,) * step, lambda: None)
 
 
 Serving = Callable[..., Batcher]
@@ -99,8 +108,8 @@ def test_decisions_asked_for_together_share_a_batch(serving: Serving) -> None:
     batcher = serving(weights, wait_s=30.0)
     batcher.swap(version(0), b"zero")
     with batcher.episode(), batcher.episode(), batcher.episode(), ThreadPoolExecutor(3) as pool:
-        list(pool.map(lambda name: batcher.decide(seen(name, name.encode())), "abc"))
-    assert [sorted(batch) for batch in weights.batches] == [[b"a", b"b", b"c"]]
+        list(pool.map(lambda name: batcher.decide(seen(name, name)), "abc"))
+    assert [sorted(batch) for batch in weights.batches] == [[shot("a"), shot("b"), shot("c")]]
 
 
 def test_a_lone_episode_does_not_wait_for_company(serving: Serving) -> None:
@@ -131,8 +140,8 @@ def test_one_unreadable_screen_does_not_fail_its_neighbours(serving: Serving) ->
     batcher = serving(Weights(), wait_s=30.0)
     batcher.swap(version(0), b"zero")
     with batcher.episode(), batcher.episode(), ThreadPoolExecutor(2) as pool:
-        good = pool.submit(batcher.decide, seen(png=b"good"))
-        bad = pool.submit(batcher.decide, seen(png=b"broken"))
+        good = pool.submit(batcher.decide, seen(png="good"))
+        bad = pool.submit(batcher.decide, seen(png="broken"))
         assert good.result(10).version == 0
         with pytest.raises(PolicyError, match="no PNG"):
             bad.result(10)

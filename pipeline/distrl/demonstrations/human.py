@@ -77,16 +77,25 @@ class NotRecordedError(DistrlError):
 
 
 class Decided:
-    """A Decider whose action the person has chosen."""
+    """A Decider whose action the person has chosen; it is done as tokens express it."""
 
     def __init__(self, action: Action, tokenizer: Tokenizer) -> None:
         self._action = action
         self._tokenizer = tokenizer
 
     def decide(self, observation: Observation) -> Decision:
-        prompt = self._tokenizer.encode_prompt(observation.task.instruction, observation.previous)
-        ids = self._tokenizer.encode_action(self._action)
-        return Decision(self._action, to_text(self._action), prompt, ids, 0.0, SCRIPTED, "")
+        """Raises PolicyError or NotRecordedError where tokens cannot express the action."""
+        screen = observation.screen()
+        ids = self._tokenizer.encode_action(self._action, screen)
+        action = self._tokenizer.decode_action(ids, screen)
+        if action.kind is ActionKind.TYPE and action.text != self._action.text:
+            raise NotRecordedError(
+                "record",
+                f"the base model cannot write {self._action.text!r:.80}; it would type {action.text!r:.80}",
+                "type it as the base model does: lower case, no punctuation around words, single spaces",
+            )
+        prompt = self._tokenizer.encode_prompt(observation.task.instruction, observation.previous, screen)
+        return Decision(action, to_text(action), prompt, ids, 0.0, SCRIPTED, "")
 
 
 class Recorder:
@@ -155,7 +164,7 @@ class Recorder:
         playing = self._under_way()
         if playing.over:
             raise NotRecordedError("record", f"no further action: {_why_over(playing)}", "press done, or discard it")
-        playing.step(Decided(self._as_tokens(action), self._tokenizer))
+        playing.step(Decided(action, self._tokenizer))
         self._refuse_failed(playing)
         held_back = playing.steps[-1].held_back
         if held_back in NOT_DONE:
@@ -200,17 +209,6 @@ class Recorder:
         if type(number) is not int or not 0 <= number < len(self._tasks):
             raise NotRecordedError("record", f"there is no task {number!r:.40}", "choose one of the list")
         return replace(self._tasks[number], task_id=f"played-{uuid.uuid4().hex}")
-
-    def _as_tokens(self, action: Action) -> Action:
-        """`action` as tokens express it. Raises NotRecordedError where that would type another text."""
-        expressed = self._tokenizer.decode_action(self._tokenizer.encode_action(action))
-        if action.kind is ActionKind.TYPE and expressed.text != action.text:
-            raise NotRecordedError(
-                "record",
-                f"the base model cannot write {action.text!r:.80}; it would type {expressed.text!r:.80}",
-                "type it as the base model does: lower case, no punctuation around words, single spaces",
-            )
-        return expressed
 
     def _ended(self, playing: Playing, well: bool) -> Trajectory:
         if not playing.steps and not well:

@@ -62,9 +62,10 @@ class Scripted:
         if state is None:
             raise DeviceError("devices", "a real phone offers no state, which the script needs", "use simulated phones")
         wanted, logprob = self._script.act(observation.task, state)
-        action_ids = self._tokenizer.encode_action(wanted)
-        action = self._tokenizer.decode_action(action_ids)
-        prompt = self._tokenizer.encode_prompt(observation.task.instruction, observation.previous)
+        screen = observation.screen()
+        action_ids = self._tokenizer.encode_action(wanted, screen)
+        action = self._tokenizer.decode_action(action_ids, screen)
+        prompt = self._tokenizer.encode_prompt(observation.task.instruction, observation.previous, screen)
         return Decision(action, to_text(action), prompt, action_ids, logprob, SCRIPTED, "")
 
 

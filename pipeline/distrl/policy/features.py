@@ -9,12 +9,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
-from torch import Tensor
-
 from distrl.compute import reproducible
 from distrl.errors import PolicyError
 from distrl.policy.feature_store import FeatureStore
-from distrl.types import ObjectRef, Step, Trajectory
+from distrl.policy.protocol import ImageFeatures
+from distrl.types import ObjectRef, ScreenSize, Step, Trajectory
 
 LOG = logging.getLogger("distrl.policy.features")
 
@@ -25,9 +24,10 @@ Images = Callable[[ObjectRef], bytes]
 class Features:
     """Image tokens by screenshot. Used by one thread."""
 
-    def __init__(self, embed: Callable[[bytes], Tensor], threads: int, store: FeatureStore) -> None:
-        """embed: PNG bytes -> tokens (N, d); raises PolicyError for bytes that are no image. threads: for torch."""
+    def __init__(self, embed: Callable[[bytes], ImageFeatures], threads: int, store: FeatureStore) -> None:
+        """embed: of a PNG; raises PolicyError for bytes that are no image. threads: for torch."""
         self._embed, self._threads, self.store = embed, threads, store
+        self._sizes: dict[str, ScreenSize] = {}
         self._unreadable: set[str] = set()
 
     def __len__(self) -> int:
@@ -42,12 +42,13 @@ class Features:
             data = images(ref)
             try:
                 with reproducible(self._threads):
-                    tokens = self._embed(data)
+                    found = self._embed(data)
             except PolicyError as error:  # the bytes are verified, so every process finds the same
                 LOG.warning("%s is no readable screenshot: %s", ref.key, error)
                 self._unreadable.add(ref.sha256)
             else:
-                self.store.put(ref.sha256, tokens)
+                self.store.put(ref.sha256, found.tokens)
+                self._sizes[ref.sha256] = found.size
 
     def shows(self, ref: ObjectRef) -> bool:
         """Whether it is an image. It must be loaded."""
@@ -55,16 +56,22 @@ class Features:
             raise KeyError(ref.sha256)
         return ref.sha256 in self.store
 
+    def size(self, ref: ObjectRef) -> ScreenSize:
+        """The size of a screenshot, which must be loaded and readable."""
+        return self._sizes[ref.sha256]
+
     def readable(self, trajectory: Trajectory) -> bool:
         """Every step's screenshot is an image. They must be loaded."""
         return all(self.shows(step.screenshot) for step in trajectory.steps)
 
-    def of(self, steps: Sequence[Step]) -> list[Tensor]:
-        """The tokens of each step's screenshot, which must be loaded and readable. Raises FeatureFileError."""
-        return [self.store.get(step.screenshot.sha256) for step in steps]
+    def of(self, steps: Sequence[Step]) -> list[ImageFeatures]:
+        """Those of each step's screenshot, which must be loaded and readable. Raises FeatureFileError."""
+        refs = [step.screenshot for step in steps]
+        return [ImageFeatures(self.store.get(ref.sha256), self.size(ref)) for ref in refs]
 
     def keep(self, names: set[str]) -> None:
         """Forget every image whose sha256 is not in `names`."""
         for name in self.store.names() - names:
             self.store.drop(name)
+            del self._sizes[name]
         self._unreadable &= names

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from distrl.types import Action, Step
+from distrl.types import Action, ScreenSize, Step
 
 if TYPE_CHECKING:  # a tokenizer's users, such as the lineage of a version, need no torch
     from torch import Tensor, nn
@@ -24,16 +24,18 @@ if TYPE_CHECKING:  # a tokenizer's users, such as the lineage of a version, need
 class Tokenizer(Protocol):
     """Text and actions to token ids and back, for one base model. Immutable."""
 
-    def encode_prompt(self, instruction: str, earlier: Sequence[Action]) -> tuple[int, ...]:
-        """The ids that are read beside a screenshot. earlier: the episode's actions so far, oldest first."""
+    def encode_prompt(self, instruction: str, earlier: Sequence[Action], screen: ScreenSize) -> tuple[int, ...]:
+        """The ids that are read beside a screenshot of the size `screen`. earlier: the episode's actions so far, oldest
+        first."""
         ...
 
-    def encode_action(self, action: Action) -> tuple[int, ...]:
-        """The ids of `action` as the policy would write it. Raises PolicyError for what it has no form for."""
+    def encode_action(self, action: Action, screen: ScreenSize) -> tuple[int, ...]:
+        """The ids of `action` on that screen as the policy would write it. Raises PolicyError for what it has no form
+        for."""
         ...
 
-    def decode_action(self, ids: Sequence[int]) -> Action:
-        """The action that `ids` spell; an INVALID one that carries their text where they spell none."""
+    def decode_action(self, ids: Sequence[int], screen: ScreenSize) -> Action:
+        """The action on that screen that `ids` spell; an INVALID one that carries their text where they spell none."""
         ...
 
     def accepts(self, step: Step) -> bool:
@@ -53,6 +55,13 @@ class SampledAction:
     action: Action
     action_text: str
     logprob: float
+
+
+class ImageFeatures(NamedTuple):
+    """What the frozen part of a model makes of one screenshot. size: of the screenshot."""
+
+    tokens: Tensor
+    size: ScreenSize
 
 
 class Score(NamedTuple):
@@ -88,8 +97,8 @@ class Policy(Protocol):
         """d of `Score.states`, and of `embed_actions`."""
         ...
 
-    def image_features(self, png: bytes) -> Tensor:
-        """What the frozen part makes of one screenshot: a pure function of its bytes, in policy.image_precision.
+    def image_features(self, png: bytes) -> ImageFeatures:
+        """Of one screenshot: a pure function of its bytes, in policy.image_precision.
 
         Raises PolicyError for no PNG.
         """
@@ -109,7 +118,7 @@ class Policy(Protocol):
         """
         ...
 
-    def score(self, steps: Sequence[Step], features: Sequence[Tensor], temperature: float = 1.0) -> Score:
+    def score(self, steps: Sequence[Step], features: Sequence[ImageFeatures], temperature: float = 1.0) -> Score:
         """log π of B recorded actions under the present weights, differentiable in `parameters`.
 
         features: `image_features` of each step's screenshot.

@@ -18,7 +18,7 @@ from typing import Protocol
 from distrl.errors import PolicyError
 from distrl.policy.protocol import SampledAction
 from distrl.rollout.episode import Decision, Observation, sampling_seed
-from distrl.types import Action, Version
+from distrl.types import Action, ScreenSize, Version
 
 IDLE_WAIT_S = 0.5
 """Longest wait of the serving thread before it checks again for requests and `close`; both wake it at once."""
@@ -44,7 +44,7 @@ class Weights(Protocol):
 class PromptEncoder(Protocol):
     """What the batcher needs of a tokenizer."""
 
-    def encode_prompt(self, instruction: str, earlier: Sequence[Action]) -> tuple[int, ...]: ...
+    def encode_prompt(self, instruction: str, earlier: Sequence[Action], screen: ScreenSize) -> tuple[int, ...]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class Batcher:
 
     def decide(self, observation: Observation) -> Decision:
         """The action for one observation. Raises PolicyError once closed, PolicyEndedError once `serve` has failed."""
-        prompt = self._encoder.encode_prompt(observation.task.instruction, observation.previous)
+        prompt = self._encoder.encode_prompt(observation.task.instruction, observation.previous, observation.screen())
         seed = sampling_seed(observation.task.task_id, observation.attempt_id, observation.step)
         request = _Request(observation, prompt, seed, self._ticks())
         with self._changed:

@@ -13,10 +13,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from distrl import images
 from distrl.clock import SYSTEM_CLOCK, Clock
-from distrl.errors import ChatError, DeviceError
+from distrl.errors import ChatError, DeviceError, PolicyError
 from distrl.tasks.outcome import StateCheck
-from distrl.types import Action, ActionKind, HeldBack, ObjectRef, Outcome, Step, Task, Trajectory, Unmet
+from distrl.types import Action, ActionKind, HeldBack, ObjectRef, Outcome, ScreenSize, Step, Task, Trajectory, Unmet
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +44,13 @@ class Observation:
     """The phone's own state where it offers one. Only scripts read it."""
     refused: bool = False
     """The phone could not do the previous action. Only prompted models use it: the policy reads screen and prompt."""
+
+    def screen(self) -> ScreenSize:
+        """The size of the screenshot. Raises PolicyError where it is no PNG."""
+        try:
+            return images.size(self.png)
+        except images.ImageError as error:
+            raise PolicyError("screenshot", str(error), "check the device and its screen size") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,9 +64,9 @@ def test_half_precision_holds_for_who_acts_and_who_scores(base_directory: Path) 
         load_base(base_directory), PolicySettings(lora_rank=4, lora_alpha=8, image_precision="float16")
     )
     whole = AutoUIPolicy(load_base(base_directory), PolicySettings(lora_rank=4, lora_alpha=8))
-    half = agent.image_features(png(0))
+    half = agent.image_features(png(0)).tokens
     assert half.dtype == torch.float16
-    assert torch.equal(half, whole.image_features(png(0)).half())
+    assert torch.equal(half, whole.image_features(png(0)).tokens.half())
     shake(agent, 1)
     decisions = decide(agent, 8)
     found = score(agent, prompts_of(agent, 8), [d.action_ids for d in decisions])
@@ -76,7 +76,7 @@ def test_half_precision_holds_for_who_acts_and_who_scores(base_directory: Path) 
 
 def test_cached_screens_are_bounded_in_bytes(agent: AutoUIPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
     known, embedded = agent.image_features(png(0)), []
-    monkeypatch.setattr(module, "CACHED_BYTES", 3 * known.nbytes)
+    monkeypatch.setattr(module, "CACHED_BYTES", 3 * known.tokens.nbytes)
     compute = agent.model.features
     monkeypatch.setattr(agent.model, "features", lambda images: embedded.append(1) or compute(images))
     for i in (1, 2, 3, 1, 2, 3):
@@ -152,7 +152,7 @@ def test_score_trains_the_adapter_alone(agent: AutoUIPolicy) -> None:
 
 
 def test_score_shapes(agent: AutoUIPolicy) -> None:
-    prompts, tokens = prompts_of(agent, 3), len(agent.image_features(png(0)))
+    prompts, tokens = prompts_of(agent, 3), len(agent.image_features(png(0)).tokens)
     logprob, entropy, states, mask = score(agent, prompts, [(END,)] * 3)
     length = tokens + max(map(len, prompts))
     assert logprob.shape == entropy.shape == (3,)
@@ -161,18 +161,20 @@ def test_score_shapes(agent: AutoUIPolicy) -> None:
 
 
 def test_image_features_are_a_function_of_the_bytes(agent: AutoUIPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
-    fresh = agent.image_features(png(1)).clone()
-    assert torch.equal(agent.image_features(png(1)), fresh)
+    fresh = agent.image_features(png(1)).tokens.clone()
+    assert torch.equal(agent.image_features(png(1)).tokens, fresh)
     monkeypatch.setattr(module, "CACHED_SCREENS", 2)
     for seed in range(5):
         agent.image_features(png(seed))
     assert len(agent._screens) == module.CACHED_SCREENS
-    assert torch.equal(agent.image_features(png(1)), fresh)
-    assert not torch.equal(agent.image_features(png(2)), fresh)
+    assert torch.equal(agent.image_features(png(1)).tokens, fresh)
+    assert not torch.equal(agent.image_features(png(2)).tokens, fresh)
 
 
 def test_a_screen_of_another_size_is_resized(agent: AutoUIPolicy) -> None:
-    assert agent.image_features(png(1, 270, 600)).shape == agent.image_features(png(1)).shape
+    large, small = agent.image_features(png(1, 270, 600)), agent.image_features(png(1))
+    assert large.tokens.shape == small.tokens.shape
+    assert large.size == (270, 600)
 
 
 def with_chunk(kind: bytes, data: bytes) -> bytes:

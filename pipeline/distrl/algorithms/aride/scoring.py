@@ -8,7 +8,7 @@ import torch
 from distrl import config as settings
 from distrl.algorithms.aride.critics import Critics
 from distrl.algorithms.aride.memory import Scores, Transitions
-from distrl.algorithms.aride.truncation import step_after
+from distrl.algorithms.aride.truncation import screen_after, step_after
 from distrl.algorithms.descent import passes
 from distrl.algorithms.protocol import Context
 from distrl.algorithms.returns import Array
@@ -42,11 +42,13 @@ def _values_after(context: Context, critics: Critics, rows: Transitions, config:
     if config.truncation == "terminal":
         return values
     cut = {
-        place: after
+        place: step_after(
+            entry.logged.trajectory, screen, context.features.size(screen), context.policy.tokenizer.encode_prompt
+        )
         for place, (entry, index) in enumerate(rows)
         if index == len(entry) - 1
-        and (after := step_after(entry.logged.trajectory, context.policy.tokenizer.encode_prompt)) is not None
-        and context.features.shows(after.screenshot)
+        and (screen := screen_after(entry.logged.trajectory)) is not None
+        and context.features.shows(screen)
     }
     steps = list(cut.values())
     with torch.no_grad():

@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from distrl.store.objects import is_reference
-from distrl.types import Action, ActionKind, ObjectRef, Outcome, Step, Trajectory
+from distrl.types import Action, ActionKind, ObjectRef, Outcome, ScreenSize, Step, Trajectory
 
-EncodePrompt = Callable[[str, Sequence[Action]], tuple[int, ...]]
-"""(instruction, earlier actions) -> token ids, as the policy reads them."""
+EncodePrompt = Callable[[str, Sequence[Action], ScreenSize], tuple[int, ...]]
+"""(instruction, earlier actions, size of the screen) -> token ids, as the policy reads them."""
 
 
 def cut_off(trajectory: Trajectory) -> bool:
@@ -33,13 +33,10 @@ def screen_after(trajectory: Trajectory) -> ObjectRef | None:
     return final if final is not None and is_reference(final) and cut_off(trajectory) else None
 
 
-def step_after(trajectory: Trajectory, encode_prompt: EncodePrompt) -> Step | None:
-    """The next step of a cut-off episode as the policy would have read it; None where it was not cut off.
+def step_after(trajectory: Trajectory, screen: ObjectRef, size: ScreenSize, encode_prompt: EncodePrompt) -> Step:
+    """The next step of a cut-off episode as the policy would have read it. screen: `screen_after`, and its size.
 
     Its action is a copy of the last step's, a placeholder: V(s) does not read it.
     """
-    screen = screen_after(trajectory)
-    if screen is None:
-        return None
-    prompt = encode_prompt(trajectory.task.instruction, [step.action for step in trajectory.steps])
+    prompt = encode_prompt(trajectory.task.instruction, [step.action for step in trajectory.steps], size)
     return replace(trajectory.steps[-1], screenshot=screen, prompt_ids=prompt)

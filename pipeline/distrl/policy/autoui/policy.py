@@ -23,15 +23,14 @@ from PIL import Image
 from torch import Tensor, nn
 
 from distrl.config import PolicySettings
-from distrl.errors import PolicyError
-from distrl.images import ImageError, opened
 from distrl.policy.actions import to_text
 from distrl.policy.adapters import LoraAdapter
 from distrl.policy.autoui.base import Base, load_base
 from distrl.policy.autoui.model import AutoUIModel
 from distrl.policy.autoui.tokenizer import END, PAD, WordTokenizer
-from distrl.policy.protocol import SampledAction, Score
-from distrl.types import Step
+from distrl.policy.protocol import ImageFeatures, SampledAction, Score
+from distrl.policy.screenshot import decoded
+from distrl.types import ScreenSize, Step
 
 CACHED_SCREENS: Final = 256
 """Screens whose image tokens an agent caches: a phone that waits shows the same screen for many steps."""
@@ -49,7 +48,7 @@ class AutoUIPolicy:
         self.model = base.model.eval()
         self._precision = torch.float16 if settings.image_precision == "float16" else torch.float32
         self._adapter = LoraAdapter(self.model.t5, settings, base.sha256, seed)
-        self._screens: OrderedDict[bytes, Tensor] = OrderedDict()
+        self._screens: OrderedDict[bytes, ImageFeatures] = OrderedDict()
 
     @classmethod
     def open(cls, directory: Path, settings: PolicySettings, seed: int = 0) -> AutoUIPolicy:
@@ -82,15 +81,18 @@ class AutoUIPolicy:
         embed = self.model.t5.shared.weight.detach()
         return torch.stack([embed[list(ids)].mean(0) for ids in actions])
 
-    def image_features(self, png: bytes) -> Tensor:
+    def image_features(self, png: bytes) -> ImageFeatures:
         """Tokens (N, d) of one screenshot, whatever its size, in the precision of the settings."""
         name = hashlib.sha256(png).digest()
         known = self._screens.get(name)
         if known is None:
             shape = self.model.shape
-            known = self.model.features(pixels(png, shape.image_width, shape.image_height))[0].to(self._precision)
+            picture = decoded(png)
+            size = ScreenSize(*picture.size)
+            tokens = self.model.features(pixels(picture, shape.image_width, shape.image_height))[0]
+            known = ImageFeatures(tokens.to(self._precision), size)
             self._screens[name] = known
-            while len(self._screens) > min(CACHED_SCREENS, CACHED_BYTES // known.nbytes):
+            while len(self._screens) > min(CACHED_SCREENS, CACHED_BYTES // known.tokens.nbytes):
                 self._screens.popitem(last=False)
         else:
             self._screens.move_to_end(name)
@@ -107,15 +109,16 @@ class AutoUIPolicy:
             raise ValueError(f"{len(pngs)} screens, {len(prompts)} prompts, {len(seeds)} seeds")
         if not pngs:
             return []
-        features = torch.stack([self.image_features(png) for png in pngs]).float()
+        features = torch.stack([self.image_features(png).tokens for png in pngs]).float()
         return [
             self._sampled(ids, logprob)
             for ids, logprob in write(self.model, self.tokenizer, features, prompts, temperature, seeds)
         ]
 
-    def score(self, steps: Sequence[Step], features: Sequence[Tensor], temperature: float = 1.0) -> Score:
+    def score(self, steps: Sequence[Step], features: Sequence[ImageFeatures], temperature: float = 1.0) -> Score:
         targets = pad([step.action_ids for step in steps])
-        states, mask = self.model.encode(torch.stack(list(features)).float(), pad([step.prompt_ids for step in steps]))
+        tokens = torch.stack([each.tokens for each in features]).float()
+        states, mask = self.model.encode(tokens, pad([step.prompt_ids for step in steps]))
         logp = F.log_softmax(self.model.logits(states, mask, targets) / temperature, dim=-1)
         drawn = (targets != PAD).float()
         drawn[:, self.tokenizer.action_length - 1 :] = 0.0
@@ -160,12 +163,8 @@ def write(
     return [((*row, END), float(logprob)) for row, logprob in zip(rows, logprobs, strict=True)]
 
 
-def pixels(png: bytes, width: int, height: int) -> Tensor:
-    """A PNG as uint8 (3, height, width), resized where it has another size. Raises PolicyError for anything else."""
-    try:
-        colour = opened(png)
-    except ImageError as error:
-        raise PolicyError("screenshot", str(error), "check the device and its screen size") from None
+def pixels(colour: Image.Image, width: int, height: int) -> Tensor:
+    """A picture in RGB as uint8 (3, height, width), resized where it has another size."""
     if colour.size != (width, height):
         colour = colour.resize((width, height), Image.Resampling.BOX)
     return torch.from_numpy(np.array(colour)).permute(2, 0, 1).contiguous()

@@ -17,7 +17,7 @@ from typing import Final
 
 from distrl.errors import PolicyError
 from distrl.text import plain_words
-from distrl.types import Action, ActionKind, Point, Step
+from distrl.types import Action, ActionKind, Point, ScreenSize, Step
 
 PAD, END, UNKNOWN = 0, 1, 2
 SINGLES: Final = {
@@ -39,6 +39,8 @@ PREVIOUS_ACTIONS: Final = 2
 
 class WordTokenizer:
     """Text and actions to token ids and back, for one vocabulary. Immutable.
+
+    Cells are shares of the screen: its size in pixels, `screen`, plays no part.
 
     words: the plain words, in the order of their ids. columns, rows: cells that a tap can land in.
     prompt_length, action_length: the most tokens of a prompt and of an action, each with its end token.
@@ -70,7 +72,9 @@ class WordTokenizer:
     def words(self) -> tuple[str, ...]:
         return self.tokens[self._first_word :]
 
-    def encode_prompt(self, instruction: str, previous: Sequence[Action]) -> tuple[int, ...]:
+    def encode_prompt(
+        self, instruction: str, previous: Sequence[Action], screen: ScreenSize | None = None
+    ) -> tuple[int, ...]:
         """What the policy reads beside the screen: the instruction and the last two of `previous` (oldest first).
 
         Unknown words read <unk>; an instruction that is too long loses its last words. At most `prompt_length` ids.
@@ -80,7 +84,7 @@ class WordTokenizer:
         goal = [self._words.get(word, UNKNOWN) for word in plain_words(instruction)]
         return (*goal[: self.prompt_length - len(tail) - 1], *tail, END)
 
-    def encode_action(self, action: Action) -> tuple[int, ...]:
+    def encode_action(self, action: Action, screen: ScreenSize | None = None) -> tuple[int, ...]:
         """The ids of `action`, ending with </s>. A point is rounded to its cell, a swipe to its main direction.
 
         Raises PolicyError for what the grammar cannot say: an unknown or too long text, an INVALID action.
@@ -94,7 +98,7 @@ class WordTokenizer:
             )
         return (*ids, END)
 
-    def decode_action(self, ids: Sequence[int]) -> Action:
+    def decode_action(self, ids: Sequence[int], screen: ScreenSize | None = None) -> Action:
         """The action that `ids` spell, or an INVALID one that carries their text. The grammar is strict."""
         texts = [self.tokens[i] if 0 <= i < len(self.tokens) else "<unk>" for i in ids]
         match texts:

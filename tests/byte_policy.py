@@ -100,7 +100,7 @@ class BytePolicy:
         self.tokenizer = ByteTokenizer()
         self.base_sha256 = _identity(directory)
         self.width = int(described["width"])
-        self._adapter = LoraAdapter(self.model, chosen, self.base_sha256, seed)
+        self._adapter = LoraAdapter(self.model, chosen.lora_targets or ("q", "v"), chosen, self.base_sha256, seed)
 
     def image_features(self, png: bytes) -> ImageFeatures:
         try:
@@ -189,7 +189,7 @@ def _identity(directory: Path) -> str:
     return identity_of([directory / "config.json"])
 
 
-FAMILY = PolicyFamily(lambda directory: ByteTokenizer(), BytePolicy, _identity)
+FAMILY = PolicyFamily(lambda directory, chosen: ByteTokenizer(), BytePolicy, _identity)
 
 
 def save(directory: Path, width: int = 16, seed: int = 0) -> Path:

@@ -123,7 +123,7 @@ def test_unknown_targets_and_a_second_adapter_are_refused(base_directory: Path, 
     with pytest.raises(PolicyError, match="lora_targets"):
         AutoUIPolicy.open(base_directory, PolicySettings(lora_targets=("nowhere",)))
     with pytest.raises(PolicyError, match="already"):
-        LoraAdapter(agent.model.t5, PolicySettings(), agent.base_sha256, 0)
+        LoraAdapter(agent.model.t5, ["q"], PolicySettings(), agent.base_sha256, 0)
 
 
 def test_parameters_are_named_in_a_fixed_order(agent: AutoUIPolicy) -> None:

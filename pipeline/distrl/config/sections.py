@@ -148,15 +148,42 @@ class WorkerSettings(Section):
     drain_timeout_s: float = Field(60.0, ge=0, description="at a stop, how long running episodes may take to finish")
 
 
+RECORDED = "is what the recorded token ids and probabilities belong to"
+
+
 class PolicySettings(Section):
     effect: ClassVar[Effect | None] = Effect(When.START)
 
-    base_model: Annotated[
-        Path | None, Effect(When.START, fixed="is what the recorded token ids and probabilities belong to")
-    ] = Field(None, description="directory of the base model; the shipped tiny one unless named")
+    base_model: Annotated[Path | None, Effect(When.START, fixed=RECORDED)] = Field(
+        None, description="directory of the base model; the shipped tiny one unless named"
+    )
     lora_rank: int = Field(16, ge=1)
     lora_alpha: int = Field(32, ge=1)
-    lora_targets: tuple[str, ...] = ("q", "v")
+    lora_targets: tuple[str, ...] | None = Field(
+        None,
+        min_length=1,
+        description="last names of the layers that LoRA goes on; unset: those of the base model's kind",
+    )
+    trains: Annotated[Literal["lora", "all"], Effect(When.START, before="lora")] = Field(
+        "lora", description="all: the language part of a vision-language model, but its token embeddings, without LoRA"
+    )
+    dialect: Annotated[str | None, Effect(When.START, fixed=RECORDED, before=None)] = Field(
+        None,
+        pattern=r"^[a-z0-9][a-z0-9.-]*$",
+        description="how a vision-language model writes actions (docs/policies.md); unset: as its kind was trained to",
+    )
+    system_prompt: Annotated[str | None, Effect(When.START, fixed=RECORDED, before=None)] = Field(
+        None, description="what a vision-language model is told first; unset: the dialect's instructions"
+    )
+    history: Annotated[int, Effect(When.START, fixed=RECORDED, before=4)] = Field(
+        4, ge=0, le=100, description="last actions in the prompt of a vision-language model"
+    )
+    max_pixels: Annotated[int, Effect(When.START, fixed=RECORDED, before=1_000_000)] = Field(
+        1_000_000, ge=1024, description="a vision-language model sees larger screenshots scaled down to this"
+    )
+    action_tokens: Annotated[int, Effect(When.START, fixed=RECORDED, before=128)] = Field(
+        128, ge=2, le=4096, description="most tokens of an action of a vision-language model, thoughts and end included"
+    )
     image_precision: Annotated[
         Literal["float32", "float16"], Effect(When.START, fixed="decides what the recorded probabilities were made of")
     ] = Field(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,20 +36,22 @@ _HINT: Final = "start a new run for another base model or other policy.lora_* se
 
 
 class LoraAdapter:
-    """LoRA on the layers of `module` that the settings name; everything else of it is frozen.
+    """LoRA on the layers `targets` of `module`, whole names or last parts; everything else of it is frozen.
 
     A fresh one changes nothing (B = 0) and is a pure function of `seed`; the caller's random numbers are left alone.
     base_sha256: the base model that it belongs to. Raises PolicyError where no layer has a target's name, or where
     `module` has an adapter already.
     """
 
-    def __init__(self, module: nn.Module, settings: PolicySettings, base_sha256: str, seed: int) -> None:
+    def __init__(
+        self, module: nn.Module, targets: Sequence[str], settings: PolicySettings, base_sha256: str, seed: int
+    ) -> None:
         if hasattr(module, "peft_config"):
             raise PolicyError("policy", "the model has an adapter already", "load the base model afresh")
         config = LoraConfig(
             r=settings.lora_rank,
             lora_alpha=settings.lora_alpha,
-            target_modules=list(settings.lora_targets),
+            target_modules=list(targets),
             lora_dropout=0.0,
         )
         with torch.random.fork_rng(devices=[]):
@@ -64,7 +66,7 @@ class LoraAdapter:
             BASE: f"sha256:{base_sha256}",
             "r": settings.lora_rank,
             "lora_alpha": settings.lora_alpha,
-            "target_modules": sorted(settings.lora_targets),
+            "target_modules": sorted(targets),
             "lora_dropout": 0.0,
             "bias": "none",
             "inference_mode": True,
@@ -101,7 +103,7 @@ class LoraAdapter:
         if wrong := sorted(parameters.keys() ^ tensors.keys()):
             raise PolicyError("adapter", f"holds other layers than the model: {', '.join(wrong[:3])}…", _HINT)
         for name, parameter in parameters.items():
-            _refuse_unfit(name, tensors[name], parameter)
+            refuse_unfit(name, tensors[name], parameter)
         with torch.no_grad():
             set_peft_model_state_dict(self._module, tensors)
 
@@ -117,7 +119,8 @@ def write_peft(data: bytes, directory: Path) -> None:
     (directory / CONFIG_FILE).write_text(json.dumps(dict(config), indent=1, sort_keys=True) + "\n")
 
 
-def _refuse_unfit(name: str, tensor: Tensor, parameter: nn.Parameter) -> None:
+def refuse_unfit(name: str, tensor: Tensor, parameter: nn.Parameter) -> None:
+    """Raises PolicyError where `tensor` is not of the parameter's shape and type, or is not finite."""
     if tensor.shape != parameter.shape or tensor.dtype != parameter.dtype:
         raise PolicyError(
             "adapter", f"{name} is {tensor.dtype} {tuple(tensor.shape)}, not {tuple(parameter.shape)}", _HINT

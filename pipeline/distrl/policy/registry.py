@@ -1,4 +1,5 @@
-"""The families of policies. A base model's config.json names its family.
+"""The families of policies. A base model's config.json names its family, or is that of a vision-language model of the
+Hugging Face library.
 
 Another package adds a family with an entry point of the group `distrl.policies`: its name is the format that the
 family's base models have in their config.json, its object is a `PolicyFamily`.
@@ -31,7 +32,7 @@ class PolicyFamily:
     identity: sha256 (hex) of all that decides what the base model does.
     """
 
-    tokenizer: Callable[[Path], Tokenizer]
+    tokenizer: Callable[[Path, settings.PolicySettings], Tokenizer]
     policy: Callable[[Path, settings.PolicySettings, int], Policy]
     identity: Callable[[Path], str]
 
@@ -39,7 +40,7 @@ class PolicyFamily:
 def tokenizer_of(policy: settings.PolicySettings) -> Tokenizer:
     """The tokenizer of the base model that the settings name, or of the shipped one. Raises PolicyError."""
     directory = _directory(policy)
-    return _family(directory).tokenizer(directory)
+    return _family(directory).tokenizer(directory, policy)
 
 
 def policy_of(policy: settings.PolicySettings, seed: int = 0) -> Policy:
@@ -65,10 +66,25 @@ def _family(directory: Path) -> PolicyFamily:
     if name in FAMILIES:
         return FAMILIES[name]()
     plugins = {each.name: each for each in entry_points(group=GROUP)}
+    if name not in plugins and _is_vision_language(name):
+        from distrl.policy.vlm.family import VLM
+
+        return VLM
     if name not in plugins:
         known = ", ".join(sorted({*FAMILIES, *plugins}))
-        raise PolicyError(str(file), f"is of format {name!r:.60}, which no policy reads", f"formats: {known}; {HINT}")
+        raise PolicyError(
+            str(file),
+            f"is of format {name!r:.60}, which no policy reads",
+            f"formats: {known}, or a vision-language model of Hugging Face; {HINT}",
+        )
     return _plugin(plugins[name])
+
+
+def _is_vision_language(model_type: str) -> bool:
+    """Whether the library has models of that type that read images and text."""
+    from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+
+    return model_type in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
 
 def _plugin(entry: EntryPoint) -> PolicyFamily:

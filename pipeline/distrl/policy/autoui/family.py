@@ -12,7 +12,7 @@ from distrl.policy.protocol import Policy, Tokenizer
 from distrl.policy.registry import PolicyFamily
 
 
-def _tokenizer(directory: Path) -> Tokenizer:
+def _tokenizer(directory: Path, policy: settings.PolicySettings) -> Tokenizer:
     return tokenizer(described(read(directory / CONFIG), directory), directory)
 
 

@@ -16,22 +16,24 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor, nn
 
 from distrl.config import PolicySettings
+from distrl.errors import PolicyError
 from distrl.policy.actions import to_text
 from distrl.policy.adapters import LoraAdapter
 from distrl.policy.autoui.base import Base, load_base
 from distrl.policy.autoui.model import AutoUIModel
 from distrl.policy.autoui.tokenizer import END, PAD, WordTokenizer
 from distrl.policy.protocol import ImageFeatures, SampledAction, Score
+from distrl.policy.sampling import draw, log_softmax
 from distrl.policy.screenshot import decoded
 from distrl.types import ScreenSize, Step
 
+LORA_TARGETS: Final = ("q", "v")
 CACHED_SCREENS: Final = 256
 """Screens whose image tokens an agent caches: a phone that waits shows the same screen for many steps."""
 CACHED_BYTES: Final = 128 << 20
@@ -42,12 +44,18 @@ class AutoUIPolicy:
     """A base model with LoRA on its T5 (`distrl.policy.protocol.Policy`). No dropout but within `dropout`."""
 
     def __init__(self, base: Base, settings: PolicySettings, seed: int = 0) -> None:
-        """Takes `base` over: its model is given the adapter."""
+        """Takes `base` over: its model is given the adapter. Raises PolicyError for settings that it has no use for."""
+        if settings.trains != "lora" or settings.dialect is not None:
+            raise PolicyError(
+                "policy.trains or policy.dialect",
+                "are settings of vision-language models; a base model of this kind has LoRA and a grammar of its own",
+                "leave both unset",
+            )
         self.tokenizer = base.tokenizer
         self.base_sha256 = base.sha256
         self.model = base.model.eval()
         self._precision = torch.float16 if settings.image_precision == "float16" else torch.float32
-        self._adapter = LoraAdapter(self.model.t5, settings, base.sha256, seed)
+        self._adapter = LoraAdapter(self.model.t5, settings.lora_targets or LORA_TARGETS, settings, base.sha256, seed)
         self._screens: OrderedDict[bytes, ImageFeatures] = OrderedDict()
 
     @classmethod
@@ -150,10 +158,9 @@ def write(
         states, mask = model.encode(features, pad(prompts))
         written = torch.empty((len(rules), 0), dtype=torch.long)
         while written.shape[1] < tokenizer.action_length - 1 and not ended.all():
-            logits = model.next_logits(states, mask, written).double().numpy() / (temperature or 1.0)
-            logp = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
+            logp = log_softmax(model.next_logits(states, mask, written).double().numpy(), temperature)
             tokens = [
-                PAD if done else _draw(row, rule, greedy=temperature is None)
+                PAD if done else draw(row, rule, greedy=temperature is None)
                 for done, row, rule in zip(ended, logp, rules, strict=True)
             ]
             logprobs += np.where(ended, 0.0, logp[np.arange(len(rules)), tokens])
@@ -168,14 +175,6 @@ def pixels(colour: Image.Image, width: int, height: int) -> Tensor:
     if colour.size != (width, height):
         colour = colour.resize((width, height), Image.Resampling.BOX)
     return torch.from_numpy(np.array(colour)).permute(2, 0, 1).contiguous()
-
-
-def _draw(logp: npt.NDArray[np.float64], rule: np.random.Generator, *, greedy: bool) -> int:
-    """A token by inverse distribution function in float64, or the likeliest one."""
-    if greedy:
-        return int(logp.argmax())
-    ladder = np.cumsum(np.exp(logp))
-    return min(int(np.searchsorted(ladder, rule.random() * ladder[-1], side="right")), len(ladder) - 1)
 
 
 def pad(rows: Sequence[Sequence[int]]) -> Tensor:

@@ -1,0 +1,57 @@
+"""What the registry needs of this family."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from distrl import config as settings
+from distrl.errors import PolicyError
+from distrl.policy.dialects.protocol import Dialect
+from distrl.policy.dialects.registry import DIALECTS
+from distrl.policy.files import HINT
+from distrl.policy.protocol import Policy, Tokenizer
+from distrl.policy.registry import PolicyFamily
+from distrl.policy.vlm.directory import end_ids, files, identity, model_type
+
+if TYPE_CHECKING:
+    from distrl.policy.vlm.tokenizer import VlmTokenizer
+
+TRAINED_ON: Final = {"qwen2_5_vl": "qwen25-mobile-use", "qwen3_vl": "qwen3-mobile-use"}
+"""The dialect that models of a type were trained to act in; all others write plain JSON."""
+
+
+def dialect_of(directory: Path, chosen: str | None) -> Dialect:
+    """The dialect that is chosen, or that of the model's type. Raises PolicyError for an unknown one."""
+    name = chosen or TRAINED_ON.get(model_type(directory), "json")
+    if name not in DIALECTS:
+        raise PolicyError("policy.dialect", f"{name!r:.60} is unknown", f"one of {', '.join(sorted(DIALECTS))}")
+    return DIALECTS[name]
+
+
+def _vlm_tokenizer(directory: Path, chosen: settings.PolicySettings) -> VlmTokenizer:
+    from distrl.policy.vlm.processor import Processor
+    from distrl.policy.vlm.tokenizer import VlmTokenizer
+
+    files(directory)
+    processor = Processor(directory, chosen.max_pixels)
+    ends = end_ids(directory)
+    if not ends or max(ends) >= processor.size:
+        raise PolicyError(str(directory), f"names no token that ends an answer ({ends})", HINT)
+    return VlmTokenizer(processor, dialect_of(directory, chosen.dialect), chosen, ends)
+
+
+def _tokenizer(directory: Path, chosen: settings.PolicySettings) -> Tokenizer:
+    return _vlm_tokenizer(directory, chosen)
+
+
+def _policy(directory: Path, chosen: settings.PolicySettings, seed: int) -> Policy:
+    from distrl.policy.vlm.model import VisionLanguageModel
+    from distrl.policy.vlm.policy import VlmPolicy
+
+    tokenizer = _vlm_tokenizer(directory, chosen)
+    model = VisionLanguageModel(directory, tokenizer.processor)
+    return VlmPolicy(model, tokenizer, chosen, identity(directory), seed)
+
+
+VLM: Final = PolicyFamily(_tokenizer, _policy, identity)

@@ -1,0 +1,60 @@
+"""All of a model's language part as what is trained and shipped (`policy.trains=all`), in place of LoRA."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from typing import Any, Final
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+from torch import nn
+
+from distrl.errors import PolicyError
+from distrl.policy.adapters import refuse_unfit
+
+BASE: Final = "base"
+"""All metadata is one text under this key: safetensors writes several keys in a random order."""
+_HINT: Final = "start a new run for another base model or another policy.trains"
+
+
+class FullWeights:
+    """The parameters of `module` whose names are `trained`; all others are frozen. Equal weights give equal bytes."""
+
+    def __init__(self, module: nn.Module, trained: Mapping[str, nn.Parameter], base_sha256: str) -> None:
+        self._trained = dict(sorted(trained.items()))
+        self._metadata = {BASE: f"sha256:{base_sha256}"}
+        chosen = {id(parameter) for parameter in self._trained.values()}
+        for parameter in module.parameters():
+            parameter.requires_grad_(id(parameter) in chosen)
+
+    def parameters(self) -> dict[str, nn.Parameter]:
+        """By the model's own names, in a fixed order."""
+        return dict(self._trained)
+
+    def to_bytes(self) -> bytes:
+        """As a version ships it."""
+        tensors = {name: value.detach().contiguous() for name, value in self._trained.items()}
+        return save_tensors(tensors, self._metadata)
+
+    def load(self, data: bytes) -> None:
+        """Take the weights in `data`, all of them or, where they are refused, none. Raises PolicyError as
+        `LoraAdapter.load` does."""
+        try:
+            tensors = load_tensors(data)
+            (length,) = struct.unpack("<Q", data[:8])
+            found: Any = json.loads(data[8 : 8 + length]).get("__metadata__")
+        except (SafetensorError, ValueError, struct.error) as error:
+            raise PolicyError("adapter", f"is no weights of this project ({error!r:.200})", _HINT) from None
+        if found != self._metadata:
+            raise PolicyError("adapter", f"belongs to {found!r:.100}, the model is {self._metadata[BASE]}", _HINT)
+        if wrong := sorted(self._trained.keys() ^ tensors.keys()):
+            raise PolicyError("adapter", f"holds other layers than the model: {', '.join(wrong[:3])}…", _HINT)
+        for name, parameter in self._trained.items():
+            refuse_unfit(name, tensors[name], parameter)
+        with torch.no_grad():
+            for name, parameter in self._trained.items():
+                parameter.copy_(tensors[name])

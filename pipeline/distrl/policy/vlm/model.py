@@ -1,0 +1,174 @@
+"""A vision-language model of the library: a frozen part that sees, and a language part that reads and writes.
+
+Image tokens are computed once for each screenshot and handed to the model as `mm_encoder_outputs`, the library's own
+way in for them, so that no architecture needs code here. Symbols: B rows, T action tokens, V vocabulary, d width.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, cast
+
+import torch
+from PIL import Image
+from safetensors import SafetensorError
+from torch import Tensor, nn
+from transformers import AutoModelForImageTextToText
+from transformers.modeling_outputs import BaseModelOutputWithPooling
+
+from distrl.errors import PolicyError
+from distrl.policy.files import HINT
+from distrl.policy.vlm.processor import PROBE, Layout, Processor
+
+IMPOSSIBLE: Final = -1e9
+"""Logit of tokens that stand for pictures: one in an action would be taken for a second screenshot."""
+UNREADABLE: Final = (
+    *(OSError, ValueError, ImportError, RuntimeError, AttributeError, TypeError, KeyError),
+    SafetensorError,
+)
+"""What the library raises for a directory that holds something else."""
+TYPES: Final = ("mm_token_type_ids", "token_type_ids")
+"""Names under which models ask which tokens are an image's."""
+
+
+class VisionLanguageModel:
+    """Frozen but for what an adapter trains. Raises PolicyError where the directory has no such model."""
+
+    def __init__(self, directory: Path, processor: Processor) -> None:
+        try:
+            library: Any = AutoModelForImageTextToText
+            self.whole = library.from_pretrained(
+                directory, local_files_only=True, trust_remote_code=False, use_safetensors=True, dtype=torch.float32
+            )
+        except (
+            OSError,
+            ValueError,
+            ImportError,
+            RuntimeError,
+            AttributeError,
+            TypeError,
+            KeyError,
+            SafetensorError,
+        ) as error:
+            raise PolicyError(str(directory), f"is no vision-language model ({error!r:.200})", HINT) from None
+        self.whole.requires_grad_(False)
+        self.whole.eval()
+        self._processor = processor
+        self._takes = frozenset(inspect.signature(self.whole.forward).parameters)
+        if "mm_encoder_outputs" not in self._takes:
+            raise PolicyError(
+                str(directory),
+                f"{type(self.whole).__name__} cannot be given image tokens that are computed once",
+                "name a model of another kind, or install a newer version of transformers",
+            )
+        if self.embeddings.num_embeddings < processor.size:
+            raise PolicyError(
+                str(directory),
+                f"its tokenizer has {processor.size} tokens, and the model {self.embeddings.num_embeddings} embeddings",
+                "resize the model's embeddings and save it again",
+            )
+        self._forbidden = torch.tensor(sorted({processor.soft_id, processor.marker_id}))
+        self._multimodal_places = hasattr(self.whole.model, "get_rope_index")
+        """Whether places in a prompt are the model's own affair; others are counted from the first real token."""
+        blank = self._look(processor.images(Image.new("RGB", PROBE)))
+        self._in_parts = not isinstance(blank.pooler_output, Tensor)
+        """Whether it takes the tokens of several images as several tensors."""
+
+    @property
+    def embeddings(self) -> nn.Embedding:
+        return cast(nn.Embedding, self.whole.get_input_embeddings())
+
+    @property
+    def width(self) -> int:
+        return self.embeddings.embedding_dim
+
+    def language_layers(self) -> dict[str, nn.Linear]:
+        """The linear layers of the language part by their names in the whole model, without the head."""
+        decoder = self.whole.get_decoder()
+        inside = {id(module) for module in decoder.modules()}
+        return {
+            name: module
+            for name, module in self.whole.named_modules()
+            if isinstance(module, nn.Linear) and id(module) in inside
+        }
+
+    def language_parameters(self) -> dict[str, nn.Parameter]:
+        """All of the language part and its head, but the token embeddings, by their names in the whole model."""
+        head = self.whole.get_output_embeddings()
+        mine = {id(each) for part in (self.whole.get_decoder(), head) for each in part.parameters()}
+        mine.discard(id(self.embeddings.weight))
+        return {name: each for name, each in self.whole.named_parameters() if id(each) in mine}
+
+    def image_tokens(self, images: Mapping[str, Tensor]) -> Tensor:
+        """(levels or tiles, N, d) of one image. images: as `Processor.images`."""
+        found = self._look(images)
+        if not self._in_parts:
+            return cast(Tensor, found.pooler_output)
+        deeper = getattr(found, "deepstack_features", None) or ()
+        return torch.stack([torch.cat(list(each)) for each in (found.pooler_output, *deeper)])
+
+    def inputs(
+        self, rows: Sequence[Sequence[int]], tokens: Sequence[Tensor], layouts: Sequence[Layout]
+    ) -> dict[str, Any]:
+        """What `forward` and `generate` take for prompts with one placeholder each, filled before to one length."""
+        expanded = [self._expanded(row, layout.ids) for row, layout in zip(rows, layouts, strict=True)]
+        longest = max(map(len, expanded))
+        ids = torch.zeros((len(expanded), longest), dtype=torch.long)
+        mask = torch.zeros_like(ids)
+        for place, row in enumerate(expanded):
+            ids[place, longest - len(row) :] = torch.tensor(row)
+            mask[place, longest - len(row) :] = 1
+        names = layouts[0].inputs
+        given: dict[str, Any] = {name: torch.cat([layout.inputs[name] for layout in layouts]) for name in names}
+        given |= {name: self._types(ids) for name in TYPES if name in self._takes}
+        return given | {"input_ids": ids, "attention_mask": mask, "mm_encoder_outputs": {"image": self._seen(tokens)}}
+
+    def scored(self, given: Mapping[str, Any], actions: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """(B, T, V) the logits of each action token given those before it, and (B, d) the state at the prompt's end.
+
+        given: `inputs`. actions: (B, T) ids, of which the first `lengths` of each row count.
+        """
+        length, prompt = actions.shape[1], given["input_ids"].shape[1]
+        ids = torch.cat([given["input_ids"], actions], dim=1)
+        counted = (torch.arange(length) < lengths[:, None]).long()
+        mask = torch.cat([given["attention_mask"], counted], dim=1)
+        more = {name: self._types(ids) for name in TYPES if name in given}
+        if not self._multimodal_places:
+            more["position_ids"] = (mask.cumsum(-1) - 1).clamp(min=0)
+        found = self.whole(
+            **{**given, **more, "input_ids": ids, "attention_mask": mask},
+            logits_to_keep=length + 1,
+            output_hidden_states=True,
+            use_cache=False,
+        )
+        return self.allowed(found.logits[:, :-1]), found.hidden_states[-1][:, prompt - 1]
+
+    def allowed(self, logits: Tensor) -> Tensor:
+        """(…, V) logits, of which those of pictures are never drawn."""
+        return logits.index_fill(-1, self._forbidden, IMPOSSIBLE)
+
+    def _look(self, images: Mapping[str, Tensor]) -> Any:
+        see = self.whole.model.get_image_features
+        known = inspect.signature(see).parameters
+        with torch.no_grad():
+            return see(**{name: value for name, value in images.items() if name in known}, return_dict=True)
+
+    def _types(self, ids: Tensor) -> Tensor:
+        """1 at an image's tokens."""
+        return (ids == self._processor.soft_id).long()
+
+    def _expanded(self, row: Sequence[int], image: Sequence[int]) -> list[int]:
+        place = list(row).index(self._processor.marker_id)
+        return [*row[:place], *image, *row[place + 1 :]]
+
+    def _seen(self, tokens: Sequence[Tensor]) -> Any:
+        floats, output = [each.float() for each in tokens], cast(Any, BaseModelOutputWithPooling)
+        if not self._in_parts:
+            return output(pooler_output=torch.cat(floats))
+        found = output(pooler_output=tuple(each[0] for each in floats))
+        if floats[0].shape[0] > 1:
+            levels = range(1, floats[0].shape[0])
+            found["deepstack_features"] = [[each[level] for each in floats] for level in levels]
+        return found

@@ -1,0 +1,185 @@
+"""The agent: a vision-language model that acts by writing text, and is scored on the very tokens that it wrote."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, cast
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
+
+from distrl.config import PolicySettings
+from distrl.errors import PolicyError
+from distrl.policy.actions import to_text
+from distrl.policy.adapters import LoraAdapter
+from distrl.policy.protocol import ImageFeatures, SampledAction, Score
+from distrl.policy.sampling import draw, log_softmax
+from distrl.policy.screenshot import decoded
+from distrl.policy.vlm.full import FullWeights
+from distrl.policy.vlm.model import VisionLanguageModel
+from distrl.policy.vlm.tokenizer import VlmTokenizer
+from distrl.types import ScreenSize, Step
+
+CACHED_SCREENS: Final = 16
+"""Screenshots whose tokens are kept: a phone often shows the same screen twice in a row."""
+LORA_TARGETS: Final = ("q_proj", "k_proj", "v_proj", "o_proj")
+"""The attention of nearly every decoder of the library."""
+
+
+class VlmPolicy:
+    """`distrl.policy.protocol.Policy`. Its critics read one state: that of the prompt's last token, the only one that
+    has read all of it."""
+
+    def __init__(
+        self, model: VisionLanguageModel, tokenizer: VlmTokenizer, settings: PolicySettings, base_sha256: str, seed: int
+    ) -> None:
+        """Takes `model` over: it is given the adapter."""
+        self.tokenizer = tokenizer
+        self.base_sha256 = base_sha256
+        self._model = model
+        self._precision = torch.float16 if settings.image_precision == "float16" else torch.float32
+        self._screens: OrderedDict[bytes, ImageFeatures] = OrderedDict()
+        self._embeddings = model.embeddings.weight.detach()
+        self._adapter = self._trained(settings, seed)
+
+    @property
+    def width(self) -> int:
+        return self._model.width
+
+    def image_features(self, png: bytes) -> ImageFeatures:
+        name = hashlib.sha256(png).digest()
+        if (known := self._screens.get(name)) is None:
+            picture = decoded(png)
+            tokens = self._model.image_tokens(self.tokenizer.processor.images(picture))
+            known = ImageFeatures(tokens.to(self._precision), ScreenSize(*picture.size))
+            self._screens[name] = known
+            if len(self._screens) > CACHED_SCREENS:
+                self._screens.popitem(last=False)
+        else:
+            self._screens.move_to_end(name)
+        return known
+
+    def decide(
+        self,
+        pngs: Sequence[bytes],
+        prompts: Sequence[tuple[int, ...]],
+        temperature: float | None,
+        seeds: Sequence[int],
+    ) -> list[SampledAction]:
+        if not len(pngs) == len(prompts) == len(seeds):
+            raise ValueError(f"{len(pngs)} screens, {len(prompts)} prompts, {len(seeds)} seeds")
+        if not pngs:
+            return []
+        features = [self.image_features(png) for png in pngs]
+        drawing = _Drawing(self._model, self.tokenizer.ends, temperature, seeds)
+        with torch.no_grad():
+            self._model.whole.generate(
+                **self._inputs(prompts, features),
+                generation_config=cast(Any, GenerationConfig)(
+                    do_sample=False,
+                    max_new_tokens=self.tokenizer.action_length - 1,
+                    eos_token_id=list(self.tokenizer.ends),
+                    pad_token_id=self.tokenizer.ends[0],
+                ),
+                logits_processor=LogitsProcessorList([drawing]),
+            )
+        return [
+            self._sampled(ids, logprob, screen.size)
+            for ids, logprob, screen in zip(drawing.ids, drawing.logprobs.tolist(), features, strict=True)
+        ]
+
+    def score(self, steps: Sequence[Step], features: Sequence[ImageFeatures], temperature: float = 1.0) -> Score:
+        lengths = torch.tensor([len(step.action_ids) for step in steps])
+        actions = torch.zeros((len(steps), int(lengths.max())), dtype=torch.long)
+        for place, step in enumerate(steps):
+            actions[place, : len(step.action_ids)] = torch.tensor(step.action_ids)
+        given = self._inputs([step.prompt_ids for step in steps], features)
+        logits, states = self._model.scored(given, actions, lengths)
+        logp = F.log_softmax(logits / temperature, dim=-1)
+        drawn = (torch.arange(actions.shape[1]) < lengths[:, None]).float()
+        drawn[:, self.tokenizer.action_length - 1 :] = 0.0  # the end of an action that is cut off is not drawn
+        entropy = -(logp.exp() * logp).sum(-1)
+        chosen = logp.gather(-1, actions[..., None]).squeeze(-1)
+        return Score(
+            (chosen * drawn).sum(1),
+            (entropy * drawn).sum(1) / drawn.sum(1),
+            states[:, None],
+            torch.ones((len(steps), 1), dtype=torch.long),
+        )
+
+    def embed_actions(self, actions: Sequence[tuple[int, ...]]) -> Tensor:
+        """(B, d) the mean of each action's token embeddings, which are frozen."""
+        return torch.stack([self._embeddings[list(ids)].mean(0) for ids in actions])
+
+    def parameters(self) -> dict[str, nn.Parameter]:
+        return self._adapter.parameters()
+
+    @contextmanager
+    def dropout(self) -> Iterator[None]:
+        self._model.whole.train()
+        try:
+            yield
+        finally:
+            self._model.whole.eval()
+
+    def adapter(self) -> bytes:
+        return self._adapter.to_bytes()
+
+    def load(self, adapter: bytes) -> None:
+        self._adapter.load(adapter)
+
+    def _trained(self, settings: PolicySettings, seed: int) -> LoraAdapter | FullWeights:
+        if settings.trains == "all":
+            return FullWeights(self._model.whole, self._model.language_parameters(), self.base_sha256)
+        wanted = settings.lora_targets or LORA_TARGETS
+        layers = self._model.language_layers()
+        targets = [name for name in layers if name.rpartition(".")[2] in wanted]
+        if not targets:
+            known = ", ".join(sorted({name.rpartition(".")[2] for name in layers}))
+            raise PolicyError(
+                "policy.lora_targets", f"the language part has no layer {', '.join(wanted)}", f"its layers: {known}"
+            )
+        return LoraAdapter(self._model.whole, targets, settings, self.base_sha256, seed)
+
+    def _inputs(self, prompts: Sequence[tuple[int, ...]], features: Sequence[ImageFeatures]) -> dict[str, object]:
+        layouts = [self.tokenizer.processor.layout(each.size) for each in features]
+        return self._model.inputs(prompts, [each.tokens for each in features], layouts)
+
+    def _sampled(self, ids: Sequence[int], logprob: float, screen: ScreenSize) -> SampledAction:
+        ends = self.tokenizer.ends
+        whole = tuple(ids) if ids[-1] in ends else (*ids, ends[0])
+        action = self.tokenizer.decode_action(whole, screen)
+        return SampledAction(whole, action, to_text(action), logprob)
+
+
+class _Drawing(LogitsProcessor):
+    """Draws each row's token by a generator of its own, and leaves the library no choice but to take it.
+
+    So the draws of a row depend on its seed alone, and their probabilities are known in float64.
+    """
+
+    def __init__(
+        self, model: VisionLanguageModel, ends: Sequence[int], temperature: float | None, seeds: Sequence[int]
+    ) -> None:
+        self._model, self._ends, self._temperature = model, frozenset(ends), temperature
+        self._rules = [np.random.default_rng(seed) for seed in seeds]
+        self.ids: list[list[int]] = [[] for _ in seeds]
+        self.logprobs = np.zeros(len(self._rules))
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        logp = log_softmax(self._model.allowed(scores).double().numpy(), self._temperature)
+        chosen = torch.full_like(scores, float("-inf"))
+        for row, (ids, rule) in enumerate(zip(self.ids, self._rules, strict=True)):
+            token = next(iter(self._ends))
+            if not ids or ids[-1] not in self._ends:
+                token = draw(logp[row], rule, greedy=self._temperature is None)
+                ids.append(token)
+                self.logprobs[row] += logp[row, token]
+            chosen[row, token] = 0.0
+        return chosen

@@ -1,0 +1,73 @@
+"""Prompts and actions of a vision-language model, in the dialect that it writes actions in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from distrl.config import PolicySettings
+from distrl.errors import PolicyError
+from distrl.policy.dialects.protocol import Dialect
+from distrl.policy.vlm.processor import Processor
+from distrl.types import Action, ScreenSize, Step
+
+LONGEST_PROMPT: Final = 8192
+"""Most recorded ids of a prompt, in which a screenshot is one. A record may hold any number."""
+
+
+class VlmTokenizer:
+    """Immutable. ends: the ids that end an answer, the one that is written first."""
+
+    def __init__(self, processor: Processor, dialect: Dialect, settings: PolicySettings, ends: Sequence[int]) -> None:
+        self.processor = processor
+        self.ends = tuple(ends)
+        self.action_length = settings.action_tokens
+        """Most ids of an action, its end included."""
+        self._dialect = dialect
+        self._history = settings.history
+        self._told = settings.system_prompt
+
+    def encode_prompt(self, instruction: str, earlier: Sequence[Action], screen: ScreenSize) -> tuple[int, ...]:
+        """What the model is told first, the screenshot as one placeholder, what is to be done, and the last actions."""
+        seen = self.processor.layout(screen).seen
+        recent = earlier[max(0, len(earlier) - self._history) :]
+        done = [
+            f"{number}. {self._mention(action, seen)}"
+            for number, action in enumerate(recent, len(earlier) - len(recent) + 1)
+        ]
+        asked = "\n".join([f"Instruction: {instruction}", "Actions so far:", *(done or ["none"])])
+        return self.processor.prompt(self._told or self._dialect.instructions(seen), asked)
+
+    def encode_action(self, action: Action, screen: ScreenSize) -> tuple[int, ...]:
+        """Raises PolicyError for an action without a form in the dialect, and for one that is too long."""
+        text = self._dialect.write(action, self.processor.layout(screen).seen)
+        ids = self.processor.ids(text)
+        if self.processor.plain(text) != text or len(ids) >= self.action_length:
+            raise PolicyError(
+                "action",
+                f"{action.kind.value} {action.text[:40]!r} holds a special token, or takes {len(ids) + 1} tokens",
+                "shorten its text, or raise policy.action_tokens",
+            )
+        return (*ids, self.ends[0])
+
+    def decode_action(self, ids: Sequence[int], screen: ScreenSize) -> Action:
+        written = ids[:-1] if ids and ids[-1] in self.ends else ids
+        return self._dialect.parse(self.processor.text(written), self.processor.layout(screen).seen)
+
+    def accepts(self, step: Step) -> bool:
+        """Its ids are of this vocabulary, one screenshot is read and none is written, and neither part is too long."""
+        fits = len(step.prompt_ids) <= LONGEST_PROMPT and 0 < len(step.action_ids) <= self.action_length
+        known = all(0 <= token < self.processor.size for token in (*step.prompt_ids, *step.action_ids))
+        images = {self.processor.marker_id, self.processor.soft_id}
+        read = [token for token in step.prompt_ids if token in images]
+        return fits and known and read == [self.processor.marker_id] and images.isdisjoint(step.action_ids)
+
+    def unknown_words(self, texts: Iterable[str]) -> tuple[str, ...]:
+        """None: such vocabularies spell every text."""
+        return ()
+
+    def _mention(self, action: Action, seen: ScreenSize) -> str:
+        try:
+            return self._dialect.write(action, seen)
+        except PolicyError:
+            return "an answer that was no action"

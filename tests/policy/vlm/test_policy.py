@@ -1,0 +1,292 @@
+"""Vision-language models of four families: what they read, write and learn is exact."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import factories
+import numpy as np
+import pytest
+import torch
+from distrl.config import PolicySettings
+from distrl.errors import PolicyError
+from distrl.policy.protocol import Score
+from distrl.policy.registry import base_sha256, policy_of, tokenizer_of
+from distrl.policy.screenshot import decoded
+from distrl.policy.vlm.policy import VlmPolicy
+from distrl.policy.vlm.tokenizer import VlmTokenizer
+from distrl.types import Action, ActionKind, Point, ScreenSize, Step
+from PIL import Image
+from safetensors.torch import load as load_tensors
+
+from policy.conftest import png
+from policy.vlm.models import FAMILIES
+
+TAP = Action(ActionKind.TAP, touch=Point(0.25, 0.5))
+SIZES = [(64, 128), (120, 80), (300, 150)]
+"""Of the screenshots: portrait and landscape in one batch."""
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def directory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp(request.param)
+    FAMILIES[request.param](made)
+    return made
+
+
+def settings(directory: Path, **more: Any) -> PolicySettings:
+    chosen = {"dialect": "json", "action_tokens": 12, "lora_rank": 4, "system_prompt": "Act."} | more
+    return PolicySettings(base_model=directory, **chosen)
+
+
+@pytest.fixture(scope="module")
+def policy(directory: Path) -> VlmPolicy:
+    made = policy_of(settings(directory))
+    assert isinstance(made, VlmPolicy)
+    shake(made, 1)
+    return made
+
+
+def shake(policy: VlmPolicy, seed: int) -> None:
+    """Weights that matter, as training would give."""
+    torch.manual_seed(seed)
+    with torch.no_grad():
+        for parameter in policy.parameters().values():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+
+
+def shots(count: int) -> list[bytes]:
+    return [png(place, *SIZES[place % len(SIZES)]) for place in range(count)]
+
+
+def prompts(policy: VlmPolicy, count: int) -> list[tuple[int, ...]]:
+    """Of several lengths."""
+    return [
+        policy.tokenizer.encode_prompt(
+            "open the settings " * (1 + place), [TAP] * place, ScreenSize(*SIZES[place % len(SIZES)])
+        )
+        for place in range(count)
+    ]
+
+
+def steps_of(prompts: Sequence[tuple[int, ...]], actions: Sequence[tuple[int, ...]]) -> list[Step]:
+    return [factories.step(prompt_ids=p, action_ids=a) for p, a in zip(prompts, actions, strict=True)]
+
+
+def scored(policy: VlmPolicy, steps: Sequence[Step], temperature: float = 1.0) -> Score:
+    return policy.score(steps, [policy.image_features(shot) for shot in shots(len(steps))], temperature)
+
+
+@pytest.mark.parametrize("temperature", [0.7, 1.0, 1.5])
+def test_ratio_is_one_at_equal_weights_alone_and_in_a_batch(policy: VlmPolicy, temperature: float) -> None:
+    """ρ of what was drawn in a batch, scored in a batch of other padding and alone, is 1 within 1e-4."""
+    asked = prompts(policy, 3)
+    drawn = policy.decide(shots(3), asked, temperature, [3, 4, 5])
+    assert len({len(each.action_ids) for each in drawn} | {len(each) for each in asked}) > 2, "rows are padded"
+    steps = steps_of(asked, [each.action_ids for each in drawn])
+    together = scored(policy, steps, temperature)
+    for place, (step, each) in enumerate(zip(steps, drawn, strict=True)):
+        alone = policy.score([step], [policy.image_features(shots(3)[place])], temperature)
+        for logprob in (together.logprob[place], alone.logprob[0]):
+            assert np.exp(logprob.item() - each.logprob) == pytest.approx(1.0, abs=1e-4)
+        assert torch.allclose(alone.states[0], together.states[place], atol=1e-4)
+    assert bool((together.entropy > 0).all())
+    assert together.states.shape == (3, 1, policy.width)
+
+
+def test_draws_depend_on_a_rows_own_seed_alone(policy: VlmPolicy) -> None:
+    asked = prompts(policy, 3)
+    together = policy.decide(shots(3), asked, 1.0, [3, 4, 5])
+    alone = policy.decide(shots(3)[1:2], asked[1:2], 1.0, [4])
+    assert alone[0].action_ids == together[1].action_ids
+    assert policy.decide(shots(3)[1:2], asked[1:2], 1.0, [9])[0].action_ids != alone[0].action_ids
+
+
+def test_a_prompt_is_what_the_models_own_processor_makes_of_it(policy: VlmPolicy) -> None:
+    """The placeholder of a recorded prompt, filled by size, gives the very ids of the library for text and picture."""
+    processor = policy.tokenizer.processor
+    for shot in shots(3):
+        picture = decoded(shot)
+        fitted = processor.fitted(ScreenSize(*picture.size))
+        text = processor._rendered("Act.", "open the settings")
+        theirs = processor._processor(
+            text=[text], images=[picture.resize(fitted)], return_tensors="pt", add_special_tokens=False
+        )
+        row = processor.prompt("Act.", "open the settings")
+        ours = policy._model.inputs([row], [torch.zeros(1, 1, 1)], [processor.layout(ScreenSize(*picture.size))])
+        assert ours["input_ids"].tolist() == theirs["input_ids"].tolist()
+        assert row.count(processor.marker_id) == 1
+
+
+def test_cached_features_are_what_the_whole_model_would_have_seen(policy: VlmPolicy) -> None:
+    """Logits with image tokens that were computed once, against the library's own pass over pixels."""
+    processor, shot = policy.tokenizer.processor, shots(1)[0]
+    prompt, action = prompts(policy, 1)[0], (7, 8, 9)
+    layout = processor.layout(ScreenSize(*SIZES[0]))
+    given = policy._model.inputs([prompt], [policy.image_features(shot).tokens], [layout])
+    logits, _ = policy._model.scored(given, torch.tensor([action]), torch.tensor([3]))
+    pixels = {name: value for name, value in processor.images(decoded(shot)).items() if name in policy._model._takes}
+    whole = {name: value for name, value in given.items() if name != "mm_encoder_outputs"}
+    ids = torch.cat([given["input_ids"], torch.tensor([action])], dim=1)
+    types = {name: policy._model._types(ids) for name in ("mm_token_type_ids", "token_type_ids") if name in given}
+    with torch.no_grad():
+        theirs = policy._model.whole(
+            **{**pixels, **whole, **types, "input_ids": ids, "attention_mask": torch.ones_like(ids)}
+        ).logits[:, -4:-1]
+    assert torch.allclose(policy._model.allowed(theirs), logits, atol=1e-4)
+
+
+def test_pictures_are_told_apart_and_never_written(policy: VlmPolicy) -> None:
+    prompt = prompts(policy, 1)[0]
+    step = factories.step(prompt_ids=prompt, action_ids=(7, 8, 9))
+    one, other = (policy.score([step], [policy.image_features(png(seed, *SIZES[0]))]).logprob.item() for seed in (1, 2))
+    assert one != pytest.approx(other, abs=1e-7)
+    processor = policy.tokenizer.processor
+    for token in {processor.soft_id, processor.marker_id}:
+        assert not policy.tokenizer.accepts(factories.step(prompt_ids=prompt, action_ids=(token,)))
+    assert policy.tokenizer.accepts(step)
+    assert not policy.tokenizer.accepts(factories.step(prompt_ids=(*prompt, processor.marker_id), action_ids=(7,)))
+    assert not policy.tokenizer.accepts(factories.step(prompt_ids=(1, 2), action_ids=(7,)))
+    assert not policy.tokenizer.accepts(factories.step(prompt_ids=prompt, action_ids=(processor.size,)))
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        TAP,
+        Action(ActionKind.TYPE, text="red „shoes“ 👟\n"),
+        Action(ActionKind.SWIPE, touch=Point(0.5, 0.75), lift=Point(0.5, 0.25)),
+        Action(ActionKind.BACK),
+        Action(ActionKind.COMPLETE),
+    ],
+)
+def test_an_action_is_read_as_it_was_written(directory: Path, action: Action) -> None:
+    tokenizer = tokenizer_of(settings(directory, action_tokens=128))
+    screen = ScreenSize(64, 128)
+    ids = tokenizer.encode_action(action, screen)
+    assert tokenizer.decode_action(ids, screen) == action
+
+
+def test_no_text_can_smuggle_in_a_special_token(directory: Path) -> None:
+    tokenizer = tokenizer_of(settings(directory, action_tokens=128))
+    assert isinstance(tokenizer, VlmTokenizer)
+    processor, screen = tokenizer.processor, ScreenSize(64, 128)
+    specials = [token for token in processor._specials if token]
+    plain = tokenizer.encode_prompt("open it", [], screen)
+    for token in specials:
+        nested = token[: len(token) // 2] + token + token[len(token) // 2 :]
+        for hostile in (f"open {token}it", f"open {nested}it"):
+            assert tokenizer.encode_prompt(hostile, [], screen) == plain
+        typed = Action(ActionKind.TYPE, text=token)
+        assert tokenizer.encode_prompt("open it", [typed], screen).count(processor.marker_id) == 1
+        with pytest.raises(PolicyError, match="special token"):
+            tokenizer.encode_action(typed, screen)
+
+
+def test_lora_goes_on_the_language_part_alone_and_learns(directory: Path) -> None:
+    policy = policy_of(settings(directory))
+    assert isinstance(policy, VlmPolicy)
+    vision = {name for name in policy.parameters() if "vision" in name or "visual" in name}
+    assert not vision
+    prompt = policy.tokenizer.encode_prompt("open the settings", [], ScreenSize(64, 128))
+    step = factories.step(prompt_ids=prompt, action_ids=policy.tokenizer.ends[:1] * 1 + (7, 8, 9))
+    features = [policy.image_features(png(0))]
+    before = policy.score([step], features).logprob.item()
+    optimizer = torch.optim.Adam(policy.parameters().values(), lr=0.01)
+    for _ in range(5):
+        optimizer.zero_grad()
+        (-policy.score([step], features).logprob.sum()).backward()
+        optimizer.step()
+    learned = policy.score([step], features).logprob.item()
+    assert learned > before
+    shipped = policy.adapter()
+    fresh = policy_of(settings(directory), seed=7)
+    assert fresh.score([step], features).logprob.item() == pytest.approx(before, abs=1e-5)
+    fresh.load(shipped)
+    assert fresh.score([step], features).logprob.item() == learned
+    assert fresh.adapter() == shipped
+
+
+def test_all_of_the_language_part_is_trained_where_it_is_asked_for(directory: Path) -> None:
+    policy = policy_of(settings(directory, trains="all"))
+    assert isinstance(policy, VlmPolicy)
+    frozen = {name for name, each in policy._model.whole.named_parameters() if not each.requires_grad}
+    assert all(
+        "embed_tokens" in name or "vision" in name or "visual" in name or "connector" in name or "projector" in name
+        for name in frozen
+    ), frozen
+    shake(policy, 2)
+    shipped = policy.adapter()
+    assert load_tensors(shipped).keys() == policy.parameters().keys()
+    other = policy_of(settings(directory, trains="all"))
+    other.load(shipped)
+    assert other.adapter() == shipped
+    with pytest.raises(PolicyError, match="adapter"):
+        policy_of(settings(directory)).load(shipped)
+
+
+def test_large_screens_are_scaled_down_in_their_proportions(directory: Path) -> None:
+    small = policy_of(settings(directory, max_pixels=2048))
+    assert isinstance(small, VlmPolicy)
+    processor = small.tokenizer.processor
+    assert processor.fitted(ScreenSize(640, 1280)) == ScreenSize(32, 64)
+    assert processor.fitted(ScreenSize(20, 40)) == ScreenSize(20, 40)
+    assert small.image_features(png(0, 640, 1280)).size == ScreenSize(640, 1280)
+
+
+def test_the_identity_is_what_the_files_hold(directory: Path, tmp_path: Path) -> None:
+    before = base_sha256(settings(directory))
+    copied = tmp_path / "copy"
+    copied.mkdir()
+    for file in directory.iterdir():
+        (copied / file.name).write_bytes(file.read_bytes())
+    assert base_sha256(settings(copied)) == before
+    (copied / "README.md").write_text("read me")
+    assert base_sha256(settings(copied)) == before
+    (copied / "chat_template.jinja").write_text("{{ messages }}")
+    assert base_sha256(settings(copied)) != before
+
+
+def test_a_screenshot_that_is_none_is_refused(policy: VlmPolicy) -> None:
+    with pytest.raises(PolicyError, match="screenshot"):
+        policy.image_features(b"no picture")
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"preprocessor_config.json": None, "processor_config.json": None}, "no image processor"),
+        ({"model.safetensors": None}, "no weights as safetensors"),
+        ({"generation_config.json": b'{"eos_token_id": "x"}'}, "no token ids"),
+        ({"generation_config.json": b'{"eos_token_id": 999999}'}, "no token that ends"),
+        ({"model.safetensors": b"spoilt"}, "no vision-language model"),
+    ],
+)
+def test_a_directory_that_is_no_model_is_refused(
+    directory: Path, tmp_path: Path, files: dict[str, bytes | None], message: str
+) -> None:
+    for file in directory.iterdir():
+        content = files.get(file.name, file.read_bytes())
+        if content is not None:
+            (tmp_path / file.name).write_bytes(content)
+    with pytest.raises(PolicyError, match=message):
+        policy_of(settings(tmp_path))
+
+
+def test_settings_that_name_nothing_are_refused_with_what_there_is(directory: Path) -> None:
+    with pytest.raises(PolicyError, match=r"policy\.dialect") as unknown:
+        policy_of(settings(directory, dialect="klingon"))
+    assert "json" in unknown.value.hint
+    with pytest.raises(PolicyError, match=r"policy\.lora_targets") as nowhere:
+        policy_of(settings(directory, lora_targets=("nowhere",)))
+    assert "q_proj" in nowhere.value.hint
+
+
+def test_a_blank_screen_is_a_screen(policy: VlmPolicy, tmp_path: Path) -> None:
+    """One grey picture has tiles that a model could take for padding."""
+    for shade in (0, 127, 128, 255):
+        file = tmp_path / "blank.png"
+        Image.new("RGB", SIZES[0], (shade,) * 3).save(file)
+        assert policy.decide([file.read_bytes()], prompts(policy, 1), None, [0])[0].action_ids

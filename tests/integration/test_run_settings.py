@@ -162,3 +162,7 @@ def test_what_looks_at_a_runs_fleet_goes_by_the_settings_in_its_log(
     given = ("--set", f"kafka.bootstrap={config.kafka.bootstrap}", "--set", f"run={config.run}")
     looked = distrl(tmp_path, command, *given)
     assert "of at most 5 (is set)" in " ".join(looked.stdout.split()), looked.stdout + looked.stderr
+    if command == "doctor":
+        servers = distrl(tmp_path, command, "--no-fleet", *given)
+        assert config.kafka.bootstrap in servers.stdout
+        assert "of at most" not in servers.stdout

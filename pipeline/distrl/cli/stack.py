@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.console import Console
@@ -136,7 +136,13 @@ def without_success(found: Sequence[Unsolved]) -> list[str]:
     return lines
 
 
-def doctor(config: ConfigFile = None, sets: Sets = None) -> None:
+def doctor(
+    config: ConfigFile = None,
+    sets: Sets = None,
+    fleet: Annotated[
+        bool, typer.Option("--fleet/--no-fleet", help="Whether the run's own workers and tasks are looked at, too.")
+    ] = True,
+) -> None:
     """Check everything that a run with these settings needs on this machine, with a hint for what is missing.
 
     Exit 1 if anything is.
@@ -144,7 +150,7 @@ def doctor(config: ConfigFile = None, sets: Sets = None) -> None:
     from distrl.stack.doctor import LATER, examine
 
     findings = examine(load(config, sets))
-    if any(finding.what == "broker" and finding.ok and finding.detail != LATER for finding in findings):
+    if fleet and any(finding.what == "broker" and finding.ok and finding.detail != LATER for finding in findings):
         findings += _of_the_run(config, sets)
     shown = table("what", "", "detail", "hint")
     for finding in findings:

@@ -26,6 +26,12 @@ def config(suite: str) -> Config:
     return Config.model_validate({"feeder": {"suite": suite}})
 
 
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A demo that runs in this checkout holds the lock of its stack."""
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+
+
 @pytest.mark.parametrize("suite", sorted(suites()))
 def test_a_base_model_with_all_words_lacks_none_of_any_suite_and_the_shipped_one_has_those_of_home(suite: str) -> None:
     refuse_unknown_words(config(suite).feeder, EVERY)

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from chart_commands import programs, settings
 from chart_examples import CHART, containers, pods, rendered
 from distrl.broker.topics import TOPICS, declared_settings, partitions, topic_name
 from distrl.config import Config, load
@@ -118,3 +120,20 @@ def test_every_pod_logs_in_as_a_user_of_the_release(objects: list[dict[str, Any]
             asked.add(user)
     assert users.keys() - asked == {"run-distrl-viewer"}
     assert asked <= users.keys()
+
+
+def test_where_users_have_certificates_the_program_logs_in_by_them(helm: Path, tmp_path: Path) -> None:
+    given = yaml.safe_load(EXAMPLE.read_text())
+    given["strimzi"]["authentication"] = "tls"
+    values = tmp_path / "values.yaml"
+    values.write_text(yaml.safe_dump(given))
+    found = programs(rendered(helm, values))
+    for name, container, files in found:
+        if container["name"] == "phones":
+            continue
+        kafka = settings(container, files, tmp_path).kafka
+        assert (kafka.security_protocol, kafka.sasl_username) == ("SSL", None), name
+        mounts = {each["mountPath"] for each in container["volumeMounts"]}
+        named = {kafka.client["ssl.certificate.location"], kafka.client["ssl.key.location"], str(kafka.ssl_ca)}
+        assert {str(Path(str(each)).parent) for each in named} <= mounts, name
+    assert len(found) > 10

@@ -156,6 +156,8 @@ def test_every_role_does_its_work_with_its_own_rights(
     operator, viewer = configs["operator"], configs["viewer"]
 
     assert f"distrl.{run}.tasks" in command(operator, tmp_path, "topics", "ensure")
+    for name in ROLES:
+        assert "are there" in command(configs[name], tmp_path, "topics", "wait", "--role", name, "--timeout", "60")
     with RecordProducer(configs["admin"], "a-test") as producer:  # so that there are dead letters to be read
         producer.publish_bytes(topic_name(run, "trajectories.dlq"), None, b"no record").result(DEADLINE_S)
     work(configs, tmp_path / "roles" / "first", versions=1)
@@ -165,6 +167,8 @@ def test_every_role_does_its_work_with_its_own_rights(
     assert "version" in command(viewer, tmp_path, "scores", "--run", run)
     assert "bit for bit" in command(viewer, tmp_path, "learner", "--verify", "--run", run)
     command(viewer, tmp_path, "dlq", "ls")
+    arm = ("--set", "retrace=false", "--evaluate", "0", "--out", str(tmp_path / "ablations"))
+    assert "report.json" in command(viewer, tmp_path, "ablate", "--run", run, *arm)
     assert "played" in command(operator, tmp_path, "runs", "ls")
     assert "recorded" in command(operator, tmp_path, "runs", "set", run, "feeder.max_lag=1")
 

@@ -1,4 +1,5 @@
-"""A family of policies that the product does not know goes through every role as the shipped one does."""
+"""Other policies go through every role as the shipped one does: a family that the product does not know, and a
+vision-language model."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import byte_policy
 import pytest
@@ -26,6 +28,7 @@ from distrl.store.objects import open_store
 from distrl.train.roles import running
 from distrl.types import Split
 from integration.test_end_to_end import newest, wait_for
+from policy.vlm.models import qwen25
 from served import phones_served
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
@@ -34,8 +37,23 @@ PHONES = 4
 EPISODES = 3
 
 
-@pytest.fixture
+def of_another_package(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    site = byte_policy.install(folder / "packages")
+    monkeypatch.syspath_prepend(str(site))
+    monkeypatch.setenv("PYTHONPATH", f"{site}:{Path(byte_policy.__file__).parent}")  # for the roles' own processes
+    return {"base_model": str(byte_policy.save(folder / "base"))}
+
+
+def vision_language(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    base = folder / "base"
+    base.mkdir()
+    qwen25(base)
+    return {"base_model": str(base), "dialect": "json", "system_prompt": "Act.", "action_tokens": 96}
+
+
+@pytest.fixture(params=[of_another_package, vision_language])
 def run_config(
+    request: pytest.FixtureRequest,
     broker: str,
     s3: settings.StoreSettings,
     adb_server: settings.AdbSettings,
@@ -43,9 +61,6 @@ def run_config(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Config]:
-    site = byte_policy.install(tmp_path / "packages")
-    monkeypatch.syspath_prepend(str(site))
-    monkeypatch.setenv("PYTHONPATH", f"{site}:{Path(byte_policy.__file__).parent}")  # for the roles' own processes
     first = min(free_ports(1)[0], 60_000)
     config = Config.model_validate(
         {
@@ -55,7 +70,7 @@ def run_config(
             "adb": adb_server.model_dump(),
             "devices": {"addresses": tuple(f"127.0.0.1:{first + i}" for i in range(PHONES))},
             "phones": {"count": PHONES, "evaluation_count": 0, "base_port": first, "latency_median_ms": 2.0},
-            "policy": {"base_model": str(byte_policy.save(tmp_path / "base")), "lora_rank": 2},
+            "policy": request.param(tmp_path, monkeypatch) | {"lora_rank": 2},
             "warmup": {"demonstrations": 4, "updates": 2, "minibatches": 2, "batch_size": 8},
             "algorithm": {"minibatches": 2, "batch_size": 8, "critic_warmup_updates": 1},
             "learner": {"trajectories_per_update": 2, "checkpoint_every": 2},

@@ -201,3 +201,9 @@ def test_a_huge_screenshot_is_refused_before_it_is_unpacked(
 
 def test_nothing_to_decide_is_fine(agent: AutoUIPolicy) -> None:
     assert agent.decide([], [], 1.0, []) == []
+
+
+@pytest.mark.parametrize("setting", [{"trains": "all"}, {"dialect": "json"}, {"system_prompt": "Act."}])
+def test_settings_of_vision_language_models_are_refused(base_directory: Path, setting: dict[str, str]) -> None:
+    with pytest.raises(PolicyError, match=f"policy.{next(iter(setting))}"):
+        AutoUIPolicy(load_base(base_directory), PolicySettings(**setting))

@@ -45,12 +45,13 @@ class AutoUIPolicy:
 
     def __init__(self, base: Base, settings: PolicySettings, seed: int = 0) -> None:
         """Takes `base` over: its model is given the adapter. Raises PolicyError for settings that it has no use for."""
-        if settings.trains != "lora" or settings.dialect is not None:
-            raise PolicyError(
-                "policy.trains or policy.dialect",
-                "are settings of vision-language models; a base model of this kind has LoRA and a grammar of its own",
-                "leave both unset",
-            )
+        for name, usual in (("trains", "lora"), ("dialect", None), ("system_prompt", None)):
+            if getattr(settings, name) != usual:
+                raise PolicyError(
+                    f"policy.{name}",
+                    "is a setting of vision-language models; this base model has LoRA and a grammar of its own",
+                    "leave it unset, or name a vision-language model in policy.base_model",
+                )
         self.tokenizer = base.tokenizer
         self.base_sha256 = base.sha256
         self.model = base.model.eval()

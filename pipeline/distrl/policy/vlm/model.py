@@ -17,6 +17,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import AutoModelForImageTextToText
 from transformers.modeling_outputs import BaseModelOutputWithPooling
+from transformers.utils import logging
 
 from distrl.errors import PolicyError
 from distrl.policy.files import HINT
@@ -37,6 +38,7 @@ class VisionLanguageModel:
     """Frozen but for what an adapter trains. Raises PolicyError where the directory has no such model."""
 
     def __init__(self, directory: Path, processor: Processor) -> None:
+        cast(Any, logging).disable_progress_bar()  # a bar in the log of a pod is noise
         try:
             library: Any = AutoModelForImageTextToText
             self.whole = library.from_pretrained(

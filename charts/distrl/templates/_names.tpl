@@ -22,12 +22,17 @@ app.kubernetes.io/component: {{ .component }}
 distrl/role: {{ .role }}
 {{- end -}}
 
+{{/* The run as a label, which may not end in a dash, as a run's name may. */}}
+{{- define "distrl.runLabel" -}}
+{{ (include "distrl.settings" . | fromYaml).run | trimAll "-" }}
+{{- end -}}
+
 {{- define "distrl.labels" -}}
 {{ include "distrl.selector" . }}
 app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 app.kubernetes.io/part-of: distrl
-distrl/run: {{ (include "distrl.settings" .root | fromYaml).run }}
+distrl/run: {{ include "distrl.runLabel" .root }}
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
 {{- end -}}
 

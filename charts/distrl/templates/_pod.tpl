@@ -64,6 +64,9 @@ spec:
         {{- with $values.env }}{{ toYaml . | nindent 8 }}{{ end }}
       securityContext:
         {{- toYaml $values.securityContext | nindent 8 }}
+      # Those of the role, which begins when this has ended: a quota refuses a container without any.
+      resources:
+        {{- toYaml $values.resources | nindent 8 }}
       volumeMounts:
         {{- include "distrl.mounts" . | nindent 8 }}
         {{- with $values.volumeMounts }}{{ toYaml . | nindent 8 }}{{ end }}
@@ -75,6 +78,8 @@ spec:
       command: [cp, -r, {{ printf "%s/." (trimSuffix "/" $root.Values.baseModel.path) | quote }}, /etc/distrl/base-model]
       securityContext:
         {{- toYaml $values.securityContext | nindent 8 }}
+      resources:
+        {{- toYaml $values.resources | nindent 8 }}
       volumeMounts:
         - {name: base-model, mountPath: /etc/distrl/base-model}
     {{- end }}

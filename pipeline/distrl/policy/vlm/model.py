@@ -139,13 +139,18 @@ class VisionLanguageModel:
         more = {name: self._types(ids) for name in TYPES if name in given}
         if not self._multimodal_places:
             more["position_ids"] = (mask.cumsum(-1) - 1).clamp(min=0)
-        found = self.whole(
-            **{**given, **more, "input_ids": ids, "attention_mask": mask},
-            logits_to_keep=length + 1,
-            output_hidden_states=True,
-            use_cache=False,
-        )
-        return self.allowed(found.logits[:, :-1]), found.hidden_states[-1][:, prompt - 1]
+        states: list[Tensor] = []
+        # not by output_hidden_states, which would hold what every layer made
+        hook = self.whole.get_decoder().register_forward_hook(lambda *call: states.append(call[2].last_hidden_state))
+        try:
+            found = self.whole(
+                **{**given, **more, "input_ids": ids, "attention_mask": mask},
+                logits_to_keep=length + 1,
+                use_cache=False,
+            )
+        finally:
+            hook.remove()
+        return self.allowed(found.logits[:, :-1]), states[0][:, prompt - 1]
 
     def allowed(self, logits: Tensor) -> Tensor:
         """(…, V) logits, of which those of pictures are never drawn."""

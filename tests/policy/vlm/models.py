@@ -11,7 +11,7 @@ from typing import Any, Final
 import torch
 import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast
+from transformers import AddedToken, PreTrainedTokenizerFast
 from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
 from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import GotOcr2ImageProcessorPil
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
@@ -31,6 +31,10 @@ SIGHT: Final = {
     "num_attention_heads": 2,
     "image_size": 64,
 }
+SPARE: Final = 13
+"""Embeddings of no token, as models have them for round numbers."""
+TEXTS: Final = ("<tool_call>", "</tool_call>", "\n\n")
+"""Added tokens that are text, as Qwen and Gemma have them."""
 CHATML: Final = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{% for c in m.content %}"
     "{% if c.type == 'image' %}IMAGE{% else %}{{ c.text }}{% endif %}{% endfor %}<|im_end|>\n{% endfor %}"
@@ -48,7 +52,7 @@ def qwen25(directory: Path) -> None:
     rope = {"type": "mrope", "mrope_section": [1, 1, 2]}
     sight = {"depth": 1, "hidden_size": 32, "intermediate_size": 64, "num_heads": 2, "out_hidden_size": 32}
     config = transformers.Qwen2_5_VLConfig(
-        text_config=dict(**TEXT, vocab_size=len(words), rope_scaling=rope, bos_token_id=None, eos_token_id=2),
+        text_config=dict(**TEXT, vocab_size=len(words) + SPARE, rope_scaling=rope, bos_token_id=None, eos_token_id=2),
         vision_config=dict(**sight, fullatt_block_indexes=[0]),
         **{
             f"{name}_token_id": words.convert_tokens_to_ids(token)
@@ -84,7 +88,7 @@ def smolvlm(directory: Path) -> None:
         image_token_id=words.convert_tokens_to_ids("<image>"),
         scale_factor=2,
         vision_config=dict(**SIGHT, patch_size=16),
-        text_config=dict(**TEXT, model_type="llama", vocab_size=len(words), pad_token_id=0),
+        text_config=dict(**TEXT, model_type="llama", vocab_size=len(words) + SPARE, pad_token_id=0),
     )
     save(directory, transformers.SmolVLMForConditionalGeneration, config, words.eos_token_id)
 
@@ -111,7 +115,13 @@ def gemma3(directory: Path) -> None:
         eoi_token_index=words.convert_tokens_to_ids("<end_of_image>"),
         vision_config=dict(**SIGHT, patch_size=16, vision_use_head=False),
         text_config=dict(
-            **TEXT, vocab_size=len(words), head_dim=8, sliding_window=64, pad_token_id=0, eos_token_id=1, bos_token_id=2
+            **TEXT,
+            vocab_size=len(words) + SPARE,
+            head_dim=8,
+            sliding_window=64,
+            pad_token_id=0,
+            eos_token_id=1,
+            bos_token_id=2,
         ),
     )
     ends = [words.eos_token_id, words.convert_tokens_to_ids("<end_of_turn>")]
@@ -138,7 +148,7 @@ def internvl(directory: Path) -> None:
         image_token_id=words.convert_tokens_to_ids("<IMG_CONTEXT>"),
         image_seq_length=4,
         vision_config=sight,
-        text_config=dict(**TEXT, model_type="qwen2", vocab_size=len(words)),
+        text_config=dict(**TEXT, model_type="qwen2", vocab_size=len(words) + SPARE),
     )
     save(directory, transformers.InternVLForConditionalGeneration, config, words.eos_token_id)
 
@@ -157,13 +167,15 @@ def tokenizer(specials: Sequence[str], *, eos: str, named: dict[str, str] | None
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(vocab_size=400, special_tokens=list(specials), initial_alphabet=alphabet)
     found.train_from_iterator([line] * 50, trainer)
-    return PreTrainedTokenizerFast(
+    made = PreTrainedTokenizerFast(
         tokenizer_object=found,
         eos_token=eos,
         pad_token=specials[0],
         additional_special_tokens=[each for each in specials if each != eos],
         extra_special_tokens=named or {},
     )
+    made.add_tokens([AddedToken(each, special=False, normalized=False) for each in TEXTS])
+    return made
 
 
 def processor_config(directory: Path, name: str, **values: int) -> None:
@@ -177,5 +189,6 @@ def save(directory: Path, kind: Any, config: Any, ends: int | list[int]) -> None
         for each in model.parameters():
             if not each.any() and each.dim() > 1:  # Gemma's projector, which would show nothing of any picture
                 torch.nn.init.normal_(each, std=0.1)
-    model.generation_config.eos_token_id = ends
+    settings = {"eos_token_id": ends, "repetition_penalty": 1.3, "do_sample": True, "top_k": 3, "temperature": 0.1}
+    model.generation_config = transformers.GenerationConfig(**settings)  # what models recommend for chats
     model.save_pretrained(directory)

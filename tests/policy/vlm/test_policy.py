@@ -191,7 +191,7 @@ def test_lora_goes_on_the_language_part_alone_and_learns(directory: Path) -> Non
     vision = {name for name in policy.parameters() if "vision" in name or "visual" in name}
     assert not vision
     prompt = policy.tokenizer.encode_prompt("open the settings", [], ScreenSize(64, 128))
-    step = factories.step(prompt_ids=prompt, action_ids=policy.tokenizer.ends[:1] * 1 + (7, 8, 9))
+    step = factories.step(prompt_ids=prompt, action_ids=(7, 8, 9))
     features = [policy.image_features(png(0))]
     before = policy.score([step], features).logprob.item()
     optimizer = torch.optim.Adam(policy.parameters().values(), lr=0.01)
@@ -245,6 +245,10 @@ def test_the_identity_is_what_the_files_hold(directory: Path, tmp_path: Path) ->
     assert base_sha256(settings(copied)) == before
     (copied / "README.md").write_text("read me")
     assert base_sha256(settings(copied)) == before
+    (copied / "generation_config.json").rename(copied / "generation_config_.json")
+    assert base_sha256(settings(copied)) != before
+    (copied / "generation_config_.json").rename(copied / "generation_config.json")
+    assert base_sha256(settings(copied)) == before
     (copied / "chat_template.jinja").write_text("{{ messages }}")
     assert base_sha256(settings(copied)) != before
 
@@ -252,6 +256,44 @@ def test_the_identity_is_what_the_files_hold(directory: Path, tmp_path: Path) ->
 def test_a_screenshot_that_is_none_is_refused(policy: VlmPolicy) -> None:
     with pytest.raises(PolicyError, match="screenshot"):
         policy.image_features(b"no picture")
+
+
+def test_a_strip_of_a_screen_is_refused_by_who_reads_and_who_writes(policy: VlmPolicy) -> None:
+    """The learner skips it, where another error of the library would end it at every start."""
+    with pytest.raises(PolicyError, match="1x300"):
+        policy.image_features(png(0, 1, 300))
+    with pytest.raises(PolicyError, match="300x1"):
+        policy.tokenizer.encode_prompt("open it", [], ScreenSize(300, 1))
+    assert policy.image_features(png(0, 1, 1)).size == (1, 1)
+
+
+def test_the_prompt_is_the_same_on_another_day_and_names_what_it_is_told(directory: Path, tmp_path: Path) -> None:
+    for file in directory.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    template = tmp_path / "chat_template.jinja"
+    template.write_text("{{ strftime_now('%Y-%m-%d %H:%M:%S.%f') }}" + template.read_text())
+    tokenizer = tokenizer_of(settings(tmp_path))
+    assert "26 Jul 2024" in tokenizer.text(tokenizer.encode_prompt("open it", [], ScreenSize(64, 128)))
+    quiet = template.read_text().replace("for m in messages %}", "for m in messages if m.role != 'system' %}")
+    template.write_text(quiet)
+    tokenizer = tokenizer_of(settings(tmp_path))
+    assert "Act." in tokenizer.text(tokenizer.encode_prompt("open it", [], ScreenSize(64, 128)))
+
+
+def test_added_tokens_that_are_text_are_read_and_written_as_text(directory: Path) -> None:
+    """Qwen's calls stand between two of them."""
+    tokenizer = tokenizer_of(settings(directory, dialect="qwen25-mobile-use", action_tokens=256, system_prompt=None))
+    screen = ScreenSize(64, 128)
+    prompt = tokenizer.text(tokenizer.encode_prompt("open it\n\nnow", [Action(ActionKind.BACK)], screen))
+    assert prompt.count("<tool_call>") >= 2, "in the instructions, and in the action before"
+    assert "open it\n\nnow" in prompt
+    ids = tokenizer.encode_action(Action(ActionKind.BACK), screen)
+    assert tokenizer.decode_action(ids, screen) == Action(ActionKind.BACK)
+
+
+def test_an_instruction_without_an_end_is_refused(policy: VlmPolicy) -> None:
+    with pytest.raises(PolicyError, match="instruction"):
+        policy.tokenizer.encode_prompt("ab " * 9000, [], ScreenSize(64, 128))
 
 
 @pytest.mark.parametrize(
@@ -262,15 +304,21 @@ def test_a_screenshot_that_is_none_is_refused(policy: VlmPolicy) -> None:
         ({"generation_config.json": b'{"eos_token_id": "x"}'}, "no token ids"),
         ({"generation_config.json": b'{"eos_token_id": 999999}'}, "no token that ends"),
         ({"model.safetensors": b"spoilt"}, "no vision-language model"),
+        ({"adapter_config.json": b"{}"}, "is an adapter"),
+        ({"model.safetensors.index.json": b'{"weight_map": {"a": "sub/b.safetensors"}}'}, "do not lie beside it"),
+        ({"chat_template.jinja": b"{{ raise_exception('never') }}"}, "leaves out what it is given"),
+        ({"chat_template.jinja": b"{{ messages[0].content[0].text }}<image>"}, "leaves out what it is given"),
     ],
 )
 def test_a_directory_that_is_no_model_is_refused(
     directory: Path, tmp_path: Path, files: dict[str, bytes | None], message: str
 ) -> None:
     for file in directory.iterdir():
-        content = files.get(file.name, file.read_bytes())
+        if file.name not in files:
+            (tmp_path / file.name).write_bytes(file.read_bytes())
+    for name, content in files.items():
         if content is not None:
-            (tmp_path / file.name).write_bytes(content)
+            (tmp_path / name).write_bytes(content)
     with pytest.raises(PolicyError, match=message):
         policy_of(settings(tmp_path))
 

@@ -6,6 +6,7 @@ Weights are read from safetensors alone, and no code of the directory is ever ru
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any, Final
@@ -16,12 +17,17 @@ from distrl.policy.files import CONFIG, HINT, identity_of, parsed, read
 DECIDING: Final = frozenset({".json", ".safetensors", ".jinja", ".txt", ".model"})
 """Suffixes of the files that the library reads: settings, weights, chat template, vocabulary."""
 PREPROCESSOR: Final = ("preprocessor_config.json", "processor_config.json")
+INDEX: Final = "model.safetensors.index.json"
+ADAPTER: Final = "adapter_config.json"
+"""With it the library would load a base model from wherever that file says."""
+TEMPLATES: Final = "additional_chat_templates"
 
 
 def files(directory: Path) -> list[Path]:
     """The deciding files of a model's directory, by name. Raises PolicyError where it is none."""
     try:
-        found = sorted(path for path in directory.iterdir() if path.suffix in DECIDING and path.is_file())
+        listed = [*directory.iterdir(), *(directory / TEMPLATES).glob("*")]
+        found = sorted(path for path in listed if path.suffix in DECIDING and path.is_file())
     except OSError as error:
         raise PolicyError(str(directory), f"cannot be read ({error.strerror})", HINT) from None
     if not any(path.suffix == ".safetensors" for path in found):
@@ -34,12 +40,21 @@ def files(directory: Path) -> list[Path]:
         raise PolicyError(
             str(directory), f"has no image processor ({' or '.join(PREPROCESSOR)})", "name a vision-language model"
         )
+    names = {path.name for path in found}
+    if ADAPTER in names:
+        raise PolicyError(str(directory), f"is an adapter ({ADAPTER})", "merge it into its model, and name that")
+    if INDEX in names and not set(_parts(directory)) <= names:
+        raise PolicyError(
+            str(directory / INDEX), "names weights that do not lie beside it", "put all files into one directory"
+        )
     return found
 
 
 def identity(directory: Path) -> str:
-    """sha256 (hex) over what the deciding files hold, in the order of their names. Raises PolicyError."""
-    return identity_of(files(directory))
+    """sha256 (hex) over the names of the deciding files and what they hold. Raises PolicyError."""
+    found = files(directory)
+    names = json.dumps([path.relative_to(directory).as_posix() for path in found])
+    return hashlib.sha256(f"{names} {identity_of(found)}".encode()).hexdigest()
 
 
 def model_type(directory: Path) -> str:
@@ -56,6 +71,12 @@ def end_ids(directory: Path) -> tuple[int, ...]:
             if found is not None:
                 return tuple(_ids(found, directory / name))
     return ()
+
+
+def _parts(directory: Path) -> list[str]:
+    """The files that the index of the weights names."""
+    listed = parsed(read(directory / INDEX), directory).get("weight_map")
+    return list(map(str, listed.values())) if isinstance(listed, dict) else []
 
 
 def _ids(found: Any, file: Path) -> list[int]:

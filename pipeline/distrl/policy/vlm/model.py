@@ -15,7 +15,7 @@ import torch
 from PIL import Image
 from safetensors import SafetensorError
 from torch import Tensor, nn
-from transformers import AutoModelForImageTextToText
+from transformers import AutoModelForImageTextToText, GenerationConfig
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 from transformers.utils import logging
 
@@ -24,7 +24,8 @@ from distrl.policy.files import HINT
 from distrl.policy.vlm.processor import PROBE, Layout, Processor
 
 IMPOSSIBLE: Final = -1e9
-"""Logit of tokens that stand for pictures: one in an action would be taken for a second screenshot."""
+"""Logit of tokens that stand for pictures: one in an action would be taken for a second screenshot. Also of ids that
+the tokenizer does not have, which models have to fill up their embeddings."""
 UNREADABLE: Final = (
     *(OSError, ValueError, ImportError, RuntimeError, AttributeError, TypeError, KeyError),
     SafetensorError,
@@ -44,17 +45,10 @@ class VisionLanguageModel:
             self.whole = library.from_pretrained(
                 directory, local_files_only=True, trust_remote_code=False, use_safetensors=True, dtype=torch.float32
             )
-        except (
-            OSError,
-            ValueError,
-            ImportError,
-            RuntimeError,
-            AttributeError,
-            TypeError,
-            KeyError,
-            SafetensorError,
-        ) as error:
+        except UNREADABLE as error:
             raise PolicyError(str(directory), f"is no vision-language model ({error!r:.200})", HINT) from None
+        # What is drawn is ours to say: a penalty of the model's own would make it another distribution than is scored
+        self.whole.generation_config = cast(Any, GenerationConfig)()
         self.whole.requires_grad_(False)
         self.whole.eval()
         self._processor = processor
@@ -71,7 +65,8 @@ class VisionLanguageModel:
                 f"its tokenizer has {processor.size} tokens, and the model {self.embeddings.num_embeddings} embeddings",
                 "resize the model's embeddings and save it again",
             )
-        self._forbidden = torch.tensor(sorted({processor.soft_id, processor.marker_id}))
+        beyond = range(processor.size, self.whole.get_output_embeddings().weight.shape[0])
+        self._forbidden = torch.tensor(sorted({processor.soft_id, processor.marker_id, *beyond}))
         self._multimodal_places = hasattr(self.whole.model, "get_rope_index")
         """Whether places in a prompt are the model's own affair; others are counted from the first real token."""
         blank = self._look(processor.images(Image.new("RGB", PROBE)))
@@ -153,7 +148,7 @@ class VisionLanguageModel:
         return self.allowed(found.logits[:, :-1]), states[0][:, prompt - 1]
 
     def allowed(self, logits: Tensor) -> Tensor:
-        """(…, V) logits, of which those of pictures are never drawn."""
+        """(…, V) logits, of which those of pictures and of no token are never drawn."""
         return logits.index_fill(-1, self._forbidden, IMPOSSIBLE)
 
     def _look(self, images: Mapping[str, Tensor]) -> Any:

@@ -154,6 +154,7 @@ class VlmPolicy:
     def _sampled(self, ids: Sequence[int], logprob: float, screen: ScreenSize) -> SampledAction:
         ends = self.tokenizer.ends
         whole = tuple(ids) if ids[-1] in ends else (*ids, ends[0])
+        assert len(whole) == self.tokenizer.action_length or ids[-1] in ends, "only the limit cuts an answer off"
         action = self.tokenizer.decode_action(whole, screen)
         return SampledAction(whole, action, to_text(action), logprob)
 

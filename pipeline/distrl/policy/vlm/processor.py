@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -24,6 +24,13 @@ from distrl.types import ScreenSize
 
 PROBE: Final = ScreenSize(64, 128)
 """Size of the blank image that is shown to a processor to see what it writes around one."""
+MOST_ASPECT: Final = 100
+"""Of a screen's sides. Models refuse strips (Qwen: 200), and one that a model refused would end the learner."""
+PICTURES: Final = ("image_token", "boi_token", "eoi_token", "video_token")
+"""Names of the tokens of pictures in processors, which tokenizers do not always mark as special."""
+TODAY: Final = "{% macro strftime_now(format) %}26 Jul 2024{% endmacro %}"
+"""Before each template, in place of the library's function of that name: a prompt must be the same when a run goes on
+another day."""
 GRID: Final = "image_grid_thw"
 """What the Qwen family calls the rows and columns of an image's patches."""
 
@@ -44,36 +51,51 @@ class Processor:
 
     def __init__(self, directory: Path, max_pixels: int) -> None:
         """max_pixels: larger screenshots are scaled down to it, before the model's own resizing."""
+        self._where, self._max_pixels = str(directory), max_pixels
         try:
-            whole, images = cast(Any, AutoProcessor), cast(Any, AutoImageProcessor)
-            found = whole.from_pretrained(directory, local_files_only=True, trust_remote_code=False)
-            # Pillow's resizing gives the same bytes on every machine: worker and learner need not be of one kind
-            found.image_processor = images.from_pretrained(
-                directory, local_files_only=True, trust_remote_code=False, backend="pil"
-            )
-        except (OSError, ValueError, ImportError, AttributeError, TypeError, KeyError) as error:
-            raise PolicyError(str(directory), f"has no processor of images and text ({error!r:.200})", HINT) from None
-        self._processor: Any = found
-        self._tokenizer: Any = found.tokenizer
-        self._max_pixels = max_pixels
-        self._where = str(directory)
-        if self._tokenizer.chat_template is None and found.chat_template is None:
+            self._open(directory)
+        except PolicyError:
+            raise
+        except Exception as error:  # what a stranger's files and template raise can be anything
+            raise PolicyError(self._where, f"has no processor of images and text ({error!r:.200})", HINT) from None
+
+    def _open(self, directory: Path) -> None:
+        whole, images = cast(Any, AutoProcessor), cast(Any, AutoImageProcessor)
+        self._processor: Any = whole.from_pretrained(directory, local_files_only=True, trust_remote_code=False)
+        # Pillow's resizing gives the same bytes on every machine: worker and learner need not be of one kind
+        self._processor.image_processor = images.from_pretrained(
+            directory, local_files_only=True, trust_remote_code=False, backend="pil"
+        )
+        self._tokenizer: Any = self._processor.tokenizer
+        self._template = self._processor.chat_template or self._tokenizer.chat_template
+        if self._template is None:
             raise PolicyError(self._where, "has no chat template", "name a model that was tuned to follow instructions")
         self.size = len(self._tokenizer)
         """Of the vocabulary."""
-        self.soft_id: int = found.image_token_id
+        self.soft_id: int = self._processor.image_token_id
         """The token whose embeddings are replaced by the image's."""
-        self._specials = tuple(sorted((str(each) for each in self._tokenizer.get_added_vocab()), key=len, reverse=True))
-        self._system_role = self._takes_a_system_role()
-        self._marker = self._marker_in(self._rendered("", ""))
+        self._specials = self._special_tokens()
+        self._system_role = self._says(system_role=True)
+        if not self._system_role and not self._says(system_role=False):
+            raise PolicyError(self._where, "its chat template leaves out what it is given", HINT)
+        rendered = self._rendered("", "")
+        self._begin = self._begin_of(rendered)
+        self._marker = self._marker_in(rendered)
         self.marker_id: int = self._tokenizer.convert_tokens_to_ids(self._marker)
         """The placeholder in a recorded prompt."""
         before, after = self._around_an_image()
         self._written_marker = f"{before}{self._marker}{after}"
         self.layout = lru_cache(maxsize=32)(self._layout)
+        self._special_count = lru_cache(maxsize=32)(self._count_specials)
 
     def fitted(self, size: ScreenSize) -> ScreenSize:
-        """`size`, scaled down to at most `max_pixels` in its proportions."""
+        """`size`, scaled down to at most `max_pixels` in its proportions. Raises PolicyError for a strip."""
+        if max(size) > MOST_ASPECT * min(size):
+            raise PolicyError(
+                "screenshot",
+                f"is {size.width}x{size.height}, longer than {MOST_ASPECT} times its width",
+                "check the device and its screen size",
+            )
         scale = math.sqrt(min(1.0, self._max_pixels / (size.width * size.height)))
         return ScreenSize(max(1, int(size.width * scale)), max(1, int(size.height * scale)))
 
@@ -86,9 +108,31 @@ class Processor:
 
     def prompt(self, system: str, user: str) -> tuple[int, ...]:
         """The ids of a conversation that shows one image and asks `user`, up to the answer; the image as one
-        placeholder. Neither text can hold a special token."""
-        text = self._rendered(self.plain(system), self.plain(user))
-        return self.ids(text.replace(self._marker, self._written_marker, 1))
+        placeholder.
+
+        Raises PolicyError where `user` spells a special token: `plain` what others wrote.
+        """
+        ids = self._prompt(system, user)
+        if sum(each in self._special_ids for each in ids) != self._special_count(system):
+            raise PolicyError("instruction", f"spells a special token ({user!r:.200})", "leave it out")
+        return ids
+
+    def _prompt(self, system: str, user: str) -> tuple[int, ...]:
+        text = self._rendered(system, user).replace(self._marker, self._written_marker, 1)
+        return (*self._begin, *self.ids(text))
+
+    def _count_specials(self, system: str) -> int:
+        return sum(each in self._special_ids for each in self._prompt(system, ""))
+
+    def ends(self, ids: Sequence[int]) -> tuple[int, ...]:
+        """`ids`, which end an answer; first that which the chat template writes after one."""
+        word = "answer"
+        try:
+            text = self._apply([_message("user", "question", image=True), _message("assistant", word)], ask=False)
+        except Exception:  # a template that shows no answers
+            return tuple(ids)
+        written = next((each for each in self.ids(text.rpartition(word)[2]) if each in ids), ids[0])
+        return (written, *(each for each in ids if each != written))
 
     def plain(self, text: str) -> str:
         """`text` without the special tokens that it spells: an instruction must not end its own turn."""
@@ -122,8 +166,7 @@ class Processor:
 
     def _ends(self, ids: Sequence[int]) -> tuple[int, int]:
         """Where the tokens for an image begin and end: at the first and the last special token."""
-        special = {self._tokenizer.convert_tokens_to_ids(each) for each in self._specials}
-        places = [place for place, each in enumerate(ids) if each in special]
+        places = [place for place, each in enumerate(ids) if each in self._special_ids]
         if not places or self.soft_id not in ids:
             raise PolicyError(self._where, "its processor writes no tokens for an image", HINT)
         return places[0], places[-1]
@@ -134,21 +177,50 @@ class Processor:
         first, last = self._ends(ids)
         return self.text(ids[:first]), self.text(ids[last + 1 :])
 
-    def _takes_a_system_role(self) -> bool:
-        """Some templates refuse a system prompt; it then goes before the user's text."""
+    def _special_tokens(self) -> tuple[str, ...]:
+        """Longest first. Of added tokens, `<tool_call>` and lines of spaces for instance are none: they are text."""
+        named = (getattr(self._processor, name, None) for name in PICTURES)
+        added = {str(each) for each in self._tokenizer.added_tokens_decoder.values() if each.special}
+        found = added | {str(each) for each in named if isinstance(each, str)}
+        return tuple(sorted(found, key=lambda each: (-len(each), each)))
+
+    @cached_property
+    def _special_ids(self) -> frozenset[int]:
+        return frozenset(self._tokenizer.convert_tokens_to_ids(each) for each in self._specials)
+
+    def _begin_of(self, rendered: str) -> tuple[int, ...]:
+        """What the tokenizer puts before a text by itself, where the template has not done so, as the library does."""
+        if self._tokenizer.bos_token and rendered.startswith(self._tokenizer.bos_token):
+            return ()
+        bare, whole = self.ids("a"), tuple(self._tokenizer("a")["input_ids"])
+        return whole[: whole.index(bare[0])]
+
+    def _says(self, *, system_role: bool) -> bool:
+        """Whether the template writes what it is told. Some refuse a system prompt, which then goes before the user's
+        text, and some leave it out."""
         try:
-            self._apply([_message("system", "a"), _message("user", "b", image=True)])
+            text = self._apply(self._conversation("distrl-system", "distrl-user", system_role))
         except Exception:  # what a template raises is its own affair
             return False
-        return True
+        return "distrl-system" in text and "distrl-user" in text
 
     def _rendered(self, system: str, user: str) -> str:
-        if self._system_role:
-            return self._apply([_message("system", system), _message("user", user, image=True)])
-        return self._apply([_message("user", f"{system}\n\n{user}", image=True)])
+        return self._apply(self._conversation(system, user, self._system_role))
 
-    def _apply(self, conversation: list[dict[str, Any]]) -> str:
-        return str(self._processor.apply_chat_template(conversation, add_generation_prompt=True, tokenize=False))
+    def _conversation(self, system: str, user: str, system_role: bool) -> list[dict[str, Any]]:
+        if system_role:
+            return [_message("system", system), _message("user", user, image=True)]
+        return [_message("user", f"{system}\n\n{user}", image=True)]
+
+    def _apply(self, conversation: list[dict[str, Any]], ask: bool = True) -> str:
+        return str(
+            self._tokenizer.apply_chat_template(
+                conversation,
+                chat_template=TODAY + self._template,
+                add_generation_prompt=ask,
+                tokenize=False,
+            )
+        )
 
     def _marker_in(self, rendered: str) -> str:
         """The token that the template writes for an image."""

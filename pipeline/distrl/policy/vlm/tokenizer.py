@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from distrl.config import PolicySettings
@@ -16,11 +17,11 @@ LONGEST_PROMPT: Final = 8192
 
 
 class VlmTokenizer:
-    """Immutable. ends: the ids that end an answer, the one that is written first."""
+    """Immutable. ends: the ids that end an answer."""
 
     def __init__(self, processor: Processor, dialect: Dialect, settings: PolicySettings, ends: Sequence[int]) -> None:
         self.processor = processor
-        self.ends = tuple(ends)
+        self.ends = processor.ends(ends)
         self.action_length = settings.action_tokens
         """Most ids of an action, its end included."""
         self._dialect = dialect
@@ -35,8 +36,14 @@ class VlmTokenizer:
             f"{number}. {self._mention(action, seen)}"
             for number, action in enumerate(recent, len(earlier) - len(recent) + 1)
         ]
-        asked = "\n".join([f"Instruction: {instruction}", "Actions so far:", *(done or ["none"])])
-        return self.processor.prompt(self._told or self._dialect.instructions(seen), asked)
+        said = self.processor.plain(instruction)
+        asked = "\n".join([f"Instruction: {said}", "Actions so far:", *(done or ["none"])])
+        ids = self.processor.prompt(self._told or self._dialect.instructions(seen), asked)
+        if len(ids) > LONGEST_PROMPT:
+            raise PolicyError(
+                "instruction", f"makes a prompt of {len(ids)} tokens, more than {LONGEST_PROMPT}", "shorten it"
+            )
+        return ids
 
     def encode_action(self, action: Action, screen: ScreenSize) -> tuple[int, ...]:
         """Raises PolicyError for an action without a form in the dialect, and for one that is too long."""
@@ -54,6 +61,9 @@ class VlmTokenizer:
         written = ids[:-1] if ids and ids[-1] in self.ends else ids
         return self._dialect.parse(self.processor.text(written), self.processor.layout(screen).seen)
 
+    def text(self, ids: Sequence[int]) -> str:
+        return self.processor.text(ids)
+
     def accepts(self, step: Step) -> bool:
         """Its ids are of this vocabulary, one screenshot is read and none is written, and neither part is too long."""
         fits = len(step.prompt_ids) <= LONGEST_PROMPT and 0 < len(step.action_ids) <= self.action_length
@@ -68,6 +78,6 @@ class VlmTokenizer:
 
     def _mention(self, action: Action, seen: ScreenSize) -> str:
         try:
-            return self._dialect.write(action, seen)
+            return self._dialect.write(replace(action, text=self.processor.plain(action.text)), seen)
         except PolicyError:
             return "an answer that was no action"

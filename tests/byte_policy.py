@@ -51,7 +51,7 @@ class ByteTokenizer:
         return ids
 
     def decode_action(self, ids: Sequence[int], screen: ScreenSize) -> Action:
-        text = bytes(i - FIRST for i in ids if i >= FIRST).decode(errors="replace")
+        text = self.text(ids)
         found = FORM.fullmatch(text)
         if found is None:
             return Action(ActionKind.INVALID, text=text)
@@ -59,6 +59,9 @@ class ByteTokenizer:
             None if at == "-" else Point(*(int(part) / 99 for part in at.split(","))) for at in found.group(2, 3)
         )
         return Action(ActionKind(found[1]), touch=touch, lift=lift, text=found[4])
+
+    def text(self, ids: Sequence[int]) -> str:
+        return bytes(i - FIRST for i in ids if i >= FIRST).decode(errors="replace")
 
     def accepts(self, step: Step) -> bool:
         fits = 0 < len(step.prompt_ids) <= LONGEST_PROMPT and 0 < len(step.action_ids) <= LONGEST_ACTION

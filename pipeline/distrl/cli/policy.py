@@ -1,4 +1,4 @@
-"""`distrl policy`: a published policy for other programs."""
+"""`distrl policy`: what a policy answers, and a published one for other programs."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from typing import Annotated
 
 import typer
 
-from distrl.cli.common import ConfigFile, Sets, console, run_settings
+from distrl.cli.common import ConfigFile, Sets, console, load, print_line, run_settings
+from distrl.errors import ConfigError
 
-app = typer.Typer(help="Published policies, for other programs.", no_args_is_help=True)
+app = typer.Typer(help="A policy asked once, and published ones for other programs.", no_args_is_help=True)
 
 
 @app.callback()
 def policy() -> None:
-    """Published policies, for other programs."""
+    """A policy asked once, and published ones for other programs."""
 
 
 @app.command("export")
@@ -40,3 +41,52 @@ def export(
         markup=False,
         soft_wrap=True,
     )
+
+
+@app.command("try")
+def try_(
+    image: Annotated[Path, typer.Option(help="A screenshot, as PNG.")],
+    instruction: Annotated[str, typer.Option(help="What is to be done.")],
+    out: Annotated[Path | None, typer.Option(help="PNG to write: the screenshot with the touch drawn on it.")] = None,
+    temperature: Annotated[
+        float | None, typer.Option(min=0.01, help="Draw an action; the likeliest one if not given.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the draw.")] = 0,
+    run: Annotated[str | None, typer.Option(help="A run, whose version answers.")] = None,
+    version: Annotated[int | None, typer.Option(min=0, help="Its number; the newest of the run if not given.")] = None,
+    config: ConfigFile = None,
+    sets: Sets = None,
+) -> None:
+    """Ask the policy for its next action on a screenshot: what it reads, what it writes, what that is taken for.
+
+    Without --run and --version the base model answers, untrained; no broker is needed then.
+    """
+    try:
+        png = image.read_bytes()
+    except OSError as error:
+        raise ConfigError("--image", f"{image} cannot be read ({error.strerror})", "name a screenshot") from None
+    published = run is not None or version is not None
+    settings = run_settings(config, sets, run) if published else load(config, sets)
+    from distrl.judge.marks import marked
+    from distrl.policy.registry import policy_of
+    from distrl.text import printable
+
+    policy = policy_of(settings.policy)
+    if published:
+        from distrl.offline.adapter import adapter_of
+
+        found, adapter = adapter_of(settings, version)
+        policy.load(adapter)
+        print_line(f"version {found.version} of run {settings.run} ({found.adapter.sha256[:12]})")
+    prompt = policy.tokenizer.encode_prompt(instruction, (), policy.image_features(png).size)
+    (made,) = policy.decide([png], [prompt], temperature, [seed])
+    print_line(f"reads ({len(prompt)} tokens): {printable(policy.tokenizer.text(prompt))}")
+    print_line(f"writes ({len(made.action_ids)} tokens): {printable(policy.tokenizer.text(made.action_ids))}")
+    print_line(f"action: {printable(made.action_text)}")
+    print_line(f"log-probability: {made.logprob:.4f}")
+    if out is not None:
+        try:
+            out.write_bytes(marked(png, made.action))
+        except OSError as error:
+            raise ConfigError("--out", f"{out} cannot be written ({error.strerror})", "name another file") from None
+        print_line(f"drawn: {out}")

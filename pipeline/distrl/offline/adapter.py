@@ -1,4 +1,4 @@
-"""Exports the adapter of a published version as PEFT's files."""
+"""The adapter of a published version: for a policy, or exported as PEFT's files."""
 
 from __future__ import annotations
 
@@ -22,6 +22,19 @@ def export_adapter(config: Config, number: int | None, out: Path) -> Version:
     """
     if (out / WEIGHTS).exists():
         raise ConfigError("--out", f"{out} holds an adapter already", "name another directory")
+    version, data = adapter_of(config, number)
+    try:
+        write_peft(data, out)
+    except OSError as error:
+        raise ConfigError("--out", f"{out} cannot be written ({error.strerror})", "name a writable directory") from None
+    return version
+
+
+def adapter_of(config: Config, number: int | None) -> tuple[Version, bytes]:
+    """Version `number` of the run (None: the newest) and its adapter, checked against its hash.
+
+    Raises ConfigError where there is no such version; BrokerError, StoreError.
+    """
     versions = {each.version: each for each in in_force(lineage(config), history(config))}
     wanted = max(versions, default=0) if number is None else number
     if wanted not in versions:
@@ -29,9 +42,4 @@ def export_adapter(config: Config, number: int | None, out: Path) -> Version:
         raise ConfigError(
             "--version", f"run {config.run} has no version {wanted}", f"it has {known}; name another, or another --run"
         )
-    data = read_adapter(open_store(config.store), config.run, versions[wanted])
-    try:
-        write_peft(data, out)
-    except OSError as error:
-        raise ConfigError("--out", f"{out} cannot be written ({error.strerror})", "name a writable directory") from None
-    return versions[wanted]
+    return versions[wanted], read_adapter(open_store(config.store), config.run, versions[wanted])

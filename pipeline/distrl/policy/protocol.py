@@ -38,6 +38,10 @@ class Tokenizer(Protocol):
         """The action on that screen that `ids` spell; an INVALID one that carries their text where they spell none."""
         ...
 
+    def text(self, ids: Sequence[int]) -> str:
+        """What `ids` spell, special tokens too, for people."""
+        ...
+
     def accepts(self, step: Step) -> bool:
         """Whether this policy can have read the step's prompt and written its action: records may hold any ids."""
         ...

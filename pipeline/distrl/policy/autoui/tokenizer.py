@@ -100,7 +100,7 @@ class WordTokenizer:
 
     def decode_action(self, ids: Sequence[int], screen: ScreenSize | None = None) -> Action:
         """The action that `ids` spell, or an INVALID one that carries their text. The grammar is strict."""
-        texts = [self.tokens[i] if 0 <= i < len(self.tokens) else "<unk>" for i in ids]
+        texts = self._texts(ids)
         match texts:
             case [single, "</s>"] if single in SINGLES:
                 return SINGLES[single]
@@ -114,6 +114,9 @@ class WordTokenizer:
             case _:
                 return Action(ActionKind.INVALID, text=" ".join(texts).removesuffix(" </s>"))
 
+    def text(self, ids: Sequence[int]) -> str:
+        return " ".join(self._texts(ids))
+
     def accepts(self, step: Step) -> bool:
         """Its ids are those of this vocabulary, and no more of them than a prompt or an action can have."""
         fits = 0 < len(step.prompt_ids) <= self.prompt_length and 0 < len(step.action_ids) <= self.action_length
@@ -123,6 +126,9 @@ class WordTokenizer:
         """The words of `texts` that read <unk> and can be typed by nobody, each once, in order, numbers last."""
         unknown = {word for text in texts for word in plain_words(text) if word not in self._words}
         return tuple(sorted(unknown, key=lambda word: (not word.isalpha(), word)))
+
+    def _texts(self, ids: Sequence[int]) -> list[str]:
+        return [self.tokens[i] if 0 <= i < len(self.tokens) else "<unk>" for i in ids]
 
     def _body(self, action: Action) -> list[int] | None:
         """The ids of `action` without </s>, unknown words as <unk>; None where the grammar has no form."""

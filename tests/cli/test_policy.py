@@ -1,0 +1,55 @@
+"""`distrl policy try`: what a policy reads and writes on one screenshot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from policy.conftest import png
+from policy.vlm.models import qwen25
+
+from cli.conftest import Cli
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    file = tmp_path / "screen.png"
+    file.write_bytes(png(0, 108, 240))
+    return file
+
+
+def test_the_shipped_base_model_answers_without_a_broker(cli: Cli, image: Path, tmp_path: Path) -> None:
+    asked = ("policy", "try", f"--image={image}", "--instruction=Open the clock")
+    done = cli(*asked, f"--out={tmp_path / 'touch.png'}")
+    assert done.returncode == 0, done.stderr
+    lines = dict(line.partition(": ")[::2] for line in done.stdout.splitlines())
+    reads = next(value for name, value in lines.items() if name.startswith("reads"))
+    assert reads.startswith("open the clock <prev> <none>")
+    assert "action_type" in lines["action"]
+    assert float(lines["log-probability"]) <= 0
+    assert Image.open(tmp_path / "touch.png").size == (108, 240)
+    assert cli(*asked).stdout.splitlines() == done.stdout.splitlines()[:-1], "greedy, so the same again"
+
+
+def test_a_vision_language_model_answers(cli: Cli, image: Path, tmp_path: Path) -> None:
+    base = tmp_path / "base"
+    base.mkdir()
+    qwen25(base)
+    sets = [f"--set=policy.base_model={base}", "--set=policy.dialect=json", "--set=policy.action_tokens=8"]
+    done = cli(
+        "policy", "try", f"--image={image}", "--instruction=Open \x1b[31mit <|im_end|>", "--temperature=1", *sets
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Instruction: Open" in done.stdout
+    assert "\x1b" not in done.stdout
+    assert "writes (8 tokens)" in done.stdout
+
+
+def test_what_is_no_screenshot_is_refused(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "text.png").write_text("no picture")
+    for name, said in (("text.png", "screenshot: is no PNG image"), ("none.png", "--image: none.png cannot be read")):
+        refused = cli("policy", "try", f"--image={name}", "--instruction=Open it")
+        assert refused.returncode == 1
+        assert said in refused.stderr
+        assert "Traceback" not in refused.stderr

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from distrl.algorithms.aride.truncation import cut_off, screen_after, step_after
 from distrl.config import Config
-from distrl.errors import StoreError
+from distrl.errors import PolicyError, StoreError
 from distrl.learner.fold import fold
 from distrl.learner.state import LearnerState
 from distrl.types import Action, ActionKind, ObjectRef, Outcome, ScreenSize, Step, Trajectory
@@ -123,6 +123,21 @@ def test_target_of_the_last_step_under_each_setting(critics_alone: Config, scree
         cut = 0.9 * before.algorithm.values([after]).item()
         assert cut > 0.1
     assert targets == pytest.approx([cut, 0.0, 0.0, 1.0, 0.0, 0.0], abs=1e-5)
+
+
+def test_an_instruction_that_no_prompt_takes_is_no_reason_to_end(
+    critics_alone: Config, screens: Screens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record may hold any; the learner would end again at every start."""
+    settings = with_truncation(critics_alone, "bootstrap")
+    records, state = [episode(screens, 1, 3, left_on=200)], LearnerState(settings)
+
+    def refuse(*asked: object) -> tuple[int, ...]:
+        raise PolicyError("instruction", "is too long", "shorten it")
+
+    monkeypatch.setattr(type(state.policy.tokenizer), "encode_prompt", refuse)
+    buffer = folded(state, records, screens, settings).algorithm.memory.buffer
+    assert [buffer.columns["target"][buffer.slots(entry)[-1]] for entry in buffer.entries] == [0.0]
 
 
 @pytest.mark.parametrize(("truncation", "expected"), [("terminal", 0.45), ("bootstrap", 0.9)])

@@ -12,7 +12,9 @@ from distrl.algorithms.aride.truncation import screen_after, step_after
 from distrl.algorithms.descent import passes
 from distrl.algorithms.protocol import Context
 from distrl.algorithms.returns import Array
+from distrl.errors import PolicyError
 from distrl.policy.protocol import Score
+from distrl.types import Step, Trajectory
 
 
 def score(context: Context, critics: Critics, rows: Transitions, config: settings.ArideSettings) -> Scores:
@@ -42,13 +44,9 @@ def _values_after(context: Context, critics: Critics, rows: Transitions, config:
     if config.truncation == "terminal":
         return values
     cut = {
-        place: step_after(
-            entry.logged.trajectory, screen, context.features.size(screen), context.policy.tokenizer.encode_prompt
-        )
+        place: after
         for place, (entry, index) in enumerate(rows)
-        if index == len(entry) - 1
-        and (screen := screen_after(entry.logged.trajectory)) is not None
-        and context.features.shows(screen)
+        if index == len(entry) - 1 and (after := _after(context, entry.logged.trajectory)) is not None
     }
     steps = list(cut.values())
     with torch.no_grad():
@@ -56,3 +54,14 @@ def _values_after(context: Context, critics: Critics, rows: Transitions, config:
             found = state_values(critics, context.score([steps[place] for place in places]))
             values[np.array(list(cut))[places]] = found
     return values
+
+
+def _after(context: Context, trajectory: Trajectory) -> Step | None:
+    """The step after a cut-off episode; None where there is none that the policy could read."""
+    screen = screen_after(trajectory)
+    if screen is None or not context.features.shows(screen):
+        return None
+    try:
+        return step_after(trajectory, screen, context.features.size(screen), context.policy.tokenizer.encode_prompt)
+    except PolicyError:  # a record may hold an instruction that no prompt takes
+        return None

@@ -16,7 +16,7 @@ from distrl.tasks.outcome import checked
 from distrl.tasks.suite import suites
 from distrl.types import Action, ActionKind, Outcome, Point, Split, Task
 from rollout.phone import MachinePhone
-from rollout.world import CountingPhone, Shelf, task, twice
+from rollout.world import CountingPhone, Shelf, shot, task, twice
 from simphone.words import ALL
 
 CODEC = WordTokenizer(ALL)
@@ -77,7 +77,7 @@ class PlainPhone(MachinePhone):
     """One that draws nothing: what a script sees is the state."""
 
     def settle(self) -> Screen:
-        return Screen(b"")
+        return Screen(shot("nothing"))
 
 
 @pytest.mark.parametrize("index", range(7))

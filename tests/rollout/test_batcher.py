@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import io
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,9 +11,8 @@ from distrl.errors import PolicyError
 from distrl.rollout.batcher import Batcher, PolicyEndedError
 from distrl.rollout.episode import Observation, sampling_seed
 from distrl.types import Action, ScreenSize
-from PIL import Image
 
-from rollout.world import TAP, task, version
+from rollout.world import TAP, shot, task, version
 
 
 @dataclass(frozen=True)
@@ -60,13 +58,6 @@ class Weights:
 class Words:
     def encode_prompt(self, instruction: str, previous: Sequence[Action], screen: ScreenSize) -> tuple[int, ...]:
         return tuple(range(1 + len(previous)))
-
-
-def shot(name: str) -> bytes:
-    """A PNG whose header is read, and no more of it."""
-    file = io.BytesIO()
-    Image.new("L", (1, 1)).save(file, "PNG")
-    return file.getvalue() + name.encode()
 
 
 def seen(name: str = "t", png: str = "png", step: int = 0) -> Observation:

@@ -9,7 +9,7 @@ from distrl.errors import DeviceError
 from distrl.rollout.episode import NOTE_CHARACTERS, Episode, Judgement, Screen, sampling_seed
 from distrl.types import Action, ActionKind, HeldBack, ObjectRef, Outcome, Step, Task, Unmet
 
-from rollout.world import DONE, INVALID, TAP, CountingPhone, Recorded, Shelf, TickingClock, ref, task, twice
+from rollout.world import DONE, INVALID, TAP, CountingPhone, Recorded, Shelf, TickingClock, ref, shot, task, twice
 
 
 def episode(shelf: Shelf, clock: TickingClock | None = None) -> Episode:
@@ -20,12 +20,12 @@ def test_each_step_names_what_was_seen_what_was_done_and_by_which_weights() -> N
     shelf, phone, decider = Shelf(), CountingPhone(), Recorded([TAP, TAP, DONE])
     trajectory = episode(shelf).run(task(), "a-1", phone, decider)
 
-    assert [step.screenshot for step in trajectory.steps] == [ref(f"screen {n}".encode()) for n in (0, 1, 2)]
+    assert [step.screenshot for step in trajectory.steps] == [ref(shot(f"screen {n}")) for n in (0, 1, 2)]
     assert [step.action for step in trajectory.steps] == [TAP, TAP, DONE]
     first = trajectory.steps[0]
     assert (first.version, first.version_sha256, first.logprob) == (3, "sha", -0.5)
     assert (first.prompt_ids, first.action_ids, first.action_text) == ((1, 2), (3, 4), "tap")
-    assert trajectory.final_screenshot == ref(b"screen 2")
+    assert trajectory.final_screenshot == ref(shot("screen 2"))
     assert (trajectory.outcome, trajectory.outcome_source) == (Outcome.SUCCESS, "ground-truth")
     assert (trajectory.worker, trajectory.device, trajectory.attempt_id) == ("worker-7", "phone-0", "a-1")
     assert [seen.previous for seen in decider.seen] == [(), (TAP,), (TAP, TAP)]
@@ -158,7 +158,7 @@ def test_of_a_phone_that_tells_no_truth_the_opinion_counts() -> None:
     assert (told.outcome, told.outcome_source) == (Outcome.FAILURE, "vlm:m")
     assert told.reason == ("no " * NOTE_CHARACTERS)[:NOTE_CHARACTERS], "a model's words are bounded"
     assert (told.unmet, told.final_state) == ((), "")
-    assert asked == [(task().task_id, b"screen 1", [TAP, DONE])]
+    assert asked == [(task().task_id, shot("screen 1"), [TAP, DONE])]
     assert judged.run(task(), "b", CountingPhone(), Recorded([TAP, DONE])).outcome_source == "ground-truth"
     assert len(asked) == 1, "a phone that tells the truth needs no other judge"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from distrl.errors import DeviceError
 from distrl.rollout.episode import Decision, Observation, Screen
 from distrl.tasks.outcome import StateCheck
 from distrl.types import Action, ActionKind, DeviceHealth, HeldBack, ObjectRef, Point, Task, Unmet, Version
+from PIL import Image
 
 TAP = Action(ActionKind.TAP, Point(0.5, 0.25))
 DONE = Action(ActionKind.COMPLETE)
@@ -25,6 +27,13 @@ def task(name: str = "t-0", max_steps: int = 4, fed_version: int = -1) -> Task:
     return factories.task(
         name, family="counting", instruction="tap twice", max_steps=max_steps, fed_version=fed_version
     )
+
+
+def shot(name: str) -> bytes:
+    """A PNG whose header is read, and no more of it."""
+    file = io.BytesIO()
+    Image.new("L", (1, 1)).save(file, "PNG")
+    return file.getvalue() + name.encode()
 
 
 def ref(data: bytes, kind: str = "screenshots") -> ObjectRef:
@@ -77,7 +86,7 @@ class CountingPhone:
         return Screen(self.shown(), self.restless)
 
     def shown(self) -> bytes:
-        return f"screen {len(self.sent)}".encode()
+        return shot(f"screen {len(self.sent)}")
 
     def perform(self, action: Action) -> HeldBack:
         if self.fails_at == len(self.sent):

@@ -83,6 +83,12 @@ def free_ports() -> Callable[[int], list[int]]:
 
 
 @pytest.fixture(scope="session")
+def free_row() -> Callable[[int], int]:
+    """Draws the first of as many free ports in a row as are asked for: phones listen side by side."""
+    return lambda count: ports.draw("the tests", count=count)
+
+
+@pytest.fixture(scope="session")
 def prepared() -> None:
     """Named by a test that starts a stack of its own: what that fetches and builds is there by now."""
 

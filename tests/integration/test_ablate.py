@@ -317,10 +317,10 @@ def test_a_log_whose_beginning_is_gone_is_refused_with_the_command_that_works(
 
 @pytest.fixture
 def phones(
-    run: Config, adb_server: settings.AdbSettings, free_ports: Callable[[int], list[int]], tmp_path: Path
+    run: Config, adb_server: settings.AdbSettings, free_row: Callable[[int], int], tmp_path: Path
 ) -> Iterator[Config]:
     """The run's settings with two simulated phones."""
-    first = min(free_ports(1)[0], 60_000)
+    first = free_row(2)
     served = settings.PhoneSettings(count=2, evaluation_count=0, base_port=first, latency_median_ms=2.0)
     devices = settings.DeviceSettings(addresses=tuple(f"127.0.0.1:{first + number}" for number in range(2)))
     with phones_served(served, tmp_path):

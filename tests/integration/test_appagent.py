@@ -46,12 +46,12 @@ def run_config(
     broker: str,
     s3: settings.StoreSettings,
     adb_server: settings.AdbSettings,
-    free_ports: Callable[[int], list[int]],
+    free_row: Callable[[int], int],
     server: Server,
     tmp_path: Path,
 ) -> Iterator[Config]:
     """A run on the session's servers, with quiet phones of its own and an untrained version to compare with."""
-    port = min(free_ports(1)[0], 60_000)
+    port = free_row(PHONES)
     tree = {
         "run": f"appagent-{uuid.uuid4().hex[:8]}",
         "kafka": {"bootstrap": broker, "task_partitions": 2},

@@ -35,9 +35,9 @@ def demonstrations(config: Config) -> list[tuple[object, ...]]:
 
 
 def test_two_runs_have_the_same_demonstrations_in_the_same_order_though_one_was_stopped_in_between(
-    broker: str, adb_server: settings.AdbSettings, free_ports: Callable[[int], list[int]], tmp_path: Path
+    broker: str, adb_server: settings.AdbSettings, free_row: Callable[[int], int], tmp_path: Path
 ) -> None:
-    first = min(free_ports(1)[0], 60_000)
+    first = free_row(PHONES)
     tree = {
         "kafka": {"bootstrap": broker},
         "store": {"url": f"file://{tmp_path}/objects"},

@@ -54,18 +54,19 @@ def run_config(
     s3: settings.StoreSettings,
     adb_server: settings.AdbSettings,
     free_ports: Callable[[int], list[int]],
+    free_row: Callable[[int], int],
     base_model: Path,
     tmp_path: Path,
 ) -> Iterator[Config]:
     """A small run on the session's servers, with phones of its own."""
 
-    first = free_ports(1)[0]
+    first = free_row(PHONES)
     tree = {
         "run": f"e2e-{uuid.uuid4().hex[:8]}",
         "kafka": {"bootstrap": broker, "task_partitions": 4},
         "store": s3.model_dump() | {"secret_key": s3.secret_key.get_secret_value() if s3.secret_key else None},
         "adb": adb_server.model_dump(),
-        "phones": {"count": PHONES, "evaluation_count": 0, "base_port": min(first, 60_000), "latency_median_ms": 5.0},
+        "phones": {"count": PHONES, "evaluation_count": 0, "base_port": first, "latency_median_ms": 5.0},
         "policy": {"base_model": str(base_model)},
         "warmup": {"demonstrations": 8, "updates": 2, "minibatches": 2, "batch_size": 16},
         "algorithm": {"minibatches": 2, "batch_size": 16, "critic_warmup_updates": 1},
@@ -74,7 +75,7 @@ def run_config(
         "evaluate": {"validation_episodes": 1, "every_s": 1.0},
         "monitoring": {"port": free_ports(1)[0]},
     }
-    addresses = tuple(f"127.0.0.1:{min(first, 60_000) + i}" for i in range(PHONES))
+    addresses = tuple(f"127.0.0.1:{first + i}" for i in range(PHONES))
     config = Config.model_validate({**tree, "devices": {"addresses": addresses}})
     with phones_served(config.phones, tmp_path):
         yield config

@@ -50,14 +50,14 @@ def tree(
     secured_server: Secured,
     policed: Policed,
     adb_server: settings.AdbSettings,
-    free_ports: Callable[[int], list[int]],
+    free_row: Callable[[int], int],
     tmp_path: Path,
 ) -> Iterator[Json]:
     """The settings of a small run, without a user."""
     torch.manual_seed(0)
     codec = WordTokenizer(words.ALL)
     save_base(tmp_path / "base", AutoUIModel(Shape(len(codec.tokens), 128, 256)), codec, {})
-    first = min(free_ports(1)[0], 60_000)
+    first = free_row(PHONES + EVALUATED)
     made: Json = {
         "run": f"roles-{uuid.uuid4().hex[:8]}",
         "kafka": {

@@ -57,11 +57,11 @@ def run_config(
     broker: str,
     s3: settings.StoreSettings,
     adb_server: settings.AdbSettings,
-    free_ports: Callable[[int], list[int]],
+    free_row: Callable[[int], int],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Config]:
-    first = min(free_ports(1)[0], 60_000)
+    first = free_row(PHONES)
     config = Config.model_validate(
         {
             "run": f"second-{uuid.uuid4().hex[:8]}",

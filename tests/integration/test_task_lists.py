@@ -42,14 +42,14 @@ def run_config(
     broker: str,
     s3: settings.StoreSettings,
     adb_server: settings.AdbSettings,
-    free_ports: Callable[[int], list[int]],
+    free_row: Callable[[int], int],
     tmp_path: Path,
 ) -> Iterator[Config]:
     """A run of a list on the session's servers, with quiet phones of its own and a version to act with."""
     file = tmp_path / "mine.jsonl"
     rows = [{**row, "split": "train"} for row in ROWS] + [{**row, "split": "test"} for row in ROWS[:2]]
     file.write_text("".join(f"{json.dumps({**row, 'steps': 2})}\n" for row in rows))
-    port = min(free_ports(1)[0], 60_000)
+    port = free_row(PHONES)
     tree = {
         "run": f"list-{uuid.uuid4().hex[:8]}",
         "kafka": {"bootstrap": broker, "task_partitions": 2},

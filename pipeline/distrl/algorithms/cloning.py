@@ -9,18 +9,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import nn
 from torch.optim import AdamW
 
 from distrl.algorithms.descent import descend
 from distrl.algorithms.losses import clone_loss
-from distrl.algorithms.protocol import Context, Metrics, Optimised, Phase, seen, steps_of, too_long
+from distrl.algorithms.protocol import Context, Metrics, Optimised, Phase, seen, steps_of
+from distrl.algorithms.uniform import Drawn, UniformMemory
 from distrl.compute import ShardResult
 from distrl.config import Config, DescentSettings, WarmupSettings
-from distrl.replay.circular import CircularBuffer, Entry
-from distrl.seeds import generator, seed_of, torch_seed
-from distrl.types import LoggedTrajectory, ObjectRef, Step, Trajectory
+from distrl.seeds import seed_of, torch_seed
+from distrl.types import ObjectRef, Step, Trajectory
 
 RAMP: Final = 20
 """Minibatches over which the learning rate rises from 0: Adam's first steps are as long as its rate allows."""
@@ -31,53 +30,17 @@ LAST_RATE: Final = 0.1
 WEIGHT_DECAY: Final = 0.01
 
 CLONING: Final = Phase("cloning", trains_policy=True)
+DEMONSTRATIONS: Final = Drawn("demonstrations", "cloning")
 
 Rate = Callable[[int], float]
 """Minibatches before this one, over all updates -> learning rate."""
-
-
-class ImitationMemory:
-    """Trajectories to imitate; each step is drawn with equal probability.
-
-    imitated: selects the trajectories. phase: of an update on them.
-    """
-
-    def __init__(
-        self, config: Config, descent: DescentSettings, imitated: Callable[[Trajectory], bool], phase: Phase = CLONING
-    ) -> None:
-        self._config, self._descent, self._imitated, self._phase = config, descent, imitated, phase
-        self.buffer = CircularBuffer(config.algorithm.replay.capacity)
-
-    @property
-    def buffers(self) -> Mapping[str, CircularBuffer]:
-        return {"demonstrations": self.buffer}
-
-    def phase(self, u: int) -> Phase:
-        return self._phase
-
-    def refuses(self, trajectory: Trajectory) -> str | None:
-        return too_long(trajectory, self.buffer.capacity)
-
-    def admit(self, logged: LoggedTrajectory) -> None:
-        if self._imitated(logged.trajectory):
-            self.buffer.add(logged)
-
-    def uses(self, u: int) -> Sequence[Entry]:
-        return self.buffer.entries
-
-    def draws(self, u: int) -> NDArray[np.int64] | None:
-        """(minibatches, batch_size) indices of the buffer's steps that update `u` learns from; None where it is
-        empty."""
-        steps = len(self.buffer)
-        size = (self._descent.minibatches, self._descent.batch_size)
-        return generator(self._config, "cloning", u).integers(steps, size=size) if steps else None
 
 
 class Imitation:
     """Minibatches of a memory's steps, with dropout. rate: by the minibatch; decay: of the weights."""
 
     def __init__(
-        self, context: Context, memory: ImitationMemory, descent: DescentSettings, rate: Rate, decay: float
+        self, context: Context, memory: UniformMemory, descent: DescentSettings, rate: Rate, decay: float
     ) -> None:
         self._context, self.memory, self._descent, self._rate, self._decay = context, memory, descent, rate, decay
         parameters = context.policy.parameters()
@@ -126,8 +89,8 @@ class Imitation:
         return
 
 
-def warmup_memory(config: Config) -> ImitationMemory:
-    return ImitationMemory(config, config.warmup, _is_expert)
+def warmup_memory(config: Config) -> UniformMemory:
+    return UniformMemory(config, config.warmup, _is_expert, CLONING, DEMONSTRATIONS)
 
 
 def warmup(context: Context) -> Imitation:
@@ -138,8 +101,8 @@ def warmup(context: Context) -> Imitation:
     )
 
 
-def cloning_memory(config: Config) -> ImitationMemory:
-    return ImitationMemory(config, config.algorithm, _is_expert)
+def cloning_memory(config: Config) -> UniformMemory:
+    return UniformMemory(config, config.algorithm, _is_expert, CLONING, DEMONSTRATIONS)
 
 
 def cloning(context: Context) -> Imitation:

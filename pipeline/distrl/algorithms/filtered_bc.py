@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from distrl.algorithms.cloning import Imitation, ImitationMemory
+from distrl.algorithms.cloning import DEMONSTRATIONS, Imitation
 from distrl.algorithms.protocol import Context, Phase
+from distrl.algorithms.uniform import UniformMemory
 from distrl.config import Config
 from distrl.config.algorithms import FilteredBcSettings
 from distrl.types import Outcome, Trajectory
@@ -17,7 +18,7 @@ from distrl.types import Outcome, Trajectory
 FILTERED: Final = Phase("filtered-bc", trains_policy=True)
 
 
-def filtered_memory(config: Config) -> ImitationMemory:
+def filtered_memory(config: Config) -> UniformMemory:
     """The successes, with those of demonstrations if algorithm.replay.demonstrations."""
     assert isinstance(config.algorithm, FilteredBcSettings)
     demonstrations = config.algorithm.replay.demonstrations
@@ -25,7 +26,7 @@ def filtered_memory(config: Config) -> ImitationMemory:
     def succeeded(trajectory: Trajectory) -> bool:
         return trajectory.outcome is Outcome.SUCCESS and (demonstrations or not trajectory.is_expert)
 
-    return ImitationMemory(config, config.algorithm, succeeded, FILTERED)
+    return UniformMemory(config, config.algorithm, succeeded, FILTERED, DEMONSTRATIONS)
 
 
 def filtered_bc(context: Context) -> Imitation:

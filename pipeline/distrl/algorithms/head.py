@@ -1,0 +1,36 @@
+"""A small network from a policy's encoder states to one logit: what every critic is made of."""
+
+from __future__ import annotations
+
+import math
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+QUERIES = 4
+HIDDEN = 128
+
+
+class Head(nn.Module):
+    """Attention pooling with learned queries over a set of states, then a two-layer perceptron to one logit.
+
+    width: d of the states. extra: width of a vector that is laid beside the pooled states.
+    """
+
+    def __init__(self, width: int, extra: int = 0) -> None:
+        super().__init__()
+        self.queries = nn.Parameter(torch.randn(QUERIES, width) * 0.1)
+        self.norm = nn.LayerNorm(width)
+        self.keys = nn.Linear(width, width)
+        self.perceptron = nn.Sequential(nn.Linear(QUERIES * width + extra, HIDDEN), nn.GELU(), nn.Linear(HIDDEN, 1))
+
+    def forward(self, states: Tensor, mask: Tensor, extra: Tensor | None = None) -> Tensor:
+        """states (B, S, d), mask (B, S) of 0 and 1, extra (B, e) -> logits (B,)."""
+        states = self.norm(states)
+        scores = self.queries @ self.keys(states).transpose(1, 2) / math.sqrt(states.shape[-1])
+        weights = scores.masked_fill(mask[:, None] == 0, -math.inf).softmax(-1)
+        pooled = (weights @ states).flatten(1)
+        if extra is not None:
+            pooled = torch.cat([pooled, extra], dim=1)
+        return cast(Tensor, self.perceptron(pooled)).squeeze(-1)

@@ -22,18 +22,23 @@ from torch import Tensor
 
 from distrl.errors import PolicyError
 from distrl.policy.autoui.directory import FORMAT, WEIGHTS, described, tokenizer
+from distrl.policy.autoui.encoder_decoder import EncoderDecoder
 from distrl.policy.autoui.model import AutoUIModel, Shape
-from distrl.policy.autoui.tokenizer import WordTokenizer
+from distrl.policy.autoui.tokenizer import AutoUITokenizer, WordTokenizer
 from distrl.policy.files import CONFIG, HINT, identity, read
 
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """A base model in memory: frozen, in evaluation mode, with the tokenizer of its own words."""
+    """A base model in memory: frozen, in evaluation mode, with its tokenizer.
 
-    model: AutoUIModel
-    tokenizer: WordTokenizer
+    lora_targets: last names of the layers of its T5 that LoRA goes on, where no setting says others.
+    """
+
+    model: EncoderDecoder
+    tokenizer: AutoUITokenizer
     sha256: str
+    lora_targets: tuple[str, ...] = ("q", "v")
 
 
 def load_base(directory: Path) -> Base:

@@ -1,4 +1,4 @@
-"""The AutoUI shape: a frozen vision tower, whose tokens a T5 encoder reads before the words, and a T5 decoder.
+"""The tiny AutoUI: a frozen vision tower, whose tokens a T5 encoder reads before the words, and a T5 decoder.
 
 Symbols: B rows, N image tokens, L prompt tokens, T action tokens, V vocabulary, d the model's width.
 """
@@ -10,12 +10,14 @@ import math
 from dataclasses import dataclass
 from typing import Final, cast
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from PIL import Image
 from torch import Tensor, nn
 from transformers import T5Config, T5ForConditionalGeneration
-from transformers.modeling_outputs import BaseModelOutput
 
+from distrl.policy.autoui.encoder_decoder import EncoderDecoder
 from distrl.policy.autoui.tokenizer import END, PAD
 
 THIRD: Final = 8
@@ -24,9 +26,6 @@ STROKE: Final = 8
 """Side in pixels of a cell there."""
 GROUPS: Final = 8
 """Of every normalisation in the tower. Groups and not batches: an image's tokens depend on that image alone."""
-
-IMPOSSIBLE: Final = -1e9
-"""Logit of PAD, which is never written: a drawn PAD could not be told from padding when the action is scored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +137,8 @@ def _shifted(prompts: Tensor, step: int) -> Tensor:
     return moved
 
 
-class AutoUIModel(nn.Module):
-    """Image tokens and prompt in, logits of the action's tokens out.
+class AutoUIModel(EncoderDecoder):
+    """The tiny stand-in, whose words find themselves on the screen before the encoder reads them.
 
     `vision` and `fusion` are frozen by whoever fine-tunes; LoRA goes on `t5`.
     """
@@ -164,17 +163,17 @@ class AutoUIModel(nn.Module):
             )
         )
 
+    def look(self, picture: Image.Image) -> Tensor:
+        return self.features(pixels(picture, self.shape.image_width, self.shape.image_height))[0]
+
     def features(self, images: Tensor) -> Tensor:
         """Image tokens (B, N, d) of uint8 screens (B, 3, H, W) or of one (3, H, W); no gradient."""
         with torch.no_grad():
             return cast(Tensor, self.vision(images if images.dim() == 4 else images.unsqueeze(0)))
 
     def encode(self, features: Tensor, prompts: Tensor) -> tuple[Tensor, Tensor]:
-        """Encoder states (B, N + L, d) and their mask (B, N + L) of 0 and 1, image first.
-
-        features: (B, N, d). prompts: (B, L) ids, padded behind with PAD. The image stands before the words so that
-        padding moves nothing: T5 knows places only relative to each other.
-        """
+        """(B, N + L, d), (B, N + L). The image stands before the words so that padding moves nothing: T5 knows places
+        only relative to each other."""
         places = (self.vision.row + self.vision.column).flatten(0, 1)
         content = (features - places).view(-1, *self.shape.grid, self.shape.d_model)
         words = self.fusion(self.t5.shared(prompts), prompts, content, places)
@@ -182,21 +181,9 @@ class AutoUIModel(nn.Module):
         encoded = self.t5.encoder(inputs_embeds=torch.cat([features, words], dim=1), attention_mask=mask)
         return encoded.last_hidden_state, mask
 
-    def logits(self, states: Tensor, mask: Tensor, actions: Tensor) -> Tensor:
-        """(B, T, V): the scores of each token of `actions` (B, T) given the tokens before it."""
-        shifted = torch.cat([actions.new_full((len(actions), 1), PAD), actions[:, :-1]], dim=1)
-        return self._decode(states, mask, shifted)
 
-    def next_logits(self, states: Tensor, mask: Tensor, begun: Tensor) -> Tensor:
-        """(B, V): the scores of the token that follows `begun` (B, t); t may be 0."""
-        shifted = torch.cat([begun.new_full((len(begun), 1), PAD), begun], dim=1)
-        return self._decode(states, mask, shifted)[:, -1]
-
-    def _decode(self, states: Tensor, mask: Tensor, inputs: Tensor) -> Tensor:
-        out = self.t5(
-            encoder_outputs=BaseModelOutput(last_hidden_state=states),
-            attention_mask=mask,
-            decoder_input_ids=inputs,
-            use_cache=False,
-        )
-        return cast(Tensor, out.logits.index_fill(-1, torch.tensor([PAD]), IMPOSSIBLE))
+def pixels(colour: Image.Image, width: int, height: int) -> Tensor:
+    """A picture in RGB as uint8 (3, height, width), resized where it has another size."""
+    if colour.size != (width, height):
+        colour = colour.resize((width, height), Image.Resampling.BOX)
+    return torch.from_numpy(np.array(colour)).permute(2, 0, 1).contiguous()

@@ -1,9 +1,9 @@
 """The AutoUI family as a policy: what the worker decides with and what the learner differentiates.
 
 Behaviour distribution. Each token is drawn from softmax(logits / temperature) and `logprob` is log μ of exactly that
-distribution, summed over the tokens that were drawn. The last place of an action (`WordTokenizer.action_length`) is not
-drawn: it is always </s>, has probability 1, and counts neither in the log-probability nor in the entropy, here and in
-`score`. So at equal weights and equal temperature exp(score − logprob) = 1 up to rounding.
+distribution, summed over the tokens that were drawn. The last place of an action (`AutoUITokenizer.action_length`) is
+not drawn: it is always </s>, has probability 1, and counts neither in the log-probability nor in the entropy, here and
+in `score`. So at equal weights and equal temperature exp(score − logprob) = 1 up to rounding.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from typing import Final
 import numpy as np
 import torch
 import torch.nn.functional as F
-from PIL import Image
 from torch import Tensor, nn
 
 from distrl.config import PolicySettings
@@ -26,14 +25,13 @@ from distrl.errors import PolicyError
 from distrl.policy.actions import to_text
 from distrl.policy.adapters import LoraAdapter
 from distrl.policy.autoui.base import Base, load_base
-from distrl.policy.autoui.model import AutoUIModel
-from distrl.policy.autoui.tokenizer import END, PAD, WordTokenizer
+from distrl.policy.autoui.encoder_decoder import EncoderDecoder
+from distrl.policy.autoui.tokenizer import END, PAD, AutoUITokenizer
 from distrl.policy.protocol import ImageFeatures, SampledAction, Score
 from distrl.policy.sampling import draw, log_softmax
 from distrl.policy.screenshot import decoded
 from distrl.types import ScreenSize, Step
 
-LORA_TARGETS: Final = ("q", "v")
 CACHED_SCREENS: Final = 256
 """Screens whose image tokens an agent caches: a phone that waits shows the same screen for many steps."""
 CACHED_BYTES: Final = 128 << 20
@@ -49,14 +47,16 @@ class AutoUIPolicy:
             if getattr(settings, name) != usual:
                 raise PolicyError(
                     f"policy.{name}",
-                    "is a setting of vision-language models; this base model has LoRA and a grammar of its own",
+                    "is a setting of vision-language models; AutoUI has LoRA and one way to write an action",
                     "leave it unset, or name a vision-language model in policy.base_model",
                 )
         self.tokenizer = base.tokenizer
         self.base_sha256 = base.sha256
         self.model = base.model.eval()
         self._precision = torch.float16 if settings.image_precision == "float16" else torch.float32
-        self._adapter = LoraAdapter(self.model.t5, settings.lora_targets or LORA_TARGETS, settings, base.sha256, seed)
+        self._adapter = LoraAdapter(
+            self.model.t5, settings.lora_targets or base.lora_targets, settings, base.sha256, seed
+        )
         self._screens: OrderedDict[bytes, ImageFeatures] = OrderedDict()
 
     @classmethod
@@ -66,7 +66,7 @@ class AutoUIPolicy:
 
     @property
     def width(self) -> int:
-        return self.model.shape.d_model
+        return self.model.width
 
     def parameters(self) -> dict[str, nn.Parameter]:
         return self._adapter.parameters()
@@ -91,15 +91,12 @@ class AutoUIPolicy:
         return torch.stack([embed[list(ids)].mean(0) for ids in actions])
 
     def image_features(self, png: bytes) -> ImageFeatures:
-        """Tokens (N, d) of one screenshot, whatever its size, in the precision of the settings."""
+        """Tokens (N, w) of one screenshot, whatever its size, in the precision of the settings."""
         name = hashlib.sha256(png).digest()
         known = self._screens.get(name)
         if known is None:
-            shape = self.model.shape
             picture = decoded(png)
-            size = ScreenSize(*picture.size)
-            tokens = self.model.features(pixels(picture, shape.image_width, shape.image_height))[0]
-            known = ImageFeatures(tokens.to(self._precision), size)
+            known = ImageFeatures(self.model.look(picture).to(self._precision), ScreenSize(*picture.size))
             self._screens[name] = known
             while len(self._screens) > min(CACHED_SCREENS, CACHED_BYTES // known.tokens.nbytes):
                 self._screens.popitem(last=False)
@@ -118,10 +115,13 @@ class AutoUIPolicy:
             raise ValueError(f"{len(pngs)} screens, {len(prompts)} prompts, {len(seeds)} seeds")
         if not pngs:
             return []
-        features = torch.stack([self.image_features(png).tokens for png in pngs]).float()
+        screens = [self.image_features(png) for png in pngs]
+        features = torch.stack([screen.tokens for screen in screens]).float()
         return [
-            self._sampled(ids, logprob)
-            for ids, logprob in write(self.model, self.tokenizer, features, prompts, temperature, seeds)
+            self._sampled(ids, logprob, screen.size)
+            for screen, (ids, logprob) in zip(
+                screens, write(self.model, self.tokenizer, features, prompts, temperature, seeds), strict=True
+            )
         ]
 
     def score(self, steps: Sequence[Step], features: Sequence[ImageFeatures], temperature: float = 1.0) -> Score:
@@ -135,14 +135,14 @@ class AutoUIPolicy:
         chosen = logp.gather(-1, targets[..., None]).squeeze(-1)
         return Score((chosen * drawn).sum(1), (entropy * drawn).sum(1) / drawn.sum(1), states, mask)
 
-    def _sampled(self, ids: tuple[int, ...], logprob: float) -> SampledAction:
-        action = self.tokenizer.decode_action(ids)
+    def _sampled(self, ids: tuple[int, ...], logprob: float, screen: ScreenSize) -> SampledAction:
+        action = self.tokenizer.decode_action(ids, screen)
         return SampledAction(ids, action, to_text(action), logprob)
 
 
 def write(
-    model: AutoUIModel,
-    tokenizer: WordTokenizer,
+    model: EncoderDecoder,
+    tokenizer: AutoUITokenizer,
     features: Tensor,
     prompts: Sequence[tuple[int, ...]],
     temperature: float | None,
@@ -169,13 +169,6 @@ def write(
             ended |= np.array(tokens) == END
     rows = [[token for token in row if token not in (PAD, END)] for row in written.tolist()]
     return [((*row, END), float(logprob)) for row, logprob in zip(rows, logprobs, strict=True)]
-
-
-def pixels(colour: Image.Image, width: int, height: int) -> Tensor:
-    """A picture in RGB as uint8 (3, height, width), resized where it has another size."""
-    if colour.size != (width, height):
-        colour = colour.resize((width, height), Image.Resampling.BOX)
-    return torch.from_numpy(np.array(colour)).permute(2, 0, 1).contiguous()
 
 
 def pad(rows: Sequence[Sequence[int]]) -> Tensor:

@@ -13,9 +13,10 @@ words are ever looked up for text, so an instruction that says "<tap>" or "x3" c
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from distrl.errors import PolicyError
+from distrl.policy.protocol import Tokenizer
 from distrl.text import plain_words
 from distrl.types import Action, ActionKind, Point, ScreenSize, Step
 
@@ -35,6 +36,15 @@ SINGLES: Final = {
 SPECIALS: Final = ("<pad>", "</s>", "<unk>", "<none>", "<invalid>", "<prev>", "<tap>", "<type>", *SINGLES)
 PREVIOUS_ACTIONS: Final = 2
 """How many of the last actions the prompt repeats."""
+
+
+class AutoUITokenizer(Tokenizer, Protocol):
+    """Of any model of the family: PAD fills up rows, END ends an action."""
+
+    @property
+    def action_length(self) -> int:
+        """The most ids of an action, its end included."""
+        ...
 
 
 class WordTokenizer:

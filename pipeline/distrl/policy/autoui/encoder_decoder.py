@@ -1,0 +1,67 @@
+"""What the models of the AutoUI family share: a frozen part that looks, and a T5 that reads and writes.
+
+The tiny stand-in (model.py) and the paper's own (`distrl.policy.autoui_t5`) differ in how they look and in how what
+they see meets the words. Everything else, and the policy above them, is one.
+
+Symbols: B rows, N image tokens of width w, S encoder positions, L prompt tokens, T action tokens, V vocabulary, d the
+model's width.
+"""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+import torch
+from PIL import Image
+from torch import Tensor, nn
+from transformers import T5ForConditionalGeneration
+from transformers.modeling_outputs import BaseModelOutput
+
+from distrl.policy.autoui.tokenizer import PAD
+
+IMPOSSIBLE: Final = -1e9
+"""Logit of PAD, which is never written: a drawn PAD could not be told from padding when the action is scored. Also of
+embeddings that no token has."""
+
+
+class EncoderDecoder(nn.Module):
+    """Image tokens and prompt in, logits of the action's tokens out."""
+
+    t5: T5ForConditionalGeneration
+    impossible: tuple[int, ...] = (PAD,)
+    """Tokens that are never written."""
+
+    @property
+    def width(self) -> int:
+        """d."""
+        return self.t5.config.d_model
+
+    def look(self, picture: Image.Image) -> Tensor:
+        """Image tokens (N, w) of one screenshot, whatever its size; no gradient."""
+        raise NotImplementedError
+
+    def encode(self, features: Tensor, prompts: Tensor) -> tuple[Tensor, Tensor]:
+        """Encoder states (B, S, d) and their mask (B, S) of 0 and 1.
+
+        features: (B, N, w). prompts: (B, L) ids, padded behind with PAD.
+        """
+        raise NotImplementedError
+
+    def logits(self, states: Tensor, mask: Tensor, actions: Tensor) -> Tensor:
+        """(B, T, V): the scores of each token of `actions` (B, T) given the tokens before it."""
+        shifted = torch.cat([actions.new_full((len(actions), 1), PAD), actions[:, :-1]], dim=1)
+        return self._decode(states, mask, shifted)
+
+    def next_logits(self, states: Tensor, mask: Tensor, begun: Tensor) -> Tensor:
+        """(B, V): the scores of the token that follows `begun` (B, t); t may be 0."""
+        shifted = torch.cat([begun.new_full((len(begun), 1), PAD), begun], dim=1)
+        return self._decode(states, mask, shifted)[:, -1]
+
+    def _decode(self, states: Tensor, mask: Tensor, inputs: Tensor) -> Tensor:
+        out = self.t5(
+            encoder_outputs=BaseModelOutput(last_hidden_state=states),
+            attention_mask=mask,
+            decoder_input_ids=inputs,
+            use_cache=False,
+        )
+        return cast(Tensor, out.logits.index_fill(-1, torch.tensor(self.impossible), IMPOSSIBLE))

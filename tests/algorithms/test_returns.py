@@ -6,17 +6,24 @@ import numpy as np
 import pytest
 from distrl.algorithms.returns import (
     Array,
+    Mask,
     advantages,
+    gae,
     monte_carlo,
+    n_step_returns,
     next_values,
     outcome_rewards,
     penalties,
+    rescaled,
     retrace_correction,
     retrace_targets,
     td_errors,
+    unscaled,
+    vtrace_targets,
 )
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import ArrayLike
 
 unit = st.floats(0.0, 1.0, width=32)
 
@@ -151,3 +158,113 @@ def test_a_trajectory_without_steps_has_no_returns() -> None:
     empty: list[float] = []
     assert len(monte_carlo(empty, 0.9)) == len(td_errors(empty, empty, 0.9)) == len(next_values(empty)) == 0
     assert len(outcome_rewards(0, success=True)) == len(penalties([], [], [], 1.0, 1.0)) == 0
+
+
+@given(steps(), st.integers(1, 14), unit)
+def test_n_step_returns_are_the_printed_sum(
+    given_steps: tuple[Array, Array, Array, float, float], n: int, after: float
+) -> None:
+    rewards, values, _, gamma, _ = given_steps
+    count, following = len(rewards), [*values, after]
+    printed = [
+        sum(gamma ** (k - t) * rewards[k] for k in range(t, min(t + n, count)))
+        + gamma ** (min(t + n, count) - t) * following[min(t + n, count)]
+        for t in range(count)
+    ]
+    assert n_step_returns(rewards, values, gamma, n, after) == pytest.approx(np.array(printed), abs=1e-9)
+
+
+@given(steps())
+def test_gae_is_the_printed_sum(given_steps: tuple[Array, Array, Array, float, float]) -> None:
+    rewards, values, _, gamma, lam = given_steps
+    td = td_errors(rewards, values, gamma)
+    printed = [sum((gamma * lam) ** (k - t) * td[k] for k in range(t, len(td))) for t in range(len(td))]
+    assert gae(td, gamma, lam) == pytest.approx(np.array(printed), abs=1e-9)
+
+
+@given(steps(), st.floats(0.5, 3.0), st.floats(0.1, 1.0))
+def test_vtrace_backwards_is_the_printed_double_sum(
+    given_steps: tuple[Array, Array, Array, float, float], rho_max: float, share: float
+) -> None:
+    rewards, values, ratios, gamma, lam = given_steps
+    td, c = td_errors(rewards, values, gamma), lam * np.minimum(rho_max * share, ratios)
+    rho, count = np.minimum(rho_max, ratios), len(rewards)
+    printed = [
+        values[t] + sum(gamma ** (k - t) * np.prod(c[t:k]) * rho[k] * td[k] for k in range(t, count))
+        for t in range(count)
+    ]
+    found = vtrace_targets(values, td, ratios, gamma, lam, rho_max, rho_max * share)
+    assert found == pytest.approx(np.array(printed), abs=1e-9)
+
+
+@given(steps())
+def test_on_policy_vtrace_is_the_return_of_as_many_steps_as_are_left(
+    given_steps: tuple[Array, Array, Array, float, float],
+) -> None:
+    """IMPALA, section 4.1: at π = μ it is the on-policy n-step Bellman target."""
+    rewards, values, _, gamma, _ = given_steps
+    found = vtrace_targets(values, td_errors(rewards, values, gamma, 0.7), np.ones(len(values)), gamma)
+    assert found == pytest.approx(n_step_returns(rewards, values, gamma, len(values), 0.7), abs=1e-9)
+
+
+@given(steps())
+def test_on_policy_retrace_is_td_lambda(given_steps: tuple[Array, Array, Array, float, float]) -> None:
+    """The λ-return as Sutton and Barto (2018, equation 12.3) have it: a mean of n-step returns."""
+    rewards, values, _, gamma, lam = given_steps
+    count = len(rewards)
+    by_n = [n_step_returns(rewards, values, gamma, n) for n in range(1, count + 1)]
+    td = td_errors(rewards, values, gamma)
+    found = values + retrace_correction(td, np.ones(count), gamma, lam)
+    for t in range(count):
+        left = count - t
+        short = sum((1 - lam) * lam ** (n - 1) * by_n[n - 1][t] for n in range(1, left))
+        assert found[t] == pytest.approx(short + lam ** (left - 1) * by_n[left - 1][t], abs=1e-9)
+
+
+def test_vtrace_by_hand() -> None:
+    """γ = 0.5, ρ̄ = 1, c̄ = 1: the first action was half as likely, the second one is twice as likely now."""
+    td = td_errors([0.0, 1.0], [0.4, 0.6], 0.5)
+    assert td == pytest.approx([-0.1, 0.4])
+    found = vtrace_targets([0.4, 0.6], td, [0.5, 2.0], 0.5)
+    assert found == pytest.approx([0.4 - 0.5 * 0.1 + 0.5 * 0.5 * 0.4, 1.0])
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1e-3, 0.1))
+def test_rescaling_is_undone_keeps_order_and_sign(x: float, epsilon: float) -> None:
+    there = rescaled(x, epsilon)
+    assert unscaled(there, epsilon) == pytest.approx(x, rel=1e-6, abs=1e-6)
+    assert rescaled(-x, epsilon) == pytest.approx(-there)
+    assert rescaled(x + 1, epsilon) > there
+
+
+def test_rescaling_by_hand() -> None:
+    assert rescaled([0.0, 3.0, -8.0], 0.01) == pytest.approx([0.0, 1.03, -2.08])
+
+
+@given(st.lists(steps(), min_size=1, max_size=5))
+def test_trajectories_one_after_the_other_are_as_each_alone(
+    episodes: list[tuple[Array, Array, Array, float, float]],
+) -> None:
+    """Each form, with a bootstrap of its own at each end: nothing of one trajectory reaches the next."""
+    gamma, lam = episodes[0][3:]
+    ends = [0.1 * number for number in range(len(episodes))]
+    rewards, values, ratios = (np.concatenate([each[column] for each in episodes]) for column in range(3))
+    last = np.concatenate([np.arange(len(each[0])) == len(each[0]) - 1 for each in episodes])
+    after = np.zeros(len(last))
+    after[last] = ends
+
+    def forms(reward: Array, value: Array, ratio: Array, end: ArrayLike, mask: Mask | None) -> list[Array]:
+        td = td_errors(reward, value, gamma, end, mask)
+        return [
+            td,
+            monte_carlo(reward, gamma, mask),
+            n_step_returns(reward, value, gamma, 3, end, mask),
+            gae(td, gamma, lam, mask),
+            retrace_correction(td, ratio, gamma, lam, mask),
+            vtrace_targets(value, td, ratio, gamma, lam, last=mask),
+        ]
+
+    together = forms(rewards, values, ratios, after, last)
+    alone = [forms(r, v, ratio, end, None) for (r, v, ratio, _, _), end in zip(episodes, ends, strict=True)]
+    for number, whole in enumerate(together):
+        assert whole == pytest.approx(np.concatenate([each[number] for each in alone]), abs=1e-12)

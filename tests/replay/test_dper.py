@@ -106,3 +106,54 @@ def test_draws_are_in_range_and_repeat_with_the_generator(rows: list[tuple[float
     assert np.array_equal(one, two)
     assert ((one[:, 0] >= 0) & (one[:, 0] < len(rows))).all()
     assert ((one[:, 1] >= 0) & (one[:, 1] < lengths[one[:, 0]])).all()
+
+
+DRAWS = 400_000
+"""Enough to see alpha 0.45 in place of 0.5."""
+
+
+def test_draws_are_of_the_exact_probabilities_while_the_buffer_wraps_and_priorities_change() -> None:
+    """Pearson's chi-square over each (entry, step), against P(τ) / T_τ written out from section 5.3."""
+    rule, rng = np.random.default_rng(7), np.random.default_rng(8)
+    config = PrioritisedReplaySettings(w1=1.0, w2=0.5, w3=0.1, alpha=0.5, value_filter=0.5)
+    buffer = CircularBuffer(40, ("td", "ratio", "nll"))
+    for round_ in range(12):
+        for number in range(4):
+            buffer.add(record(4 * round_ + number, int(rule.integers(1, 7))))
+        for entry in buffer.entries:  # all of them change at each round
+            for name, column in zip(("td", "ratio", "nll"), rule.random((3, len(entry))) ** 4, strict=True):
+                buffer.columns[name][buffer.slots(entry)] = column
+        quality = rule.random(len(buffer.entries))
+        exact = expected(buffer, quality, config)
+        found = probabilities(filtered(priorities(buffer, config), quality, config.value_filter), config.alpha)
+        lengths = np.array([len(entry) for entry in buffer.entries])
+        entry, step = sample(rng, found, lengths, DRAWS).T
+        counts = np.bincount((np.cumsum(lengths) - lengths)[entry] + step, minlength=len(exact))
+        assert len(counts) == len(exact)
+        assert ((counts - DRAWS * exact) ** 2 / (DRAWS * exact)).sum() < chi_square_bound(len(exact) - 1)
+    assert buffer.written > 2 * buffer.capacity
+
+
+def expected(buffer: CircularBuffer, quality: np.ndarray, config: PrioritisedReplaySettings) -> np.ndarray:
+    """P(τ) / T_τ of every step, one entry after the other, by loops over what the steps hold."""
+    rows = [
+        [tuple(float(buffer.columns[name][slot]) for name in ("td", "ratio", "nll")) for slot in buffer.slots(entry)]
+        for entry in buffer.entries
+    ]
+    most_td, most_nll = (max(step[column] for steps in rows for step in steps) for column in (0, 2))
+    weights = []
+    for steps, value in zip(rows, quality, strict=True):
+        mean = [
+            sum(min(1.0, step[1]) if column == 1 else step[column] for step in steps) / len(steps)
+            for column in range(3)
+        ]
+        priority = config.w1 * mean[0] / most_td + config.w2 * mean[1] + config.w3 * mean[2] / most_nll + PRIORITY_FLOOR
+        weights.append((priority * (1 - config.value_filter * (1 - value))) ** config.alpha)
+    total = sum(weights)
+    return np.array([weight / total / len(steps) for weight, steps in zip(weights, rows, strict=True) for _ in steps])
+
+
+def chi_square_bound(freedom: int) -> float:
+    """What chi-square exceeds once in 3.5 million times (5 deviations), by Wilson and Hilferty (1931)."""
+    part = 2 / (9 * freedom)
+    return float(freedom * (1 - part + 5 * part**0.5) ** 3)

@@ -48,6 +48,68 @@ def td_errors(
     return _array(rewards) + gamma * next_values(values, bootstrap, last) - _array(values)
 
 
+def n_step_returns(
+    rewards: ArrayLike,
+    values: ArrayLike,
+    gamma: float,
+    n: int,
+    bootstrap: ArrayLike = 0.0,
+    last: Mask | None = None,
+) -> Array:
+    """G_t^(n) = Σ_{k=0..m-1} γ^k r_{t+k} + γ^m V(s_{t+m}), m = min(n, H+1−t) (Sutton and Barto 2018, equation 7.1).
+
+    rewards, values: (N,). n: at least 1. bootstrap: V(s_{H+1}) on last steps, a number or (N,). Returns (N,).
+    """
+    following = _array(values)
+    for _ in range(n):  # of what one step later sums up one step less
+        following = _array(rewards) + gamma * next_values(following, bootstrap, last)
+    return following
+
+
+def gae(td: ArrayLike, gamma: float, lam: float, last: Mask | None = None) -> Array:
+    """Â_t = Σ_{k=t..H} (γ λ)^{k-t} td_k (Schulman 2015, arXiv 1506.02438, equation 16).
+
+    td: (N,) `td_errors`. Returns (N,). It is Retrace's correction where π = μ.
+    """
+    return retrace_correction(td, np.ones_like(_array(td)), gamma, lam, last)
+
+
+def vtrace_targets(
+    values: ArrayLike,
+    td: ArrayLike,
+    ratios: ArrayLike,
+    gamma: float,
+    lam: float = 1.0,
+    rho_max: float = 1.0,
+    c_max: float = 1.0,
+    last: Mask | None = None,
+) -> Array:
+    """v_t, the V-trace target of V(s_t) (IMPALA, arXiv 1802.01561, equation 1 and remark 2).
+
+    v_t = V(s_t) + Σ_{k=t..H} γ^{k-t} (Π_{i=t..k-1} c_i) min(ρ̄, ρ_k) td_k,   c_i = λ min(c̄, ρ_i)
+
+    Unlike Retrace's, the product begins at t, and each td error is weighted by its own action's ratio.
+    values, td, ratios: (N,). rho_max: ρ̄, which decides whose values these are; c_max: c̄ <= ρ̄, how far they look.
+    Returns (N,). Runs backwards in O(N): v_t − V(s_t) = min(ρ̄, ρ_t) td_t + γ c_t (v_{t+1} − V(s_{t+1})).
+    """
+    ratio = _array(ratios)
+    weighted, traces = np.minimum(rho_max, ratio) * _array(td), gamma * lam * np.minimum(c_max, ratio)
+    return _array(values) + _backwards(weighted, traces if last is None else np.where(last, 0.0, traces))
+
+
+def rescaled(values: ArrayLike, epsilon: float = 1e-3) -> Array:
+    """h(x) = sign(x) (√(|x| + 1) − 1) + ε x: makes large returns small and keeps their order (arXiv 1805.11593)."""
+    x = _array(values)
+    return np.asarray(np.sign(x) * (np.sqrt(np.abs(x) + 1.0) - 1.0) + epsilon * x)
+
+
+def unscaled(values: ArrayLike, epsilon: float = 1e-3) -> Array:
+    """h⁻¹ of `rescaled` with the same ε > 0."""
+    y = _array(values)
+    root = (np.sqrt(1.0 + 4.0 * epsilon * (np.abs(y) + 1.0 + epsilon)) - 1.0) / (2.0 * epsilon)
+    return np.asarray(np.sign(y) * (root**2 - 1.0))
+
+
 def retrace_correction(td: ArrayLike, ratios: ArrayLike, gamma: float, lam: float, last: Mask | None = None) -> Array:
     """Retrace(λ) correction δ_t of V(s_t) (DistRL, section 5.2).
 

@@ -13,8 +13,9 @@ from torch import nn
 from torch.optim import AdamW
 
 from distrl.algorithms.descent import descend
+from distrl.algorithms.episodes import steps_of
 from distrl.algorithms.losses import clone_loss
-from distrl.algorithms.protocol import Context, Metrics, Optimised, Phase, seen, steps_of
+from distrl.algorithms.protocol import Context, Metrics, Optimised, Phase, seen
 from distrl.algorithms.uniform import Drawn, UniformMemory
 from distrl.compute import ShardResult
 from distrl.config import Config, DescentSettings, WarmupSettings
@@ -90,7 +91,7 @@ class Imitation:
 
 
 def warmup_memory(config: Config) -> UniformMemory:
-    return UniformMemory(config, config.warmup, _is_expert, CLONING, DEMONSTRATIONS)
+    return UniformMemory(config, config.warmup, _is_expert, lambda u: CLONING, DEMONSTRATIONS)
 
 
 def warmup(context: Context) -> Imitation:
@@ -102,7 +103,7 @@ def warmup(context: Context) -> Imitation:
 
 
 def cloning_memory(config: Config) -> UniformMemory:
-    return UniformMemory(config, config.algorithm, _is_expert, CLONING, DEMONSTRATIONS)
+    return UniformMemory(config, config.algorithm, _is_expert, lambda u: CLONING, DEMONSTRATIONS)
 
 
 def cloning(context: Context) -> Imitation:

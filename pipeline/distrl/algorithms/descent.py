@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,3 +46,8 @@ def descend(optimised: Optimised, gradients: Gradients, *, rate: float, decay: f
     clip_grad_norm_(parameters, grad_norm)
     optimised.optimiser.step()
     optimised.optimiser.zero_grad(set_to_none=True)
+
+
+def mean_metrics(each: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The mean of each metric; nothing of none."""
+    return {name: float(np.mean([one[name] for one in each])) for name in each[0]} if each else {}

@@ -26,7 +26,7 @@ def filtered_memory(config: Config) -> UniformMemory:
     def succeeded(trajectory: Trajectory) -> bool:
         return trajectory.outcome is Outcome.SUCCESS and (demonstrations or not trajectory.is_expert)
 
-    return UniformMemory(config, config.algorithm, succeeded, FILTERED, DEMONSTRATIONS)
+    return UniformMemory(config, config.algorithm, succeeded, lambda u: FILTERED, DEMONSTRATIONS)
 
 
 def filtered_bc(context: Context) -> Imitation:

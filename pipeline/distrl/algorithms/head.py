@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+
+from distrl.algorithms.descent import passes
+from distrl.algorithms.protocol import Context
+from distrl.algorithms.returns import Array
+from distrl.types import Step
 
 QUERIES = 4
 HIDDEN = 128
@@ -34,3 +41,18 @@ class Head(nn.Module):
         if extra is not None:
             pooled = torch.cat([pooled, extra], dim=1)
         return cast(Tensor, self.perceptron(pooled)).squeeze(-1)
+
+
+def state_values(context: Context, heads: Sequence[Head], steps: Sequence[Step]) -> tuple[Array, Array]:
+    """What each head and the policy say of B recorded steps, without gradient: (values (heads, B), log π (B,)).
+
+    A value is σ of the head's logit, in [0, 1].
+    """
+    values, logprobs = np.zeros((len(heads), len(steps))), np.zeros(len(steps))
+    with torch.no_grad():
+        for rows in passes(steps):
+            scored = context.score([steps[row] for row in rows])
+            logprobs[rows] = scored.logprob.numpy()
+            for value, head in zip(values, heads, strict=True):
+                value[rows] = head(scored.states, scored.mask).sigmoid().numpy()
+    return values, logprobs

@@ -9,9 +9,9 @@ clock, no global random numbers, no I/O.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,15 @@ class Phase:
     name: str
     trains_policy: bool
     """Whether it trains the policy, and not only other networks."""
+
+
+CRITICS: Final = Phase("critics", trains_policy=False)
+"""Trains only the critics: a policy that follows a fresh critic unlearns what it was cloned to do."""
+
+
+def critics_first(config: Config, updates: int, then: Phase) -> Callable[[int], Phase]:
+    """The phase of each update, where the critics train alone for `updates` updates after the warm-up."""
+    return lambda u: CRITICS if u - config.warmup.updates < updates else then
 
 
 class Memory(Protocol):
@@ -129,7 +138,3 @@ def seen(trajectory: Trajectory) -> Iterator[ObjectRef]:
 def too_long(trajectory: Trajectory, capacity: int) -> str | None:
     """Why a buffer of `capacity` transitions cannot hold it; None where it can."""
     return f"longer than the buffer's {capacity} transitions" if len(trajectory.steps) > capacity else None
-
-
-def steps_of(entries: Iterable[Entry]) -> list[Step]:
-    return [step for entry in entries for step in entry.steps]

@@ -10,6 +10,7 @@ from distrl.algorithms.aride.memory import ArideMemory
 from distrl.algorithms.cloning import cloning, cloning_memory
 from distrl.algorithms.filtered_bc import filtered_bc, filtered_memory
 from distrl.algorithms.protocol import Algorithm, Context, Memory
+from distrl.algorithms.vtrace import Vtrace, vtrace_memory
 from distrl.config import Config, Section
 from distrl.config import algorithms as settings
 
@@ -26,6 +27,7 @@ ALGORITHMS: Mapping[type[Section], Registered] = {
     settings.ArideSettings: Registered(Aride, ArideMemory),
     settings.CloningSettings: Registered(cloning, cloning_memory),
     settings.FilteredBcSettings: Registered(filtered_bc, filtered_memory),
+    settings.VtraceSettings: Registered(Vtrace, vtrace_memory),
 }
 
 

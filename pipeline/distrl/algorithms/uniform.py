@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,14 +24,22 @@ class Drawn:
     purpose: str
 
 
+REPLAY: Final = Drawn("buffer", "replay")
+
+
 class UniformMemory:
     """Trajectories in a circular buffer of algorithm.replay.capacity; each step is drawn with equal probability.
 
-    admits: selects the trajectories. phase: of an update on them.
+    admits: selects the trajectories. phase: of an update, by its number.
     """
 
     def __init__(
-        self, config: Config, descent: DescentSettings, admits: Callable[[Trajectory], bool], phase: Phase, drawn: Drawn
+        self,
+        config: Config,
+        descent: DescentSettings,
+        admits: Callable[[Trajectory], bool],
+        phase: Callable[[int], Phase],
+        drawn: Drawn,
     ) -> None:
         self._config, self._descent, self._admits, self._phase, self._drawn = config, descent, admits, phase, drawn
         self.buffer = CircularBuffer(config.algorithm.replay.capacity)
@@ -40,7 +49,7 @@ class UniformMemory:
         return {self._drawn.buffer: self.buffer}
 
     def phase(self, u: int) -> Phase:
-        return self._phase
+        return self._phase(u)
 
     def refuses(self, trajectory: Trajectory) -> str | None:
         return too_long(trajectory, self.buffer.capacity)

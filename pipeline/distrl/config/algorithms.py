@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from distrl.config.effects import Effect, Section, When
 
@@ -21,6 +21,12 @@ class ReplaySettings(BufferSettings):
     """A buffer that may hold the demonstrations, too."""
 
     demonstrations: bool = Field(True, description="put the warm-up trajectories in the buffer (A.5.2)")
+
+
+class RecentReplaySettings(ReplaySettings):
+    """A short buffer, for an algorithm that scores all of it at each update."""
+
+    capacity: int = Field(2_000, ge=1, description="transitions; all are scored at each update")
 
 
 class PrioritisedReplaySettings(ReplaySettings):
@@ -108,7 +114,31 @@ class FilteredBcSettings(DescentSettings):
     replay: ReplaySettings = ReplaySettings()
 
 
-AlgorithmSettings = Annotated[ArideSettings | CloningSettings | FilteredBcSettings, Field(discriminator="type")]
+class VtraceSettings(DescentSettings):
+    """V-trace actor-critic, IMPALA's algorithm (arXiv 1802.01561)."""
+
+    type: Annotated[Literal["vtrace"], Effect(When.START)] = "vtrace"
+    replay: RecentReplaySettings = RecentReplaySettings()
+    gamma: float = Field(0.97, ge=0, le=1)
+    trace_lambda: float = Field(1.0, ge=0, le=1, description="λ of the traces c (remark 2); IMPALA's is 1")
+    rho_max: float = Field(1.0, gt=0, description="ρ̄, largest ratio of td errors and in the policy's loss")
+    c_max: float = Field(1.0, ge=0, description="c̄, largest trace; at most rho_max")
+    entropy: float = Field(0.002, ge=0, description="weight of the policy's entropy")
+    normalise_advantage: bool = True
+    negative_advantage_weight: float = Field(0.3, ge=0, le=1)
+    critic_lr: float = Field(1e-3, gt=0)
+    critic_warmup_updates: int = Field(4, ge=0, description="first updates after warm-up that train the critic alone")
+
+    @model_validator(mode="after")
+    def _traces_are_no_longer_than_ratios(self) -> VtraceSettings:
+        if self.c_max > self.rho_max:
+            raise ValueError("algorithm.c_max must be at most algorithm.rho_max")
+        return self
+
+
+AlgorithmSettings = Annotated[
+    ArideSettings | CloningSettings | FilteredBcSettings | VtraceSettings, Field(discriminator="type")
+]
 """One of these; `type` says which."""
 
 DEFAULT: Final = "aride"

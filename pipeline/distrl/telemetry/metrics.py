@@ -134,7 +134,7 @@ METRICS: Final[dict[str, Metric]] = {
     "window_age_seconds": Metric(
         "from the end of an episode to the update that folds it, mean of the last window", LEARNER, unit=SECONDS
     ),
-    "policy_loss": Metric("A-RIDE policy loss, mean of the last update", LEARNER),
+    "policy_loss": Metric("loss of the policy where advantages weigh its actions, mean of the last update", LEARNER),
     "clone_loss": Metric("behaviour-cloning loss of the warm-up, mean of the last update", LEARNER),
     "value_loss": Metric("binary cross-entropy of V(s)", LEARNER),
     "trajectory_value_loss": Metric("binary cross-entropy of V_traj", LEARNER),
@@ -152,7 +152,7 @@ METRICS: Final[dict[str, Metric]] = {
         LEARNER,
         unit=RATIO,
     ),
-    "clipped": Metric("share of ratios above algorithm.ratio_clip", LEARNER, unit=RATIO),
+    "clipped": Metric("share of ratios above algorithm.ratio_clip, or algorithm.rho_max", LEARNER, unit=RATIO),
     "score_age": Metric(
         "mean updates since a transition of the buffer was scored; see algorithm.replay.refresh_share", LEARNER
     ),

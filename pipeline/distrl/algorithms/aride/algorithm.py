@@ -14,9 +14,9 @@ from distrl import config as settings
 from distrl.algorithms.aride.critics import Critics
 from distrl.algorithms.aride.memory import ArideMemory
 from distrl.algorithms.aride.scoring import score, state_values
-from distrl.algorithms.aride.train_step import Trained, batch_of, improve, mean_metrics
+from distrl.algorithms.aride.train_step import Trained, batch_of, improve
 from distrl.algorithms.aride.truncation import screen_after
-from distrl.algorithms.descent import passes
+from distrl.algorithms.descent import mean_metrics, passes
 from distrl.algorithms.protocol import Context, Metrics, Optimised, seen
 from distrl.seeds import seed_of, torch_seed
 from distrl.types import ObjectRef, Step, Trajectory

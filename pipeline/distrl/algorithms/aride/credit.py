@@ -26,8 +26,7 @@ from distrl.algorithms.returns import (
     td_errors,
 )
 from distrl.config import ArideSettings
-from distrl.replay.circular import Entry
-from distrl.types import ActionKind, HeldBack, Outcome, Step
+from distrl.types import ActionKind, HeldBack, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +63,6 @@ def credit(
         targets = np.maximum(monte_carlo(rewards, config.gamma, last) > 0, chance)
     form = config.advantage
     return Credit(td, targets, advantages(form, rewards, penalty, values, targets, config.gamma, bootstrap, last))
-
-
-def succeeded(entry: Entry) -> bool:
-    return entry.logged.trajectory.outcome is Outcome.SUCCESS
 
 
 def is_invalid(step: Step) -> bool:

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from distrl import config as settings
 from distrl.algorithms import losses
-from distrl.algorithms.aride.credit import credit, penalties_of, succeeded
+from distrl.algorithms.aride.credit import credit, penalties_of
 from distrl.algorithms.aride.truncation import screen_after
-from distrl.algorithms.protocol import Phase, too_long
+from distrl.algorithms.episodes import rewards_and_ends
+from distrl.algorithms.protocol import CRITICS, Phase, critics_first, too_long
 from distrl.algorithms.returns import Array, Mask
 from distrl.config import Config
 from distrl.replay import dper
@@ -30,8 +31,6 @@ CREDIT: Final = ("td", "target", "advantage")
 COLUMNS: Final = (*SCORES, "penalty", *CREDIT)
 """What is kept for each transition. penalty: the immediate one, which follows from the record alone."""
 
-CRITICS: Final = Phase("critics", trains_policy=False)
-"""Trains only the critics: a policy that follows a fresh critic unlearns what it was cloned to do."""
 ARIDE: Final = Phase("a-ride", trains_policy=True)
 
 Transitions = Sequence[tuple[Entry, int]]
@@ -71,6 +70,7 @@ class ArideMemory:
     def __init__(self, config: Config) -> None:
         assert isinstance(config.algorithm, settings.ArideSettings)
         self._config, self._settings = config, config.algorithm
+        self._phase = critics_first(config, self._settings.critic_warmup_updates, ARIDE)
         self.buffer = CircularBuffer(self._settings.replay.capacity, COLUMNS)
 
     @property
@@ -78,7 +78,7 @@ class ArideMemory:
         return {"buffer": self.buffer}
 
     def phase(self, u: int) -> Phase:
-        return CRITICS if u - self._config.warmup.updates < self._settings.critic_warmup_updates else ARIDE
+        return self._phase(u)
 
     def refuses(self, trajectory: Trajectory) -> str | None:
         return too_long(trajectory, self.buffer.capacity)
@@ -134,10 +134,7 @@ class ArideMemory:
     def assign_credit(self) -> None:
         """Credit of every transition, from the newest scores of its trajectory."""
         slots, columns = self.buffer.live(), self.buffer.columns
-        last = np.zeros(len(slots), dtype=bool)
-        last[np.cumsum(self._lengths()) - 1] = True
-        rewards = np.zeros(len(slots))
-        rewards[last] = [float(succeeded(entry)) for entry in self.buffer.entries]
+        rewards, last = rewards_and_ends(self.buffer.entries)
         worth = credit(
             columns["value"][slots],
             columns["ratio"][slots],

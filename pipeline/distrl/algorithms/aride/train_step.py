@@ -11,10 +11,11 @@ from torch import Tensor
 
 from distrl import config as settings
 from distrl.algorithms import losses
-from distrl.algorithms.aride.credit import is_invalid, loss_and_ratio, succeeded
+from distrl.algorithms.aride.credit import is_invalid, loss_and_ratio
 from distrl.algorithms.aride.critics import Critics
 from distrl.algorithms.aride.memory import Draw, Scores
 from distrl.algorithms.descent import descend
+from distrl.algorithms.episodes import succeeded
 from distrl.algorithms.protocol import Context, Optimised
 from distrl.compute import Gradients, ShardResult
 from distrl.replay.circular import CircularBuffer
@@ -81,11 +82,6 @@ def improve(
         _improve_once(trained, batch, config, f"minibatch {index}", u, train_policy)
         for index, batch in enumerate(batches)
     ]
-
-
-def mean_metrics(each: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The mean of each metric; nothing of none."""
-    return {name: float(np.mean([one[name] for one in each])) for name in each[0]} if each else {}
 
 
 def _improve_once(

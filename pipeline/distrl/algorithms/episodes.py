@@ -1,0 +1,29 @@
+"""What recorded trajectories say of their steps, one trajectory after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from distrl.algorithms.returns import Array, Mask
+from distrl.replay.circular import Entry
+from distrl.types import Outcome, Step
+
+
+def steps_of(entries: Iterable[Entry]) -> list[Step]:
+    return [step for entry in entries for step in entry.steps]
+
+
+def succeeded(entry: Entry) -> bool:
+    return entry.logged.trajectory.outcome is Outcome.SUCCESS
+
+
+def rewards_and_ends(entries: Sequence[Entry]) -> tuple[Array, Mask]:
+    """(rewards, last), both (N,) over the steps of all entries: the sparse reward, and whether a step is the last of
+    its trajectory."""
+    last = np.zeros(sum(map(len, entries)), dtype=bool)
+    last[np.cumsum([len(entry) for entry in entries], dtype=np.int64) - 1] = True
+    rewards = np.zeros(len(last))
+    rewards[last] = [float(succeeded(entry)) for entry in entries]
+    return rewards, last

@@ -1,0 +1,109 @@
+"""What every algorithm of the registry holds, by the real fold: same log, same bits, whatever happens in between."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from distrl.algorithms.registry import ALGORITHMS, memory_of
+from distrl.config import Config, load
+from distrl.learner.fold import fold
+from distrl.learner.state import LearnerState
+from distrl.telemetry.metrics import METRICS
+from distrl.types import LoggedTrajectory, Outcome
+from learner.world import Screens, config, save_tiny_base, update_of, windows
+
+UPDATES = 7
+SMALL = {"minibatches": "2", "batch_size": "8", "critic_warmup_updates": "1"}
+TYPES = sorted(str(each.model_fields["type"].default) for each in ALGORITHMS)
+
+
+@pytest.fixture(scope="module", params=TYPES)
+def settings(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Config:
+    """Small settings of each algorithm; of those in `SMALL` the ones that it has."""
+    directory = tmp_path_factory.mktemp("base")
+    save_tiny_base(directory)
+    (kind,) = (each for each in ALGORITHMS if each.model_fields["type"].default == request.param)
+    sets = [f"algorithm.{name}={value}" for name, value in SMALL.items() if name in kind.model_fields]
+    chosen = load(sets=[f"algorithm.type={request.param}", "algorithm.replay.capacity=60", *sets], environ={})
+    return config(directory).model_copy(update={"algorithm": chosen.algorithm})
+
+
+@pytest.fixture(scope="module")
+def screens() -> Screens:
+    return Screens()
+
+
+@pytest.fixture(scope="module")
+def records(settings: Config, screens: Screens) -> list[list[LoggedTrajectory]]:
+    return windows(screens, settings, UPDATES)
+
+
+@pytest.fixture(scope="module")
+def whole(settings: Config, records: list[list[LoggedTrajectory]], screens: Screens) -> LearnerState:
+    """The state after all updates, folded without a break. Not to be changed."""
+    torch.manual_seed(1)
+    return run(LearnerState(settings), records, screens, settings)
+
+
+def run(state: LearnerState, records: list[list[LoggedTrajectory]], screens: Screens, settings: Config) -> LearnerState:
+    """Fold the windows that `state` has not folded."""
+    for window in records[state.u :]:
+        fold(state, window, update_of(state.u, window, state.watermarks, settings), screens, settings)
+    return state
+
+
+def test_restored_after_each_update_it_ends_with_the_same_bits_whatever_the_callers_random_state(
+    settings: Config, records: list[list[LoggedTrajectory]], screens: Screens, whole: LearnerState
+) -> None:
+    """Every metric on the way is a number and has a name in the list."""
+    torch.manual_seed(2)
+    np.random.seed(5)
+    state, log = LearnerState(settings), [item for window in records for item in window]
+    for window in records:
+        state = LearnerState.restore(settings, state.meta(), state.tensors(), log) if state.u else state
+        found = fold(state, window, update_of(state.u, window, state.watermarks, settings), screens, settings)
+        assert set(found) <= set(METRICS)
+        assert all(np.isfinite(value) for value in found.values())
+    assert state.digests() == whole.digests()
+
+
+def test_its_memory_alone_keeps_what_the_learner_keeps(
+    settings: Config, records: list[list[LoggedTrajectory]], whole: LearnerState
+) -> None:
+    """The lineage of a version asks a memory without networks."""
+    alone, learners = memory_of(settings), whole.algorithm.memory
+    for logged in (item for window in records for item in window):
+        alone.admit(logged)
+    assert list(alone.uses(UPDATES)) == list(learners.uses(UPDATES))
+    assert alone.phase(UPDATES) == learners.phase(UPDATES)
+    assert {name: each.bounds() for name, each in alone.buffers.items()} == {
+        name: each.bounds() for name, each in learners.buffers.items()
+    }
+
+
+def test_updates_of_nothing_change_nothing(settings: Config, screens: Screens) -> None:
+    bare = settings.model_copy(update={"warmup": settings.warmup.model_copy(update={"updates": 0})})
+    state = LearnerState(bare)
+    before = state.digests()["adapter"]
+    run(state, [[], []], screens, bare)
+    assert state.digests()["adapter"] == before
+
+
+@pytest.mark.parametrize("outcome", [Outcome.SUCCESS, Outcome.FAILURE])
+def test_successes_or_failures_alone_are_no_fault(
+    settings: Config, records: list[list[LoggedTrajectory]], screens: Screens, outcome: Outcome
+) -> None:
+    alike = [
+        [replace(item, trajectory=replace(item.trajectory, outcome=outcome)) for item in window] for window in records
+    ]
+    state = run(LearnerState(settings), [*alike[:5], []], screens, settings)
+    assert all(bool(torch.isfinite(each).all()) for each in state.policy.parameters().values())
+
+
+def test_values_are_probabilities_or_none(records: list[list[LoggedTrajectory]], whole: LearnerState) -> None:
+    steps = [step for item in records[-1] for step in item.trajectory.steps]
+    found = whole.algorithm.values(steps)
+    assert found is None or (found.shape == (len(steps),) and ((found >= 0) & (found <= 1)).all())

@@ -1,4 +1,4 @@
-"""The fold with a vision-language model for a policy: A-RIDE on it restarts with equal digests, and it can learn."""
+"""The fold with a large model for a policy: A-RIDE on it restarts with equal digests, and it can learn."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from distrl.learner.fold import fold
 from distrl.learner.state import LearnerState
 from distrl.policy.registry import tokenizer_of
 from distrl.types import Action, ActionKind, LoggedTrajectory, Point, Step
+from policy.autoui_t5.parts import base_model
 from policy.vlm.models import FAMILIES
 
 from learner.world import Screens, config, update_of, windows
@@ -60,7 +61,15 @@ def run(state: LearnerState, records: list[list[LoggedTrajectory]], screens: Scr
 
 @pytest.mark.parametrize("trains", ["lora", "all"])
 def test_restarted_it_ends_with_the_same_weights(made: Made, trains: str) -> None:
-    settings, screens = made(f"policy.trains={trains}"), Screens()
+    restarted_it_ends_with_the_same_weights(made(f"policy.trains={trains}"))
+
+
+def test_the_papers_model_restarted_ends_with_the_same_weights(tmp_path: Path) -> None:
+    restarted_it_ends_with_the_same_weights(config(base_model(tmp_path), "policy.action_tokens=128"))
+
+
+def restarted_it_ends_with_the_same_weights(settings: Config) -> None:
+    screens = Screens()
     records = in_its_words(settings, screens, UPDATES)
     whole = run(LearnerState(settings), records, screens, settings)
     fresh = LearnerState(settings)

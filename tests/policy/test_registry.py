@@ -50,7 +50,7 @@ def test_a_format_that_nobody_reads_is_refused_with_those_that_are(bytes_base: P
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "nonesuch"}))
     with pytest.raises(PolicyError, match="'nonesuch', which no policy reads") as refused:
         policy_of(PolicySettings(base_model=tmp_path))
-    assert "formats: bytes/1, distrl-autoui/1" in refused.value.hint
+    assert "formats: bytes/1, distrl-autoui-t5/1, distrl-autoui/1" in refused.value.hint
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"\xff", b'"text"', b"{}"])

@@ -1,4 +1,4 @@
-"""`distrl base-model`: make the tiny base model again, from its recipe."""
+"""`distrl base-model`: make the tiny base model again from its recipe, or the paper's from published parts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from distrl.cli.common import console
+from distrl.cli.common import console, print_line
 from distrl.telemetry import logs
 
 
@@ -18,12 +18,12 @@ class Words(StrEnum):
     ALL = "all"
 
 
-app = typer.Typer(help="The tiny pre-trained model that stands for AutoUI's BLIP-2 and GPT-2 weights.")
+app = typer.Typer(help="AutoUI: the tiny model that stands for it, and the paper's own from published weights.")
 
 
 @app.callback()
 def base_model() -> None:
-    """The tiny pre-trained model that stands for AutoUI's BLIP-2 and GPT-2 weights."""
+    """AutoUI: the tiny model that stands for it, and the paper's own from published weights."""
 
 
 @app.command("train")
@@ -54,3 +54,29 @@ def train_base(
         console.print(train(out, recipe, entities.held_out_pairs()))
     else:
         console.print(train(out, recipe, suite.held_out_pairs(), words_of_all_suites(phone_tokenizer())))
+
+
+@app.command("autoui")
+def autoui(
+    checkpoint: Annotated[
+        Path, typer.Option(help="Directory of Auto-GUI's checkpoint, or of a T5, whose fusion is drawn at random.")
+    ],
+    vision: Annotated[Path, typer.Option(help="Directory of BLIP-2; only its vision model is read.")],
+    out: Annotated[Path, typer.Option(help="Directory to write it to; one that holds files is refused.")],
+    decoder: Annotated[
+        Path | None, typer.Option(help="Directory of a GPT-2, from which the decoder begins as in the paper.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of a fusion that the checkpoint lacks.")] = 0,
+) -> None:
+    """Make the paper's AutoUI a base model from published checkpoints; of pickled ones only tensors are read."""
+    from distrl.policy.autoui_t5.assemble import assemble
+
+    logs.configure("base-model")
+    made = assemble(checkpoint, vision, out, decoder, seed)
+    print_line(f"{made.parameters:,} parameters, identity {made.base_sha256}, in {out}")
+    if made.drawn:
+        print_line(f"the checkpoint has no fusion: its weights were drawn with seed {seed}")
+    if made.decoder is not None:
+        print_line(f"{len(made.decoder.tensors)} tensors of the decoder are GPT-2's; the T5's own stay:")
+        for name in made.decoder.kept:
+            print_line(f"  {name}")

@@ -176,13 +176,16 @@ class PolicySettings(Section):
         None, description="what a vision-language model is told first; unset: the dialect's instructions"
     )
     history: Annotated[int, Effect(When.START, fixed=RECORDED, before=4)] = Field(
-        4, ge=0, le=100, description="last actions in the prompt of a vision-language model"
+        4, ge=0, le=100, description="last actions in the prompt; the tiny base model has always two"
     )
     max_pixels: Annotated[int, Effect(When.START, fixed=RECORDED, before=1_000_000)] = Field(
         1_000_000, ge=1024, description="a vision-language model sees larger screenshots scaled down to this"
     )
     action_tokens: Annotated[int, Effect(When.START, fixed=RECORDED, before=128)] = Field(
-        128, ge=2, le=4096, description="most tokens of an action of a vision-language model, thoughts and end included"
+        128,
+        ge=2,
+        le=4096,
+        description="most tokens of an action, thoughts and end included; the tiny base model has its own number",
     )
     image_precision: Annotated[
         Literal["float32", "float16"], Effect(When.START, fixed="decides what the recorded probabilities were made of")

@@ -16,6 +16,7 @@ from typing import Final
 from distrl import config as settings
 from distrl.errors import PolicyError
 from distrl.policy.autoui.directory import FORMAT
+from distrl.policy.autoui_t5.directory import FORMAT as T5_FORMAT
 from distrl.policy.files import CONFIG, HINT, parsed, read
 from distrl.policy.protocol import Policy, Tokenizer
 
@@ -104,5 +105,11 @@ def _autoui() -> PolicyFamily:
     return AUTOUI
 
 
-FAMILIES: Final[Mapping[str, Callable[[], PolicyFamily]]] = {FORMAT: _autoui}
+def _autoui_t5() -> PolicyFamily:
+    from distrl.policy.autoui_t5.family import AUTOUI_T5
+
+    return AUTOUI_T5
+
+
+FAMILIES: Final[Mapping[str, Callable[[], PolicyFamily]]] = {FORMAT: _autoui, T5_FORMAT: _autoui_t5}
 """Those of this package, by the format of their base models."""

@@ -117,7 +117,10 @@ def check_what_is_watched(config: Config, roles: Roles) -> None:
     assert max(value for metric, _, value in samples(ports["worker-0"]) if metric == "distrl_episodes_total") > 0
 
 
-OF_SOME_UPDATES = {prometheus_name(name) for name in ("clone_loss", "token_entropy", "score_age", "priority_age")}
+OF_SOME_UPDATES = {
+    prometheus_name(name)
+    for name in ("clone_loss", "token_entropy", "score_age", "priority_age", "instruction_value_loss", "imitated")
+}
 """Of the warm-up, or of algorithms that this run has not."""
 
 

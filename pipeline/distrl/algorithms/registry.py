@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from distrl.algorithms.aride.algorithm import Aride
 from distrl.algorithms.aride.memory import ArideMemory
 from distrl.algorithms.cloning import cloning, cloning_memory
+from distrl.algorithms.digirl import DigiRl, DigiRlMemory
 from distrl.algorithms.filtered_bc import filtered_bc, filtered_memory
 from distrl.algorithms.protocol import Algorithm, Context, Memory
 from distrl.algorithms.vtrace import Vtrace, vtrace_memory
@@ -26,6 +27,7 @@ class Registered:
 ALGORITHMS: Mapping[type[Section], Registered] = {
     settings.ArideSettings: Registered(Aride, ArideMemory),
     settings.CloningSettings: Registered(cloning, cloning_memory),
+    settings.DigiRlSettings: Registered(DigiRl, DigiRlMemory),
     settings.FilteredBcSettings: Registered(filtered_bc, filtered_memory),
     settings.VtraceSettings: Registered(Vtrace, vtrace_memory),
 }

@@ -24,9 +24,9 @@ class ReplaySettings(BufferSettings):
 
 
 class RecentReplaySettings(ReplaySettings):
-    """A short buffer, for an algorithm that scores all of it at each update."""
+    """A short buffer, for an algorithm that looks at all of it in each update."""
 
-    capacity: int = Field(2_000, ge=1, description="transitions; all are scored at each update")
+    capacity: int = Field(2_000, ge=1, description="transitions; the networks look at all of them in each update")
 
 
 class PrioritisedReplaySettings(ReplaySettings):
@@ -136,8 +136,20 @@ class VtraceSettings(DescentSettings):
         return self
 
 
+class DigiRlSettings(DescentSettings):
+    """DigiRL (arXiv 2406.11896): imitation of what two value estimates hold for better than expected."""
+
+    type: Annotated[Literal["digirl"], Effect(When.START)] = "digirl"
+    replay: RecentReplaySettings = RecentReplaySettings()
+    gamma: float = Field(0.5, ge=0, le=1, description="discount of the return that is added to a step's gain in V")
+    threshold: float = Field(0.05, ge=-1, le=1, description="least gain of a step that is imitated; about 1 / H")
+    kept_share: float = Field(0.1, gt=0, le=1, description="share of the trajectories whose steps may be imitated")
+    critic_lr: float = Field(1e-3, gt=0)
+    critic_warmup_updates: int = Field(4, ge=0, description="first updates after warm-up that train the critics alone")
+
+
 AlgorithmSettings = Annotated[
-    ArideSettings | CloningSettings | FilteredBcSettings | VtraceSettings, Field(discriminator="type")
+    ArideSettings | CloningSettings | DigiRlSettings | FilteredBcSettings | VtraceSettings, Field(discriminator="type")
 ]
 """One of these; `type` says which."""
 

@@ -135,9 +135,15 @@ METRICS: Final[dict[str, Metric]] = {
         "from the end of an episode to the update that folds it, mean of the last window", LEARNER, unit=SECONDS
     ),
     "policy_loss": Metric("loss of the policy where advantages weigh its actions, mean of the last update", LEARNER),
-    "clone_loss": Metric("behaviour-cloning loss of the warm-up, mean of the last update", LEARNER),
+    "clone_loss": Metric("loss of what is imitated, in the warm-up and after it, mean of the last update", LEARNER),
     "value_loss": Metric("binary cross-entropy of V(s)", LEARNER),
     "trajectory_value_loss": Metric("binary cross-entropy of V_traj", LEARNER),
+    "instruction_value_loss": Metric("binary cross-entropy of DigiRL's value of an instruction", LEARNER),
+    "imitated": Metric(
+        "steps that DigiRL imitates, of those in the trajectories that it keeps; see algorithm.threshold",
+        LEARNER,
+        unit=RATIO,
+    ),
     "entropy": Metric("mean −log π of the actions taken; watch for a collapse to 0 (algorithm.entropy)", LEARNER),
     "token_entropy": Metric("mean entropy of the policy over the tokens of the actions taken", LEARNER),
     "value_accuracy": Metric("share of sampled steps where V(s) > 1/2 is right about the outcome", LEARNER, unit=RATIO),

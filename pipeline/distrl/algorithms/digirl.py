@@ -1,0 +1,221 @@
+"""DigiRL (arXiv 2406.11896): imitate the steps that two estimates of value hold for better than expected.
+
+kept      trajectories with the largest  1[success] − V_inst(s_0)     learn from what is neither hopeless nor known
+imitated  their steps with  r_t + G_t + V(s_{t+1}) − V(s_t) > threshold     G_t = Σ_{k=t..H} γ^{k-t} r_k
+L         = −E[1[imitated] log π]
+
+Both values are probabilities of success, fitted by cross-entropy to the outcome: V(s) on every step, as the smaller of
+two networks; V_inst on first steps, where all that differs is the instruction. As in the authors' code
+(github.com/DigiRL-agent/digirl, commit c74ec34: trainer.py, offpolicy_train_loop.py), whose 0.05 is the threshold, but
+for two things: after the last step V is 0, not that of the screen after it, and V_inst reads the policy's states of
+the first screen, not an encoder of its own.
+
+It does not correct for the age of a trajectory. One machine or many, synchronous or not, is `feeder.max_lag` and the
+number of workers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits
+from torch.optim import AdamW
+
+from distrl.algorithms.descent import descend, mean_metrics
+from distrl.algorithms.episodes import rewards_and_ends, steps_of, succeeded
+from distrl.algorithms.head import Head, state_values
+from distrl.algorithms.protocol import Context, Metrics, Optimised, Phase, critics_first, seen
+from distrl.algorithms.returns import Array, Mask, monte_carlo, next_values
+from distrl.algorithms.uniform import REPLAY, UniformMemory
+from distrl.compute import Gradients, ShardResult
+from distrl.config import Config
+from distrl.config.algorithms import DigiRlSettings
+from distrl.replay.circular import Entry
+from distrl.seeds import generator, seed_of, torch_seed
+from distrl.types import ObjectRef, Step, Trajectory
+
+DIGIRL: Final = Phase("digirl", trains_policy=True)
+
+
+class DigiRlMemory(UniformMemory):
+    """All judged trajectories, with the demonstrations if algorithm.replay.demonstrations."""
+
+    def __init__(self, config: Config) -> None:
+        settings = _settings(config)
+        demonstrations = settings.replay.demonstrations
+        super().__init__(
+            config,
+            settings,
+            lambda each: demonstrations or not each.is_expert,
+            critics_first(config, settings.critic_warmup_updates, DIGIRL),
+            REPLAY,
+        )
+
+    def draws(self, u: int) -> None:
+        """None: what is imitated depends on the critics."""
+        return
+
+    def critics_draws(self, u: int) -> NDArray[np.int64] | None:
+        """(minibatches, batch_size) indices of steps that the critics are fitted on; None where there are none."""
+        return super().draws(u)
+
+
+class Critics(nn.Module):
+    """All results are logits (B,). step: two estimates of V(s). instruction: V_inst, read on first steps only."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.step = nn.ModuleList([Head(width), Head(width)])
+        self.instruction = Head(width)
+
+
+def kept(outcomes: Array, values: Array, share: float) -> NDArray[np.int64]:
+    """The trajectories whose outcome most exceeds what V_inst expected, in their order: at least `share` of them.
+
+    outcomes: (n,) 1 for a success, 0 for a failure. values: (n,) V_inst. Those as good as the last one that is needed
+    are kept too, as by a quantile.
+    """
+    surprise = outcomes - values
+    needed = max(1, math.ceil(share * len(surprise)))
+    return np.flatnonzero(surprise >= np.sort(surprise)[-needed])
+
+
+def imitated(values: Array, rewards: Array, last: Mask, gamma: float, threshold: float) -> Mask:
+    """(N,) which steps of whole trajectories are better than V expected. values: V(s_t); all (N,)."""
+    gained = rewards + monte_carlo(rewards, gamma, last) + next_values(values, last=last) - values
+    return gained > threshold
+
+
+@dataclass(frozen=True, slots=True)
+class CriticsBatch:
+    """2B steps: B any ones, then B first ones. outcome: (2B,) of their trajectories. is_first: (2B,) which V_inst
+    reads."""
+
+    steps: Sequence[Step]
+    outcome: Tensor
+    is_first: Tensor
+
+
+class DigiRl:
+    """DigiRL over a policy. context.config.algorithm must be its settings."""
+
+    def __init__(self, context: Context) -> None:
+        self._context, self._settings = context, _settings(context.config)
+        self.memory = DigiRlMemory(context.config)
+        with torch_seed(seed_of(context.config, "critics")):
+            self.critics = Critics(context.policy.width)
+        policy, critic = context.policy.parameters(), dict(sorted(self.critics.named_parameters()))
+        self._policy = Optimised(AdamW(policy.values()), policy)
+        self._critic = Optimised(AdamW(critic.values()), critic)
+
+    def modules(self) -> Mapping[str, nn.Module]:
+        return {"critic": self.critics}
+
+    def optimisers(self) -> Mapping[str, Optimised]:
+        return {"policy_optimiser": self._policy, "critic_optimiser": self._critic}
+
+    def screens(self, trajectory: Trajectory) -> Iterator[ObjectRef]:
+        return seen(trajectory)
+
+    def update(self, u: int) -> Metrics:
+        entries, draws = self.memory.uses(u), self.memory.critics_draws(u)
+        if draws is None:
+            return {}
+        batches = enumerate(self._critics_batches(entries, draws, u))
+        found = mean_metrics([self._fit(batch, f"minibatch {index}", u) for index, batch in batches])
+        return {**found, **self._imitate(entries, u)} if self.memory.phase(u).trains_policy else found
+
+    def values(self, steps: Sequence[Step]) -> Array:
+        """The smaller of both estimates."""
+        heads = [head for head in self.critics.step if isinstance(head, Head)]
+        return np.asarray(state_values(self._context, heads, steps)[0].min(axis=0))
+
+    def _critics_batches(self, entries: Sequence[Entry], draws: NDArray[np.int64], u: int) -> Iterator[CriticsBatch]:
+        """As many steps as trajectories in each, both drawn uniformly."""
+        steps, outcome = steps_of(entries), _outcomes(entries)
+        of_step = np.repeat(outcome, [len(entry) for entry in entries])
+        trajectories = generator(self._context.config, "instructions", u).integers(len(entries), size=draws.shape)
+        for rows, owners in zip(draws, trajectories, strict=True):
+            yield CriticsBatch(
+                [*(steps[row] for row in rows), *(entries[owner].steps[0] for owner in owners)],
+                torch.from_numpy(np.concatenate([of_step[rows], outcome[owners]])).float(),
+                torch.arange(2 * len(rows)) >= len(rows),
+            )
+
+    def _fit(self, batch: CriticsBatch, purpose: str, u: int) -> dict[str, float]:
+        """One gradient step of the critics; the losses before it."""
+        gradients, rows = self._context.compute.gradients(
+            list(self._critic.parameters.values()),
+            len(batch.steps),
+            lambda piece: self._critics_part(batch, piece),
+            purpose,
+            u,
+        )
+        self._descend(self._critic, gradients, self._settings.critic_lr)
+        return {
+            "value_loss": float(rows["step"][~batch.is_first].mean()),
+            "instruction_value_loss": float(rows["instruction"][batch.is_first].mean()),
+        }
+
+    def _critics_part(self, batch: CriticsBatch, piece: slice) -> ShardResult:
+        """Cross-entropy of each estimate on its own rows, which are half of a minibatch's."""
+        with torch.no_grad():
+            scored = self._context.score(batch.steps[piece])
+        outcome, is_first = batch.outcome[piece], batch.is_first[piece]
+        one, two, instruction = (
+            binary_cross_entropy_with_logits(head(scored.states, scored.mask), outcome, reduction="none")
+            for head in (*self.critics.step, self.critics.instruction)
+        )
+        step = (one + two) / 2
+        loss = 2 * torch.where(is_first, instruction, one + two).mean()
+        return ShardResult(loss, {"step": step.detach(), "instruction": instruction.detach()})
+
+    def _imitate(self, entries: Sequence[Entry], u: int) -> dict[str, float]:
+        """Gradient steps of the policy on the steps of kept trajectories that are imitated."""
+        chosen, config = self._settings, self._context.config
+        (expected,), _ = state_values(self._context, [self.critics.instruction], [entry.steps[0] for entry in entries])
+        best = [entries[row] for row in kept(_outcomes(entries), expected, chosen.kept_share)]
+        steps = steps_of(best)
+        good = imitated(self.values(steps), *rewards_and_ends(best), chosen.gamma, chosen.threshold)
+        draws = generator(config, "imitated", u).integers(len(steps), size=(chosen.minibatches, chosen.batch_size))
+        losses = [
+            self._imitation_step([steps[row] for row in rows], torch.from_numpy(good[rows]).float(), index, u)
+            for index, rows in enumerate(draws)
+        ]
+        return {"clone_loss": float(np.mean(losses)), "imitated": float(good.mean())}
+
+    def _imitation_step(self, batch: Sequence[Step], weight: Tensor, index: int, u: int) -> float:
+        """One gradient step of the policy; the loss before it. weight: (B,) 1 for what is imitated, 0 for the rest."""
+        gradients, found = self._context.compute.gradients(
+            list(self._policy.parameters.values()),
+            len(batch),
+            lambda piece: self._imitation_part(batch[piece], weight[piece]),
+            f"imitation {index}",
+            u,
+        )
+        self._descend(self._policy, gradients, self._settings.lr)
+        return float(found["loss"].mean())
+
+    def _imitation_part(self, steps: Sequence[Step], weight: Tensor) -> ShardResult:
+        loss = -weight * self._context.score(steps).logprob
+        return ShardResult(loss.mean(), {"loss": loss.detach()})
+
+    def _descend(self, optimised: Optimised, gradients: Gradients, rate: float) -> None:
+        descend(optimised, gradients, rate=rate, decay=0.0, grad_norm=self._settings.grad_norm)
+
+
+def _outcomes(entries: Sequence[Entry]) -> Array:
+    """(n,) 1 for a success, 0 for a failure."""
+    return np.array([float(succeeded(entry)) for entry in entries])
+
+
+def _settings(config: Config) -> DigiRlSettings:
+    assert isinstance(config.algorithm, DigiRlSettings)
+    return config.algorithm

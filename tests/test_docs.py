@@ -106,3 +106,9 @@ def test_each_dependency_has_its_line_and_no_other_has_one() -> None:
     page = (ROOT / "docs" / "dependencies.md").read_text()
     told = re.findall(r"^\| ([a-z0-9-]+) \|", page, re.MULTILINE)[2:]  # below the table's head
     assert told == sorted(re.split(r"[><=!~]", item)[0] for item in declared)
+
+
+def test_the_lines_of_code_beside_the_equations_are_in_their_files() -> None:
+    found = re.findall(r"^- `([\w/.]+\.py)`: `(.+)`$", (ROOT / "docs" / "algorithm.md").read_text(), re.MULTILINE)
+    assert len(found) > 15
+    assert [(f, line) for f, line in found if line not in map(str.strip, (ROOT / f).read_text().splitlines())] == []

@@ -61,7 +61,7 @@ chart: $(READY)
 	$(BIN)/python charts/generate
 
 lock:
-	uv pip compile --quiet --no-header --generate-hashes --python-version 3.11 --universal --extra dev --group image pyproject.toml -o requirements.lock
+	uv pip compile --quiet --no-header --generate-hashes --python-version 3.11 --universal --extra dev --extra otel --group image pyproject.toml -o requirements.lock
 
 clean:
 	@if [ -x $(BIN)/distrl ]; then $(BIN)/distrl down || true; fi

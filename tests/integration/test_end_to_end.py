@@ -6,11 +6,12 @@ import os
 import signal
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 import torch
+from collecting import Collector, collecting
 from distrl import config as settings
 from distrl.broker import topic_admin
 from distrl.config import Config
@@ -27,7 +28,7 @@ from distrl.telemetry.dashboard import ROWS
 from distrl.telemetry.feed import status_of
 from distrl.telemetry.metrics import METRICS, PREFIX, prometheus_name
 from distrl.train.roles import Roles, running
-from distrl.types import Outcome
+from distrl.types import Outcome, Version
 from scraping import fetched, named, samples
 from served import phones_served
 from simphone import words
@@ -49,6 +50,12 @@ def base_model(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def collector() -> Iterator[Collector]:
+    with collecting() as made:
+        yield made
+
+
+@pytest.fixture
 def run_config(
     broker: str,
     s3: settings.StoreSettings,
@@ -56,6 +63,7 @@ def run_config(
     free_ports: Callable[[int], list[int]],
     free_row: Callable[[int], int],
     base_model: Path,
+    collector: Collector,
     tmp_path: Path,
 ) -> Iterator[Config]:
     """A small run on the session's servers, with phones of its own."""
@@ -74,6 +82,7 @@ def run_config(
         "feeder": {"outstanding": 12, "max_lag": 3},
         "evaluate": {"validation_episodes": 1, "every_s": 1.0},
         "monitoring": {"port": free_ports(1)[0]},
+        "tracing": {"endpoint": collector.url},
     }
     addresses = tuple(f"127.0.0.1:{first + i}" for i in range(PHONES))
     config = Config.model_validate({**tree, "devices": {"addresses": addresses}})
@@ -135,12 +144,42 @@ def absent(port: int, role: str) -> set[str]:
     return declared(role) - shown - judged - OF_SOME_UPDATES
 
 
+WAY = (
+    ("feed task", "distrl-feeder"),
+    ("play episode", "distrl-worker"),
+    ("publish trajectory", "distrl-worker"),
+    ("update", "distrl-learner"),
+    ("publish version", "distrl-learner"),
+)
+"""The spans from a task to a version, each the parent of the next, and whose they are."""
+
+
+def check_what_is_traced(collector: Collector, versions: Mapping[int, Version]) -> None:
+    """Traces go from a task through all roles to the version that followed from it; a kill leaves some shorter."""
+    spans, whole = {span.span: span for span in collector.spans}, 0
+    for span in spans.values():
+        if span.name != "publish version":
+            continue
+        way = [span]
+        while way[0].parent:
+            way.insert(0, spans[way[0].parent])
+        assert [(each.name, each.service) for each in way] == list(WAY)
+        assert len({each.trace for each in way}) == 1
+        fed, played, _, learned, published = (each.about for each in way)
+        assert fed["distrl.task"] == played["distrl.task"]
+        assert versions[int(published["distrl.version"])].update == learned["distrl.update"]
+        whole += 1
+    assert whole >= 8, "two updates of four trajectories each"
+
+
 def newest(config: Config) -> int:
     version = status_of(config).newest
     return -1 if version is None else version.version
 
 
-def test_a_run_whose_learner_is_killed_ends_like_one_that_was_not(run_config: Config, tmp_path: Path) -> None:
+def test_a_run_whose_learner_is_killed_ends_like_one_that_was_not(
+    run_config: Config, collector: Collector, tmp_path: Path
+) -> None:
     topic_admin.ensure(run_config)
     logs = tmp_path / "logs"
     with running(run_config, logs) as roles:
@@ -173,6 +212,7 @@ def test_a_run_whose_learner_is_killed_ends_like_one_that_was_not(run_config: Co
     data = gather(run_config, Times())
     published = {version.version: version.adapter.sha256 for version in data.versions}
     assert sorted(published) == list(range(len(published))), "one version for each number, none twice"
+    check_what_is_traced(collector, {version.version: version for version in data.versions})
     store = open_store(run_config.store)
     acted = [step for logged in data.trajectories for step in logged.trajectory.steps]
     assert acted

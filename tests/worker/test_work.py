@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +15,7 @@ import pytest
 from chat.server import serving, validity
 from distrl.broker.connect import BeyondUseError
 from distrl.broker.consumer import LoggedTask
-from distrl.broker.producer import RecordTooLargeError
+from distrl.broker.producer import Headers, RecordTooLargeError
 from distrl.chat.endpoint import Endpoint
 from distrl.config import Config, JudgeSettings
 from distrl.errors import BrokerError
@@ -21,9 +23,10 @@ from distrl.judge.vlm import VlmJudge
 from distrl.rollout import back_pressure as retry_module
 from distrl.rollout.back_pressure import Retry
 from distrl.rollout.batcher import Batcher
-from distrl.rollout.episode import SYSTEM_CLOCK
+from distrl.rollout.episode import SYSTEM_CLOCK, Phone
 from distrl.rollout.reload import Reloader
 from distrl.tasks.outcome import StateCheck
+from distrl.telemetry.logs import Identity, JsonLines
 from distrl.telemetry.monitor import Monitor
 from distrl.types import Heartbeat, LogPosition, Outcome, Record, Task, Trajectory
 from distrl.worker import action_judge, membership, work
@@ -40,6 +43,7 @@ class TaskLog:
 
     tasks: list[Task]
     outstanding: int = 24
+    headers: Headers = ()
     committed: list[int] = field(default_factory=list)
     paused: bool = False
     handed_out: int = 0
@@ -78,7 +82,7 @@ class TaskLog:
             return None
         self.handed_out += 1
         offset = self.handed_out - 1
-        return LoggedTask(LogPosition("tasks", 0, offset), self.tasks[offset])
+        return LoggedTask(LogPosition("tasks", 0, offset), self.tasks[offset], self.headers)
 
     def pause(self) -> None:
         self.paused = True
@@ -99,12 +103,14 @@ class Broker:
     holds: bool = False
     refuses: Callable[[Record], Exception | None] = lambda record: None
     trajectories: list[Trajectory] = field(default_factory=list)
+    headers: list[Headers] = field(default_factory=list)
+    """Of the trajectories."""
     beats: list[Heartbeat] = field(default_factory=list)
     waiting: list[Future[LogPosition]] = field(default_factory=list)
     asked: threading.Event = field(default_factory=threading.Event)
     fails_with: Exception | None = None
 
-    def publish(self, topic: str, key: str, record: Record) -> Future[LogPosition]:
+    def publish(self, topic: str, key: str, record: Record, headers: Headers = ()) -> Future[LogPosition]:
         if isinstance(record, Heartbeat):
             self.beats.append(record)
             return Future()
@@ -116,6 +122,7 @@ class Broker:
             raise error
         assert key == record.task_id
         self.trajectories.append(record)
+        self.headers.append(headers)
         future: Future[LogPosition] = Future()
         if self.fails_with is not None:
             future.set_exception(self.fails_with)
@@ -167,6 +174,7 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
         shelf: Shelf | None = None,
         outstanding: int = 24,
         answers: int | None = None,
+        headers: Headers = (),
     ) -> Running:
         batcher = Batcher(Weights(), Words(), temperature=1.0, wait_s=0.0)
         threading.Thread(target=batcher.serve, daemon=True).start()
@@ -177,7 +185,8 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
             | ({"judge": {"endpoint": "http://unused", "model": "m", "validity": "vlm"}} if judge else {})
         )
         shelf, monitor = shelf or Shelf(), Monitor()
-        log, publishing, fleet = TaskLog(tasks, outstanding), broker or Broker(), OneByOne(phones, answers=answers)
+        log, publishing = TaskLog(tasks, outstanding, headers), broker or Broker()
+        fleet = OneByOne(phones, answers=answers)
         reloader = Reloader(NoVersions(), lambda ref: b"", "base", batcher, SYSTEM_CLOCK)
         worker = Worker(
             settings,
@@ -234,6 +243,26 @@ def test_every_task_is_played_published_and_then_committed(start: Start) -> None
     assert sorted(running.log.committed) == list(range(9))
     assert sorted(t.task_id for t in running.broker.trajectories) == sorted(f"t-{n}" for n in range(9))
     assert all(step.version == 0 for t in running.broker.trajectories for step in t.steps)
+
+
+def test_a_task_and_its_trajectory_are_of_one_trace_which_json_lines_name(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines: list[str] = []
+    formatter = JsonLines(Identity("run", "worker", "w"))
+    played = Worker._play
+
+    def play(worker: Worker, of: Task, phone: Phone) -> Trajectory:
+        lines.append(formatter.format(logging.LogRecord("distrl", logging.INFO, "", 0, "playing", None, None)))
+        return played(worker, of, phone)
+
+    monkeypatch.setattr(Worker, "_play", play)
+    trace = ("traceparent", b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+    running = start([task("t-0")], phones(1), headers=(("own", b"x"), trace))
+    assert running.log.all_committed.wait(30)
+    running.end()
+    assert running.broker.headers == [(trace,)]
+    assert [json.loads(line)["trace"] for line in lines] == ["0af7651916cd43dd8448eb211c80319c"]
 
 
 def test_nothing_is_taken_while_all_phones_are_busy(start: Start) -> None:

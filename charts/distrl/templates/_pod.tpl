@@ -194,9 +194,9 @@ spec:
 
 {{/* What each role talks to: it has credentials and ways out for these alone. */}}
 {{- define "distrl.needs" -}}
-learner: [kafka, store]
-feeder: [kafka]
-worker: [kafka, store, judge, phones]
+learner: [kafka, store, tracing]
+feeder: [kafka, tracing]
+worker: [kafka, store, judge, tracing, phones]
 evaluator: [kafka, store, judge, phones]
 topics: [kafka]
 doctor: [kafka, store]

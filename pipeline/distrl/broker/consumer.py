@@ -21,6 +21,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from distrl.broker.connect import PERMANENT, explain, reported, settings
 from distrl.broker.dead_letters import DeadLetters
 from distrl.broker.inflight import InFlight
+from distrl.broker.producer import Headers
 from distrl.broker.reader import RawRecord, decoded
 from distrl.broker.topics import topic_name
 from distrl.config import Config
@@ -62,6 +63,7 @@ class LoggedTask:
 
     position: LogPosition
     task: Task
+    headers: Headers = ()
 
 
 class TaskConsumer:
@@ -248,7 +250,7 @@ class TaskConsumer:
         if not wanted:
             return None
         try:
-            return LoggedTask(raw.position, decoded(raw, Task))
+            return LoggedTask(raw.position, decoded(raw, Task), raw.headers)
         except WireError as error:
             if self._dead_letters is None:
                 raise

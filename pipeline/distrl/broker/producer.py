@@ -139,14 +139,14 @@ class RecordProducer:
         with self._lock:
             return len(self._unacknowledged)
 
-    def publish(self, topic: str, key: str, record: Record) -> Future[LogPosition | None]:
+    def publish(self, topic: str, key: str, record: Record, headers: Headers = ()) -> Future[LogPosition | None]:
         """Queue `record` for `topic` (a key of TOPICS). The future is done once it is acknowledged; its result is the
         position, or None if the broker does not report it.
 
         Callbacks of the future run in the acknowledgement thread, so they must be short.
         Raises RecordTooLargeError, BeyondUseError, and BrokerError if the local queue is full.
         """
-        return self.publish_bytes(topic_name(self._config.run, topic), key.encode(), encode(record))
+        return self.publish_bytes(topic_name(self._config.run, topic), key.encode(), encode(record), headers)
 
     def publish_bytes(
         self, topic: str, key: bytes | None, value: bytes | None, headers: Headers = (), partition: int = BY_KEY

@@ -34,9 +34,10 @@ def feed(config: ConfigFile = None, sets: Sets = None, verbose: Verbose = False)
     settings, stop = started("feeder", config, sets, verbose)
     from distrl.feeder.run import run_feeder
     from distrl.telemetry.exporter import exporting
+    from distrl.telemetry.tracing import tracing
 
-    with exporting(settings, "feeder", "feeder") as monitor:
-        run_feeder(settings, stop, monitor)
+    with exporting(settings, "feeder", "feeder") as monitor, tracing(settings, "feeder", "feeder") as tracer:
+        run_feeder(settings, stop, monitor, tracer)
 
 
 def worker(
@@ -67,10 +68,14 @@ def worker(
         run_dry(settings, instruction, stop, lambda line: print(printable(line), flush=True))
         return
     from distrl.telemetry.exporter import exporting
+    from distrl.telemetry.tracing import tracing
     from distrl.worker.run import run_worker
 
-    with exporting(settings, "worker", settings.worker.name) as monitor:
-        run_worker(settings, stop, monitor)
+    with (
+        exporting(settings, "worker", settings.worker.name) as monitor,
+        tracing(settings, "worker", settings.worker.name) as tracer,
+    ):
+        run_worker(settings, stop, monitor, tracer)
 
 
 def learner(
@@ -101,9 +106,10 @@ def learner(
         settings, stop = started("learner", config, sets, verbose)
         from distrl.learner.loop import run_learner
         from distrl.telemetry.exporter import exporting
+        from distrl.telemetry.tracing import tracing
 
-        with exporting(settings, "learner", "learner") as monitor:
-            run_learner(settings, stop, monitor=monitor)
+        with exporting(settings, "learner", "learner") as monitor, tracing(settings, "learner", "learner") as tracer:
+            run_learner(settings, stop, monitor=monitor, tracer=tracer)
         return
     settings = run_settings(config, sets, run)
     start_role("learner", verbose)

@@ -25,6 +25,7 @@ from distrl.config.sections import (
     PolicySettings,
     StackSettings,
     StoreSettings,
+    TracingSettings,
     WorkerSettings,
 )
 from distrl.config.tree import ENV_PREFIX, LEARNING, RUN_NAME, Config, load, sources, with_run
@@ -57,6 +58,7 @@ __all__ = [
     "Section",
     "StackSettings",
     "StoreSettings",
+    "TracingSettings",
     "WarmupSettings",
     "WorkerSettings",
     "load",

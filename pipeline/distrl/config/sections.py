@@ -310,6 +310,22 @@ class LoggingSettings(Section):
     format: Literal["text", "json"] = Field("text", description="of the log: lines for people, or a JSON object a line")
 
 
+class TracingSettings(Section):
+    """Traces of tasks, for OpenTelemetry: docs/monitoring.md."""
+
+    local: ClassVar[bool] = True
+
+    endpoint: str | None = Field(
+        None,
+        pattern=r"^https?://[^/?#@]+(/[^?#]*)?$",
+        description="base URL of a collector that takes OTLP over HTTP, such as http://HOST:4318; nothing is traced "
+        "unless set",
+    )
+    sample: float = Field(
+        1.0, ge=0, le=1, description="of tasks that are traced; the feeder's decides for the roles that follow it"
+    )
+
+
 class StackSettings(Section):
     local: ClassVar[bool] = True
 

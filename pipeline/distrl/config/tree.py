@@ -42,6 +42,7 @@ from distrl.config.sections import (
     PolicySettings,
     StackSettings,
     StoreSettings,
+    TracingSettings,
     WorkerSettings,
 )
 from distrl.errors import ConfigError
@@ -82,6 +83,7 @@ class Config(Section):
     appagent: AppAgentSettings = AppAgentSettings()
     monitoring: MonitoringSettings = MonitoringSettings()
     logging: LoggingSettings = LoggingSettings()
+    tracing: TracingSettings = TracingSettings()
     stack: StackSettings = StackSettings()
 
     @model_validator(mode="after")

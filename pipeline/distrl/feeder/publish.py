@@ -24,7 +24,9 @@ from distrl.broker.reader import read_since
 from distrl.broker.topics import topic_name
 from distrl.config import Config
 from distrl.errors import BrokerError
+from distrl.feeder.traces import traced
 from distrl.retry import StoppedError, retry
+from distrl.telemetry.tracing import OFF, Tracer
 from distrl.types import Task
 from distrl.wire.codec import encode
 
@@ -41,8 +43,8 @@ class TaskPublisher:
     claim: Claim
     """This feeder's, from `with` on. Its heartbeats must name it."""
 
-    def __init__(self, config: Config) -> None:
-        self._config = config
+    def __init__(self, config: Config, tracer: Tracer = OFF) -> None:
+        self._config, self._tracer = config, tracer
         self._topic = topic_name(config.run, "tasks")
         self._producer: FencedProducer | None = self._made()
 
@@ -70,7 +72,8 @@ class TaskPublisher:
         retrying: called before each pause while the broker does not answer.
         Raises ReplacedError if another feeder has taken over, and errors that retrying does not fix.
         """
-        left = {task.task_id: Outgoing(self._topic, task.task_id.encode(), encode(task), (), at) for task, at in tasks}
+        fed = [] if stop.is_set() else list(tasks)
+        left: dict[str, Outgoing] = {}
 
         def publish() -> None:
             if self._producer is None:
@@ -85,9 +88,12 @@ class TaskPublisher:
             self._close()
             retrying()
 
-        if left and not stop.is_set():
-            final = (ReplacedError, RefusedError, RecordTooLargeError)
-            with suppress(StoppedError):
+        with traced(self._tracer, [task for task, _ in fed]) as headers, suppress(StoppedError):
+            for task, at in fed:
+                key = task.task_id.encode()
+                left[task.task_id] = Outgoing(self._topic, key, encode(task), headers[task.task_id], at)
+            if left:
+                final = (ReplacedError, RefusedError, RecordTooLargeError)
                 retry(publish, stop, BrokerError, wait_fixed(AGAIN_S), failed, but=final)
 
     def _write(self, records: Sequence[Outgoing]) -> None:

@@ -34,6 +34,7 @@ from distrl.retry import StoppedError, retry
 from distrl.tasks.lists import suite_of
 from distrl.telemetry.monitor import Monitor, Reporter
 from distrl.telemetry.stalls import STALLED_HINT, STALLED_S, stalled
+from distrl.telemetry.tracing import OFF, Tracer
 from distrl.types import Split, Task
 
 log = logging.getLogger(__name__)
@@ -47,7 +48,7 @@ READ_BACK_S = 1.0
 """Longest wait for the records of the tasks that were fed last, before a snapshot; they come within milliseconds."""
 
 
-def run_feeder(config: Config, stop: threading.Event, monitor: Monitor | None = None) -> None:
+def run_feeder(config: Config, stop: threading.Event, monitor: Monitor | None = None, tracer: Tracer = OFF) -> None:
     """Feed training tasks until `stop`.
 
     Raises ConfigError for an unknown suite or an invalid list, ReplacedError if another feeder has taken over,
@@ -61,7 +62,7 @@ def run_feeder(config: Config, stop: threading.Event, monitor: Monitor | None = 
         from_start = True  # a snapshot may be of what is lost
         log.warning("reading every topic again from its start: %s", error.what)
 
-    with TaskPublisher(config) as publisher:  # once: it claims the role, which another feeder may have claimed since
+    with TaskPublisher(config, tracer) as publisher:  # once: it claims the role, and another may have claimed it since
         if not stop.is_set():
             with suppress(StoppedError):
                 retry(

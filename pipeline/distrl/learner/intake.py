@@ -44,11 +44,12 @@ class Intake:
         skipped: SkippedRecords,
         dead_letters: DeadLetters,
         progress: Callable[[], object],
+        traced: Callable[[RawRecord], object],
     ) -> None:
-        """progress: called with each read."""
+        """progress: called with each read. traced: with each record that is to be learned from."""
         self._config, self._store, self._state = config, store, state
         self._pending_log, self._skipped, self._dead_letters = pending_log, skipped, dead_letters
-        self._progress = progress
+        self._progress, self._traced = progress, traced
         self._readers: list[LogReader] = []
         self._next_fetch = 0.0
 
@@ -96,6 +97,7 @@ class Intake:
                 self._dead_letters.put(raw, error)
             return
         if logged is not None and is_usable(logged.trajectory, self._state.policy.tokenizer):
+            self._traced(raw)
             self._fetch_ahead(logged.trajectory)
 
     def _fetch_ahead(self, trajectory: Trajectory) -> None:

@@ -50,12 +50,14 @@ from distrl.learner.recover import (
 )
 from distrl.learner.skip import naming_records
 from distrl.learner.skipped import SkippedRecords
+from distrl.learner.traces import UpdateTraces
 from distrl.retry import StoppedError, retry
 from distrl.runs.settings import learning_fingerprint
 from distrl.store.checkpoints import delete_checkpoints, prune, tensor_files
 from distrl.store.objects import MissingObjectError, ObjectStore, open_store
 from distrl.telemetry.logs import about
 from distrl.telemetry.monitor import Monitor, Reporter
+from distrl.telemetry.tracing import OFF, Tracer
 from distrl.types import LoggedTrajectory, Update, Version
 
 LOG = logging.getLogger("distrl.learner")
@@ -75,7 +77,11 @@ OnUpdate = Callable[[Mapping[str, float], Version | None], None]
 
 
 def run_learner(
-    config: Config, stop: threading.Event, on_update: OnUpdate | None = None, monitor: Monitor | None = None
+    config: Config,
+    stop: threading.Event,
+    on_update: OnUpdate | None = None,
+    monitor: Monitor | None = None,
+    tracer: Tracer = OFF,
 ) -> None:
     """Learn until `stop`; then finish the running update and save a checkpoint. Raises DistrlError.
 
@@ -86,7 +92,7 @@ def run_learner(
         send = partial(claims.send, producer, config, mine=journal_writer.claim)
         reporter = Reporter(HeartbeatSender(ROLE, ROLE, HEARTBEAT_S, send), monitor or Monitor())
         reporter.report(None, {})
-        while _run_once(config, store, journal_writer, producer, reporter, stop, on_update):
+        while _run_once(config, store, journal_writer, producer, reporter, stop, on_update, tracer):
             stop.wait(RESTART_PAUSE_S)
 
 
@@ -98,6 +104,7 @@ def _run_once(
     reporter: Reporter,
     stop: threading.Event,
     on_update: OnUpdate | None,
+    tracer: Tracer,
 ) -> bool:
     """Recover, redo and work until `stop`. Returns True where the log is no longer what was read: recover then."""
     reporter.monitor.waits_for("its recovery")
@@ -105,7 +112,9 @@ def _run_once(
     recovered = recover(config, store, history=history, log=log)
     redone = unfolded(history.updates, recovered.state, config)
     with ExitStack() as open_readers:
-        learner = Loop(config, store, journal_writer, producer, reporter, recovered, history, log, stop, on_update)
+        learner = Loop(
+            config, store, journal_writer, producer, reporter, recovered, history, log, stop, on_update, tracer
+        )
         try:
             learner.follow(open_readers)
             if not learner.redo(redone) and not stop.is_set():
@@ -136,6 +145,7 @@ class Loop:
         log: Log,
         stop: threading.Event,
         on_update: OnUpdate | None,
+        tracer: Tracer,
     ) -> None:
         self._config, self._store, self._journal_writer = config, store, journal_writer
         self._state, self._stop, self._on_update = recovered.state, stop, on_update
@@ -149,9 +159,10 @@ class Loop:
         self._metrics = LearnerMetrics()
         self._dead_letters = DeadLetters.of(config, producer)
         self._skipped = SkippedRecords(history.updates, history.skipped)
+        self._traces = traces = UpdateTraces(tracer, SYSTEM_CLOCK)
         progress = reporter.monitor.progress
         self._intake = Intake(
-            config, store, self._state, self._pending_log, self._skipped, self._dead_letters, progress
+            config, store, self._state, self._pending_log, self._skipped, self._dead_letters, progress, traces.read
         )
         self._reporter = reporter
         self._saved = recovered.state.u
@@ -182,7 +193,7 @@ class Loop:
                 self._void(why)
                 return False
             with about(update=update.u):
-                self._apply(update)
+                self._apply(update, redone=True)
             if self._stop.is_set():
                 return False
         if found := beyond(self._history, self._versions):
@@ -252,17 +263,21 @@ class Loop:
                 self._apply(update)
         self._checkpoint_at_stop()
 
-    def _apply(self, update: Update) -> None:
+    def _apply(self, update: Update, *, redone: bool = False) -> None:
         """Fold a journalled update, publish and checkpoint; retries for as long as store or broker fail."""
         window = self._pending_log.window(update.watermarks)
         began = time.perf_counter()
+        self._traces.begin(update, window, redone)
         if not self._retry(lambda: self._fold(window, update)):
             return  # stopped while the store was away; the update is journalled and will be redone
         self._metrics.update_seconds = time.perf_counter() - began
         self._pending_log.folded(update.watermarks)
         self._chain = chain([update], self._chain)
         self._state.forget_screens(but=self._pending_log.pending)
-        if self._retry(self._publish) and self._state.u % self._config.learner.checkpoint_every == 0:
+        self._traces.folded()
+        published = self._retry(self._publish)
+        self._traces.published(self._publisher.newest)
+        if published and self._state.u % self._config.learner.checkpoint_every == 0:
             self._retry(self._checkpoint)
         if self._on_update is not None:
             self._on_update(self.metrics(), self._publisher.newest)

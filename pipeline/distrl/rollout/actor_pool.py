@@ -26,6 +26,7 @@ from distrl.rollout.episode import NO_JUDGE, NOTE_CHARACTERS, Phone
 from distrl.rollout.task_queue import Received, TaskQueue
 from distrl.supervised import SupervisedThreads
 from distrl.telemetry.logs import about
+from distrl.telemetry.tracing import trace_id
 from distrl.types import LogPosition, Outcome, Task, Trajectory
 
 log = logging.getLogger(__name__)
@@ -108,7 +109,7 @@ class ActorPool:
 
     def _while_healthy(self, phone: Phone) -> None:
         while (received := self._task_queue.take()) is not None:
-            with about(task=received.task.task_id, device=phone.serial):
+            with about(task=received.task.task_id, device=phone.serial, **_trace(received)):
                 trajectory = self._played(received.task, phone)
                 self._deliver(received, trajectory)
             if trajectory.outcome is Outcome.INTERRUPTED:
@@ -140,6 +141,12 @@ class ActorPool:
                 started,
                 self._clock.now_ms(),
             )
+
+
+def _trace(received: Received) -> dict[str, str]:
+    """What a log names of the task's trace; nothing where it has none."""
+    found = trace_id(received.headers)
+    return {} if found is None else {"trace": found}
 
 
 def new_attempt_id() -> str:

@@ -10,15 +10,17 @@ import threading
 from collections import deque
 from dataclasses import dataclass
 
+from distrl.broker.producer import Headers
 from distrl.types import LogPosition, Task
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A task and its position in the log."""
+    """A task, its position in the log and its record's headers."""
 
     position: LogPosition
     task: Task
+    headers: Headers = ()
 
 
 class TaskQueue:

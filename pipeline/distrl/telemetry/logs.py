@@ -14,9 +14,9 @@ from typing import Any, Final
 
 log = logging.getLogger(__name__)
 
-CLIENTS = ("distrl.broker", "distrl.kafka")
+CLIENTS = ("distrl.broker", "distrl.kafka", "opentelemetry")
 AGAIN_S = 10.0
-"""Shortest interval of a repeated Kafka client warning: while a broker is unavailable, each client warns with every
+"""Shortest interval of a repeated warning of a client: while a broker is unavailable, each client warns with every
 attempt, some hundred times a minute, which would hide everything else."""
 
 REMEMBERED = 1000
@@ -70,7 +70,7 @@ class JsonLines(logging.Formatter):
 
 
 class RateLimit(logging.Filter):
-    """Rate-limits repeated warnings of Kafka clients: one per subject within AGAIN_S, whatever the reason.
+    """Rate-limits repeated warnings of clients: one per subject within AGAIN_S, whatever the reason.
 
     The subject of a message with several arguments is the first.
     """

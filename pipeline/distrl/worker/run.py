@@ -25,12 +25,13 @@ from distrl.rollout.wiring import TRUTH, fallback_judge_of, judge_of, screenshot
 from distrl.store.objects import open_store
 from distrl.supervised import StoppableThread
 from distrl.telemetry.monitor import Monitor
+from distrl.telemetry.tracing import OFF, Tracer
 from distrl.worker.work import Worker
 
 log = logging.getLogger(__name__)
 
 
-def run_worker(config: Config, stop: threading.Event, monitor: Monitor | None = None) -> None:
+def run_worker(config: Config, stop: threading.Event, monitor: Monitor | None = None, tracer: Tracer = OFF) -> None:
     """Work until `stop`. Raises DistrlError where it cannot go on: no broker, no phone, refused credentials."""
     monitor = monitor or Monitor()
     give_up = threading.Event()
@@ -69,6 +70,7 @@ def run_worker(config: Config, stop: threading.Event, monitor: Monitor | None = 
                     actions_judge=judge,
                     image=store.get,
                     monitor=monitor,
+                    tracer=tracer,
                 )
                 worker.work(tasks, stop, check)
         finally:

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from distrl.broker.consumer import LoggedTask
 from distrl.broker.heartbeats import HeartbeatSender
+from distrl.broker.producer import Headers
 from distrl.clock import SYSTEM_CLOCK, Clock
 from distrl.config import Config
 from distrl.errors import BrokerError
@@ -26,10 +27,12 @@ from distrl.rollout.episode import Episode, FallbackJudge, Judge, Phone
 from distrl.rollout.reload import Reloader
 from distrl.rollout.task_queue import Received, TaskQueue
 from distrl.telemetry.monitor import Monitor, Reporter
+from distrl.telemetry.tracing import OFF, Tracer
 from distrl.types import DeviceHealth, LogPosition, ObjectRef, Record, Task, Trajectory
 from distrl.worker.action_judge import AsyncActionJudge, ValidityJudge, max_held
 from distrl.worker.membership import Membership
 from distrl.worker.metrics import WorkerMetrics, judge_metrics
+from distrl.worker.traces import traced
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +47,11 @@ less costs nothing."""
 FRESH_LOG_S = 10.0
 """How often an actor logs which version it waits for."""
 
-Publish = Callable[[str, str, Record], Future[LogPosition | None]]
+
+class Publish(Protocol):
+    """As RecordProducer.publish."""
+
+    def __call__(self, topic: str, key: str, record: Record, headers: Headers = ()) -> Future[LogPosition | None]: ...
 
 
 class Tasks(Protocol):
@@ -95,6 +102,7 @@ class Worker:
         actions_judge: ValidityJudge | None = None,
         image: Callable[[ObjectRef], bytes] | None = None,
         monitor: Monitor | None = None,
+        tracer: Tracer = OFF,
     ) -> None:
         self._config = config
         self._name = config.worker.name
@@ -105,6 +113,7 @@ class Worker:
         self._retry = retry
         self._give_up = give_up
         self._clock = clock
+        self._tracer = tracer
         self._episode = Episode(self._name, keep, judge, clock, fallback_judge=fallback_judge)
         self._task_queue = TaskQueue()
         self._metrics = WorkerMetrics()
@@ -155,7 +164,7 @@ class Worker:
             tasks.resume()
             received = tasks.poll(TICK_S)
             if received is not None:
-                self._task_queue.put(Received(received.position, received.task))
+                self._task_queue.put(Received(received.position, received.task, received.headers))
         else:
             self._keep_up(tasks)
             self._task_queue.wait_useful(TICK_S)
@@ -195,7 +204,7 @@ class Worker:
         tasks.pause()
         received = tasks.poll(0)
         if received is not None:
-            self._task_queue.put(Received(received.position, received.task))
+            self._task_queue.put(Received(received.position, received.task, received.headers))
 
     def _commit(self, tasks: Tasks) -> None:
         for position in self._task_queue.finished():
@@ -261,12 +270,13 @@ class Worker:
 
     def _deliver(self, received: Received, trajectory: Trajectory) -> None:
         """Publish, wait for the acknowledgement, and let the polling thread commit the task."""
-        publish_or_drop_steps(
-            self._retry,
-            f"publishing {trajectory.task_id}",
-            lambda record: self._publish("trajectories", record.task_id, record),
-            trajectory,
-        )
+        with traced(self._tracer, received.headers, trajectory, self._clock) as headers:
+            publish_or_drop_steps(
+                self._retry,
+                f"publishing {trajectory.task_id}",
+                lambda record: self._publish("trajectories", record.task_id, record, headers),
+                trajectory,
+            )
         self._task_queue.finish(received.position)
 
     def _report(self, tasks: Tasks) -> None:

@@ -53,8 +53,8 @@ def played(tracer: Tracer, batch: list[Trajectory]) -> list[tuple[bytes, Headers
 
 
 def compressed(records: list[tuple[bytes, Headers]]) -> int:
-    texts = [b"".join([value, *(name.encode() + (text or b"") for name, text in headers)]) for value, headers in records]
-    return len(pyarrow.Codec("zstd").compress(b"".join(texts)))
+    parts = [[value, *(name.encode() + (text or b"") for name, text in headers)] for value, headers in records]
+    return len(pyarrow.Codec("zstd").compress(b"".join(part for each in parts for part in each)))
 
 
 def rows(tracer: Tracer, batch: list[Trajectory], rounds: int) -> list[Row]:

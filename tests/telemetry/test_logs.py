@@ -143,3 +143,14 @@ def test_repeated_warnings_of_an_unavailable_broker_are_rate_limited_and_others_
     assert told(3, *away, "versions", "refused"), "the clock was set back"
     assert all(told(33, "distrl.broker.reader", logging.ERROR, "lost %s", each) for each in (1, 1))
     assert all(told(33, "distrl.worker", logging.WARNING, "no phone") for _ in range(2))
+
+
+def test_whatever_is_logged_of_a_collector_that_is_away_is_one_line_in_five_minutes() -> None:
+    rate_limit = logs.RateLimit()
+
+    def told(at: float, level: int) -> bool:
+        record = logging.LogRecord("opentelemetry.exporter", level, "", 0, "refused after %d s", (at,), None)
+        record.created = at
+        return rate_limit.filter(record)
+
+    assert [at for at in range(0, 700, 7) if told(at, logging.ERROR) or told(at, logging.WARNING)] == [0, 301, 602]

@@ -14,10 +14,14 @@ from typing import Any, Final
 
 log = logging.getLogger(__name__)
 
-CLIENTS = ("distrl.broker", "distrl.kafka", "opentelemetry")
+CLIENTS = ("distrl.broker", "distrl.kafka")
+COLLECTOR = "opentelemetry"
 AGAIN_S = 10.0
 """Shortest interval of a repeated warning of a client: while a broker is unavailable, each client warns with every
 attempt, some hundred times a minute, which would hide everything else."""
+
+COLLECTOR_AGAIN_S = 300.0
+"""As AGAIN_S, of whatever is logged about a collector that is away: nothing but traces is lost."""
 
 REMEMBERED = 1000
 """Most remembered warnings: some name a record each, and a role may run for weeks."""
@@ -80,15 +84,19 @@ class RateLimit(logging.Filter):
         self._logged_at: dict[tuple[str, str, str], float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
+        if record.name.startswith(COLLECTOR):
+            return self._is_due((COLLECTOR, "", ""), record.created, COLLECTOR_AGAIN_S)
         if record.levelno != logging.WARNING or not record.name.startswith(CLIENTS):
             return True
         of = str(record.args[0]) if isinstance(record.args, tuple) and len(record.args) > 1 else ""
-        what = (record.name, str(record.msg), of)
-        if abs(record.created - self._logged_at.get(what, -AGAIN_S)) < AGAIN_S:  # the system's clock may jump back
+        return self._is_due((record.name, str(record.msg), of), record.created, AGAIN_S)
+
+    def _is_due(self, what: tuple[str, str, str], now: float, again_s: float) -> bool:
+        if abs(now - self._logged_at.get(what, -again_s)) < again_s:  # the system's clock may jump back
             return False
         if len(self._logged_at) >= REMEMBERED:
             self._logged_at.clear()
-        self._logged_at[what] = record.created
+        self._logged_at[what] = now
         return True
 
 

@@ -105,6 +105,16 @@ class BytePolicy:
         self.width = int(described["width"])
         self._adapter = LoraAdapter(self.model, chosen.lora_targets or ("q", "v"), chosen, self.base_sha256, seed)
 
+    @property
+    def device(self) -> torch.device:
+        return self.model.embed.weight.device
+
+    def place(self, device: torch.device) -> None:
+        assert device.type == "cpu", "it is for tests on the CPU"
+
+    def save_memory(self) -> bool:
+        return False
+
     def image_features(self, png: bytes) -> ImageFeatures:
         try:
             picture = opened(png)

@@ -2,13 +2,15 @@
 threads.
 
     minibatch ──▶ shard 0, 1, … ──▶ one gradient each ──▶ summed, shard 0 first
+    shard     ──▶ passes of at most learner.microbatch rows ──▶ one gradient each ──▶ summed, the first rows first
 
-Here one process computes every shard, in float32 on its CPU. A shard's gradient depends only on the shard, so it does
+Here one process computes every shard, on one device. A shard's gradient depends only on the shard, so it does
 not matter which process computes it: spreading shards over processes or GPUs belongs in this module only.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -17,8 +19,11 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from distrl.accelerator import first_line, is_out_of_memory
 from distrl.config import Config
 from distrl.seeds import seed_of, torch_seed
+
+LOG = logging.getLogger("distrl.compute")
 
 Gradients = list[Tensor | None]
 """One for each parameter, in their order; None where the loss does not depend on it."""
@@ -35,11 +40,14 @@ class ShardResult:
 
 
 class Compute:
-    """Computes gradients in `learner.shards` shards. Their number changes the result's last bits, as that of
-    threads."""
+    """Computes gradients in `learner.shards` shards, and these in passes of `learner.microbatch` rows. Both numbers
+    change the result's last bits, as that of threads.
 
-    def __init__(self, config: Config) -> None:
-        self._config = config
+    save_memory: has a pass take less memory without changing its bits; False where nothing is left to be saved.
+    """
+
+    def __init__(self, config: Config, save_memory: Callable[[], bool] = lambda: False) -> None:
+        self._config, self._save_memory = config, save_memory
         self.shards = config.learner.shards
 
     def gradients(
@@ -55,12 +63,47 @@ class Compute:
         for number, piece in enumerate(pieces(rows, self.shards)):
             seed = seed_of(self._config, f"{purpose} shard {number}", u)
             with torch_seed(seed) if self.shards > 1 else nullcontext():
+                of_shard, made = self._in_passes(parameters, rows, piece, part)
+            total = [_sum(*pair) for pair in zip(total, of_shard, strict=True)]
+            found += made
+        return total, {name: torch.cat([each[name] for each in found]) for name in found[0]}
+
+    def _in_passes(
+        self, parameters: Sequence[nn.Parameter], rows: int, shard: slice, part: Callable[[slice], ShardResult]
+    ) -> tuple[Gradients, list[Mapping[str, Tensor]]]:
+        """What a shard adds to the gradient of the mean loss of `rows` rows, and what is known of its own."""
+        total: Gradients = [None] * len(parameters)
+        found: list[Mapping[str, Tensor]] = []
+        most = self._config.learner.microbatch or shard.stop - shard.start
+        for begin in range(shard.start, shard.stop, most):
+            each, made = self._pass(parameters, rows, slice(begin, min(begin + most, shard.stop)), part)
+            total = [_sum(*pair) for pair in zip(total, each, strict=True)]
+            found.append(made)
+        return total, found
+
+    def _pass(
+        self, parameters: Sequence[nn.Parameter], rows: int, piece: slice, part: Callable[[slice], ShardResult]
+    ) -> tuple[Sequence[Tensor | None], Mapping[str, Tensor]]:
+        """Of one pass. Where memory is not enough, it is repeated from the same random state with less."""
+        drawn = _random_state()
+        while True:
+            try:
                 made = part(piece)
                 share = made.loss * ((piece.stop - piece.start) / rows)
-                each = torch.autograd.grad(share, parameters, allow_unused=True)
-            total = [_sum(*pair) for pair in zip(total, each, strict=True)]
-            found.append(made.rows)
-        return total, {name: torch.cat([each[name] for each in found]) for name in found[0]}
+                return torch.autograd.grad(share, parameters, allow_unused=True), made.rows
+            except RuntimeError as error:
+                if not is_out_of_memory(error) or not self._save_memory():
+                    raise
+                what = first_line(error)
+            # past the except block: the error holds what the failed pass has made
+            LOG.warning(
+                "memory is not enough for a pass of %d rows (%s); it is repeated, as all later ones, with "
+                "learner.gradient_checkpointing, which changes no bit",
+                piece.stop - piece.start,
+                what,
+            )
+            torch.cuda.empty_cache()
+            _set_random_state(drawn)
 
 
 def pieces(rows: int, shards: int) -> list[slice]:
@@ -83,6 +126,17 @@ def reproducible(threads: int) -> Iterator[None]:
     finally:
         torch.use_deterministic_algorithms(before[0])
         torch.set_num_threads(before[1])
+
+
+def _random_state() -> tuple[Tensor, list[Tensor]]:
+    """Of the CPU, and of the GPUs that are in use."""
+    return torch.get_rng_state(), torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+
+
+def _set_random_state(state: tuple[Tensor, list[Tensor]]) -> None:
+    torch.set_rng_state(state[0])
+    if state[1]:
+        torch.cuda.set_rng_state_all(state[1])
 
 
 def _sum(total: Tensor | None, more: Tensor | None) -> Tensor | None:

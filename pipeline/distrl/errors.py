@@ -49,5 +49,9 @@ class PolicyError(DistrlError):
     """Weights that do not belong to the base model, or a base model that cannot be read."""
 
 
+class ComputeError(DistrlError):
+    """The processor cannot do what is asked: its memory is not enough, or it lacks a deterministic kernel."""
+
+
 class StackError(DistrlError):
     """A part of the local stack cannot be started, or is already running."""

@@ -13,22 +13,26 @@ from distrl.compute import Gradients
 from distrl.types import Step
 
 PASS_ROWS = 128
-"""Most steps in one forward pass without gradient. It changes results: the number of rows in a pass decides their last
-bits."""
+"""Most steps in one forward pass without gradient, where learner.microbatch does not say less. It changes results: the
+number of rows in a pass decides their last bits."""
 LEAST_ROWS = 32
 """A pass this long ends where the prompts get longer: rows of one length need no padding, and no mask for it, which
 takes a quarter of the time of a pass."""
 
 
-def passes(steps: Sequence[Step]) -> Iterator[NDArray[np.int64]]:
-    """The rows of each pass over `steps`, by the length of their prompts; together each row once."""
+def passes(steps: Sequence[Step], most: int | None = None) -> Iterator[NDArray[np.int64]]:
+    """The rows of each pass over `steps`, by the length of their prompts; together each row once.
+
+    most: `learner.microbatch`, the most rows of one.
+    """
+    most = min(PASS_ROWS, most or PASS_ROWS)
     lengths = np.array([len(step.prompt_ids) for step in steps], dtype=np.int64)
     order = np.argsort(lengths, kind="stable")
     begin = 0
     for end in range(1, len(order) + 1):
         rows = end - begin
         longer = end == len(order) or lengths[order[end]] > lengths[order[end - 1]]
-        if end == len(order) or rows == PASS_ROWS or (longer and rows >= LEAST_ROWS):
+        if end == len(order) or rows == most or (longer and rows >= LEAST_ROWS):
             yield order[begin:end]
             begin = end
 

@@ -110,7 +110,7 @@ class DigiRl:
         self._context, self._settings = context, _settings(context.config)
         self.memory = DigiRlMemory(context.config)
         with torch_seed(seed_of(context.config, "critics")):
-            self.critics = Critics(context.policy.width)
+            self.critics = Critics(context.policy.width).to(context.policy.device)
         policy, critic = context.policy.parameters(), dict(sorted(self.critics.named_parameters()))
         self._policy = Optimised(AdamW(policy.values()), policy)
         self._critic = Optimised(AdamW(critic.values()), critic)
@@ -139,14 +139,14 @@ class DigiRl:
 
     def _critics_batches(self, entries: Sequence[Entry], draws: NDArray[np.int64], u: int) -> Iterator[CriticsBatch]:
         """As many steps as trajectories in each, both drawn uniformly."""
-        steps, outcome = steps_of(entries), _outcomes(entries)
+        steps, outcome, device = steps_of(entries), _outcomes(entries), self._context.policy.device
         of_step = np.repeat(outcome, [len(entry) for entry in entries])
         trajectories = generator(self._context.config, "instructions", u).integers(len(entries), size=draws.shape)
         for rows, owners in zip(draws, trajectories, strict=True):
             yield CriticsBatch(
                 [*(steps[row] for row in rows), *(entries[owner].steps[0] for owner in owners)],
-                torch.from_numpy(np.concatenate([of_step[rows], outcome[owners]])).float(),
-                torch.arange(2 * len(rows)) >= len(rows),
+                torch.from_numpy(np.concatenate([of_step[rows], outcome[owners]])).float().to(device),
+                torch.arange(2 * len(rows), device=device) >= len(rows),
             )
 
     def _fit(self, batch: CriticsBatch, purpose: str, u: int) -> dict[str, float]:
@@ -182,11 +182,13 @@ class DigiRl:
         chosen, config = self._settings, self._context.config
         (expected,), _ = state_values(self._context, [self.critics.instruction], [entry.steps[0] for entry in entries])
         best = [entries[row] for row in kept(_outcomes(entries), expected, chosen.kept_share)]
-        steps = steps_of(best)
+        steps, device = steps_of(best), self._context.policy.device
         good = imitated(self.values(steps), *rewards_and_ends(best), chosen.gamma, chosen.threshold)
         draws = generator(config, "imitated", u).integers(len(steps), size=(chosen.minibatches, chosen.batch_size))
         losses = [
-            self._imitation_step([steps[row] for row in rows], torch.from_numpy(good[rows]).float(), index, u)
+            self._imitation_step(
+                [steps[row] for row in rows], torch.from_numpy(good[rows]).float().to(device), index, u
+            )
             for index, rows in enumerate(draws)
         ]
         return {"clone_loss": float(np.mean(losses)), "imitated": float(good.mean())}

@@ -50,9 +50,9 @@ def state_values(context: Context, heads: Sequence[Head], steps: Sequence[Step])
     """
     values, logprobs = np.zeros((len(heads), len(steps))), np.zeros(len(steps))
     with torch.no_grad():
-        for rows in passes(steps):
+        for rows in passes(steps, context.config.learner.microbatch):
             scored = context.score([steps[row] for row in rows])
-            logprobs[rows] = scored.logprob.numpy()
+            logprobs[rows] = scored.logprob.cpu().numpy()
             for value, head in zip(values, heads, strict=True):
-                value[rows] = head(scored.states, scored.mask).sigmoid().numpy()
+                value[rows] = head(scored.states, scored.mask).sigmoid().cpu().numpy()
     return values, logprobs

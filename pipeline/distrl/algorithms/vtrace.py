@@ -71,7 +71,7 @@ class Vtrace:
         self._context, self._settings = context, _settings(context.config)
         self.memory = vtrace_memory(context.config)
         with torch_seed(seed_of(context.config, "critics")):
-            self.critic = Head(context.policy.width)
+            self.critic = Head(context.policy.width).to(context.policy.device)
         policy, critic = context.policy.parameters(), dict(sorted(self.critic.named_parameters()))
         self._policy = Optimised(AdamW(policy.values()), policy)
         self._critic = Optimised(AdamW(critic.values()), critic)
@@ -111,11 +111,12 @@ class Vtrace:
 
     def _batch(self, steps: Sequence[Step], targets: Array, advantages: Array, rows: NDArray[np.int64]) -> Batch:
         drawn, chosen = [steps[row] for row in rows], self._settings
-        advantage = torch.from_numpy(advantages[rows]).float()
+        device = self._context.policy.device
+        advantage = torch.from_numpy(advantages[rows]).float().to(device)
         return Batch(
             drawn,
-            behaviour_logprob=torch.tensor([step.logprob for step in drawn]),
-            target=torch.from_numpy(targets[rows]).float(),
+            behaviour_logprob=torch.tensor([step.logprob for step in drawn], device=device),
+            target=torch.from_numpy(targets[rows]).float().to(device),
             advantage=losses.shape_advantages(advantage, chosen.normalise_advantage, chosen.negative_advantage_weight),
         )
 

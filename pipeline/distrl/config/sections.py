@@ -138,12 +138,17 @@ class FeederSettings(Section):
         return (given,) if isinstance(given, str | Path) else given
 
 
+DEVICE = r"^(auto|cpu|cuda(:[0-9]+)?)$"
+DEVICES = "cpu, cuda:N, or auto, which is the first GPU or the CPU where there is none"
+
+
 class WorkerSettings(Section):
     name: Annotated[str, LOCAL] = Field("worker-0", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
     group: str = Field("workers", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$", description="consumer group on tasks")
     temperature: float = Field(1.0, gt=0, description="of the behaviour policy")
     batch_wait_ms: float = Field(3.0, ge=0, description="how long a decision waits for others to share a batch with")
     torch_threads: Annotated[int, LOCAL] = Field(1, ge=1)
+    device: Annotated[str, LOCAL] = Field("auto", pattern=DEVICE, description=f"where the policy acts: {DEVICES}")
     heartbeat_s: float = Field(2.0, gt=0)
     drain_timeout_s: float = Field(60.0, ge=0, description="at a stop, how long running episodes may take to finish")
 
@@ -187,6 +192,10 @@ class PolicySettings(Section):
         le=4096,
         description="most tokens of an action, thoughts and end included; the tiny base model has its own number",
     )
+    precision: Annotated[Literal["float32", "bfloat16"], Effect(When.START, fixed=RECORDED, before="float32")] = Field(
+        "float32",
+        description="of the frozen weights and what is computed with them; LoRA, its moments and critics are float32",
+    )
     image_precision: Annotated[
         Literal["float32", "float16"], Effect(When.START, fixed="decides what the recorded probabilities were made of")
     ] = Field(
@@ -205,6 +214,20 @@ class LearnerSettings(Section):
     ] = Field(1, ge=1)
     shards: Annotated[int, Effect(When.ALWAYS)] = Field(
         1, ge=1, le=64, description="pieces of a minibatch whose gradients are summed in their order"
+    )
+    microbatch: Annotated[
+        int | None,
+        Effect(When.ALWAYS, fixed="decides how sums are split, and arms are compared by the bit", before=None),
+    ] = Field(
+        None,
+        ge=1,
+        description="most rows in one pass of the model; gradients are summed in their order; unset: a whole shard",
+    )
+    device: Annotated[str, LOCAL, Effect(When.ALWAYS, fixed=NO_RESULT, learned=False)] = Field(
+        "auto", pattern=DEVICE, description=f"where it computes: {DEVICES}; a run stays on one kind of them"
+    )
+    gradient_checkpointing: Annotated[bool, LOCAL, Effect(When.ALWAYS, fixed=NO_RESULT, learned=False)] = Field(
+        False, description="compute layers again for their gradients instead of keeping what they made"
     )
     trajectories_per_update: Annotated[int, Effect(When.ALWAYS, windows=True)] = Field(16, ge=1)
     publish_every: Annotated[

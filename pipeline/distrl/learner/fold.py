@@ -11,6 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from distrl.accelerator import explained
+from distrl.algorithms.descent import PASS_ROWS
 from distrl.algorithms.protocol import Metrics
 from distrl.compute import reproducible
 from distrl.config import Config
@@ -27,7 +29,8 @@ def fold(
     """Advance `state` by `update`. Returns the update's metrics.
 
     window: the records between the state's watermarks and the update's, in log order, each task once.
-    Raises ValueError for another window, and what `images` raises (StoreError); `state` is unchanged then.
+    Raises ValueError for another window, and what `images` raises (StoreError); `state` is unchanged then. Raises
+    ComputeError where the processor cannot do it, and `state` cannot be used any more.
     """
     _refuse_wrong_window(state, window, update)
     usable = [
@@ -35,10 +38,11 @@ def fold(
         for logged in window
         if is_usable(logged.trajectory, state.policy.tokenizer) and state.refuses(logged.trajectory) is None
     ]
-    state.features.load(state.screens([*state.held(), *usable]), images)
-    new = [logged for logged in usable if state.features.readable(logged.trajectory)]
-    with reproducible(config.learner.torch_threads):
-        metrics = state.learn(new)
+    with explained(_pass_rows(config)):
+        state.features.load(state.screens([*state.held(), *usable]), images)
+        new = [logged for logged in usable if state.features.readable(logged.trajectory)]
+        with reproducible(config.learner.torch_threads):
+            metrics = state.learn(new)
     state.u, state.watermarks = update.u + 1, update.watermarks
     return {
         **metrics,
@@ -59,6 +63,12 @@ def is_usable(trajectory: Trajectory, tokenizer: Tokenizer) -> bool:
     """
     judged = trajectory.outcome in (Outcome.SUCCESS, Outcome.FAILURE)
     return judged and bool(trajectory.steps) and all(_is_sane(step, tokenizer) for step in trajectory.steps)
+
+
+def _pass_rows(config: Config) -> int:
+    """A number of rows below which every pass of the model is smaller."""
+    batches = (config.algorithm.batch_size, config.warmup.batch_size)
+    return config.learner.microbatch or min(PASS_ROWS, *(-(-size // config.learner.shards) for size in batches))
 
 
 def _is_sane(step: Step, tokenizer: Tokenizer) -> bool:

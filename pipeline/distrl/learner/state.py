@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from distrl.accelerator import device_of
 from distrl.algorithms.cloning import warmup
 from distrl.algorithms.protocol import Algorithm, Context, Memory, Metrics, Optimised
 from distrl.algorithms.registry import algorithm_of
@@ -45,11 +46,14 @@ class LearnerState:
 
     def __init__(self, config: Config) -> None:
         """The state before update 0. Raises PolicyError where the base model cannot be read, and ConfigError where
-        learner.features_directory cannot be written."""
-        policy = policy_of(config.policy, seed_of(config, "adapter"))
+        learner.features_directory cannot be written or learner.device is not there."""
+        device = device_of(config.learner.device, "learner.device")
+        policy = policy_of(config.policy, seed_of(config, "adapter"), device)
+        if config.learner.gradient_checkpointing:
+            policy.save_memory()
         store = FeatureStore(config.learner.features_mb << 20, config.learner.features_directory)
         features = Features(policy.image_features, config.learner.torch_threads, store)
-        self.context = Context(config, policy, features, Compute(config))
+        self.context = Context(config, policy, features, Compute(config, policy.save_memory))
         self.algorithm: Algorithm = algorithm_of(self.context)
         self.warmup: Algorithm | None = warmup(self.context) if config.warmup.updates else None
         self.u = 0
@@ -184,7 +188,10 @@ class LearnerState:
             for name, parameter in optimised.parameters.items():
                 found = {moment: tensors.get(f"{kind}/{name}/{moment}") for moment in MOMENTS}
                 if found["step"] is not None:
-                    optimised.optimiser.state[parameter] = {moment: _tensor(value) for moment, value in found.items()}
+                    optimised.optimiser.state[parameter] = {
+                        moment: _tensor(value).to("cpu" if moment == "step" else parameter.device)
+                        for moment, value in found.items()
+                    }
         for kind, buffer in state._buffers().items():
             columns = {name: _column(f"{kind}/{name}", tensors) for name in buffer.columns}
             buffer.refill(meta["buffers"][kind], records, columns)
@@ -224,14 +231,14 @@ def _column(name: str, tensors: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
 
 def _moments(kind: str, optimised: Optimised) -> Arrays:
     return {
-        f"{kind}/{name}/{moment}": value.detach().numpy().copy()
+        f"{kind}/{name}/{moment}": value.detach().cpu().numpy().copy()
         for name, parameter in optimised.parameters.items()
         for moment, value in optimised.optimiser.state.get(parameter, {}).items()
     }
 
 
 def _arrays(parameters: Mapping[str, nn.Parameter]) -> Arrays:
-    return {name: parameter.detach().numpy().copy() for name, parameter in parameters.items()}
+    return {name: parameter.detach().cpu().numpy().copy() for name, parameter in parameters.items()}
 
 
 def _tensor(value: NDArray[Any] | None) -> Tensor:

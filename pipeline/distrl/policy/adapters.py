@@ -86,7 +86,7 @@ class LoraAdapter:
     def to_bytes(self) -> bytes:
         """As a version ships it. Equal weights give equal bytes."""
         found = get_peft_model_state_dict(self._module, save_embedding_layers=False)
-        tensors = {f"{PREFIX}{name}": value.detach().contiguous() for name, value in found.items()}
+        tensors = {f"{PREFIX}{name}": value.detach().cpu().contiguous() for name, value in found.items()}
         return save_tensors(tensors, {CONFIG: json.dumps(self._config, sort_keys=True)})
 
     def load(self, data: bytes) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from distrl.types import Action, ScreenSize, Step
 
 if TYPE_CHECKING:  # a tokenizer's users, such as the lineage of a version, need no torch
+    import torch
     from torch import Tensor, nn
 
 
@@ -72,7 +73,7 @@ class Score(NamedTuple):
     """`Policy.score` of B steps.
 
     logprob: (B,) summed over the tokens that were drawn. entropy: (B,) mean over them, in nats. states: (B, S, d) and
-    mask: (B, S) of 0 and 1, what the critics read.
+    mask: (B, S) of 0 and 1, what the critics read. All in float32, whatever the policy computes in.
     """
 
     logprob: Tensor
@@ -101,8 +102,22 @@ class Policy(Protocol):
         """d of `Score.states`, and of `embed_actions`."""
         ...
 
+    @property
+    def device(self) -> torch.device:
+        """Where its weights are, and what `score` and `embed_actions` give."""
+        ...
+
+    def place(self, device: torch.device) -> None:
+        """Move it to a device, before its parameters are given to an optimiser."""
+        ...
+
+    def save_memory(self) -> bool:
+        """From now on compute layers again for their gradients instead of keeping what they made. Changes no bit.
+        False where nothing is left to be saved so."""
+        ...
+
     def image_features(self, png: bytes) -> ImageFeatures:
-        """Of one screenshot: a pure function of its bytes, in policy.image_precision.
+        """Of one screenshot, on the CPU: a pure function of its bytes, in policy.image_precision.
 
         Raises PolicyError for no PNG.
         """

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from distrl import config as settings
 from distrl.errors import PolicyError
@@ -19,6 +19,9 @@ from distrl.policy.autoui.directory import FORMAT
 from distrl.policy.autoui_t5.directory import FORMAT as T5_FORMAT
 from distrl.policy.files import CONFIG, HINT, parsed, read
 from distrl.policy.protocol import Policy, Tokenizer
+
+if TYPE_CHECKING:
+    import torch
 
 GROUP: Final = "distrl.policies"
 SHIPPED: Final = Path(__file__).parent / "autoui" / "shipped"
@@ -44,10 +47,16 @@ def tokenizer_of(policy: settings.PolicySettings) -> Tokenizer:
     return _family(directory).tokenizer(directory, policy)
 
 
-def policy_of(policy: settings.PolicySettings, seed: int = 0) -> Policy:
-    """The base model that the settings name, with an adapter that changes nothing yet. Raises PolicyError."""
+def policy_of(policy: settings.PolicySettings, seed: int = 0, device: torch.device | None = None) -> Policy:
+    """The base model that the settings name, with an adapter that changes nothing yet. Raises PolicyError.
+
+    device: where it computes; None is the CPU.
+    """
     directory = _directory(policy)
-    return _family(directory).policy(directory, policy, seed)
+    found = _family(directory).policy(directory, policy, seed)
+    if device is not None:
+        found.place(device)
+    return found
 
 
 def base_sha256(policy: settings.PolicySettings) -> str:

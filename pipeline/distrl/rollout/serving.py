@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
+from distrl.accelerator import device_of
 from distrl.config import Config
 from distrl.errors import PolicyError
 from distrl.policy.registry import policy_of
@@ -32,7 +33,7 @@ def serving(config: Config, temperature: float | None) -> Iterator[Serving]:
     Where the thread fails, callers of the policy get PolicyEndedError, and so does `batcher.check`.
     """
     torch.set_num_threads(config.worker.torch_threads)
-    policy = policy_of(config.policy)
+    policy = policy_of(config.policy, device=device_of(config.worker.device, "worker.device"))
     warn_unknown_words(config.feeder, policy.tokenizer)
     batcher = Batcher(policy, policy.tokenizer, temperature=temperature, wait_s=config.worker.batch_wait_ms / 1000)
     thread = SupervisedThread(batcher.serve, "policy", batcher.fail)

@@ -30,7 +30,7 @@ class Aride:
         self._context, self._settings = context, context.config.algorithm
         self.memory = ArideMemory(context.config)
         with torch_seed(seed_of(context.config, "critics")):
-            self.critics = Critics(context.policy.width)
+            self.critics = Critics(context.policy.width).to(context.policy.device)
         policy, critic = context.policy.parameters(), dict(sorted(self.critics.named_parameters()))
         self._trained = Trained(
             context,
@@ -57,7 +57,7 @@ class Aride:
         memory.take(u, outdated, score(self._context, self.critics, outdated, self._settings))
         memory.assign_credit()
         ages, draws = memory.ages(u), memory.draw(u)
-        batches = [batch_of(draw, memory.buffer) for draw in draws]
+        batches = [batch_of(draw, memory.buffer, self._context.policy.device) for draw in draws]
         found = improve(self._trained, batches, self._settings, u, train_policy=memory.phase(u).trains_policy)
         for draw, each in zip(draws, found, strict=True):
             memory.take(u, draw.rows, each.scores)
@@ -66,6 +66,6 @@ class Aride:
     def values(self, steps: Sequence[Step]) -> NDArray[np.float64]:
         values = np.zeros(len(steps))
         with torch.no_grad():
-            for rows in passes(steps):
+            for rows in passes(steps, self._context.config.learner.microbatch):
                 values[rows] = state_values(self.critics, self._context.score([steps[row] for row in rows]))
         return values

@@ -22,19 +22,19 @@ def score(context: Context, critics: Critics, rows: Transitions, config: setting
     steps = [entry.steps[index] for entry, index in rows]
     value, logprob, v_traj = np.zeros(len(steps)), np.zeros(len(steps)), np.zeros(len(steps))
     with torch.no_grad():
-        for places in passes(steps):
+        for places in passes(steps, context.config.learner.microbatch):
             some = [steps[place] for place in places]
             scored = context.score(some)
-            logprob[places] = scored.logprob.numpy()
+            logprob[places] = scored.logprob.cpu().numpy()
             value[places] = state_values(critics, scored)
             actions = context.policy.embed_actions([step.action_ids for step in some])
-            v_traj[places] = critics.trajectory_values(scored.states, scored.mask, actions).sigmoid().numpy()
+            v_traj[places] = critics.trajectory_values(scored.states, scored.mask, actions).sigmoid().cpu().numpy()
     return Scores(value, logprob, v_traj, _values_after(context, critics, rows, config))
 
 
 def state_values(critics: Critics, scored: Score) -> Array:
     """(B,) V(s) in [0, 1] of scored steps, without gradient."""
-    values: Array = critics.values(scored.states, scored.mask).sigmoid().numpy()
+    values: Array = critics.values(scored.states, scored.mask).sigmoid().cpu().numpy()
     return values
 
 
@@ -50,7 +50,7 @@ def _values_after(context: Context, critics: Critics, rows: Transitions, config:
     }
     steps = list(cut.values())
     with torch.no_grad():
-        for places in passes(steps):
+        for places in passes(steps, context.config.learner.microbatch):
             found = state_values(critics, context.score([steps[place] for place in places]))
             values[np.array(list(cut))[places]] = found
     return values

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from distrl import config as settings
@@ -50,19 +51,23 @@ class Batch:
     trajectory_weight: Tensor
 
 
-def batch_of(draw: Draw, buffer: CircularBuffer) -> Batch:
+def batch_of(draw: Draw, buffer: CircularBuffer, device: torch.device) -> Batch:
     final = np.array([index == len(entry) - 1 for entry, index in draw.rows])
     steps = [entry.steps[index] for entry, index in draw.rows]
     slots = [(entry.start + index) % buffer.capacity for entry, index in draw.rows]
+
+    def placed(values: ArrayLike) -> Tensor:
+        return torch.from_numpy(np.asarray(values, dtype=np.float32)).to(device)
+
     return Batch(
         steps,
-        behaviour_logprob=torch.tensor([step.logprob for step in steps]),
-        invalid=torch.tensor([float(is_invalid(step)) for step in steps]),
-        target=torch.from_numpy(buffer.columns["target"][slots]).float(),
-        advantage=torch.from_numpy(buffer.columns["advantage"][slots]).float(),
-        success=torch.tensor([float(succeeded(entry)) for entry, _ in draw.rows]),
-        value_weight=torch.from_numpy(draw.weights).float(),
-        trajectory_weight=torch.from_numpy(draw.weights * draw.mean_length * final).float(),
+        behaviour_logprob=placed([step.logprob for step in steps]),
+        invalid=placed([is_invalid(step) for step in steps]),
+        target=placed(buffer.columns["target"][slots]),
+        advantage=placed(buffer.columns["advantage"][slots]),
+        success=placed([succeeded(entry) for entry, _ in draw.rows]),
+        value_weight=placed(draw.weights),
+        trajectory_weight=placed(draw.weights * draw.mean_length * final),
     )
 
 
@@ -139,7 +144,7 @@ def _part(
 
 def _scores(rows: Mapping[str, Tensor]) -> Scores:
     value, logprob, v_traj = (
-        each.numpy().astype(np.float64)
+        each.cpu().numpy().astype(np.float64)
         for each in (rows["values"].sigmoid(), rows["logprob"], rows["outcomes"].sigmoid())
     )
     return Scores(value, logprob, v_traj)

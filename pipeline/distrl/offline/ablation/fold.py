@@ -188,8 +188,8 @@ def episodes(
     steps = [step for logged in trajectories for step in logged.trajectory.steps]
     logprobs = np.zeros(len(steps))
     with torch.no_grad(), reproducible(config.learner.torch_threads):
-        for rows in passes(steps):
-            logprobs[rows] = state.context.score([steps[row] for row in rows]).logprob.numpy()
+        for rows in passes(steps, config.learner.microbatch):
+            logprobs[rows] = state.context.score([steps[row] for row in rows]).logprob.cpu().numpy()
         values = state.algorithm.values(steps) if with_values else None
     lengths = [len(logged.trajectory.steps) for logged in trajectories]
     rewards = [

@@ -28,6 +28,7 @@ class EncoderDecoder(nn.Module):
     """Image tokens and prompt in, logits of the action's tokens out."""
 
     t5: T5ForConditionalGeneration
+    """With `policy.precision: bfloat16` its frozen weights alone are of that type; the rest of a model is float32."""
     impossible: tuple[int, ...] = (PAD,)
     """Tokens that are never written."""
 
@@ -35,6 +36,10 @@ class EncoderDecoder(nn.Module):
     def width(self) -> int:
         """d."""
         return self.t5.config.d_model
+
+    @property
+    def device(self) -> torch.device:
+        return self.t5.shared.weight.device
 
     def look(self, picture: Image.Image) -> Tensor:
         """Image tokens (N, w) of one screenshot, whatever its size; no gradient."""
@@ -59,9 +64,11 @@ class EncoderDecoder(nn.Module):
 
     def _decode(self, states: Tensor, mask: Tensor, inputs: Tensor) -> Tensor:
         out = self.t5(
-            encoder_outputs=BaseModelOutput(last_hidden_state=states),
+            encoder_outputs=BaseModelOutput(last_hidden_state=states.to(self.t5.shared.weight.dtype)),
             attention_mask=mask,
             decoder_input_ids=inputs,
             use_cache=False,
         )
-        return cast(Tensor, out.logits.index_fill(-1, torch.tensor(self.impossible), IMPOSSIBLE))
+        return cast(
+            Tensor, out.logits.float().index_fill(-1, torch.tensor(self.impossible, device=inputs.device), IMPOSSIBLE)
+        )

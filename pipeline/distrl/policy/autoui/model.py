@@ -164,7 +164,7 @@ class AutoUIModel(EncoderDecoder):
         )
 
     def look(self, picture: Image.Image) -> Tensor:
-        return self.features(pixels(picture, self.shape.image_width, self.shape.image_height))[0]
+        return self.features(pixels(picture, self.shape.image_width, self.shape.image_height).to(self.device))[0]
 
     def features(self, images: Tensor) -> Tensor:
         """Image tokens (B, N, d) of uint8 screens (B, 3, H, W) or of one (3, H, W); no gradient."""
@@ -176,10 +176,10 @@ class AutoUIModel(EncoderDecoder):
         only relative to each other."""
         places = (self.vision.row + self.vision.column).flatten(0, 1)
         content = (features - places).view(-1, *self.shape.grid, self.shape.d_model)
-        words = self.fusion(self.t5.shared(prompts), prompts, content, places)
+        words = self.fusion(self.t5.shared(prompts).float(), prompts, content, places)
         mask = torch.cat([prompts.new_ones(features.shape[:2]), (prompts != PAD).long()], dim=1)
-        encoded = self.t5.encoder(inputs_embeds=torch.cat([features, words], dim=1), attention_mask=mask)
-        return encoded.last_hidden_state, mask
+        inputs = torch.cat([features, words], dim=1).to(self.t5.shared.weight.dtype)
+        return self.t5.encoder(inputs_embeds=inputs, attention_mask=mask).last_hidden_state, mask
 
 
 def pixels(colour: Image.Image, width: int, height: int) -> Tensor:

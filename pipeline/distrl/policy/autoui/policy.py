@@ -27,6 +27,7 @@ from distrl.policy.adapters import LoraAdapter
 from distrl.policy.autoui.base import Base, load_base
 from distrl.policy.autoui.encoder_decoder import EncoderDecoder
 from distrl.policy.autoui.tokenizer import END, PAD, AutoUITokenizer
+from distrl.policy.frugal import cast_frozen, recompute_layers
 from distrl.policy.protocol import ImageFeatures, SampledAction, Score
 from distrl.policy.sampling import draw, log_softmax
 from distrl.policy.screenshot import decoded
@@ -57,6 +58,8 @@ class AutoUIPolicy:
         self._adapter = LoraAdapter(
             self.model.t5, settings.lora_targets or base.lora_targets, settings, base.sha256, seed
         )
+        if settings.precision == "bfloat16":
+            cast_frozen(self.model.t5, torch.bfloat16)
         self._screens: OrderedDict[bytes, ImageFeatures] = OrderedDict()
 
     @classmethod
@@ -67,6 +70,16 @@ class AutoUIPolicy:
     @property
     def width(self) -> int:
         return self.model.width
+
+    @property
+    def device(self) -> torch.device:
+        return self.model.device
+
+    def place(self, device: torch.device) -> None:
+        self.model.to(device)
+
+    def save_memory(self) -> bool:
+        return recompute_layers(self.model.t5)
 
     def parameters(self) -> dict[str, nn.Parameter]:
         return self._adapter.parameters()
@@ -88,7 +101,7 @@ class AutoUIPolicy:
     def embed_actions(self, actions: Sequence[tuple[int, ...]]) -> Tensor:
         """(B, d) the mean of each action's token embeddings, which are frozen."""
         embed = self.model.t5.shared.weight.detach()
-        return torch.stack([embed[list(ids)].mean(0) for ids in actions])
+        return torch.stack([embed[list(ids)].float().mean(0) for ids in actions])
 
     def image_features(self, png: bytes) -> ImageFeatures:
         """Tokens (N, w) of one screenshot, whatever its size, in the precision of the settings."""
@@ -96,7 +109,7 @@ class AutoUIPolicy:
         known = self._screens.get(name)
         if known is None:
             picture = decoded(png)
-            known = ImageFeatures(self.model.look(picture).to(self._precision), ScreenSize(*picture.size))
+            known = ImageFeatures(self.model.look(picture).to(self._precision).cpu(), ScreenSize(*picture.size))
             self._screens[name] = known
             while len(self._screens) > min(CACHED_SCREENS, CACHED_BYTES // known.tokens.nbytes):
                 self._screens.popitem(last=False)
@@ -116,7 +129,7 @@ class AutoUIPolicy:
         if not pngs:
             return []
         screens = [self.image_features(png) for png in pngs]
-        features = torch.stack([screen.tokens for screen in screens]).float()
+        features = torch.stack([screen.tokens for screen in screens]).to(self.device).float()
         return [
             self._sampled(ids, logprob, screen.size)
             for screen, (ids, logprob) in zip(
@@ -125,15 +138,15 @@ class AutoUIPolicy:
         ]
 
     def score(self, steps: Sequence[Step], features: Sequence[ImageFeatures], temperature: float = 1.0) -> Score:
-        targets = pad([step.action_ids for step in steps])
-        tokens = torch.stack([each.tokens for each in features]).float()
-        states, mask = self.model.encode(tokens, pad([step.prompt_ids for step in steps]))
+        targets = pad([step.action_ids for step in steps]).to(self.device)
+        tokens = torch.stack([each.tokens for each in features]).to(self.device).float()
+        states, mask = self.model.encode(tokens, pad([step.prompt_ids for step in steps]).to(self.device))
         logp = F.log_softmax(self.model.logits(states, mask, targets) / temperature, dim=-1)
         drawn = (targets != PAD).float()
         drawn[:, self.tokenizer.action_length - 1 :] = 0.0
         entropy = -(logp.exp() * logp).sum(-1)
         chosen = logp.gather(-1, targets[..., None]).squeeze(-1)
-        return Score((chosen * drawn).sum(1), (entropy * drawn).sum(1) / drawn.sum(1), states, mask)
+        return Score((chosen * drawn).sum(1), (entropy * drawn).sum(1) / drawn.sum(1), states.float(), mask)
 
     def _sampled(self, ids: tuple[int, ...], logprob: float, screen: ScreenSize) -> SampledAction:
         action = self.tokenizer.decode_action(ids, screen)
@@ -156,18 +169,18 @@ def write(
     rules = [np.random.default_rng(seed) for seed in seeds]
     logprobs, ended = np.zeros(len(rules)), np.zeros(len(rules), dtype=bool)
     with torch.no_grad():
-        states, mask = model.encode(features, pad(prompts))
-        written = torch.empty((len(rules), 0), dtype=torch.long)
+        states, mask = model.encode(features, pad(prompts).to(features.device))
+        written = torch.empty((len(rules), 0), dtype=torch.long, device=features.device)
         while written.shape[1] < tokenizer.action_length - 1 and not ended.all():
-            logp = log_softmax(model.next_logits(states, mask, written).double().numpy(), temperature)
+            logp = log_softmax(model.next_logits(states, mask, written).double().cpu().numpy(), temperature)
             tokens = [
                 PAD if done else draw(row, rule, greedy=temperature is None)
                 for done, row, rule in zip(ended, logp, rules, strict=True)
             ]
             logprobs += np.where(ended, 0.0, logp[np.arange(len(rules)), tokens])
-            written = torch.cat([written, torch.tensor(tokens)[:, None]], dim=1)
+            written = torch.cat([written, written.new_tensor(tokens)[:, None]], dim=1)
             ended |= np.array(tokens) == END
-    rows = [[token for token in row if token not in (PAD, END)] for row in written.tolist()]
+    rows = [[token for token in row if token not in (PAD, END)] for row in written.cpu().tolist()]
     return [((*row, END), float(logprob)) for row, logprob in zip(rows, logprobs, strict=True)]
 
 

@@ -78,12 +78,12 @@ class AutoUIT5(EncoderDecoder):
     def look(self, picture: Image.Image) -> Tensor:
         assert self.pixels is not None, "the model was loaded without its image processor"
         with torch.no_grad():
-            return cast(Tensor, self.vision(pixel_values=self.pixels(picture)).pooler_output)
+            return cast(Tensor, self.vision(pixel_values=self.pixels(picture).to(self.device)).pooler_output)
 
     def encode(self, features: Tensor, prompts: Tensor) -> tuple[Tensor, Tensor]:
         mask = (prompts != PAD).long()
         words = self.t5.encoder(input_ids=prompts, attention_mask=mask).last_hidden_state
-        return self.fusion(words, features), mask
+        return self.fusion(words.float(), features), mask
 
 
 def published_name(name: str) -> str:

@@ -37,7 +37,7 @@ class FullWeights:
 
     def to_bytes(self) -> bytes:
         """As a version ships it."""
-        tensors = {name: value.detach().contiguous() for name, value in self._trained.items()}
+        tensors = {name: value.detach().cpu().contiguous() for name, value in self._trained.items()}
         return save_tensors(tensors, self._metadata)
 
     def load(self, data: bytes) -> None:

@@ -21,6 +21,7 @@ from transformers.utils import logging
 
 from distrl.errors import PolicyError
 from distrl.policy.files import HINT
+from distrl.policy.frugal import cast_frozen
 from distrl.policy.vlm.processor import PROBE, Layout, Processor
 
 IMPOSSIBLE: Final = -1e9
@@ -67,6 +68,8 @@ class VisionLanguageModel:
             )
         beyond = range(processor.size, self.whole.get_output_embeddings().weight.shape[0])
         self._forbidden = torch.tensor(sorted({processor.soft_id, processor.marker_id, *beyond}))
+        self.dtype = torch.float32
+        """What it computes in."""
         self._multimodal_places = hasattr(self.whole.model, "get_rope_index")
         """Whether places in a prompt are the model's own affair; others are counted from the first real token."""
         blank = self._look(processor.images(Image.new("RGB", PROBE)))
@@ -80,6 +83,19 @@ class VisionLanguageModel:
     @property
     def width(self) -> int:
         return self.embeddings.embedding_dim
+
+    @property
+    def device(self) -> torch.device:
+        return self.embeddings.weight.device
+
+    def place(self, device: torch.device) -> None:
+        self.whole.to(device)
+        self._forbidden = self._forbidden.to(device)
+
+    def compute_in(self, dtype: torch.dtype) -> None:
+        """From now on with frozen weights of that type."""
+        cast_frozen(self.whole, dtype)
+        self.dtype = dtype
 
     def language_layers(self) -> dict[str, nn.Linear]:
         """The linear layers of the language part by their names in the whole model, without the head."""
@@ -119,8 +135,12 @@ class VisionLanguageModel:
             mask[place, longest - len(row) :] = 1
         names = layouts[0].inputs
         given: dict[str, Any] = {name: torch.cat([layout.inputs[name] for layout in layouts]) for name in names}
-        given |= {name: self._types(ids) for name in TYPES if name in self._takes}
-        return given | {"input_ids": ids, "attention_mask": mask, "mm_encoder_outputs": {"image": self._seen(tokens)}}
+        given |= {name: self._types(ids) for name in TYPES if name in self._takes} | {
+            "input_ids": ids,
+            "attention_mask": mask,
+        }
+        placed = {name: value.to(self.device) for name, value in given.items()}
+        return placed | {"mm_encoder_outputs": {"image": self._seen(tokens)}}
 
     def scored(self, given: Mapping[str, Any], actions: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """(B, T, V) the logits of each action token given those before it, and (B, d) the state at the prompt's end.
@@ -129,7 +149,7 @@ class VisionLanguageModel:
         """
         length, prompt = actions.shape[1], given["input_ids"].shape[1]
         ids = torch.cat([given["input_ids"], actions], dim=1)
-        counted = (torch.arange(length) < lengths[:, None]).long()
+        counted = (torch.arange(length, device=lengths.device) < lengths[:, None]).long()
         mask = torch.cat([given["attention_mask"], counted], dim=1)
         more = {name: self._types(ids) for name in TYPES if name in given}
         if not self._multimodal_places:
@@ -145,7 +165,7 @@ class VisionLanguageModel:
             )
         finally:
             hook.remove()
-        return self.allowed(found.logits[:, :-1]), states[0][:, prompt - 1]
+        return self.allowed(found.logits[:, :-1].float()), states[0][:, prompt - 1].float()
 
     def allowed(self, logits: Tensor) -> Tensor:
         """(…, V) logits, of which those of pictures and of no token are never drawn."""
@@ -155,7 +175,15 @@ class VisionLanguageModel:
         see = self.whole.model.get_image_features
         known = inspect.signature(see).parameters
         with torch.no_grad():
-            return see(**{name: value for name, value in images.items() if name in known}, return_dict=True)
+            return see(
+                **{name: self._given(value) for name, value in images.items() if name in known}, return_dict=True
+            )
+
+    def _given(self, value: Any) -> Any:
+        """On the model's device, and in its type where it is a picture."""
+        if not isinstance(value, Tensor):
+            return value
+        return value.to(self.device, self.dtype) if value.is_floating_point() else value.to(self.device)
 
     def _types(self, ids: Tensor) -> Tensor:
         """1 at an image's tokens."""
@@ -166,7 +194,7 @@ class VisionLanguageModel:
         return [*row[:place], *image, *row[place + 1 :]]
 
     def _seen(self, tokens: Sequence[Tensor]) -> Any:
-        floats, output = [each.float() for each in tokens], cast(Any, BaseModelOutputWithPooling)
+        floats, output = [each.to(self.device, self.dtype) for each in tokens], cast(Any, BaseModelOutputWithPooling)
         if not self._in_parts:
             return output(pooler_output=torch.cat(floats))
         found = output(pooler_output=tuple(each[0] for each in floats))

@@ -18,6 +18,7 @@ from distrl.config import PolicySettings
 from distrl.errors import PolicyError
 from distrl.policy.actions import to_text
 from distrl.policy.adapters import LoraAdapter
+from distrl.policy.frugal import recompute_layers
 from distrl.policy.protocol import ImageFeatures, SampledAction, Score
 from distrl.policy.sampling import draw, log_softmax
 from distrl.policy.screenshot import decoded
@@ -45,18 +46,35 @@ class VlmPolicy:
         self._model = model
         self._precision = torch.float16 if settings.image_precision == "float16" else torch.float32
         self._screens: OrderedDict[bytes, ImageFeatures] = OrderedDict()
-        self._embeddings = model.embeddings.weight.detach()
         self._adapter = self._trained(settings, seed)
+        if settings.precision == "bfloat16":
+            if settings.trains == "all":
+                raise PolicyError(
+                    "policy.precision",
+                    "is bfloat16, and weights that are trained are float32",
+                    "set policy.trains=lora",
+                )
+            model.compute_in(torch.bfloat16)
 
     @property
     def width(self) -> int:
         return self._model.width
 
+    @property
+    def device(self) -> torch.device:
+        return self._model.device
+
+    def place(self, device: torch.device) -> None:
+        self._model.place(device)
+
+    def save_memory(self) -> bool:
+        return recompute_layers(self._model.whole.get_decoder())
+
     def image_features(self, png: bytes) -> ImageFeatures:
         name = hashlib.sha256(png).digest()
         if (known := self._screens.get(name)) is None:
             picture = decoded(png)
-            tokens = self._model.image_tokens(self.tokenizer.processor.images(picture))
+            tokens = self._model.image_tokens(self.tokenizer.processor.images(picture)).cpu()
             known = ImageFeatures(tokens.to(self._precision), ScreenSize(*picture.size))
             self._screens[name] = known
             if len(self._screens) > CACHED_SCREENS:
@@ -99,10 +117,11 @@ class VlmPolicy:
         actions = torch.zeros((len(steps), int(lengths.max())), dtype=torch.long)
         for place, step in enumerate(steps):
             actions[place, : len(step.action_ids)] = torch.tensor(step.action_ids)
+        lengths, actions = lengths.to(self.device), actions.to(self.device)
         given = self._inputs([step.prompt_ids for step in steps], features)
         logits, states = self._model.scored(given, actions, lengths)
         logp = F.log_softmax(logits / temperature, dim=-1)
-        drawn = (torch.arange(actions.shape[1]) < lengths[:, None]).float()
+        drawn = (torch.arange(actions.shape[1], device=self.device) < lengths[:, None]).float()
         drawn[:, self.tokenizer.action_length - 1 :] = 0.0  # the end of an action that is cut off is not drawn
         entropy = -(logp.exp() * logp).sum(-1)
         chosen = logp.gather(-1, actions[..., None]).squeeze(-1)
@@ -110,12 +129,13 @@ class VlmPolicy:
             (chosen * drawn).sum(1),
             (entropy * drawn).sum(1) / drawn.sum(1),
             states[:, None],
-            torch.ones((len(steps), 1), dtype=torch.long),
+            torch.ones((len(steps), 1), dtype=torch.long, device=self.device),
         )
 
     def embed_actions(self, actions: Sequence[tuple[int, ...]]) -> Tensor:
         """(B, d) the mean of each action's token embeddings, which are frozen."""
-        return torch.stack([self._embeddings[list(ids)].mean(0) for ids in actions])
+        embeddings = self._model.embeddings.weight.detach()
+        return torch.stack([embeddings[list(ids)].float().mean(0) for ids in actions])
 
     def parameters(self) -> dict[str, nn.Parameter]:
         return self._adapter.parameters()
@@ -174,7 +194,7 @@ class _Drawing(LogitsProcessor):
         self.logprobs = np.zeros(len(self._rules))
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        logp = log_softmax(self._model.allowed(scores).double().numpy(), self._temperature)
+        logp = log_softmax(self._model.allowed(scores.float()).double().cpu().numpy(), self._temperature)
         chosen = torch.full_like(scores, float("-inf"))
         for row, (ids, rule) in enumerate(zip(self.ids, self._rules, strict=True)):
             token = next(iter(self._ends))

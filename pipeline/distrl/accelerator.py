@@ -1,0 +1,99 @@
+"""The processor that a process computes on: a CPU, or a GPU through CUDA.
+
+On one kind of processor the same log gives the same bits. On a GPU this takes deterministic kernels, products without
+TF32, and workspaces of one size for cuBLAS, which has to know before it starts.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import torch
+
+from distrl.errors import ComputeError, ConfigError
+
+CPU: Final = torch.device("cpu")
+
+WORKSPACES: Final = "CUBLAS_WORKSPACE_CONFIG"
+"""The variable that cuBLAS reads when it starts."""
+DETERMINISTIC: Final = (":4096:8", ":16:8")
+"""Values with which its products are the same each time, by NVIDIA's documentation; the first is the faster one."""
+
+DETERMINISM: Final = "deterministic"
+"""In what torch says of an operation for which it has no deterministic kernel."""
+CPU_MEMORY: Final = "DefaultCPUAllocator"
+"""In what torch says where the CPU's memory is not enough, which is a plain RuntimeError."""
+
+
+def device_of(chosen: str, setting: str) -> torch.device:
+    """The device `chosen` by `setting`: auto, cpu, cuda or cuda:N. auto is the first GPU, or the CPU where there is
+    none.
+
+    Raises ConfigError where it is not there. A process asks before it computes anything.
+    """
+    if chosen == "cpu" or (chosen == "auto" and not torch.cuda.is_available()):
+        return CPU
+    if not torch.cuda.is_available():
+        built = "finds no GPU" if torch.version.cuda else "is built without CUDA"
+        raise ConfigError(setting, f"is {chosen}, and torch {torch.__version__} {built}", f"set {setting}=cpu or auto")
+    device, there = torch.device("cuda:0" if chosen in ("auto", "cuda") else chosen), torch.cuda.device_count()
+    if (device.index or 0) >= there:
+        raise ConfigError(setting, f"is {chosen}, and there are {there} GPUs", f"set {setting} to cuda:0 or auto")
+    _make_exact()
+    return device
+
+
+def kind_of(device: torch.device) -> str:
+    """What the bits of a result depend on: "cpu", or the GPU's name."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+@contextmanager
+def explained(pass_rows: int) -> Iterator[None]:
+    """Raises ComputeError in place of what torch raises for too little memory and for a kernel that it lacks.
+
+    pass_rows: what learner.microbatch has to be below for every pass to be smaller.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if is_out_of_memory(error):
+            raise ComputeError(
+                "learner.microbatch",
+                f"memory is not enough for a pass of the model ({first_line(error)})",
+                f"start a new run with learner.microbatch={max(1, pass_rows // 2)}, or policy.precision=bfloat16; this "
+                "run goes on where there is more memory on the same kind of processor",
+            ) from error
+        if DETERMINISM in str(error):
+            raise ComputeError(
+                "learner.device",
+                f"torch has no deterministic kernel there for a part of this model ({first_line(error)})",
+                "set learner.device=cpu in a new run, or use another base model",
+            ) from error
+        raise
+
+
+def is_out_of_memory(error: RuntimeError) -> bool:
+    """Whether torch says that there is not enough memory, on a GPU or on the CPU."""
+    return isinstance(error, torch.OutOfMemoryError) or CPU_MEMORY in str(error)
+
+
+def first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]
+
+
+def _make_exact() -> None:
+    """Have CUDA compute the same each time, in full float32. Raises ConfigError where the environment says other."""
+    if (found := os.environ.setdefault(WORKSPACES, DETERMINISTIC[0])) not in DETERMINISTIC:
+        raise ConfigError(
+            WORKSPACES,
+            f"is {found}, with which products of matrices differ from run to run",
+            f"leave it unset, or set it to {DETERMINISTIC[0]}",
+        )
+    cudnn: Any = torch.backends.cudnn
+    for products in (torch.backends.cuda.matmul, cudnn.conv, cudnn.rnn):
+        products.fp32_precision = "ieee"
+    torch.backends.cudnn.benchmark = False

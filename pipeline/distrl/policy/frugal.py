@@ -1,0 +1,39 @@
+"""What a large model saves memory by: frozen weights of half the size, and layers that are computed twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+
+def cast_frozen(module: nn.Module, dtype: torch.dtype) -> None:
+    """Cast the weights of `module` that are not trained. Its buffers stay: places of tokens need all their digits."""
+    for parameter in module.parameters():
+        if parameter.is_floating_point() and not parameter.requires_grad:
+            parameter.data = parameter.data.to(dtype)
+
+
+def recompute_layers(module: nn.Module) -> bool:
+    """Have each layer of a transformer keep its input alone and compute the rest again for the gradient. Returns
+    whether there were any that did not.
+
+    Not by the library's own switch: that does nothing while a model is not in training mode, as without dropout.
+    The same kernels run on the same input, with the same random numbers, so the gradient is the same bit for bit.
+    """
+    found: list[Any] = [layer for layer in module.modules() if isinstance(layer, GradientCheckpointingLayer)]
+    layers = [layer for layer in found if not isinstance(layer.forward, partial)]
+    for layer in layers:
+        layer.forward = partial(_recomputed, layer.forward)
+    return bool(layers)
+
+
+def _recomputed(forward: Callable[..., Any], *given: Any, **named: Any) -> Any:
+    if not torch.is_grad_enabled():
+        return forward(*given, **named)
+    return checkpoint(forward, *given, use_reentrant=False, **named)

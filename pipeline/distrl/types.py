@@ -262,6 +262,8 @@ class Update:
     its watermarks are those of update u - 1 (docs/adr/0010)."""
     skipped: tuple[Skipped, ...] = ()
     """Records left out by `distrl skip`; they count for the whole journal, whatever becomes void later."""
+    device: str = ""
+    """The kind of processor that computes the update (`accelerator.kind_of`); empty: unknown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ COLUMNS: dict[type[Record] | None, str] = {
     Update: f"{PLACE} | u int64 | watermarks list<item: struct<{MARK}, offset: int64>> | config_fingerprint string | "
     f"journalled_at int64 | put_aside list<item: struct<{MARK}, offsets: {INTEGERS}>> | window_sha256 string | "
     "log_id string | version int64 | void string | "
-    f"skipped list<item: struct<{MARK}, offset: int64, sha256: string, reason: string>>",
+    f"skipped list<item: struct<{MARK}, offset: int64, sha256: string, reason: string>> | device string",
     Heartbeat: f"{PLACE} | process string | role string | at int64 | version int64 | version_sha256 string | "
     "metrics map<string, double> | "
     "devices list<item: struct<serial: string, state: string, counters: map<string, int64>>> | "

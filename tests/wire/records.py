@@ -145,6 +145,7 @@ EXAMPLES: tuple[Record, ...] = (
         7,
         "the log ends before it",
         (Skipped("distrl.demo.trajectories", 0, 8, "cd" * 32, "its screenshot is gone"),),
+        "cpu",
     ),
     Evaluation(1, "cd" * 32, "e-1", TRAJECTORY),
     Heartbeat("worker-0", "worker", 9, 1, None, {"lag": 0.5}, (DeviceHealth("phone-0", "ready", {"lost": 1}),), (0, 3)),

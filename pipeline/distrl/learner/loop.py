@@ -20,6 +20,7 @@ from itertools import count
 
 from tenacity import wait_chain, wait_fixed
 
+from distrl.accelerator import kind_of
 from distrl.broker import claims
 from distrl.broker.dead_letters import DeadLetters
 from distrl.broker.heartbeats import HeartbeatSender
@@ -254,6 +255,7 @@ class Loop:
                 self._pending_log.window_sha256(watermarks),
                 self._log.id,
                 self._publisher.highest,
+                device=kind_of(self._state.policy.device),
             )
             if not self._retry(partial(self._journal_writer.append, update)):
                 break  # stopped while the broker was away; the next start finds out whether it is journalled

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from distrl.accelerator import kind_of
 from distrl.broker.connect import admin
 from distrl.broker.duplicates import IdSet
 from distrl.broker.journal import History
@@ -295,9 +296,11 @@ def warn_if_window_is_narrow(config: Config, state: LearnerState) -> None:
 def unfolded(entries: Sequence[Update], state: LearnerState, config: Config) -> list[Update]:
     """The journalled updates that `state` has not folded, in order. entries: those in force, not void.
 
-    Raises ConfigError for other settings, and BrokerError where the journal is not the one of `state`.
+    Raises ConfigError for other settings or another kind of processor, and BrokerError where the journal is not the one
+    of `state`.
     """
     refuse_other_journal(entries, config)
+    refuse_other_device(entries, kind_of(state.policy.device), config)
     if state.u > len(entries):
         raise _foreign_journal(config, f"it ends after {len(entries)} updates; the checkpoint has folded {state.u}")
     if state.u and marks(entries[state.u - 1].watermarks) != marks(state.watermarks):
@@ -311,6 +314,19 @@ def refuse_other_journal(entries: Sequence[Update], config: Config) -> None:
         if update.u != index:
             raise _foreign_journal(config, f"its update {update.u} stands at place {index}")
         refuse_other_settings(update.config_fingerprint, config, f"update {update.u} in the journal")
+
+
+def refuse_other_device(entries: Iterable[Update], here: str, config: Config) -> None:
+    """Raises ConfigError where an update was computed on another kind of processor than `here`: the same update comes
+    to other bits on it, and no version could be proven any more."""
+    for update in entries:
+        if update.device and update.device != here:
+            raise ConfigError(
+                "learner.device",
+                f"update {update.u} of run {config.run} was computed on {update.device}, and this is {here}: the same "
+                "log gives the same weights bit for bit on one kind of processor alone",
+                f"name a processor of the kind {update.device} in learner.device, or choose a new `run`",
+            )
 
 
 def _foreign_journal(config: Config, what: str) -> BrokerError:

@@ -111,6 +111,8 @@ def test_every_learning_setting_may_be_changed_or_says_why_not() -> None:
             "rebuild_window",
             "features_mb",
             "features_directory",
+            "device",
+            "gradient_checkpointing",
         )
     }
     assert {path for path, effect in effects.items() if effect.windows} == {

@@ -14,6 +14,7 @@ from typing import Any, Final
 import torch
 
 from distrl.errors import ComputeError, ConfigError
+from distrl.ranks.place import place_of
 
 CPU: Final = torch.device("cpu")
 
@@ -30,7 +31,7 @@ CPU_MEMORY: Final = "DefaultCPUAllocator"
 
 def device_of(chosen: str, setting: str) -> torch.device:
     """The device `chosen` by `setting`: auto, cpu, cuda or cuda:N. auto is the first GPU, or the CPU where there is
-    none.
+    none; of several ranks on a machine, each has the GPU of its number.
 
     Raises ConfigError where it is not there. A process asks before it computes anything.
     """
@@ -39,11 +40,21 @@ def device_of(chosen: str, setting: str) -> torch.device:
     if not torch.cuda.is_available():
         built = "finds no GPU" if torch.version.cuda else "is built without CUDA"
         raise ConfigError(setting, f"is {chosen}, and torch {torch.__version__} {built}", f"set {setting}=cpu or auto")
-    device, there = torch.device("cuda:0" if chosen in ("auto", "cuda") else chosen), torch.cuda.device_count()
-    if (device.index or 0) >= there:
-        raise ConfigError(setting, f"is {chosen}, and there are {there} GPUs", f"set {setting} to cuda:0 or auto")
+    device = torch.device(f"cuda:{_own_gpu()}" if chosen in ("auto", "cuda") else chosen)
+    if (device.index or 0) >= (there := torch.cuda.device_count()):
+        raise ConfigError(
+            setting,
+            f"is {chosen}, here {device}, and there are {there} GPUs",
+            f"set {setting} to cuda:0 or auto, and start no more ranks on a machine than it has GPUs",
+        )
     _make_exact()
     return device
+
+
+def _own_gpu() -> int:
+    """The number among the ranks of this machine; 0 of one that is alone."""
+    place = place_of(os.environ)
+    return 0 if place is None else place.local_rank
 
 
 def kind_of(device: torch.device) -> str:

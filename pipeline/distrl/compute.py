@@ -4,26 +4,33 @@ threads.
     minibatch ──▶ shard 0, 1, … ──▶ one gradient each ──▶ summed, shard 0 first
     shard     ──▶ passes of at most learner.microbatch rows ──▶ one gradient each ──▶ summed, the first rows first
 
-Here one process computes every shard, on one device. A shard's gradient depends only on the shard, so it does
-not matter which process computes it: spreading shards over processes or GPUs belongs in this module only.
+A shard's gradient depends only on the shard, so it does not matter which process computes it. Shards, and other work
+that comes in pieces, are dealt to the ranks here and nowhere else: rank r of n gets pieces r, r + n, …, and every rank
+ends with the results of all.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from distrl.accelerator import first_line, is_out_of_memory
 from distrl.config import Config
+from distrl.errors import ConfigError, DistrlError
+from distrl.ranks.group import ALONE, NOTHING, Ranks
 from distrl.seeds import seed_of, torch_seed
 
 LOG = logging.getLogger("distrl.compute")
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 Gradients = list[Tensor | None]
 """One for each parameter, in their order; None where the loss does not depend on it."""
@@ -39,16 +46,30 @@ class ShardResult:
     """(n,) each, detached, for metrics."""
 
 
+Shard = tuple[Gradients, Mapping[str, Tensor]]
+"""The gradients of a shard and its `ShardResult.rows`."""
+
+PER_RANK = 16
+"""Pieces of work of one rank between two exchanges. It bounds what is in memory twice, such as features of screens."""
+
+
 class Compute:
     """Computes gradients in `learner.shards` shards, and these in passes of `learner.microbatch` rows. Both numbers
-    change the result's last bits, as that of threads.
+    change the result's last bits, as that of threads; the number of ranks changes nothing. Every rank calls the same
+    methods with equal arguments, in the same order.
 
     save_memory: has a pass take less memory without changing its bits; False where nothing is left to be saved.
     """
 
     def __init__(self, config: Config, save_memory: Callable[[], bool] = lambda: False) -> None:
         self._config, self._save_memory = config, save_memory
+        self._ranks = ALONE
         self.shards = config.learner.shards
+
+    def deal_to(self, ranks: Ranks) -> None:
+        """From now on, on `ranks`. Raises ConfigError where one of them would have nothing to do."""
+        refuse_idle_ranks(self._config, ranks.world)
+        self._ranks = ranks
 
     def gradients(
         self, parameters: Sequence[nn.Parameter], rows: int, part: Callable[[slice], ShardResult], purpose: str, u: int
@@ -58,14 +79,64 @@ class Compute:
         part: computes the rows of a slice. purpose, u: seed a shard's random draws, such as dropout; with one shard
         they come from the caller's generator.
         """
+        every = pieces(rows, self.shards)
+        mine = (
+            self._shard(parameters, every[number], rows, part, f"{purpose} shard {number}", u)
+            for number in range(self._ranks.rank, len(every), self._ranks.world)
+        )
         total: Gradients = [None] * len(parameters)
         found: list[Mapping[str, Tensor]] = []
-        for number, piece in enumerate(pieces(rows, self.shards)):
-            seed = seed_of(self._config, f"{purpose} shard {number}", u)
-            with torch_seed(seed) if self.shards > 1 else nullcontext():
-                of_shard, made = self._in_passes(parameters, rows, piece, part)
-            total = [_sum(*pair) for pair in zip(total, of_shard, strict=True)]
-            found += made
+        if self._ranks.world > 1:
+            total, found = self._together(parameters, list(mine), len(every))
+        else:
+            for each, more in mine:
+                total = [_sum(*pair) for pair in zip(total, each, strict=True)]
+                found.append(more)
+        return total, {name: torch.cat([each[name] for each in found]) for name in found[0]}
+
+    def lacking(self, mine: Iterable[T]) -> list[T]:
+        """The items that any rank lacks, each once, in the order of the ranks. mine: those that this one lacks."""
+        return list(dict.fromkeys(item for each in self._ranks.gather(list(mine)) for item in each))
+
+    def each(self, items: Sequence[T], work: Callable[[T], R], take: Callable[[T, R], None]) -> None:
+        """`take` every item and what `work` makes of it, in order; the items are dealt to the ranks.
+
+        A DistrlError of either on any rank is raised on all of them, after what was done is taken.
+        """
+        if self._ranks.world == 1:
+            for item in items:
+                take(item, work(item))
+            return
+        size = PER_RANK * self._ranks.world
+        blocks = [items[begin : begin + size] for begin in range(0, len(items), size)]
+        error: DistrlError | None = None
+        for block in [*blocks, []] if blocks else []:  # the last one only hears of an error in the last `take`
+            shares = self._ranks.gather(([], error) if error else _done(work, self._mine(block)))
+            try:
+                for number, item in enumerate(block):
+                    share, place = shares[number % self._ranks.world][0], number // self._ranks.world
+                    if place < len(share):
+                        take(item, share[place])
+            except DistrlError as found:
+                error = found
+            for _, failed in shares:
+                if failed is not None:
+                    raise failed
+
+    def _mine(self, items: Sequence[T]) -> Sequence[T]:
+        return items[self._ranks.rank :: self._ranks.world]
+
+    def _shard(
+        self,
+        parameters: Sequence[nn.Parameter],
+        piece: slice,
+        rows: int,
+        part: Callable[[slice], ShardResult],
+        purpose: str,
+        u: int,
+    ) -> Shard:
+        with torch_seed(seed_of(self._config, purpose, u)) if self.shards > 1 else nullcontext():
+            total, found = self._in_passes(parameters, rows, piece, part)
         return total, {name: torch.cat([each[name] for each in found]) for name in found[0]}
 
     def _in_passes(
@@ -105,6 +176,32 @@ class Compute:
             torch.cuda.empty_cache()
             _set_random_state(drawn)
 
+    def _together(
+        self, parameters: Sequence[nn.Parameter], mine: Sequence[Shard], count: int
+    ) -> tuple[Gradients, list[Mapping[str, Tensor]]]:
+        """The sum of the gradients of `count` shards of all ranks, and the rows of each shard."""
+        world = self._ranks.world
+        shares = self._ranks.gather(
+            [
+                ([_layout(each) for each in gradients], {name: each.cpu() for name, each in rows.items()})
+                for gradients, rows in mine
+            ]
+        )
+        by_shard = [shares[number % world][number // world] for number in range(count)]
+        layouts = list(zip(*(each for each, _ in by_shard), strict=True))
+        total = [_sum_layout(each, parameter) for each, parameter in zip(layouts, parameters, strict=True)]
+        for kind in dict.fromkeys((each.dtype, each.device) for each in parameters):  # the same on every rank
+            here = [i for i, each in enumerate(parameters) if (each.dtype, each.device) == kind]
+            vectors = [_flat([gradients[i] for i in here], [parameters[i] for i in here]) for gradients, _ in mine]
+            length = sum(parameters[i].numel() for i in here)
+            like = parameters[here[0]]
+            summed = self._ranks.sum_in_order(torch.stack(vectors) if vectors else like.new_empty(0, length), count)
+            for i, part in zip(here, torch.split(summed, [parameters[i].numel() for i in here]), strict=True):
+                if (each := total[i]) is not None:
+                    each.copy_(part.view_as(each))
+        device = parameters[0].device
+        return total, [{name: each.to(device) for name, each in rows.items()} for _, rows in by_shard]
+
 
 def pieces(rows: int, shards: int) -> list[slice]:
     """`rows` rows as `shards` consecutive slices, as even as possible; fewer where there are fewer rows."""
@@ -139,5 +236,53 @@ def _set_random_state(state: tuple[Tensor, list[Tensor]]) -> None:
         torch.cuda.set_rng_state_all(state[1])
 
 
+def refuse_idle_ranks(config: Config, world: int) -> None:
+    """Raises ConfigError where a minibatch has fewer shards than there are ranks."""
+    shards = config.learner.shards
+    if world > shards:
+        raise ConfigError(
+            "learner.shards",
+            f"a minibatch has {shards} {'shards' if shards > 1 else 'shard'} to deal, and there are {world} ranks",
+            f"begin the run with learner.shards={world} or more (it belongs to the run, and changes its last bits), or "
+            f"start at most {shards} with learner.ranks or torchrun",
+        )
+
+
+def _done(work: Callable[[T], R], items: Iterable[T]) -> tuple[list[R], DistrlError | None]:
+    """What `work` made of the items before it failed, and how it did."""
+    done: list[R] = []
+    try:
+        for item in items:
+            done.append(work(item))  # noqa: PERF401 - what was done counts where the next one fails
+    except DistrlError as error:
+        return done, error
+    return done, None
+
+
 def _sum(total: Tensor | None, more: Tensor | None) -> Tensor | None:
     return more if total is None else total if more is None else total + more
+
+
+def _layout(gradient: Tensor | None) -> tuple[int, ...] | None:
+    return None if gradient is None else gradient.stride()
+
+
+def _sum_layout(layouts: Iterable[tuple[int, ...] | None], parameter: Tensor) -> Tensor | None:
+    """An empty gradient that lies in memory as the sum in one process does: the norm of a tensor depends, in its last
+    bits, on the order in which its numbers lie. None where no shard has one."""
+    total: Tensor | None = None
+    for strides in layouts:
+        total = _sum(total, None if strides is None else torch.empty_strided(parameter.shape, strides, device="meta"))
+    return (
+        None
+        if total is None
+        else torch.empty_strided(total.shape, total.stride(), dtype=parameter.dtype, device=parameter.device)
+    )
+
+
+def _flat(gradients: Gradients, parameters: Iterable[Tensor]) -> Tensor:
+    """All numbers of a shard's gradients one after the other."""
+    pairs = zip(gradients, parameters, strict=True)
+    return torch.cat(
+        [like.new_full((like.numel(),), NOTHING) if each is None else each.flatten() for each, like in pairs]
+    )

@@ -115,9 +115,7 @@ def started(
     from distrl.broker.connect import check
 
     settings = connected(config_file, sets, share)
-    process = role if name is None else name(settings)
-    as_json = settings.logging.format == "json"
-    logs.configure(process, verbose, logs.Identity(settings.run, role, process) if as_json else None)
+    log_as(settings, role, role if name is None else name(settings), verbose)
     check(settings)
     stop = stopped_by_signals()
     settings, found = _of_run(settings, config_file, sets or (), share)
@@ -125,6 +123,12 @@ def started(
 
     join(settings, found, role, sources(config_file, sets or ()))
     return settings, stop
+
+
+def log_as(config: Config, role: str, process: str, verbose: bool) -> None:
+    """Set up the log of a role's process, as logging.format says."""
+    as_json = config.logging.format == "json"
+    logs.configure(process, verbose, logs.Identity(config.run, role, process) if as_json else None)
 
 
 def _of_run(

@@ -14,10 +14,9 @@ from distrl.cli.common import (
     Sets,
     Verbose,
     console,
-    run_settings,
-    start_role,
     started,
 )
+from distrl.cli.learner import learner
 from distrl.types import Split
 
 
@@ -76,54 +75,6 @@ def worker(
         tracing(settings, "worker", settings.worker.name) as tracer,
     ):
         run_worker(settings, stop, monitor, tracer)
-
-
-def learner(
-    config: ConfigFile = None,
-    sets: Sets = None,
-    verbose: Verbose = False,
-    verify: Annotated[
-        bool,
-        typer.Option(
-            "--verify",
-            help="Fold what is journalled, hold the weights against the published versions, and print the digests; "
-            "publish nothing.",
-        ),
-    ] = False,
-    from_start: Annotated[
-        bool, typer.Option("--from-start", help="With --verify: fold the whole log, without a checkpoint.")
-    ] = False,
-    run: Annotated[
-        str | None, typer.Option(help="With --verify: of which run; `run` of the settings if not given.")
-    ] = None,
-) -> None:
-    """Fold trajectories into new policy versions. Killed and started again, it ends with the same weights."""
-    if from_start and not verify:
-        raise typer.BadParameter("it needs --verify", param_hint="--from-start")
-    if run is not None and not verify:
-        raise typer.BadParameter("it needs --verify; a learner takes `--set run=NAME`", param_hint="--run")
-    if not verify:
-        settings, stop = started("learner", config, sets, verbose)
-        from distrl.learner.loop import run_learner
-        from distrl.telemetry.exporter import exporting
-        from distrl.telemetry.tracing import tracing
-
-        with exporting(settings, "learner", "learner") as monitor, tracing(settings, "learner", "learner") as tracer:
-            run_learner(settings, stop, monitor=monitor, tracer=tracer)
-        return
-    settings = run_settings(config, sets, run)
-    start_role("learner", verbose)
-    from distrl.learner.verify import verify as verified
-    from distrl.telemetry.stalls import ranges
-
-    state, same = verified(settings, from_start=from_start)
-    if same:
-        console.print(f"bit for bit the weights of version {ranges(same)}", highlight=False, soft_wrap=True)
-    else:
-        console.print("no version was published that these weights could be held against", highlight=False)
-    console.print(f"updates {state.u}", highlight=False)
-    for name, digest in state.digests().items():
-        console.print(f"{name} {digest}", highlight=False, soft_wrap=True)
 
 
 def evaluate(

@@ -229,6 +229,9 @@ class LearnerSettings(Section):
     gradient_checkpointing: Annotated[bool, LOCAL, Effect(When.ALWAYS, fixed=NO_RESULT, learned=False)] = Field(
         False, description="compute layers again for their gradients instead of keeping what they made"
     )
+    ranks: Annotated[int, LOCAL, Effect(When.ALWAYS, fixed=NO_RESULT, learned=False)] = Field(
+        1, ge=1, le=64, description="processes on this machine that compute together, at most learner.shards"
+    )
     trajectories_per_update: Annotated[int, Effect(When.ALWAYS, windows=True)] = Field(16, ge=1)
     publish_every: Annotated[
         int, Effect(When.ALWAYS, fixed="decides when versions are published, and an ablation publishes none")

@@ -39,7 +39,7 @@ def fold(
         if is_usable(logged.trajectory, state.policy.tokenizer) and state.refuses(logged.trajectory) is None
     ]
     with explained(_pass_rows(config)):
-        state.features.load(state.screens([*state.held(), *usable]), images)
+        state.features.load(state.screens([*state.held(), *usable]), images, state.context.compute)
         new = [logged for logged in usable if state.features.readable(logged.trajectory)]
         with reproducible(config.learner.torch_threads):
             metrics = state.learn(new)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 
 from distrl.broker.dead_letters import DeadLetters
@@ -18,8 +18,7 @@ from distrl.learner.pending import PendingLog
 from distrl.learner.reading import TOPICS, starts, take, unsupported
 from distrl.learner.skipped import SkippedRecords
 from distrl.learner.state import LearnerState
-from distrl.store.objects import ObjectStore
-from distrl.types import Trajectory, Update, Watermark
+from distrl.types import ObjectRef, Trajectory, Update, Watermark
 from distrl.wire.gc_paused import gc_paused
 
 LOG = logging.getLogger("distrl.learner")
@@ -38,7 +37,7 @@ class Intake:
     def __init__(
         self,
         config: Config,
-        store: ObjectStore,
+        load: Callable[[Iterable[ObjectRef]], object],
         state: LearnerState,
         pending_log: PendingLog,
         skipped: SkippedRecords,
@@ -46,8 +45,9 @@ class Intake:
         progress: Callable[[], object],
         traced: Callable[[RawRecord], object],
     ) -> None:
-        """progress: called with each read. traced: with each record that is to be learned from."""
-        self._config, self._store, self._state = config, store, state
+        """load: the features of screenshots; raises StoreError. progress: called with each read. traced: with each
+        record that is to be learned from."""
+        self._config, self._load, self._state = config, load, state
         self._pending_log, self._skipped, self._dead_letters = pending_log, skipped, dead_letters
         self._progress, self._traced = progress, traced
         self._readers: list[LogReader] = []
@@ -105,7 +105,7 @@ class Intake:
         if time.monotonic() < self._next_fetch:
             return
         try:
-            self._state.features.load((step.screenshot for step in trajectory.steps), self._store.get)
+            self._load(step.screenshot for step in trajectory.steps)
         except StoreError as error:
             LOG.warning("screenshots not fetched ahead; the fold tries again: %s", error)
             self.store_failed()

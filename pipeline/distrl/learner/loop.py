@@ -33,11 +33,11 @@ from distrl.config import Config
 from distrl.errors import BrokerError, DistrlError, StoreError
 from distrl.learner.adapters import prune_adapters
 from distrl.learner.choose_checkpoint import beyond, chain
-from distrl.learner.fold import fold
 from distrl.learner.intake import POLL_S, Intake
 from distrl.learner.journal_writer import JournalWriter, OtherLinesError, UnwrittenError
 from distrl.learner.metrics import FOLDING, WAITING, LearnerMetrics
 from distrl.learner.publish import Publisher
+from distrl.learner.ranks import Leader
 from distrl.learner.reading import pending_log_at
 from distrl.learner.recover import (
     Log,
@@ -52,6 +52,7 @@ from distrl.learner.recover import (
 from distrl.learner.skip import naming_records
 from distrl.learner.skipped import SkippedRecords
 from distrl.learner.traces import UpdateTraces
+from distrl.ranks.group import ALONE, Ranks
 from distrl.retry import StoppedError, retry
 from distrl.runs.settings import learning_fingerprint
 from distrl.store.checkpoints import delete_checkpoints, prune, tensor_files
@@ -83,18 +84,22 @@ def run_learner(
     on_update: OnUpdate | None = None,
     monitor: Monitor | None = None,
     tracer: Tracer = OFF,
+    ranks: Ranks = ALONE,
 ) -> None:
     """Learn until `stop`; then finish the running update and save a checkpoint. Raises DistrlError.
 
-    on_update: called after each update, redone ones too, with its metrics and the newest version.
+    on_update: called after each update, redone ones too, with its metrics and the newest version. ranks: this process
+    must be the first of them; the others `follow` (ranks.py).
     """
     store = open_store(config.store)
+    leader = Leader(config, ranks, store.get, stop)
     with JournalWriter(config) as journal_writer, RecordProducer(config, ROLE) as producer:
         send = partial(claims.send, producer, config, mine=journal_writer.claim)
         reporter = Reporter(HeartbeatSender(ROLE, ROLE, HEARTBEAT_S, send), monitor or Monitor())
         reporter.report(None, {})
-        while _run_once(config, store, journal_writer, producer, reporter, stop, on_update, tracer):
+        while _run_once(config, store, journal_writer, producer, reporter, leader, stop, on_update, tracer):
             stop.wait(RESTART_PAUSE_S)
+    leader.end()
 
 
 def _run_once(
@@ -103,6 +108,7 @@ def _run_once(
     journal_writer: JournalWriter,
     producer: RecordProducer,
     reporter: Reporter,
+    leader: Leader,
     stop: threading.Event,
     on_update: OnUpdate | None,
     tracer: Tracer,
@@ -112,9 +118,10 @@ def _run_once(
     history, log = journal_writer.history(), log_of(config)
     recovered = recover(config, store, history=history, log=log)
     redone = unfolded(history.updates, recovered.state, config)
+    leader.begin(recovered.state)
     with ExitStack() as open_readers:
         learner = Loop(
-            config, store, journal_writer, producer, reporter, recovered, history, log, stop, on_update, tracer
+            config, store, journal_writer, producer, reporter, leader, recovered, history, log, stop, on_update, tracer
         )
         try:
             learner.follow(open_readers)
@@ -141,6 +148,7 @@ class Loop:
         journal_writer: JournalWriter,
         producer: RecordProducer,
         reporter: Reporter,
+        leader: Leader,
         recovered: Recovered,
         history: History,
         log: Log,
@@ -160,12 +168,18 @@ class Loop:
         self._metrics = LearnerMetrics()
         self._dead_letters = DeadLetters.of(config, producer)
         self._skipped = SkippedRecords(history.updates, history.skipped)
-        self._traces = traces = UpdateTraces(tracer, SYSTEM_CLOCK)
-        progress = reporter.monitor.progress
+        self._traces = UpdateTraces(tracer, SYSTEM_CLOCK)
+        self._reporter, self._leader = reporter, leader
         self._intake = Intake(
-            config, store, self._state, self._pending_log, self._skipped, self._dead_letters, progress, traces.read
+            config,
+            leader.load,
+            self._state,
+            self._pending_log,
+            self._skipped,
+            self._dead_letters,
+            self._progress,
+            self._traces.read,
         )
-        self._reporter = reporter
         self._saved = recovered.state.u
         self._listed: frozenset[str] = frozenset()
         self._prunable: frozenset[str] = frozenset()
@@ -275,7 +289,7 @@ class Loop:
         self._metrics.update_seconds = time.perf_counter() - began
         self._pending_log.folded(update.watermarks)
         self._chain = chain([update], self._chain)
-        self._state.forget_screens(but=self._pending_log.pending)
+        self._leader.forget(self._pending_log.pending)
         self._traces.folded()
         published = self._retry(self._publish)
         self._traces.published(self._publisher.newest)
@@ -298,7 +312,7 @@ class Loop:
     def _fold(self, window: Sequence[LoggedTrajectory], update: Update) -> None:
         try:
             with self._metrics.spending(FOLDING):
-                metrics = fold(self._state, window, update, self._store.get, self._config)
+                metrics = self._leader.fold(window, update)
             self._metrics.folded(metrics, window, update)
         except MissingObjectError as error:
             raise naming_records(error, [*window, *self._state.held()]) from None
@@ -362,6 +376,10 @@ class Loop:
 
     def _report(self, *, at_once: bool = False) -> None:
         """Report progress and, where it is due or is to be sent at once, the figures."""
-        self._reporter.monitor.progress()
+        self._progress()
         if at_once or self._reporter.due:
             self._reporter.report(self._publisher.newest, self.metrics(), at_once=at_once)
+
+    def _progress(self) -> None:
+        self._reporter.monitor.progress()
+        self._leader.call()

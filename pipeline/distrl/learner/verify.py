@@ -6,6 +6,7 @@ Read-only, so it may run beside a live learner.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 
@@ -16,13 +17,14 @@ from distrl.broker.reader import LogReader
 from distrl.broker.versions import lineage
 from distrl.config import Config
 from distrl.errors import WireError
-from distrl.learner.fold import fold
 from distrl.learner.pending import PendingLog
 from distrl.learner.publish import refuse_other_weights
+from distrl.learner.ranks import Leader
 from distrl.learner.reading import TOPICS, not_the_log, pending_log_at, starts, take, unsupported
 from distrl.learner.recover import Recovered, recover, unfolded
 from distrl.learner.skipped import SkippedRecords
 from distrl.learner.state import LearnerState
+from distrl.ranks.group import ALONE, Ranks
 from distrl.store.objects import open_store
 from distrl.types import LoggedTrajectory, Skipped, Update, Version, Watermark
 from distrl.wire.gc_paused import gc_paused
@@ -33,7 +35,7 @@ READ_S = 1.0
 """Longest wait for the next batch before the end of the log; a batch ends the wait."""
 
 
-def verify(config: Config, *, from_start: bool = False) -> tuple[LearnerState, list[int]]:
+def verify(config: Config, *, from_start: bool = False, ranks: Ranks = ALONE) -> tuple[LearnerState, list[int]]:
     """`replay`, comparing each version met on the way bit for bit. Returns the state and the versions' numbers.
 
     The versions are those of the checkpoint's update and of every update folded after it. Raises BrokerError where one
@@ -49,16 +51,20 @@ def verify(config: Config, *, from_start: bool = False) -> tuple[LearnerState, l
             refuse_other_weights(version, state.policy.adapter())
             same.append(version.version)
 
-    return replay(config, from_start=from_start, on_state=compare), same
+    return replay(config, from_start=from_start, on_state=compare, ranks=ranks), same
 
 
 def replay(
-    config: Config, *, from_start: bool = False, on_state: Callable[[LearnerState], None] = lambda state: None
+    config: Config,
+    *,
+    from_start: bool = False,
+    on_state: Callable[[LearnerState], None] = lambda state: None,
+    ranks: Ranks = ALONE,
 ) -> LearnerState:
     """The state after every journalled update, from the newest checkpoint on, or from the first update.
 
-    on_state: called with the first state, and after each update. Raises what it and recovery raise, and BrokerError
-    where the log does not hold what the journal names.
+    on_state: called with the first state, and after each update. ranks: as of `run_learner`. Raises what it and
+    recovery raise, and BrokerError where the log does not hold what the journal names.
     """
     store = open_store(config.store)
     begun = Recovered(LearnerState(config), IdSet()) if from_start else None
@@ -68,11 +74,14 @@ def replay(
     updates = unfolded(history.updates, state, config)
     LOG.info("folding %d updates after the first %d", len(updates), state.u)
     pending_log = pending_log_at(config, state.watermarks, begun.seen)
+    leader = Leader(config, ranks, store.get, threading.Event())
+    leader.begin(state)
     on_state(state)
     for update, window in windows(config, updates, pending_log, state.watermarks, history.skipped):
-        fold(state, window, update, store.get, config)
+        leader.fold(window, update)
         on_state(state)
-        state.forget_screens(but=pending_log.pending)
+        leader.forget(pending_log.pending)
+    leader.end()
     return state
 
 

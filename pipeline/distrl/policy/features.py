@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
-from distrl.compute import reproducible
+from distrl.compute import Compute, reproducible
 from distrl.errors import PolicyError
 from distrl.policy.feature_store import FeatureStore
 from distrl.policy.protocol import ImageFeatures
@@ -33,26 +33,45 @@ class Features:
     def __len__(self) -> int:
         return len(self.store) + len(self._unreadable)
 
-    def load(self, refs: Iterable[ObjectRef], images: Images) -> None:
+    def load(self, refs: Iterable[ObjectRef], images: Images, compute: Compute | None = None) -> None:
         """Load the tokens of all `refs`. Raises what `images` raises, StoreError where there is no room for them, and
-        ConfigError; those loaded before stay."""
-        for ref in refs:
-            if ref.sha256 in self.store or ref.sha256 in self._unreadable:
-                continue
-            data = images(ref)
-            try:
-                with reproducible(self._threads):
-                    found = self._embed(data)
-            except PolicyError as error:  # the bytes are verified, so every process finds the same
-                LOG.warning("%s is no readable screenshot: %s", ref.key, error)
-                self._unreadable.add(ref.sha256)
-            else:
-                self.store.put(ref.sha256, found.tokens)
-                self._sizes[ref.sha256] = found.size
+        ConfigError; those loaded before stay.
+
+        compute: deals those that any rank lacks to the ranks; every rank calls it with the same `refs` then.
+        """
+        missing: Iterable[ObjectRef] = {ref.sha256: ref for ref in refs if not self.knows(ref)}.values()
+        if compute is None:
+            for ref in missing:
+                self._keep(ref, self._embedded(ref, images))
+        else:
+            compute.each(compute.lacking(missing), lambda ref: self._embedded(ref, images), self._keep)
+
+    def _embedded(self, ref: ObjectRef, images: Images) -> ImageFeatures | None:
+        """None: it is no image."""
+        data = images(ref)
+        try:
+            with reproducible(self._threads):
+                return self._embed(data)
+        except PolicyError as error:  # the bytes are verified, so every process finds the same
+            LOG.warning("%s is no readable screenshot: %s", ref.key, error)
+            return None
+
+    def _keep(self, ref: ObjectRef, found: ImageFeatures | None) -> None:
+        if self.knows(ref):
+            return
+        if found is None:
+            self._unreadable.add(ref.sha256)
+        else:
+            self.store.put(ref.sha256, found.tokens)
+            self._sizes[ref.sha256] = found.size
+
+    def knows(self, ref: ObjectRef) -> bool:
+        """Whether it is loaded."""
+        return ref.sha256 in self.store or ref.sha256 in self._unreadable
 
     def shows(self, ref: ObjectRef) -> bool:
         """Whether it is an image. It must be loaded."""
-        if ref.sha256 not in self.store and ref.sha256 not in self._unreadable:
+        if not self.knows(ref):
             raise KeyError(ref.sha256)
         return ref.sha256 in self.store
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from distrl import config as settings
 from distrl.algorithms.aride.critics import Critics
@@ -16,19 +17,27 @@ from distrl.errors import PolicyError
 from distrl.policy.protocol import Score
 from distrl.types import Step, Trajectory
 
+Places = NDArray[np.int64]
+"""Of the rows of one pass."""
+
 
 def score(context: Context, critics: Critics, rows: Transitions, config: settings.ArideSettings) -> Scores:
     """What the networks say of `rows`."""
     steps = [entry.steps[index] for entry, index in rows]
     value, logprob, v_traj = np.zeros(len(steps)), np.zeros(len(steps)), np.zeros(len(steps))
+
+    def look(places: Places) -> tuple[Array, Array, Array]:
+        some = [steps[place] for place in places]
+        scored = context.score(some)
+        actions = context.policy.embed_actions([step.action_ids for step in some])
+        outcomes = critics.trajectory_values(scored.states, scored.mask, actions).sigmoid().cpu().numpy()
+        return state_values(critics, scored), scored.logprob.cpu().numpy(), outcomes
+
+    def keep(places: Places, found: tuple[Array, Array, Array]) -> None:
+        value[places], logprob[places], v_traj[places] = found
+
     with torch.no_grad():
-        for places in passes(steps, context.config.learner.microbatch):
-            some = [steps[place] for place in places]
-            scored = context.score(some)
-            logprob[places] = scored.logprob.cpu().numpy()
-            value[places] = state_values(critics, scored)
-            actions = context.policy.embed_actions([step.action_ids for step in some])
-            v_traj[places] = critics.trajectory_values(scored.states, scored.mask, actions).sigmoid().cpu().numpy()
+        context.compute.each(list(passes(steps, context.config.learner.microbatch)), look, keep)
     return Scores(value, logprob, v_traj, _values_after(context, critics, rows, config))
 
 
@@ -49,10 +58,15 @@ def _values_after(context: Context, critics: Critics, rows: Transitions, config:
         if index == len(entry) - 1 and (after := _after(context, entry.logged.trajectory)) is not None
     }
     steps = list(cut.values())
+
+    def look(places: Places) -> Array:
+        return state_values(critics, context.score([steps[place] for place in places]))
+
+    def keep(places: Places, found: Array) -> None:
+        values[np.array(list(cut))[places]] = found
+
     with torch.no_grad():
-        for places in passes(steps, context.config.learner.microbatch):
-            found = state_values(critics, context.score([steps[place] for place in places]))
-            values[np.array(list(cut))[places]] = found
+        context.compute.each(list(passes(steps, context.config.learner.microbatch)), look, keep)
     return values
 
 

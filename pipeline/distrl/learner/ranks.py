@@ -1,0 +1,228 @@
+"""One fold on several ranks: rank 0 says what to do with the state, every rank does it with its own.
+
+    rank 0:   log ─▶ journal ─▶ Leader.fold ─┬─▶ fold ─▶ same weights? ─▶ publish, checkpoint
+    others:                       follow     └─▶ fold ─▶ same weights?
+
+Only rank 0 reads the log and writes anything. The others get its state as it is recovered, and each journalled update
+with its window; their state is never saved. Within a fold, shards, passes and screenshots are dealt (compute.py).
+
+A StoreError of an order is raised on every rank alike, and rank 0 may give it again. After any other error a rank ends,
+and so do all: the next start repeats the update.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distrl.algorithms.protocol import Metrics
+from distrl.clock import SYSTEM_CLOCK
+from distrl.config import Config
+from distrl.errors import ConfigError, PolicyError, StoreError
+from distrl.learner.fold import fold
+from distrl.learner.state import LearnerState
+from distrl.policy.features import Images
+from distrl.ranks.group import Ranks
+from distrl.runs.settings import learning_fingerprint
+from distrl.telemetry.monitor import Monitor
+from distrl.types import LoggedTrajectory, ObjectRef, Update
+
+LOG = logging.getLogger("distrl.learner.ranks")
+
+T = TypeVar("T")
+
+CALL_S: Final = 2.0
+"""Between two calls of ranks that have nothing to do: so soon rank 0 sees that one of them is gone or asks to stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Take this state."""
+
+    meta: Mapping[str, Any]
+    tensors: Mapping[str, NDArray[Any]]
+    records: Sequence[LoggedTrajectory]
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Load the features of these screenshots."""
+
+    refs: Sequence[ObjectRef]
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    window: Sequence[LoggedTrajectory]
+    update: Update
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Forget the features of screenshots that neither the state nor `but` holds."""
+
+    but: Sequence[LoggedTrajectory]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Answer; there is nothing to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Return; it is not answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Of one rank, once it has done what it was told."""
+
+    stop: bool
+    """Whether it was asked to stop, as by SIGTERM."""
+    digest: str = ""
+    """Of what must be the same on every rank now."""
+
+
+class Leader:
+    """Rank 0's side. With one rank it does what it is told and nothing more. One thread."""
+
+    _state: LearnerState
+    """From `begin` on."""
+
+    def __init__(self, config: Config, ranks: Ranks, images: Images, stop: threading.Event) -> None:
+        """stop: set where another rank was asked to stop."""
+        self._config, self._ranks, self._images, self._stop = config, ranks, images, stop
+        self._called = SYSTEM_CLOCK.ticks()
+
+    def begin(self, state: LearnerState) -> None:
+        """Go on with `state`, on every rank."""
+        self._state = state
+        state.context.compute.deal_to(self._ranks)
+        if self._ranks.world > 1:
+            order = Begin(state.meta(), state.tensors(), state.held())
+            self._give(order, lambda: None, lambda: _digest_of_all(state))
+            LOG.info("%d ranks go on after %d updates", self._ranks.world, state.u)
+
+    def load(self, refs: Iterable[ObjectRef]) -> None:
+        """Load the features of screenshots. Raises StoreError."""
+        wanted = [ref for ref in dict.fromkeys(refs) if not self._state.features.knows(ref)]
+        if wanted:
+            self._give(Load(wanted), lambda: _load(self._state, wanted, self._images))
+
+    def fold(self, window: Sequence[LoggedTrajectory], update: Update) -> Metrics:
+        """`fold` on every rank. Raises as it does, and PolicyError where the weights are not the same after it."""
+        act = lambda: fold(self._state, window, update, self._images, self._config)  # noqa: E731
+        return self._give(Fold(window, update), act, lambda: weights_digest(self._state))
+
+    def forget(self, but: Sequence[LoggedTrajectory]) -> None:
+        """`LearnerState.forget_screens` on every rank."""
+        self._give(Forget(but), lambda: self._state.forget_screens(but))
+
+    def call(self) -> None:
+        """Look after the other ranks, unless they were heard of within CALL_S."""
+        if SYSTEM_CLOCK.ticks() - self._called >= CALL_S:
+            self._give(Call(), lambda: None)
+
+    def end(self) -> None:
+        """Let the other ranks return."""
+        self._ranks.send(End())
+
+    def _give(self, order: object, act: Callable[[], T], digest: Callable[[], str] = lambda: "") -> T:
+        if self._ranks.world == 1:
+            return act()
+        self._ranks.send(order)
+        result = act()
+        self._called = SYSTEM_CLOCK.ticks()
+        answers = _agreed(self._ranks, Answer(self._stop.is_set(), digest()))
+        if any(answer.stop for answer in answers):
+            self._stop.set()
+        return result
+
+
+def follow(config: Config, ranks: Ranks, images: Images, stop: threading.Event, monitor: Monitor) -> None:
+    """Do what rank 0 says until it ends; the other side of Leader. stop: passed on to rank 0, which decides."""
+    state: LearnerState | None = None
+    monitor.waits_for("rank 0")
+    while not isinstance(order := ranks.receive(), End):
+        monitor.progress()
+        digest = ""
+        try:
+            if isinstance(order, Begin):
+                state = None  # its memory is free before the next one is made
+                state = LearnerState.restore(config, order.meta, order.tensors, order.records)
+                state.context.compute.deal_to(ranks)
+                digest = _digest_of_all(state)
+                monitor.ready()
+            elif state is not None:
+                digest = _obey(order, state, images, config)
+        except StoreError as error:
+            if isinstance(order, Begin):
+                raise
+            LOG.error("rank 0 tries again: %s", error)
+            continue
+        _agreed(ranks, Answer(stop.is_set(), digest))
+
+
+def _obey(order: object, state: LearnerState, images: Images, config: Config) -> str:
+    """Do it; returns the digest to compare."""
+    match order:
+        case Load(refs):
+            _load(state, refs, images)
+        case Fold(window, update):
+            fold(state, window, update, images, config)
+            return weights_digest(state)
+        case Forget(but):
+            state.forget_screens(but)
+        case _:
+            assert isinstance(order, Call)
+    return ""
+
+
+def refuse_other_settings(config: Config, ranks: Ranks) -> None:
+    """Raises ConfigError, on every rank, where two of them would fold differently."""
+    found = ranks.gather((config.run, learning_fingerprint(config)))
+    other = [rank for rank, each in enumerate(found) if each != found[0]]
+    if other:
+        raise ConfigError(
+            "settings",
+            f"those of rank {', '.join(map(str, other))} are not those of rank 0 (run {found[0][0]})",
+            "give every rank the same --config, --set and DISTRL_* variables, and the same base model",
+        )
+
+
+def weights_digest(state: LearnerState) -> str:
+    """sha256 (hex) of every trained weight: some milliseconds for ten million."""
+    total = hashlib.sha256()
+    for parameter in state.parameters():
+        total.update(np.ascontiguousarray(parameter.detach().cpu().numpy()).data)
+    return total.hexdigest()
+
+
+def _digest_of_all(state: LearnerState) -> str:
+    return " ".join(state.digests().values())
+
+
+def _load(state: LearnerState, refs: Iterable[ObjectRef], images: Images) -> None:
+    state.features.load(refs, images, state.context.compute)
+
+
+def _agreed(ranks: Ranks, answer: Answer) -> list[Answer]:
+    """Every rank's answer. Raises PolicyError, on all of them, where their weights differ."""
+    answers = ranks.gather(answer)
+    other = [rank for rank, each in enumerate(answers) if each.digest != answers[0].digest]
+    if other:
+        raise PolicyError(
+            f"rank {', '.join(map(str, other))} of {ranks.world}",
+            f"has other weights than rank 0 after the same update ({answers[other[0]].digest[:12]}, rank 0 "
+            f"{answers[0].digest[:12]}); none of them were published",
+            "give all ranks one kind of processor and the same packages; the next start repeats the update",
+        )
+    return answers

@@ -1,0 +1,72 @@
+"""The other ranks as processes of this machine, for `distrl learner --ranks N`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from types import TracebackType
+
+import psutil
+
+from distrl.ranks.group import AGAIN, RankError
+from distrl.ranks.place import LOOPBACK, Place
+
+LOG = logging.getLogger("distrl.ranks")
+
+END_S = 10.0
+"""Other ranks end as soon as rank 0 has: it closes its connections. One that computes sees it a little later."""
+
+
+class RankProcesses:
+    """Ranks 1 to world − 1: the same command with the variables of a launcher. They meet at the loopback address.
+
+    `with` starts them, and at its end they have ended. One thread.
+    """
+
+    def __init__(self, command: Sequence[str], world: int) -> None:
+        """command: arguments of `distrl`."""
+        self._line, self._world = [sys.executable, "-m", "distrl.cli.main", *command], world
+        self.listener = socket.create_server((LOOPBACK, 0))
+        self._children: dict[int, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> RankProcesses:
+        port = self.listener.getsockname()[1]
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", _loopback())  # else they listen where this machine's name points
+        for rank in range(1, self._world):
+            environ = os.environ | Place(rank, self._world, rank).environ(port)
+            self._children[rank] = subprocess.Popen(self._line, env=environ, stdin=subprocess.DEVNULL)
+            LOG.info("rank %d of %d is process %d", rank, self._world, self._children[rank].pid)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.listener.close()
+        for rank, child in self._children.items():
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(END_S)
+                if child.returncode:
+                    LOG.error("rank %d of %d has ended: %s", rank, self._world, _how(child.returncode))
+            child.kill()
+            child.wait()
+
+    def check(self) -> None:
+        """Raise RankError where one has ended."""
+        for rank, child in self._children.items():
+            if (code := child.poll()) is not None:
+                raise RankError(f"rank {rank} of {self._world}", f"process {child.pid} has ended: {_how(code)}", AGAIN)
+
+
+def _how(code: int) -> str:
+    return f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def _loopback() -> str:
+    """The name of the interface with the loopback address."""
+    found = psutil.net_if_addrs()
+    return next(name for name, each in found.items() if any(one.address == LOOPBACK for one in each))

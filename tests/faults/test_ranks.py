@@ -1,0 +1,44 @@
+"""A learner of several processes on the real log: other numbers of them, and one that is killed."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from faults.live import WARMUP, LiveRun
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+
+PER_UPDATE = 3
+END_S = 120.0
+"""Within which the other rank must have ended: its own bound is ten minutes, for a machine that is gone."""
+
+
+def test_a_run_goes_on_with_other_ranks_and_a_killed_one_loses_nothing(new_run: Callable[..., LiveRun]) -> None:
+    run = new_run({"learner": {"shards": 2}})
+    two = ["learner.ranks=2"]
+    run.record(demonstrations=6, trajectories=PER_UPDATE)
+    run.learner()
+    run.until_learned(WARMUP + 1)
+    run.stop("learner")
+    learner = run.learner(sets=two)
+    run.record(trajectories=6 * PER_UPDATE)
+    run.until("two updates of two ranks", lambda: len(run.updates()) >= WARMUP + 3)
+    found = re.search(r"rank 1 of 2 is process (\d+)", learner.said())
+    assert found is not None, learner.said()
+    os.kill(int(found[1]), signal.SIGKILL)
+    assert learner.wait(END_S) == 1
+    assert "rank 0 of 2: another rank has ended" in learner.said(), learner.said()
+    assert "rank 1 of 2 has ended: killed by signal 9" in learner.said(), learner.said()
+    assert "Traceback" not in learner.said(), learner.said()
+    run.learner(sets=two)
+    run.until_learned(WARMUP + 7)
+    run.stop("learner")
+    run.record(trajectories=PER_UPDATE)
+    run.learner()
+    run.until_learned(WARMUP + 8)
+    assert run.end_learning().updates == WARMUP + 8, "and what one process makes of the whole log is the same"

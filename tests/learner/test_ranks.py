@@ -1,0 +1,274 @@
+"""Ranks: any number of them gives the same bits, and what ends one of them ends all and loses nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from distrl.compute import Compute, refuse_idle_ranks
+from distrl.config import Config
+from distrl.errors import ConfigError, DistrlError, PolicyError, StoreError
+from distrl.learner.fold import fold
+from distrl.learner.ranks import Leader, follow, refuse_other_settings
+from distrl.learner.state import LearnerState
+from distrl.ranks.group import RankError, Ranks
+from distrl.runs.settings import learning_fingerprint
+from distrl.telemetry.monitor import Monitor
+from distrl.types import LoggedTrajectory, ObjectRef
+
+from learner.together import Group, results
+from learner.world import Screens, config, save_tiny_base, update_of, windows
+
+UPDATES = 6
+"""Three of cloning, one of the critics alone, two of A-RIDE."""
+Digests = list[dict[str, str]]
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("ranks") / "base"
+    save_tiny_base(directory)
+    return directory
+
+
+def of(base: Path, *sets: str) -> Config:
+    return config(base, "learner.shards=8", "algorithm.truncation=bootstrap", *sets)
+
+
+class Failing(Screens):
+    """The store of one rank fails once, at its third screenshot."""
+
+    def __init__(self, fails: bool) -> None:
+        super().__init__()
+        self._left = 3 if fails else 0
+
+    def __call__(self, ref: ObjectRef) -> bytes:
+        self._left -= 1
+        if self._left == 0:
+            raise StoreError(ref.key, "is not there yet", "wait")
+        return super().__call__(ref)
+
+
+def shown(window: Sequence[LoggedTrajectory]) -> list[ObjectRef]:
+    return [step.screenshot for logged in window for step in logged.trajectory.steps]
+
+
+def learned(ranks: Ranks, settings: Config, fails_at: int | None = None) -> Digests:
+    """Rank 0: the digests after each update, each window's screenshots loaded as they come. fails_at: the rank whose
+    store fails."""
+    screens, stop = Failing(ranks.rank == fails_at), threading.Event()
+    made = windows(screens, settings, UPDATES)
+    if ranks.rank > 0:
+        follow(settings, ranks, screens, stop, Monitor())
+        return []
+    state, leader = LearnerState(settings), Leader(settings, ranks, screens, stop)
+    leader.begin(state)
+    found, failures = [], 0
+    for u, window in enumerate(made):
+        try:
+            leader.load(shown(window))
+        except StoreError:  # as the learner: the fold asks again
+            failures += 1
+        leader.fold(window, update_of(u, window, state.watermarks, settings))
+        leader.forget(())
+        leader.call()
+        found.append(state.digests())
+    leader.end()
+    assert failures == (fails_at is not None)
+    return found
+
+
+@pytest.fixture(scope="module")
+def alone(base: Path) -> Digests:
+    """What one process learns that knows of no ranks."""
+    settings, screens, found = of(base), Screens(), []
+    state = LearnerState(settings)
+    for u, window in enumerate(windows(screens, settings, UPDATES)):
+        fold(state, window, update_of(u, window, state.watermarks, settings), screens, settings)
+        found.append(state.digests())
+    return found
+
+
+@pytest.mark.parametrize("world", [2, 3, 4, 8])
+def test_any_number_of_ranks_learns_the_same_bits(world: int, base: Path, alone: Digests) -> None:
+    assert results(world, learned, of(base))[0] == alone
+
+
+def test_a_store_that_fails_one_rank_is_asked_again_by_all(base: Path, alone: Digests) -> None:
+    assert results(2, learned, of(base), 1)[0] == alone
+
+
+def goes_on_from(ranks: Ranks, settings: Config, done: int, upto: int, before: tuple[object, ...] | None) -> object:
+    """Updates `done` to `upto` from a checkpoint of another number of ranks; rank 0's digests and its checkpoint."""
+    screens, stop = Screens(), threading.Event()
+    made = windows(screens, settings, upto)
+    if ranks.rank > 0:
+        follow(settings, ranks, screens, stop, Monitor())
+        return None
+    held = [logged for window in made[:done] for logged in window]
+    state = LearnerState.restore(settings, *before, held) if before else LearnerState(settings)  # type: ignore[arg-type]
+    leader = Leader(settings, ranks, screens, stop)
+    leader.begin(state)
+    for u, window in enumerate(made[done:], done):
+        leader.fold(window, update_of(u, window, state.watermarks, settings))
+    leader.end()
+    return state.digests(), (state.meta(), state.tensors())
+
+
+def test_a_checkpoint_is_continued_by_another_number_of_ranks(base: Path, alone: Digests) -> None:
+    settings, saved = of(base), None
+    for world, done, upto in ((1, 0, 2), (2, 2, 5), (1, 5, UPDATES)):
+        digests, saved = results(world, goes_on_from, settings, done, upto, saved)[0]
+        assert digests == alone[upto - 1]
+
+
+def killed_in_the_middle(ranks: Ranks, settings: Config) -> str:
+    """What ends this rank, where rank 1 is killed within update 2."""
+    screens, stop = Screens(), threading.Event()
+    made = windows(screens, settings, 3)
+    if ranks.rank > 0:
+        if ranks.rank == 1:
+            _kill_at_gradient(5)
+        try:
+            follow(settings, ranks, screens, stop, Monitor())
+        except RankError as error:
+            return str(error)
+    state, leader = LearnerState(settings), Leader(settings, ranks, screens, stop)
+    leader.begin(state)
+    for u, window in enumerate(made):
+        try:
+            leader.fold(window, update_of(u, window, state.watermarks, settings))
+        except RankError as error:
+            return f"update {u}: {error}"
+    return "nothing"
+
+
+def _kill_at_gradient(nth: int) -> None:
+    original, left = Compute.gradients, nth
+
+    def gradients(self: Compute, *arguments: object) -> object:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return original(self, *arguments)  # type: ignore[arg-type]
+
+    Compute.gradients = gradients  # type: ignore[assignment, method-assign]
+
+
+def test_a_killed_rank_ends_the_others_with_an_error(base: Path) -> None:
+    first, second, third = Group(3, killed_in_the_middle, of(base)).results()
+    assert first.startswith("update 2: rank 0 of 3: another rank has ended")
+    assert "start the learner again" in first
+    assert second is None, "it was killed"
+    assert "rank 2 of 3: another rank has ended" in third
+
+
+def diverging(ranks: Ranks, settings: Config) -> str:
+    """What ends this rank, where one number of the weights of rank 1 is another after update 0, as on another
+    processor."""
+    screens, stop = Screens(), threading.Event()
+    made = windows(screens, settings, 2)
+    if ranks.rank > 0:
+        _spoil_weights()
+    try:
+        if ranks.rank > 0:
+            follow(settings, ranks, screens, stop, Monitor())
+        state, leader = LearnerState(settings), Leader(settings, ranks, screens, stop)
+        leader.begin(state)
+        leader.fold(made[0], update_of(0, made[0], state.watermarks, settings))
+    except PolicyError as error:
+        return str(error)
+    return "nothing"
+
+
+def _spoil_weights() -> None:
+    original = LearnerState.learn
+
+    def learn(self: LearnerState, new: list[LoggedTrajectory]) -> object:
+        metrics = original(self, new)
+        with torch.no_grad():
+            weight = next(iter(self.policy.parameters().values())).flatten()
+            weight[0] = torch.nextafter(weight[0], torch.tensor(2.0))
+        return metrics
+
+    LearnerState.learn = learn  # type: ignore[assignment, method-assign]
+
+
+def test_a_rank_with_other_weights_ends_all_before_anything_is_published(base: Path) -> None:
+    for said in results(2, diverging, of(base)):
+        assert "rank 1 of 2: has other weights than rank 0 after the same update" in said
+        assert "none of them were published" in said
+
+
+def stopped(ranks: Ranks, settings: Config) -> bool:
+    """Whether rank 0 hears that rank 1 was asked to stop."""
+    stop = threading.Event()
+    if ranks.rank > 0:
+        stop.set()
+        follow(settings, ranks, Screens(), stop, Monitor())
+        return True
+    leader = Leader(settings, ranks, Screens(), stop)
+    leader.begin(LearnerState(settings))
+    leader.end()
+    return stop.is_set()
+
+
+def other_settings(ranks: Ranks, settings: Config) -> str:
+    own = settings.learner.model_copy(update={"seed": ranks.rank})
+    with pytest.raises(ConfigError) as refused:
+        refuse_other_settings(settings.model_copy(update={"learner": own}), ranks)
+    return str(refused.value)
+
+
+def both(ranks: Ranks, settings: Config) -> tuple[bool, str]:
+    return stopped(ranks, settings), other_settings(ranks, settings)
+
+
+def test_a_stop_of_any_rank_reaches_rank_0_and_other_settings_are_refused_on_all(base: Path) -> None:
+    for heard, said in results(2, both, of(base)):
+        assert heard
+        assert "those of rank 1 are not those of rank 0" in said
+
+
+def dealt(ranks: Ranks, settings: Config) -> tuple[list[int], list[int], str]:
+    """What this rank worked on and took, and the error of an item on another rank."""
+    compute, worked, taken = Compute(settings), list[int](), list[int]()
+    compute.deal_to(ranks)
+
+    def work(item: int) -> int:
+        worked.append(item)
+        if item == 90:
+            raise StoreError("item 90", "is gone", "bring it back")
+        return item * item
+
+    with pytest.raises(DistrlError) as failed:
+        compute.each(range(100), work, lambda item, made: taken.append(made))
+    assert compute.lacking([3, 1] if ranks.rank else [1, 2]) == [1, 2, 3]
+    return worked, taken, str(failed.value)
+
+
+def test_items_are_dealt_and_an_error_of_one_rank_is_raised_on_all(base: Path) -> None:
+    first, second = results(2, dealt, of(base))
+    assert first[0] == list(range(0, 92, 2)), "the one that fails is the last of its rank"
+    assert second[0] == list(range(1, 96, 2)), "and its block is the last that anybody begins"
+    assert first[1:] == second[1:]
+    assert first[1] == [item * item for item in range(96) if item < 90 or item % 2]
+    assert "item 90: is gone" in first[2]
+
+
+def test_more_ranks_than_shards_are_refused_with_the_setting(base: Path) -> None:
+    refuse_idle_ranks(of(base), 8)
+    with pytest.raises(ConfigError, match=r"learner\.shards=9 or more"):
+        Compute(of(base)).deal_to(Ranks(0, 9))
+
+
+def test_the_number_of_ranks_is_no_part_of_a_run(base: Path) -> None:
+    more = of(base, "learner.ranks=8")
+    assert learning_fingerprint(more) == learning_fingerprint(of(base))
+    assert "learner.ranks" not in more.shared()

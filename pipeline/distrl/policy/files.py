@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -11,6 +12,10 @@ from typing import Any, Final
 
 from distrl.errors import PolicyError
 
+LOG = logging.getLogger("distrl.policy.files")
+
+LARGE: Final = 1 << 30
+"""Bytes of a base model whose reading is announced: a start says nothing else until it is read."""
 CONFIG: Final = "config.json"
 HINT: Final = "name a whole base model in policy.base_model, or unset it to use the shipped one"
 
@@ -49,7 +54,9 @@ def identity_of(files: Sequence[Path]) -> str:
 
 
 @lru_cache(maxsize=8)
-def _identity(files: tuple[Path, ...], _stamps: tuple[tuple[int, int], ...]) -> str:
+def _identity(files: tuple[Path, ...], stamps: tuple[tuple[int, int], ...]) -> str:
+    if (total := sum(size for _, size in stamps)) >= LARGE:
+        LOG.info("reading the %.1f GB of the base model in %s, whose sha256 names it", total / 1e9, files[0].parent)
     return identity([_sha256(path) for path in files])
 
 

@@ -27,9 +27,12 @@ def files(directory: Path) -> list[Path]:
     """The deciding files of a model's directory, by name. Raises PolicyError where it is none."""
     try:
         listed = [*directory.iterdir(), *(directory / TEMPLATES).glob("*")]
-        found = sorted(path for path in listed if path.suffix in DECIDING and path.is_file())
+        deciding = sorted(path for path in listed if path.suffix in DECIDING)
+        found = [path for path in deciding if path.is_file()]
     except OSError as error:
         raise PolicyError(str(directory), f"cannot be read ({error.strerror})", HINT) from None
+    if dangling := [path for path in deciding if not path.exists()]:
+        raise PolicyError(str(dangling[0]), "is a link to no file", "download the model again, all of its files")
     if not any(path.suffix == ".safetensors" for path in found):
         raise PolicyError(
             str(directory),
@@ -63,13 +66,15 @@ def model_type(directory: Path) -> str:
 
 
 def end_ids(directory: Path) -> tuple[int, ...]:
-    """The token ids that end an answer, by generation_config.json, else by config.json; () where neither names one.
-    Raises PolicyError."""
+    """The token ids that end an answer, by generation_config.json, else by config.json or what that says of the
+    language part; () where none names one. Raises PolicyError."""
     for name in ("generation_config.json", CONFIG):
         if (directory / name).is_file():
-            found = parsed(read(directory / name), directory).get("eos_token_id")
-            if found is not None:
-                return tuple(_ids(found, directory / name))
+            content = parsed(read(directory / name), directory)
+            for part in (content, content.get("text_config")):
+                found = part.get("eos_token_id") if isinstance(part, dict) else None
+                if found is not None:
+                    return tuple(_ids(found, directory / name))
     return ()
 
 

@@ -9,7 +9,6 @@ from distrl import config as settings
 from distrl.errors import PolicyError
 from distrl.policy.dialects.protocol import Dialect
 from distrl.policy.dialects.registry import DIALECTS
-from distrl.policy.files import HINT
 from distrl.policy.protocol import Policy, Tokenizer
 from distrl.policy.registry import PolicyFamily
 from distrl.policy.vlm.directory import end_ids, files, identity, model_type
@@ -37,7 +36,9 @@ def _vlm_tokenizer(directory: Path, chosen: settings.PolicySettings) -> VlmToken
     processor = Processor(directory, chosen.max_pixels)
     ends = end_ids(directory)
     if not ends or max(ends) >= processor.size:
-        raise PolicyError(str(directory), f"names no token that ends an answer ({ends})", HINT)
+        raise PolicyError(
+            str(directory), f"names no token that ends an answer ({ends})", "set eos_token_id in generation_config.json"
+        )
     return VlmTokenizer(processor, dialect_of(directory, chosen.dialect), chosen, ends)
 
 

@@ -28,10 +28,11 @@ IMPOSSIBLE: Final = -1e9
 """Logit of tokens that stand for pictures: one in an action would be taken for a second screenshot. Also of ids that
 the tokenizer does not have, which models have to fill up their embeddings."""
 UNREADABLE: Final = (
-    *(OSError, ValueError, ImportError, RuntimeError, AttributeError, TypeError, KeyError),
+    *(OSError, ValueError, ImportError, RuntimeError, AttributeError, TypeError, LookupError),
     SafetensorError,
 )
 """What the library raises for a directory that holds something else."""
+INCOMPLETE: Final = "download the model again, all of its files, or save it again with `save_pretrained`"
 TYPES: Final = ("mm_token_type_ids", "token_type_ids")
 """Names under which models ask which tokens are an image's."""
 
@@ -43,11 +44,21 @@ class VisionLanguageModel:
         cast(Any, logging).disable_progress_bar()  # a bar in the log of a pod is noise
         try:
             library: Any = AutoModelForImageTextToText
-            self.whole = library.from_pretrained(
-                directory, local_files_only=True, trust_remote_code=False, use_safetensors=True, dtype=torch.float32
+            self.whole, found = library.from_pretrained(
+                directory,
+                local_files_only=True,
+                trust_remote_code=False,
+                use_safetensors=True,
+                dtype=torch.float32,
+                output_loading_info=True,
             )
         except UNREADABLE as error:
             raise PolicyError(str(directory), f"is no vision-language model ({error!r:.200})", HINT) from None
+        if absent := sorted(found["missing_keys"]):
+            # the library would draw them at random, in each process others
+            raise PolicyError(
+                str(directory), f"its weights lack {len(absent)} of its parameters ({absent[0]:.100})", INCOMPLETE
+            )
         # What is drawn is ours to say: a penalty of the model's own would make it another distribution than is scored
         self.whole.generation_config = cast(Any, GenerationConfig)()
         self.whole.requires_grad_(False)
@@ -72,9 +83,16 @@ class VisionLanguageModel:
         """What it computes in."""
         self._multimodal_places = hasattr(self.whole.model, "get_rope_index")
         """Whether places in a prompt are the model's own affair; others are counted from the first real token."""
-        blank = self._look(processor.images(Image.new("RGB", PROBE)))
-        self._in_parts = not isinstance(blank.pooler_output, Tensor)
+        self._in_parts = False
         """Whether it takes the tokens of several images as several tensors."""
+        try:
+            self._probe()
+        except UNREADABLE as error:
+            raise PolicyError(
+                str(directory),
+                f"{type(self.whole).__name__} cannot take what the processor makes of a screenshot ({error!r:.200})",
+                "put the processor's files of this very model beside its weights",
+            ) from None
 
     @property
     def embeddings(self) -> nn.Embedding:
@@ -170,6 +188,15 @@ class VisionLanguageModel:
     def allowed(self, logits: Tensor) -> Tensor:
         """(…, V) logits, of which those of pictures and of no token are never drawn."""
         return logits.index_fill(-1, self._forbidden, IMPOSSIBLE)
+
+    def _probe(self) -> None:
+        """Read a blank screenshot, as is done for each decision: files of two models fail here, and not in a run."""
+        images = self._processor.images(Image.new("RGB", PROBE))
+        self._in_parts = not isinstance(self._look(images).pooler_output, Tensor)
+        layout, tokens = self._processor.layout(PROBE), self.image_tokens(images)
+        given = self.inputs([(self._processor.marker_id,)], [tokens], [layout])
+        with torch.no_grad():
+            self.scored(given, torch.zeros((1, 1), dtype=torch.long), torch.ones(1, dtype=torch.long))
 
     def _look(self, images: Mapping[str, Tensor]) -> Any:
         see = self.whole.model.get_image_features

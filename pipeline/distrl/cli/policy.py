@@ -1,4 +1,4 @@
-"""`distrl policy`: what a policy answers, and a published one for other programs."""
+"""`distrl policy`: what a policy answers, what a base model takes, and a published one for other programs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ import typer
 from distrl.cli.common import ConfigFile, Sets, console, load, print_line, run_settings
 from distrl.errors import ConfigError
 
-app = typer.Typer(help="A policy asked once, and published ones for other programs.", no_args_is_help=True)
+app = typer.Typer(
+    help="A policy asked once, what one takes, and published ones for other programs.", no_args_is_help=True
+)
 
 
 @app.callback()
 def policy() -> None:
-    """A policy asked once, and published ones for other programs."""
+    """A policy asked once, what one takes, and published ones for other programs."""
 
 
 @app.command("export")
@@ -90,3 +92,49 @@ def try_(
         except OSError as error:
             raise ConfigError("--out", f"{out} cannot be written ({error.strerror})", "name another file") from None
         print_line(f"drawn: {out}")
+
+
+@app.command("size")
+def size(
+    models: Annotated[list[Path], typer.Argument(help="Base models: directories, or their config.json alone.")],
+    prompt: Annotated[int, typer.Option(min=1, help="Tokens of a prompt, those of the screenshot counted.")] = 1500,
+    action: Annotated[int, typer.Option(min=2, help="Tokens of an action.")] = 64,
+    rows: Annotated[int, typer.Option(min=1, help="Rows of a shard, and of a batch of decisions.")] = 8,
+    config: ConfigFile = None,
+    sets: Sets = None,
+) -> None:
+    """What a base model takes to train and to act, computed from shapes: nothing is loaded and nothing measured.
+
+    Adapters are those of policy.lora_rank, policy.lora_targets and policy.trains. As a table in Markdown.
+    """
+    settings = load(config, sets)
+    from distrl.policy.sizing import sizes_of
+
+    found = {
+        model.stem if model.suffix == ".json" else model.name: sizes_of(model, settings.policy, prompt, action)
+        for model in models
+    }
+    lines = {
+        "parameters": [billions(each.parameters) for each in found.values()],
+        "of them see": [billions(each.seeing) for each in found.values()],
+        "trained": [f"{each.trained / 1e6:.2f} M" for each in found.values()],
+        "a reload": [f"{each.reload / 1e6:.1f} MB" for each in found.values()],
+        "weights": [gigabytes(each.weights) for each in found.values()],
+        "gradients and moments": [gigabytes(each.learned) for each in found.values()],
+        "activations of a row": [gigabytes(each.activations) for each in found.values()],
+        f"a step on {rows} rows": [gigabytes(each.step(rows)) for each in found.values()],
+        "keys and values of a row": [f"{each.cache / 1e6:.0f} MB" for each in found.values()],
+        f"deciding {rows} rows": [gigabytes(each.acting(rows)) for each in found.values()],
+    }
+    print_line(f"| | {' | '.join(found)} |")
+    print_line(f"| --- |{' ---: |' * len(found)}")
+    for name, values in lines.items():
+        print_line(f"| {name} | {' | '.join(values)} |")
+
+
+def billions(count: int) -> str:
+    return f"{count / 1e9:.3f} B"
+
+
+def gigabytes(count: int) -> str:
+    return f"{count / 1e9:.2f} GB"

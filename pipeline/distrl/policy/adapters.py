@@ -89,6 +89,11 @@ class LoraAdapter:
         tensors = {f"{PREFIX}{name}": value.detach().cpu().contiguous() for name, value in found.items()}
         return save_tensors(tensors, {CONFIG: json.dumps(self._config, sort_keys=True)})
 
+    def size(self) -> int:
+        """Bytes of `to_bytes`, also where the parameters have shapes and no numbers."""
+        tensors = {f"{PREFIX}{name}": torch.zeros(each.shape, device="cpu") for name, each in self.parameters().items()}
+        return len(save_tensors(tensors, {CONFIG: json.dumps(self._config, sort_keys=True)}))
+
     def load(self, data: bytes) -> None:
         """Take the weights in `data`, all of them or, where they are refused, none.
 

@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
 from safetensors import SafetensorError
@@ -27,6 +27,8 @@ from distrl.policy.autoui.model import AutoUIModel, Shape
 from distrl.policy.autoui.tokenizer import AutoUITokenizer, WordTokenizer
 from distrl.policy.files import CONFIG, HINT, identity, read
 
+LORA_TARGETS: Final = ("q", "v")
+
 
 @dataclass(frozen=True, slots=True)
 class Base:
@@ -38,7 +40,7 @@ class Base:
     model: EncoderDecoder
     tokenizer: AutoUITokenizer
     sha256: str
-    lora_targets: tuple[str, ...] = ("q", "v")
+    lora_targets: tuple[str, ...] = LORA_TARGETS
 
 
 def load_base(directory: Path) -> Base:

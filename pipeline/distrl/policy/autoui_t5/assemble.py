@@ -59,7 +59,8 @@ def assemble(checkpoint: Path, vision: Path, out: Path, decoder: Path | None, se
         )
     language = _language(checkpoint)
     eyes = {name.removeprefix(PREFIX): value for name, value in _vision_tensors(vision).items()}
-    model = described_model(t5, sight, str(checkpoint / CONFIG))
+    with torch.device("meta"):
+        model = described_model(t5, sight, str(checkpoint / CONFIG))
     drawn = not any(name.startswith(FUSION) for name in language)
     if drawn:
         language |= _fusion(model.vision.config.hidden_size, model.width, seed)

@@ -30,7 +30,8 @@ def load_base(directory: Path, settings: PolicySettings) -> Base:
     """Raises PolicyError where a file is missing, unreadable or not what config.json describes; it names what does not
     fit."""
     files(directory)
-    model = described_model(*described(directory), str(directory / CONFIG))
+    with torch.device("meta"):  # weights are loaded, not drawn
+        model = described_model(*described(directory), str(directory / CONFIG))
     fill(model, _tensors(directory / WEIGHTS), _tensors(directory / VISION), str(directory))
     model.pixels = _pixels(directory, cast(int, model.vision.config.image_size))
     tokenizer = T5Tokenizer(directory, settings)
@@ -45,10 +46,9 @@ def load_base(directory: Path, settings: PolicySettings) -> Base:
 
 
 def described_model(t5: Mapping[str, Any], vision: Mapping[str, Any], where: str) -> AutoUIT5:
-    """The network that settings describe, without memory for its weights. Raises PolicyError."""
+    """The network that settings describe, on torch's current device. Raises PolicyError."""
     try:
-        with torch.device("meta"):
-            return AutoUIT5(t5, vision)
+        return AutoUIT5(t5, vision)
     except Exception as error:  # the library checks settings with errors of its own
         raise PolicyError(where, f"does not describe a T5 with an image encoder ({error!r:.200})", HINT) from None
 

@@ -116,21 +116,10 @@ class VisionLanguageModel:
         self.dtype = dtype
 
     def language_layers(self) -> dict[str, nn.Linear]:
-        """The linear layers of the language part by their names in the whole model, without the head."""
-        decoder = self.whole.get_decoder()
-        inside = {id(module) for module in decoder.modules()}
-        return {
-            name: module
-            for name, module in self.whole.named_modules()
-            if isinstance(module, nn.Linear) and id(module) in inside
-        }
+        return language_layers(self.whole)
 
     def language_parameters(self) -> dict[str, nn.Parameter]:
-        """All of the language part and its head, but the token embeddings, by their names in the whole model."""
-        head = self.whole.get_output_embeddings()
-        mine = {id(each) for part in (self.whole.get_decoder(), head) for each in part.parameters()}
-        mine.discard(id(self.embeddings.weight))
-        return {name: each for name, each in self.whole.named_parameters() if id(each) in mine}
+        return language_parameters(self.whole)
 
     def image_tokens(self, images: Mapping[str, Tensor]) -> Tensor:
         """(levels or tiles, N, d) of one image. images: as `Processor.images`."""
@@ -229,3 +218,18 @@ class VisionLanguageModel:
             levels = range(1, floats[0].shape[0])
             found["deepstack_features"] = [[each[level] for each in floats] for level in levels]
         return found
+
+
+def language_layers(whole: Any) -> dict[str, nn.Linear]:
+    """The linear layers of a model's language part by their names in the whole model, without the head."""
+    inside = {id(module) for module in whole.get_decoder().modules()}
+    return {
+        name: module for name, module in whole.named_modules() if isinstance(module, nn.Linear) and id(module) in inside
+    }
+
+
+def language_parameters(whole: Any) -> dict[str, nn.Parameter]:
+    """All of a model's language part and its head, but the token embeddings, by their names in the whole model."""
+    mine = {id(each) for part in (whole.get_decoder(), whole.get_output_embeddings()) for each in part.parameters()}
+    mine.discard(id(whole.get_input_embeddings().weight))
+    return {name: each for name, each in whole.named_parameters() if id(each) in mine}

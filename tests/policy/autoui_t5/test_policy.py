@@ -125,7 +125,7 @@ def test_embeddings_of_no_token_are_never_written(policy: AutoUIPolicy) -> None:
     assert vocabulary > count
     with torch.no_grad():
         states, mask = policy.model.encode(policy.image_features(png(0)).tokens[None], pad(prompts(policy, 1)))
-        found = policy.model.next_logits(states, mask, torch.empty((1, 0), dtype=torch.long))[0]
+        found = policy.model.decoder(states, mask, 1).first()[0]
     assert set((found < -1e8).nonzero().flatten().tolist()) == {PAD, *range(count, vocabulary)}
 
 

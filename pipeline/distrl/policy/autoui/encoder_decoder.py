@@ -9,7 +9,7 @@ model's width.
 
 from __future__ import annotations
 
-from typing import Final, cast
+from typing import Final
 
 import torch
 from PIL import Image
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from transformers import T5ForConditionalGeneration
 from transformers.modeling_outputs import BaseModelOutput
 
+from distrl.policy.autoui.t5 import T5Decoder
 from distrl.policy.autoui.tokenizer import PAD
 
 IMPOSSIBLE: Final = -1e9
@@ -57,10 +58,9 @@ class EncoderDecoder(nn.Module):
         shifted = torch.cat([actions.new_full((len(actions), 1), PAD), actions[:, :-1]], dim=1)
         return self._decode(states, mask, shifted)
 
-    def next_logits(self, states: Tensor, mask: Tensor, begun: Tensor) -> Tensor:
-        """(B, V): the scores of the token that follows `begun` (B, t); t may be 0."""
-        shifted = torch.cat([begun.new_full((len(begun), 1), PAD), begun], dim=1)
-        return self._decode(states, mask, shifted)[:, -1]
+    def decoder(self, states: Tensor, mask: Tensor, most: int) -> T5Decoder:
+        """To write at most `most` tokens in each row, given what `encode` returned."""
+        return T5Decoder(self.t5, states.to(self.t5.shared.weight.dtype), mask, most, self._allowed)
 
     def _decode(self, states: Tensor, mask: Tensor, inputs: Tensor) -> Tensor:
         out = self.t5(
@@ -69,6 +69,7 @@ class EncoderDecoder(nn.Module):
             decoder_input_ids=inputs,
             use_cache=False,
         )
-        return cast(
-            Tensor, out.logits.float().index_fill(-1, torch.tensor(self.impossible, device=inputs.device), IMPOSSIBLE)
-        )
+        return self._allowed(out.logits)
+
+    def _allowed(self, logits: Tensor) -> Tensor:
+        return logits.float().index_fill(-1, torch.tensor(self.impossible, device=logits.device), IMPOSSIBLE)

@@ -15,13 +15,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from distrl.config import PolicySettings
 from distrl.errors import PolicyError
+from distrl.policy import writing
 from distrl.policy.actions import to_text
 from distrl.policy.adapters import LoraAdapter
 from distrl.policy.autoui.base import Base, load_base
@@ -29,8 +29,8 @@ from distrl.policy.autoui.encoder_decoder import EncoderDecoder
 from distrl.policy.autoui.tokenizer import END, PAD, AutoUITokenizer
 from distrl.policy.frugal import cast_frozen, recompute_layers
 from distrl.policy.protocol import ImageFeatures, SampledAction, Score
-from distrl.policy.sampling import draw, log_softmax
 from distrl.policy.screenshot import decoded
+from distrl.policy.writing import Written
 from distrl.types import ScreenSize, Step
 
 CACHED_SCREENS: Final = 256
@@ -160,28 +160,13 @@ def write(
     prompts: Sequence[tuple[int, ...]],
     temperature: float | None,
     seeds: Sequence[int],
-) -> list[tuple[tuple[int, ...], float]]:
-    """One action per row, token by token: (ids that end with </s>, log-probability). See `Policy.decide`.
-
-    features: (B, N, d). The decoder is run over the whole beginning at each token: at six tokens or fewer that is
-    faster than keeping its keys and values.
-    """
-    rules = [np.random.default_rng(seed) for seed in seeds]
-    logprobs, ended = np.zeros(len(rules)), np.zeros(len(rules), dtype=bool)
+) -> list[Written]:
+    """One action for each row (`Policy.decide`), with </s> at its end. features: (B, N, w)."""
+    most = tokenizer.action_length - 1
     with torch.no_grad():
-        states, mask = model.encode(features, pad(prompts).to(features.device))
-        written = torch.empty((len(rules), 0), dtype=torch.long, device=features.device)
-        while written.shape[1] < tokenizer.action_length - 1 and not ended.all():
-            logp = log_softmax(model.next_logits(states, mask, written).double().cpu().numpy(), temperature)
-            tokens = [
-                PAD if done else draw(row, rule, greedy=temperature is None)
-                for done, row, rule in zip(ended, logp, rules, strict=True)
-            ]
-            logprobs += np.where(ended, 0.0, logp[np.arange(len(rules)), tokens])
-            written = torch.cat([written, written.new_tensor(tokens)[:, None]], dim=1)
-            ended |= np.array(tokens) == END
-    rows = [[token for token in row if token not in (PAD, END)] for row in written.cpu().tolist()]
-    return [((*row, END), float(logprob)) for row, logprob in zip(rows, logprobs, strict=True)]
+        decoder = model.decoder(*model.encode(features, pad(prompts).to(features.device)), most)
+    rows = writing.write(decoder, ends=(END,), most=most, temperature=temperature, seeds=seeds)
+    return [row if row.ids[-1] == END else Written((*row.ids, END), row.logprob) for row in rows]
 
 
 def pad(rows: Sequence[Sequence[int]]) -> Tensor:

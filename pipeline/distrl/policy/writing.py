@@ -1,0 +1,64 @@
+"""How every policy writes actions: token by token, a batch at a time, until each row has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from distrl.policy.sampling import draw, log_softmax
+
+
+class Decoder(Protocol):
+    """The rows of one batch, with the keys and values of all that was read and written. B rows, V tokens."""
+
+    def first(self) -> Tensor:
+        """(B, V) logits of each row's first token."""
+        ...
+
+    def following(self, tokens: Tensor) -> Tensor:
+        """(B, V) logits of the token after `tokens` (B,), the last that were written."""
+        ...
+
+    def keep(self, rows: Tensor) -> None:
+        """Forget all rows but these, by their present places, in order."""
+        ...
+
+
+class Written(NamedTuple):
+    """ids: as drawn, with the end token where it was drawn. logprob: summed over them, in nats."""
+
+    ids: tuple[int, ...]
+    logprob: float
+
+
+def write(
+    decoder: Decoder, *, ends: Collection[int], most: int, temperature: float | None, seeds: Sequence[int]
+) -> list[Written]:
+    """One row for each seed: at most `most` ids, of which only the last may be one of `ends`.
+
+    A row that has ended leaves the batch. Its draws depend on its own seed alone, and their probabilities are computed
+    in float64. temperature: as in `Policy.decide`.
+    """
+    rules = [np.random.default_rng(seed) for seed in seeds]
+    ids: list[list[int]] = [[] for _ in seeds]
+    logprobs = [0.0 for _ in seeds]
+    rows = list(range(len(rules)))
+    with torch.no_grad():
+        logits = decoder.first()
+        while True:
+            logp = log_softmax(logits.double().cpu().numpy(), temperature)
+            for row, each in zip(rows, logp, strict=True):
+                token = draw(each, rules[row], greedy=temperature is None)
+                ids[row].append(token)
+                logprobs[row] += float(each[token])
+            going = [place for place, row in enumerate(rows) if ids[row][-1] not in ends and len(ids[row]) < most]
+            if not going:
+                return [Written(tuple(each), logprob) for each, logprob in zip(ids, logprobs, strict=True)]
+            if len(going) < len(rows):
+                decoder.keep(torch.tensor(going, device=logits.device))
+                rows = [rows[place] for place in going]
+            logits = decoder.following(torch.tensor([ids[row][-1] for row in rows], device=logits.device))

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 
@@ -169,8 +170,17 @@ def test_other_headers_stay_where_they_are() -> None:
     assert passed_on((("own", b"x"), *PARENT, ("tracestate", b"a=b"))) == PARENT
 
 
+def test_an_sdk_that_is_disabled_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
+    with collecting() as collector:
+        assert sent(collector, played(), 8) == ()
+        with tracing(traced_by(collector.url), "worker", "w") as tracer:
+            assert tracer.begin("play episode", PARENT, 0, {}, "consumer").headers == PARENT
+    assert collector.spans == []
+
+
 @pytest.fixture
-def silent() -> str:
+def silent() -> Iterator[str]:
     """A collector that takes connections and never answers."""
     server = socket.create_server(("127.0.0.1", 0), backlog=64)
     with server:

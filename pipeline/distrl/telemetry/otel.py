@@ -70,7 +70,8 @@ class OtelSpan:
     def headers(self) -> Headers:
         carrier: dict[str, str] = {}
         TraceContextTextMapPropagator().inject(carrier, trace.set_span_in_context(self._span, Context()))
-        return ((HEADER, carrier[HEADER].encode()),)
+        named = carrier.get(HEADER)  # none where OTEL_SDK_DISABLED is set and no record named a trace
+        return () if named is None else ((HEADER, named.encode()),)
 
     @property
     def recording(self) -> bool:

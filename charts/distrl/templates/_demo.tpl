@@ -1,5 +1,10 @@
 {{/* The servers of a demo. */}}
 
+{{/* The name of its broker, which advertises it: KEDA is in another namespace. */}}
+{{- define "distrl.demo.broker" -}}
+{{ include "distrl.fullname" . }}-kafka.{{ .Release.Namespace }}.svc
+{{- end -}}
+
 {{/*
 One server of a demo: a StatefulSet of one with a volume, a headless Service and a NetworkPolicy.
 Arguments: root, component, values, port, container (further keys of it), volumes, mounts.

@@ -8,7 +8,7 @@
 {{- if .Values.demo.enabled -}}
 {{- $fullname := include "distrl.fullname" . -}}
 {{- $demo := dict
-      "kafka" (dict "bootstrap" (printf "%s-kafka:9092" $fullname))
+      "kafka" (dict "bootstrap" (printf "%s:9092" (include "distrl.demo.broker" .)))
       "store" (dict "url" (printf "s3://%s-s3:9000/distrl" $fullname))
       "devices" (dict "settle_unchanged_s" 0) -}}
 {{- $config = mergeOverwrite $demo $config -}}
@@ -48,6 +48,16 @@
 {{- end -}}
 {{- end -}}
 {{- $found | toYaml -}}
+{{- end -}}
+
+{{/* The brokers' addresses for who is in another namespace: a name without a dot is a Service of the release's own. */}}
+{{- define "distrl.bootstrapElsewhere" -}}
+{{- $namespace := .Release.Namespace -}}
+{{- $addresses := list -}}
+{{- range splitList "," (include "distrl.settings" . | fromYaml).kafka.bootstrap -}}
+{{- $addresses = append $addresses (regexReplaceAll "^([^.:]+):" (trim .) (printf "${1}.%s.svc:" $namespace)) -}}
+{{- end -}}
+{{- join "," $addresses -}}
 {{- end -}}
 
 {{/* Ports of a comma-separated list of addresses, as YAML. */}}

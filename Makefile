@@ -38,7 +38,7 @@ demo: $(READY)
 test: $(READY)
 	$(BIN)/python -m pytest --numprocesses 2 --no-loadscope-reorder
 
-# On the cluster that KUBECONFIG names, whose nodes can pull DISTRL_IMAGE; else, as root, on a node of its own.
+# On the cluster that KUBECONFIG names, whose nodes can pull K8S_IMAGE; else, as root, on a node of its own.
 test-k8s: $(READY)
 	$(BIN)/python -m pytest tests/k8s -m k8s --durations=0
 

@@ -1,13 +1,15 @@
 """Programs that tests run and that are built from Go modules: helm, helm-unittest and others under tests/tools.
 
 A folder there is a Go module: its go.mod names a program by a `tool` line, or it holds mains of its own, and go.sum
-pins all that goes into it. A file `ldflags` has more words for the linker, as a version that a program is to say. Each
-is built once for a user, into the cache that jars are in.
+pins all that goes into it. A file `ldflags` has more words for the linker, as a version that a program is to say. A
+script `edit.py FOLDER` writes a go.mod and a go.sum there, with which a module is built from an edited copy. Each is
+built once for a user, into the cache that jars are in.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -65,10 +67,28 @@ def folder(name: str, tools: Path = TOOLS) -> Path:
     return cache() / "tools" / f"{name}-{pins.hexdigest()[:16]}"
 
 
-def _build(name: str, module: Path, target: Path, say: Say) -> None:
+def source(name: str, module: str, *, tools: Path = TOOLS) -> Path:
+    """The folder with the published source of a Go module that tests/tools/`name` pins; nobody may write there.
+
+    Raises ToolError where Go is missing, or the module can neither be found nor fetched.
+    """
+    command = [_go(name), "mod", "download", "-json", module]
+    done = subprocess.run(command, cwd=tools / name, capture_output=True, text=True, check=False)
+    found: dict[str, str] = json.loads(done.stdout or "{}")
+    if "Dir" not in found:
+        raise ToolError(f"no source of {module}: {found.get('Error') or done.stderr.strip()}")
+    return Path(found["Dir"])
+
+
+def _go(name: str) -> str:
     found = go()
     if found is None:
         raise ToolError(f"{name} is built with Go, and {NO_GO}")
+    return found
+
+
+def _build(name: str, module: Path, target: Path, say: Say) -> None:
+    found = _go(name)
     say(f"building {name} with Go (minutes, once)")
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix=f"{target.name}.", dir=target.parent) as scratch:
@@ -86,6 +106,8 @@ def _build(name: str, module: Path, target: Path, say: Say) -> None:
             "-o",
             f"{made}{os.sep}",
         ]
+        if (module / "edit.py").exists():
+            command.append(f"-modfile={_edited(name, module / 'edit.py', Path(scratch))}")
         done = subprocess.run(
             [*command, "tool", "./..."],
             cwd=module,
@@ -98,6 +120,13 @@ def _build(name: str, module: Path, target: Path, say: Say) -> None:
             raise ToolError(f"{name} could not be built in {module}:\n{done.stderr.strip()}")
         made.rename(target)  # whole or not at all
     say(f"built {name} in {time.monotonic() - began:.0f} s")
+
+
+def _edited(name: str, script: Path, scratch: Path) -> Path:
+    done = subprocess.run([sys.executable, script, scratch], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ToolError(f"{name} could not be built, since {script} failed:\n{done.stderr.strip()}")
+    return scratch / "go.mod"
 
 
 def _to_standard_error(text: str) -> None:

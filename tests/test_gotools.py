@@ -16,6 +16,18 @@ from gotools import ToolError, folder, go, tool
 needs_go = pytest.mark.kubernetes
 MAIN = 'package main\n\nimport "fmt"\n\nfunc main() { fmt.Println("hello") }\n'
 
+EDIT = """
+import sys
+from pathlib import Path
+
+folder = Path(sys.argv[1])
+(folder / "word").mkdir()
+(folder / "word" / "go.mod").write_text("module word.test/word\\n")
+(folder / "word" / "word.go").write_text('package word\\n\\nconst Word = "edited"\\n')
+wanted = f"require word.test/word v0.0.0\\n\\nreplace word.test/word => {folder}/word\\n"
+(folder / "go.mod").write_text((Path(__file__).parent / "go.mod").read_text() + wanted)
+"""
+
 
 @pytest.fixture
 def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -66,6 +78,20 @@ def test_a_module_may_have_words_for_the_linker(tools: Path) -> None:
     write(tools, MAIN.replace('"hello"', "word").replace("func", 'var word = "hello"\n\nfunc'))
     (tools / "hello" / "ldflags").write_text("-X main.word=linked\n")
     assert subprocess.run([tool("hello", tools=tools)], capture_output=True, text=True, check=True).stdout == "linked\n"
+
+
+@needs_go
+def test_a_module_may_be_built_from_an_edited_copy_of_another(tools: Path) -> None:
+    write(tools, MAIN.replace('"hello"', "word.Word").replace('import "fmt"', 'import (\n"fmt"\n"word.test/word"\n)'))
+    (tools / "hello" / "edit.py").write_text(EDIT)
+    assert subprocess.run([tool("hello", tools=tools)], capture_output=True, text=True, check=True).stdout == "edited\n"
+
+
+@needs_go
+def test_an_edit_that_fails_says_why(tools: Path) -> None:
+    (tools / "hello" / "edit.py").write_text("raise ValueError('no such case')\n")
+    with pytest.raises(ToolError, match=r"hello could not be built, since .*edit\.py failed:\n(.*\n)*.*no such case"):
+        tool("hello", tools=tools)
 
 
 def test_kubernetes_says_the_version_that_is_pinned() -> None:

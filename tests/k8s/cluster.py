@@ -64,17 +64,26 @@ class Cluster:
         assert self.phase(name) == "Succeeded", said
         return said
 
+    def everything(self) -> set[str]:
+        """Every object in the namespace, as kind/name; without events, which say what was."""
+        kinds = self.kubectl("api-resources", "--namespaced", "--verbs=list", "--output=name").split()
+        asked = [kind for kind in kinds if not kind.startswith("events")]
+        return set(self.kubectl("get", ",".join(asked), "--output=name", "--ignore-not-found").split())
+
     def phase(self, name: str) -> str:
         return str(self.get("pod", name)["status"]["phase"])
 
-    def until(self, what: str, done: Callable[[], bool], within_s: float = WAIT_S) -> None:
-        """Waits until `done`. Raises AssertionError after `within_s`, with the namespace's last events."""
+    def until(self, what: str, done: Callable[[], bool], within_s: float = WAIT_S, every_s: float = POLL_S) -> None:
+        """Waits until `done`. Raises AssertionError after `within_s`, with the namespace's last events.
+
+        every_s: between two tries; what starts a program of the image takes seconds of a processor.
+        """
         deadline = time.monotonic() + within_s
         while not done():
             if time.monotonic() > deadline:
                 events = self.kubectl("get", "events", "--sort-by=.lastTimestamp")[-3000:]
                 raise AssertionError(f"after {within_s:.0f} s not yet so: {what}\n{events}")
-            time.sleep(POLL_S)
+            time.sleep(every_s)
 
 
 def pod(name: str, image: str, command: Sequence[str], **more: Any) -> dict[str, Any]:

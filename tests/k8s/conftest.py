@@ -10,14 +10,14 @@ import gotools
 import pytest
 from fetching import Say
 
-from k8s import image, servers
+from k8s import image, keda, servers
 from k8s.cluster import Cluster
-from k8s.node import needs
-from k8s.node.images import Store
-from k8s.node.node import MODULE, Node, running
+from k8s.node.node import Node, running
+from k8s.prepare import prepare
 
-IMAGE = "DISTRL_IMAGE"
-"""Where KUBECONFIG names a cluster: the image of this checkout, as its nodes can pull it."""
+IMAGE = "K8S_IMAGE"
+"""Where KUBECONFIG names a cluster: the image of this checkout, as its nodes can pull it. A name that begins with
+DISTRL_ would be read as a setting."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -37,10 +37,13 @@ def _on_cluster(item: pytest.Item) -> bool:
 def pytest_collection_finish(session: pytest.Session) -> None:
     """No test's own time limit may pay for what is built once."""
     asked = [item for item in session.items if item.get_closest_marker("k8s")]
-    if asked and not session.config.option.collectonly and "KUBECONFIG" not in os.environ:
-        needs.check()
-        gotools.tool(MODULE, say=_say(session.config))
-        image.build(Store.of_user(), _say(session.config))
+    if not asked or session.config.option.collectonly:
+        return
+    say = _say(session.config)
+    if "KUBECONFIG" in os.environ:
+        gotools.tool("helm", say=say)
+        return
+    prepare(say, with_keda=any("with_keda" in item.fixturenames for item in asked))
 
 
 @pytest.fixture(scope="session")
@@ -75,6 +78,30 @@ def demo_servers(own_node: Node | None, kube: Cluster) -> list[str]:
         own_node.load(name)
     values = Path(__file__).parent / "own-node-values.yaml"
     return ["--values", str(values), "--set-string", f"demo.kafka.image={kafka},demo.s3.image={s3}"]
+
+
+@pytest.fixture(scope="session")
+def with_keda(own_node: Node | None, kube: Cluster) -> None:
+    """KEDA in the cluster: in the tests' own node from source, elsewhere the one that is there."""
+    if own_node is not None:
+        keda.install(own_node, kube)
+    elif "scaledobjects.keda.sh" not in kube.kubectl("get", "customresourcedefinitions", "--output=name"):
+        pytest.skip("the cluster that KUBECONFIG names has no KEDA (https://keda.sh/docs/latest/deploy)")
+
+
+@pytest.fixture(scope="session")
+def undefined(own_node: Node | None, kube: Cluster) -> set[str]:
+    """Groups of operators' resources that the cluster may lack. The tests' own node gets the definitions of the others;
+    no operator is needed. Strimzi's are in no package registry: tests/charts/test_strimzi.py looks at such objects."""
+    if own_node is not None:
+        folder = gotools.source("definitions", "github.com/prometheus-operator/prometheus-operator")
+        prometheus = folder / "example" / "prometheus-operator-crd"
+        kinds = [prometheus / f"monitoring.coreos.com_{kind}.yaml" for kind in ("podmonitors", "prometheusrules")]
+        files = [f"--filename={file}" for file in [*kinds, *keda.definitions()]]
+        kube.kubectl("apply", "--server-side", *files)
+        kube.kubectl("wait", "--for=condition=Established", *files, "--timeout=60s")
+        return {"kafka.strimzi.io"}
+    return {"kafka.strimzi.io", "keda.sh", "monitoring.coreos.com"}
 
 
 @pytest.fixture

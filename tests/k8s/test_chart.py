@@ -5,37 +5,50 @@ The tests go on from each other, in this order.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
+from chart_examples import CHART
 
 from k8s.cluster import Cluster
-from k8s.image import ROOT
 from k8s.node.calls import CallError
+from k8s.reach import asks
 
-CHART = ROOT / "charts" / "distrl"
+HERE = Path(__file__).parent
 RELEASE = "demo"
 CONFIG = "/etc/distrl/config.yaml"
 LEARNER = "distrl/role=learner"
 WORKER = "distrl/role=worker"
+KAFKA = "distrl/role=kafka"
 POD = "pod/demo-distrl-learner-0"
 LEARN_S = 600.0
 """Until the next version: a start, phones, episodes and an update, on two busy cores."""
 NEWEST = f"""
+import sys, time
 from pathlib import Path
 from distrl.broker.versions import lineage
 from distrl.config import load
-found = lineage(load(Path("{CONFIG}")))
-print(found[-1].version if found else -1)
+config, wanted, deadline = load(Path("{CONFIG}")), int(sys.argv[1]), time.monotonic() + 60
+newest = -1
+while newest < wanted and time.monotonic() < deadline:
+    time.sleep(0.5)
+    newest = max((each.version for each in lineage(config)), default=-1)
+print(newest)
 """
+"""Waits where the program is loaded: to load it takes seconds of a processor."""
+TASKS = yaml.safe_load((HERE / "demo-values.yaml").read_text())["config"]["evaluate"]["validation_episodes"]
+RISE = 5
+"""Held-out tasks more, of TASKS: of tasks that version 0 cannot do, chance brings none."""
 
 
 @pytest.fixture(scope="module")
 def values(kube: Cluster, demo_servers: list[str]) -> list[str]:
     """Words of helm: the demo's values, with the image of this checkout."""
     repository, _, tag = kube.image.rpartition(":")
-    files = (CHART / "ci" / "demo-values.yaml", Path(__file__).parent / "demo-values.yaml")
+    files = (CHART / "ci" / "demo-values.yaml", HERE / "demo-values.yaml")
     named = [word for file in files for word in ("--values", str(file))]
     return [*named, "--set-string", f"image.repository={repository},image.tag={tag}", *demo_servers]
 
@@ -44,6 +57,13 @@ def values(kube: Cluster, demo_servers: list[str]) -> list[str]:
 def space(kube: Cluster) -> Iterator[Cluster]:
     with kube.namespace_of_its_own() as mine:
         yield mine
+
+
+@pytest.fixture(scope="module")
+def untouched(space: Cluster) -> set[str]:
+    """What a namespace has of itself."""
+    space.kubectl("wait", "--for=create", "configmap/kube-root-ca.crt", "--timeout=60s")
+    return space.everything()
 
 
 def pods(space: Cluster, role: str) -> dict[str, bool]:
@@ -70,10 +90,11 @@ def kill(space: Cluster, role: str) -> None:
     space.until(f"a pod of {role} is replaced", replaced, LEARN_S)
 
 
-def newest(space: Cluster) -> int:
-    """The highest version of the run's log; -1 before the first, or while the learner's pod starts."""
+def newest(space: Cluster, wanted: int = 0) -> int:
+    """The highest version of the run's log, once it is `wanted` or a minute has passed; -1 where the pod or the broker
+    does not answer."""
     try:
-        return int(space.kubectl("exec", POD, "--container=learner", "--", "python", "-c", NEWEST))
+        return int(space.kubectl("exec", POD, "--container=learner", "--", "python", "-c", NEWEST, str(wanted)))
     except CallError:
         return -1
 
@@ -81,20 +102,55 @@ def newest(space: Cluster) -> int:
 def learns(space: Cluster) -> None:
     """Waits for the next version."""
     space.until("the learner's pod answers", lambda: newest(space) >= 0, LEARN_S)
-    before = newest(space)
-    space.until(f"a version above {before}", lambda: newest(space) > before, LEARN_S)
+    wanted = newest(space) + 1
+    space.until(f"version {wanted}", lambda: newest(space, wanted) >= wanted, LEARN_S)
 
 
-def test_a_wrong_value_is_refused_and_nothing_is_installed(space: Cluster, values: list[str]) -> None:
+def successes(space: Cluster) -> dict[int, int]:
+    """Held-out tasks that each version has done, of those that were evaluated on all TASKS."""
+    asked = ("distrl", "scores", "--config", CONFIG, "--split=validation", "--json")
+    try:
+        said = space.kubectl("exec", POD, "--container=learner", "--", *asked)
+    except CallError:  # no evaluation yet
+        return {}
+    whole = [each for each in json.loads(said)["scores"] if each["episodes"] == TASKS]
+    return {each["version"]: round(each["success"] * TASKS) for each in whole}
+
+
+def test_a_wrong_value_is_refused_and_nothing_is_installed(
+    space: Cluster, values: list[str], untouched: set[str]
+) -> None:
     with pytest.raises(CallError, match="trajectories_per_update"):
         space.helm("install", RELEASE, CHART, *values, "--set", "config.learner.trajectories_per_update=none")
-    assert space.helm("list", "--short") == ""
+    assert space.everything() == untouched
 
 
 def test_an_installation_learns(space: Cluster, values: list[str]) -> None:
     """Kafka, the S3 endpoint and phones in pods; demonstrations, then versions of what workers played."""
     space.helm("install", RELEASE, CHART, *values)
-    space.until("version 2", lambda: newest(space) >= 2, LEARN_S)
+    space.until("version 2", lambda: newest(space, 2) >= 2, LEARN_S)
+
+
+def test_roles_reach_what_they_use_and_nothing_else(space: Cluster) -> None:
+    """By the NetworkPolicies of the release, from the pods that it has."""
+    kafka, store = "demo-distrl-kafka:9092", "demo-distrl-s3:9000"
+    feeder = space.get("pods", "--selector=distrl/role=feeder")["items"][0]["status"]["podIP"]
+    figures, api = f"{feeder}:9400", "kubernetes.default.svc:443"
+
+    def reached(role: str, name: str) -> set[str]:
+        command = asks(kafka, store, api, *([figures] if role != "feeder" else []))
+        return set(space.kubectl("exec", name, f"--container={role}", "--", *command).split())
+
+    def reached_by(name: str, **labels: str) -> set[str]:
+        return set(space.run(name, *asks(kafka, store, api, figures), labels=labels).split())
+
+    assert reached("feeder", "deployment/demo-distrl-feeder") == {kafka}
+    assert reached("learner", POD) == {kafka, store}
+    assert reached("worker", "deployment/demo-distrl-worker-demo") == {kafka, store}
+    assert reached("evaluator", "deployment/demo-distrl-evaluator") == {kafka, store}
+    assert reached_by("stranger") == {api}
+    assert reached_by("scraper", app="scraper") == {api, figures}  # networkPolicy.monitoring.from
+    space.kubectl("delete", "pod", "stranger", "scraper")
 
 
 def test_a_killed_learner_goes_on(space: Cluster) -> None:
@@ -105,6 +161,21 @@ def test_a_killed_learner_goes_on(space: Cluster) -> None:
 def test_a_killed_worker_is_replaced(space: Cluster) -> None:
     kill(space, WORKER)
     learns(space)
+
+
+def test_a_killed_broker_comes_back_with_its_log(space: Cluster) -> None:
+    kill(space, KAFKA)
+    learns(space)
+
+
+def test_held_out_success_rises(space: Cluster) -> None:
+    """As the evaluator's pod measures it: a version above the first one that it measured does RISE tasks more."""
+
+    def risen() -> bool:
+        done = successes(space)
+        return bool(done) and max(done.values()) >= done[min(done)] + RISE
+
+    space.until(f"a version does {RISE} tasks of {TASKS} more than the first", risen, 2 * LEARN_S, every_s=10.0)
 
 
 def test_helm_tests_the_release(space: Cluster) -> None:
@@ -120,14 +191,28 @@ def test_an_upgrade_and_a_rollback_learn_on(space: Cluster, values: list[str]) -
     learns(space)
 
 
+@pytest.mark.usefixtures("with_keda")
+def test_workers_follow_the_tasks_that_wait(space: Cluster, values: list[str]) -> None:
+    """From 2 to 6 while the feeder keeps more tasks waiting than two workers take, and to 2 once it feeds no more."""
+
+    def workers(count: int) -> None:
+        space.until(f"{count} workers are ready", lambda: [*pods(space, WORKER).values()] == [True] * count, LEARN_S)
+
+    space.helm("upgrade", RELEASE, CHART, *values, "--values", HERE / "keda-values.yaml")
+    space.kubectl("wait", "--for=condition=Ready", "scaledobject/demo-distrl-worker-demo", "--timeout=120s")
+    workers(6)
+    space.kubectl("scale", "deployment/demo-distrl-feeder", "--replicas=0")
+    workers(2)
+    space.kubectl("scale", "deployment/demo-distrl-feeder", "--replicas=1")
+    learns(space)
+
+
 def test_whatever_was_killed_the_weights_are_those_of_a_fresh_fold(space: Cluster) -> None:
     verify = ("distrl", "learner", "--config", CONFIG, "--verify", "--from-start")
     said = space.kubectl("exec", POD, "--container=learner", "--", *verify)
     assert "bit for bit the weights of version 0" in said
 
 
-def test_an_uninstalled_release_leaves_nothing(space: Cluster) -> None:
+def test_an_uninstalled_release_leaves_nothing(space: Cluster, untouched: set[str]) -> None:
     space.helm("uninstall", RELEASE, "--wait", "--timeout=5m")
-    mine = ("--selector", f"app.kubernetes.io/instance={RELEASE}", "--output=name")
-    kinds = "all,configmap,secret,serviceaccount,networkpolicy,poddisruptionbudget,persistentvolumeclaim"
-    space.until("every object is gone", lambda: space.kubectl("get", kinds, *mine) == "")
+    space.until("every object is gone", lambda: space.everything() == untouched)

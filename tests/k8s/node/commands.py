@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from k8s.node.keys import Keys
+from k8s.node.keys import FRONT, Keys
 from k8s.node.layout import ADDRESS, ETCD, NAME, PODS, SERVICES, Layout
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"
@@ -40,6 +40,15 @@ def apiserver(keys: Keys) -> list[str]:
         f"--service-account-signing-key-file={keys.service_accounts}",
         f"--service-cluster-ip-range={SERVICES}",
         "--kubelet-preferred-address-types=InternalIP",
+        # Servers of further APIs, as KEDA's of metrics, which believe whom these name.
+        f"--requestheader-client-ca-file={keys.front_authority}",
+        f"--requestheader-allowed-names={FRONT}",
+        "--requestheader-username-headers=X-Remote-User",
+        "--requestheader-group-headers=X-Remote-Group",
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+        f"--proxy-client-cert-file={keys.front.certificate}",
+        f"--proxy-client-key-file={keys.front.key}",
+        "--enable-aggregator-routing",
     ]
 
 

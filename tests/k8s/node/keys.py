@@ -1,4 +1,8 @@
-"""Who may do what on the node: one authority, the API server's certificate, and a token for each of three users."""
+"""Who may do what on the node: one authority, the API server's certificate, and a token for each of three users.
+
+A second authority signs what the API server shows to servers behind it, as KEDA's of metrics: the first would let every
+certificate that it signed speak for any user.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +28,12 @@ class Keys:
     """What the API server knows users by."""
     kubelet: Path
     proxy: Path
+    front_authority: Path
+    front: Pair
+
+
+FRONT = "front-proxy"
+"""Whom servers behind the API server let speak for its users."""
 
 
 def make(folder: Path, administrator: Path) -> Keys:
@@ -31,6 +41,7 @@ def make(folder: Path, administrator: Path) -> Keys:
     authority = Authority(folder)
     hosts = [f"IP:{address}" for address in ("127.0.0.1", ADDRESS, API_SERVICE)]
     server = authority.issue("kube-apiserver", hosts=[*hosts, *(f"DNS:{name}" for name in SERVER_NAMES)])
+    front_authority = Authority(folder / FRONT)
     keys = Keys(
         authority=authority.certificate,
         server=server,
@@ -38,6 +49,8 @@ def make(folder: Path, administrator: Path) -> Keys:
         tokens=folder / "tokens.csv",
         kubelet=folder / "kubelet.kubeconfig",
         proxy=folder / "proxy.kubeconfig",
+        front_authority=front_authority.certificate,
+        front=front_authority.issue(FRONT),
     )
     users = (
         (administrator, "admin", "system:masters"),

@@ -16,7 +16,7 @@ from typing import Any, Final, cast
 
 from PIL import Image
 from torch import Tensor
-from transformers import AutoImageProcessor, AutoProcessor
+from transformers import AutoConfig, AutoImageProcessor, AutoProcessor
 
 from distrl.errors import PolicyError
 from distrl.policy.files import HINT
@@ -72,8 +72,9 @@ class Processor:
             raise PolicyError(self._where, "has no chat template", "name a model that was tuned to follow instructions")
         self.size = len(self._tokenizer)
         """Of the vocabulary."""
-        self.soft_id: int = self._processor.image_token_id
-        """The token whose embeddings are replaced by the image's."""
+        config: Any = cast(Any, AutoConfig).from_pretrained(directory, local_files_only=True, trust_remote_code=False)
+        self.soft_id: int = getattr(config, "image_token_id", self._processor.image_token_id)
+        """The token whose embeddings are replaced by the image's. Gemma's processor gives that name to another one."""
         self._specials = self._special_tokens()
         self._system_role = self._says(system_role=True)
         if not self._system_role and not self._says(system_role=False):

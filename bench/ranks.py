@@ -1,4 +1,4 @@
-"""What it costs to sum gradients in a fixed order, beside an all-reduce; and an update on one and two ranks.
+"""What it costs to sum gradients in a fixed order, beside an all-reduce; and a minibatch on one rank and on all.
 
     python bench/ranks.py --ranks 2 --rounds 9
 

@@ -85,3 +85,19 @@ def test_a_decoder_that_remembers_computes_what_the_whole_pass_does(more: dict[s
                 decoder.keep(rows)
             found = decoder.following(tokens[rows, place])
             assert torch.allclose(found, expected[rows, place + 1], atol=1e-4), place
+
+
+def test_half_precision_is_decoded_in_half_precision() -> None:
+    torch.manual_seed(0)
+    sizes = {"d_model": 16, "d_kv": 8, "d_ff": 24, "num_heads": 4, "num_layers": 2, "vocab_size": 30}
+    t5 = T5ForConditionalGeneration(T5Config(**sizes, pad_token_id=0)).eval().to(torch.bfloat16)
+    states, mask = torch.randn(2, 7, 16, dtype=torch.bfloat16), torch.ones(2, 7, dtype=torch.long)
+    with torch.no_grad():
+        expected = t5(
+            encoder_outputs=BaseModelOutput(last_hidden_state=states),
+            attention_mask=mask,
+            decoder_input_ids=torch.tensor([[0, 5], [0, 9]]),
+        ).logits.float()
+        decoder = T5Decoder(t5, states, mask, 2, lambda logits: logits.float())
+        for place, found in enumerate((decoder.first(), decoder.following(torch.tensor([5, 9])))):
+            assert (found - expected[:, place]).abs().max() < 0.03 * expected.abs().max()

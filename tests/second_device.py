@@ -17,8 +17,8 @@ from torch.utils.backend_registration import _setup_privateuseone_for_python_bac
 
 NAME: Final = "second"
 CPU: Final = torch.device("cpu")
-MOVES: Final = ("aten::_to_copy", "aten::copy_")
-"""What may see tensors of both devices."""
+MIXES: Final = ("aten::_to_copy", "aten::copy_", "aten::index", "aten::_index_put_impl_")
+"""What may see tensors of both devices: moves, and indices, which a GPU takes from the CPU, too."""
 
 
 class There(torch.Tensor):
@@ -42,6 +42,13 @@ class There(torch.Tensor):
     def __init__(self, here: Tensor) -> None:
         """Made by __new__."""
 
+    def tolist(self) -> Any:
+        """As of a tensor on a GPU; torch refuses it for classes of their own, and their text."""
+        return self.here.tolist()
+
+    def __repr__(self, **_: Any) -> str:
+        return f"{self.here!r} on {DEVICE}"
+
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return _computed(func, args, kwargs or {})
@@ -58,7 +65,7 @@ def _computed(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     tensors = [each for each in tree_leaves((args, kwargs)) if isinstance(each, Tensor)]
     there = [each for each in tensors if isinstance(each, There)]
     strangers = [each for each in tensors if not isinstance(each, There) and each.dim()]  # as on a GPU, numbers may mix
-    if there and strangers and func._schema.name not in MOVES:
+    if there and strangers and func._schema.name not in MIXES:
         raise RuntimeError(f"Expected all tensors to be on the same device, but {func} has some on {NAME} and on cpu")
     asked = kwargs.get("device")
     where = (DEVICE if there else CPU) if asked is None else torch.device(asked)
@@ -90,8 +97,17 @@ def _copy_from(source: Tensor, to: Tensor, non_blocking: bool = False) -> Tensor
     return to
 
 
+def _number(of: Tensor) -> Any:
+    return _here(of).item()
+
+
 _setup_privateuseone_for_python_backend(NAME)
 DEVICE: Final = torch.device(NAME, 0)
 _LIBRARY: Final = torch.library.Library("aten", "IMPL")
-for _name, _made in (("empty_strided", _empty_strided), ("empty.memory_format", _empty), ("_copy_from", _copy_from)):
+for _name, _made in (
+    ("empty_strided", _empty_strided),
+    ("empty.memory_format", _empty),
+    ("_copy_from", _copy_from),
+    ("_local_scalar_dense", _number),
+):
     _LIBRARY.impl(_name, _made, "PrivateUse1")

@@ -3,7 +3,7 @@
     python -m learner.on_second_device BASE [SETTING=VALUE …]     a vision-language model where a dialect is among them
 
 Prints one JSON object: where the weights were, the digests of a fold in one go and of one that was restored in the
-middle, the adapter of the first and of one on the CPU.
+middle, the adapter of the first and of one on the CPU. The tiny AutoUI takes every other algorithm, too.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from unittest import mock
 
 import torch
 from distrl.accelerator import CPU
-from distrl.config import Config
+from distrl.algorithms.registry import ALGORITHMS
+from distrl.config import Config, load
 from distrl.learner.fold import fold
 from distrl.learner.state import LearnerState
 from distrl.types import LoggedTrajectory
@@ -33,6 +34,18 @@ def run(state: LearnerState, records: list[list[LoggedTrajectory]], screens: Scr
     for window in records[state.u :]:
         fold(state, window, update_of(state.u, window, state.watermarks, settings), screens, settings)
     return state
+
+
+def others(base: Path, but: str) -> list[Config]:
+    """Small settings of every algorithm but one."""
+    small = {"minibatches": "1", "batch_size": "4", "critic_warmup_updates": "0"}
+    found = []
+    for kind in ALGORITHMS:
+        sets = [f"algorithm.{name}={value}" for name, value in small.items() if name in kind.model_fields]
+        name = kind.model_fields["type"].default
+        chosen = load(sets=[f"algorithm.type={name}", "algorithm.replay.capacity=60", *sets], environ={})
+        found.append(config(base, "warmup.updates=1").model_copy(update={"algorithm": chosen.algorithm}))
+    return [each for each in found if each.algorithm.type != but]
 
 
 def refuses_strangers() -> bool:
@@ -53,7 +66,11 @@ def main(base: Path, *sets: str) -> None:
         with mock.patch("distrl.learner.state.device_of", return_value=device):
             return LearnerState(settings)
 
+    more = [] if vlm else others(base, settings.algorithm.type)
     with SecondDevice():
+        for each in more:
+            with mock.patch("distrl.learner.state.device_of", return_value=DEVICE):
+                run(LearnerState(each), windows(screens, each, UPDATES), screens, each)
         whole = run(state_on(DEVICE), records, screens, settings)
         halted = run(state_on(DEVICE), records[:1], screens, settings)
         with mock.patch("distrl.learner.state.device_of", return_value=DEVICE):
@@ -74,6 +91,7 @@ def main(base: Path, *sets: str) -> None:
             "moments": sorted(moments),
             "refuses strangers": refuses_strangers(),
             "drawn": len(drawn),
+            "algorithms": len(more) + 1,
             "whole": whole.digests(),
             "again": again.digests(),
             "tensors": {name: value.tolist() for name, value in whole.tensors().items() if name.startswith("adapter")},

@@ -15,6 +15,7 @@ import pytest
 import torch
 from distrl.accelerator import device_of, explained, kind_of
 from distrl.algorithms.descent import passes
+from distrl.algorithms.registry import ALGORITHMS
 from distrl.compute import Compute, ShardResult, reproducible
 from distrl.config import Config
 from distrl.errors import ComputeError, ConfigError
@@ -244,6 +245,7 @@ def test_all_of_a_fold_is_on_the_device_that_is_chosen(tmp_path: Path, family: s
     assert found["moments"] == ["second"]
     assert found["refuses strangers"]
     assert found["drawn"] == 3
+    assert found["algorithms"] == (len(ALGORITHMS) if family == "autoui" else 1)
     assert found["whole"] == found["again"], "restored in the middle"
     for name, there in found["tensors"].items():
         assert np.allclose(there, found["cpu"][name], atol=2e-3), name

@@ -22,12 +22,15 @@ from distrl.broker.producer import RecordProducer
 from distrl.config import Config
 from distrl.learner.journal_writer import JournalWriter
 from distrl.learner.loop import HEARTBEAT_S, Loop
+from distrl.learner.ranks import Leader
 from distrl.learner.recover import log_of, recover
 from distrl.policy.feature_store import FeatureStore
 from distrl.policy.features import Features
 from distrl.policy.protocol import ImageFeatures, Policy
+from distrl.ranks.group import ALONE
 from distrl.store.directory import DirectoryStore
 from distrl.telemetry.monitor import Monitor, Reporter
+from distrl.telemetry.tracing import OFF
 from distrl.types import Heartbeat, ObjectRef, ScreenSize, Version
 from PIL import Image
 from simphone.machine import PhoneMachine
@@ -94,7 +97,9 @@ def run_bookkeeping(config: Config, stop: threading.Event, report: Callable[...,
         state, nothing = recovered.state, ImageFeatures(torch.zeros(1), ScreenSize(1, 1))
         state.features = Features(lambda _: nothing, 1, FeatureStore(config.learner.features_mb << 20, None))
         state.algorithm = Bookkeeping(state.algorithm)
-        loop = Loop(config, store, journal, producer, reporter, recovered, history, log, stop, updated)
+        leader = Leader(config, ALONE, store.get, stop)
+        leader.begin(state)
+        loop = Loop(config, store, journal, producer, reporter, leader, recovered, history, log, stop, updated, OFF)
         loop.follow(readers)
         report(screen_s=screen_seconds(state.policy))
         report(ready=True, cpu_s=time.process_time())

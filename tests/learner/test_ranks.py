@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from distrl.compute import Compute, refuse_idle_ranks
-from distrl.config import Config
+from distrl.config import Config, load
 from distrl.errors import ConfigError, DistrlError, PolicyError, StoreError
 from distrl.learner.fold import fold
 from distrl.learner.ranks import Leader, follow, refuse_other_settings
@@ -85,8 +85,12 @@ def learned(ranks: Ranks, settings: Config, fails_at: int | None = None) -> Dige
 
 @pytest.fixture(scope="module")
 def alone(base: Path) -> Digests:
+    return learned_alone(of(base))
+
+
+def learned_alone(settings: Config) -> Digests:
     """What one process learns that knows of no ranks."""
-    settings, screens, found = of(base), Screens(), []
+    screens, found = Screens(), list[dict[str, str]]()
     state = LearnerState(settings)
     for u, window in enumerate(windows(screens, settings, UPDATES)):
         fold(state, window, update_of(u, window, state.watermarks, settings), screens, settings)
@@ -97,6 +101,13 @@ def alone(base: Path) -> Digests:
 @pytest.mark.parametrize("world", [2, 3, 4, 8])
 def test_any_number_of_ranks_learns_the_same_bits(world: int, base: Path, alone: Digests) -> None:
     assert results(world, learned, of(base))[0] == alone
+
+
+@pytest.mark.parametrize("kind", ["vtrace", "digirl"])
+def test_other_critics_learn_the_same_bits_on_two_ranks(kind: str, base: Path) -> None:
+    sets = [f"algorithm.type={kind}", "algorithm.minibatches=2", "algorithm.critic_warmup_updates=1"]
+    settings = of(base).model_copy(update={"algorithm": load(sets=sets, environ={}).algorithm})
+    assert results(2, learned, settings)[0] == learned_alone(settings)
 
 
 def test_a_store_that_fails_one_rank_is_asked_again_by_all(base: Path, alone: Digests) -> None:

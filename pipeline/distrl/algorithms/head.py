@@ -8,6 +8,7 @@ from typing import cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from distrl.algorithms.descent import passes
@@ -49,10 +50,15 @@ def state_values(context: Context, heads: Sequence[Head], steps: Sequence[Step])
     A value is σ of the head's logit, in [0, 1].
     """
     values, logprobs = np.zeros((len(heads), len(steps))), np.zeros(len(steps))
+
+    def look(rows: NDArray[np.int64]) -> tuple[Array, Array]:
+        scored = context.score([steps[row] for row in rows])
+        logits = torch.stack([head(scored.states, scored.mask) for head in heads])
+        return logits.sigmoid().cpu().numpy(), scored.logprob.cpu().numpy()
+
+    def keep(rows: NDArray[np.int64], found: tuple[Array, Array]) -> None:
+        values[:, rows], logprobs[rows] = found
+
     with torch.no_grad():
-        for rows in passes(steps, context.config.learner.microbatch):
-            scored = context.score([steps[row] for row in rows])
-            logprobs[rows] = scored.logprob.cpu().numpy()
-            for value, head in zip(values, heads, strict=True):
-                value[rows] = head(scored.states, scored.mask).sigmoid().cpu().numpy()
+        context.compute.each(list(passes(steps, context.config.learner.microbatch)), look, keep)
     return values, logprobs

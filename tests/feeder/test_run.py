@@ -14,7 +14,7 @@ def test_who_reads_all_topics_again_opens_no_second_publisher(monkeypatch: pytes
     opened, from_starts, stop, rounds = [], [], threading.Event(), iter((CutError("updates", "are void", "wait"), None))
 
     class Publisher:
-        def __init__(self, config: Any) -> None: ...
+        def __init__(self, config: Any, tracer: Any) -> None: ...
         def __enter__(self) -> Publisher:
             opened.append(self)
             return self

@@ -10,12 +10,11 @@ import pytest
 import torch
 from distrl.algorithms.digirl import imitated, kept
 from distrl.config import Config, load
-from distrl.learner.fold import fold
 from distrl.learner.state import LearnerState
 from distrl.types import LoggedTrajectory, Outcome, Step
 from hypothesis import given
 from hypothesis import strategies as st
-from learner.world import Screens, config, save_tiny_base, update_of, windows
+from learner.world import Screens, config, folded, save_tiny_base, windows
 
 
 def test_what_is_kept_exceeds_what_was_expected_most() -> None:
@@ -53,12 +52,6 @@ def settings(tmp_path: Path) -> Config:
     return config(tmp_path).model_copy(update={"algorithm": algorithm})
 
 
-def run(state: LearnerState, records: list[list[LoggedTrajectory]], screens: Screens, settings: Config) -> LearnerState:
-    for window in records[state.u :]:
-        fold(state, window, update_of(state.u, window, state.watermarks, settings), screens, settings)
-    return state
-
-
 def steps_of(records: list[list[LoggedTrajectory]], outcome: Outcome) -> list[Step]:
     found = [item.trajectory for window in records for item in window if item.trajectory.outcome is outcome]
     return [step for trajectory in found for step in trajectory.steps]
@@ -67,9 +60,9 @@ def steps_of(records: list[list[LoggedTrajectory]], outcome: Outcome) -> list[St
 def test_the_critics_train_alone_first_and_then_successes_are_imitated(settings: Config) -> None:
     screens = Screens()
     records = windows(screens, settings, 9)
-    state = run(LearnerState(settings), records[:3], screens, settings)
+    state = folded(LearnerState(settings), records[:3], screens, settings)
     before = state.digests()
-    run(state, records[:4], screens, settings)
+    folded(state, records[:4], screens, settings)
     assert state.digests()["adapter"] == before["adapter"]
     assert state.digests()["critic"] != before["critic"]
     won, lost = (steps_of(records[3:], outcome) for outcome in (Outcome.SUCCESS, Outcome.FAILURE))
@@ -81,7 +74,7 @@ def test_the_critics_train_alone_first_and_then_successes_are_imitated(settings:
         return one - other
 
     first = gap()
-    run(state, records, screens, settings)
+    folded(state, records, screens, settings)
     assert gap() > first + 0.05
 
 
@@ -105,5 +98,5 @@ def test_steps_that_gain_too_little_are_not_imitated(settings: Config) -> None:
             )
         }
     )
-    adapters = [run(LearnerState(without), lost[:count], screens, without).digests()["adapter"] for count in (3, 6)]
+    adapters = [folded(LearnerState(without), lost[:count], screens, without).digests()["adapter"] for count in (3, 6)]
     assert adapters[0] == adapters[1]

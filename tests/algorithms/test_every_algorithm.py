@@ -13,7 +13,7 @@ from distrl.learner.fold import fold
 from distrl.learner.state import LearnerState
 from distrl.telemetry.metrics import METRICS
 from distrl.types import LoggedTrajectory, Outcome
-from learner.world import Screens, config, save_tiny_base, update_of, windows
+from learner.world import Screens, config, folded, save_tiny_base, update_of, windows
 
 UPDATES = 7
 SMALL = {"minibatches": "2", "batch_size": "8", "critic_warmup_updates": "1"}
@@ -45,14 +45,7 @@ def records(settings: Config, screens: Screens) -> list[list[LoggedTrajectory]]:
 def whole(settings: Config, records: list[list[LoggedTrajectory]], screens: Screens) -> LearnerState:
     """The state after all updates, folded without a break. Not to be changed."""
     torch.manual_seed(1)
-    return run(LearnerState(settings), records, screens, settings)
-
-
-def run(state: LearnerState, records: list[list[LoggedTrajectory]], screens: Screens, settings: Config) -> LearnerState:
-    """Fold the windows that `state` has not folded."""
-    for window in records[state.u :]:
-        fold(state, window, update_of(state.u, window, state.watermarks, settings), screens, settings)
-    return state
+    return folded(LearnerState(settings), records, screens, settings)
 
 
 def test_restored_after_each_update_it_ends_with_the_same_bits_whatever_the_callers_random_state(
@@ -88,7 +81,7 @@ def test_updates_of_nothing_change_nothing(settings: Config, screens: Screens) -
     bare = settings.model_copy(update={"warmup": settings.warmup.model_copy(update={"updates": 0})})
     state = LearnerState(bare)
     before = state.digests()["adapter"]
-    run(state, [[], []], screens, bare)
+    folded(state, [[], []], screens, bare)
     assert state.digests()["adapter"] == before
 
 
@@ -99,7 +92,7 @@ def test_successes_or_failures_alone_are_no_fault(
     alike = [
         [replace(item, trajectory=replace(item.trajectory, outcome=outcome)) for item in window] for window in records
     ]
-    state = run(LearnerState(settings), [*alike[:5], []], screens, settings)
+    state = folded(LearnerState(settings), [*alike[:5], []], screens, settings)
     assert all(bool(torch.isfinite(each).all()) for each in state.policy.parameters().values())
 
 

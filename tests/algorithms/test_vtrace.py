@@ -11,10 +11,9 @@ from distrl.algorithms.vtrace import credit
 from distrl.config import Config, load
 from distrl.config.algorithms import VtraceSettings
 from distrl.errors import ConfigError
-from distrl.learner.fold import fold
 from distrl.learner.state import LearnerState
-from distrl.types import LoggedTrajectory, Outcome
-from learner.world import Screens, config, save_tiny_base, update_of, windows
+from distrl.types import Outcome
+from learner.world import Screens, config, folded, save_tiny_base, windows
 
 
 def test_credit_by_hand() -> None:
@@ -45,20 +44,14 @@ def settings(tmp_path: Path) -> Config:
     return config(tmp_path).model_copy(update={"algorithm": algorithm})
 
 
-def run(state: LearnerState, records: list[list[LoggedTrajectory]], screens: Screens, settings: Config) -> LearnerState:
-    for window in records[state.u :]:
-        fold(state, window, update_of(state.u, window, state.watermarks, settings), screens, settings)
-    return state
-
-
 def test_the_critic_trains_alone_first_and_then_what_succeeds_becomes_likelier_than_what_fails(
     settings: Config,
 ) -> None:
     screens = Screens()
     records = windows(screens, settings, 9)
-    state = run(LearnerState(settings), records[:3], screens, settings)
+    state = folded(LearnerState(settings), records[:3], screens, settings)
     before = state.digests()
-    run(state, records[:4], screens, settings)
+    folded(state, records[:4], screens, settings)
     assert state.digests()["adapter"] == before["adapter"]
     assert state.digests()["critic"] != before["critic"]
 
@@ -73,7 +66,7 @@ def test_the_critic_trains_alone_first_and_then_what_succeeds_becomes_likelier_t
         return mean[0] - mean[1]
 
     first = gap()
-    run(state, records, screens, settings)
+    folded(state, records, screens, settings)
     assert gap() > first + 0.05
 
 
@@ -82,7 +75,7 @@ def test_demonstrations_stay_in_the_buffer_only_where_asked(settings: Config) ->
     for asked in (True, False):
         replay = settings.algorithm.replay.model_copy(update={"demonstrations": asked})
         chosen = replace_algorithm(settings, replay=replay)
-        state = run(LearnerState(chosen), windows(screens, chosen, 5), screens, chosen)
+        state = folded(LearnerState(chosen), windows(screens, chosen, 5), screens, chosen)
         held = [each.logged.trajectory.is_expert for each in state.algorithm.memory.uses(5)]
         assert any(held) is asked
         assert not all(held)

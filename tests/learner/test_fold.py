@@ -15,16 +15,9 @@ from distrl.runs.settings import learning_fingerprint
 from distrl.telemetry.metrics import METRICS
 from distrl.types import PROMPTED, Action, ActionKind, HeldBack, LoggedTrajectory, Outcome, Step, Unmet
 
-from learner.world import CODEC, Screens, config, logged, trajectory, update_of, windows
+from learner.world import CODEC, Screens, config, folded, logged, trajectory, update_of, windows
 
 UPDATES = 7
-
-
-def run(state: LearnerState, records: list[list[LoggedTrajectory]], screens: Screens, settings: Config) -> LearnerState:
-    """Fold the windows that `state` has not folded."""
-    for window in records[state.u :]:
-        fold(state, window, update_of(state.u, window, state.watermarks, settings), screens, settings)
-    return state
 
 
 def fresh(settings: Config) -> LearnerState:
@@ -34,18 +27,18 @@ def fresh(settings: Config) -> LearnerState:
 def test_same_log_gives_the_same_bits_whatever_the_callers_random_state(settings: Config, screens: Screens) -> None:
     records = windows(screens, settings, UPDATES)
     torch.manual_seed(1)
-    one = run(fresh(settings), records, screens, settings).digests()
+    one = folded(fresh(settings), records, screens, settings).digests()
     torch.manual_seed(2)
     torch.rand(7)
     np.random.seed(5)
-    assert run(fresh(settings), records, screens, settings).digests() == one
+    assert folded(fresh(settings), records, screens, settings).digests() == one
 
 
 def test_fold_leaves_the_callers_torch_as_it_was(settings: Config, screens: Screens) -> None:
     torch.manual_seed(4)
     expected = torch.rand(1)
     torch.manual_seed(4)
-    run(fresh(settings), windows(screens, settings, 5), screens, settings)
+    folded(fresh(settings), windows(screens, settings, 5), screens, settings)
     assert torch.rand(1) == expected
     assert not torch.are_deterministic_algorithms_enabled()
 
@@ -56,7 +49,7 @@ def test_why_an_attempt_failed_is_for_people_alone(settings: Config, screens: Sc
     why = {"unmet": (Unmet("clock.alarms", "equals", "[]", "[1]"),), "final_state": '{"screen": "x"}', "reason": "no"}
     said = [[replace(it, trajectory=replace(it.trajectory, **why)) for it in window] for window in records]
     assert said != records
-    one, two = run(fresh(settings), records, screens, settings), run(fresh(settings), said, screens, settings)
+    one, two = folded(fresh(settings), records, screens, settings), folded(fresh(settings), said, screens, settings)
     assert one.digests() == two.digests()
 
 
@@ -75,9 +68,9 @@ def test_what_is_not_judged_is_learned_from_like_what_is_valid_and_what_is_inval
 ) -> None:
     records = windows(screens, settings, UPDATES)
     nobody, valid, invalid = (
-        run(fresh(settings), judged(records, each), screens, settings).digests() for each in (None, True, False)
+        folded(fresh(settings), judged(records, each), screens, settings).digests() for each in (None, True, False)
     )
-    assert nobody == valid == run(fresh(settings), records, screens, settings).digests()
+    assert nobody == valid == folded(fresh(settings), records, screens, settings).digests()
     assert [name for name in nobody if nobody[name] != invalid[name]] == [
         "adapter",
         "critic",
@@ -109,7 +102,7 @@ def test_an_action_that_is_judged_invalid_costs_what_one_that_is_none_does(
 def test_seed_of_the_run_matters(base_directory: Path, settings: Config, screens: Screens) -> None:
     other = config(base_directory, "learner.seed=1")
     records = windows(screens, settings, 4)
-    one, two = (run(fresh(each), records, screens, each).digests() for each in (settings, other))
+    one, two = (folded(fresh(each), records, screens, each).digests() for each in (settings, other))
     assert one["adapter"] != two["adapter"]
 
 
@@ -118,22 +111,22 @@ def test_restored_from_a_checkpoint_it_goes_on_as_if_it_had_not_stopped(
     settings: Config, screens: Screens, stop_at: int
 ) -> None:
     records = windows(screens, settings, UPDATES)
-    whole = run(fresh(settings), records, screens, settings)
-    halted = run(fresh(settings), records[:stop_at], screens, settings)
+    whole = folded(fresh(settings), records, screens, settings)
+    halted = folded(fresh(settings), records[:stop_at], screens, settings)
     log = [item for window in records for item in window]
     again = LearnerState.restore(settings, halted.meta(), halted.tensors(), log)
     assert again.digests() == halted.digests()
-    assert run(again, records, screens, settings).digests() == whole.digests()
+    assert folded(again, records, screens, settings).digests() == whole.digests()
     assert again.policy.adapter() == whole.policy.adapter()
 
 
 def test_cached_features_never_change_a_result(settings: Config, screens: Screens) -> None:
     records = windows(screens, settings, UPDATES)
     whole, forgetful = fresh(settings), fresh(settings)
-    run(whole, records, screens, settings)
+    folded(whole, records, screens, settings)
     for window in records:
         forgetful.features.keep(set())
-        run(forgetful, [*records[: forgetful.u], window], screens, settings)
+        folded(forgetful, [*records[: forgetful.u], window], screens, settings)
     assert whole.digests() == forgetful.digests()
 
 
@@ -151,7 +144,7 @@ def test_where_features_lie_changes_no_bit_and_no_fingerprint(
     for state, settings in zip(states, (held, spilled), strict=True):
         store = state.features.store
         for window in records:
-            run(state, [*records[: state.u], window], screens, settings)
+            folded(state, [*records[: state.u], window], screens, settings)
             state.forget_screens()
             updates.append((store.held_bytes > 0, store.in_file > 0))
     assert states[0].digests() == states[1].digests()
@@ -164,7 +157,7 @@ def test_what_has_left_the_buffer_leaves_the_file(base_directory: Path, screens:
     settings = config(base_directory, "learner.features_mb=0", "algorithm.replay.capacity=8")
     state = fresh(settings)
     for window in (records := windows(screens, settings, UPDATES)):
-        run(state, [*records[: state.u], window], screens, settings)
+        folded(state, [*records[: state.u], window], screens, settings)
         state.forget_screens()
         held = {ref.sha256 for ref in state.screens(state.held())}
         assert state.features.store.names() == held
@@ -176,10 +169,10 @@ def test_half_precision_is_another_run_that_keeps_half_as_much(base_directory: P
     whole, half = config(base_directory), config(base_directory, "policy.image_precision=float16")
     assert learning_fingerprint(whole) != learning_fingerprint(half)
     records = windows(screens, whole, UPDATES)
-    states = [run(fresh(each), records, screens, each) for each in (whole, half)]
+    states = [folded(fresh(each), records, screens, each) for each in (whole, half)]
     assert states[0].digests()["adapter"] != states[1].digests()["adapter"]
     assert states[0].features.store.held_bytes == 2 * states[1].features.store.held_bytes > 0
-    assert run(fresh(half), records, screens, half).digests() == states[1].digests()
+    assert folded(fresh(half), records, screens, half).digests() == states[1].digests()
 
 
 def test_each_phase_trains_its_own_part(settings: Config, screens: Screens) -> None:
@@ -188,7 +181,7 @@ def test_each_phase_trains_its_own_part(settings: Config, screens: Screens) -> N
     before = state.digests()
     changed = []
     for u in range(6):
-        run(state, records[: u + 1], screens, settings)
+        folded(state, records[: u + 1], screens, settings)
         after = state.digests()
         changed.append((after["adapter"] != before["adapter"], after["critic"] != before["critic"]))
         before = after
@@ -269,7 +262,7 @@ def prompted(step: Step) -> Step:
 def test_interrupted_unknown_and_broken_trajectories_are_skipped_and_counted(
     settings: Config, screens: Screens
 ) -> None:
-    state = run(fresh(settings), windows(screens, settings, 3), screens, settings)
+    state = folded(fresh(settings), windows(screens, settings, 3), screens, settings)
     fine = trajectory(screens, 5, steps=2)
     torn = screens.keep(b"no image at all")
     spoilt = [
@@ -308,24 +301,24 @@ def test_an_update_of_nothing_usable_changes_no_weights(base_directory: Path, sc
 
 def test_missing_screenshot_leaves_the_state_as_it_was(settings: Config, screens: Screens) -> None:
     records = windows(screens, settings, 5)
-    state = run(fresh(settings), records[:4], screens, settings)
-    whole = run(fresh(settings), records, screens, settings)
+    state = folded(fresh(settings), records[:4], screens, settings)
+    whole = folded(fresh(settings), records, screens, settings)
     before = state.digests()
     state.features.keep(set())
     lost = records[4][-1].trajectory.steps[-1].screenshot
     screens.gone = {lost.sha256}
     with pytest.raises(StoreError, match="not in the store") as refusal:
-        run(state, records, screens, settings)
+        folded(state, records, screens, settings)
     assert refusal.value.where == lost.key
     assert (state.digests(), state.u) == (before, 4)
     screens.gone = set()
-    assert run(state, records, screens, settings).digests() == whole.digests()
+    assert folded(state, records, screens, settings).digests() == whole.digests()
 
 
 def test_demonstrations_seed_the_buffer_only_where_asked(base_directory: Path, screens: Screens) -> None:
     for asked in (0, 1):
         settings = config(base_directory, f"algorithm.replay.demonstrations={asked}")
-        state = run(fresh(settings), windows(screens, settings, 3), screens, settings)
+        state = folded(fresh(settings), windows(screens, settings, 3), screens, settings)
         assert (len(state.algorithm.memory.buffer) > 0) == bool(asked)
         assert len(state.warmup.memory.buffer) > 0
 
@@ -333,7 +326,7 @@ def test_demonstrations_seed_the_buffer_only_where_asked(base_directory: Path, s
 @pytest.mark.parametrize("fault", ["number", "beyond", "before", "order", "twice"])
 def test_a_window_that_is_not_the_journals_is_refused(settings: Config, screens: Screens, fault: str) -> None:
     records = windows(screens, settings, 5)
-    state = run(fresh(settings), records[:4], screens, settings)
+    state = folded(fresh(settings), records[:4], screens, settings)
     window = records[4]
     update = update_of(4, window, state.watermarks, settings)
     if fault == "number":

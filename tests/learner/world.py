@@ -14,6 +14,8 @@ import numpy as np
 import torch
 from distrl.config import Config, load
 from distrl.errors import StoreError
+from distrl.learner.fold import fold
+from distrl.learner.state import LearnerState
 from distrl.policy.autoui.base import save_base
 from distrl.policy.autoui.model import AutoUIModel, Shape
 from distrl.policy.autoui.tokenizer import WordTokenizer
@@ -167,3 +169,12 @@ def update_of(u: int, window: Sequence[LoggedTrajectory], before: Sequence[Water
         learning_fingerprint(settings),
         0,
     )
+
+
+def folded(
+    state: LearnerState, records: Sequence[list[LoggedTrajectory]], screens: Screens, settings: Config
+) -> LearnerState:
+    """Fold the windows that `state` has not folded."""
+    for window in records[state.u :]:
+        fold(state, window, update_of(state.u, window, state.watermarks, settings), screens, settings)
+    return state

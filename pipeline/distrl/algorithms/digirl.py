@@ -31,7 +31,7 @@ from torch.optim import AdamW
 from distrl.algorithms.descent import descend, mean_metrics
 from distrl.algorithms.episodes import rewards_and_ends, steps_of, succeeded
 from distrl.algorithms.head import Head, state_values
-from distrl.algorithms.protocol import Context, Metrics, Optimised, Phase, critics_first, seen
+from distrl.algorithms.protocol import Context, Metrics, Optimised, Phase, critics_first, is_replayed, seen
 from distrl.algorithms.returns import Array, Mask, monte_carlo, next_values
 from distrl.algorithms.uniform import REPLAY, UniformMemory
 from distrl.compute import Gradients, ShardResult
@@ -49,11 +49,10 @@ class DigiRlMemory(UniformMemory):
 
     def __init__(self, config: Config) -> None:
         settings = _settings(config)
-        demonstrations = settings.replay.demonstrations
         super().__init__(
             config,
             settings,
-            lambda each: demonstrations or not each.is_expert,
+            lambda each: is_replayed(each, settings.replay),
             critics_first(config, settings.critic_warmup_updates, DIGIRL),
             REPLAY,
         )
@@ -82,9 +81,9 @@ def kept(outcomes: Array, values: Array, share: float) -> NDArray[np.int64]:
     outcomes: (n,) 1 for a success, 0 for a failure. values: (n,) V_inst. Those as good as the last one that is needed
     are kept too, as by a quantile.
     """
-    surprise = outcomes - values
-    needed = max(1, math.ceil(share * len(surprise)))
-    return np.flatnonzero(surprise >= np.sort(surprise)[-needed])
+    excess = outcomes - values
+    needed = max(1, math.ceil(share * len(excess)))
+    return np.flatnonzero(excess >= np.sort(excess)[-needed])
 
 
 def imitated(values: Array, rewards: Array, last: Mask, gamma: float, threshold: float) -> Mask:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from distrl.algorithms.cloning import DEMONSTRATIONS, Imitation
-from distrl.algorithms.protocol import Context, Phase
+from distrl.algorithms.protocol import Context, Phase, is_replayed
 from distrl.algorithms.uniform import UniformMemory
 from distrl.config import Config
 from distrl.config.algorithms import FilteredBcSettings
@@ -21,10 +21,10 @@ FILTERED: Final = Phase("filtered-bc", trains_policy=True)
 def filtered_memory(config: Config) -> UniformMemory:
     """The successes, with those of demonstrations if algorithm.replay.demonstrations."""
     assert isinstance(config.algorithm, FilteredBcSettings)
-    demonstrations = config.algorithm.replay.demonstrations
+    replay = config.algorithm.replay
 
     def succeeded(trajectory: Trajectory) -> bool:
-        return trajectory.outcome is Outcome.SUCCESS and (demonstrations or not trajectory.is_expert)
+        return trajectory.outcome is Outcome.SUCCESS and is_replayed(trajectory, replay)
 
     return UniformMemory(config, config.algorithm, succeeded, lambda u: FILTERED, DEMONSTRATIONS)
 

@@ -19,7 +19,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from distrl.compute import Compute
-from distrl.config import Config
+from distrl.config import Config, ReplaySettings
 from distrl.policy.features import Features
 from distrl.policy.protocol import Policy, Score
 from distrl.replay.circular import CircularBuffer, Entry
@@ -138,3 +138,8 @@ def seen(trajectory: Trajectory) -> Iterator[ObjectRef]:
 def too_long(trajectory: Trajectory, capacity: int) -> str | None:
     """Why a buffer of `capacity` transitions cannot hold it; None where it can."""
     return f"longer than the buffer's {capacity} transitions" if len(trajectory.steps) > capacity else None
+
+
+def is_replayed(trajectory: Trajectory, replay: ReplaySettings) -> bool:
+    """Whether a buffer of these settings takes it: all but demonstrations, and those where algorithm.replay says so."""
+    return replay.demonstrations or not trajectory.is_expert

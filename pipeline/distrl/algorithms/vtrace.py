@@ -26,7 +26,7 @@ from distrl.algorithms import losses
 from distrl.algorithms.descent import descend, mean_metrics
 from distrl.algorithms.episodes import rewards_and_ends, steps_of
 from distrl.algorithms.head import Head, state_values
-from distrl.algorithms.protocol import Context, Metrics, Optimised, Phase, critics_first, seen
+from distrl.algorithms.protocol import Context, Metrics, Optimised, Phase, critics_first, is_replayed, seen
 from distrl.algorithms.returns import Array, Mask, next_values, td_errors, vtrace_targets
 from distrl.algorithms.uniform import REPLAY, UniformMemory
 from distrl.compute import ShardResult
@@ -43,8 +43,7 @@ def vtrace_memory(config: Config) -> UniformMemory:
     """All judged trajectories, with the demonstrations if algorithm.replay.demonstrations."""
     settings = _settings(config)
     phase = critics_first(config, settings.critic_warmup_updates, VTRACE)
-    demonstrations = settings.replay.demonstrations
-    return UniformMemory(config, settings, lambda each: demonstrations or not each.is_expert, phase, REPLAY)
+    return UniformMemory(config, settings, lambda each: is_replayed(each, settings.replay), phase, REPLAY)
 
 
 def credit(values: Array, ratios: Array, rewards: Array, last: Mask, config: VtraceSettings) -> tuple[Array, Array]:

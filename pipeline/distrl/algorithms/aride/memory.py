@@ -15,7 +15,7 @@ from distrl.algorithms import losses
 from distrl.algorithms.aride.credit import credit, penalties_of
 from distrl.algorithms.aride.truncation import screen_after
 from distrl.algorithms.episodes import rewards_and_ends
-from distrl.algorithms.protocol import CRITICS, Phase, critics_first, too_long
+from distrl.algorithms.protocol import CRITICS, Phase, critics_first, is_replayed, too_long
 from distrl.algorithms.returns import Array, Mask
 from distrl.config import Config
 from distrl.replay import dper
@@ -84,7 +84,7 @@ class ArideMemory:
         return too_long(trajectory, self.buffer.capacity)
 
     def admit(self, logged: LoggedTrajectory) -> None:
-        if not logged.trajectory.is_expert or self._settings.replay.demonstrations:
+        if is_replayed(logged.trajectory, self._settings.replay):
             entry = self.buffer.add(logged)
             self.buffer.columns["penalty"][self.buffer.slots(entry)] = penalties_of(entry.steps, self._settings)
 

@@ -51,6 +51,35 @@ def test_no_slot_belongs_to_two_and_each_keeps_what_was_computed_for_it(capacity
         assert buffer.columns["td"][buffer.slots(entry)] == pytest.approx(expected)
 
 
+@given(capacities, lengths, st.data())
+def test_the_layout_is_that_of_each_entry_after_each_trajectory_and_after_a_refill(
+    capacity: int, steps: list[int], data: st.DataObject
+) -> None:
+    cut = data.draw(st.integers(0, len(steps)))
+    buffer, log = filled(capacity, steps[:cut]), [record(offset, length) for offset, length in enumerate(steps)]
+    for item in log[cut:]:
+        assert_laid_out(buffer)
+        buffer.add(item)
+    assert_laid_out(buffer)
+    other = filled(capacity, [1, 2])
+    assert_laid_out(other)
+    other.refill(buffer.bounds(), log, buffer.columns)
+    assert_laid_out(other)
+
+
+def assert_laid_out(buffer: CircularBuffer) -> None:
+    layout, each = buffer.layout, [len(entry) for entry in buffer.entries]
+    assert layout.lengths.tolist() == each
+    assert layout.begins.tolist() == [sum(each[:number]) for number in range(len(each))]
+    assert layout.owner.tolist() == [number for number, length in enumerate(each) for _ in range(length)]
+    assert layout.slots.tolist() == [slot for entry in buffer.entries for slot in buffer.slots(entry).tolist()]
+
+
+def test_nobody_changes_the_layout_for_all_others() -> None:
+    with pytest.raises(ValueError, match="read-only"):
+        filled(9, [2, 3]).layout.slots[0] = 5
+
+
 def test_slots_go_round() -> None:
     buffer = filled(5, [3, 4])
     (entry,) = buffer.entries

@@ -13,6 +13,7 @@ import hashlib
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,23 @@ class Entry:
         return len(self.logged.trajectory.steps)
 
 
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the N steps of all n entries lie, one entry after the other. Computed once for all who ask between two
+    trajectories; read-only."""
+
+    entries: tuple[Entry, ...]
+    """Oldest first."""
+    lengths: Slots
+    """(n,) steps of each entry."""
+    begins: Slots
+    """(n,) where each entry's steps begin among all."""
+    owner: Slots
+    """(N,) the number of the entry that each step belongs to."""
+    slots: Slots
+    """(N,)"""
+
+
 class CircularBuffer:
     """Trajectories by reference (token ids, screenshot names), and what is computed of their steps in flat columns."""
 
@@ -50,15 +68,23 @@ class CircularBuffer:
         """Transitions ever written; the next slot is this mod capacity."""
         self.columns: dict[str, Floats] = {name: np.zeros(capacity) for name in columns}
         self._entries: deque[Entry] = deque()
+        self._layout: Layout | None = None
+        """None: to be computed."""
 
     @property
     def entries(self) -> tuple[Entry, ...]:
         """The whole trajectories, oldest first."""
-        return tuple(self._entries)
+        return self.layout.entries
+
+    @property
+    def layout(self) -> Layout:
+        if self._layout is None:
+            self._layout = self._laid_out()
+        return self._layout
 
     def __len__(self) -> int:
         """Transitions of whole trajectories; at most the capacity."""
-        return sum(len(entry) for entry in self._entries)
+        return self.written - self._entries[0].start if self._entries else 0
 
     def add(self, logged: LoggedTrajectory) -> Entry:
         """Write one trajectory; those whose first step it overwrites leave.
@@ -79,6 +105,7 @@ class CircularBuffer:
         while self._entries and self._entries[0].start < self.written - self.capacity:
             self._entries.popleft()
         self._entries.append(entry)
+        self._layout = None
         for column in self.columns.values():
             column[self.slots(entry)] = 0.0
         return entry
@@ -89,7 +116,7 @@ class CircularBuffer:
 
     def live(self) -> Slots:
         """(len(self),) the slots of all entries' steps, one entry after the other."""
-        return np.concatenate([np.zeros(0, dtype=np.int64), *map(self.slots, self._entries)])
+        return self.layout.slots
 
     def bounds(self) -> dict[str, Any]:
         """What, with the log, rebuilds the buffer: JSON-able. `entries` has [topic, partition, offset, start]."""
@@ -115,6 +142,7 @@ class CircularBuffer:
             )
         found = {logged.position: logged for logged in log}
         self._entries.clear()
+        self._layout = None
         self.written = int(bounds["written"])
         for topic, partition, offset, start in bounds["entries"]:
             position = LogPosition(topic, partition, offset)
@@ -127,6 +155,19 @@ class CircularBuffer:
             self._entries.append(Entry(found[position], int(start)))
         for name, column in (columns or {}).items():
             self.columns[name][:] = column
+
+    def _laid_out(self) -> Layout:
+        """Entries lie one behind the other, so all follows from where each starts."""
+        entries = tuple(self._entries)
+        starts = np.fromiter(map(attrgetter("start"), entries), np.int64, len(entries))
+        lengths = np.diff(starts, append=self.written)
+        begins, first = np.cumsum(lengths) - lengths, (self.written - len(self)) % self.capacity
+        before_wrap = min(len(self), self.capacity - first)
+        slots = np.concatenate([np.arange(first, first + before_wrap), np.arange(len(self) - before_wrap)])
+        layout = Layout(entries, lengths, begins, np.repeat(np.arange(len(entries)), lengths), slots)
+        for array in (layout.lengths, layout.begins, layout.owner, layout.slots):
+            array.flags.writeable = False
+        return layout
 
     def digest(self) -> str:
         """sha256 (hex) over where each entry stands, what its steps recorded, and all that is computed of them."""

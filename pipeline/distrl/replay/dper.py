@@ -21,21 +21,19 @@ PRIORITY_FLOOR = 1e-3
 
 def priorities(buffer: CircularBuffer, config: PrioritisedReplaySettings) -> Floats:
     """(n,) p(τ) > 0 of each entry, from the columns td, ratio and nll; the maxima are those of the buffer now."""
-    entries = buffer.entries
-    if not entries:
+    layout = buffer.layout
+    if not layout.entries:
         return np.zeros(0)
-    live = buffer.live()
-    td, nll = np.abs(buffer.columns["td"]), np.maximum(buffer.columns["nll"], 0.0)
-    ratio = np.minimum(1.0, buffer.columns["ratio"])
-    owner = np.repeat(np.arange(len(entries)), [len(entry) for entry in entries])
+    td, ratio, nll = (buffer.columns[name][layout.slots] for name in ("td", "ratio", "nll"))
+    td, ratio, nll = np.abs(td), np.minimum(1.0, ratio), np.maximum(nll, 0.0)
 
     def mean(column: Floats) -> Floats:
-        return np.bincount(owner, column[live], len(entries)) / np.bincount(owner, minlength=len(entries))
+        return np.bincount(layout.owner, column, len(layout.entries)) / layout.lengths
 
     total: Floats = (
-        config.w1 * mean(td) / max(float(td[live].max()), PRIORITY_FLOOR)
+        config.w1 * mean(td) / max(float(td.max()), PRIORITY_FLOOR)
         + config.w2 * mean(ratio)
-        + config.w3 * mean(nll) / max(float(nll[live].max()), PRIORITY_FLOOR)
+        + config.w3 * mean(nll) / max(float(nll.max()), PRIORITY_FLOOR)
     )
     return total + PRIORITY_FLOOR
 

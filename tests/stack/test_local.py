@@ -10,8 +10,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from distrl.config import Config, load
@@ -176,6 +178,37 @@ def test_a_phones_port_in_use_that_was_named_stops_everything(config: Make) -> N
         with pytest.raises(StackError, match=f"port {base} of 127.0.0.1 is in use"):
             LocalStack(settings).up()
     assert find_all(settings.stack.directory) == []
+
+
+def test_stacks_that_start_at_the_same_moment_share_no_server(
+    config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of them choose the same ports, before any server of theirs listens."""
+    count = 3
+    settings = [config(f"stack.directory={tmp_path / str(number)}", "phones.count=2") for number in range(count)]
+    met, choose, said = threading.Barrier(count), ports.choose, list[str]()
+
+    def together(*arguments: Any, **named: Any) -> int:
+        found = choose(*arguments, **named)
+        if threading.current_thread().name.startswith("stack"):  # not again, from a thread of `up`
+            met.wait(60.0)
+        return found
+
+    monkeypatch.setattr(ports, "choose", together)
+    try:
+        with ThreadPoolExecutor(count, thread_name_prefix="stack") as pool:
+            made = list(pool.map(lambda each: LocalStack(each, report=said.append).up(), settings))
+        assert len({each.adb.port for each in made}) == count
+        assert len({address for each in made for address in each.devices.addresses}) == 2 * count
+        for each in made:
+            own = {child.name: child for child in find_all(each.stack.directory)}
+            assert own["adb"].listens(each.adb.port)
+            assert all(own["phones"].listens(int(address.rpartition(":")[2])) for address in each.devices.addresses)
+        again = [text for text in said if "starting it again at another port" in text]
+        assert {text.partition(":")[0] for text in again} == {"adb", "phones"}
+    finally:
+        for each in settings:
+            LocalStack(each).down()
 
 
 def test_where_one_part_fails_the_others_are_stopped_again(config: Make, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 from distrl.config import Config, PhoneSettings, load
 from distrl.errors import ConfigError
 from distrl.stack import phones, ports
-from distrl.stack.part import Part
+from distrl.stack.part import Part, Site
+from distrl.stack.processes import find_all
+from distrl.stack.serving import PortTakenError
 from simphone.fleet import FleetSettings
 from simphone.serve import PhonesInThread
 
@@ -75,3 +79,16 @@ def test_a_port_in_use_is_named_by_its_path_in_the_settings() -> None:
         PhonesInThread(phones.fleet_of(settings)),
     ):
         pass
+
+
+def test_other_phones_at_the_port_are_not_taken_for_those_that_were_asked_for(tmp_path: Path) -> None:
+    """Another stack's, of another number and generation: nothing tells them apart but whose process has the port."""
+    base = ports.draw("the tests", count=2)
+    site = Site(tmp_path, tmp_path, threading.Event(), lambda text: None)
+    with (
+        PhonesInThread(FleetSettings(count=1, base_port=base + 1, generation=2)),
+        pytest.raises(PortTakenError, match=rf"^phones: port {base + 1} of 127\.0\.0\.1 was taken by"),
+    ):
+        phones.start_phones(site, PhoneSettings(count=2, evaluation_count=0, base_port=base))
+    assert f"port {base + 1} of 127.0.0.1, for simulated phone sim1, is in use" in (tmp_path / "phones.log").read_text()
+    assert find_all(tmp_path) == []

@@ -6,25 +6,36 @@ from pathlib import Path
 
 from distrl.config import AdbSettings, Config
 from distrl.device.server import AdbServer
-from distrl.errors import StackError
+from distrl.errors import DeviceError
 from distrl.stack.part import Part, Site
+from distrl.stack.ports import HOST, holder, is_free
 from distrl.stack.processes import adopt
+from distrl.stack.serving import PortTakenError, serve
 
 NAME = "adb"
+READY_S = 10.0
 STOP_S = 5.0
 
 
 def start_adb(site: Site, adb: AdbSettings) -> Part:
-    """Make sure that an adb server runs at adb.port. Raises StackError if none can be started."""
+    """Start an adb server at adb.port. Raises PortTakenError where something has the port, else DeviceError."""
     log = site.directory / f"{NAME}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     server = AdbServer(adb, log=log)
-    ours = server.start()
-    if not ours:
-        return Part(NAME, server.where)
+    try:
+        server.start()
+    except DeviceError:
+        if not server.local or is_free(adb.port):
+            raise
     if server.pid is None:
-        raise StackError(NAME, f"the server at {server.where} ended at once", f"read {log}")
-    return Part(NAME, server.where, settings(adb), adopt(NAME, server.pid, site.directory, owner=server))
+        raise PortTakenError(
+            NAME,
+            f"port {adb.port} of {HOST} was taken{holder(adb.port)} while it started",
+            "run the same command again: it uses that adb server, or takes another port",
+        )
+    child = adopt(NAME, server.pid, site.directory, owner=server)
+    serve(child, (adb.port,), lambda: child.listens(adb.port), site, ready_s=READY_S, stop_s=STOP_S, hint=f"read {log}")
+    return Part(NAME, server.where, settings(adb), child)
 
 
 def fill(config: Config, part: Part) -> Config:

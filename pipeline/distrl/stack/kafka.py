@@ -19,8 +19,9 @@ from distrl.stack import jars
 from distrl.stack.infra_files import declared
 from distrl.stack.java import find_java
 from distrl.stack.part import Part, Site
-from distrl.stack.ports import HOST, listens
-from distrl.stack.processes import last_lines, start, stop_all, wait_ready
+from distrl.stack.ports import HOST
+from distrl.stack.processes import last_lines, start
+from distrl.stack.serving import serve
 
 NAME = "kafka"
 READY_S = 600.0
@@ -46,11 +47,8 @@ def start_kafka(site: Site, settings: Mapping[str, Any], port: int, controller_p
     properties = _write_properties(home, port, controller_port, "data")
     child = start(NAME, [*java, "kafka.Kafka", properties.name], site.directory, cwd=home)
     where = f"{HOST}:{port}"
-    try:
-        wait_ready(child, lambda: listens(port) and _answers(where), READY_S, site.cancelled, HINT)
-    except BaseException:
-        stop_all([child], STOP_S)
-        raise
+    ready = lambda: child.listens(port) and _answers(where)  # noqa: E731
+    serve(child, (port, controller_port), ready, site, ready_s=READY_S, stop_s=STOP_S, hint=HINT)
     return Part(NAME, where, settings, child)
 
 

@@ -15,12 +15,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from distrl.config import Config
+from distrl.config import AdbSettings, Config, PhoneSettings
 from distrl.errors import StackError
 from distrl.stack import adb, kafka, phones, ports, running_stacks, s3
 from distrl.stack.locks import held
 from distrl.stack.part import Part, Site
 from distrl.stack.processes import find_all, stop_all
+from distrl.stack.serving import started_where_free
 from distrl.stack.stack_record import Record
 
 log = logging.getLogger(__name__)
@@ -246,31 +247,45 @@ def _wanted(config: Config, parts: Mapping[str, Part]) -> dict[str, Mapping[str,
 
 
 def _starters(config: Config, site: Site, wanted: Mapping[str, Mapping[str, Any]]) -> dict[str, Callable[[], Part]]:
-    """A function per part that starts it, with distinct ports."""
-    taken: list[int] = []
+    """A function per part that starts it, with distinct ports. The functions may run in parallel."""
+    chosen = dict[str, range]()
+    choosing = threading.Lock()
+    stack = config.stack
 
-    def port(number: int, section: Any, field: str, setting: str, count: int = 1) -> int:
-        found = ports.choose(number, field in section.model_fields_set, setting, taken, count)
-        taken.extend(range(found, found + count))
-        return found
+    def port(server: str, number: int, explicit: bool, setting: str, count: int = 1) -> int:
+        with choosing:
+            # Nor the server's own at a second try: the other stack may not listen at all of its ports yet.
+            taken = [each for other, row in chosen.items() if other != server or not explicit for each in row]
+            found = ports.choose(number, explicit, setting, taken, count)
+            chosen[server] = range(found, found + count)
+            return found
 
-    stack, starters = config.stack, dict[str, Callable[[], Part]]()
+    def kafka_ports() -> tuple[int, int]:
+        first = port("broker", stack.kafka_port, "kafka_port" in stack.model_fields_set, "stack.kafka_port")
+        return first, port("controller", first + 1, False, "stack.kafka_port")
+
+    def s3_port() -> int:
+        return port(s3.NAME, stack.s3_port, "s3_port" in stack.model_fields_set, "stack.s3_port")
+
+    def adb_server() -> AdbSettings:
+        found = port(adb.NAME, config.adb.port, "port" in config.adb.model_fields_set, "adb.port")
+        return config.adb.model_copy(update={"port": found})
+
+    def fleet() -> PhoneSettings:
+        explicit, count = "base_port" in config.phones.model_fields_set, phones.total(config.phones)
+        found = port(phones.NAME, config.phones.base_port, explicit, "phones.base_port", count)
+        return config.phones.model_copy(update={"base_port": found})
+
+    starters = dict[str, Callable[[], Part]]()
     if kafka.NAME in wanted:
-        first = port(stack.kafka_port, stack, "kafka_port", "stack.kafka_port")
-        second = ports.choose(first + 1, False, "stack.kafka_port", taken)
-        taken.append(second)
-        starters[kafka.NAME] = lambda: kafka.start_kafka(site, wanted[kafka.NAME], first, second)
+        start_kafka = lambda found: kafka.start_kafka(site, wanted[kafka.NAME], *found)  # noqa: E731
+        starters[kafka.NAME] = started_where_free(site, kafka_ports, start_kafka)
     if s3.NAME in wanted:
-        s3_port = port(stack.s3_port, stack, "s3_port", "stack.s3_port")
-        starters[s3.NAME] = lambda: s3.start_s3(site, wanted[s3.NAME], s3_port)
+        starters[s3.NAME] = started_where_free(site, s3_port, lambda found: s3.start_s3(site, wanted[s3.NAME], found))
     if adb.NAME in wanted:
-        server = config.adb.model_copy(update={"port": port(config.adb.port, config.adb, "port", "adb.port")})
-        starters[adb.NAME] = lambda: adb.start_adb(site, server)
+        starters[adb.NAME] = started_where_free(site, adb_server, lambda found: adb.start_adb(site, found))
     if phones.NAME in wanted:
-        count = phones.total(config.phones)
-        base = port(config.phones.base_port, config.phones, "base_port", "phones.base_port", count)
-        fleet = config.phones.model_copy(update={"base_port": base})
-        starters[phones.NAME] = lambda: phones.start_phones(site, fleet)
+        starters[phones.NAME] = started_where_free(site, fleet, lambda found: phones.start_phones(site, found))
     return starters
 
 

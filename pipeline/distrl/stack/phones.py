@@ -13,8 +13,9 @@ from simphone.fleet import FleetSettings, SettingError
 from distrl.config import Config, PhoneSettings
 from distrl.errors import ConfigError
 from distrl.stack.part import Part, Site
-from distrl.stack.ports import HOST, listens
-from distrl.stack.processes import start, stop_all, wait_ready
+from distrl.stack.ports import HOST
+from distrl.stack.processes import start
+from distrl.stack.serving import serve
 
 NAME = "phones"
 READY_S = 60.0
@@ -25,19 +26,17 @@ HINT = "read its log; set phones.base_port to the first of a free range of ports
 
 
 def start_phones(site: Site, phones: PhoneSettings) -> Part:
-    """Start every phone, from phones.base_port on, and wait until all ports are open."""
+    """Start every phone, from phones.base_port on, and wait until all ports are open. Raises StackError, also where
+    something else listens there, be it phones."""
     sets = [
         flag
         for name, value in phones.model_dump(mode="json").items()
         for flag in ("--set", f"phones.{name}={json.dumps(value)}")
     ]
     child = start(NAME, [sys.executable, "-m", "distrl.cli.main", "phones", *sets], site.directory)
-    last = phones.base_port + total(phones) - 1  # the ports are opened in order
-    try:
-        wait_ready(child, lambda: listens(last), READY_S, site.cancelled, HINT)
-    except BaseException:
-        stop_all([child], STOP_S)
-        raise
+    ports = range(phones.base_port, phones.base_port + total(phones))
+    last = ports[-1]  # they are opened in order
+    serve(child, ports, lambda: child.listens(last), site, ready_s=READY_S, stop_s=STOP_S, hint=HINT)
     return Part(NAME, f"{HOST}:{phones.base_port}-{last}", settings(phones), child)
 
 

@@ -70,6 +70,15 @@ class Child:
         """Whether this very process runs, and not another one with its pid."""
         return self._process() is not None
 
+    def listens(self, port: int) -> bool:
+        """Whether it is this process that listens at `port`, and not another one."""
+        process = self._process()
+        try:
+            found = process.net_connections("tcp") if process is not None else []
+        except psutil.Error:  # it has ended meanwhile
+            return False
+        return any(each.status == psutil.CONN_LISTEN and each.laddr and each.laddr.port == port for each in found)
+
     def returncode(self) -> int | None:
         """Exit code (negative: the signal that ended it); None while it runs, and outside of its parent."""
         return None if self._popen is None else self._popen.poll()

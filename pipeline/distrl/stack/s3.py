@@ -26,7 +26,7 @@ from distrl.stack import minio, s3proxy
 from distrl.stack.infra_files import declared
 from distrl.stack.part import Part, Site, UnavailableError
 from distrl.stack.ports import HOST, listens
-from distrl.stack.processes import stop_all, wait_ready
+from distrl.stack.serving import serve
 
 NAME = "s3"
 STOP_S = 20.0
@@ -79,11 +79,8 @@ def _endpoint(kind: str, site: Site, settings: Mapping[str, Any], home: Path, po
         region="us-east-1",
         http_client=urllib3.PoolManager(timeout=urllib3.Timeout(total=5.0), retries=False),
     )
-    try:
-        wait_ready(child, lambda: listens(port) and _has_bucket(client), limit, site.cancelled, HINT)
-    except BaseException:
-        stop_all([child], STOP_S)
-        raise
+    ready = lambda: listens(port) and _has_bucket(client)  # noqa: E731 - by keys that no other store takes
+    serve(child, (port,), ready, site, ready_s=limit, stop_s=STOP_S, hint=HINT)
     return Part(NAME, f"s3://{HOST}:{port}/{bucket_name()}", settings, child)
 
 

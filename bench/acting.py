@@ -32,6 +32,7 @@ import revision
 import torch
 from distrl.config import PolicySettings
 from distrl.policy.registry import policy_of
+from distrl.policy.sampling import FULL
 from distrl.rollout.batcher import Batcher
 from distrl.rollout.episode import Observation
 from distrl.tasks.gestures import event_of
@@ -97,14 +98,14 @@ def decided(made: Sequence[Sequence[Seen]], rows: int) -> float:
     ]
     began = time.process_time()
     for number, (pngs, prompts) in enumerate(asked):
-        policy.decide(pngs, prompts, 1.0, range(number * rows, (number + 1) * rows))
+        policy.decide(pngs, prompts, FULL, range(number * rows, (number + 1) * rows))
     return len(asked) * rows / (time.process_time() - began)
 
 
 def batched(made: Sequence[Sequence[Seen]], actors: int) -> float:
     """Decisions a second of a batcher that `actors` threads ask."""
     policy = policy_of(PolicySettings())
-    batcher = Batcher(policy, policy.tokenizer, temperature=1.0, wait_s=0.003)
+    batcher = Batcher(policy, policy.tokenizer, sampling=FULL, wait_s=0.003)
     serving = threading.Thread(target=batcher.serve)
     serving.start()
     batcher.swap(VERSION, policy.adapter())

@@ -37,6 +37,7 @@ from distrl.device.session import AdbSession
 from distrl.errors import DistrlError
 from distrl.evaluate.curves import percentile
 from distrl.policy.registry import policy_of
+from distrl.policy.sampling import FULL, Sampling
 from distrl.rollout.actor_pool import play_all
 from distrl.rollout.back_pressure import Retry
 from distrl.rollout.batcher import Batcher
@@ -201,7 +202,7 @@ class FixedPolicy:
     """Weights and tokens of a policy that costs nothing: a tap, HOME, a tap, HOME …, told by its prompt."""
 
     def decide(
-        self, pngs: Sequence[bytes], prompts: Sequence[tuple[int, ...]], temperature: float | None, seeds: Sequence[int]
+        self, pngs: Sequence[bytes], prompts: Sequence[tuple[int, ...]], sampling: Sampling | None, seeds: Sequence[int]
     ) -> Sequence[Row]:
         return [FIXED[len(prompt) % 2] for prompt in prompts]
 
@@ -218,12 +219,12 @@ def deciding(config: Config, shipped: bool) -> Iterator[Batcher]:
     if shipped:
         agent = policy_of(config.policy)
         version, adapter = version_of(agent.base_sha256), agent.adapter()
-        with serving(config, temperature=1.0) as policy:
+        with serving(config, sampling=FULL) as policy:
             policy.batcher.swap(version, adapter)
             yield policy.batcher
         return
     fixed = FixedPolicy()
-    batcher = Batcher(fixed, fixed, temperature=None, wait_s=config.worker.batch_wait_ms / 1000)
+    batcher = Batcher(fixed, fixed, sampling=None, wait_s=config.worker.batch_wait_ms / 1000)
     thread = threading.Thread(target=batcher.serve, name="policy", daemon=True)
     thread.start()
     try:

@@ -21,9 +21,10 @@ from distrl.broker.heartbeats import HeartbeatSender
 from distrl.broker.producer import RecordProducer
 from distrl.config import Config
 from distrl.learner.journal_writer import JournalWriter
-from distrl.learner.loop import HEARTBEAT_S, Loop
+from distrl.learner.loop import Loop
 from distrl.learner.ranks import Leader
 from distrl.learner.recover import log_of, recover
+from distrl.learner.run import HEARTBEAT_S
 from distrl.policy.feature_store import FeatureStore
 from distrl.policy.features import Features
 from distrl.policy.protocol import ImageFeatures, Policy
@@ -73,7 +74,7 @@ def screen_seconds(policy: Policy, rounds: int = 20) -> float:
 
 
 def run_bookkeeping(config: Config, stop: threading.Event, report: Callable[..., None]) -> None:
-    """Learn until `stop`, as distrl.learner.loop.run_learner does. Reports how far it is with each heartbeat."""
+    """Learn until `stop`, as distrl.learner.run.run_learner does. Reports how far it is with each heartbeat."""
     torch.set_num_threads(1)
     folded = skipped = 0
 

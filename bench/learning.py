@@ -24,6 +24,7 @@ from distrl.learner.state import LearnerState
 from distrl.policy import protocol
 from distrl.policy.actions import to_text
 from distrl.policy.registry import policy_of
+from distrl.policy.sampling import Sampling
 from distrl.runs.settings import learning_fingerprint
 from distrl.tasks.gestures import event_of
 from distrl.tasks.oracle import ImperfectScript
@@ -46,7 +47,18 @@ from distrl.types import (
 from simphone.machine import PhoneMachine
 
 Objects = dict[str, bytes]
-SHOWN = ("policy_loss", "value_loss", "entropy", "ratio", "clipped", "value_accuracy", "critic_sample_share", "buffer")
+SHOWN = (
+    "policy_loss",
+    "value_loss",
+    "entropy",
+    "ratio",
+    "clipped",
+    "value_accuracy",
+    "critic_sample_share",
+    "groups",
+    "groups_alike",
+    "buffer",
+)
 Choose = Callable[
     [list[Task], list[PhoneMachine], list[list[Step]]], list[tuple[tuple[int, ...], tuple[int, ...], Action, float]]
 ]
@@ -96,7 +108,7 @@ def episodes(
     ]
 
 
-def policy(agent: protocol.Policy, temperature: float | None, seed: int) -> Choose:
+def policy(agent: protocol.Policy, sampling: Sampling | None, seed: int) -> Choose:
     rule = np.random.default_rng(seed)
 
     def choose(tasks, phones, steps):  # type: ignore[no-untyped-def]
@@ -105,7 +117,7 @@ def policy(agent: protocol.Policy, temperature: float | None, seed: int) -> Choo
             for task, taken in zip(tasks, steps, strict=True)
         ]
         seeds = rule.integers(2**62, size=len(tasks)).tolist()
-        decided = agent.decide([phone.png() for phone in phones], prompts, temperature, seeds)
+        decided = agent.decide([phone.png() for phone in phones], prompts, sampling, seeds)
         return [(p, d.action_ids, d.action, d.logprob) for p, d in zip(prompts, decided, strict=True)]
 
     return choose
@@ -127,11 +139,11 @@ def script(agent: protocol.Policy, seed: int) -> Choose:
 
 
 def evaluate(
-    agent: protocol.Policy, config: Config, split: Split, count: int, temperature: float | None = None
+    agent: protocol.Policy, config: Config, split: Split, count: int, sampling: Sampling | None = None
 ) -> tuple[float, str]:
     suite = suites()[config.feeder.suite]
     tasks = [suite.task(index, 0, split) for index in range(count)]
-    found = episodes(tasks, policy(agent, temperature, 1), {}, config.phones.popup_probability, False)
+    found = episodes(tasks, policy(agent, sampling, 1), {}, config.phones.popup_probability, False)
     families: dict[str, list[bool]] = defaultdict(list)
     for trajectory in found:
         families[trajectory.task.family].append(trajectory.outcome is Outcome.SUCCESS)
@@ -208,9 +220,14 @@ def main() -> None:
         tick = time.monotonic()
         run.actor.load(adapters[max(0, len(adapters) - 1 - given.lag)])
         first = run.ends["trajectories"]
-        tasks = [suite.task(first + i, given.seed, Split.TRAIN) for i in range(config.learner.trajectories_per_update)]
+        numbers = range(first, first + config.learner.trajectories_per_update)
+        tasks = [suite.task(number // config.episodes_per_task, given.seed, Split.TRAIN) for number in numbers]
         new = episodes(
-            tasks, policy(run.actor, config.worker.temperature, given.seed * 10**6 + update), run.objects, popups, False
+            tasks,
+            policy(run.actor, Sampling.of(config.worker), given.seed * 10**6 + update),
+            run.objects,
+            popups,
+            False,
         )
         recent += [t.outcome is Outcome.SUCCESS for t in new]
         tock = time.monotonic()

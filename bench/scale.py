@@ -4,12 +4,14 @@ ids       memory and bytes of a checkpoint for the ids that a run has seen, and 
 memory    the learner's memory with a full buffer of a large model's screens
 start     how long a feeder and `distrl status` take to start behind a long log (starts a broker)
 updates   what an update of A-RIDE costs by the size of its buffer, beside another revision
+waits     what a learner whose data never lacks loses to input and output (starts a broker)
 fleet     what 10,000 phones ask of feeder, consumers, producers, learner and versions (starts a broker)
 
 python bench/scale.py ids --tasks 10000000 --retried 0.05 --json out/ids.json
 python bench/scale.py memory --precision float16 --json out/memory.json
 python bench/scale.py start --trajectories 10000 100000 1000000 --json out/start.json
 python bench/scale.py updates --against main~1 --plot out/updates.svg
+python bench/scale.py waits --latency-ms 0,20 --against main~1 --json out/waits.json
 python bench/scale.py fleet --phones 10000 --json out/fleet.json
 """
 
@@ -27,6 +29,7 @@ from typing import Any
 
 import feature_memory
 import fleet
+import learner_waits
 import long_log
 import update_cost
 from distrl.broker.duplicates import IdSet
@@ -99,6 +102,7 @@ COMMANDS: Mapping[str, Command] = {
     "memory": Command(feature_memory.arguments, feature_memory.measure),
     "start": Command(long_log.arguments, long_log.measure),
     "updates": Command(update_cost.arguments, update_cost.measure),
+    "waits": Command(learner_waits.arguments, learner_waits.measure),
     "fleet": Command(fleet.arguments, fleet.measure),
 }
 

@@ -23,10 +23,10 @@ from distrl.policy.adapters import LoraAdapter
 from distrl.policy.files import identity_of
 from distrl.policy.protocol import ImageFeatures, SampledAction, Score
 from distrl.policy.registry import PolicyFamily
+from distrl.policy.sampling import FULL, Choose, Sampling, drawing, drawn_from, repeating, scores
 from distrl.types import Action, ActionKind, Point, ScreenSize, Step
 from PIL import Image
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 FORMAT = "bytes/1"
 PAD, END, FIRST = 0, 1, 2
@@ -127,24 +127,29 @@ class BytePolicy:
         self,
         pngs: Sequence[bytes],
         prompts: Sequence[tuple[int, ...]],
-        temperature: float | None,
+        sampling: Sampling | None,
         seeds: Sequence[int],
     ) -> list[SampledAction]:
         return [
-            self._write(self.image_features(png), prompt, temperature, np.random.default_rng(seed))
-            for png, prompt, seed in zip(pngs, prompts, seeds, strict=True)
+            self._write(self.image_features(png), prompt, sampling, choose)
+            for png, prompt, choose in zip(pngs, prompts, drawing(sampling, seeds), strict=True)
         ]
 
-    def score(self, steps: Sequence[Step], features: Sequence[ImageFeatures], temperature: float = 1.0) -> Score:
+    def repeat(self, steps: Sequence[Step], features: Sequence[ImageFeatures], sampling: Sampling) -> list[float]:
+        choices = repeating([step.action_ids for step in steps])
+        return [
+            self._write(screen, step.prompt_ids, sampling, choose).logprob
+            for step, screen, choose in zip(steps, features, choices, strict=True)
+        ]
+
+    def score(self, steps: Sequence[Step], features: Sequence[ImageFeatures], sampling: Sampling = FULL) -> Score:
         written = _padded([step.action_ids for step in steps])
         states, mask = self.model.read(
             torch.stack([each.tokens for each in features]), _padded([step.prompt_ids for step in steps])
         )
-        logp = F.log_softmax(self.model.logits(states, mask, written) / temperature, dim=-1)
         drawn = (written != PAD).float()
-        entropy = -(logp.exp() * logp).sum(-1)
-        chosen = logp.gather(-1, written[..., None]).squeeze(-1)
-        return Score((chosen * drawn).sum(1), (entropy * drawn).sum(1) / drawn.sum(1), states, mask)
+        logits = self.model.logits(states, mask, written)
+        return Score(*scores(logits, written, drawn, sampling), states, mask)
 
     def embed_actions(self, actions: Sequence[tuple[int, ...]]) -> Tensor:
         table = self.model.embed.weight.detach()
@@ -164,17 +169,16 @@ class BytePolicy:
         self._adapter.load(adapter)
 
     def _write(
-        self, screen: ImageFeatures, prompt: tuple[int, ...], temperature: float | None, rng: np.random.Generator
+        self, screen: ImageFeatures, prompt: tuple[int, ...], sampling: Sampling | None, choose: Choose
     ) -> SampledAction:
         ids: list[int] = []
         total = 0.0
         with torch.no_grad():
             states, mask = self.model.read(screen.tokens[None], torch.tensor([prompt]))
             while len(ids) < LONGEST_ACTION and END not in ids:
-                logits = self.model.logits(states, mask, torch.tensor([[*ids, END]]))[0, -1] / (temperature or 1.0)
-                p = F.softmax(logits.double(), dim=-1).numpy()
-                token = int(p.argmax()) if temperature is None else int(rng.choice(VOCABULARY, p=p / p.sum()))
-                total += float(np.log(p[token]))
+                (logp,) = drawn_from(self.model.logits(states, mask, torch.tensor([[*ids, END]]))[:, -1], sampling)
+                token = choose(logp)
+                total += float(logp[token])
                 ids.append(token)
         action = self.tokenizer.decode_action(ids, screen.size)
         return SampledAction(tuple(ids), action, to_text(action), total)

@@ -27,8 +27,11 @@ def rendered(helm: Path, values: Path, release: str = "run") -> list[dict[str, A
 def pods(objects: Sequence[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Kind/name of each object that makes pods, and their template."""
     for each in objects:
+        name = f"{each['kind']}/{each['metadata']['name']}"
         if each["kind"] in ("Deployment", "StatefulSet", "Job"):
-            yield f"{each['kind']}/{each['metadata']['name']}", each["spec"]["template"]
+            yield name, each["spec"]["template"]
+        elif each["kind"] == "LeaderWorkerSet":
+            yield name, each["spec"]["leaderWorkerTemplate"]["workerTemplate"]
 
 
 def containers(pod: dict[str, Any]) -> list[dict[str, Any]]:

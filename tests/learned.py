@@ -7,7 +7,7 @@ from typing import Any
 
 from distrl.broker.producer import RecordProducer
 from distrl.config import Config
-from distrl.learner.loop import run_learner
+from distrl.learner.run import run_learner
 from distrl.store.objects import open_store
 from distrl.types import Version
 from learner.world import Screens, trajectory

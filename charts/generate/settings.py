@@ -15,6 +15,7 @@ OF_THE_CHART = {
     "devices": ("addresses", "serials", "emulators", "directory"),
     "worker": ("name",),
     "evaluate": ("name",),
+    "learner": ("ranks",),
 }
 """Settings that the chart decides; all of a section where none is named. values.config refuses them."""
 

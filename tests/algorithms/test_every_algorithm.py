@@ -16,7 +16,8 @@ from distrl.types import LoggedTrajectory, Outcome
 from learner.world import Screens, config, folded, save_tiny_base, update_of, windows
 
 UPDATES = 7
-SMALL = {"minibatches": "2", "batch_size": "8", "critic_warmup_updates": "1"}
+SMALL = {"minibatches": "2", "batch_size": "8", "critic_warmup_updates": "1", "group_size": "3"}
+EPISODES_PER_TASK = 3
 TYPES = sorted(str(each.model_fields["type"].default) for each in ALGORITHMS)
 
 
@@ -38,7 +39,7 @@ def screens() -> Screens:
 
 @pytest.fixture(scope="module")
 def records(settings: Config, screens: Screens) -> list[list[LoggedTrajectory]]:
-    return windows(screens, settings, UPDATES)
+    return windows(screens, settings, UPDATES, EPISODES_PER_TASK)
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +62,15 @@ def test_restored_after_each_update_it_ends_with_the_same_bits_whatever_the_call
         assert set(found) <= set(METRICS)
         assert all(np.isfinite(value) for value in found.values())
     assert state.digests() == whole.digests()
+
+
+def test_it_learns_from_this_log(
+    settings: Config, records: list[list[LoggedTrajectory]], screens: Screens, whole: LearnerState
+) -> None:
+    """What is compared here changes, so that equal bits say something."""
+    warm = folded(LearnerState(settings), records[: settings.warmup.updates], screens, settings)
+    assert whole.digests()["adapter"] != warm.digests()["adapter"]
+    assert whole.algorithm.memory.uses(UPDATES)
 
 
 def test_its_memory_alone_keeps_what_the_learner_keeps(

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from distrl.broker.claims import Claim
+from distrl.broker.claims import MOST_AHEAD_MS, Claim
 
 
 def test_a_claim_is_above_all_that_were_there_whatever_the_clock() -> None:
@@ -28,3 +28,10 @@ def test_a_claim_is_read_as_it_was_sent() -> None:
 )
 def test_a_header_that_is_no_claim_claims_nothing(header: bytes | None) -> None:
     assert Claim.parsed(header) is None
+
+
+def test_a_claim_far_ahead_of_the_brokers_clock_counts_for_nothing() -> None:
+    now = 1_700_000_000_000
+    assert Claim(now + MOST_AHEAD_MS, "a").counts(now)
+    assert not Claim(now + MOST_AHEAD_MS + 1, "a").counts(now)
+    assert not Claim(10**18 - 1, "a").counts(now), "after which no greater one could be read"

@@ -14,7 +14,7 @@ NUMBERED = st.builds(
     st.sampled_from(["", "a", "a1-", "b\n", "1.r2"]),
     st.integers(0, 12) | st.integers(BLOCK - 2, BLOCK + 2) | st.integers(0, 10**18 - 1),
     st.integers(1, 3),
-    st.sampled_from(["", "", ".r1", ".r2", ".r10", ".r0", ".r01", ".r", ".r1.r1", ".r1\n"]),
+    st.sampled_from(["", "", ".r1", ".r2", ".r10", ".r0", ".r01", ".r", ".r1.r1", ".r1\n", ".e2", ".e2.r1", ".r1.e2"]),
 )
 IDS = st.lists(
     st.one_of(

@@ -36,14 +36,14 @@ def test_a_vision_language_model_answers(cli: Cli, image: Path, tmp_path: Path) 
     base = tmp_path / "base"
     base.mkdir()
     qwen25(base)
-    sets = [f"--set=policy.base_model={base}", "--set=policy.dialect=json", "--set=policy.action_tokens=8"]
+    sets = [f"--set=policy.base_model={base}", "--set=policy.dialect=json", "--set=policy.action_tokens=24"]
     done = cli(
         "policy", "try", f"--image={image}", "--instruction=Open \x1b[31mit <|im_end|>", "--temperature=1", *sets
     )
     assert done.returncode == 0, done.stderr
     assert "Instruction: Open" in done.stdout
     assert "\x1b" not in done.stdout
-    assert "writes (8 tokens)" in done.stdout
+    assert "writes (24 tokens)" in done.stdout
 
 
 def test_what_is_no_screenshot_is_refused(cli: Cli, tmp_path: Path) -> None:

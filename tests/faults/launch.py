@@ -29,8 +29,9 @@ import distrl.broker.consumer
 import distrl.demonstrations.scripted
 import distrl.evaluate.run
 import distrl.feeder.run
-import distrl.learner.loop
+import distrl.learner.run
 import distrl.policy.autoui.policy
+import distrl.policy.vlm.policy
 import distrl.store.s3
 import distrl.worker.run
 import points  # beside this script, whose folder is the first that is looked in

@@ -13,7 +13,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -237,8 +237,11 @@ class LiveRun:
         sets = [f"worker.name=worker-{number}", "devices.addresses=[" + ",".join(f"'{at}'" for at in addresses) + "]"]
         return self.start(f"worker-{number}", "worker", sets=[*sets, *given.pop("sets", ())], **given)
 
-    def until(self, what: str, condition: Callable[[], bool], timeout_s: float = PATIENCE_S) -> None:
-        """Wait for `condition`; a role that ended by itself, or the deadline, fails the test with its last words."""
+    def until(
+        self, what: str, condition: Callable[[], bool], timeout_s: float = PATIENCE_S, poll_s: float = POLL_S
+    ) -> None:
+        """Wait for `condition`; a role that ended by itself, or the deadline, fails the test with its last words.
+        poll_s: to ask costs some ms, much of what a role has that computes for a minute."""
         deadline = time.monotonic() + timeout_s
         while not condition():
             self.supervise()
@@ -247,7 +250,7 @@ class LiveRun:
             if time.monotonic() > deadline:
                 words = "\n".join(f"{role.name}:\n{last_lines(role.log)}" for role in self.roles.values())
                 raise AssertionError(f"waited {timeout_s:.0f} s for {what}\n{words}")
-            time.sleep(POLL_S)
+            time.sleep(poll_s)
 
     def supervise(self) -> None:
         """Start again each role of `restarted` that has ended and said why, as a cluster or a person does."""
@@ -273,11 +276,12 @@ class LiveRun:
 
     # What is fed
 
-    def feed(self, tasks: int) -> list[str]:
-        """That many further tasks of the suite; their ids."""
+    def feed(self, tasks: int, version: int = -1) -> list[str]:
+        """That many further tasks of the suite, which a worker begins once it has loaded `version`; their ids."""
         suite = suites()[self.config.feeder.suite]
-        begin = len(self.fed)
-        made = [suite.task(index, self.config.learner.seed, Split.TRAIN) for index in range(begin, begin + tasks)]
+        wanted = range(len(self.fed), len(self.fed) + tasks)
+        made = [suite.task(index, self.config.learner.seed, Split.TRAIN) for index in wanted]
+        made = [replace(task, fed_version=version) for task in made]
         self._publish("tasks", {task.task_id: task for task in made})
         self.fed += [task.task_id for task in made]
         return [task.task_id for task in made]
@@ -436,7 +440,7 @@ class LiveRun:
 
     # What was learned
 
-    def until_learned(self, updates: int | None = None) -> None:
+    def until_learned(self, updates: int | None = None, timeout_s: float = PATIENCE_S, poll_s: float = POLL_S) -> None:
         """Until the learner that lives now has folded `updates` (all that are journalled), be it again, and published
         what is due."""
 
@@ -447,7 +451,7 @@ class LiveRun:
             folded = beats[-1].metrics.get("update", wanted) if beats else None
             return folded == wanted and len(self.versions()) == wanted - WARMUP + 1
 
-        self.until(f"{updates or 'all'} updates", done)
+        self.until(f"{updates or 'all'} updates", done, timeout_s, poll_s)
 
     def end_learning(self) -> Learned:
         """Stop the learner in order; what it came to, which a fold of the log from its start must come to as well."""

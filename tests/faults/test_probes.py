@@ -12,7 +12,7 @@ import pytest
 from distrl.broker.reader import LogReader, RawRecord
 from distrl.config import Config
 from distrl.feeder.run import run_feeder
-from distrl.learner.loop import run_learner
+from distrl.learner.run import run_learner
 from distrl.stack import ports
 from distrl.telemetry.exporter import exporting
 from distrl.telemetry.monitor import Monitor

@@ -7,7 +7,7 @@ import pytest
 from distrl.config import Config
 from distrl.errors import ConfigError
 from distrl.feeder.admission import Admission
-from distrl.feeder.facts import next_retry
+from distrl.feeder.facts import TaskFacts, next_retry
 from distrl.feeder.run import new_state
 from distrl.feeder.state import LEAST_WEIGHT, FeederState, choose_family, least_loaded
 from distrl.types import LogPosition, Outcome, Split
@@ -208,3 +208,73 @@ def test_each_further_task_goes_to_the_lowest_of_the_least_loaded_partitions(
     for chosen in least_loaded(loads, partitions, count):
         assert chosen == min(range(partitions), key=loaded.__getitem__)
         loaded[chosen] += 1
+
+
+def several(facts: TaskFacts | None = None, episodes: int = 3, outstanding: int = 12, **given: bool) -> FeederState:
+    wide = replace(WIDE, outstanding=outstanding)
+    families = ("family-0", "family-1", "family-2")
+    state = FeederState(families, task_at, wide, facts or TaskFacts(2), episodes_per_task=episodes, **given)
+    state.facts.see_version(version(0, 4))
+    return state
+
+
+def episodes_of(*numbers: int) -> list[str]:
+    return [f"t-{n}{suffix}" for n in numbers for suffix in ("", ".e2", ".e3")]
+
+
+def test_the_episodes_of_a_task_are_fed_one_after_the_other_as_the_same_task() -> None:
+    tasks = several().due(7)
+    assert [task.task_id for task in tasks] == episodes_of(0, 1, 2, 3)
+    assert [replace(task, fed_at=0, fed_version=-1) for task in tasks[:3]] == [
+        replace(task_at(0), task_id=name) for name in episodes_of(0)
+    ]
+
+
+@pytest.mark.parametrize("stop", range(1, 12))
+def test_a_feeder_that_starts_again_within_a_task_goes_on_with_its_next_episode(stop: int) -> None:
+    whole, first = several(outstanding=24).due(7), several(outstanding=stop)
+    begun = first.due(7)
+    read = TaskFacts(2)
+    for task in begun:
+        read.see_task(task)
+    for facts in (first.facts, read):
+        again = several(facts, outstanding=24)
+        again.find_next()
+        assert [*begun, *again.due(7)] == whole
+
+
+def test_the_rest_of_a_task_comes_before_a_family_that_the_curriculum_prefers() -> None:
+    state = several(outstanding=10, curriculum=True)
+    tasks = state.due(7)
+    assert tasks[-1].task_id == "t-3"
+    for offset, task in enumerate(tasks):
+        state.facts.see_trajectory(
+            offset, played(task, Outcome.SUCCESS if task.family == "family-0" else Outcome.FAILURE, 0)
+        )
+    assert fed(state)[:4] == ["t-3.e2", "t-3.e3", "t-4", "t-4.e2"]
+
+
+def test_an_interrupted_episode_is_retried_under_its_own_id() -> None:
+    state = several(outstanding=2)
+    state.facts.see_trajectory(0, played(state.due(7)[1], Outcome.INTERRUPTED))
+    assert fed(state) == ["t-0.e2.r1"]
+    state.facts.see_trajectory(1, played(replace(task_at(0), task_id="t-0.e2.r1"), Outcome.SUCCESS, 0))
+    assert fed(state) == ["t-0.e3"]
+    assert state.facts.retried == 1
+
+
+def test_episodes_behind_deleted_records_are_not_fed_again() -> None:
+    """The first two records are gone, both of t-0."""
+    tasks, facts = several(outstanding=8).due(7), TaskFacts(2, deleted=2)
+    for task in tasks[2:]:
+        facts.see_task(task)
+    state = several(facts, outstanding=10)
+    state.find_next()
+    assert fed(state) == ["t-2.e3", "t-3", "t-3.e2", "t-3.e3"]
+
+
+@pytest.mark.parametrize(("after", "expected"), [(1, "t-3"), (2, "t-3"), (5, "t-0.e4")])
+def test_another_number_of_episodes_counts_from_the_last_task_of_each_family_on(after: int, expected: str) -> None:
+    state = several(outstanding=9)
+    state.due(7)
+    assert several(state.facts, episodes=after, outstanding=10).due(7)[0].task_id == expected

@@ -19,6 +19,7 @@ from distrl.algorithms.registry import ALGORITHMS
 from distrl.config import Config, load
 from distrl.learner.fold import fold
 from distrl.learner.state import LearnerState
+from distrl.policy.sampling import FULL
 from distrl.types import LoggedTrajectory
 from second_device import DEVICE, SecondDevice
 
@@ -38,7 +39,7 @@ def run(state: LearnerState, records: list[list[LoggedTrajectory]], screens: Scr
 
 def others(base: Path, but: str) -> list[Config]:
     """Small settings of every algorithm but one."""
-    small = {"minibatches": "1", "batch_size": "4", "critic_warmup_updates": "0"}
+    small = {"minibatches": "1", "batch_size": "4", "critic_warmup_updates": "0", "group_size": "4"}
     found = []
     for kind in ALGORITHMS:
         sets = [f"algorithm.{name}={value}" for name, value in small.items() if name in kind.model_fields]
@@ -70,7 +71,7 @@ def main(base: Path, *sets: str) -> None:
     with SecondDevice():
         for each in more:
             with mock.patch("distrl.learner.state.device_of", return_value=DEVICE):
-                run(LearnerState(each), windows(screens, each, UPDATES), screens, each)
+                run(LearnerState(each), windows(screens, each, UPDATES, episodes=4), screens, each)
         whole = run(state_on(DEVICE), records, screens, settings)
         halted = run(state_on(DEVICE), records[:1], screens, settings)
         with mock.patch("distrl.learner.state.device_of", return_value=DEVICE):
@@ -78,7 +79,7 @@ def main(base: Path, *sets: str) -> None:
         again = run(again, records, screens, settings)
         steps = [step for entry in whole.entries() for step in entry.steps][:3]
         pngs, prompts = [screens(step.screenshot) for step in steps], [step.prompt_ids for step in steps]
-        drawn = [each.action_ids for each in whole.policy.decide(pngs, prompts, 1.0, [1, 2, 3])]
+        drawn = [each.action_ids for each in whole.policy.decide(pngs, prompts, FULL, [1, 2, 3])]
         moments = {
             value.device.type
             for each in again.algorithm.optimisers().values()

@@ -23,6 +23,7 @@ from distrl.learner.fold import fold
 from distrl.learner.recover import unfolded
 from distrl.learner.state import LearnerState
 from distrl.policy.frugal import recompute_layers
+from distrl.policy.sampling import FULL
 from distrl.rollout.serving import serving
 from distrl.runs.settings import learning_fingerprint
 from distrl.types import LoggedTrajectory
@@ -186,7 +187,7 @@ def test_half_precision_acts_and_scores_alike(world: World) -> None:
     state = LearnerState(settings("policy.precision=bfloat16"))
     found = [step for window in world[2] for logged in window for step in logged.trajectory.steps][:6]
     pngs, prompts = [screens(step.screenshot) for step in found], [step.prompt_ids for step in found]
-    drawn = state.policy.decide(pngs, prompts, 1.0, range(6))
+    drawn = state.policy.decide(pngs, prompts, FULL, range(6))
     steps = [replace(step, action_ids=each.action_ids) for step, each in zip(found, drawn, strict=True)]
     features = [state.policy.image_features(png) for png in pngs]
     with torch.no_grad():
@@ -213,7 +214,7 @@ def test_a_gpu_that_is_not_there_is_refused_by_its_setting_before_any_work(tmp_p
     settings = config(tmp_path, f"learner.device={chosen}", f"worker.device={chosen}")
     with pytest.raises(ConfigError, match=r"learner\.device"):
         LearnerState(settings)
-    with pytest.raises(ConfigError, match=r"worker\.device"), serving(settings, 1.0):
+    with pytest.raises(ConfigError, match=r"worker\.device"), serving(settings, FULL):
         pass
 
 

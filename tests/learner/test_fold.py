@@ -11,6 +11,7 @@ from distrl.config import Config
 from distrl.errors import StoreError
 from distrl.learner.fold import fold, is_usable
 from distrl.learner.state import LearnerState
+from distrl.policy.sampling import FULL
 from distrl.runs.settings import learning_fingerprint
 from distrl.telemetry.metrics import METRICS
 from distrl.types import PROMPTED, Action, ActionKind, HeldBack, LoggedTrajectory, Outcome, Step, Unmet
@@ -240,7 +241,7 @@ def test_ratio_is_one_at_the_weights_that_acted(base_directory: Path, screens: S
     state = fresh(settings)
     made = trajectory(screens, 1, steps=5)
     pngs = [screens(step.screenshot) for step in made.steps]
-    decisions = state.policy.decide(pngs, [step.prompt_ids for step in made.steps], 1.0, range(5))
+    decisions = state.policy.decide(pngs, [step.prompt_ids for step in made.steps], FULL, range(5))
     steps = tuple(
         replace(step, action_ids=d.action_ids, action=d.action, action_text=d.action_text, logprob=d.logprob)
         for step, d in zip(made.steps, decisions, strict=True)

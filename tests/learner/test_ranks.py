@@ -26,6 +26,7 @@ from learner.world import Screens, config, save_tiny_base, update_of, windows
 
 UPDATES = 6
 """Three of cloning, one of the critics alone, two of A-RIDE."""
+EPISODES_PER_TASK = 4
 Digests = list[dict[str, str]]
 
 
@@ -62,7 +63,7 @@ def learned(ranks: Ranks, settings: Config, fails_at: int | None = None) -> Dige
     """Rank 0: the digests after each update, each window's screenshots loaded as they come. fails_at: the rank whose
     store fails."""
     screens, stop = Failing(ranks.rank == fails_at), threading.Event()
-    made = windows(screens, settings, UPDATES)
+    made = windows(screens, settings, UPDATES, EPISODES_PER_TASK)
     if ranks.rank > 0:
         follow(settings, ranks, screens, stop, Monitor())
         return []
@@ -71,7 +72,9 @@ def learned(ranks: Ranks, settings: Config, fails_at: int | None = None) -> Dige
     found, failures = [], 0
     for u, window in enumerate(made):
         try:
-            leader.load(shown(window))
+            leader.want(shown(window))
+            while leader.load_arrived():
+                pass
         except StoreError:  # as the learner: the fold asks again
             failures += 1
         leader.fold(window, update_of(u, window, state.watermarks, settings))
@@ -92,7 +95,7 @@ def learned_alone(settings: Config) -> Digests:
     """What one process learns that knows of no ranks."""
     screens, found = Screens(), list[dict[str, str]]()
     state = LearnerState(settings)
-    for u, window in enumerate(windows(screens, settings, UPDATES)):
+    for u, window in enumerate(windows(screens, settings, UPDATES, EPISODES_PER_TASK)):
         fold(state, window, update_of(u, window, state.watermarks, settings), screens, settings)
         found.append(state.digests())
     return found
@@ -103,11 +106,16 @@ def test_any_number_of_ranks_learns_the_same_bits(world: int, base: Path, alone:
     assert results(world, learned, of(base))[0] == alone
 
 
-@pytest.mark.parametrize("kind", ["vtrace", "digirl"])
-def test_other_critics_learn_the_same_bits_on_two_ranks(kind: str, base: Path) -> None:
-    sets = [f"algorithm.type={kind}", "algorithm.minibatches=2", "algorithm.critic_warmup_updates=1"]
+@pytest.mark.parametrize(
+    ("kind", "small"),
+    [("vtrace", "critic_warmup_updates=1"), ("digirl", "critic_warmup_updates=1"), ("grpo", "group_size=4")],
+)
+def test_others_learn_the_same_bits_on_two_ranks(kind: str, small: str, base: Path) -> None:
+    sets = [f"algorithm.type={kind}", "algorithm.minibatches=2", f"algorithm.{small}"]
     settings = of(base).model_copy(update={"algorithm": load(sets=sets, environ={}).algorithm})
-    assert results(2, learned, settings)[0] == learned_alone(settings)
+    alone = learned_alone(settings)
+    assert len({each["adapter"] for each in alone[-2:]}) == 2
+    assert results(2, learned, settings)[0] == alone
 
 
 def test_a_store_that_fails_one_rank_is_asked_again_by_all(base: Path, alone: Digests) -> None:
@@ -117,7 +125,7 @@ def test_a_store_that_fails_one_rank_is_asked_again_by_all(base: Path, alone: Di
 def goes_on_from(ranks: Ranks, settings: Config, done: int, upto: int, before: tuple[object, ...] | None) -> object:
     """Updates `done` to `upto` from a checkpoint of another number of ranks; rank 0's digests and its checkpoint."""
     screens, stop = Screens(), threading.Event()
-    made = windows(screens, settings, upto)
+    made = windows(screens, settings, upto, EPISODES_PER_TASK)
     if ranks.rank > 0:
         follow(settings, ranks, screens, stop, Monitor())
         return None

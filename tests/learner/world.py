@@ -97,6 +97,7 @@ def trajectory(
     outcome: Outcome | None = None,
     expert: bool = False,
     task_id: str | None = None,
+    phone_seed: int | None = None,
     store: ObjectStore | None = None,
 ) -> Trajectory:
     rule = random.Random(seed)
@@ -106,7 +107,7 @@ def trajectory(
         family="any",
         instruction="search for red shoes",
         max_steps=8,
-        phone_seed=seed,
+        phone_seed=seed if phone_seed is None else phone_seed,
     )
     made = [_step(screens, rule, store) for _ in range(count)]
     return factories.trajectory(
@@ -145,8 +146,9 @@ def logged(trajectories: Sequence[Trajectory], begin: int = 0) -> list[LoggedTra
     ]
 
 
-def windows(screens: Screens, settings: Config, updates: int) -> list[list[LoggedTrajectory]]:
-    """The windows of the first `updates` updates: demonstrations first, then four trajectories at a time."""
+def windows(screens: Screens, settings: Config, updates: int, episodes: int = 1) -> list[list[LoggedTrajectory]]:
+    """The windows of the first `updates` updates: demonstrations first, then four trajectories at a time, `episodes`
+    of each task."""
     demos = logged([trajectory(screens, seed, expert=True) for seed in range(settings.warmup.demonstrations)])
     found = []
     for u in range(updates):
@@ -154,7 +156,8 @@ def windows(screens: Screens, settings: Config, updates: int) -> list[list[Logge
         begin = (u - settings.warmup.updates) * per_update
         new = range(begin, begin + per_update) if begin >= 0 else ()
         found.append(
-            (demos if u == 0 else []) + logged([trajectory(screens, 1000 + seed) for seed in new], max(begin, 0))
+            (demos if u == 0 else [])
+            + logged([trajectory(screens, 1000 + seed, phone_seed=seed // episodes) for seed in new], max(begin, 0))
         )
     return found
 

@@ -13,6 +13,7 @@ from distrl.config import PolicySettings
 from distrl.errors import PolicyError
 from distrl.policy.autoui.tokenizer import WordTokenizer
 from distrl.policy.registry import base_sha256, policy_of, tokenizer_of
+from distrl.policy.sampling import FULL
 from distrl.types import Action, ActionKind, Point, ScreenSize
 
 from policy.conftest import png
@@ -39,7 +40,7 @@ def test_a_second_family_scores_what_it_wrote(bytes_base: PolicySettings) -> Non
     prompt = policy.tokenizer.encode_prompt(
         "touch ünïcode", [Action(ActionKind.TAP, touch=Point(0.5, 0.5))], ScreenSize(1, 1)
     )
-    (made,) = policy.decide([png(0)], [prompt], 1.0, [3])
+    (made,) = policy.decide([png(0)], [prompt], FULL, [3])
     step = factories.step(prompt_ids=prompt, action_ids=made.action_ids)
     assert policy.tokenizer.accepts(step)
     score = policy.score([step], [policy.image_features(png(0))])

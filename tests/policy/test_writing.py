@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 from distrl.policy.autoui.t5 import T5Decoder
+from distrl.policy.sampling import Sampling, drawing
 from distrl.policy.writing import write
 from torch import Tensor
 from transformers import T5Config, T5ForConditionalGeneration
@@ -37,14 +38,15 @@ class Table:
 @pytest.mark.parametrize("temperature", [0.5, 1.0])
 def test_a_row_that_has_ended_leaves_the_batch_and_changes_no_other(temperature: float) -> None:
     torch.manual_seed(0)
-    table = torch.randn(8, 8)
+    table, sampling = torch.randn(8, 8), Sampling(temperature)
     together = Table(12, table)
-    found = write(together, ends=(END,), most=9, temperature=temperature, seeds=range(12))
+    found = write(together, ends=(END,), most=9, sampling=sampling, choices=drawing(sampling, range(12)))
     assert together.lengths == [sum(len(row.ids) > place for row in found) for place in range(len(together.lengths))]
     assert together.lengths[0] > together.lengths[-1]
     logp = (table.double() / temperature).log_softmax(-1)
     for seed, row in enumerate(found):
-        assert write(Table(1, table), ends=(END,), most=9, temperature=temperature, seeds=[seed]) == [row]
+        alone = write(Table(1, table), ends=(END,), most=9, sampling=sampling, choices=drawing(sampling, [seed]))
+        assert alone == [row]
         assert END not in row.ids[:-1]
         assert row.ids[-1] == END or len(row.ids) == 9
         expected = sum(logp[before, token].item() for before, token in zip((0, *row.ids), row.ids, strict=False))
@@ -53,7 +55,7 @@ def test_a_row_that_has_ended_leaves_the_batch_and_changes_no_other(temperature:
 
 def test_the_likeliest_tokens_need_no_seed() -> None:
     table = torch.tensor([[0.0, 1.0, 2.0], [0.0, 0.0, 0.0], [0.0, 3.0, 2.0]])
-    (row,) = write(Table(1, table), ends=(END,), most=5, temperature=None, seeds=[7])
+    (row,) = write(Table(1, table), ends=(END,), most=5, sampling=None, choices=drawing(None, [7]))
     assert row.ids == (2, 1)
 
 

@@ -7,7 +7,7 @@ import pytest
 from distrl.errors import BrokerError
 from distrl.rollout.actor_pool import ActorPool, Play, play_all, without_steps
 from distrl.rollout.back_pressure import AbandonedError
-from distrl.rollout.batcher import PolicyEndedError
+from distrl.rollout.decider import PolicyEndedError
 from distrl.rollout.episode import Episode, Phone
 from distrl.rollout.task_queue import Received, TaskQueue
 from distrl.types import LogPosition, Outcome, Task, Trajectory

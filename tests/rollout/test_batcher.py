@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 
 import pytest
 from distrl.errors import PolicyError
-from distrl.rollout.batcher import Batcher, PolicyEndedError
+from distrl.policy.sampling import FULL, Sampling
+from distrl.rollout.batcher import Batcher
+from distrl.rollout.decider import PolicyEndedError
 from distrl.rollout.episode import Observation, sampling_seed
 from distrl.types import Action, ScreenSize
 
@@ -37,7 +39,7 @@ class Weights:
         self,
         pngs: Sequence[bytes],
         prompts: Sequence[tuple[int, ...]],
-        temperature: float | None,
+        sampling: Sampling | None,
         seeds: Sequence[int],
     ) -> list[Row]:
         self.entered.set()
@@ -73,7 +75,7 @@ def serving() -> Iterator[Serving]:
     ends: list[Callable[[], None]] = []
 
     def start(weights: Weights, wait_s: float = 0.0) -> Batcher:
-        batcher = Batcher(weights, Words(), temperature=1.0, wait_s=wait_s)
+        batcher = Batcher(weights, Words(), sampling=FULL, wait_s=wait_s)
         thread = threading.Thread(target=batcher.serve)
         thread.start()
         ends.append(lambda: (batcher.close(), thread.join())[0])

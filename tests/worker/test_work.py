@@ -20,6 +20,7 @@ from distrl.chat.endpoint import Endpoint
 from distrl.config import Config, JudgeSettings
 from distrl.errors import BrokerError
 from distrl.judge.vlm import VlmJudge
+from distrl.policy.sampling import FULL
 from distrl.rollout import back_pressure as retry_module
 from distrl.rollout.back_pressure import Retry
 from distrl.rollout.batcher import Batcher
@@ -176,7 +177,7 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
         answers: int | None = None,
         headers: Headers = (),
     ) -> Running:
-        batcher = Batcher(Weights(), Words(), temperature=1.0, wait_s=0.0)
+        batcher = Batcher(Weights(), Words(), sampling=FULL, wait_s=0.0)
         threading.Thread(target=batcher.serve, daemon=True).start()
         batcher.swap(version(loaded), b"weights")
         give_up, stop = threading.Event(), threading.Event()

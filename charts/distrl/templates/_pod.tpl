@@ -2,6 +2,7 @@
 The pod of every role.
 
 Arguments: root, role, component, values (merged by distrl.role), args (of `distrl`), and where they apply
+  command: what starts `distrl`, where the image's entry point does not
   phones: what phones the pod has (workers.*.phones)
   env: variables besides those of credentials and phones; the role's own come last, and win
   policy: true where the role needs the base model
@@ -113,6 +114,10 @@ spec:
     - name: {{ .role }}
       image: {{ include "distrl.image" (dict "root" $root "image" $values.image) }}
       imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+      {{- with .command }}
+      command:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
       args:
         {{- toYaml .args | nindent 8 }}
       workingDir: /var/lib/distrl
@@ -196,8 +201,8 @@ spec:
 {{- define "distrl.needs" -}}
 learner: [kafka, store, tracing]
 feeder: [kafka, tracing]
-worker: [kafka, store, judge, tracing, phones]
-evaluator: [kafka, store, judge, phones]
+worker: [kafka, store, judge, modelServer, tracing, phones]
+evaluator: [kafka, store, judge, modelServer, phones]
 topics: [kafka]
 doctor: [kafka, store]
 demonstrations: [kafka, store]
@@ -271,6 +276,9 @@ Arguments: root, role.
 {{- end }}
 {{- if and (has "judge" $needs) $given.judge.existingSecret }}
 - {name: DISTRL_JUDGE__API_KEY, valueFrom: {secretKeyRef: {name: {{ $given.judge.existingSecret }}, key: {{ $given.judge.apiKey }}}}}
+{{- end }}
+{{- if and (has "modelServer" $needs) $given.modelServer.existingSecret }}
+- {name: DISTRL_POLICY__SERVER__API_KEY, valueFrom: {secretKeyRef: {name: {{ $given.modelServer.existingSecret }}, key: {{ $given.modelServer.apiKey }}}}}
 {{- end }}
 {{- if and (has "phones" $needs) $given.adb.existingSecret }}
 - {name: ADB_VENDOR_KEYS, value: /etc/distrl/adb/adbkey}

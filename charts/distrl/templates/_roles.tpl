@@ -3,7 +3,10 @@
 {{/* Every role with its values, by role; pools of workers share one. */}}
 {{- define "distrl.roles" -}}
 {{- $roles := dict -}}
-{{- range $role := list "learner" "feeder" "topics" "doctor" -}}
+{{- if .Values.learner.enabled -}}
+{{- $_ := set $roles "learner" (include "distrl.learner" . | fromYaml) -}}
+{{- end -}}
+{{- range $role := list "feeder" "topics" "doctor" -}}
 {{- $values := index $.Values $role -}}
 {{- if $values.enabled -}}
 {{- $_ := set $roles $role (include "distrl.role" (dict "root" $ "values" (list $values)) | fromYaml) -}}
@@ -38,6 +41,20 @@
 {{- $workers = add $workers (ternary .scaling.replicas .scaling.maxReplicas (eq .scaling.type "fixed")) -}}
 {{- end -}}
 {{- $workers -}}
+{{- end -}}
+
+{{/*
+How many pods the Deployment of a pool has now, while no autoscaler has set that number; else empty. A pool that was fixed
+would lose its pods but one where Helm, whose number it was, no longer names one. Arguments: root, component.
+*/}}
+{{- define "distrl.replicasNow" -}}
+{{- with lookup "apps/v1" "Deployment" .root.Release.Namespace (include "distrl.name" .) -}}
+{{- $scaled := false -}}
+{{- range .metadata.managedFields -}}
+{{- if and (eq (default "" .subresource) "scale") (hasKey (dig "fieldsV1" "f:spec" dict .) "f:replicas") }}{{ $scaled = true }}{{ end -}}
+{{- end -}}
+{{- if not $scaled }}{{ .spec.replicas }}{{ end -}}
+{{- end -}}
 {{- end -}}
 
 {{/* Annotations of what a role needs where it runs as a hook. Arguments: root, role. */}}

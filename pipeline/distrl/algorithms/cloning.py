@@ -10,9 +10,8 @@ from typing import Final
 
 import numpy as np
 from torch import nn
-from torch.optim import AdamW
 
-from distrl.algorithms.descent import descend
+from distrl.algorithms.descent import adamw, descend
 from distrl.algorithms.episodes import steps_of
 from distrl.algorithms.losses import clone_loss
 from distrl.algorithms.protocol import Context, Metrics, Optimised, Phase, seen
@@ -44,9 +43,8 @@ class Imitation:
         self, context: Context, memory: UniformMemory, descent: DescentSettings, rate: Rate, decay: float
     ) -> None:
         self._context, self.memory, self._descent, self._rate, self._decay = context, memory, descent, rate, decay
-        parameters = context.policy.parameters()
-        self._optimised = Optimised(AdamW(parameters.values()), parameters)
-        self._parameters = list(parameters.values())
+        self._optimised = adamw(context.policy.parameters())
+        self._parameters = list(self._optimised.parameters.values())
 
     def modules(self) -> Mapping[str, nn.Module]:
         return {}

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import nn
 from torch.nn.utils import clip_grad_norm_
+from torch.optim import AdamW
 
 from distrl.algorithms.protocol import Optimised
 from distrl.compute import Gradients
@@ -35,6 +37,11 @@ def passes(steps: Sequence[Step], most: int | None = None) -> Iterator[NDArray[n
         if end == len(order) or rows == most or (longer and rows >= LEAST_ROWS):
             yield order[begin:end]
             begin = end
+
+
+def adamw(parameters: Mapping[str, nn.Parameter]) -> Optimised:
+    """AdamW over the parameters; `descend` sets its rate and decay."""
+    return Optimised(AdamW(parameters.values()), parameters)
 
 
 def descend(optimised: Optimised, gradients: Gradients, *, rate: float, decay: float, grad_norm: float) -> None:

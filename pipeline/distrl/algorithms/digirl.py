@@ -17,7 +17,7 @@ number of workers.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,20 +26,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
-from torch.optim import AdamW
 
+from distrl.algorithms.actor_critic import ActorCritic
 from distrl.algorithms.descent import descend, mean_metrics
-from distrl.algorithms.episodes import rewards_and_ends, steps_of, succeeded
+from distrl.algorithms.episodes import outcomes, rewards_and_ends, steps_of
 from distrl.algorithms.head import Head, state_values
-from distrl.algorithms.protocol import Context, Metrics, Optimised, Phase, critics_first, is_replayed, seen
+from distrl.algorithms.protocol import Context, Metrics, Optimised, Phase, critics_first, is_replayed
 from distrl.algorithms.returns import Array, Mask, monte_carlo, next_values
 from distrl.algorithms.uniform import REPLAY, UniformMemory
 from distrl.compute import Gradients, ShardResult
 from distrl.config import Config
 from distrl.config.algorithms import DigiRlSettings
 from distrl.replay.circular import Entry
-from distrl.seeds import generator, seed_of, torch_seed
-from distrl.types import ObjectRef, Step, Trajectory
+from distrl.seeds import generator
+from distrl.types import Step
 
 DIGIRL: Final = Phase("digirl", trains_policy=True)
 
@@ -102,26 +102,13 @@ class CriticsBatch:
     is_first: Tensor
 
 
-class DigiRl:
+class DigiRl(ActorCritic[Critics]):
     """DigiRL over a policy. context.config.algorithm must be its settings."""
 
     def __init__(self, context: Context) -> None:
-        self._context, self._settings = context, _settings(context.config)
+        super().__init__(context, Critics)
+        self._settings = _settings(context.config)
         self.memory = DigiRlMemory(context.config)
-        with torch_seed(seed_of(context.config, "critics")):
-            self.critics = Critics(context.policy.width).to(context.policy.device)
-        policy, critic = context.policy.parameters(), dict(sorted(self.critics.named_parameters()))
-        self._policy = Optimised(AdamW(policy.values()), policy)
-        self._critic = Optimised(AdamW(critic.values()), critic)
-
-    def modules(self) -> Mapping[str, nn.Module]:
-        return {"critic": self.critics}
-
-    def optimisers(self) -> Mapping[str, Optimised]:
-        return {"policy_optimiser": self._policy, "critic_optimiser": self._critic}
-
-    def screens(self, trajectory: Trajectory) -> Iterator[ObjectRef]:
-        return seen(trajectory)
 
     def update(self, u: int) -> Metrics:
         entries, draws = self.memory.uses(u), self.memory.critics_draws(u)
@@ -138,7 +125,7 @@ class DigiRl:
 
     def _critics_batches(self, entries: Sequence[Entry], draws: NDArray[np.int64], u: int) -> Iterator[CriticsBatch]:
         """As many steps as trajectories in each, both drawn uniformly."""
-        steps, outcome, device = steps_of(entries), _outcomes(entries), self._context.policy.device
+        steps, outcome, device = steps_of(entries), outcomes(entries), self._context.policy.device
         of_step = np.repeat(outcome, [len(entry) for entry in entries])
         trajectories = generator(self._context.config, "instructions", u).integers(len(entries), size=draws.shape)
         for rows, owners in zip(draws, trajectories, strict=True):
@@ -180,7 +167,7 @@ class DigiRl:
         """Gradient steps of the policy on the steps of kept trajectories that are imitated."""
         chosen, config = self._settings, self._context.config
         (expected,), _ = state_values(self._context, [self.critics.instruction], [entry.steps[0] for entry in entries])
-        best = [entries[row] for row in kept(_outcomes(entries), expected, chosen.kept_share)]
+        best = [entries[row] for row in kept(outcomes(entries), expected, chosen.kept_share)]
         steps, device = steps_of(best), self._context.policy.device
         good = imitated(self.values(steps), *rewards_and_ends(best), chosen.gamma, chosen.threshold)
         draws = generator(config, "imitated", u).integers(len(steps), size=(chosen.minibatches, chosen.batch_size))
@@ -210,11 +197,6 @@ class DigiRl:
 
     def _descend(self, optimised: Optimised, gradients: Gradients, rate: float) -> None:
         descend(optimised, gradients, rate=rate, decay=0.0, grad_norm=self._settings.grad_norm)
-
-
-def _outcomes(entries: Sequence[Entry]) -> Array:
-    """(n,) 1 for a success, 0 for a failure."""
-    return np.array([float(succeeded(entry)) for entry in entries])
 
 
 def _settings(config: Config) -> DigiRlSettings:

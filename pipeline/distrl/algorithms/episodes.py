@@ -27,3 +27,8 @@ def rewards_and_ends(entries: Sequence[Entry]) -> tuple[Array, Mask]:
     rewards = np.zeros(len(last))
     rewards[last] = [float(succeeded(entry)) for entry in entries]
     return rewards, last
+
+
+def outcomes(entries: Iterable[Entry]) -> Array:
+    """(n,) 1 for a success, 0 for a failure."""
+    return np.array([float(succeeded(entry)) for entry in entries])

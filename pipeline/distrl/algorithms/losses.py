@@ -16,7 +16,7 @@ DEVIATION_FLOOR = 1e-3
 
 def importance_ratio(logprob: Tensor, behaviour_logprob: Tensor) -> Tensor:
     """ρ = π(a|s) / μ(a|s) over the whole action's tokens; (B,), detached, unclipped above e^5."""
-    return (logprob.detach() - behaviour_logprob).clamp(*LOG_RATIO_BOUNDS).exp()
+    return _ratio(logprob.detach(), behaviour_logprob)
 
 
 def shape_advantages(advantages: Tensor, normalise: bool, negative_weight: float) -> Tensor:
@@ -54,6 +54,15 @@ def policy_loss(
     return -surrogate - beta * entropy.mean() + lam * penalty
 
 
+def clipped_loss(logprob: Tensor, behaviour_logprob: Tensor, advantages: Tensor, clip: float) -> Tensor:
+    """L = −E_μ[min(ρ A, clip(ρ, 1 − clip, 1 + clip) A)] (PPO, arXiv 1707.06347, equation 7); a scalar.
+
+    logprob: (B,) log π(a|s), the only gradient, through ρ = π/μ. behaviour_logprob, advantages: (B,).
+    """
+    ratio, advantages = _ratio(logprob, behaviour_logprob), advantages.detach()
+    return -torch.minimum(ratio * advantages, ratio.clamp(1 - clip, 1 + clip) * advantages).mean()
+
+
 def critic_loss(logits: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
     """Mean weighted binary cross-entropy of a critic σ(logits) against soft targets in [0, 1] (section 5.1); a scalar.
 
@@ -67,3 +76,7 @@ def critic_loss(logits: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
 def clone_loss(logprob: Tensor) -> Tensor:
     """−E[log π(a|s)]: behaviour cloning; (B,) -> scalar."""
     return -logprob.mean()
+
+
+def _ratio(logprob: Tensor, behaviour_logprob: Tensor) -> Tensor:
+    return (logprob - behaviour_logprob).clamp(*LOG_RATIO_BOUNDS).exp()

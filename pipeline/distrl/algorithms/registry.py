@@ -10,6 +10,7 @@ from distrl.algorithms.aride.memory import ArideMemory
 from distrl.algorithms.cloning import cloning, cloning_memory
 from distrl.algorithms.digirl import DigiRl, DigiRlMemory
 from distrl.algorithms.filtered_bc import filtered_bc, filtered_memory
+from distrl.algorithms.grpo import GroupMemory, Grpo
 from distrl.algorithms.protocol import Algorithm, Context, Memory
 from distrl.algorithms.vtrace import Vtrace, vtrace_memory
 from distrl.config import Config, Section
@@ -29,6 +30,7 @@ ALGORITHMS: Mapping[type[Section], Registered] = {
     settings.CloningSettings: Registered(cloning, cloning_memory),
     settings.DigiRlSettings: Registered(DigiRl, DigiRlMemory),
     settings.FilteredBcSettings: Registered(filtered_bc, filtered_memory),
+    settings.GrpoSettings: Registered(Grpo, GroupMemory),
     settings.VtraceSettings: Registered(Vtrace, vtrace_memory),
 }
 

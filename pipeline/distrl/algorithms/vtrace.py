@@ -12,29 +12,28 @@ learns a trajectory once: a buffer as short as a window does.)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
-from torch.optim import AdamW
+from torch import Tensor
 
 from distrl.algorithms import losses
+from distrl.algorithms.actor_critic import ActorCritic
 from distrl.algorithms.descent import descend, mean_metrics
 from distrl.algorithms.episodes import rewards_and_ends, steps_of
 from distrl.algorithms.head import Head, state_values
-from distrl.algorithms.protocol import Context, Metrics, Optimised, Phase, critics_first, is_replayed, seen
+from distrl.algorithms.protocol import Context, Metrics, Phase, critics_first, is_replayed
 from distrl.algorithms.returns import Array, Mask, next_values, td_errors, vtrace_targets
 from distrl.algorithms.uniform import REPLAY, UniformMemory
 from distrl.compute import ShardResult
 from distrl.config import Config
 from distrl.config.algorithms import VtraceSettings
 from distrl.replay.circular import Entry
-from distrl.seeds import seed_of, torch_seed
-from distrl.types import ObjectRef, Step, Trajectory
+from distrl.types import Step
 
 VTRACE: Final = Phase("v-trace", trains_policy=True)
 
@@ -63,26 +62,13 @@ class Batch:
     advantage: Tensor
 
 
-class Vtrace:
+class Vtrace(ActorCritic[Head]):
     """V-trace over a policy. context.config.algorithm must be its settings."""
 
     def __init__(self, context: Context) -> None:
-        self._context, self._settings = context, _settings(context.config)
+        super().__init__(context, Head)
+        self._settings = _settings(context.config)
         self.memory = vtrace_memory(context.config)
-        with torch_seed(seed_of(context.config, "critics")):
-            self.critic = Head(context.policy.width).to(context.policy.device)
-        policy, critic = context.policy.parameters(), dict(sorted(self.critic.named_parameters()))
-        self._policy = Optimised(AdamW(policy.values()), policy)
-        self._critic = Optimised(AdamW(critic.values()), critic)
-
-    def modules(self) -> Mapping[str, nn.Module]:
-        return {"critic": self.critic}
-
-    def optimisers(self) -> Mapping[str, Optimised]:
-        return {"policy_optimiser": self._policy, "critic_optimiser": self._critic}
-
-    def screens(self, trajectory: Trajectory) -> Iterator[ObjectRef]:
-        return seen(trajectory)
 
     def update(self, u: int) -> Metrics:
         entries, draws = self.memory.uses(u), self.memory.draws(u)
@@ -99,11 +85,11 @@ class Vtrace:
         )
 
     def values(self, steps: Sequence[Step]) -> Array:
-        return np.asarray(state_values(self._context, [self.critic], steps)[0][0])
+        return np.asarray(state_values(self._context, [self.critics], steps)[0][0])
 
     def _credit(self, entries: Sequence[Entry], steps: Sequence[Step]) -> tuple[Array, Array]:
         """`credit` of all steps under the present weights."""
-        (values,), logprobs = state_values(self._context, [self.critic], steps)
+        (values,), logprobs = state_values(self._context, [self.critics], steps)
         behaviour = np.array([step.logprob for step in steps])
         ratios = np.exp(np.clip(logprobs - behaviour, *losses.LOG_RATIO_BOUNDS))
         return credit(values, ratios, *rewards_and_ends(entries), self._settings)
@@ -146,7 +132,7 @@ class Vtrace:
         """The losses of some rows. The critic reads the encoder states and does not train them."""
         with torch.set_grad_enabled(train_policy):
             scored = self._context.score(batch.steps[piece])
-        values = self.critic(scored.states.detach(), scored.mask)
+        values = self.critics(scored.states.detach(), scored.mask)
         loss = losses.critic_loss(values, batch.target[piece], torch.ones_like(values))
         if train_policy:
             loss = loss + self._policy_loss(scored.logprob, scored.entropy, batch, piece)

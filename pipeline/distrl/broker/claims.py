@@ -2,7 +2,7 @@
 
 The broker refuses a producer that another process has opened since (fenced.py). It does not say whether that one is a
 successor, or a predecessor whose own producer had failed. So each process claims the role when it has opened the
-producer, and its heartbeats name the claim and the process in headers. The greatest claim has the role:
+producer, in a topic that nobody but processes of the role may write. The greatest claim has the role:
 
     open ─▶ claim ─▶ write ─▶ fenced, or no answer ─▶ is there a greater claim? ─▶ open ─▶ is there one now? ─┐
                        ▲                                                                                     │
@@ -11,6 +11,8 @@ producer, and its heartbeats name the claim and the process in headers. The grea
 A process that finds a greater claim ends. The second look decides: whoever claims after it has yet to write, and finds
 the greatest claim to be its own, if it was fenced. So an older process fences a newer one at most once, and writes
 nothing that the newer one does not read.
+
+A claim that the broker has lost is made again, with the same number, by the next look of whoever made it.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from typing import Final
 
 from distrl.broker.connect import failover_s
 from distrl.broker.fenced import TRANSACTION_TIMEOUT_S, FencedError, this_process
-from distrl.broker.producer import RecordProducer
+from distrl.broker.producer import Headers, RecordProducer
 from distrl.broker.reader import LogReader
 from distrl.broker.topics import topic_name
 from distrl.clock import SYSTEM_CLOCK
@@ -38,9 +40,11 @@ PROCESS_HEADER: Final = "distrl.process"
 SUCCESSOR_S: Final = 5.0
 """How long a fenced process looks for another one's claim, which that one makes once it has opened its producer."""
 POLL_S: Final = 0.2
-LOOKED_BACK: Final = 30_000
-"""Heartbeats searched for claims, about ten minutes of a hundred processes: a claim is made on taking over and repeated
-in each heartbeat, and a fenced learner may have folded for minutes before it tried to write."""
+LOOKED_BACK: Final = 1_000
+"""Claims that are read, of which each start of the role makes one."""
+MOST_AHEAD_MS: Final = 24 * 3_600_000
+"""A claim whose number is further ahead of the broker's clock counts for nothing. No clock is so wrong; and were it the
+greatest that can be read, nobody could ever take over."""
 NAMELESS: Final = "a process without a name"
 LONGEST_NUMBER: Final = 18
 LONGEST_NONCE: Final = 32
@@ -52,7 +56,7 @@ class Claim:
     """A process's claim to a role."""
 
     number: int
-    """ms since the epoch at which it was made; above the number of every claim that was there, whatever its clock."""
+    """ms since the epoch at which it was made, and above the number of every claim that counted then."""
     nonce: str
     """Tells apart claims that are made at once."""
 
@@ -66,6 +70,10 @@ class Claim:
         number, _, nonce = (header or b"").decode("ascii", "replace").partition(" ")
         fits = number.isdecimal() and len(number) <= LONGEST_NUMBER and 0 < len(nonce) <= LONGEST_NONCE
         return cls(int(number), nonce) if fits else None
+
+    def counts(self, written_ms: int) -> bool:
+        """written_ms: when it came to the broker, by its clock."""
+        return self.number <= written_ms + MOST_AHEAD_MS
 
     @property
     def header(self) -> tuple[str, bytes]:
@@ -93,52 +101,84 @@ def replaced(run: str, role: str) -> ReplacedError:
     )
 
 
+def topic_of(role: str) -> str:
+    """Where it is claimed (a key of TOPICS)."""
+    return f"{role}.claims"
+
+
 def claim(config: Config, role: str) -> Claim:
     """Claim `role`, whose producer this process has opened. Every process can read the claim once this returns.
 
     Raises BrokerError.
     """
-    now = SYSTEM_CLOCK.now_ms()
-    made = Claim.after((found for found, _ in _claims(config, role)), now)
-    longest_s = failover_s(config.kafka)
-    with RecordProducer(config, role) as producer:
-        try:
-            beat = Heartbeat(role, role, now, None, None)
-            send(producer, config, beat, made).result(longest_s)
-        except TimeoutError:
-            raise BrokerError(
-                f"{role} of run {config.run}",
-                f"its first heartbeat was not acknowledged within {longest_s:g} s",
-                "see what `distrl doctor` says of the brokers, then start this again",
-            ) from None
+    made = Claim.after((found for found, _ in _claims(config, role)), SYSTEM_CLOCK.now_ms())
+    _announce(made, config, role)
+    if all(found != made for found, _ in _claims(config, role)):
+        raise BrokerError(
+            f"{role} of run {config.run}",
+            "its claim does not count: the clock of this machine is more than a day ahead of the brokers'",
+            "set the clock, then start this again",
+        )
     return made
 
 
+def _announce(made: Claim, config: Config, role: str) -> None:
+    """Write the claim, and wait until the broker has it."""
+    longest_s, record = failover_s(config.kafka), encode(Heartbeat(role, role, SYSTEM_CLOCK.now_ms(), None, None))
+    with RecordProducer(config, role) as producer:
+        sent = producer.publish_bytes(topic_name(config.run, topic_of(role)), role.encode(), record, _headers(made))
+        try:
+            sent.result(longest_s)
+        except TimeoutError:
+            raise BrokerError(
+                f"{role} of run {config.run}",
+                f"its claim was not acknowledged within {longest_s:g} s",
+                "see what `distrl doctor` says of the brokers, then start this again",
+            ) from None
+
+
 def send(producer: RecordProducer, config: Config, beat: Heartbeat, mine: Claim) -> Future[LogPosition | None]:
-    """Publish a role's heartbeat with its claim and this process's name. Raises BrokerError if it cannot be queued."""
-    headers = [(PROCESS_HEADER, this_process().encode()), mine.header]
-    return producer.publish_bytes(topic_name(config.run, "heartbeats"), beat.process.encode(), encode(beat), headers)
+    """Publish a role's heartbeat. Its headers hold the claim, too: processes of earlier software look for it there.
+
+    Raises BrokerError if it cannot be queued.
+    """
+    return producer.publish("heartbeats", beat.process, beat, _headers(mine))
 
 
 def refuse_replaced(mine: Claim, config: Config, role: str, longest_s: float = 0.0) -> None:
     """Raises ReplacedError, with the name of the process that has the role, if there is a greater claim than `mine`.
 
-    longest_s: how long to look for one. Raises BrokerError if the heartbeats cannot be read.
+    longest_s: how long to look for one. Raises BrokerError if the claims cannot be read, or a lost one not be made
+    again.
     """
     deadline = time.monotonic() + longest_s
-    while (found := max(_claims(config, role), default=(mine, "")))[0] <= mine:
+    while True:
+        found = _claims(config, role)
+        greatest, process = max(found, default=(mine, ""))
+        if greatest > mine:
+            error = replaced(config.run, role)
+            raise ReplacedError(error.where, f"{error.what}. It is {process}", error.hint)
+        if all(other != mine for other, _ in found):
+            _announce(mine, config, role)
         if time.monotonic() >= deadline:
             return
         time.sleep(POLL_S)
-    error = replaced(config.run, role)
-    raise ReplacedError(error.where, f"{error.what}. It is {found[1]}", error.hint)
+
+
+def _headers(made: Claim) -> Headers:
+    return (PROCESS_HEADER, this_process().encode()), made.header
 
 
 def _claims(config: Config, role: str) -> list[tuple[Claim, str]]:
-    """The claims in the newest heartbeats of `role`, and the names of their processes."""
-    with LogReader(config, "heartbeats") as whole:
+    """The newest claims to `role` that count, and the names of their processes."""
+    topic = topic_of(role)
+    with LogReader(config, topic) as whole:
         start = {p: max(first, whole.ends[p] - LOOKED_BACK) for p, first in whole.next_offsets.items()}
-    with LogReader(config, "heartbeats", start) as reader:
-        headers = [dict(raw.headers) for batch in reader.to_end() for raw in batch if raw.key == role.encode()]
-    found = [(Claim.parsed(each.get(HEADER)), each.get(PROCESS_HEADER) or b"") for each in headers]
-    return [(made, name.decode("utf-8", "replace") or NAMELESS) for made, name in found if made is not None]
+    found = []
+    with LogReader(config, topic, start) as reader:
+        for raw in (raw for batch in reader.to_end() for raw in batch):
+            headers = dict(raw.headers)
+            made, name = Claim.parsed(headers.get(HEADER)), headers.get(PROCESS_HEADER) or b""
+            if made is not None and made.counts(raw.timestamp):
+                found.append((made, name.decode("utf-8", "replace") or NAMELESS))
+    return found

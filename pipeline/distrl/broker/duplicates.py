@@ -14,8 +14,8 @@ import msgspec
 Series = tuple[str, int, str]
 """What ids have in common that differ in one number: the text before it, its number of digits, the text after it."""
 
-_NUMBERED: Final = re.compile(r"(.*?)([0-9]{1,18})((?:\.r[1-9][0-9]*)?)", re.DOTALL | re.ASCII)
-"""The last number and what names a retry (`feeder.facts.next_retry`). Further digits than 18 belong to the prefix."""
+_NUMBERED: Final = re.compile(r"(.*?)([0-9]{1,18})((?:\.e[1-9][0-9]*)?(?:\.r[1-9][0-9]*)?)", re.DOTALL | re.ASCII)
+"""The last number and what names an episode or a retry (`feeder.facts`). Digits beyond 18 belong to the prefix."""
 
 BLOCK: Final = 1024
 """Numbers of one bitmap. Adding an id copies its bitmap, so it is small; a dict entry costs more than an empty one."""

@@ -56,6 +56,9 @@ _DECLARED = (
     Topic("evaluations", Evaluation, "version"),
     # Whole segments are deleted, so a day's retention needs segments shorter than a day.
     Topic("heartbeats", Heartbeat, "process", retention_ms=DAY_MS, segment_ms=HOUR_MS),
+    # A topic for each role that a run has once, which nobody else may write. A record for each start of the role.
+    Topic("feeder.claims", Heartbeat, "role"),
+    Topic("learner.claims", Heartbeat, "role"),
     # Only the newest is read. The segment that is written to is never compacted, so segments are short.
     Topic("snapshots", Snapshot, "run", cleanup="compact", segment_ms=10 * MINUTE_MS),
     Topic("trajectories.dlq", None, "as it came", retention_ms=30 * DAY_MS),

@@ -1,4 +1,4 @@
-"""POST of JSON with one total deadline per request, over persistent connections.
+"""JSON over HTTP with one total deadline per request, over persistent connections.
 
 Common HTTP clients apply their time-out to each read, so a server that sends a byte a second holds them for hours; nor
 do they limit name resolution. httpcore accepts our own network backend, in which every connect, handshake, read and
@@ -59,10 +59,18 @@ class HttpClient:
 
     def post(self, url: str, headers: Mapping[str, str], payload: Mapping[str, Any], timeout_s: float) -> HttpAnswer:
         """POST `payload` as JSON to an http or https URL. Raises UnansweredError at most `timeout_s` after the call."""
+        return self._request("POST", url, headers, json.dumps(payload).encode(), timeout_s)
+
+    def get(self, url: str, headers: Mapping[str, str], timeout_s: float) -> HttpAnswer:
+        """GET of an http or https URL. Raises UnansweredError at most `timeout_s` after the call."""
+        return self._request("GET", url, headers, None, timeout_s)
+
+    def _request(
+        self, method: str, url: str, headers: Mapping[str, str], content: bytes | None, timeout_s: float
+    ) -> HttpAnswer:
         deadline = _deadline.set(time.monotonic() + timeout_s)
         try:
-            content = json.dumps(payload).encode()
-            with self._pool.stream("POST", _parsed(url), headers=_headers(url, headers), content=content) as answer:
+            with self._pool.stream(method, _parsed(url), headers=_headers(url, headers), content=content) as answer:
                 names = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in answer.headers}
                 return HttpAnswer(answer.status, names, _whole(answer))
         except httpcore2.TimeoutException:

@@ -77,7 +77,7 @@ def learner(
                 _verify(settings, from_start, together)
         return
     settings, stop = started("learner", config, sets, verbose)
-    from distrl.learner.loop import run_learner
+    from distrl.learner.run import run_learner
     from distrl.telemetry.exporter import exporting
     from distrl.telemetry.tracing import tracing
 

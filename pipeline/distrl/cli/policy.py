@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from distrl.cli.common import ConfigFile, Sets, console, load, print_line, run_settings
+from distrl.cli.common import Begin, ConfigFile, End, Sets, console, load, print_line, row, run_settings, table
 from distrl.errors import ConfigError
 
 app = typer.Typer(
@@ -71,6 +74,7 @@ def try_(
     settings = run_settings(config, sets, run) if published else load(config, sets)
     from distrl.judge.marks import marked
     from distrl.policy.registry import policy_of
+    from distrl.policy.sampling import Sampling
     from distrl.text import printable
 
     policy = policy_of(settings.policy)
@@ -81,7 +85,8 @@ def try_(
         policy.load(adapter)
         print_line(f"version {found.version} of run {settings.run} ({found.adapter.sha256[:12]})")
     prompt = policy.tokenizer.encode_prompt(instruction, (), policy.image_features(png).size)
-    (made,) = policy.decide([png], [prompt], temperature, [seed])
+    sampling = None if temperature is None else Sampling(temperature)
+    (made,) = policy.decide([png], [prompt], sampling, [seed])
     print_line(f"reads ({len(prompt)} tokens): {printable(policy.tokenizer.text(prompt))}")
     print_line(f"writes ({len(made.action_ids)} tokens): {printable(policy.tokenizer.text(made.action_ids))}")
     print_line(f"action: {printable(made.action_text)}")
@@ -92,6 +97,51 @@ def try_(
         except OSError as error:
             raise ConfigError("--out", f"{out} cannot be written ({error.strerror})", "name another file") from None
         print_line(f"drawn: {out}")
+
+
+@app.command("check")
+def check(
+    topic: Annotated[
+        Literal["trajectories", "demonstrations"], typer.Option(help="Whose steps are played.")
+    ] = "trajectories",
+    begin: Begin = None,
+    end: End = None,
+    steps: Annotated[int, typer.Option(min=1, help="Most steps, from the range's first on.")] = 1000,
+    rows: Annotated[int, typer.Option(min=1, help="Steps of a batch.")] = 8,
+    threshold: Annotated[
+        float, typer.Option(min=0.0, help="Largest difference in nats with which the check ends well.")
+    ] = 1e-4,
+    run: Annotated[str | None, typer.Option(help="Whose log; `run` of the settings if not given.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object, for programs, in place of a table.")
+    ] = False,
+    config: ConfigFile = None,
+    sets: Sets = None,
+) -> None:
+    """Play recorded steps as the learner and as a worker computes them, and compare the log-probabilities.
+
+    Each step is played under the weights of its version, demonstrations under the newest; with worker.temperature,
+    worker.top_p and worker.top_k of the run. Ends with an error where a difference is above --threshold.
+    """
+    from distrl.offline.check import mismatch
+    from distrl.offline.mismatch import EXACT, SHARES
+    from distrl.offline.topic_range import RangeRequest, bound_of
+
+    now = datetime.now(UTC)
+    settings = run_settings(config, sets, run)
+    bounds = [None if text is None else bound_of(text, now) for text in (begin, end)]
+    found = mismatch(settings, RangeRequest(settings.run, topic, bounds[0], bounds[1], ()), steps, rows)
+    if as_json:
+        json.dump(found.as_json(), sys.stdout, indent=1)
+        sys.stdout.write("\n")
+    else:
+        shown = table("difference", "steps", *(f"{share:.0%}" for share in SHARES), "largest", "at", f"above {EXACT:g}")
+        for name, each in found.by_name.items():
+            nats = [f"{value:.2g}" for value in (*each.quantiles.values(), each.largest)]
+            shown.add_row(*row(name, each.steps, *nats, each.worst, each.beyond))
+        console.print(shown)
+        print_line(f"{found.skipped} steps skipped: adapter or screenshot gone, or no action of this policy")
+    found.refuse_above(threshold)
 
 
 @app.command("size")

@@ -148,8 +148,33 @@ class DigiRlSettings(DescentSettings):
     critic_warmup_updates: int = Field(4, ge=0, description="first updates after warm-up that train the critics alone")
 
 
+class GroupReplaySettings(BufferSettings):
+    """A buffer of groups of episodes."""
+
+    capacity: int = Field(1_000, ge=1, description="transitions; a group is learned from while it is whole in there")
+
+
+class GrpoSettings(DescentSettings):
+    """GRPO (arXiv 2402.03300) over groups of episodes of one task, which the feeder feeds one after the other."""
+
+    type: Annotated[Literal["grpo"], Effect(When.START)] = "grpo"
+    replay: GroupReplaySettings = GroupReplaySettings()
+    group_size: int = Field(
+        8, ge=2, description="fewest episodes of a task that are compared; the feeder feeds each task as often"
+    )
+    form: Literal["grpo", "dr_grpo"] = Field(
+        "grpo",
+        description="dr_grpo (arXiv 2503.20783) divides neither an advantage by its group's deviation nor a step's "
+        "weight by the length of its episode",
+    )
+    clip: float = Field(0.2, gt=0, lt=1, description="ratios beyond 1 ± this have no further gradient")
+    minibatches: int = Field(4, ge=1, description="gradient steps in an update")
+    lr: float = Field(3e-4, gt=0)
+
+
 AlgorithmSettings = Annotated[
-    ArideSettings | CloningSettings | DigiRlSettings | FilteredBcSettings | VtraceSettings, Field(discriminator="type")
+    ArideSettings | CloningSettings | DigiRlSettings | FilteredBcSettings | GrpoSettings | VtraceSettings,
+    Field(discriminator="type"),
 ]
 """One of these; `type` says which."""
 

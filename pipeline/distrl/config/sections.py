@@ -127,6 +127,12 @@ class FeederSettings(Section):
     poll_s: float = Field(0.2, gt=0)
     max_retries: int = Field(3, ge=0, description="how often the task of an interrupted episode is fed again")
     curriculum: bool = Field(False, description="feed the families that succeed less more often")
+    episodes_per_task: int | None = Field(
+        None,
+        ge=1,
+        description="how often each task is fed, one episode after the other; unset: as often as the algorithm needs, "
+        "which is algorithm.group_size for grpo and once for all others",
+    )
 
     def outstanding_for(self, phones: int) -> int:
         """Most unfinished tasks where workers report `phones` answering phones."""
@@ -146,11 +152,44 @@ class WorkerSettings(Section):
     name: Annotated[str, LOCAL] = Field("worker-0", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
     group: str = Field("workers", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$", description="consumer group on tasks")
     temperature: float = Field(1.0, gt=0, description="of the behaviour policy")
+    top_p: float = Field(
+        1.0, gt=0, le=1, description="it draws among the fewest likeliest tokens that hold this share; 1 is all"
+    )
+    top_k: int | None = Field(None, ge=1, description="it draws among so many of the likeliest tokens; unset: all")
     batch_wait_ms: float = Field(3.0, ge=0, description="how long a decision waits for others to share a batch with")
     torch_threads: Annotated[int, LOCAL] = Field(1, ge=1)
     device: Annotated[str, LOCAL] = Field("auto", pattern=DEVICE, description=f"where the policy acts: {DEVICES}")
     heartbeat_s: float = Field(2.0, gt=0)
     drain_timeout_s: float = Field(60.0, ge=0, description="at a stop, how long running episodes may take to finish")
+
+
+NO_RESULT = "changes no result"
+
+
+class ServerSettings(Section):
+    """A server that decides in place of the process, by adapters that are loaded at run time: docs/serving.md."""
+
+    local: ClassVar[bool] = True
+    effect: ClassVar[Effect | None] = Effect(When.START, fixed=NO_RESULT, learned=False)
+    """Each step names the weights that chose it, wherever they were."""
+
+    endpoint: str | None = Field(
+        None,
+        pattern=r"^https?://[^/?#@]+(/[^?#]*)?$",
+        description="base URL of an OpenAI-compatible server that loads adapters at run time (vLLM), such as "
+        "http://HOST:8000/v1; each process has the weights itself unless set",
+    )
+    api_key: SecretStr | None = None
+    adapters: Path | None = Field(
+        None, description="folder that every worker writes and the server reads: adapters are handed over in it"
+    )
+    adapters_there: str | None = Field(
+        None, pattern=r"^/.*[^/]$", description="that folder on the server's machine, absolute; unset: the same"
+    )
+    timeout_s: float = Field(60.0, gt=0, description="deadline of one answer, and of loading an adapter")
+    wait_s: float = Field(
+        600.0, gt=0, description="how long a decision waits for a server that is away or starts again"
+    )
 
 
 RECORDED = "is what the recorded token ids and probabilities belong to"
@@ -202,9 +241,19 @@ class PolicySettings(Section):
         "float32",
         description="of the features of screens, for workers and learner alike; float16 takes half the room",
     )
+    server: ServerSettings = ServerSettings()
 
-
-NO_RESULT = "changes no result"
+    @model_validator(mode="after")
+    def _servable(self) -> PolicySettings:
+        if self.server.endpoint is None:
+            return self
+        if self.server.adapters is None:
+            raise ValueError("policy.server.endpoint needs policy.server.adapters, a folder that the server reads")
+        if self.base_model is None:
+            raise ValueError("policy.server.endpoint needs policy.base_model: no server runs the shipped policy")
+        if self.trains != "lora":
+            raise ValueError(f"policy.server takes adapters, and policy.trains={self.trains} makes whole weights")
+        return self
 
 
 class LearnerSettings(Section):

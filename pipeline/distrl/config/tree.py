@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -26,7 +26,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from distrl.config.algorithms import AlgorithmSettings, ArideSettings, WarmupSettings, named
+from distrl.config.algorithms import AlgorithmSettings, ArideSettings, GrpoSettings, WarmupSettings, named
 from distrl.config.allowed import allowed, written
 from distrl.config.effects import Effect, Section, effect_of, effects, shared
 from distrl.config.phones import AdbSettings, DeviceSettings, PhoneSettings
@@ -99,6 +99,11 @@ class Config(Section):
             )
         if self.feeder.curriculum and self.feeder.tasks:
             raise ValueError("feeder.curriculum weighs the families of a suite; feeder.tasks is fed in rounds")
+        if isinstance(self.algorithm, GrpoSettings) and self.episodes_per_task < self.algorithm.group_size:
+            raise ValueError(
+                f"algorithm.group_size ({self.algorithm.group_size}) must be at most feeder.episodes_per_task "
+                f"({self.episodes_per_task}): no group of episodes would ever be whole"
+            )
         if self.devices.settle_unchanged_s >= self.devices.settle_timeout_s:
             raise ValueError("devices.settle_unchanged_s must be less than devices.settle_timeout_s")
         for name, chat in (("judge", self.judge), ("appagent", self.appagent)):
@@ -108,10 +113,15 @@ class Config(Section):
             raise ValueError("judge.validity needs judge.endpoint, the base URL of a chat endpoint")
         return self
 
+    @property
+    def episodes_per_task(self) -> int:
+        """How often the feeder feeds each task: as set, else as often as the algorithm needs."""
+        needed = self.algorithm.group_size if isinstance(self.algorithm, GrpoSettings) else 1
+        return self.feeder.episodes_per_task or needed
+
     def secrets(self) -> dict[str, SecretStr]:
-        """Path -> every secret that is set, in the sections and in kafka.client."""
-        sections = [(name, section) for name, section in self if isinstance(section, Section)]
-        found = {f"{name}.{key}": value for name, section in sections for key, value in section}
+        """Path -> every secret that is set, in the sections, those in sections, and kafka.client."""
+        found = dict(_leaves(self))
         found |= {f"kafka.client.{name}": value for name, value in self.kafka.client.items()}
         return {path: value for path, value in found.items() if isinstance(value, SecretStr)}
 
@@ -148,6 +158,15 @@ class Config(Section):
             )
             for name, section in sections.items()
         }
+
+
+def _leaves(section: Section, above: str = "") -> Iterator[tuple[str, Any]]:
+    """Path -> value of every setting below `section`."""
+    for name, value in section:
+        if isinstance(value, Section):
+            yield from _leaves(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", value
 
 
 def load(

@@ -28,6 +28,7 @@ from distrl.evaluate.play import Keep, Turn, evaluation_tasks, known_of, on_phon
 from distrl.evaluate.policies import PolicyId
 from distrl.rollout.episode import Decider, Episode, Phone
 from distrl.rollout.reload import wait_first
+from distrl.rollout.served.server import ServerError
 from distrl.rollout.serving import refuse_other_base, serving
 from distrl.store.adapters import read_adapter
 from distrl.store.objects import CorruptObjectError, MissingObjectError, open_store
@@ -114,7 +115,7 @@ def run_evaluator(config: Config, stop: threading.Event, monitor: Monitor | None
     """Evaluate the newest version on the validation tasks, again and again, until `stop`.
 
     A version that an earlier evaluator left unfinished is finished first: its finished tasks, rather the short ones,
-    would be a biased measure. Retries while the broker or the store is away.
+    would be a biased measure. Retries while the broker, the store or the model server is away.
     """
     tasks = evaluation_tasks(config, Split.VALIDATION, config.evaluate.validation_episodes)
     progress, monitor = EvaluationProgress(), monitor or Monitor()
@@ -190,7 +191,7 @@ def _follow(
     except (MissingObjectError, CorruptObjectError) as error:
         log.error("version %d is skipped, and not evaluated: %s", version.version, error)
         return True
-    except (StoreError, BrokerError) as error:
+    except (StoreError, BrokerError, ServerError) as error:
         if isinstance(error, RefusedError):
             raise
         log.error("version %d is evaluated later: %s", version.version, error)
@@ -268,14 +269,14 @@ def greedy(
     Stores and publishes nothing itself. Ends early at `stop`. Raises PolicyError where the version belongs to another
     base model, DeviceError where there is no phone.
     """
-    with serving(config, temperature=None) as policy:
+    with serving(config, sampling=None) as policy:
         refuse_other_base(version, policy.base_sha256)
-        policy.batcher.swap(version, adapter)
+        policy.decider.swap(version, adapter)
 
         @contextmanager
         def acting(phone: Phone) -> Iterator[Decider]:
-            with policy.batcher.episode():
-                yield policy.batcher
+            with policy.decider.episode():
+                yield policy.decider
 
         on_phones(config, acting, tasks, episode, keep, stop=stop, give_up=give_up, turn=turn)
 

@@ -35,6 +35,11 @@ def next_retry(task_id: str, most: int) -> str | None:
     return f"{first}.r{count + 1}" if count < most else None
 
 
+def episode_id(task_id: str, number: int) -> str:
+    """The id under which a task is fed for its episode `number`, from 1 on: a, a.e2, a.e3, …"""
+    return task_id if number == 1 else f"{task_id}.e{number}"
+
+
 @dataclass(slots=True)
 class TaskFacts:
     """Gets every record of tasks, trajectories, versions and updates, each topic's in log order.
@@ -46,7 +51,8 @@ class TaskFacts:
     families: tuple[str, ...] = ()
     """Of the suite that `cursors` belong to, in its order."""
     cursors: dict[str, tuple[int, str]] = field(default_factory=dict)
-    """By family the index of the suite's task that was found to be the next, and its id: all before it were fed."""
+    """By family the index of the suite's task that was found to be the next, and its id there: all before it were fed,
+    and it may have been, for some of its episodes."""
     fed: IdSet = field(default_factory=IdSet)
     """The id of every task ever fed; those not finished or not learned are in `outstanding` and `unlearned`."""
     finished: IdSet = field(default_factory=IdSet)
@@ -62,7 +68,7 @@ class TaskFacts:
     interrupted: dict[str, Task] = field(default_factory=dict)
     """Tasks to be fed again, by their next id."""
     fed_by: dict[str, int] = field(default_factory=dict)
-    """Tasks fed by family, without retries; then episodes with a known outcome, and successes."""
+    """Episodes fed by family, without retries; then episodes with a known outcome, and successes."""
     tried: dict[str, int] = field(default_factory=dict)
     succeeded: dict[str, int] = field(default_factory=dict)
 

@@ -105,6 +105,7 @@ def new_state(config: Config, facts: TaskFacts | None = None) -> FeederState:
         admission,
         facts or TaskFacts(config.feeder.max_retries),
         config.feeder.curriculum,
+        config.episodes_per_task,
     )
 
 

@@ -1,7 +1,7 @@
 """What to feed next, by what the topics say (facts.py). Pure.
 
 Tasks of a family are fed in the order of the suite, so all before the last known one were fed; deleted records leave
-gaps no longer than their number.
+gaps no longer than their number. The episodes of one task are fed one after the other, in the order of their numbers.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from heapq import heapify, heapreplace
 
 from distrl.feeder.admission import Admission, Progress
-from distrl.feeder.facts import TaskFacts
+from distrl.feeder.facts import TaskFacts, episode_id
 from distrl.types import Task
 
 PRIOR_TRIALS = 4
@@ -64,6 +64,7 @@ class FeederState:
     admission: Admission
     facts: TaskFacts
     curriculum: bool = False
+    episodes_per_task: int = 1
 
     def __post_init__(self) -> None:
         """Cursors of another suite or seed, or of other families, are dropped: these have other tasks there."""
@@ -82,7 +83,7 @@ class FeederState:
         """
         for family in self.families:
             if family not in self.facts.cursors:
-                self._move(family, self._after_last(family))
+                self._move(family, self._last_fed(family))
 
     def due(self, now_ms: int) -> list[Task]:
         """The tasks to feed now, oldest retry first; none before there is a version to act with."""
@@ -108,33 +109,47 @@ class FeederState:
     def _next(self) -> Task:
         if self.facts.interrupted:
             return next(iter(self.facts.interrupted.values()))
+        begun = next((family for family in self.families if self._begun(family)), None)
+        if begun is not None:
+            return self._next_of(begun)
         counts = (self.facts.fed_by, self.facts.tried, self.facts.succeeded)
         fed, tried, succeeded = ([count.get(name, 0) for name in self.families] for count in counts)
         return self._next_of(self.families[choose_family(fed, tried, succeeded, self.curriculum)])
 
     def _next_of(self, family: str) -> Task:
-        """The first task of the suite, of that family, that was never fed. Families take turns in the suite."""
+        """The first task of the suite, of that family, with an episode that was never fed. Families take turns in the
+        suite."""
         cursor = self.facts.cursors.get(family)
-        return self._move(family, self._after_last(family) if cursor is None else cursor[0])
+        return self._move(family, self._last_fed(family) if cursor is None else cursor[0])
 
     def _move(self, family: str, index: int) -> Task:
-        """Move the cursor to the first task from `index` on that was never fed."""
-        while (task := self.task_at(index)).task_id in self.facts.fed:
+        """Move the cursor to the first task from `index` on with an episode that was never fed, and return that."""
+        while (fed := self._episodes_fed((task := self.task_at(index)).task_id)) >= self.episodes_per_task:
             index += len(self.families)
         self.facts.cursors[family] = index, task.task_id
-        return task
+        return replace(task, task_id=episode_id(task.task_id, fed + 1))
 
-    def _after_last(self, family: str) -> int:
-        """The index after the last task of the family that is known to be fed, across gaps of deleted records.
+    def _begun(self, family: str) -> bool:
+        """Whether its next task has had some of its episodes: those of a group are to be played by like policies."""
+        cursor = self.facts.cursors.get(family)
+        return cursor is not None and 0 < self._episodes_fed(cursor[1]) < self.episodes_per_task
 
-        If none is known although records were deleted, skips as many tasks as records.
+    def _episodes_fed(self, task_id: str) -> int:
+        """The number of the last of a task's episodes that is known to be fed; 0 for none."""
+        numbers = range(self.episodes_per_task, 0, -1)
+        return next((number for number in numbers if episode_id(task_id, number) in self.facts.fed), 0)
+
+    def _last_fed(self, family: str) -> int:
+        """The index of the last task of the family that is known to be fed, across gaps of deleted records.
+
+        If none is known, that of the first one; and where records were deleted, skips as many tasks as records.
         """
         first, step, deleted = self.families.index(family), len(self.families), self.facts.deleted
-        after, gap, index = first, 0, first
+        last, gap, index = first + deleted * step, 0, first
         while gap <= deleted:
-            if self.task_at(index).task_id in self.facts.fed:
-                after, gap = index + step, 0
+            if self._episodes_fed(self.task_at(index).task_id):
+                last, gap = index, 0
             else:
                 gap += 1
             index += step
-        return after if after > first else first + deleted * step
+        return last

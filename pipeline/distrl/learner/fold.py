@@ -9,7 +9,7 @@ numbers. `images` is the only I/O; it is called before anything changes, so wher
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from distrl.accelerator import explained
 from distrl.algorithms.descent import PASS_ROWS
@@ -33,11 +33,7 @@ def fold(
     ComputeError where the processor cannot do it, and `state` cannot be used any more.
     """
     _refuse_wrong_window(state, window, update)
-    usable = [
-        logged
-        for logged in window
-        if is_usable(logged.trajectory, state.policy.tokenizer) and state.refuses(logged.trajectory) is None
-    ]
+    usable = usable_of(state, window)
     with explained(_pass_rows(config)):
         state.features.load(state.screens([*state.held(), *usable]), images, state.context.compute)
         new = [logged for logged in usable if state.features.readable(logged.trajectory)]
@@ -51,6 +47,15 @@ def fold(
         "skipped": float(len(window) - len(new)),
         "buffer": float(sum(map(len, state.algorithm.memory.buffers.values()))),
     }
+
+
+def usable_of(state: LearnerState, window: Iterable[LoggedTrajectory]) -> list[LoggedTrajectory]:
+    """Those of a window whose screenshots the fold reads; it learns from them where all are images."""
+    return [
+        logged
+        for logged in window
+        if is_usable(logged.trajectory, state.policy.tokenizer) and state.refuses(logged.trajectory) is None
+    ]
 
 
 def is_usable(trajectory: Trajectory, tokenizer: Tokenizer) -> bool:

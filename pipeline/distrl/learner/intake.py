@@ -37,7 +37,8 @@ class Intake:
     def __init__(
         self,
         config: Config,
-        load: Callable[[Iterable[ObjectRef]], object],
+        want: Callable[[Iterable[ObjectRef]], object],
+        load_arrived: Callable[[], bool],
         state: LearnerState,
         pending_log: PendingLog,
         skipped: SkippedRecords,
@@ -45,9 +46,10 @@ class Intake:
         progress: Callable[[], object],
         traced: Callable[[RawRecord], object],
     ) -> None:
-        """load: the features of screenshots; raises StoreError. progress: called with each read. traced: with each
-        record that is to be learned from."""
-        self._config, self._load, self._state = config, load, state
+        """want: fetches screenshots without waiting for them. load_arrived: loads the features of some that have come;
+        False where none has; raises StoreError. progress: called with each read. traced: with each record that is to
+        be learned from."""
+        self._config, self._want, self._load_arrived, self._state = config, want, load_arrived, state
         self._pending_log, self._skipped, self._dead_letters = pending_log, skipped, dead_letters
         self._progress, self._traced = progress, traced
         self._readers: list[LogReader] = []
@@ -59,17 +61,21 @@ class Intake:
             start = starts(self._config, name, self._state.watermarks)
             self._readers.append(open_readers.enter_context(LogReader(self._config, name, start)))
 
-    def read(self) -> int:
-        """Take the next records. Returns how many there were. Waits POLL_S at most."""
+    def read(self, longest_s: float = POLL_S) -> int:
+        """Take the next records. Returns how many there were. Waits for `longest_s` at most."""
         self._progress()
         came = 0
         for reader in self._readers:
-            batch = reader.read(POLL_S / len(self._readers))
+            batch = reader.read(longest_s / len(self._readers))
             came += len(batch)
             with gc_paused():
                 for raw in batch:
                     self._take(raw)
         return came
+
+    def read_idle(self) -> None:
+        """Take the next records where there is nothing else to do: load features meanwhile, or wait for POLL_S."""
+        self.read(0.0 if self._load_some() else POLL_S)
 
     def read_window(self, update: Update, stop: threading.Event) -> str | None:
         """Read until the records that `update` folds are pending, or `stop`. Returns why the log cannot have them, or
@@ -102,10 +108,14 @@ class Intake:
 
     def _fetch_ahead(self, trajectory: Trajectory) -> None:
         """Fetch the screenshots early; the fold asks again for those that failed."""
-        if time.monotonic() < self._next_fetch:
-            return
+        if time.monotonic() >= self._next_fetch:
+            self._want(step.screenshot for step in trajectory.steps)
+
+    def _load_some(self) -> bool:
+        """Load features of screenshots that have come. False where there are none."""
         try:
-            self._load(step.screenshot for step in trajectory.steps)
+            return time.monotonic() >= self._next_fetch and self._load_arrived()
         except StoreError as error:
             LOG.warning("screenshots not fetched ahead; the fold tries again: %s", error)
             self.store_failed()
+            return False

@@ -1,11 +1,9 @@
 """The learner's I/O: read the log, journal, fold, publish, checkpoint. All computation is in the fold.
 
-    recover ─▶ redo what is journalled ─▶ { read ─▶ journal ─▶ fold ─▶ version ─▶ checkpoint } until stopped
+    redo what is journalled ─▶ { read ─▶ journal ─▶ fold ─▶ version ─▶ checkpoint } until stopped
 
-A learner killed anywhere ends with the same weights when started again: an update is journalled before it is folded, so
-it is redone; its version and checkpoint come after it, so they are made again or found. Where the broker has lost
-acknowledged records, the learner journals which updates are void and begins again with what is left (docs/adr/0010).
-One thread, no locks.
+An update is journalled before it is folded, so it is redone; its version and checkpoint come after it, so they are made
+again or found. One thread, no locks.
 """
 
 from __future__ import annotations
@@ -21,12 +19,9 @@ from itertools import count
 from tenacity import wait_chain, wait_fixed
 
 from distrl.accelerator import kind_of
-from distrl.broker import claims
 from distrl.broker.dead_letters import DeadLetters
-from distrl.broker.heartbeats import HeartbeatSender
-from distrl.broker.journal import ROLE, History
+from distrl.broker.journal import History
 from distrl.broker.producer import RecordProducer
-from distrl.broker.reader import CutError
 from distrl.broker.versions import lineage
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
@@ -34,32 +29,22 @@ from distrl.errors import BrokerError, DistrlError, StoreError
 from distrl.learner.adapters import prune_adapters
 from distrl.learner.choose_checkpoint import beyond, chain
 from distrl.learner.intake import POLL_S, Intake
-from distrl.learner.journal_writer import JournalWriter, OtherLinesError, UnwrittenError
+from distrl.learner.journal_writer import JournalWriter, UnwrittenError
 from distrl.learner.metrics import FOLDING, WAITING, LearnerMetrics
 from distrl.learner.publish import Publisher
 from distrl.learner.ranks import Leader
 from distrl.learner.reading import pending_log_at
-from distrl.learner.recover import (
-    Log,
-    Recovered,
-    checkpoint,
-    log_of,
-    recover,
-    refuse_other_log,
-    unfolded,
-    warn_if_window_is_narrow,
-)
+from distrl.learner.recover import Log, Recovered, checkpoint, refuse_other_log, warn_if_window_is_narrow
 from distrl.learner.skip import naming_records
 from distrl.learner.skipped import SkippedRecords
 from distrl.learner.traces import UpdateTraces
-from distrl.ranks.group import ALONE, Ranks
 from distrl.retry import StoppedError, retry
 from distrl.runs.settings import learning_fingerprint
 from distrl.store.checkpoints import delete_checkpoints, prune, tensor_files
-from distrl.store.objects import MissingObjectError, ObjectStore, open_store
+from distrl.store.objects import MissingObjectError, ObjectStore
 from distrl.telemetry.logs import about
-from distrl.telemetry.monitor import Monitor, Reporter
-from distrl.telemetry.tracing import OFF, Tracer
+from distrl.telemetry.monitor import Reporter
+from distrl.telemetry.tracing import Tracer
 from distrl.types import LoggedTrajectory, Update, Version
 
 LOG = logging.getLogger("distrl.learner")
@@ -67,75 +52,13 @@ LOG = logging.getLogger("distrl.learner")
 PAUSES = wait_chain(*map(wait_fixed, (0.5, 1.0, 2.0, 5.0)))
 """Between attempts while the store or the broker fails, in seconds; the last one repeats."""
 
-HEARTBEAT_S = 2.0
-
-RESTART_PAUSE_S = 1.0
-"""Pause before beginning again after lost records: a broker that has just come back may not be settled."""
-
 READ_AHEAD = 5_000
 """Most pending records while a dead letter is waited for (some 50 MB); the learner then stops reading."""
 
+WINDOWS_AHEAD = 2
+"""With fewer windows pending, records are read before an update is folded, too."""
+
 OnUpdate = Callable[[Mapping[str, float], Version | None], None]
-
-
-def run_learner(
-    config: Config,
-    stop: threading.Event,
-    on_update: OnUpdate | None = None,
-    monitor: Monitor | None = None,
-    tracer: Tracer = OFF,
-    ranks: Ranks = ALONE,
-) -> None:
-    """Learn until `stop`; then finish the running update and save a checkpoint. Raises DistrlError.
-
-    on_update: called after each update, redone ones too, with its metrics and the newest version. ranks: this process
-    must be the first of them; the others `follow` (ranks.py).
-    """
-    store = open_store(config.store)
-    leader = Leader(config, ranks, store.get, stop)
-    with JournalWriter(config) as journal_writer, RecordProducer(config, ROLE) as producer:
-        send = partial(claims.send, producer, config, mine=journal_writer.claim)
-        reporter = Reporter(HeartbeatSender(ROLE, ROLE, HEARTBEAT_S, send), monitor or Monitor())
-        reporter.report(None, {})
-        while _run_once(config, store, journal_writer, producer, reporter, leader, stop, on_update, tracer):
-            stop.wait(RESTART_PAUSE_S)
-    leader.end()
-
-
-def _run_once(
-    config: Config,
-    store: ObjectStore,
-    journal_writer: JournalWriter,
-    producer: RecordProducer,
-    reporter: Reporter,
-    leader: Leader,
-    stop: threading.Event,
-    on_update: OnUpdate | None,
-    tracer: Tracer,
-) -> bool:
-    """Recover, redo and work until `stop`. Returns True where the log is no longer what was read: recover then."""
-    reporter.monitor.waits_for("its recovery")
-    history, log = journal_writer.history(), log_of(config)
-    recovered = recover(config, store, history=history, log=log)
-    redone = unfolded(history.updates, recovered.state, config)
-    leader.begin(recovered.state)
-    with ExitStack() as open_readers:
-        learner = Loop(
-            config, store, journal_writer, producer, reporter, leader, recovered, history, log, stop, on_update, tracer
-        )
-        try:
-            learner.follow(open_readers)
-            if not learner.redo(redone) and not stop.is_set():
-                return True
-            reporter.monitor.ready()
-            learner.work()
-        except CutError as error:
-            LOG.warning("the broker has lost records (%s); starting again with what is left", error.what)
-            return not stop.is_set()
-        except OtherLinesError as error:
-            LOG.warning("starting again: %s", error)
-            return not stop.is_set()
-    return False
 
 
 class Loop:
@@ -172,7 +95,8 @@ class Loop:
         self._reporter, self._leader = reporter, leader
         self._intake = Intake(
             config,
-            leader.load,
+            leader.want,
+            leader.load_arrived,
             self._state,
             self._pending_log,
             self._skipped,
@@ -256,9 +180,11 @@ class Loop:
             if watermarks is None or self._intake.waits_for_dead_letters(watermarks):
                 full = watermarks is not None and len(self._pending_log.pending) >= READ_AHEAD
                 with self._metrics.spending(WAITING):
-                    self._intake.read() if not full else self._stop.wait(POLL_S)
+                    self._intake.read_idle() if not full else self._stop.wait(POLL_S)
                 self._report()
                 continue
+            if len(self._pending_log.pending) < WINDOWS_AHEAD * self._config.learner.trajectories_per_update:
+                self._intake.read(0.0)  # what is there: its screenshots come while this update is folded
             fingerprint, skipped = learning_fingerprint(self._config), self._skipped.due(watermarks)
             update = Update(
                 self._state.u,

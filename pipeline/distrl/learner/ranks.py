@@ -16,6 +16,7 @@ import hashlib
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -26,7 +27,8 @@ from distrl.algorithms.protocol import Metrics
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
 from distrl.errors import ConfigError, PolicyError, StoreError
-from distrl.learner.fold import fold
+from distrl.learner.fold import fold, usable_of
+from distrl.learner.screens import Screens
 from distrl.learner.state import LearnerState
 from distrl.policy.features import Images
 from distrl.ranks.group import Ranks
@@ -40,6 +42,10 @@ T = TypeVar("T")
 
 CALL_S: Final = 2.0
 """Between two calls of ranks that have nothing to do: so soon rank 0 sees that one of them is gone or asks to stop."""
+
+
+LOADED: Final = 16
+"""Screenshots whose features a rank loads between two looks at the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,31 +105,53 @@ class Leader:
 
     def __init__(self, config: Config, ranks: Ranks, images: Images, stop: threading.Event) -> None:
         """stop: set where another rank was asked to stop."""
-        self._config, self._ranks, self._images, self._stop = config, ranks, images, stop
+        self._config, self._ranks, self._screens, self._stop = config, ranks, Screens(images), stop
         self._called = SYSTEM_CLOCK.ticks()
+        self._wanted: list[ObjectRef] = []
+        """By several ranks: wanted and not loaded."""
 
     def begin(self, state: LearnerState) -> None:
         """Go on with `state`, on every rank."""
-        self._state = state
+        self._state, self._wanted = state, []
+        self._screens.keep(())
         state.context.compute.deal_to(self._ranks)
         if self._ranks.world > 1:
             order = Begin(state.meta(), state.tensors(), state.held())
             self._give(order, lambda: None, lambda: _digest_of_all(state))
             LOG.info("%d ranks go on after %d updates", self._ranks.world, state.u)
+        _want(state, state.screens(state.held()), self._screens, self._ranks)
 
-    def load(self, refs: Iterable[ObjectRef]) -> None:
-        """Load the features of screenshots. Raises StoreError."""
-        wanted = [ref for ref in dict.fromkeys(refs) if not self._state.features.knows(ref)]
+    def want(self, refs: Iterable[ObjectRef]) -> None:
+        """Screenshots that will be loaded. One rank alone fetches them from now on; several do when they load them."""
+        wanted = _unknown(self._state, refs)
+        if self._ranks.world == 1:
+            self._screens.want(wanted)
+        else:
+            self._wanted.extend(wanted)
+
+    def load_arrived(self) -> bool:
+        """Load the features of some screenshots that are wanted and need not be waited for. False where there are none.
+
+        Raises StoreError where one could not be fetched.
+        """
+        most = LOADED * self._ranks.world
+        found = self._screens.arrived(most) if self._ranks.world == 1 else self._wanted[:most]
+        del self._wanted[:most]
+        wanted = _unknown(self._state, found)
         if wanted:
-            self._give(Load(wanted), lambda: _load(self._state, wanted, self._images))
+            self._give(Load(wanted), lambda: _load(self._state, wanted, self._screens, self._ranks))
+        self._screens.forget(found)
+        return bool(found)
 
     def fold(self, window: Sequence[LoggedTrajectory], update: Update) -> Metrics:
         """`fold` on every rank. Raises as it does, and PolicyError where the weights are not the same after it."""
-        act = lambda: fold(self._state, window, update, self._images, self._config)  # noqa: E731
+        act = lambda: _fold(self._state, window, update, self._screens, self._config, self._ranks)  # noqa: E731
         return self._give(Fold(window, update), act, lambda: weights_digest(self._state))
 
     def forget(self, but: Sequence[LoggedTrajectory]) -> None:
         """`LearnerState.forget_screens` on every rank."""
+        self._screens.keep(step.screenshot for logged in but for step in logged.trajectory.steps)
+        self._wanted = _unknown(self._state, self._wanted)
         self._give(Forget(but), lambda: self._state.forget_screens(but))
 
     def call(self) -> None:
@@ -133,6 +161,7 @@ class Leader:
 
     def end(self) -> None:
         """Let the other ranks return."""
+        self._screens.close()
         self._ranks.send(End())
 
     def _give(self, order: object, act: Callable[[], T], digest: Callable[[], str] = lambda: "") -> T:
@@ -149,6 +178,11 @@ class Leader:
 
 def follow(config: Config, ranks: Ranks, images: Images, stop: threading.Event, monitor: Monitor) -> None:
     """Do what rank 0 says until it ends; the other side of Leader. stop: passed on to rank 0, which decides."""
+    with closing(Screens(images)) as screens:
+        _follow(config, ranks, screens, stop, monitor)
+
+
+def _follow(config: Config, ranks: Ranks, screens: Screens, stop: threading.Event, monitor: Monitor) -> None:
     state: LearnerState | None = None
     monitor.waits_for("rank 0")
     while not isinstance(order := ranks.receive(), End):
@@ -160,9 +194,10 @@ def follow(config: Config, ranks: Ranks, images: Images, stop: threading.Event, 
                 state = LearnerState.restore(config, order.meta, order.tensors, order.records)
                 state.context.compute.deal_to(ranks)
                 digest = _digest_of_all(state)
+                _want(state, state.screens(state.held()), screens, ranks)
                 monitor.ready()
             elif state is not None:
-                digest = _obey(order, state, images, config)
+                digest = _obey(order, state, screens, config, ranks)
         except StoreError as error:
             if isinstance(order, Begin):
                 raise
@@ -171,15 +206,16 @@ def follow(config: Config, ranks: Ranks, images: Images, stop: threading.Event, 
         _agreed(ranks, Answer(stop.is_set(), digest))
 
 
-def _obey(order: object, state: LearnerState, images: Images, config: Config) -> str:
+def _obey(order: object, state: LearnerState, screens: Screens, config: Config, ranks: Ranks) -> str:
     """Do it; returns the digest to compare."""
     match order:
         case Load(refs):
-            _load(state, refs, images)
+            _load(state, refs, screens, ranks)
         case Fold(window, update):
-            fold(state, window, update, images, config)
+            _fold(state, window, update, screens, config, ranks)
             return weights_digest(state)
         case Forget(but):
+            screens.keep(())
             state.forget_screens(but)
         case _:
             assert isinstance(order, Call)
@@ -210,8 +246,31 @@ def _digest_of_all(state: LearnerState) -> str:
     return " ".join(state.digests().values())
 
 
-def _load(state: LearnerState, refs: Iterable[ObjectRef], images: Images) -> None:
-    state.features.load(refs, images, state.context.compute)
+def _fold(
+    state: LearnerState,
+    window: Sequence[LoggedTrajectory],
+    update: Update,
+    screens: Screens,
+    config: Config,
+    ranks: Ranks,
+) -> Metrics:
+    _want(state, state.screens(usable_of(state, window)), screens, ranks)
+    return fold(state, window, update, screens, config)
+
+
+def _want(state: LearnerState, refs: Iterable[ObjectRef], screens: Screens, ranks: Ranks) -> None:
+    """Fetch those of `refs` that will be dealt to this rank when they are loaded."""
+    screens.want(_unknown(state, refs)[ranks.rank :: ranks.world])
+
+
+def _unknown(state: LearnerState, refs: Iterable[ObjectRef]) -> list[ObjectRef]:
+    """Those whose features are not loaded, each once."""
+    return list({ref.sha256: ref for ref in refs if not state.features.knows(ref)}.values())
+
+
+def _load(state: LearnerState, refs: Sequence[ObjectRef], screens: Screens, ranks: Ranks) -> None:
+    _want(state, refs, screens, ranks)
+    state.features.load(refs, screens, state.context.compute)
 
 
 def _agreed(ranks: Ranks, answer: Answer) -> list[Answer]:

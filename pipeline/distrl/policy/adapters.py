@@ -62,10 +62,7 @@ class LoraAdapter:
                 raise PolicyError("policy.lora_targets", str(error), f"name layers of {_layers(module)}") from None
         self._module = module
         self._config: Mapping[str, Any] = {
-            "peft_type": "LORA",
-            BASE: f"sha256:{base_sha256}",
-            "r": settings.lora_rank,
-            "lora_alpha": settings.lora_alpha,
+            **_identifying(settings, base_sha256),
             "target_modules": sorted(targets),
             "lora_dropout": 0.0,
             "bias": "none",
@@ -101,9 +98,7 @@ class LoraAdapter:
         of other names, shapes or types, and weights that are not finite.
         """
         tensors, found = _parse(data)
-        for key, value in self._config.items():
-            if found.get(key) != value:
-                raise PolicyError("adapter", f"its {key} is {found.get(key)!r:.80}, the model's is {value!r}", _HINT)
+        _refuse_other(found, self._config)
         parameters = {f"{PREFIX}{name}": parameter for name, parameter in self.parameters().items()}
         if wrong := sorted(parameters.keys() ^ tensors.keys()):
             raise PolicyError("adapter", f"holds other layers than the model: {', '.join(wrong[:3])}…", _HINT)
@@ -111,6 +106,15 @@ class LoraAdapter:
             refuse_unfit(name, tensors[name], parameter)
         with torch.no_grad():
             set_peft_model_state_dict(self._module, tensors)
+
+
+def check(data: bytes, settings: PolicySettings, base_sha256: str) -> None:
+    """What can be checked of an adapter where no model is loaded. Raises PolicyError for bytes that are no adapter, one
+    of another base model, rank or alpha, and weights that are not finite."""
+    tensors, found = _parse(data)
+    _refuse_other(found, _identifying(settings, base_sha256))
+    for name, tensor in tensors.items():
+        _refuse_infinite(name, tensor)
 
 
 def write_peft(data: bytes, directory: Path) -> None:
@@ -130,8 +134,28 @@ def refuse_unfit(name: str, tensor: Tensor, parameter: nn.Parameter) -> None:
         raise PolicyError(
             "adapter", f"{name} is {tensor.dtype} {tuple(tensor.shape)}, not {tuple(parameter.shape)}", _HINT
         )
+    _refuse_infinite(name, tensor)
+
+
+def _refuse_infinite(name: str, tensor: Tensor) -> None:
     if not _finite(tensor):
         raise PolicyError("adapter", f"{name} is not finite", "roll back to an older version")
+
+
+def _identifying(settings: PolicySettings, base_sha256: str) -> dict[str, Any]:
+    """What an adapter's config says of the base model and the settings that it belongs to."""
+    return {
+        "peft_type": "LORA",
+        BASE: f"sha256:{base_sha256}",
+        "r": settings.lora_rank,
+        "lora_alpha": settings.lora_alpha,
+    }
+
+
+def _refuse_other(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    for key, value in wanted.items():
+        if found.get(key) != value:
+            raise PolicyError("adapter", f"its {key} is {found.get(key)!r:.80}, the model's is {value!r}", _HINT)
 
 
 def _finite(tensor: Tensor) -> bool:

@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from distrl.policy.sampling import FULL, Sampling
 from distrl.types import Action, ScreenSize, Step
 
 if TYPE_CHECKING:  # a tokenizer's users, such as the lineage of a version, need no torch
@@ -85,7 +86,7 @@ class Score(NamedTuple):
 class Policy(Protocol):
     """A base model with trainable weights. Owned by one thread at a time: callers that share it take turns.
 
-    At equal weights and temperature exp(score − logprob) of a decision is 1 up to rounding. Every method but `dropout`
+    At equal weights and sampling exp(score − logprob) of a decision is 1 up to rounding. Every method but `dropout`
     works without dropout.
     """
 
@@ -127,20 +128,25 @@ class Policy(Protocol):
         self,
         pngs: Sequence[bytes],
         prompts: Sequence[tuple[int, ...]],
-        temperature: float | None,
+        sampling: Sampling | None,
         seeds: Sequence[int],
     ) -> Sequence[SampledAction]:
         """One action for each row, in one batch.
 
-        temperature: of the behaviour policy; None is greedy, and then `logprob` is that of temperature 1. seeds: one
-        for each row; its draws depend on its own seed alone, never on the rows beside it.
+        sampling: of the behaviour policy; None is greedy, and then `logprob` is that of FULL. seeds: one for each
+        row; its draws depend on its own seed alone, never on the rows beside it.
         """
         ...
 
-    def score(self, steps: Sequence[Step], features: Sequence[ImageFeatures], temperature: float = 1.0) -> Score:
+    def repeat(self, steps: Sequence[Step], features: Sequence[ImageFeatures], sampling: Sampling) -> Sequence[float]:
+        """log μ of recorded actions as `decide` would have computed it, token after token in one batch, in nats."""
+        ...
+
+    def score(self, steps: Sequence[Step], features: Sequence[ImageFeatures], sampling: Sampling = FULL) -> Score:
         """log π of B recorded actions under the present weights, differentiable in `parameters`.
 
-        features: `image_features` of each step's screenshot.
+        features: `image_features` of each step's screenshot. A learner's π is FULL (docs/algorithm.md); an action that
+        `sampling` cannot draw has −∞.
         """
         ...
 

@@ -1,9 +1,60 @@
-"""How every policy draws a token."""
+"""How every policy draws a token, and what the probability of one that was drawn is."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from distrl.config import WorkerSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """The distribution of a token, from logits: softmax(logits / temperature), of which the `top_k` likeliest tokens
+    are left, of these the fewest likeliest that hold `top_p` of their mass, and what is left sums to 1 again.
+
+    top_k: None leaves all. Tokens as likely as the last one that is left are left, too.
+    """
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int | None = None
+
+    @classmethod
+    def of(cls, settings: WorkerSettings) -> Sampling:
+        return cls(settings.temperature, settings.top_p, settings.top_k)
+
+    @property
+    def truncated(self) -> bool:
+        """Whether some tokens may be left out."""
+        return self.top_p < 1.0 or self.top_k is not None
+
+    def support(self, logp: Tensor) -> Tensor:
+        """(…, V) which tokens are left of log-probabilities (…, V)."""
+        ordered = logp.sort(dim=-1, descending=True).values[..., : self.top_k]
+        mass = ordered.exp().cumsum(-1)
+        before = mass - ordered.exp()
+        left = (before < self.top_p * mass[..., -1:]).sum(-1, keepdim=True)
+        return logp >= ordered.gather(-1, left - 1)
+
+    def log_probabilities(self, logits: Tensor) -> Tensor:
+        """(…, V) log-probabilities of logits (…, V); −∞ for what is left out."""
+        scaled = logits / self.temperature
+        if self.truncated:
+            scaled = scaled.masked_fill(~self.support(scaled.detach().log_softmax(-1)), float("-inf"))
+        return scaled.log_softmax(-1)
+
+
+FULL: Final = Sampling()
+"""The learner's π, and every token of it."""
 
 
 def draw(logp: npt.NDArray[np.float64], rule: np.random.Generator, *, greedy: bool) -> int:
@@ -14,8 +65,35 @@ def draw(logp: npt.NDArray[np.float64], rule: np.random.Generator, *, greedy: bo
     return min(int(np.searchsorted(ladder, rule.random() * ladder[-1], side="right")), len(ladder) - 1)
 
 
-def log_softmax(logits: npt.NDArray[np.float64], temperature: float | None) -> npt.NDArray[np.float64]:
-    """Rows of logits (B, V) to log-probabilities; of temperature 1 where it is None."""
-    scaled = logits / (temperature or 1.0)
-    found: npt.NDArray[np.float64] = scaled - np.logaddexp.reduce(scaled, axis=-1, keepdims=True)
+Choose = Callable[[npt.NDArray[np.float64]], int]
+"""The next token of one row, given log-probabilities (V,)."""
+
+
+def drawing(sampling: Sampling | None, seeds: Sequence[int]) -> list[Choose]:
+    """Draws each row by a generator of its own; sampling None: greedy."""
+    return [partial(draw, rule=np.random.default_rng(seed), greedy=sampling is None) for seed in seeds]
+
+
+def repeating(actions: Sequence[Sequence[int]]) -> list[Choose]:
+    """Writes what was written before."""
+    return [partial(_next, iter(action)) for action in actions]
+
+
+def _next(ids: Iterator[int], logp: npt.NDArray[np.float64]) -> int:
+    return next(ids)
+
+
+def drawn_from(logits: Tensor, sampling: Sampling | None) -> npt.NDArray[np.float64]:
+    """(B, V) log-probabilities of logits (B, V), in float64; of FULL where sampling is None."""
+    found: npt.NDArray[np.float64] = (sampling or FULL).log_probabilities(logits.double().cpu()).numpy()
     return found
+
+
+def scores(logits: Tensor, tokens: Tensor, drawn: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor]:
+    """(B,) summed log-probability of `tokens` (B, T), and (B,) mean entropy in nats, exact over V, where `drawn` (B, T)
+    is 1; it is 0 for padding and for an end that was not drawn. logits: (B, T, V)."""
+    logp = sampling.log_probabilities(logits)
+    probability = logp.exp()
+    entropy = -(probability * (logp.masked_fill(probability == 0, 0.0) if sampling.truncated else logp)).sum(-1)
+    chosen = logp.gather(-1, tokens[..., None]).squeeze(-1)
+    return chosen.masked_fill(drawn == 0, 0.0).sum(1), (entropy * drawn).sum(1) / drawn.sum(1)

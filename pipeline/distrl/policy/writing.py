@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple, Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from distrl.policy.sampling import draw, log_softmax
+from distrl.policy.sampling import Choose, Sampling, drawn_from
 
 
 class Decoder(Protocol):
@@ -36,23 +35,22 @@ class Written(NamedTuple):
 
 
 def write(
-    decoder: Decoder, *, ends: Collection[int], most: int, temperature: float | None, seeds: Sequence[int]
+    decoder: Decoder, *, ends: Collection[int], most: int, sampling: Sampling | None, choices: Sequence[Choose]
 ) -> list[Written]:
-    """One row for each seed: at most `most` ids, of which only the last may be one of `ends`.
+    """One row for each of `choices`: at most `most` ids, of which only the last may be one of `ends`.
 
-    A row that has ended leaves the batch. Its draws depend on its own seed alone, and their probabilities are computed
-    in float64. temperature: as in `Policy.decide`.
+    A row that has ended leaves the batch. Its tokens are chosen for it alone, and their probabilities are computed in
+    float64. sampling: as in `Policy.decide`.
     """
-    rules = [np.random.default_rng(seed) for seed in seeds]
-    ids: list[list[int]] = [[] for _ in seeds]
-    logprobs = [0.0 for _ in seeds]
-    rows = list(range(len(rules)))
+    ids: list[list[int]] = [[] for _ in choices]
+    logprobs = [0.0 for _ in choices]
+    rows = list(range(len(choices)))
     with torch.no_grad():
         logits = decoder.first()
         while True:
-            logp = log_softmax(logits.double().cpu().numpy(), temperature)
+            logp = drawn_from(logits, sampling)
             for row, each in zip(rows, logp, strict=True):
-                token = draw(each, rules[row], greedy=temperature is None)
+                token = choices[row](each)
                 ids[row].append(token)
                 logprobs[row] += float(each[token])
             going = [place for place, row in enumerate(rows) if ids[row][-1] not in ends and len(ids[row]) < most]

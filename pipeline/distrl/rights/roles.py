@@ -105,11 +105,11 @@ _DECLARED = (
     ),
     Role(
         "feeder",
-        "reads heartbeats for the number of phones and for another feeder's claim, evaluations for its snapshots, and "
-        "asks how far the workers' group is",
+        "reads heartbeats for the number of phones, evaluations for its snapshots, and asks how far the workers' group "
+        "is; the only role that claims to be the feeder",
         _topics(
-            "tasks trajectories updates versions settings heartbeats evaluations snapshots",
-            "tasks settings heartbeats snapshots",
+            "tasks trajectories updates versions settings heartbeats evaluations snapshots feeder.claims",
+            "tasks settings heartbeats snapshots feeder.claims",
         ),
         frozenset({GroupRight.ASK}),
         frozenset({"feeder"}),
@@ -131,11 +131,11 @@ _DECLARED = (
     ),
     Role(
         "learner",
-        "the only role that journals and writes a version, so `distrl skip` is run with its rights; reads heartbeats "
-        "to name the learner that has taken over",
+        "the only role that journals, writes a version and claims to be the learner, so `distrl skip` is run with its "
+        "rights",
         _topics(
-            "demonstrations trajectories updates versions settings heartbeats trajectories.dlq",
-            "updates versions settings heartbeats trajectories.dlq",
+            "demonstrations trajectories updates versions settings learner.claims trajectories.dlq",
+            "updates versions settings heartbeats learner.claims trajectories.dlq",
         ),
         transactional_ids=frozenset({"learner"}),
         objects=_objects("adapters runs screenshots check", "adapters runs check", "adapters runs"),

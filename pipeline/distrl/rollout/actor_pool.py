@@ -21,7 +21,7 @@ from distrl.broker.producer import RecordTooLargeError
 from distrl.clock import SYSTEM_CLOCK, Clock
 from distrl.errors import BrokerError, DistrlError
 from distrl.rollout.back_pressure import AbandonedError, Retry
-from distrl.rollout.batcher import PolicyEndedError
+from distrl.rollout.decider import PolicyEndedError
 from distrl.rollout.episode import NO_JUDGE, NOTE_CHARACTERS, Phone
 from distrl.rollout.task_queue import Received, TaskQueue
 from distrl.supervised import SupervisedThreads

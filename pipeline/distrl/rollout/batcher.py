@@ -17,15 +17,13 @@ from typing import Protocol
 
 from distrl.errors import PolicyError
 from distrl.policy.protocol import SampledAction
+from distrl.policy.sampling import Sampling
+from distrl.rollout.decider import PolicyEndedError
 from distrl.rollout.episode import Decision, Observation, sampling_seed
 from distrl.types import Action, ScreenSize, Version
 
 IDLE_WAIT_S = 0.5
 """Longest wait of the serving thread before it checks again for requests and `close`; both wake it at once."""
-
-
-class PolicyEndedError(PolicyError):
-    """The serving thread has ended unexpectedly; no episode can go on."""
 
 
 class Weights(Protocol):
@@ -35,7 +33,7 @@ class Weights(Protocol):
         self,
         pngs: Sequence[bytes],
         prompts: Sequence[tuple[int, ...]],
-        temperature: float | None,
+        sampling: Sampling | None,
         seeds: Sequence[int],
     ) -> Sequence[SampledAction]: ...
     def load(self, adapter: bytes) -> None: ...
@@ -64,9 +62,9 @@ class _Swap:
 
 
 class Batcher:
-    """A Decider over shared weights.
+    """`distrl.rollout.decider.VersionedDecider` over shared weights.
 
-    temperature: of the sampling; None is greedy.
+    sampling: None is greedy.
     wait_s: how long the first request of a batch waits for others. The batch starts sooner once every running episode
     has a request in it.
     """
@@ -76,13 +74,13 @@ class Batcher:
         weights: Weights,
         encoder: PromptEncoder,
         *,
-        temperature: float | None,
+        sampling: Sampling | None,
         wait_s: float,
         ticks: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._weights = weights
         self._encoder = encoder
-        self._temperature = temperature
+        self._sampling = sampling
         self._wait_s = wait_s
         self._ticks = ticks
         self._changed = threading.Condition()
@@ -232,7 +230,7 @@ class Batcher:
         written = self._weights.decide(
             [request.observation.png for request in batch],
             [request.prompt for request in batch],
-            self._temperature,
+            self._sampling,
             [request.seed for request in batch],
         )
         return [

@@ -20,6 +20,7 @@ from distrl.device.pool import DevicePool
 from distrl.device.server import AdbServer
 from distrl.device.session import AdbSession
 from distrl.errors import DeviceError
+from distrl.policy.sampling import Sampling
 from distrl.rollout.episode import Decider, Observation
 from distrl.rollout.reload import wait_first
 from distrl.rollout.serving import refuse_other_base, serving
@@ -51,24 +52,24 @@ def run_dry(config: Config, instruction: str | None, stop: threading.Event, repo
     version.
     """
     task = dry_task(config, instruction)
-    with VersionFollower(config) as versions, serving(config, config.worker.temperature) as policy:
+    with VersionFollower(config) as versions, serving(config, Sampling.of(config.worker)) as policy:
         version = wait_first(versions, stop, Monitor())
         if version is None:
             return
         refuse_other_base(version, policy.base_sha256)
-        policy.batcher.swap(version, open_store(config.store).get(version.adapter))
+        policy.decider.swap(version, open_store(config.store).get(version.adapter))
         with (
             AdbServer(config.adb) as server,
             closing(DevicePool(server, config.devices, stop=stop, run=config.run)) as pool,
             first_free(pool, stop) as session,
-            policy.batcher.episode(),
+            policy.decider.episode(),
         ):
             if session is None:
                 return
             report(f"version {version.version} on {session.serial}; nothing is sent to it")
             report(f"task: {task.instruction}")
             show(
-                task, ReadOnlySession(session, PackageAllowList(session, config.devices)), policy.batcher, stop, report
+                task, ReadOnlySession(session, PackageAllowList(session, config.devices)), policy.decider, stop, report
             )
 
 

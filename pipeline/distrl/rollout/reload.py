@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from distrl.clock import Clock
-from distrl.errors import PolicyError, StoreError
+from distrl.errors import ChatError, PolicyError, StoreError
 from distrl.store.objects import CorruptObjectError
 from distrl.telemetry.logs import about
 from distrl.telemetry.monitor import Monitor
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 WAIT_S = 0.5
 """Longest wait for a newer version before the stop event is checked."""
 RETRY_S = 1.0
-"""Pause before fetching an adapter again after the store has failed."""
+"""Pause before loading an adapter again after the store, or a model server, has failed."""
 WAITING_LOG_S = 10.0
 WAITING_AGAIN_S = 60.0
 """When it is first logged that there is no version yet, and how often after that: a warm-up takes minutes."""
@@ -80,7 +80,7 @@ class Reloader:
                 stop.wait(RETRY_S)
 
     def load(self, version: Version) -> bool:
-        """Verify a version and swap to it. Returns False where the store failed: try again."""
+        """Verify a version and swap to it. Returns False where the store or a model server failed: try again."""
         with about(version=version.version):
             return self._load(version)
 
@@ -95,8 +95,8 @@ class Reloader:
             self._alert(version, error.what)
             self._refused = version.version
             return True
-        except StoreError as error:
-            log.warning("version %d cannot be fetched yet, the old weights stay: %s", version.version, error.what)
+        except (StoreError, ChatError) as error:
+            log.warning("version %d cannot be loaded yet, the old weights stay: %s", version.version, error.what)
             return False
         seconds = max(0.0, self._clock.now() - version.published_at / 1000)
         self.state = replace(self.state, reloads=self.state.reloads + 1, seconds=seconds)

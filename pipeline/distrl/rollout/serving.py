@@ -1,4 +1,4 @@
-"""Sets up the policy of a process and the thread that serves it."""
+"""Sets up the policy of a process: in its own memory, with the thread that serves it, or at a model server."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ import torch
 
 from distrl.accelerator import device_of
 from distrl.config import Config
-from distrl.errors import PolicyError
-from distrl.policy.registry import policy_of
+from distrl.errors import ConfigError, PolicyError
+from distrl.policy.registry import base_sha256, policy_of, tokenizer_of
+from distrl.policy.sampling import Sampling
 from distrl.rollout.batcher import Batcher
+from distrl.rollout.decider import VersionedDecider
+from distrl.rollout.served.policy import ServedPolicy
 from distrl.rollout.vocabulary import warn_unknown_words
 from distrl.supervised import SupervisedThread
 from distrl.types import Version
@@ -20,28 +23,56 @@ from distrl.types import Version
 
 @dataclass(frozen=True)
 class Serving:
-    """A served policy; no version is loaded yet."""
+    """A policy that decides; no version is loaded yet."""
 
-    batcher: Batcher
+    decider: VersionedDecider
     base_sha256: str
 
 
 @contextmanager
-def serving(config: Config, temperature: float | None) -> Iterator[Serving]:
-    """The policy of `config`, served by one thread for the time of the block. temperature None: greedy.
+def serving(config: Config, sampling: Sampling | None) -> Iterator[Serving]:
+    """The policy of `config` for the time of the block. sampling None: greedy.
 
-    Where the thread fails, callers of the policy get PolicyEndedError, and so does `batcher.check`.
+    Where it fails for good, its callers get PolicyEndedError, and so does `decider.check`.
     """
     torch.set_num_threads(config.worker.torch_threads)
+    with _local(config, sampling) if config.policy.server.endpoint is None else _served(config, sampling) as made:
+        yield made
+
+
+@contextmanager
+def _local(config: Config, sampling: Sampling | None) -> Iterator[Serving]:
     policy = policy_of(config.policy, device=device_of(config.worker.device, "worker.device"))
     warn_unknown_words(config.feeder, policy.tokenizer)
-    batcher = Batcher(policy, policy.tokenizer, temperature=temperature, wait_s=config.worker.batch_wait_ms / 1000)
+    batcher = Batcher(policy, policy.tokenizer, sampling=sampling, wait_s=config.worker.batch_wait_ms / 1000)
     thread = SupervisedThread(batcher.serve, "policy", batcher.fail)
     try:
         yield Serving(batcher, policy.base_sha256)
     finally:
         batcher.close()
         thread.join()
+
+
+@contextmanager
+def _served(config: Config, sampling: Sampling | None) -> Iterator[Serving]:
+    """No weights are loaded here; the base model's files are read for its tokenizer, and for its identity."""
+    from distrl.policy.vlm.chat import ChatForm
+    from distrl.policy.vlm.tokenizer import VlmTokenizer
+
+    tokenizer = tokenizer_of(config.policy)
+    if not isinstance(tokenizer, VlmTokenizer):
+        raise ConfigError(
+            "policy.server.endpoint",
+            f"{config.policy.base_model} is no vision-language model, which alone are served",
+            "unset it, or name one in policy.base_model",
+        )
+    base = base_sha256(config.policy)
+    policy = ServedPolicy(ChatForm(tokenizer), config.policy, base, config.run, sampling=sampling)
+    try:
+        policy.refuse_unable()
+        yield Serving(policy, base)
+    finally:
+        policy.leave()
 
 
 def refuse_other_base(version: Version, base_sha256: str) -> None:

@@ -158,7 +158,17 @@ METRICS: Final[dict[str, Metric]] = {
         LEARNER,
         unit=RATIO,
     ),
-    "clipped": Metric("share of ratios above algorithm.ratio_clip, or algorithm.rho_max", LEARNER, unit=RATIO),
+    "clipped": Metric(
+        "share of ratios above algorithm.ratio_clip or algorithm.rho_max, or that algorithm.clip takes the gradient of",
+        LEARNER,
+        unit=RATIO,
+    ),
+    "groups": Metric("groups of episodes that GRPO learns from; see algorithm.group_size", LEARNER),
+    "groups_alike": Metric(
+        "groups whose episodes all ended alike, so that nothing follows from them, of those that are whole",
+        LEARNER,
+        unit=RATIO,
+    ),
     "score_age": Metric(
         "mean updates since a transition of the buffer was scored; see algorithm.replay.refresh_share", LEARNER
     ),

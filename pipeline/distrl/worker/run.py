@@ -17,6 +17,7 @@ from distrl.broker.producer import RecordProducer
 from distrl.broker.versions import VersionFollower
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
+from distrl.policy.sampling import Sampling
 from distrl.rollout.back_pressure import Retry
 from distrl.rollout.phones import Phones
 from distrl.rollout.reload import Reloader, wait_first
@@ -40,25 +41,25 @@ def run_worker(config: Config, stop: threading.Event, monitor: Monitor | None = 
     with (
         RecordProducer(config, config.worker.name) as producer,
         VersionFollower(config) as versions,
-        serving(config, config.worker.temperature) as policy,
+        serving(config, Sampling.of(config.worker)) as policy,
     ):
         if wait_first(versions, stop, monitor) is None:
             return
         monitor.waits_for("its phones")
         dead_letters = DeadLetters.of(config, producer)
-        reloader = Reloader(versions, store.get, policy.base_sha256, policy.batcher, SYSTEM_CLOCK)
+        reloader = Reloader(versions, store.get, policy.base_sha256, policy.decider, SYSTEM_CLOCK)
         following = StoppableThread(reloader.run, "versions")
 
         def check() -> None:
             following.check()
-            policy.batcher.check()
+            policy.decider.check()
 
         try:
             with Phones(config, stop) as phones, TaskConsumer(config, dead_letters) as tasks:
                 judge = judge_of(config, store)
                 worker = Worker(
                     config,
-                    policy.batcher,
+                    policy.decider,
                     reloader,
                     phones,
                     screenshot_store(store, config.run, retry),

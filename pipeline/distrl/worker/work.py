@@ -22,7 +22,7 @@ from distrl.errors import BrokerError
 from distrl.rollout import actor_pool
 from distrl.rollout.actor_pool import ActorPool, new_attempt_id, publish_or_drop_steps
 from distrl.rollout.back_pressure import AbandonedError, Retry
-from distrl.rollout.batcher import Batcher
+from distrl.rollout.decider import VersionedDecider
 from distrl.rollout.episode import Episode, FallbackJudge, Judge, Phone
 from distrl.rollout.reload import Reloader
 from distrl.rollout.task_queue import Received, TaskQueue
@@ -89,7 +89,7 @@ class Worker:
     def __init__(
         self,
         config: Config,
-        policy: Batcher,
+        policy: VersionedDecider,
         reloader: Reloader,
         fleet: WorkerPhones,
         keep: Callable[[bytes], ObjectRef],

@@ -115,7 +115,7 @@ def test_every_learning_setting_may_be_changed_or_says_why_not() -> None:
             "device",
             "gradient_checkpointing",
         )
-    }
+    } | {f"policy.server.{name}" for name in type(RUN.policy.server).model_fields}
     assert {path for path, effect in effects.items() if effect.windows} == {
         "warmup.demonstrations",
         "warmup.updates",

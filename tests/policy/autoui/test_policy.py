@@ -17,6 +17,7 @@ from distrl.policy.autoui.base import load_base
 from distrl.policy.autoui.policy import AutoUIPolicy
 from distrl.policy.autoui.tokenizer import END, PAD
 from distrl.policy.protocol import SampledAction, Score
+from distrl.policy.sampling import FULL, Sampling
 from distrl.types import Action, ActionKind
 
 from policy.conftest import png, shake
@@ -28,31 +29,31 @@ def prompts_of(agent: AutoUIPolicy, count: int) -> list[tuple[int, ...]]:
 
 
 def decide(
-    agent: AutoUIPolicy, count: int, temperature: float | None = 1.0, first_seed: int = 0
+    agent: AutoUIPolicy, count: int, sampling: Sampling | None = FULL, first_seed: int = 0
 ) -> list[SampledAction]:
     pngs = [png(i) for i in range(count)]
-    return agent.decide(pngs, prompts_of(agent, count), temperature, range(first_seed, first_seed + count))
+    return agent.decide(pngs, prompts_of(agent, count), sampling, range(first_seed, first_seed + count))
 
 
 def score(
     agent: AutoUIPolicy,
     prompts: Sequence[tuple[int, ...]],
     actions: Sequence[tuple[int, ...]],
-    temperature: float = 1.0,
+    sampling: Sampling = FULL,
 ) -> Score:
     """Of the first screens of `png`, one for each row."""
     steps = [
         factories.step(prompt_ids=prompt, action_ids=action) for prompt, action in zip(prompts, actions, strict=True)
     ]
-    return agent.score(steps, [agent.image_features(png(i)) for i in range(len(steps))], temperature)
+    return agent.score(steps, [agent.image_features(png(i)) for i in range(len(steps))], sampling)
 
 
-@pytest.mark.parametrize("temperature", [0.7, 1.0, 1.5])
+@pytest.mark.parametrize("sampling", [Sampling(0.7), FULL, Sampling(1.5), Sampling(0.9, 0.8, 5)])
 @pytest.mark.parametrize("rows", range(1, 9))
-def test_ratio_is_one_at_equal_weights(agent: AutoUIPolicy, rows: int, temperature: float) -> None:
+def test_ratio_is_one_at_equal_weights(agent: AutoUIPolicy, rows: int, sampling: Sampling) -> None:
     shake(agent, rows)
-    decisions = decide(agent, rows, temperature)
-    found = score(agent, prompts_of(agent, rows), [d.action_ids for d in decisions], temperature)
+    decisions = decide(agent, rows, sampling)
+    found = score(agent, prompts_of(agent, rows), [d.action_ids for d in decisions], sampling)
     ratios = np.exp(found.logprob.detach().numpy() - [d.logprob for d in decisions])
     assert np.allclose(ratios, 1.0, atol=1e-4)
     assert bool((found.entropy > 0).all())
@@ -90,7 +91,7 @@ def test_a_row_is_the_same_alone_and_in_a_batch(agent: AutoUIPolicy) -> None:
     shake(agent, 1)
     together = decide(agent, 8)
     for i, prompt in enumerate(prompts_of(agent, 8)):
-        (alone,) = agent.decide([png(i)], [prompt], 1.0, [i])
+        (alone,) = agent.decide([png(i)], [prompt], FULL, [i])
         assert alone.action_ids == together[i].action_ids
         assert math.isclose(alone.logprob, together[i].logprob, abs_tol=1e-4)
 
@@ -106,7 +107,7 @@ def test_samples_follow_the_distribution_that_is_recorded(agent: AutoUIPolicy) -
     count = 600
     prompt = prompts_of(agent, 1)[0]
     decisions = [
-        d for s in range(0, count, 50) for d in agent.decide([png(0)] * 50, [prompt] * 50, 1.0, range(s, s + 50))
+        d for s in range(0, count, 50) for d in agent.decide([png(0)] * 50, [prompt] * 50, FULL, range(s, s + 50))
     ]
     firsts = {d.action_ids: d for d in decisions}
     for ids, decision in firsts.items():
@@ -119,7 +120,7 @@ def test_greedy_takes_the_likeliest_token_whatever_the_seed(agent: AutoUIPolicy)
     shake(agent, 2)
     first, second = decide(agent, 4, None), decide(agent, 4, None, first_seed=9)
     assert first == second
-    cold = decide(agent, 4, 1e-6)
+    cold = decide(agent, 4, Sampling(1e-6))
     assert [d.action_ids for d in cold] == [d.action_ids for d in first]
 
 
@@ -188,7 +189,7 @@ def with_chunk(kind: bytes, data: bytes) -> bytes:
 )
 def test_a_screenshot_that_is_none_is_refused(agent: AutoUIPolicy, data: bytes) -> None:
     with pytest.raises(PolicyError, match="screenshot"):
-        agent.decide([data], prompts_of(agent, 1), 1.0, [0])
+        agent.decide([data], prompts_of(agent, 1), FULL, [0])
 
 
 def test_a_huge_screenshot_is_refused_before_it_is_unpacked(
@@ -200,7 +201,7 @@ def test_a_huge_screenshot_is_refused_before_it_is_unpacked(
 
 
 def test_nothing_to_decide_is_fine(agent: AutoUIPolicy) -> None:
-    assert agent.decide([], [], 1.0, []) == []
+    assert agent.decide([], [], FULL, []) == []
 
 
 @pytest.mark.parametrize("setting", [{"trains": "all"}, {"dialect": "json"}, {"system_prompt": "Act."}])

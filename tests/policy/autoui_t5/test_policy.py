@@ -18,6 +18,7 @@ from distrl.policy.autoui.tokenizer import END, PAD
 from distrl.policy.autoui_t5.base import described_model
 from distrl.policy.protocol import Score
 from distrl.policy.registry import base_sha256, policy_of, tokenizer_of
+from distrl.policy.sampling import FULL, Sampling
 from distrl.policy.screenshot import decoded
 from distrl.types import Action, ActionKind, Point, ScreenSize, Step
 from transformers import Blip2VisionConfig, Blip2VisionModel, T5Config, T5ForConditionalGeneration
@@ -82,24 +83,24 @@ def steps_of(prompts: Sequence[tuple[int, ...]], actions: Sequence[tuple[int, ..
     return [factories.step(prompt_ids=p, action_ids=a) for p, a in zip(prompts, actions, strict=True)]
 
 
-def scored(policy: AutoUIPolicy, steps: Sequence[Step], temperature: float = 1.0) -> Score:
-    return policy.score(steps, [policy.image_features(shot) for shot in shots(len(steps))], temperature)
+def scored(policy: AutoUIPolicy, steps: Sequence[Step], sampling: Sampling = FULL) -> Score:
+    return policy.score(steps, [policy.image_features(shot) for shot in shots(len(steps))], sampling)
 
 
-@pytest.mark.parametrize("temperature", [0.7, 1.5])
+@pytest.mark.parametrize("sampling", [Sampling(0.7), Sampling(1.5), Sampling(0.9, 0.8, 5)])
 @pytest.mark.parametrize("precision", ["float32", "float16"])
 def test_ratio_is_one_at_equal_weights_alone_and_in_a_batch(
-    directory: Path, temperature: float, precision: str
+    directory: Path, sampling: Sampling, precision: str
 ) -> None:
     """ρ of what was drawn in a batch, scored in a batch of other padding and alone, is 1 within 1e-4."""
     policy = opened(directory, image_precision=precision)
     asked = prompts(policy, 3)
     assert len({len(each) for each in asked}) == 3, "rows are padded"
-    drawn = policy.decide(shots(3), asked, temperature, [3, 4, 5])
+    drawn = policy.decide(shots(3), asked, sampling, [3, 4, 5])
     steps = steps_of(asked, [each.action_ids for each in drawn])
-    together = scored(policy, steps, temperature)
+    together = scored(policy, steps, sampling)
     for place, (step, each) in enumerate(zip(steps, drawn, strict=True)):
-        alone = policy.score([step], [policy.image_features(shots(3)[place])], temperature)
+        alone = policy.score([step], [policy.image_features(shots(3)[place])], sampling)
         for logprob in (together.logprob[place], alone.logprob[0]):
             assert np.exp(logprob.item() - each.logprob) == pytest.approx(1.0, abs=1e-4)
         length = len(asked[place])
@@ -111,10 +112,10 @@ def test_ratio_is_one_at_equal_weights_alone_and_in_a_batch(
 
 def test_draws_depend_on_a_rows_own_seed_alone(policy: AutoUIPolicy) -> None:
     asked = prompts(policy, 3)
-    together = policy.decide(shots(3), asked, 1.0, [3, 4, 5])
-    (alone,) = policy.decide(shots(3)[1:2], asked[1:2], 1.0, [4])
+    together = policy.decide(shots(3), asked, FULL, [3, 4, 5])
+    (alone,) = policy.decide(shots(3)[1:2], asked[1:2], FULL, [4])
     assert alone.action_ids == together[1].action_ids
-    assert policy.decide(shots(3)[1:2], asked[1:2], 1.0, [9])[0].action_ids != alone.action_ids
+    assert policy.decide(shots(3)[1:2], asked[1:2], FULL, [9])[0].action_ids != alone.action_ids
     assert PAD not in alone.action_ids
     assert alone.action_ids[-1] == END
 

@@ -23,7 +23,9 @@ TEXT: Final = {
     "num_hidden_layers": 2,
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
+    "initializer_range": 0.3,
 }
+"""The weights are spread far: the head of a tied, frozen embedding of 0.02 can make no token likely."""
 SIGHT: Final = {
     "hidden_size": 32,
     "intermediate_size": 64,
@@ -163,7 +165,11 @@ def tokenizer(specials: Sequence[str], *, eos: str, named: dict[str, str] | None
     found = Tokenizer(models.BPE())
     found.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     found.decoder = decoders.ByteLevel()
-    line = '{"action": "tap", "x": 500, "y": 250} Instruction: open the settings\n\n'
+    line = (
+        'Instruction: open the settings\nActions so far:\n1. {"action": "tap", "point": [500, 250]}\n'
+        '2. {"action": "swipe", "from": [750, 500], "to": [250, 500]}\n3. {"action": "type", "text": "red shoes"}\n'
+        '4. {"action": "enter"}\n5. {"action": "back"}\n6. {"action": "home"}\n7. {"action": "complete"}\n\n'
+    )
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(vocab_size=400, special_tokens=list(specials), initial_alphabet=alphabet)
     found.train_from_iterator([line] * 50, trainer)

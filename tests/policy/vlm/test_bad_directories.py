@@ -16,10 +16,14 @@ import transformers
 from distrl.config import PolicySettings
 from distrl.errors import PolicyError
 from distrl.policy import files
+from distrl.policy.dialects.plain_json import PlainJson
+from distrl.policy.dialects.text import no_form
 from distrl.policy.protocol import Policy
 from distrl.policy.registry import base_sha256, policy_of, tokenizer_of
+from distrl.policy.vlm import family as family_of_models
 from distrl.types import Action, ActionKind, ScreenSize
 from safetensors.torch import load_file, save_file
+from tokenizers import normalizers
 from transformers import AutoModelForImageTextToText, AutoTokenizer
 
 from policy.conftest import png
@@ -43,7 +47,7 @@ def directory(family: Path, tmp_path: Path) -> Path:
 
 
 def settings(directory: Path, **more: Any) -> PolicySettings:
-    chosen = {"dialect": "json", "action_tokens": 12, "lora_rank": 4, "system_prompt": "Act."} | more
+    chosen = {"dialect": "json", "action_tokens": 24, "lora_rank": 4, "system_prompt": "Act."} | more
     return PolicySettings(base_model=directory, **chosen)
 
 
@@ -71,6 +75,38 @@ def test_a_model_without_a_chat_template_is_refused(directory: Path) -> None:
     error = refused(directory)
     assert "no chat template" in error.what
     assert "follow instructions" in error.hint
+
+
+def test_too_few_tokens_for_an_action_are_refused_before_anything_is_written_with_them(directory: Path) -> None:
+    """Each answer would be cut off, and be INVALID."""
+    with pytest.raises(PolicyError, match=r"cannot write the action tap .* takes \d+ tokens") as error:
+        tokenizer_of(settings(directory, action_tokens=4))
+    assert error.value.where == "policy.dialect"
+    assert "policy.action_tokens" in error.value.hint
+
+
+def test_a_tokenizer_that_spoils_what_is_typed_is_refused(directory: Path) -> None:
+    tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(directory)
+    tokenizer.backend_tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.save_pretrained(directory)
+    with pytest.raises(PolicyError, match=r"cannot write the action type .*red shoes") as error:
+        tokenizer_of(settings(directory))
+    assert "another dialect" in error.value.hint
+
+
+def test_a_dialect_without_an_action_that_phones_take_is_refused(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class WithoutEnter(PlainJson):
+        def write(self, action: Action, size: ScreenSize) -> str:
+            if action.kind is ActionKind.ENTER:
+                raise no_form(action, "without-enter")
+            return super().write(action, size)
+
+    monkeypatch.setattr(family_of_models, "DIALECTS", {"without-enter": WithoutEnter()})
+    error = refused(directory, dialect="without-enter")
+    assert "cannot write the action enter ('enter' has no form in without-enter)" in error.what
+    assert "another dialect" in error.hint
 
 
 def test_an_adapter_of_another_model_is_refused(family: Path, directory: Path) -> None:
@@ -165,7 +201,7 @@ def test_ends_are_read_from_the_language_parts_settings_too(directory: Path) -> 
     config = transformers.AutoConfig.from_pretrained(directory)
     config.eos_token_id, config.text_config.eos_token_id = None, 2
     config.save_pretrained(directory)
-    tokenizer = tokenizer_of(settings(directory, action_tokens=64))
+    tokenizer = tokenizer_of(settings(directory))
     assert tokenizer.encode_action(Action(ActionKind.BACK), SCREEN)[-1] == 2
 
 

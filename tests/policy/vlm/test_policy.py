@@ -14,6 +14,7 @@ from distrl.config import PolicySettings
 from distrl.errors import PolicyError
 from distrl.policy.protocol import Score
 from distrl.policy.registry import base_sha256, policy_of, tokenizer_of
+from distrl.policy.sampling import FULL, Sampling
 from distrl.policy.screenshot import decoded
 from distrl.policy.vlm.policy import VlmPolicy
 from distrl.policy.vlm.tokenizer import VlmTokenizer
@@ -37,7 +38,7 @@ def directory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 
 def settings(directory: Path, **more: Any) -> PolicySettings:
-    chosen = {"dialect": "json", "action_tokens": 12, "lora_rank": 4, "system_prompt": "Act."} | more
+    chosen = {"dialect": "json", "action_tokens": 24, "lora_rank": 4, "system_prompt": "Act."} | more
     return PolicySettings(base_model=directory, **chosen)
 
 
@@ -75,20 +76,20 @@ def steps_of(prompts: Sequence[tuple[int, ...]], actions: Sequence[tuple[int, ..
     return [factories.step(prompt_ids=p, action_ids=a) for p, a in zip(prompts, actions, strict=True)]
 
 
-def scored(policy: VlmPolicy, steps: Sequence[Step], temperature: float = 1.0) -> Score:
-    return policy.score(steps, [policy.image_features(shot) for shot in shots(len(steps))], temperature)
+def scored(policy: VlmPolicy, steps: Sequence[Step], sampling: Sampling = FULL) -> Score:
+    return policy.score(steps, [policy.image_features(shot) for shot in shots(len(steps))], sampling)
 
 
-@pytest.mark.parametrize("temperature", [0.7, 1.0, 1.5])
-def test_ratio_is_one_at_equal_weights_alone_and_in_a_batch(policy: VlmPolicy, temperature: float) -> None:
+@pytest.mark.parametrize("sampling", [Sampling(0.7), FULL, Sampling(1.5), Sampling(0.9, 0.8, 5)])
+def test_ratio_is_one_at_equal_weights_alone_and_in_a_batch(policy: VlmPolicy, sampling: Sampling) -> None:
     """ρ of what was drawn in a batch, scored in a batch of other padding and alone, is 1 within 1e-4."""
     asked = prompts(policy, 3)
-    drawn = policy.decide(shots(3), asked, temperature, [3, 4, 5])
+    drawn = policy.decide(shots(3), asked, sampling, [3, 4, 5])
     assert len({len(each.action_ids) for each in drawn} | {len(each) for each in asked}) > 2, "rows are padded"
     steps = steps_of(asked, [each.action_ids for each in drawn])
-    together = scored(policy, steps, temperature)
+    together = scored(policy, steps, sampling)
     for place, (step, each) in enumerate(zip(steps, drawn, strict=True)):
-        alone = policy.score([step], [policy.image_features(shots(3)[place])], temperature)
+        alone = policy.score([step], [policy.image_features(shots(3)[place])], sampling)
         for logprob in (together.logprob[place], alone.logprob[0]):
             assert np.exp(logprob.item() - each.logprob) == pytest.approx(1.0, abs=1e-4)
         assert torch.allclose(alone.states[0], together.states[place], atol=1e-4)
@@ -98,10 +99,10 @@ def test_ratio_is_one_at_equal_weights_alone_and_in_a_batch(policy: VlmPolicy, t
 
 def test_draws_depend_on_a_rows_own_seed_alone(policy: VlmPolicy) -> None:
     asked = prompts(policy, 3)
-    together = policy.decide(shots(3), asked, 1.0, [3, 4, 5])
-    alone = policy.decide(shots(3)[1:2], asked[1:2], 1.0, [4])
+    together = policy.decide(shots(3), asked, FULL, [3, 4, 5])
+    alone = policy.decide(shots(3)[1:2], asked[1:2], FULL, [4])
     assert alone[0].action_ids == together[1].action_ids
-    assert policy.decide(shots(3)[1:2], asked[1:2], 1.0, [9])[0].action_ids != alone[0].action_ids
+    assert policy.decide(shots(3)[1:2], asked[1:2], FULL, [9])[0].action_ids != alone[0].action_ids
 
 
 def test_a_prompt_is_what_the_models_own_processor_makes_of_it(policy: VlmPolicy) -> None:

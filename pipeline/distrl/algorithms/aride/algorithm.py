@@ -2,48 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
-from torch.optim import AdamW
 
 from distrl import config as settings
+from distrl.algorithms.actor_critic import ActorCritic
 from distrl.algorithms.aride.critics import Critics
 from distrl.algorithms.aride.memory import ArideMemory
 from distrl.algorithms.aride.scoring import score, state_values
 from distrl.algorithms.aride.train_step import Trained, batch_of, improve
 from distrl.algorithms.aride.truncation import screen_after
 from distrl.algorithms.descent import mean_metrics, passes
-from distrl.algorithms.protocol import Context, Metrics, Optimised, seen
-from distrl.seeds import seed_of, torch_seed
+from distrl.algorithms.protocol import Context, Metrics, seen
 from distrl.types import ObjectRef, Step, Trajectory
 
 
-class Aride:
+class Aride(ActorCritic[Critics]):
     """A-RIDE over a policy. context.config.algorithm must be its settings."""
 
     def __init__(self, context: Context) -> None:
         assert isinstance(context.config.algorithm, settings.ArideSettings)
-        self._context, self._settings = context, context.config.algorithm
+        super().__init__(context, Critics)
+        self._settings = context.config.algorithm
         self.memory = ArideMemory(context.config)
-        with torch_seed(seed_of(context.config, "critics")):
-            self.critics = Critics(context.policy.width).to(context.policy.device)
-        policy, critic = context.policy.parameters(), dict(sorted(self.critics.named_parameters()))
-        self._trained = Trained(
-            context,
-            self.critics,
-            Optimised(AdamW(policy.values()), policy),
-            Optimised(AdamW(self.critics.parameters(), self._settings.critic_lr, weight_decay=0.0), critic),
-        )
-
-    def modules(self) -> Mapping[str, nn.Module]:
-        return {"critic": self.critics}
-
-    def optimisers(self) -> Mapping[str, Optimised]:
-        return {"policy_optimiser": self._trained.policy, "critic_optimiser": self._trained.critic}
+        self._trained = Trained(context, self.critics, self._policy, self._critic)
 
     def screens(self, trajectory: Trajectory) -> Iterator[ObjectRef]:
         """Each step's screenshot, and the one after the last step where V is bootstrapped from it."""

@@ -103,16 +103,17 @@ class ArideMemory:
         `refresh_share` of the minibatches' transitions if that is less. All while the critics train alone: fresh
         critics change fast.
         """
-        entries, replay = self.buffer.entries, self._settings.replay
-        scored = self.buffer.columns["scored"][self.buffer.live()]
+        layout, replay = self.buffer.layout, self._settings.replay
+        scored = self.buffer.columns["scored"][layout.slots]
         chosen = np.arange(len(scored))
         if self.phase(u) is not CRITICS:
             due = (scored == 0) | self._overdue(u, scored)
             most = int(replay.refresh_share * self._settings.minibatches * self._settings.batch_size)
             count = max(int(due.sum()), min(most, math.ceil(len(scored) / replay.refresh_within)))
             chosen = np.sort(np.lexsort((scored, ~due))[:count])
-        owner, begins = self._owner(), self._begins()
-        return [(entries[owner[row]], int(row - begins[owner[row]])) for row in chosen]
+        owner = layout.owner[chosen]
+        steps = chosen - layout.begins[owner]
+        return [(layout.entries[entry], step) for entry, step in zip(owner.tolist(), steps.tolist(), strict=True)]
 
     def take(self, u: int, rows: Transitions, scores: Scores) -> None:
         """Keep what update `u` found of some transitions; of one that comes twice, what was found last."""
@@ -128,8 +129,7 @@ class ArideMemory:
             columns["after"][slots] = scores.after
             columns["scored"][slots] = u + 1
         else:  # V of the screen after the last step stays as old as it is
-            whole = ~last | ~np.array([self._is_bootstrapped(entry) for entry, _ in rows], dtype=bool)
-            columns["scored"][slots[whole]] = u + 1
+            columns["scored"][slots[~(last & self._are_bootstrapped(rows))]] = u + 1
 
     def assign_credit(self) -> None:
         """Credit of every transition, from the newest scores of its trajectory."""
@@ -149,53 +149,45 @@ class ArideMemory:
 
     def draw(self, u: int) -> list[Draw]:
         """The minibatches of update `u`: transitions through trajectories, by DPER. None of an empty buffer."""
-        entries, replay = self.buffer.entries, self._settings.replay
-        if not entries:
+        layout, replay = self.buffer.layout, self._settings.replay
+        if not layout.entries:
             return []
-        last_slots = [(entry.start + len(entry) - 1) % self.buffer.capacity for entry in entries]
+        entries, lengths = layout.entries, layout.lengths
+        last = layout.slots[layout.begins + lengths - 1]
         priority = dper.filtered(
-            dper.priorities(self.buffer, replay), self.buffer.columns["v_traj"][last_slots], replay.value_filter
+            dper.priorities(self.buffer, replay), self.buffer.columns["v_traj"][last], replay.value_filter
         )
         probability = dper.probabilities(priority, replay.alpha)
-        lengths = self._lengths()
         size = self._settings.minibatches * self._settings.batch_size
         drawn = dper.sample(generator(self._config, "replay", u), probability, lengths, size)
-        weights = dper.importance_weights(probability, lengths)
+        weights, mean_length = dper.importance_weights(probability, lengths), float(lengths.mean())
         return [
-            Draw([(entries[entry], int(step)) for entry, step in rows], weights[rows[:, 0]], float(lengths.mean()))
+            Draw([(entries[entry], step) for entry, step in rows.tolist()], weights[rows[:, 0]], mean_length)
             for rows in np.split(drawn, self._settings.minibatches)
         ]
 
     def ages(self, u: int) -> dict[str, float]:
         """score_age: mean updates since a transition was scored. priority_age: most updates since any step of one
         trajectory was. Nothing of an empty buffer."""
-        if not self.buffer.entries:
+        layout = self.buffer.layout
+        if not layout.entries:
             return {}
-        age = u + 1 - self.buffer.columns["scored"][self.buffer.live()]
-        youngest = np.minimum.reduceat(age, self._begins())
+        age = u + 1 - self.buffer.columns["scored"][layout.slots]
+        youngest = np.minimum.reduceat(age, layout.begins)
         return {"score_age": float(age.mean()), "priority_age": float(youngest.max())}
 
     def _overdue(self, u: int, scored: Array) -> Mask:
         """Of each trajectory without a score since update u − refresh_within, the step that was scored longest ago."""
         overdue = np.zeros(len(scored), dtype=bool)
         if len(scored):
-            owner, begins = self._owner(), self._begins()
+            owner, begins = self.buffer.layout.owner, self.buffer.layout.begins
             waiting = u + 1 - np.maximum.reduceat(scored, begins) >= self._settings.replay.refresh_within
             oldest = waiting[owner] & (scored == np.minimum.reduceat(scored, begins)[owner])
             overdue[np.flatnonzero(oldest)[np.unique(owner[oldest], return_index=True)[1]]] = True
         return overdue
 
-    def _is_bootstrapped(self, entry: Entry) -> bool:
-        return self._settings.truncation == "bootstrap" and screen_after(entry.logged.trajectory) is not None
-
-    def _lengths(self) -> NDArray[np.int64]:
-        return np.array([len(entry) for entry in self.buffer.entries], dtype=np.int64)
-
-    def _begins(self) -> NDArray[np.int64]:
-        """Where each entry's steps begin among those of all."""
-        lengths = self._lengths()
-        return np.cumsum(lengths) - lengths
-
-    def _owner(self) -> NDArray[np.int64]:
-        """The number of the entry that each of all steps belongs to."""
-        return np.repeat(np.arange(len(self.buffer.entries)), self._lengths())
+    def _are_bootstrapped(self, rows: Transitions) -> Mask:
+        """(n,) whether the last step of a row's trajectory is bootstrapped from the screen after it."""
+        if self._settings.truncation == "terminal":
+            return np.zeros(len(rows), dtype=bool)
+        return np.array([screen_after(entry.logged.trajectory) is not None for entry, _ in rows], dtype=bool)

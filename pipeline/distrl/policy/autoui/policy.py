@@ -1,9 +1,9 @@
 """The AutoUI family as a policy: what the worker decides with and what the learner differentiates.
 
-Behaviour distribution. Each token is drawn from softmax(logits / temperature) and `logprob` is log μ of exactly that
+Behaviour distribution. Each token is drawn from the distribution of `Sampling` and `logprob` is log μ of exactly that
 distribution, summed over the tokens that were drawn. The last place of an action (`AutoUITokenizer.action_length`) is
 not drawn: it is always </s>, has probability 1, and counts neither in the log-probability nor in the entropy, here and
-in `score`. So at equal weights and equal temperature exp(score − logprob) = 1 up to rounding.
+in `score`. So at equal weights and equal sampling exp(score − logprob) = 1 up to rounding.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Final
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from distrl.config import PolicySettings
@@ -29,6 +28,7 @@ from distrl.policy.autoui.encoder_decoder import EncoderDecoder
 from distrl.policy.autoui.tokenizer import END, PAD, AutoUITokenizer
 from distrl.policy.frugal import cast_frozen, recompute_layers
 from distrl.policy.protocol import ImageFeatures, SampledAction, Score
+from distrl.policy.sampling import FULL, Choose, Sampling, drawing, repeating, scores
 from distrl.policy.screenshot import decoded
 from distrl.policy.writing import Written
 from distrl.types import ScreenSize, Step
@@ -121,7 +121,7 @@ class AutoUIPolicy:
         self,
         pngs: Sequence[bytes],
         prompts: Sequence[tuple[int, ...]],
-        temperature: float | None,
+        sampling: Sampling | None,
         seeds: Sequence[int],
     ) -> list[SampledAction]:
         if not len(pngs) == len(prompts) == len(seeds):
@@ -129,24 +129,33 @@ class AutoUIPolicy:
         if not pngs:
             return []
         screens = [self.image_features(png) for png in pngs]
-        features = torch.stack([screen.tokens for screen in screens]).to(self.device).float()
+        written = self._written(screens, prompts, sampling, drawing(sampling, seeds))
         return [
-            self._sampled(ids, logprob, screen.size)
-            for screen, (ids, logprob) in zip(
-                screens, write(self.model, self.tokenizer, features, prompts, temperature, seeds), strict=True
-            )
+            self._sampled(ids, logprob, screen.size) for screen, (ids, logprob) in zip(screens, written, strict=True)
         ]
 
-    def score(self, steps: Sequence[Step], features: Sequence[ImageFeatures], temperature: float = 1.0) -> Score:
+    def repeat(self, steps: Sequence[Step], features: Sequence[ImageFeatures], sampling: Sampling) -> list[float]:
+        choices = repeating([step.action_ids for step in steps])
+        return [row.logprob for row in self._written(features, [each.prompt_ids for each in steps], sampling, choices)]
+
+    def score(self, steps: Sequence[Step], features: Sequence[ImageFeatures], sampling: Sampling = FULL) -> Score:
         targets = pad([step.action_ids for step in steps]).to(self.device)
         tokens = torch.stack([each.tokens for each in features]).to(self.device).float()
         states, mask = self.model.encode(tokens, pad([step.prompt_ids for step in steps]).to(self.device))
-        logp = F.log_softmax(self.model.logits(states, mask, targets) / temperature, dim=-1)
         drawn = (targets != PAD).float()
         drawn[:, self.tokenizer.action_length - 1 :] = 0.0
-        entropy = -(logp.exp() * logp).sum(-1)
-        chosen = logp.gather(-1, targets[..., None]).squeeze(-1)
-        return Score((chosen * drawn).sum(1), (entropy * drawn).sum(1) / drawn.sum(1), states.float(), mask)
+        logits = self.model.logits(states, mask, targets)
+        return Score(*scores(logits, targets, drawn, sampling), states.float(), mask)
+
+    def _written(
+        self,
+        screens: Sequence[ImageFeatures],
+        prompts: Sequence[tuple[int, ...]],
+        sampling: Sampling | None,
+        choices: Sequence[Choose],
+    ) -> list[Written]:
+        features = torch.stack([screen.tokens for screen in screens]).to(self.device).float()
+        return write(self.model, self.tokenizer, features, prompts, sampling, choices)
 
     def _sampled(self, ids: tuple[int, ...], logprob: float, screen: ScreenSize) -> SampledAction:
         action = self.tokenizer.decode_action(ids, screen)
@@ -158,14 +167,14 @@ def write(
     tokenizer: AutoUITokenizer,
     features: Tensor,
     prompts: Sequence[tuple[int, ...]],
-    temperature: float | None,
-    seeds: Sequence[int],
+    sampling: Sampling | None,
+    choices: Sequence[Choose],
 ) -> list[Written]:
     """One action for each row (`Policy.decide`), with </s> at its end. features: (B, N, w)."""
     most = tokenizer.action_length - 1
     with torch.no_grad():
         decoder = model.decoder(*model.encode(features, pad(prompts).to(features.device)), most)
-    rows = writing.write(decoder, ends=(END,), most=most, temperature=temperature, seeds=seeds)
+    rows = writing.write(decoder, ends=(END,), most=most, sampling=sampling, choices=choices)
     return [row if row.ids[-1] == END else Written((*row.ids, END), row.logprob) for row in rows]
 
 

@@ -7,17 +7,29 @@ from typing import TYPE_CHECKING, Final
 
 from distrl import config as settings
 from distrl.errors import PolicyError
+from distrl.policy.actions import to_text
 from distrl.policy.dialects.protocol import Dialect
 from distrl.policy.dialects.registry import DIALECTS
 from distrl.policy.protocol import Policy, Tokenizer
 from distrl.policy.registry import PolicyFamily
 from distrl.policy.vlm.directory import end_ids, files, identity, model_type
+from distrl.types import Action, ActionKind, Point, ScreenSize
 
 if TYPE_CHECKING:
     from distrl.policy.vlm.tokenizer import VlmTokenizer
 
 TRAINED_ON: Final = {"qwen2_5_vl": "qwen25-mobile-use", "qwen3_vl": "qwen3-mobile-use"}
 """The dialect that models of a type were trained to act in; all others write plain JSON."""
+
+PROBE: Final = ScreenSize(1080, 2400)
+"""A phone's screen, whose coordinates have the most digits."""
+EACH_KIND: Final = (
+    Action(ActionKind.TAP, touch=Point(0.5, 0.75)),
+    Action(ActionKind.SWIPE, touch=Point(0.75, 0.5), lift=Point(0.25, 0.5)),
+    Action(ActionKind.TYPE, text="Red shoes"),
+    *map(Action, (ActionKind.BACK, ActionKind.HOME, ActionKind.ENTER, ActionKind.COMPLETE)),
+)
+"""What our phones do."""
 
 
 def dialect_of(directory: Path, chosen: str | None) -> Dialect:
@@ -39,7 +51,26 @@ def _vlm_tokenizer(directory: Path, chosen: settings.PolicySettings) -> VlmToken
         raise PolicyError(
             str(directory), f"names no token that ends an answer ({ends})", "set eos_token_id in generation_config.json"
         )
-    return VlmTokenizer(processor, dialect_of(directory, chosen.dialect), chosen, ends)
+    tokenizer = VlmTokenizer(processor, dialect_of(directory, chosen.dialect), chosen, ends)
+    refuse_unwritable(tokenizer)
+    return tokenizer
+
+
+def refuse_unwritable(tokenizer: Tokenizer) -> None:
+    """Raises PolicyError where a kind of action cannot be written and read again: by a dialect without it, in too few
+    tokens, or by a tokenizer that spoils the text."""
+    for action in EACH_KIND:
+        try:
+            read = tokenizer.decode_action(tokenizer.encode_action(action, PROBE), PROBE)
+            why = "" if (read.kind, read.text) == (action.kind, action.text) else f"it is read as {to_text(read):.200}"
+        except PolicyError as error:
+            why = error.what
+        if why:
+            raise PolicyError(
+                "policy.dialect",
+                f"the model cannot write the action {action.kind.value} ({why})",
+                "choose another dialect (docs/policies.md), or raise policy.action_tokens",
+            )
 
 
 def _tokenizer(directory: Path, chosen: settings.PolicySettings) -> Tokenizer:

@@ -77,8 +77,7 @@ class VisionLanguageModel:
                 f"its tokenizer has {processor.size} tokens, and the model {self.embeddings.num_embeddings} embeddings",
                 "resize the model's embeddings and save it again",
             )
-        beyond = range(processor.size, self.whole.get_output_embeddings().weight.shape[0])
-        self._forbidden = torch.tensor(sorted({processor.soft_id, processor.marker_id, *beyond}))
+        self._forbidden = torch.tensor(processor.undrawn(self.whole.get_output_embeddings().weight.shape[0]))
         self.dtype = torch.float32
         """What it computes in."""
         self._multimodal_places = hasattr(self.whole.model, "get_rope_index")
@@ -133,7 +132,7 @@ class VisionLanguageModel:
         self, rows: Sequence[Sequence[int]], tokens: Sequence[Tensor], layouts: Sequence[Layout]
     ) -> dict[str, Any]:
         """What `forward` and `generate` take for prompts with one placeholder each, filled before to one length."""
-        expanded = [self._expanded(row, layout.ids) for row, layout in zip(rows, layouts, strict=True)]
+        expanded = [self._processor.filled(row, layout) for row, layout in zip(rows, layouts, strict=True)]
         longest = max(map(len, expanded))
         ids = torch.zeros((len(expanded), longest), dtype=torch.long)
         mask = torch.zeros_like(ids)
@@ -204,10 +203,6 @@ class VisionLanguageModel:
     def _types(self, ids: Tensor) -> Tensor:
         """1 at an image's tokens."""
         return (ids == self._processor.soft_id).long()
-
-    def _expanded(self, row: Sequence[int], image: Sequence[int]) -> list[int]:
-        place = list(row).index(self._processor.marker_id)
-        return [*row[:place], *image, *row[place + 1 :]]
 
     def _seen(self, tokens: Sequence[Tensor]) -> Any:
         floats, output = [each.to(self.device, self.dtype) for each in tokens], cast(Any, BaseModelOutputWithPooling)

@@ -10,7 +10,6 @@ from typing import Any, Final, cast
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 
@@ -20,7 +19,7 @@ from distrl.policy.actions import to_text
 from distrl.policy.adapters import LoraAdapter
 from distrl.policy.frugal import recompute_layers
 from distrl.policy.protocol import ImageFeatures, SampledAction, Score
-from distrl.policy.sampling import draw, log_softmax
+from distrl.policy.sampling import FULL, Choose, Sampling, drawing, drawn_from, repeating, scores
 from distrl.policy.screenshot import decoded
 from distrl.policy.vlm.full import FullWeights
 from distrl.policy.vlm.model import VisionLanguageModel
@@ -87,7 +86,7 @@ class VlmPolicy:
         self,
         pngs: Sequence[bytes],
         prompts: Sequence[tuple[int, ...]],
-        temperature: float | None,
+        sampling: Sampling | None,
         seeds: Sequence[int],
     ) -> list[SampledAction]:
         if not len(pngs) == len(prompts) == len(seeds):
@@ -95,24 +94,19 @@ class VlmPolicy:
         if not pngs:
             return []
         features = [self.image_features(png) for png in pngs]
-        drawing = _Drawing(self._model, self.tokenizer.ends, temperature, seeds)
-        with torch.no_grad():
-            self._model.whole.generate(
-                **self._inputs(prompts, features),
-                generation_config=cast(Any, GenerationConfig)(
-                    do_sample=False,
-                    max_new_tokens=self.tokenizer.action_length - 1,
-                    eos_token_id=list(self.tokenizer.ends),
-                    pad_token_id=self.tokenizer.ends[0],
-                ),
-                logits_processor=LogitsProcessorList([drawing]),
-            )
+        written = self._written(features, prompts, sampling, drawing(sampling, seeds))
         return [
             self._sampled(ids, logprob, screen.size)
-            for ids, logprob, screen in zip(drawing.ids, drawing.logprobs.tolist(), features, strict=True)
+            for ids, logprob, screen in zip(written.ids, written.logprobs.tolist(), features, strict=True)
         ]
 
-    def score(self, steps: Sequence[Step], features: Sequence[ImageFeatures], temperature: float = 1.0) -> Score:
+    def repeat(self, steps: Sequence[Step], features: Sequence[ImageFeatures], sampling: Sampling) -> list[float]:
+        choices = repeating([step.action_ids for step in steps])
+        prompts = [step.prompt_ids for step in steps]
+        logprobs: list[float] = self._written(features, prompts, sampling, choices).logprobs.tolist()
+        return logprobs
+
+    def score(self, steps: Sequence[Step], features: Sequence[ImageFeatures], sampling: Sampling = FULL) -> Score:
         lengths = torch.tensor([len(step.action_ids) for step in steps])
         actions = torch.zeros((len(steps), int(lengths.max())), dtype=torch.long)
         for place, step in enumerate(steps):
@@ -120,14 +114,10 @@ class VlmPolicy:
         lengths, actions = lengths.to(self.device), actions.to(self.device)
         given = self._inputs([step.prompt_ids for step in steps], features)
         logits, states = self._model.scored(given, actions, lengths)
-        logp = F.log_softmax(logits / temperature, dim=-1)
         drawn = (torch.arange(actions.shape[1], device=self.device) < lengths[:, None]).float()
         drawn[:, self.tokenizer.action_length - 1 :] = 0.0  # the end of an action that is cut off is not drawn
-        entropy = -(logp.exp() * logp).sum(-1)
-        chosen = logp.gather(-1, actions[..., None]).squeeze(-1)
         return Score(
-            (chosen * drawn).sum(1),
-            (entropy * drawn).sum(1) / drawn.sum(1),
+            *scores(logits, actions, drawn, sampling),
             states[:, None],
             torch.ones((len(steps), 1), dtype=torch.long, device=self.device),
         )
@@ -171,6 +161,27 @@ class VlmPolicy:
         layouts = [self.tokenizer.processor.layout(each.size) for each in features]
         return self._model.inputs(prompts, [each.tokens for each in features], layouts)
 
+    def _written(
+        self,
+        features: Sequence[ImageFeatures],
+        prompts: Sequence[tuple[int, ...]],
+        sampling: Sampling | None,
+        choices: Sequence[Choose],
+    ) -> _Writing:
+        writing = _Writing(self._model, self.tokenizer.ends, sampling, choices)
+        with torch.no_grad():
+            self._model.whole.generate(
+                **self._inputs(prompts, features),
+                generation_config=cast(Any, GenerationConfig)(
+                    do_sample=False,
+                    max_new_tokens=self.tokenizer.action_length - 1,
+                    eos_token_id=list(self.tokenizer.ends),
+                    pad_token_id=self.tokenizer.ends[0],
+                ),
+                logits_processor=LogitsProcessorList([writing]),
+            )
+        return writing
+
     def _sampled(self, ids: Sequence[int], logprob: float, screen: ScreenSize) -> SampledAction:
         ends = self.tokenizer.ends
         whole = tuple(ids) if ids[-1] in ends else (*ids, ends[0])
@@ -179,27 +190,27 @@ class VlmPolicy:
         return SampledAction(whole, action, to_text(action), logprob)
 
 
-class _Drawing(LogitsProcessor):
-    """Draws each row's token by a generator of its own, and leaves the library no choice but to take it.
+class _Writing(LogitsProcessor):
+    """Chooses each row's token by a choice of its own, and leaves the library no choice but to take it.
 
-    So the draws of a row depend on its seed alone, and their probabilities are known in float64.
+    So the draws of a row depend on its choice alone, and their probabilities are known in float64.
     """
 
     def __init__(
-        self, model: VisionLanguageModel, ends: Sequence[int], temperature: float | None, seeds: Sequence[int]
+        self, model: VisionLanguageModel, ends: Sequence[int], sampling: Sampling | None, choices: Sequence[Choose]
     ) -> None:
-        self._model, self._ends, self._temperature = model, frozenset(ends), temperature
-        self._rules = [np.random.default_rng(seed) for seed in seeds]
-        self.ids: list[list[int]] = [[] for _ in seeds]
-        self.logprobs = np.zeros(len(self._rules))
+        self._model, self._ends, self._sampling = model, frozenset(ends), sampling
+        self._choices = choices
+        self.ids: list[list[int]] = [[] for _ in choices]
+        self.logprobs = np.zeros(len(choices))
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        logp = log_softmax(self._model.allowed(scores.float()).double().cpu().numpy(), self._temperature)
+        logp = drawn_from(self._model.allowed(scores.float()), self._sampling)
         chosen = torch.full_like(scores, float("-inf"))
-        for row, (ids, rule) in enumerate(zip(self.ids, self._rules, strict=True)):
+        for row, (ids, choose) in enumerate(zip(self.ids, self._choices, strict=True)):
             token = next(iter(self._ends))
             if not ids or ids[-1] not in self._ends:
-                token = draw(logp[row], rule, greedy=self._temperature is None)
+                token = choose(logp[row])
                 ids.append(token)
                 self.logprobs[row] += logp[row, token]
             chosen[row, token] = 0.0

@@ -75,6 +75,8 @@ class Processor:
         config: Any = cast(Any, AutoConfig).from_pretrained(directory, local_files_only=True, trust_remote_code=False)
         self.soft_id: int = getattr(config, "image_token_id", self._processor.image_token_id)
         """The token whose embeddings are replaced by the image's. Gemma's processor gives that name to another one."""
+        self.vocabulary: int = config.get_text_config().vocab_size
+        """How many ids the model has: more than there are tokens, for round numbers."""
         self._specials = self._special_tokens()
         self._system_role = self._says(system_role=True)
         if not self._system_role and not self._says(system_role=False):
@@ -100,12 +102,14 @@ class Processor:
         scale = math.sqrt(min(1.0, self._max_pixels / (size.width * size.height)))
         return ScreenSize(max(1, int(size.width * scale)), max(1, int(size.height * scale)))
 
+    def scaled(self, picture: Image.Image) -> Image.Image:
+        """The picture of the size `fitted`, as the model's own processor is given it."""
+        fitted = self.fitted(ScreenSize(*picture.size))
+        return picture if picture.size == fitted else picture.resize(fitted, Image.Resampling.BOX)
+
     def images(self, picture: Image.Image) -> Mapping[str, Tensor]:
         """What the model's vision part takes."""
-        fitted = self.fitted(ScreenSize(*picture.size))
-        if picture.size != fitted:
-            picture = picture.resize(fitted, Image.Resampling.BOX)
-        return dict(self._processor.image_processor(images=[picture], return_tensors="pt"))
+        return dict(self._processor.image_processor(images=[self.scaled(picture)], return_tensors="pt"))
 
     def prompt(self, system: str, user: str) -> tuple[int, ...]:
         """The ids of a conversation that shows one image and asks `user`, up to the answer; the image as one
@@ -124,6 +128,24 @@ class Processor:
 
     def _count_specials(self, system: str) -> int:
         return sum(each in self._special_ids for each in self._prompt(system, ""))
+
+    def filled(self, ids: Sequence[int], layout: Layout) -> tuple[int, ...]:
+        """What the model reads of a recorded prompt, with what stands for the screenshot in the placeholder's place."""
+        place = ids.index(self.marker_id)
+        return (*ids[:place], *layout.ids, *ids[place + 1 :])
+
+    def messages(self, system: str, user: str) -> list[dict[str, Any]]:
+        """The conversation that `prompt` spells, as chat endpoints take it; the image is the part of type `image`."""
+        return self._conversation(system, user, self._system_role)
+
+    @property
+    def begins(self) -> bool:
+        """Whether the tokenizer puts a token before what the chat template has written."""
+        return bool(self._begin)
+
+    def undrawn(self, vocabulary: int) -> list[int]:
+        """Of a model with that many ids: those of pictures, and of no token, which no action may hold."""
+        return sorted({self.soft_id, self.marker_id, *range(self.size, vocabulary)})
 
     def ends(self, ids: Sequence[int]) -> tuple[int, ...]:
         """`ids`, which end an answer; first that which the chat template writes after one."""

@@ -30,6 +30,15 @@ class VlmTokenizer:
 
     def encode_prompt(self, instruction: str, earlier: Sequence[Action], screen: ScreenSize) -> tuple[int, ...]:
         """What the model is told first, the screenshot as one placeholder, what is to be done, and the last actions."""
+        ids = self.processor.prompt(*self.conversation(instruction, earlier, screen))
+        if len(ids) > LONGEST_PROMPT:
+            raise PolicyError(
+                "instruction", f"makes a prompt of {len(ids)} tokens, more than {LONGEST_PROMPT}", "shorten it"
+            )
+        return ids
+
+    def conversation(self, instruction: str, earlier: Sequence[Action], screen: ScreenSize) -> tuple[str, str]:
+        """What the model is told first, and what it is asked beside the screenshot."""
         seen = self.processor.layout(screen).seen
         recent = earlier[max(0, len(earlier) - self._history) :]
         done = [
@@ -38,12 +47,7 @@ class VlmTokenizer:
         ]
         said = self.processor.plain(instruction)
         asked = "\n".join([f"Instruction: {said}", "Actions so far:", *(done or ["none"])])
-        ids = self.processor.prompt(self._told or self._dialect.instructions(seen), asked)
-        if len(ids) > LONGEST_PROMPT:
-            raise PolicyError(
-                "instruction", f"makes a prompt of {len(ids)} tokens, more than {LONGEST_PROMPT}", "shorten it"
-            )
-        return ids
+        return self._told or self._dialect.instructions(seen), asked
 
     def encode_action(self, action: Action, screen: ScreenSize) -> tuple[int, ...]:
         """Raises PolicyError for an action without a form in the dialect, and for one that is too long."""

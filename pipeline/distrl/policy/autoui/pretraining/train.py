@@ -43,6 +43,7 @@ from distrl.policy.autoui.pretraining.examples import (
 from distrl.policy.autoui.pretraining.recipe import Recipe, Stage
 from distrl.policy.autoui.pretraining.screens import draw_screens, phone_language, phone_tokenizer
 from distrl.policy.autoui.tokenizer import PAD, WordTokenizer
+from distrl.policy.sampling import drawing
 
 EVALUATION_SEED: Final = 1_000_003
 """Added to the seed where fresh screens and sentences are drawn to measure on: none of them was trained on."""
@@ -137,7 +138,8 @@ def measure(
         batch = screens[first : first + 64]
         examples = _ask(batch, 3, tokenizer, language, rng)
         features = model.features(_images(batch))[[example.screen for example in examples]]
-        written = write(model, tokenizer, features, [e.prompt for e in examples], None, [0] * len(examples))
+        greedy = drawing(None, range(len(examples)))
+        written = write(model, tokenizer, features, [e.prompt for e in examples], None, greedy)
         for example, (ids, _) in zip(examples, written, strict=True):
             touch = tokenizer.decode_action(ids).touch
             hit = example.target is not None and touch is not None and example.target.holds(touch)

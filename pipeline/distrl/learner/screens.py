@@ -1,0 +1,84 @@
+"""Screenshots fetched from the store before the fold asks for them, several at once.
+
+    wanted ─▶ queue ─▶ AT_ONCE threads ─▶ here, MOST_BYTES at most ─▶ asked for
+
+Only bytes are fetched early, and they are verified: when they come changes no result.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from typing import Final
+
+from distrl.policy.features import Images
+from distrl.types import ObjectRef
+
+AT_ONCE: Final = 16
+"""Requests to the store at the same time: about half of the connections that it keeps open."""
+
+MOST_BYTES: Final = 128 << 20
+"""Of screenshots that are fetched and not asked for yet. A larger one is fetched when it is asked for."""
+
+
+class Screens:
+    """Reads screenshots; those that were wanted are here sooner. Used by one thread, whose own the others are."""
+
+    def __init__(self, fetch: Images, at_once: int = AT_ONCE, most_bytes: int = MOST_BYTES) -> None:
+        """fetch: of the store; called from several threads."""
+        self._fetch, self._most_bytes = fetch, most_bytes
+        self._pool = ThreadPoolExecutor(at_once, "screens")
+        self._queue: OrderedDict[ObjectRef, None] = OrderedDict()
+        self._coming: dict[ObjectRef, Future[bytes]] = {}
+        self._bytes = 0
+        """Of those that are coming, as their references say."""
+
+    def want(self, refs: Iterable[ObjectRef]) -> None:
+        """Fetch these as soon as can be, in this order, after those that were wanted before."""
+        self._queue.update((ref, None) for ref in refs if ref not in self._coming)
+        self._fill()
+
+    def __call__(self, ref: ObjectRef) -> bytes:
+        """The bytes, verified. Raises StoreError; asked again, it is fetched again."""
+        found = self._take(ref)
+        self._fill()
+        return self._fetch(ref) if found is None else found.result()
+
+    def arrived(self, most: int) -> list[ObjectRef]:
+        """Those fetched, or found not to be there, and not asked for yet: at most so many, the first wanted first."""
+        return list(islice((ref for ref, found in self._coming.items() if found.done()), most))
+
+    def forget(self, refs: Iterable[ObjectRef]) -> None:
+        """Nobody will ask for these."""
+        for ref in refs:
+            self._take(ref)
+        self._fill()
+
+    def keep(self, refs: Iterable[ObjectRef]) -> None:
+        """Forget all but these."""
+        self.forget({*self._queue, *self._coming}.difference(refs))
+
+    def close(self) -> None:
+        """End the threads, each when its request has ended."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _take(self, ref: ObjectRef) -> Future[bytes] | None:
+        self._queue.pop(ref, None)
+        found = self._coming.pop(ref, None)
+        if found is not None:
+            self._bytes -= ref.size
+            if found.cancel():  # its turn had not come: fetched by who asks for it
+                return None
+        return found
+
+    def _fill(self) -> None:
+        while self._queue:
+            ref = next(iter(self._queue))
+            if self._bytes + ref.size > self._most_bytes >= ref.size:
+                return
+            del self._queue[ref]
+            if ref.size <= self._most_bytes:
+                self._bytes += ref.size
+                self._coming[ref] = self._pool.submit(self._fetch, ref)

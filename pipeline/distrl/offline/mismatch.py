@@ -1,0 +1,193 @@
+"""How far apart what acts and what learns are: recorded actions, scored as a learner and as a worker computes them.
+
+A learner reads a whole action in one pass; a worker writes it token after token, with keys and values kept, and takes
+logarithms in float64. At equal weights and equal sampling both must come to the same log-probability, and to the one
+that the worker recorded: else ρ is wrong in every update, without an error anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby, islice
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from distrl.errors import PolicyError
+from distrl.policy.protocol import Policy
+from distrl.policy.sampling import Sampling
+from distrl.store.objects import MissingObjectError
+from distrl.types import LoggedTrajectory, LogPosition, ObjectRef, Step
+
+EXACT: Final = 1e-4
+"""What ρ = 1 means in this project, in nats."""
+SHARES: Final = (0.5, 0.9, 0.99)
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """Step `number` of a record: log-probabilities of its action in nats. recorded: None where no policy acted."""
+
+    position: LogPosition
+    number: int
+    learner: float
+    worker: float
+    recorded: float | None
+
+    @property
+    def place(self) -> str:
+        """TOPIC/PARTITION/OFFSET#STEP."""
+        at = self.position
+        return f"{at.topic}/{at.partition}/{at.offset}#{self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Differences:
+    """|difference| of two log-probabilities over the steps; infinite where only one holds an action for possible.
+
+    quantiles: share of SHARES -> nats. worst: place of the largest. beyond: how many are above EXACT.
+    """
+
+    steps: int
+    quantiles: dict[float, float]
+    largest: float
+    worst: str
+    beyond: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    position: LogPosition
+    number: int
+    step: Step
+    is_expert: bool
+
+
+class Checked:
+    """The policies of a learner and of a worker, of one base model; they may be one where both compute alike.
+
+    image: PNG bytes. adapter: of a step's version, by its sha256. Both raise MissingObjectError for what is gone: those
+    steps are counted in `skipped`, as are actions that this policy cannot have written. rows: of a batch.
+    """
+
+    def __init__(
+        self,
+        learner: Policy,
+        worker: Policy,
+        sampling: Sampling,
+        image: Callable[[ObjectRef], bytes],
+        adapter: Callable[[str], bytes],
+        rows: int,
+    ) -> None:
+        self._learner, self._worker, self._sampling = learner, worker, sampling
+        self._image, self._adapter, self._rows = image, adapter, rows
+        self.skipped = 0
+
+    def play(self, trajectories: Iterable[LoggedTrajectory]) -> Iterator[Played]:
+        samples = (
+            _Sample(logged.position, number, step, logged.trajectory.is_expert)
+            for logged in trajectories
+            for number, step in enumerate(logged.trajectory.steps)
+        )
+        for sha256, some in groupby(samples, lambda sample: sample.step.version_sha256):
+            try:
+                adapter = self._adapter(sha256)
+            except MissingObjectError:
+                self.skipped += sum(1 for _ in some)
+                continue
+            for policy in (self._learner, self._worker):
+                policy.load(adapter)
+            usable = self._seen(some)
+            while batch := list(islice(usable, self._rows)):
+                yield from self._played([sample for sample, _ in batch], [png for _, png in batch])
+
+    def _seen(self, samples: Iterable[_Sample]) -> Iterator[tuple[_Sample, bytes]]:
+        """Those that can be played, with their screenshots."""
+        for sample in samples:
+            try:
+                png = self._image(sample.step.screenshot)
+            except MissingObjectError:
+                self.skipped += 1
+                continue
+            if self._learner.tokenizer.accepts(sample.step):
+                yield sample, png
+            else:
+                self.skipped += 1
+
+    def _played(self, batch: list[_Sample], pngs: list[bytes]) -> Iterator[Played]:
+        steps = [sample.step for sample in batch]
+        with torch.no_grad():
+            seen = [self._learner.image_features(png) for png in pngs]
+            learner = self._learner.score(steps, seen, self._sampling).logprob.cpu().tolist()
+            worker = self._worker.repeat(steps, [self._worker.image_features(png) for png in pngs], self._sampling)
+        for sample, one, other in zip(batch, learner, worker, strict=True):
+            recorded = None if sample.is_expert else sample.step.logprob
+            yield Played(sample.position, sample.number, one, other, recorded)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """by_name: what was compared with what; only what there is."""
+
+    by_name: dict[str, Differences]
+    skipped: int
+
+    def as_json(self) -> dict[str, Any]:
+        """Numbers that are not finite are null."""
+        compared = {
+            name: {
+                "steps": each.steps,
+                "quantiles": {f"{share:g}": _finite(value) for share, value in each.quantiles.items()},
+                "largest": _finite(each.largest),
+                "worst": each.worst,
+                "beyond": each.beyond,
+            }
+            for name, each in self.by_name.items()
+        }
+        return {"differences": compared, "exact": EXACT, "skipped": self.skipped}
+
+    def refuse_above(self, threshold: float) -> None:
+        """Raises PolicyError for nothing played, and where a difference is above `threshold`, in nats."""
+        if not self.by_name:
+            raise PolicyError("policy", "no step could be played", "name another range, run or --topic")
+        for name, each in self.by_name.items():
+            if each.largest > threshold:
+                raise PolicyError(
+                    each.worst,
+                    f"{name} differ by {each.largest:.3g} nats, more than {threshold:g}",
+                    "docs/policies.md says what may differ; where that is meant, raise --threshold",
+                )
+
+
+def report(played: Iterable[Played], checked: Checked) -> Report:
+    """Of all that is played. `played`: of `checked`."""
+    found = list(played)
+    compared = {
+        "learner and worker": differences((each.place, each.learner, each.worker) for each in found),
+        "learner and record": differences(
+            (each.place, each.learner, each.recorded) for each in found if each.recorded is not None
+        ),
+    }
+    return Report({name: each for name, each in compared.items() if each is not None}, checked.skipped)
+
+
+def differences(played: Iterable[tuple[str, float, float]]) -> Differences | None:
+    """Of (place, one, other); None of nothing."""
+    found = [(place, _apart(one, other)) for place, one, other in played]
+    if not found:
+        return None
+    nats = np.array([each for _, each in found])
+    worst, largest = max(found, key=lambda each: each[1])
+    quantiles = {share: float(np.quantile(nats, share, method="higher")) for share in SHARES}
+    return Differences(len(found), quantiles, largest, worst, int((nats > EXACT).sum()))
+
+
+def _apart(one: float, other: float) -> float:
+    difference = 0.0 if one == other else abs(one - other)
+    return float("inf") if np.isnan(difference) else difference
+
+
+def _finite(nats: float) -> float | None:
+    return nats if np.isfinite(nats) else None

@@ -1,0 +1,119 @@
+"""A vision-language model of each family in the whole loop: it clones demonstrations of the simulated phone, A-RIDE
+goes on with it, and its learner is killed on the way. The models are random and small, so nothing is known but what the
+run itself has learned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import pytest
+from distrl.broker.reader import decoded
+from distrl.demonstrations.scripted import demonstration_tasks
+from distrl.types import Trajectory
+from policy.vlm.models import FAMILIES
+
+from faults.live import WARMUP, Json, LiveRun
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
+
+DEMONSTRATIONS: Final = 8
+UPDATES: Final = 20
+"""Of A-RIDE."""
+CRITICS: Final = 2
+"""The first of them, which train the critics alone."""
+WAITING: Final = {"timeout_s": 600.0, "poll_s": 0.5}
+"""For a state of the run to come: only a run that hangs is ended by it."""
+LIKELIEST: Final = "worker.temperature=0.001"
+"""A token that is likelier than another by 0.02 nats is written then: the worker's actions are the greedy ones."""
+
+
+def learning(base: Path, minibatches: int) -> Json:
+    """Short prompts and small batches; one trajectory is an update. Under a random model LoRA learns too slowly."""
+    short = {"dialect": "json", "system_prompt": "Act.", "history": 1, "action_tokens": 48}
+    return {
+        "policy": {"base_model": str(base), "trains": "all", **short},
+        "warmup": {"demonstrations": DEMONSTRATIONS, "minibatches": minibatches, "batch_size": 16, "lr": 0.008},
+        "learner": {"trajectories_per_update": 1},
+        "algorithm": {"critic_warmup_updates": CRITICS},
+        "devices": {"operation_timeout_s": 120.0, "settle_timeout_s": 120.0},
+    }
+
+
+MINIBATCHES: Final = {
+    "qwen25": 130,
+    "smolvlm": 100,
+    "gemma3": 140,
+    "internvl": 130,
+}
+"""Of each of the warm-up's two updates; fewer clone less."""
+
+
+def test_every_family_is_here() -> None:
+    assert MINIBATCHES.keys() == FAMILIES.keys()
+
+
+@pytest.mark.parametrize("family", MINIBATCHES)
+def test_it_clones_by_the_letter_and_then_learns_with_its_learner_killed(
+    family: str, new_run: Callable[..., LiveRun], tmp_path: Path
+) -> None:
+    FAMILIES[family](base := tmp_path / "base")
+    run = new_run(learning(base, MINIBATCHES[family]))
+
+    run.start("demonstrate", "demonstrate")
+    run.learner()
+    run.worker(sets=[LIKELIEST])
+    run.until("version 0", lambda: bool(run.versions()), **WAITING)
+    demonstrated = play_again(run)
+    run.stop("worker-0")
+    exact, steps = letter_for_letter(run, demonstrated)
+    assert exact >= 0.95 * steps, f"{exact} of {steps} actions"
+
+    run.worker()
+    run.feed(tasks=6)
+    run.until("updates of A-RIDE", lambda: len(run.updates()) >= WARMUP + DEMONSTRATIONS + 2, **WAITING)
+    run.roles["learner"].kill()
+    run.learner()
+    run.until_learned(WARMUP + DEMONSTRATIONS + 6, **WAITING)
+    run.feed(tasks=UPDATES - DEMONSTRATIONS - 6, version=DEMONSTRATIONS + 6)
+    run.until_learned(WARMUP + UPDATES, **WAITING)
+    run.stop("worker-0")
+    lived = run.end_learning()  # equal to a fresh fold of the log
+    assert len(set(lived.adapters.values())) == 1 + UPDATES - CRITICS, "each of the other updates changed the policy"
+    acted = {step.version for played in run.counted().values() for step in played.steps}
+    assert max(acted) >= DEMONSTRATIONS + 6, "what A-RIDE had learned acted"
+
+
+def play_again(run: LiveRun) -> list[Trajectory]:
+    """Have the worker do the tasks of the demonstrations. Returns the demonstrations."""
+    tasks = demonstration_tasks(run.config, DEMONSTRATIONS)
+    for task in tasks:
+        run.publish("tasks", again(task.task_id), replace(task, task_id=again(task.task_id)))
+    run.until("the tasks to be played", lambda: len(run.counted()) == DEMONSTRATIONS, **WAITING)
+    found = [decoded(raw, Trajectory) for raw in run.raw("demonstrations")]
+    assert [each.task_id for each in found] == [task.task_id for task in tasks]
+    return found
+
+
+def letter_for_letter(run: LiveRun, demonstrated: list[Trajectory]) -> tuple[int, int]:
+    """How many of the demonstrated actions the worker took, on the same screen and to the token, and how many there
+    are. After its first other action it sees other screens, and takes none of those that follow."""
+    played = run.counted()
+    pairs = [
+        (wanted, found)
+        for each in demonstrated
+        for wanted, found in zip(each.steps, played[again(each.task_id)].steps, strict=False)
+    ]
+    exact = sum(
+        (wanted.screenshot.sha256, wanted.prompt_ids, wanted.action_ids)
+        == (found.screenshot.sha256, found.prompt_ids, found.action_ids)
+        for wanted, found in pairs
+    )
+    assert {found.version_sha256 for _, found in pairs} <= {version.adapter.sha256 for version in run.versions()}
+    return exact, sum(len(each.steps) for each in demonstrated)
+
+
+def again(task_id: str) -> str:
+    return f"again-{task_id}"

@@ -1,0 +1,62 @@
+"""What a worker, an evaluator and a dry run refuse of a server before they take a task."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+from distrl.config import Config
+from distrl.errors import ConfigError
+from distrl.policy.sampling import FULL, Sampling
+from distrl.rollout.serving import serving
+from model_server import ModelServer
+
+from rollout.served.world import RUN, settings
+
+
+@pytest.fixture
+def config(base: Path, tmp_path: Path, server: ModelServer) -> Config:
+    policy = settings(base, tmp_path / "adapters", server.url)
+    return Config(run=RUN, policy=policy)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message", "hint"),
+    [
+        ({"lora": False}, "LoRA is not enabled", "--enable-lora"),
+        ({"runtime_updates": False}, "load_lora_adapter", "VLLM_ALLOW_RUNTIME_LORA_UPDATING"),
+        ({"key": "secret"}, "refuses it", "--api-key"),
+    ],
+)
+def test_a_server_that_can_load_no_adapters_is_refused_before_there_is_a_version(
+    config: Config, server: ModelServer, wrong: dict[str, object], message: str, hint: str
+) -> None:
+    for name, value in wrong.items():
+        setattr(server, name, value)
+    with pytest.raises(ConfigError, match=message) as refused, serving(config, FULL):
+        pytest.fail("it would have begun")
+    assert hint in refused.value.hint
+
+
+def test_a_server_that_is_still_starting_is_waited_for(
+    config: Config, server: ModelServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is asked again when there is a version to load."""
+    server.away = True
+    with serving(config, FULL) as policy:
+        assert policy.decider.loaded is None
+    assert "not ready yet" in caplog.text
+
+
+def test_one_that_takes_adapters_is_given_none_that_is_not_there(
+    config: Config, server: ModelServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING), serving(config, FULL):
+        assert not server.adapters
+    assert not caplog.records
+
+
+def test_a_temperature_that_the_server_would_raise_is_refused(config: Config) -> None:
+    with pytest.raises(ConfigError, match=r"worker\.temperature: is 0\.005"), serving(config, Sampling(0.005)):
+        pytest.fail("it would have begun")

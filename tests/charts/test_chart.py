@@ -15,7 +15,7 @@ from chart_examples import CHART, EXAMPLES, containers, helm_says, looked_at, po
 pytestmark = pytest.mark.kubernetes
 
 MINIMAL = CHART / "ci" / "minimal-values.yaml"
-OTHERS = ("keda.sh", "monitoring.coreos.com", "kafka.strimzi.io")
+OTHERS = ("keda.sh", "monitoring.coreos.com", "kafka.strimzi.io", "leaderworkerset.x-k8s.io")
 """API groups of custom resources."""
 example = pytest.mark.parametrize("values", EXAMPLES, ids=lambda path: path.stem)
 
@@ -56,6 +56,8 @@ def test_an_example_is_sound(helm: Path, values: Path) -> None:
         (r"config.kafka.client.ssl\.key\.password=x", r"invalid propertyName 'ssl\.key\.password'"),
         ("config.devices.addresses={a:1}", r"at '/config/devices': additional properties 'addresses' not allowed"),
         ("config.worker.name=w", r"at '/config/worker': additional properties 'name' not allowed"),
+        ("config.learner.ranks=2", r"at '/config/learner': additional properties 'ranks' not allowed"),
+        ("learner.ranks=2", r"learner.ranks: 2 ranks, and config.learner.shards is 1"),
         ("config.stack.kafka_port=20000", r"at '/config': additional properties 'stack' not allowed"),
         ("workers.simulated.scaling.minReplicas=0", r"minReplicas': minimum: got 0, want 1"),
         ("workers.simulated.scaling.type=auto", r"scaling/type': value must be one of 'fixed', 'hpa', 'keda'"),

@@ -17,7 +17,7 @@ LEAST = CHART / "tests" / "values.yaml"
 
 
 def test_there_are_blocks() -> None:
-    assert len(BLOCKS) == 3
+    assert len(BLOCKS) == 4
     assert all(isinstance(yaml.safe_load(each), dict) for each in BLOCKS)
 
 

@@ -97,11 +97,13 @@ def undefined(own_node: Node | None, kube: Cluster) -> set[str]:
         folder = gotools.source("definitions", "github.com/prometheus-operator/prometheus-operator")
         prometheus = folder / "example" / "prometheus-operator-crd"
         kinds = [prometheus / f"monitoring.coreos.com_{kind}.yaml" for kind in ("podmonitors", "prometheusrules")]
+        group = gotools.source("definitions", "sigs.k8s.io/lws") / "config" / "crd" / "bases"
+        kinds.append(group / "leaderworkerset.x-k8s.io_leaderworkersets.yaml")
         files = [f"--filename={file}" for file in [*kinds, *keda.definitions()]]
         kube.kubectl("apply", "--server-side", *files)
         kube.kubectl("wait", "--for=condition=Established", *files, "--timeout=60s")
         return {"kafka.strimzi.io"}
-    return {"kafka.strimzi.io", "keda.sh", "monitoring.coreos.com"}
+    return {"kafka.strimzi.io", "keda.sh", "leaderworkerset.x-k8s.io", "monitoring.coreos.com"}
 
 
 @pytest.fixture

@@ -183,9 +183,12 @@ def test_helm_tests_the_release(space: Cluster) -> None:
 
 
 def test_an_upgrade_and_a_rollback_learn_on(space: Cluster, values: list[str]) -> None:
-    space.helm("upgrade", RELEASE, CHART, *values, "--set", "config.feeder.max_lag=3", "--wait", "--timeout=10m")
+    """One version and more is of two ranks, which has to be what the fresh fold of one comes to in the end."""
+    other = "config.feeder.max_lag=3,learner.ranks=2"
+    space.helm("upgrade", RELEASE, CHART, *values, "--set", other, "--wait", "--timeout=10m")
     assert "max_lag: 3" in space.kubectl("get", "configmap", "demo-distrl", "--output=yaml")
     learns(space)
+    assert "2 ranks go on after" in space.kubectl("logs", POD, "--container=learner")
     space.helm("rollback", RELEASE, "1", "--wait", "--timeout=10m")
     assert "max_lag: 3" not in space.kubectl("get", "configmap", "demo-distrl", "--output=yaml")
     learns(space)
@@ -199,6 +202,8 @@ def test_workers_follow_the_tasks_that_wait(space: Cluster, values: list[str]) -
         space.until(f"{count} workers are ready", lambda: [*pods(space, WORKER).values()] == [True] * count, LEARN_S)
 
     space.helm("upgrade", RELEASE, CHART, *values, "--values", HERE / "keda-values.yaml")
+    pool = space.get("deployment", "demo-distrl-worker-demo")
+    assert pool["spec"]["replicas"] >= 2, "a pool that was fixed keeps its pods"
     space.kubectl("wait", "--for=condition=Ready", "scaledobject/demo-distrl-worker-demo", "--timeout=120s")
     workers(6)
     space.kubectl("scale", "deployment/demo-distrl-feeder", "--replicas=0")

@@ -26,9 +26,11 @@ def test_the_server_takes_every_manifest(space: Cluster, undefined: set[str], va
 
 def test_the_server_refuses_a_field_of_nobody(space: Cluster, undefined: set[str]) -> None:
     """So that the test above could fail, for Kubernetes' own objects and for those of operators."""
-    text = space.helm("template", "run", CHART, "--values", CHART / "ci" / "production-values.yaml")
-    objects = {each["kind"]: each for each in yaml.safe_load_all(text) if each}
-    for kind in ("Deployment", *(() if "keda.sh" in undefined else ("ScaledObject",))):
+    files = [CHART / "ci" / f"{name}-values.yaml" for name in ("production", "ranks")]
+    texts = [space.helm("template", "run", CHART, "--values", file) for file in files]
+    objects = {each["kind"]: each for text in texts for each in yaml.safe_load_all(text) if each}
+    operators = {"keda.sh": "ScaledObject", "leaderworkerset.x-k8s.io": "LeaderWorkerSet"}
+    for kind in ("Deployment", *(kind for group, kind in operators.items() if group not in undefined)):
         found = objects[kind]
         found["spec"]["madeUp"] = 1
         with pytest.raises(CallError, match="madeUp"):

@@ -35,7 +35,7 @@ from distrl.broker.topics import topic_name
 from distrl.cli.main import app
 from distrl.config import Config, load
 from distrl.errors import WireError
-from distrl.learner.loop import run_learner
+from distrl.learner.run import run_learner
 from distrl.learner.verify import replay
 from distrl.store.objects import open_store
 from distrl.types import LogPosition, PutAside, Task

@@ -128,7 +128,16 @@ def check_what_is_watched(config: Config, roles: Roles) -> None:
 
 OF_SOME_UPDATES = {
     prometheus_name(name)
-    for name in ("clone_loss", "token_entropy", "score_age", "priority_age", "instruction_value_loss", "imitated")
+    for name in (
+        "clone_loss",
+        "token_entropy",
+        "score_age",
+        "priority_age",
+        "instruction_value_loss",
+        "imitated",
+        "groups",
+        "groups_alike",
+    )
 }
 """Of the warm-up, or of algorithms that this run has not."""
 

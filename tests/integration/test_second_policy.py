@@ -24,6 +24,9 @@ from distrl.learner.verify import verify
 from distrl.offline.ablation.arms import plan
 from distrl.offline.ablation.run import ArmEvaluation, Request, ablate
 from distrl.offline.adapter import export_adapter
+from distrl.offline.check import mismatch
+from distrl.offline.mismatch import EXACT
+from distrl.offline.topic_range import RangeRequest
 from distrl.store.objects import open_store
 from distrl.train.roles import running
 from distrl.types import Split
@@ -100,6 +103,11 @@ def test_it_acts_learns_recovers_and_is_evaluated_and_ablated(run_config: Config
     published = lineage(config)
     assert same == [version.version for version in published]
     assert len({version.adapter.sha256 for version in published}) >= 4, "it learned"
+
+    checked = mismatch(config, RangeRequest(config.run), steps=40, rows=8)
+    assert checked.skipped == 0
+    assert checked.by_name["learner and record"].steps == 40
+    checked.refuse_above(EXACT)
 
     (score,) = evaluate_versions(config, "last", Split.TEST, EPISODES, threading.Event())
     assert score.score.episodes == EPISODES

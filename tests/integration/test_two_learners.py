@@ -9,14 +9,19 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
+from confluent_kafka import OFFSET_END, TopicPartition
 from distrl.broker import claims, fenced, topic_admin
-from distrl.broker.claims import ReplacedError
+from distrl.broker.claims import Claim, ReplacedError
+from distrl.broker.connect import admin
 from distrl.broker.fenced import this_process
 from distrl.broker.journal import Journal, journalled
+from distrl.broker.producer import RecordProducer
+from distrl.broker.topics import topic_name
 from distrl.config import Config, load
 from distrl.learner import journal_writer
 from distrl.learner.journal_writer import JournalWriter, OtherLinesError, UnwrittenError
-from distrl.types import Update, Watermark
+from distrl.types import Heartbeat, Update, Watermark
+from distrl.wire.codec import encode
 from faults.proxy import Proxy, behind
 
 pytestmark = pytest.mark.integration
@@ -108,3 +113,49 @@ def test_what_an_older_learner_has_written_last_is_read_before_the_later_one_goe
         assert later.history().updates == (theirs,)
         later.append(update(1))
     assert journalled(config) == [theirs, update(1)]
+
+
+def claims_for_the_learner(config: Config, topic: str, *made: Claim) -> None:
+    """Records as whoever may write `topic` can make them."""
+    with RecordProducer(config, "stranger") as producer:
+        beat = encode(Heartbeat("learner", "learner", 0, None, None))
+        for each in made:
+            headers = [(claims.PROCESS_HEADER, b"a stranger"), each.header]
+            producer.publish_bytes(topic_name(config.run, topic), b"learner", beat, headers).result(PATIENCE_S)
+
+
+def test_who_may_write_heartbeats_takes_over_from_nobody(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "SUCCESSOR_S", 0.5)
+    with JournalWriter(config) as here:
+        claims_for_the_learner(config, "heartbeats", Claim(here.claim.number + 1_000, "a"))
+        with Journal(config):
+            pass
+        until_written(lambda: here.append(update(0)))
+    assert journalled(config) == [update(0)]
+
+
+def test_a_claim_that_cannot_be_true_takes_over_from_nobody_and_bars_no_successor(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claims, "SUCCESSOR_S", 0.5)
+    with JournalWriter(config) as here:
+        claims_for_the_learner(config, "learner.claims", Claim(10**claims.LONGEST_NUMBER - 1, "a"))
+        with Journal(config):
+            pass
+        until_written(lambda: here.append(update(0)))
+        with JournalWriter(config) as successor:
+            with pytest.raises(ReplacedError, match=REPLACED):
+                until_written(lambda: here.append(update(1)))
+            successor.append(update(1))
+    assert journalled(config) == [update(0), update(1)]
+
+
+def test_a_claim_that_the_broker_has_lost_is_made_again(config: Config) -> None:
+    with JournalWriter(config) as older, JournalWriter(config) as later:
+        topic = topic_name(config.run, "learner.claims")
+        place, client = TopicPartition(topic, 0, OFFSET_END), admin(config.kafka)
+        client.delete_records([place])[place].result(PATIENCE_S)
+        later.append(update(0))
+        claims.refuse_replaced(later.claim, config, "learner")  # as after a failed write
+        with pytest.raises(ReplacedError, match=REPLACED):
+            until_written(lambda: older.append(update(0)))

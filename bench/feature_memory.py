@@ -21,6 +21,7 @@ from distrl.learner.state import LearnerState
 from distrl.policy.autoui.base import save_base
 from distrl.policy.autoui.model import AutoUIModel, Shape
 from distrl.policy.autoui.tokenizer import WordTokenizer
+from distrl.policy.feature_folder import FeatureFolder
 from distrl.policy.feature_store import FeatureStore
 from distrl.policy.features import Features
 from distrl.policy.protocol import ImageFeatures
@@ -32,11 +33,15 @@ LARGE = Shape(len(WORDS.tokens), 512, 1024, (8, 8, 8, 8), d_model=768, d_ff=64, 
 """512 image tokens of 768 numbers, 1.57 MB a screen in float32, as of an AutoUI of full size. The transformer behind
 them is small: what a model's weights and activations take comes on top, whatever the buffer holds."""
 
+RUN, MAKER = "bench", "memory"
+"""Folders in --kept."""
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--transitions", type=int, default=10_000, help="in the buffer, each with a screen of its own")
     parser.add_argument("--precision", choices=("float32", "float16"), default="float16")
     parser.add_argument("--features-mb", type=int, help="learner.features_mb; its default if not given")
+    parser.add_argument("--kept", type=Path, help="learner.features_kept: also measures a start that finds all of them")
     parser.add_argument("--directory", type=Path, help="learner.features_directory; its default if not given")
 
 
@@ -46,6 +51,9 @@ def measure(given: argparse.Namespace) -> Mapping[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         config = _large(Path(folder), given)
         state = _restored(config, given.transitions)
+        again = None if given.kept is None else _restored(config, given.transitions)
+    if given.kept is not None:
+        state.features.keep_in(FeatureFolder(given.kept, RUN, MAKER))
     end = given.transitions + 10 * config.learner.trajectories_per_update
     window = [_logged(first, 10) for first in range(given.transitions, end, 10)]
     update = Update(state.u, (Watermark("trajectories", 0, end),), "", 0)
@@ -56,9 +64,12 @@ def measure(given: argparse.Namespace) -> Mapping[str, float]:
     steps = [step for logged in state.held() for step in logged.trajectory.steps]
     began = time.perf_counter()
     for rows in passes(steps):
-        torch.stack(state.features.of([steps[row] for row in rows])).float()  # as a pass of the policy takes them
+        torch.stack(
+            [each.tokens for each in state.features.of([steps[row] for row in rows])]
+        ).float()  # as a pass of the policy takes them
     read = time.perf_counter() - began
     store, ended = state.features.store, _status()
+    start = {} if again is None else _start(again, given.kept)
     return {
         "transitions": state.transitions,
         "a screen, MB": store.get(steps[-1].screenshot.sha256).nbytes / 1e6,
@@ -71,7 +82,34 @@ def measure(given: argparse.Namespace) -> Mapping[str, float]:
         "at the end: anonymous, MB": ended["RssAnon"],
         "at the end: of files, MB": ended["RssFile"],
         "at the end: shared, MB": ended["RssShmem"],
+        **start,
     }
+
+
+def _start(state: LearnerState, kept: Path) -> Mapping[str, float]:
+    """Loads the buffer's features from the folder that an earlier start left, beside a plain reading of its files.
+
+    Both find the files in the kernel's cache, as far as it holds them.
+    """
+    state.features.keep_in(FeatureFolder(kept, RUN, MAKER))
+    files = list(kept.glob(f"{RUN}/{MAKER}/*/*"))
+    began = time.perf_counter()
+    count = sum(len(file.read_bytes()) for file in files)
+    plain = time.perf_counter() - began
+    left = [ref for ref in state.screens(state.held()) if not state.features.needs_image(ref)]
+    began = time.perf_counter()
+    state.features.load(left, _not_there, state.context.compute)
+    loaded = time.perf_counter() - began
+    return {
+        "kept features, MB": count / 1e6,
+        "reading their files, s": plain,
+        "loading them at a start, s": loaded,
+        "ratio to reading the files": loaded / plain,
+    }
+
+
+def _not_there(ref: ObjectRef) -> bytes:
+    raise AssertionError(f"{ref.key} was kept and is fetched")
 
 
 def _large(folder: Path, given: argparse.Namespace) -> Config:

@@ -78,7 +78,7 @@ def run_config(
         "policy": {"base_model": str(base_model)},
         "warmup": {"demonstrations": 8, "updates": 2, "minibatches": 2, "batch_size": 16},
         "algorithm": {"minibatches": 2, "batch_size": 16, "critic_warmup_updates": 1},
-        "learner": {"trajectories_per_update": 4, "checkpoint_every": 3},
+        "learner": {"trajectories_per_update": 4, "checkpoint_every": 3, "features_kept": str(tmp_path / "features")},
         "feeder": {"outstanding": 12, "max_lag": 3},
         "evaluate": {"validation_episodes": 1, "every_s": 1.0},
         "monitoring": {"port": free_ports(1)[0]},

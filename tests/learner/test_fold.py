@@ -10,11 +10,12 @@ import torch
 from distrl.config import Config
 from distrl.errors import StoreError
 from distrl.learner.fold import fold, is_usable
+from distrl.learner.ranks import keep_features
 from distrl.learner.state import LearnerState
 from distrl.policy.sampling import FULL
 from distrl.runs.settings import learning_fingerprint
 from distrl.telemetry.metrics import METRICS
-from distrl.types import PROMPTED, Action, ActionKind, HeldBack, LoggedTrajectory, Outcome, Step, Unmet
+from distrl.types import PROMPTED, Action, ActionKind, HeldBack, LoggedTrajectory, ObjectRef, Outcome, Step, Unmet
 
 from learner.world import CODEC, Screens, config, folded, logged, trajectory, update_of, windows
 
@@ -105,6 +106,31 @@ def test_seed_of_the_run_matters(base_directory: Path, settings: Config, screens
     records = windows(screens, settings, 4)
     one, two = (folded(fresh(each), records, screens, each).digests() for each in (settings, other))
     assert one["adapter"] != two["adapter"]
+
+
+def test_features_that_are_kept_change_no_bit_and_their_screens_are_not_fetched(
+    base_directory: Path, settings: Config, screens: Screens, tmp_path: Path
+) -> None:
+    kept = config(base_directory, f"learner.features_kept={tmp_path}")
+    records = windows(screens, settings, UPDATES)
+    log = [item for window in records for item in window]
+    whole = folded(fresh(settings), records, screens, settings)
+    halted = fresh(kept)
+    keep_features(halted, kept)
+    folded(halted, records[:4], screens, kept)
+    again = LearnerState.restore(kept, halted.meta(), halted.tensors(), log)
+    keep_features(again, kept)
+    held = {ref.sha256 for ref in again.screens(again.held())}
+    fetched = list[str]()
+
+    def images(ref: ObjectRef) -> bytes:
+        fetched.append(ref.sha256)
+        return screens(ref)
+
+    assert folded(again, records, images, kept).digests() == whole.digests()
+    assert held
+    assert held.isdisjoint(fetched)
+    assert fetched, "screens of later records are new"
 
 
 @pytest.mark.parametrize("stop_at", [0, 2, 3, 4, 6])

@@ -306,6 +306,9 @@ class LearnerSettings(Section):
     features_directory: Annotated[Path | None, LOCAL, Effect(When.ALWAYS, fixed=NO_RESULT, learned=False)] = Field(
         None, description="folder of that file, which is gone with its process; unset: the system's temporary one"
     )
+    features_kept: Annotated[Path | None, LOCAL, Effect(When.ALWAYS, fixed=NO_RESULT, learned=False)] = Field(
+        None, description="folder that keeps the features of the buffer's screens for the next start; unset: none"
+    )
 
 
 class EvaluateSettings(Section):

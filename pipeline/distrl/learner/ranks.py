@@ -30,6 +30,7 @@ from distrl.errors import ConfigError, PolicyError, StoreError
 from distrl.learner.fold import fold, usable_of
 from distrl.learner.screens import Screens
 from distrl.learner.state import LearnerState
+from distrl.policy.feature_folder import FeatureFolder, maker_of
 from distrl.policy.features import Images
 from distrl.ranks.group import Ranks
 from distrl.runs.settings import learning_fingerprint
@@ -125,7 +126,7 @@ class Leader:
         """Screenshots that will be loaded. One rank alone fetches them from now on; several do when they load them."""
         wanted = _unknown(self._state, refs)
         if self._ranks.world == 1:
-            self._screens.want(wanted)
+            self._screens.want(ref for ref in wanted if self._state.features.needs_image(ref))
         else:
             self._wanted.extend(wanted)
 
@@ -192,6 +193,7 @@ def _follow(config: Config, ranks: Ranks, screens: Screens, stop: threading.Even
             if isinstance(order, Begin):
                 state = None  # its memory is free before the next one is made
                 state = LearnerState.restore(config, order.meta, order.tensors, order.records)
+                keep_features(state, config)
                 state.context.compute.deal_to(ranks)
                 digest = _digest_of_all(state)
                 _want(state, state.screens(state.held()), screens, ranks)
@@ -220,6 +222,13 @@ def _obey(order: object, state: LearnerState, screens: Screens, config: Config, 
         case _:
             assert isinstance(order, Call)
     return ""
+
+
+def keep_features(state: LearnerState, config: Config) -> None:
+    """Use the folder of features that outlives this process, where one is set. Raises ConfigError."""
+    if (folder := config.learner.features_kept) is not None:
+        maker = maker_of(state.policy, config.policy, config.learner.torch_threads)
+        state.features.keep_in(FeatureFolder(folder, config.run, maker))
 
 
 def refuse_other_settings(config: Config, ranks: Ranks) -> None:
@@ -259,8 +268,9 @@ def _fold(
 
 
 def _want(state: LearnerState, refs: Iterable[ObjectRef], screens: Screens, ranks: Ranks) -> None:
-    """Fetch those of `refs` that will be dealt to this rank when they are loaded."""
-    screens.want(_unknown(state, refs)[ranks.rank :: ranks.world])
+    """Fetch those of `refs` that will be dealt to this rank when they are loaded and whose features are not kept."""
+    mine = _unknown(state, refs)[ranks.rank :: ranks.world]
+    screens.want(ref for ref in mine if state.features.needs_image(ref))
 
 
 def _unknown(state: LearnerState, refs: Iterable[ObjectRef]) -> list[ObjectRef]:

@@ -19,7 +19,7 @@ from distrl.broker.reader import CutError
 from distrl.config import Config
 from distrl.learner.journal_writer import JournalWriter, OtherLinesError
 from distrl.learner.loop import Loop, OnUpdate
-from distrl.learner.ranks import Leader
+from distrl.learner.ranks import Leader, keep_features
 from distrl.learner.recover import log_of, recover, unfolded
 from distrl.ranks.group import ALONE, Ranks
 from distrl.store.objects import ObjectStore, open_store
@@ -74,6 +74,7 @@ def _run_once(
     history, log = journal_writer.history(), log_of(config)
     recovered = recover(config, store, history=history, log=log)
     redone = unfolded(history.updates, recovered.state, config)
+    keep_features(recovered.state, config)
     leader.begin(recovered.state)
     with ExitStack() as open_readers:
         learner = Loop(

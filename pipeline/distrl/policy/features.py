@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from distrl.compute import Compute, reproducible
 from distrl.errors import PolicyError
+from distrl.policy.feature_folder import FeatureFolder
 from distrl.policy.feature_store import FeatureStore
 from distrl.policy.protocol import ImageFeatures
 from distrl.types import ObjectRef, ScreenSize, Step, Trajectory
@@ -29,6 +30,11 @@ class Features:
         self._embed, self._threads, self.store = embed, threads, store
         self._sizes: dict[str, ScreenSize] = {}
         self._unreadable: set[str] = set()
+        self._folder: FeatureFolder | None = None
+
+    def keep_in(self, folder: FeatureFolder) -> None:
+        """From now on, read features from `folder` where it has them, and keep there those that are computed."""
+        self._folder = folder
 
     def __len__(self) -> int:
         return len(self.store) + len(self._unreadable)
@@ -48,13 +54,18 @@ class Features:
 
     def _embedded(self, ref: ObjectRef, images: Images) -> ImageFeatures | None:
         """None: it is no image."""
+        if self._folder is not None and (kept := self._folder.get(ref.sha256)) is not None:
+            return kept
         data = images(ref)
         try:
             with reproducible(self._threads):
-                return self._embed(data)
+                found = self._embed(data)
         except PolicyError as error:  # the bytes are verified, so every process finds the same
             LOG.warning("%s is no readable screenshot: %s", ref.key, error)
             return None
+        if self._folder is not None:
+            self._folder.put(ref.sha256, found)
+        return found
 
     def _keep(self, ref: ObjectRef, found: ImageFeatures | None) -> None:
         if self.knows(ref):
@@ -68,6 +79,10 @@ class Features:
     def knows(self, ref: ObjectRef) -> bool:
         """Whether it is loaded."""
         return ref.sha256 in self.store or ref.sha256 in self._unreadable
+
+    def needs_image(self, ref: ObjectRef) -> bool:
+        """Whether `load` would ask for its bytes."""
+        return not self.knows(ref) and (self._folder is None or ref.sha256 not in self._folder)
 
     def shows(self, ref: ObjectRef) -> bool:
         """Whether it is an image. It must be loaded."""
@@ -94,3 +109,5 @@ class Features:
             self.store.drop(name)
             del self._sizes[name]
         self._unreadable &= names
+        if self._folder is not None:
+            self._folder.keep(names)

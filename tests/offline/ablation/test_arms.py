@@ -112,6 +112,7 @@ def test_every_learning_setting_may_be_changed_or_says_why_not() -> None:
             "ranks",
             "features_mb",
             "features_directory",
+            "features_kept",
             "device",
             "gradient_checkpointing",
         )

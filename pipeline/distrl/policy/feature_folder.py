@@ -1,0 +1,142 @@
+"""Features of screens in a folder that outlives the process: the next start reads them instead of computing them.
+
+    folder / run / maker / first two digits of the name / name
+
+maker: a digest of all that decides the bits of a feature beside the image (`maker_of`). A file is the sha256 of what
+follows (32 bytes) and a safetensors file. Only a cache: a file that is missing, torn by a power cut or spoilt is
+computed again, and where the folder is full, learning goes on without it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import platform
+import shutil
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+
+from distrl.accelerator import kind_of
+from distrl.config import PolicySettings
+from distrl.errors import ConfigError
+from distrl.policy.protocol import ImageFeatures, Policy
+from distrl.types import ScreenSize
+
+LOG = logging.getLogger("distrl.policy.feature_folder")
+
+SETTING: Final = "learner.features_kept"
+DIGEST: Final = hashlib.sha256().digest_size
+PACKAGES: Final = ("torch", "transformers", "pillow", "numpy")
+"""Another version of one of them may compute other bits."""
+
+
+class FeatureFolder:
+    """Features by the sha256 of their image. Used by one thread; ranks of a machine may use the same folder."""
+
+    def __init__(self, folder: Path, run: str, maker: str) -> None:
+        """Raises ConfigError where the folder cannot be written. What another maker left for this run is removed."""
+        self._folder = folder.expanduser() / run / maker
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            for other in self._folder.parent.iterdir():
+                if other != self._folder:
+                    shutil.rmtree(other, ignore_errors=True)
+            self._names = set[str]()
+            for file in self._folder.glob("*/*"):
+                if _is_name(file.name):
+                    self._names.add(file.name)
+                else:  # a killed process was writing it
+                    file.unlink(missing_ok=True)
+        except OSError as error:
+            raise ConfigError(
+                SETTING,
+                f"{folder} cannot be written ({error.strerror})",
+                f"name a folder that can be, or unset {SETTING}",
+            ) from None
+        self._is_full = False
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._names
+
+    def get(self, name: str) -> ImageFeatures | None:
+        """The features, bit for bit; None where they are not here or spoilt."""
+        if name not in self._names:
+            return None
+        try:
+            whole = memoryview(self._file(name).read_bytes())
+            if hashlib.sha256(whole[DIGEST:]).digest() != whole[:DIGEST]:
+                raise ValueError("its digest is another")
+            found = safetensors.torch.load(bytes(whole[DIGEST:]))
+            return ImageFeatures(found["tokens"], ScreenSize(*found["size"].tolist()))
+        except (OSError, ValueError, KeyError, SafetensorError) as error:
+            LOG.warning("features of screen %s in %s are computed again: %s", name, self._folder, error)
+            self._drop(name)
+            return None
+
+    def put(self, name: str, features: ImageFeatures) -> None:
+        """Keep them where there is room."""
+        if self._is_full:
+            return
+        size = torch.tensor([features.size.width, features.size.height])
+        content = safetensors.torch.save({"tokens": features.tokens.contiguous(), "size": size})
+        file = self._file(name)
+        part = file.with_name(f"{name}.{os.getpid()}")
+        try:
+            file.parent.mkdir(exist_ok=True)
+            part.write_bytes(hashlib.sha256(content).digest() + content)
+            part.replace(file)
+        except FileNotFoundError:  # a rank that began beside this one took it for a leftover
+            return
+        except OSError as error:
+            self._is_full = True
+            LOG.warning(
+                "features of screens are no longer kept in %s (%s); set %s to a folder with room",
+                self._folder,
+                error.strerror,
+                SETTING,
+            )
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
+            return
+        self._names.add(name)
+
+    def keep(self, names: set[str]) -> None:
+        """Remove every image's features whose sha256 is not in `names`."""
+        for name in self._names - names:
+            self._drop(name)
+
+    def _drop(self, name: str) -> None:
+        self._names.discard(name)
+        with suppress(OSError):  # a rank beside this one has removed it
+            self._file(name).unlink(missing_ok=True)
+
+    def _file(self, name: str) -> Path:
+        return self._folder / name[:2] / name
+
+
+def maker_of(policy: Policy, settings: PolicySettings, threads: int) -> str:
+    """A digest (16 hex digits) of what decides the bits of a screen's features beside its bytes, and of some more.
+
+    threads: of torch.
+    """
+    made_by = [
+        policy.base_sha256,
+        settings.model_dump_json(exclude={"base_model"}),  # its path says less than its sha256
+        str(threads),
+        kind_of(policy.device),
+        platform.machine(),
+        torch.backends.cpu.get_cpu_capability(),
+        *(version(package) for package in PACKAGES),
+    ]
+    return hashlib.sha256("\n".join(made_by).encode()).hexdigest()[:16]
+
+
+def _is_name(name: str) -> bool:
+    return len(name) == 2 * DIGEST and set(name) <= set("0123456789abcdef")

@@ -15,6 +15,7 @@ import torch
 
 from distrl.errors import ComputeError, ConfigError
 from distrl.ranks.place import place_of
+from distrl.text import first_line
 
 CPU: Final = torch.device("cpu")
 
@@ -90,10 +91,6 @@ def explained(pass_rows: int) -> Iterator[None]:
 def is_out_of_memory(error: RuntimeError) -> bool:
     """Whether torch says that there is not enough memory, on a GPU or on the CPU."""
     return isinstance(error, torch.OutOfMemoryError) or CPU_MEMORY in str(error)
-
-
-def first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:200]
 
 
 def _make_exact() -> None:

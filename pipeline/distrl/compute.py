@@ -21,11 +21,12 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from distrl.accelerator import first_line, is_out_of_memory
+from distrl.accelerator import is_out_of_memory
 from distrl.config import Config
 from distrl.errors import ConfigError, DistrlError
 from distrl.ranks.group import ALONE, NOTHING, Ranks
 from distrl.seeds import seed_of, torch_seed
+from distrl.text import first_line
 
 LOG = logging.getLogger("distrl.compute")
 

@@ -12,6 +12,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def first_line(error: Exception) -> str:
+    """Of what an error says, or its name; for people."""
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]
+
+
 def plain_words(text: str) -> list[str]:
     """The words of `text` in lower case, without the punctuation around them."""
     return [word for part in text.lower().split() if (word := part.strip(_STRIPPED))]

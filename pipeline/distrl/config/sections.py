@@ -199,7 +199,9 @@ class PolicySettings(Section):
     effect: ClassVar[Effect | None] = Effect(When.START)
 
     base_model: Annotated[Path | None, Effect(When.START, fixed=RECORDED)] = Field(
-        None, description="directory of the base model; the shipped tiny one unless named"
+        None,
+        description="directory of the base model, or its name on the Hugging Face Hub with a revision "
+        "(organisation/model@revision); the shipped tiny one unless named",
     )
     lora_rank: int = Field(16, ge=1)
     lora_alpha: int = Field(32, ge=1)

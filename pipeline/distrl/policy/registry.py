@@ -18,6 +18,7 @@ from distrl.errors import PolicyError
 from distrl.policy.autoui.directory import FORMAT
 from distrl.policy.autoui_t5.directory import FORMAT as T5_FORMAT
 from distrl.policy.files import CONFIG, HINT, parsed, read
+from distrl.policy.hub import located
 from distrl.policy.protocol import Policy, Tokenizer
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def base_sha256(policy: settings.PolicySettings) -> str:
 
 
 def _directory(policy: settings.PolicySettings) -> Path:
-    return policy.base_model or SHIPPED
+    return SHIPPED if policy.base_model is None else located(policy.base_model)
 
 
 def _family(directory: Path) -> PolicyFamily:

@@ -1,0 +1,151 @@
+"""Base models by their names on a hub: fetched once, whole, by revision; what cannot be fetched says what to do."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from distrl.config import PolicySettings
+from distrl.errors import PolicyError
+from distrl.policy.hub import NAME, downloaded, located
+from distrl.policy.registry import base_sha256
+from distrl.policy.vlm.directory import DECIDING, identity
+from hub import Hub, commit_of, files, served
+
+from policy.vlm.models import smolvlm
+
+MODEL = "people/phone-agent"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("hub") / "one"
+    directory.mkdir()
+    smolvlm(directory)
+    (directory / "README.md").write_text("nothing that decides what it does")
+    (directory / "modeling_evil.py").write_text("raise SystemExit('code of the model was run')")
+    (directory / "pytorch_model.bin").write_bytes(b"pickled")
+    return directory
+
+
+@pytest.fixture(scope="module")
+def newer(model: Path) -> Path:
+    directory = shutil.copytree(model, model.parent / "two")
+    (directory / "generation_config.json").write_text("{}")
+    return directory
+
+
+@pytest.fixture
+def hub(model: Path) -> Iterator[Hub]:
+    downloaded.cache_clear()
+    with served(Hub({(MODEL, "main"): model})) as found:
+        yield found
+
+
+def test_the_files_that_decide_are_fetched_and_no_others(hub: Hub, model: Path, tmp_path: Path) -> None:
+    found = downloaded(f"{MODEL}@main", hub.url, tmp_path)
+    names = {path.relative_to(found) for path in files(found)}
+    assert names == {path.relative_to(model) for path in files(model) if path.suffix in DECIDING}
+    assert identity(found) == identity(model)
+    assert not any(name in asked for name in ("README", "evil", ".bin") for asked in hub.asked)
+
+
+def test_a_second_process_fetches_no_file_and_a_commit_needs_no_hub(hub: Hub, model: Path, tmp_path: Path) -> None:
+    first = downloaded(f"{MODEL}@main", hub.url, tmp_path)
+    hub.asked.clear()
+    downloaded.cache_clear()
+    assert downloaded(f"{MODEL}@main", hub.url, tmp_path) == first
+    assert not any("/resolve/" in asked for asked in hub.asked)
+    hub.asked.clear()
+    assert downloaded(f"{MODEL}@{commit_of(model)}", hub.url, tmp_path) == first
+    assert hub.asked == []
+
+
+def test_a_branch_that_moves_is_another_model_and_the_old_commit_is_still_the_old_one(
+    hub: Hub, model: Path, newer: Path, tmp_path: Path
+) -> None:
+    first = downloaded(f"{MODEL}@main", hub.url, tmp_path)
+    hub.revisions[MODEL, "main"] = newer
+    downloaded.cache_clear()
+    second = downloaded(f"{MODEL}@main", hub.url, tmp_path)
+    assert identity(second) == identity(newer) != identity(first)
+    assert downloaded(f"{MODEL}@{commit_of(model)}", hub.url, tmp_path) == first
+
+
+def test_a_download_that_breaks_off_goes_on_and_ends_whole(hub: Hub, model: Path, tmp_path: Path) -> None:
+    hub.breaks_off = {"model.safetensors"}
+    assert identity(downloaded(f"{MODEL}@main", hub.url, tmp_path)) == identity(model)
+    assert hub.breaks_off == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "code", "says"),
+    [
+        (MODEL, 403, "GatedRepo", "agreed to its terms.*hf auth login"),
+        (MODEL, 404, "RepoNotFound", "not on the hub, or is private.*correct the name"),
+        (MODEL, 401, "RepoNotFound", "not on the hub, or is private.*correct the name"),
+        (MODEL, 501, "", "cannot be fetched.*name the directory in policy.base_model"),
+    ],
+)
+def test_what_the_hub_refuses_names_the_fix(
+    hub: Hub, tmp_path: Path, name: str, status: int, code: str, says: str
+) -> None:
+    hub.refuses = {name: (status, code)}
+    with pytest.raises(PolicyError, match=rf"(?s)policy.base_model={name}@main.*{says}"):
+        downloaded(f"{name}@main", hub.url, tmp_path)
+
+
+def test_a_revision_that_does_not_exist_is_refused(hub: Hub, tmp_path: Path) -> None:
+    with pytest.raises(PolicyError, match=r"(?s)has no revision 'v9'.*commit of it after the @"):
+        downloaded(f"{MODEL}@v9", hub.url, tmp_path)
+
+
+def test_a_hub_that_is_away_is_refused_and_what_was_fetched_is_found_without_it(
+    hub: Hub, model: Path, tmp_path: Path
+) -> None:
+    first, nobody = downloaded(f"{MODEL}@main", hub.url, tmp_path), hub.url.rsplit(":", 1)[0] + ":9"
+    downloaded.cache_clear()
+    assert downloaded(f"{MODEL}@main", nobody, tmp_path) == first
+    with pytest.raises(PolicyError, match=r"(?s)cannot be fetched.*correct the network"):
+        downloaded("people/another@main", nobody, tmp_path)
+
+
+def test_a_cache_that_cannot_be_written_is_refused(hub: Hub, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(PolicyError, match=r"(?s)cannot be kept.*set HF_HOME"):
+        downloaded(f"{MODEL}@main", hub.url, tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    "text", ["/models/a@b", "a@b", "a/b", "a/b/c@main", "../b@main", "a/b@", "a/b@-x", "a/b@é", "a b/c@d"]
+)
+def test_other_texts_are_directories(text: str) -> None:
+    assert NAME.fullmatch(text) is None
+    assert located(Path(text)) == Path(text)
+
+
+def test_a_directory_of_that_name_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "people").mkdir()
+    (tmp_path / f"{MODEL}@main").symlink_to(model)
+    assert located(Path(f"{MODEL}@main")) == Path(f"{MODEL}@main")
+    assert base_sha256(PolicySettings(base_model=Path(f"{MODEL}@main"))) == identity(model)
+
+
+def test_a_command_reads_the_model_of_that_name(hub: Hub, model: Path, tmp_path: Path) -> None:
+    """In a process of its own, with the library's own variables, the policy that is put together is the directory's."""
+    script = (
+        "import sys; from pathlib import Path; from distrl.config import PolicySettings;"
+        "from distrl.policy.registry import policy_of;"
+        "print(policy_of(PolicySettings(base_model=Path(sys.argv[1]))).base_sha256)"
+    )
+    environ = {**os.environ, "HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", script, f"{MODEL}@main"], env=environ, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split()[-1] == identity(model)

@@ -77,6 +77,18 @@ def effects(section: Section, above: str = "") -> Iterator[tuple[str, Effect]]:
             yield path, found
 
 
+def learned(section: Section) -> dict[str, Any]:
+    """The settings of `section` that the fold reads, JSON-able; a section in it is left out where it has none."""
+    values, found = section.model_dump(mode="json"), dict[str, Any]()
+    for name, value in section:
+        if isinstance(value, Section):
+            if inner := learned(value):
+                found[name] = inner
+        elif (effect := effect_of(section, name)) is None or effect.learned:
+            found[name] = values[name]
+    return found
+
+
 def shared(section: Section, above: str) -> Iterator[tuple[str, Any]]:
     """The path and the JSON-able value of every setting below `section` that belongs to the run; none is LOCAL."""
     if section.local:

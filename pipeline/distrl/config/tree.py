@@ -28,7 +28,7 @@ from pydantic_core import ErrorDetails
 
 from distrl.config.algorithms import AlgorithmSettings, ArideSettings, GrpoSettings, WarmupSettings, named
 from distrl.config.allowed import allowed, written
-from distrl.config.effects import Effect, Section, effect_of, effects, shared
+from distrl.config.effects import Effect, Section, effects, learned, shared
 from distrl.config.phones import AdbSettings, DeviceSettings, PhoneSettings
 from distrl.config.sections import (
     AppAgentSettings,
@@ -151,13 +151,7 @@ class Config(Section):
 
     def learning_settings(self) -> dict[str, Any]:
         """The settings that the fold reads, by section and name, JSON-able."""
-        sections = {name: getattr(self, name) for name in LEARNING}
-        return {
-            name: section.model_dump(
-                mode="json", exclude={each for each, _ in section if (e := effect_of(section, each)) and not e.learned}
-            )
-            for name, section in sections.items()
-        }
+        return {name: learned(getattr(self, name)) for name in LEARNING}
 
 
 def _leaves(section: Section, above: str = "") -> Iterator[tuple[str, Any]]:

@@ -14,6 +14,7 @@ import yaml
 from distrl.broker.connect import BATCH_OVERHEAD_BYTES
 from distrl.broker.topics import MIN_IN_SYNC, TOPICS, Topic, declared_settings, partitions
 from distrl.config import Config, load
+from distrl.rights.asyncapi import asyncapi_yaml
 from distrl.rights.kafka import acls, quota_settings
 from distrl.rights.objects import policy
 from distrl.rights.roles import ROLES, Role
@@ -79,6 +80,7 @@ def documents() -> Mapping[str, str]:
     return {
         "infra/kafka/topics.yaml": topics_yaml(),
         "infra/kafka/acls.yaml": rights_yaml(),
+        "schemas/asyncapi.yaml": asyncapi_yaml(),
         **{path: text for path, text in policies.items() if text is not None},
     }
 

@@ -88,6 +88,8 @@ class ModelServer:
     """Of each answer the adapter's name and the token ids, in order."""
     wrong_names: int = 0
     other_prompts: int = 0
+    without_ids: int = 0
+    """Answers as of servers that do not know return_token_ids."""
     failures: int = 0
     """Answers that are a 503."""
     most_tokens: int | None = None
@@ -96,6 +98,8 @@ class ModelServer:
     """Adapters have left the engine's cache and are still listed; later versions of vLLM cannot unload such ones."""
     away: bool = False
     """Connections are closed without a word, those too that wait for an answer."""
+    hangs: threading.Event | None = None
+    """Unloading waits for it."""
     hold: threading.Event | None = None
     """Answers wait for it."""
     asked: threading.Event = field(default_factory=threading.Event)
@@ -109,11 +113,13 @@ class ModelServer:
 
     def reset(self) -> None:
         """In order, and as after a start."""
-        if self.hold is not None:
-            self.hold.set()
+        for waited in (self.hold, self.hangs):
+            if waited is not None:
+                waited.set()
+        self.hangs = None
         self.lora = self.runtime_updates = self.processed = True
         self.max_rank, self.max_adapters, self.key, self.hold, self.away = 16, 8, None, None, False
-        self.wrong_names = self.other_prompts = self.failures = 0
+        self.wrong_names = self.other_prompts = self.without_ids = self.failures = 0
         self.most_tokens, self.evicted = None, False
         self.events.clear()
         self.written.clear()
@@ -158,6 +164,8 @@ class ModelServer:
         return f"Success: LoRA adapter '{name}' added successfully."
 
     def unload(self, name: str) -> str:
+        if self.hangs is not None:
+            self.hangs.wait(30)
         with self._lock:
             if name not in self.adapters:
                 raise RefusalError(404, f"The lora adapter '{name}' cannot be found.")
@@ -206,6 +214,9 @@ class ModelServer:
             "finish_reason": "stop" if stopped else "length",
             "token_ids": sampler.ids,
         }
+        if self.without_ids:
+            self.without_ids -= 1
+            del choice["token_ids"]
         return {"object": "chat.completion", "model": name, "choices": [choice], "prompt_token_ids": read}
 
     def _write(self, given: Json, sampler: Sampler, most: int, stops: Sequence[int]) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,6 +27,7 @@ from distrl.types import LoggedTrajectory, ObjectRef
 from learner.together import Group, results
 from learner.world import Screens, config, save_tiny_base, update_of, windows
 
+TESTS = Path(__file__).parents[1]
 UPDATES = 6
 """Three of cloning, one of the critics alone, two of A-RIDE."""
 EPISODES_PER_TASK = 4
@@ -42,15 +46,15 @@ def of(base: Path, *sets: str) -> Config:
 
 
 class Failing(Screens):
-    """The store of one rank fails once, at its third screenshot."""
+    """A store that has every screenshot but the third that is asked for, until the file `away` is gone."""
 
-    def __init__(self, fails: bool) -> None:
+    def __init__(self, away: Path) -> None:
         super().__init__()
-        self._left = 3 if fails else 0
+        self._away, self._asked = away, list[ObjectRef]()
 
     def __call__(self, ref: ObjectRef) -> bytes:
-        self._left -= 1
-        if self._left == 0:
+        self._asked.append(ref)
+        if ref in self._asked[2:3] and self._away.exists():
             raise StoreError(ref.key, "is not there yet", "wait")
         return super().__call__(ref)
 
@@ -59,10 +63,11 @@ def shown(window: Sequence[LoggedTrajectory]) -> list[ObjectRef]:
     return [step.screenshot for logged in window for step in logged.trajectory.steps]
 
 
-def learned(ranks: Ranks, settings: Config, fails_at: int | None = None) -> Digests:
-    """Rank 0: the digests after each update, each window's screenshots loaded as they come. fails_at: the rank whose
-    store fails."""
-    screens, stop = Failing(ranks.rank == fails_at), threading.Event()
+def learned(ranks: Ranks, settings: Config, away: Path | None = None) -> Digests:
+    """Rank 0: the digests after each update, each window's screenshots loaded as they come. away: a file; as long as it
+    is there, the store of rank 1 fails."""
+    screens = Failing(away) if away is not None and ranks.rank == 1 else Screens()
+    stop = threading.Event()
     made = windows(screens, settings, UPDATES, EPISODES_PER_TASK)
     if ranks.rank > 0:
         follow(settings, ranks, screens, stop, Monitor())
@@ -77,12 +82,14 @@ def learned(ranks: Ranks, settings: Config, fails_at: int | None = None) -> Dige
                 pass
         except StoreError:  # as the learner: the fold asks again
             failures += 1
+            assert away is not None
+            away.unlink()
         leader.fold(window, update_of(u, window, state.watermarks, settings))
         leader.forget(())
         leader.call()
         found.append(state.digests())
     leader.end()
-    assert failures == (fails_at is not None)
+    assert failures == (away is not None)
     return found
 
 
@@ -118,8 +125,28 @@ def test_others_learn_the_same_bits_on_two_ranks(kind: str, small: str, base: Pa
     assert results(2, learned, settings)[0] == alone
 
 
-def test_a_store_that_fails_one_rank_is_asked_again_by_all(base: Path, alone: Digests) -> None:
-    assert results(2, learned, of(base), 1)[0] == alone
+def test_a_store_that_fails_one_rank_is_asked_again_by_all(base: Path, alone: Digests, tmp_path: Path) -> None:
+    away = tmp_path / "away"
+    away.touch()
+    assert results(2, learned, of(base), away)[0] == alone
+
+
+def test_who_is_closed_ends_although_the_store_hangs(base: Path) -> None:
+    """Python waits for threads before it ends: a learner that failed would first make every request of its queue."""
+    script = (
+        "import sys, threading, time; from pathlib import Path;"
+        "from distrl.learner.ranks import Leader; from distrl.learner.state import LearnerState;"
+        "from distrl.ranks.group import ALONE; from distrl.types import ObjectRef; from learner.world import config;"
+        "settings, begun = config(Path(sys.argv[1])), threading.Event();"
+        "refs = [ObjectRef(f'screenshots/{n:064x}.png', f'{n:064x}', 10) for n in range(160)];"
+        "leader = Leader(settings, ALONE, lambda ref: (begun.set(), time.sleep(4.0)), threading.Event());"
+        "leader.begin(LearnerState(settings)); leader.want(refs); assert begun.wait(30);"
+        "leader.close(); print(time.time(), flush=True)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(base)], capture_output=True, text=True, check=True, cwd=TESTS
+    )
+    assert time.time() - float(done.stdout.split()[-1]) < 20, "one round of requests takes 4 seconds, all of them 40"
 
 
 def goes_on_from(ranks: Ranks, settings: Config, done: int, upto: int, before: tuple[object, ...] | None) -> object:

@@ -97,19 +97,44 @@ def test_what_nobody_wanted_is_fetched_when_it_is_asked_for() -> None:
     assert Screens(Store().get)(ref(3)) == content(ref(3))
 
 
-def test_what_could_not_be_fetched_is_an_error_once_and_then_fetched_again() -> None:
-    failures = [missing(ref(0).key, "the store")]
+class Away(Store):
+    """A store that fails for as long as it is away."""
 
-    def get(each: ObjectRef) -> bytes:
-        if failures:
-            raise failures.pop()
-        return content(each)
+    away = True
 
-    screens = Screens(get)
-    screens.want([ref(0)])
-    until(lambda: screens.arrived(1))
+    def get(self, each: ObjectRef) -> bytes:
+        if self.away:
+            raise missing(each.key, "the store")
+        return super().get(each)
+
+
+def test_what_failed_while_the_store_was_away_is_no_error_once_it_is_back() -> None:
+    """Each error costs the fold a pause of seconds, and hundreds of requests may have failed ahead."""
+    store, some = Away(), [ref(n) for n in range(40)]
+    screens = Screens(store.get, at_once=4)
+    screens.want(some)
+    until(lambda: len(screens.arrived(40)) == 40)
+    store.away = False
+    assert [screens(each) for each in some] == [content(each) for each in some]
+
+
+def test_what_failed_and_is_wanted_again_is_fetched_side_by_side() -> None:
+    store, some = Away(), [ref(n) for n in range(8)]
+    screens = Screens(store.get, at_once=4)
+    screens.want(some)
+    until(lambda: len(screens.arrived(8)) == 8)
+    store.away = False
+    screens.want(some)
+    until(lambda: len(screens.arrived(8)) == 8)
+    assert sorted(store.fetched, key=some.index) == some
+
+
+def test_a_request_that_fails_when_it_is_asked_for_is_an_error() -> None:
+    store = Away()
+    screens = Screens(store.get)
     with pytest.raises(MissingObjectError):
         screens(ref(0))
+    store.away = False
     assert screens(ref(0)) == content(ref(0))
 
 

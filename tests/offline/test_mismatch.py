@@ -15,7 +15,7 @@ from distrl.offline.mismatch import EXACT, Checked, Report, report
 from distrl.policy.protocol import Policy
 from distrl.policy.registry import policy_of
 from distrl.policy.sampling import FULL, Sampling
-from distrl.store.objects import MissingObjectError
+from distrl.store.objects import CorruptObjectError, MissingObjectError
 from distrl.types import LoggedTrajectory, LogPosition, ObjectRef, Step
 from learner.world import Screens, save_tiny_base
 from policy.vlm.models import qwen25
@@ -141,6 +141,31 @@ def test_what_cannot_be_played_is_counted(make: Make, screens: Screens) -> None:
     assert found.skipped == 3
     assert found.by_name["learner and worker"].steps == 2 + 3
     assert found.by_name["learner and record"].steps == 2, "the script's probabilities are no policy's"
+
+
+def test_one_bad_step_does_not_end_the_others(make: Make, screens: Screens) -> None:
+    policy = make()
+    records = acted(policy, screens)
+    bad = [records[number].trajectory.steps[0] for number in range(4)]
+    endless = replace(bad[0], action_ids=(bad[0].action_ids[0],))
+    corrupt, malformed = bad[2].screenshot, ObjectRef("../secret", "0", -1)
+    no_image = screens.keep(b"no image")
+    changes = {0: endless, 1: replace(bad[1], screenshot=no_image), 3: replace(bad[3], screenshot=malformed)}
+    for number, step in changes.items():
+        whole = records[number].trajectory
+        records[number] = replace(records[number], trajectory=replace(whole, steps=(step, *whole.steps[1:])))
+    weights = policy.adapter()
+
+    def image(ref: ObjectRef) -> bytes:
+        if ref == corrupt:
+            raise CorruptObjectError(ref.key, "has other bytes", "put it there again")
+        return screens(ref)
+
+    check = Checked(policy, policy, SAMPLING, image, lambda sha256: weights, rows=5)
+    found = report(check.play(records), check)
+    assert found.skipped == 4
+    assert found.by_name["learner and worker"].steps == 8
+    found.refuse_above(EXACT)
 
 
 def test_a_store_that_is_away_is_no_step_that_is_gone(make: Make, screens: Screens) -> None:

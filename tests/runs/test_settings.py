@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar
 import pytest
 from distrl.broker.duplicates import IdSet
 from distrl.broker.journal import History
-from distrl.config import Config, LearnerSettings, Section, load
+from distrl.config import Config, LearnerSettings, Section, ServerSettings, load
 from distrl.config.effects import Effect, When
 from distrl.errors import BrokerError, ConfigError
 from distrl.learner.recover import Log, checkpoint, recover, unfolded
@@ -23,6 +23,7 @@ from distrl.store.objects import open_store
 from distrl.types import Settings
 from learner.world import Screens, save_tiny_base, update_of, windows
 from learner.world import config as small
+from pydantic import SecretStr
 
 
 def changed(config: Config, section: str, **values: object) -> Config:
@@ -268,6 +269,30 @@ class Deeper(Section):
 
 class NestedLearner(LearnerSettings):
     deeper: Deeper = Deeper()
+
+
+BEGUN_WITH = {
+    "aride": "aa14856777558f35031f079a4a304ef98f1708378f51970e35de8044ad060049",
+    "cloning": "7ef351cd60c01804fd8d83b3dd1ef5cd556dc9826a6559ecb33a1a728bd5223a",
+    "digirl": "bfde1bff15c26a1438e2678bc03f26732c896f43fd1efadee3abf9e1ddca47c4",
+    "filtered_bc": "fc28edd1aa65a43e4bf94f76351cd0836d45a9f7fbb73ae2413c84ba02107591",
+    "vtrace": "6bcec1dc4d7f7886c7855af74ac42611a2a74c6aff6dcd49a7b34eb3045317ec",
+}
+"""Algorithm -> fingerprint of the default settings. Runs were begun with these: another one here ends them all. A
+setting that is added names its value in them (Effect.before), and a base model that is shipped anew begins new ones."""
+
+
+@pytest.mark.parametrize("algorithm", BEGUN_WITH)
+def test_runs_that_were_begun_go_on(algorithm: str) -> None:
+    here = load(sets=[f"algorithm.type={algorithm}"], environ={})
+    assert learning_fingerprint(here) == BEGUN_WITH[algorithm]
+
+
+def test_a_model_server_may_come_and_go_in_a_run(begun: Config) -> None:
+    server = ServerSettings(endpoint="http://models:8000/v1", api_key=SecretStr("key"), timeout_s=1.0)
+    served = changed(begun, "policy", server=server)
+    assert learning_fingerprint(served) == learning_fingerprint(begun)
+    assert run_settings(served) == run_settings(begun)
 
 
 def test_a_whole_section_that_was_added_leaves_the_fingerprint_as_it_was(begun: Config) -> None:

@@ -44,16 +44,21 @@
 {{- end -}}
 
 {{/*
-How many pods the Deployment of a pool has now, while no autoscaler has set that number; else empty. A pool that was fixed
-would lose its pods but one where Helm, whose number it was, no longer names one. Arguments: root, component.
+How many pods the Deployment of a pool has now, while that number is Helm's own by server-side apply and no autoscaler has
+set it; else empty. A pool that was fixed would lose its pods but one where Helm, whose number it was, no longer names one.
+By client-side apply (Helm 3) a number that is named once would be taken away at the next upgrade, whoever has set it
+since, so none is named. Arguments: root, component.
 */}}
 {{- define "distrl.replicasNow" -}}
 {{- with lookup "apps/v1" "Deployment" .root.Release.Namespace (include "distrl.name" .) -}}
+{{- $applied := false -}}
 {{- $scaled := false -}}
 {{- range .metadata.managedFields -}}
-{{- if and (eq (default "" .subresource) "scale") (hasKey (dig "fieldsV1" "f:spec" dict .) "f:replicas") }}{{ $scaled = true }}{{ end -}}
+{{- if hasKey (dig "fieldsV1" "f:spec" dict .) "f:replicas" -}}
+{{- if eq (default "" .subresource) "scale" }}{{ $scaled = true }}{{ else if eq .operation "Apply" }}{{ $applied = true }}{{ end -}}
 {{- end -}}
-{{- if not $scaled }}{{ .spec.replicas }}{{ end -}}
+{{- end -}}
+{{- if and $applied (not $scaled) }}{{ .spec.replicas }}{{ end -}}
 {{- end -}}
 {{- end -}}
 

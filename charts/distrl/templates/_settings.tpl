@@ -120,7 +120,7 @@ A role's values: `defaults`, under its own; a demo asks for less. Arguments: roo
 {{/*
 Seconds that a role may take from SIGTERM on. With phones: running episodes have worker.drain_timeout_s; a step that is
 under way then ends within the deadlines of two operations and a settling; the rest is the last commit and leaving the
-group. Without: the update that is under way. Arguments: root, values, phones.
+group. A request to a model server that is under way ends within its deadline. Without: the update that is under way. Arguments: root, values, phones.
 */}}
 {{- define "distrl.grace" -}}
 {{- $settings := include "distrl.settings" .root | fromYaml -}}
@@ -129,6 +129,7 @@ group. Without: the update that is under way. Arguments: root, values, phones.
 {{- else if .phones -}}
 {{- $drain := $settings.worker.drain_timeout_s -}}
 {{- if $settings.judge.endpoint }}{{ $drain = maxf $drain $settings.judge.timeout_s }}{{ end -}}
+{{- if $settings.policy.server.endpoint }}{{ $drain = addf $drain $settings.policy.server.timeout_s }}{{ end -}}
 {{ addf $drain (mulf 2 $settings.devices.operation_timeout_s) $settings.devices.settle_timeout_s 20 | ceil | int }}
 {{- else -}}
 300

@@ -27,8 +27,7 @@ POLL_S = 0.1
 """Longest wait for a record before looking at the stop event; a record wakes it at once."""
 
 FETCH_AGAIN_S = 10.0
-"""Pause of fetching ahead after the store has failed. An unanswered attempt lasts several times store.timeout_s, and
-each record read makes one: a stop would wait for all of them."""
+"""Pause of fetching ahead after the store has failed: it is asked by the fold meanwhile, which waits for it anyway."""
 
 
 class Intake:

@@ -162,8 +162,11 @@ class Leader:
 
     def end(self) -> None:
         """Let the other ranks return."""
-        self._screens.close()
         self._ranks.send(End())
+
+    def close(self) -> None:
+        """Fetch no more, however it ended: requests that wait for a store that hangs would keep the process."""
+        self._screens.close()
 
     def _give(self, order: object, act: Callable[[], T], digest: Callable[[], str] = lambda: "") -> T:
         if self._ranks.world == 1:

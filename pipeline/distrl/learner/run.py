@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from functools import partial
 
 from distrl.broker import claims
@@ -48,14 +48,17 @@ def run_learner(
     must be the first of them; the others `follow` (ranks.py).
     """
     store = open_store(config.store)
-    leader = Leader(config, ranks, store.get, stop)
-    with JournalWriter(config) as journal_writer, RecordProducer(config, ROLE) as producer:
+    with (
+        closing(Leader(config, ranks, store.get, stop)) as leader,
+        JournalWriter(config) as journal_writer,
+        RecordProducer(config, ROLE) as producer,
+    ):
         send = partial(claims.send, producer, config, mine=journal_writer.claim)
         reporter = Reporter(HeartbeatSender(ROLE, ROLE, HEARTBEAT_S, send), monitor or Monitor())
         reporter.report(None, {})
         while _run_once(config, store, journal_writer, producer, reporter, leader, stop, on_update, tracer):
             stop.wait(RESTART_PAUSE_S)
-    leader.end()
+        leader.end()
 
 
 def _run_once(

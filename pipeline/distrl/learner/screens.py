@@ -36,15 +36,20 @@ class Screens:
         """Of those that are coming, as their references say."""
 
     def want(self, refs: Iterable[ObjectRef]) -> None:
-        """Fetch these as soon as can be, in this order, after those that were wanted before."""
-        self._queue.update((ref, None) for ref in refs if ref not in self._coming)
+        """Fetch these as soon as can be, in this order, after those that were wanted before; what failed, again."""
+        for ref in refs:
+            if (found := self._coming.get(ref)) is not None and _has_failed(found):
+                self._take(ref)
+            if ref not in self._coming:
+                self._queue[ref] = None
         self._fill()
 
     def __call__(self, ref: ObjectRef) -> bytes:
-        """The bytes, verified. Raises StoreError; asked again, it is fetched again."""
+        """The bytes, verified. Raises StoreError of a request that was under way or is made now: that the store failed
+        earlier says nothing of now, and each failure that is told costs its caller a pause."""
         found = self._take(ref)
         self._fill()
-        return self._fetch(ref) if found is None else found.result()
+        return self._fetch(ref) if found is None or _has_failed(found) else found.result()
 
     def arrived(self, most: int) -> list[ObjectRef]:
         """Those fetched, or found not to be there, and not asked for yet: at most so many, the first wanted first."""
@@ -82,3 +87,7 @@ class Screens:
             if ref.size <= self._most_bytes:
                 self._bytes += ref.size
                 self._coming[ref] = self._pool.submit(self._fetch, ref)
+
+
+def _has_failed(found: Future[bytes]) -> bool:
+    return found.done() and (found.cancelled() or found.exception() is not None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 
 from distrl.broker.duplicates import IdSet
 from distrl.broker.journal import history as read_history
@@ -74,14 +74,14 @@ def replay(
     updates = unfolded(history.updates, state, config)
     LOG.info("folding %d updates after the first %d", len(updates), state.u)
     pending_log = pending_log_at(config, state.watermarks, begun.seen)
-    leader = Leader(config, ranks, store.get, threading.Event())
-    leader.begin(state)
-    on_state(state)
-    for update, window in windows(config, updates, pending_log, state.watermarks, history.skipped):
-        leader.fold(window, update)
+    with closing(Leader(config, ranks, store.get, threading.Event())) as leader:
+        leader.begin(state)
         on_state(state)
-        leader.forget(pending_log.pending)
-    leader.end()
+        for update, window in windows(config, updates, pending_log, state.watermarks, history.skipped):
+            leader.fold(window, update)
+            on_state(state)
+            leader.forget(pending_log.pending)
+        leader.end()
     return state
 
 

@@ -18,7 +18,7 @@ import torch
 from distrl.errors import PolicyError
 from distrl.policy.protocol import Policy
 from distrl.policy.sampling import Sampling
-from distrl.store.objects import MissingObjectError
+from distrl.store.objects import CorruptObjectError, MissingObjectError, is_reference
 from distrl.types import LoggedTrajectory, LogPosition, ObjectRef, Step
 
 EXACT: Final = 1e-4
@@ -69,7 +69,8 @@ class Checked:
     """The policies of a learner and of a worker, of one base model; they may be one where both compute alike.
 
     image: PNG bytes. adapter: of a step's version, by its sha256. Both raise MissingObjectError for what is gone: those
-    steps are counted in `skipped`, as are actions that this policy cannot have written. rows: of a batch.
+    steps are counted in `skipped`, as are what is no image and actions that this policy cannot have written. rows: of a
+    batch.
     """
 
     def __init__(
@@ -101,30 +102,41 @@ class Checked:
                 policy.load(adapter)
             usable = self._seen(some)
             while batch := list(islice(usable, self._rows)):
-                yield from self._played([sample for sample, _ in batch], [png for _, png in batch])
+                yield from self._played(batch)
 
     def _seen(self, samples: Iterable[_Sample]) -> Iterator[tuple[_Sample, bytes]]:
         """Those that can be played, with their screenshots."""
         for sample in samples:
-            try:
-                png = self._image(sample.step.screenshot)
-            except MissingObjectError:
+            step = sample.step
+            if not (self._learner.tokenizer.accepts(step) and is_reference(step.screenshot)):
                 self.skipped += 1
                 continue
-            if self._learner.tokenizer.accepts(sample.step):
-                yield sample, png
-            else:
+            try:
+                png = self._image(step.screenshot)
+            except (MissingObjectError, CorruptObjectError):
                 self.skipped += 1
+                continue
+            yield sample, png
 
-    def _played(self, batch: list[_Sample], pngs: list[bytes]) -> Iterator[Played]:
+    def _played(self, batch: list[tuple[_Sample, bytes]]) -> list[Played]:
+        try:
+            return self._scored([sample for sample, _ in batch], [png for _, png in batch])
+        except PolicyError:  # one is no image, or was not written so: the others can still be played
+            if len(batch) > 1:
+                return [played for each in batch for played in self._played([each])]
+            self.skipped += 1
+            return []
+
+    def _scored(self, batch: list[_Sample], pngs: list[bytes]) -> list[Played]:
         steps = [sample.step for sample in batch]
         with torch.no_grad():
             seen = [self._learner.image_features(png) for png in pngs]
             learner = self._learner.score(steps, seen, self._sampling).logprob.cpu().tolist()
             worker = self._worker.repeat(steps, [self._worker.image_features(png) for png in pngs], self._sampling)
-        for sample, one, other in zip(batch, learner, worker, strict=True):
-            recorded = None if sample.is_expert else sample.step.logprob
-            yield Played(sample.position, sample.number, one, other, recorded)
+        return [
+            Played(sample.position, sample.number, one, other, None if sample.is_expert else sample.step.logprob)
+            for sample, one, other in zip(batch, learner, worker, strict=True)
+        ]
 
 
 @dataclass(frozen=True, slots=True)

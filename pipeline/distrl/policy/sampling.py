@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
+from distrl.errors import PolicyError
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -80,7 +82,10 @@ def repeating(actions: Sequence[Sequence[int]]) -> list[Choose]:
 
 
 def _next(ids: Iterator[int], logp: npt.NDArray[np.float64]) -> int:
-    return next(ids)
+    found = next(ids, None)
+    if found is None:
+        raise PolicyError("a recorded action", "goes on after its last token", "it was not written by this policy")
+    return found
 
 
 def drawn_from(logits: Tensor, sampling: Sampling | None) -> npt.NDArray[np.float64]:

@@ -1,8 +1,8 @@
 """Hot reload: newer weights are fetched, verified and handed to the batcher while episodes go on.
 
-One thread executes `run`, which ends within WAIT_S of the stop event. Weights whose hash differs from the version
-record, or of another base model, are never loaded: the old weights stay, an alert is counted, and the next version is
-tried.
+One thread executes `run`, which ends within WAIT_S of the stop event, or with the fetch or the request to a model
+server that is under way. Weights whose hash differs from the version record, or of another base model, are never
+loaded: the old weights stay, an alert is counted, and the next version is tried.
 """
 
 from __future__ import annotations

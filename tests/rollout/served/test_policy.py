@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from distrl.errors import ConfigError, PolicyError
 from distrl.policy.registry import tokenizer_of
-from distrl.policy.vlm.chat import MOST_BIASES, ChatForm
+from distrl.policy.vlm.chat import MOST_BIASES, STOPPED, ChatForm, Written
 from distrl.policy.vlm.tokenizer import VlmTokenizer
 from distrl.rollout.decider import PolicyEndedError
+from distrl.rollout.served import policy as room
 from distrl.rollout.served.names import is_of, name_of
 from distrl.rollout.served.server import RefusedError, ServerError
 from model_server import ModelServer
 
-from rollout.served.world import RUN, Learned, Process, process, seen, settings
+from rollout.served.world import RUN, Learned, Process, form_of, process, seen, settings
 
 
 def loads(server: ModelServer) -> list[str]:
@@ -201,6 +203,7 @@ def test_a_full_server_keeps_the_old_version_until_there_is_room(
         ({"key": "secret"}, "401", "--api-key"),
         ({"other_prompts": 1}, "recorded prompt", "policy.base_model"),
         ({"wrong_names": 1}, "came from", "proxy"),
+        ({"without_ids": 1}, "without token ids", "docs/serving.md"),
     ],
 )
 def test_a_server_that_is_set_up_wrong_is_refused_with_what_helps(
@@ -274,6 +277,48 @@ def test_a_model_with_more_empty_ids_than_a_server_can_be_forbidden_is_refused(b
     tokenizer.processor.vocabulary = tokenizer.processor.size + MOST_BIASES
     with pytest.raises(PolicyError, match=f"more than {MOST_BIASES}"):
         ChatForm(tokenizer)
+
+
+def test_a_process_ends_although_the_server_hangs(
+    server: ModelServer,
+    start: Process,
+    learner: Learned,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What loads ends with the request under way, and leaving waits for no more than LEAVE_S."""
+    monkeypatch.setattr(room, "DRAIN_S", 0.1)
+    monkeypatch.setattr(room, "LEAVE_S", 0.3)
+    with start() as policy, ThreadPoolExecutor(1) as pool:
+        policy.swap(*learner.version(1))
+        server.asked.clear()
+        server.hold = threading.Event()
+        swapping = pool.submit(policy.swap, *learner.version(2))
+        assert server.asked.wait(30)
+        server.hangs = threading.Event()
+        began = time.monotonic()
+        policy.leave()
+        assert time.monotonic() - began < 10, "and not policy.server.timeout_s, which is 20"
+        assert "stays loaded" in caplog.text
+        server.hangs.set()
+        server.hold.set()
+        with pytest.raises(ServerError, match="process ends"):
+            swapping.result(30)
+
+
+@pytest.mark.parametrize(("more", "is_taken"), [(-1, True), (0, True), (1, False), (5000, False)])
+def test_an_answer_that_is_longer_than_an_action_is_refused(base: Path, more: int, is_taken: bool) -> None:
+    """Of a server or proxy that drops max_completion_tokens: a learner would pass over the episode, or mask its end."""
+    form = form_of(settings(base, base, "http://127.0.0.1:1/v1"))
+    question = form.question(seen().png, "open the settings", ())
+    ids = (form.probe_tokens()[0],) * (form.tokenizer.action_length - 2 + more) + form.tokenizer.ends[:1]
+    names = tuple(f"token_id:{token}" for token in ids)
+    written = Written("name", question.read_ids, ids, names, (-0.5,) * len(ids), STOPPED)
+    if is_taken:
+        assert form.sampled("name", question, written).action_ids == ids
+    else:
+        with pytest.raises(PolicyError, match=f"after {len(ids)} of {len(ids) - more} tokens"):
+            form.sampled("name", question, written)
 
 
 def test_who_waits_is_released_at_the_end(server: ModelServer, start: Process, learner: Learned) -> None:

@@ -67,10 +67,14 @@ def learned(directory: Path, folder: Path) -> Learned:
     return Learned(made)
 
 
-def process(chosen: PolicySettings, sampling: Sampling | None = FULL) -> ServedPolicy:
+def form_of(chosen: PolicySettings) -> ChatForm:
     tokenizer = tokenizer_of(chosen)
     assert isinstance(tokenizer, VlmTokenizer)
-    return ServedPolicy(ChatForm(tokenizer), chosen, base_sha256(chosen), RUN, sampling=sampling)
+    return ChatForm(tokenizer)
+
+
+def process(chosen: PolicySettings, sampling: Sampling | None = FULL) -> ServedPolicy:
+    return ServedPolicy(form_of(chosen), chosen, base_sha256(chosen), RUN, sampling=sampling)
 
 
 @contextmanager

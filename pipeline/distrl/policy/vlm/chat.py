@@ -114,7 +114,8 @@ class ChatForm:
         ids, ends, most = written.ids, self.tokenizer.ends, self.tokenizer.action_length - 1
         if not self._undrawn.isdisjoint(ids) or not all(0 <= each < self.tokenizer.processor.size for each in ids):
             raise _refused("holds a token that no action may hold", "let no plug-in of the server change logits")
-        ended = written.finish == STOPPED and bool(ids) and ids[-1] in ends and _end_of(ids, ends) == len(ids) - 1
+        stopped = written.finish == STOPPED and 0 < len(ids) <= most
+        ended = stopped and ids[-1] in ends and _end_of(ids, ends) == len(ids) - 1
         cut_off = written.finish == CUT_OFF and len(ids) == most and _end_of(ids, ends) == most
         if not ended and not cut_off:
             raise _refused(

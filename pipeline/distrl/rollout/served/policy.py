@@ -51,6 +51,8 @@ COLDEST: Final = 0.01
 """vLLM raises a lower temperature to this one (vllm.sampling_params), and a learner would not know."""
 DRAIN_S: Final = 5.0
 """How long a process that ends waits for its last decisions before it unloads."""
+LEAVE_S: Final = 5.0
+"""How long it waits for an unloading then: a server that hangs must not keep it past its grace period."""
 
 
 @dataclass
@@ -201,7 +203,7 @@ class ServedPolicy:
                 return
             self._changed.wait_for(lambda: not used.answering, DRAIN_S)
             used.hold.release()
-        self._tidy()
+        self._tidy(LEAVE_S)
 
     def _sampled(self, used: _Loaded, question: Question, seed: int) -> SampledAction:
         body = self._form.body(used.name, question, self._sampling, seed)
@@ -225,7 +227,9 @@ class ServedPolicy:
         """See that the server has the files of `name` under that name, and that it answers as it must."""
         path = f"{self._there}/{name}"
         if name not in self._server.adapters():
+            self._refuse_closed()
             self._server.load(name, path)
+        self._refuse_closed()
         found = self._server.adapters().get(name)
         if found is None:
             raise ServerError(SETTING, f"says that it has loaded {name}, and does not list it", "see the server's log")
@@ -235,19 +239,25 @@ class ServedPolicy:
                 f"the server has {name} from {found!r:.300}, and not from {path}",
                 "give all workers of one server the same folder, or unload it",
             )
-        try_out(self._server, self._form, name)
+        try_out(self._server, self._form, name, self._refuse_closed)
+        self._refuse_closed()
 
-    def _unload_unneeded(self) -> None:
+    def _refuse_closed(self) -> None:
+        """Raises ServerError once closed: what loads ends with the request that is under way."""
+        if self._closed.is_set():
+            raise ServerError(SETTING, "is not asked any more, as the process ends", "")
+
+    def _unload_unneeded(self, timeout_s: float | None) -> None:
         """Unload the adapters of this run that no process holds. Whoever needs one again loads it again."""
         for name in self._folder.names():
             with self._folder.alone(name) as mine:
                 if mine:
-                    self._server.unload(name)
+                    self._server.unload(name, timeout_s)
 
-    def _tidy(self) -> None:
-        """`_unload_unneeded`, if the server answers; else the next one that looks does it."""
+    def _tidy(self, timeout_s: float | None = None) -> None:
+        """`_unload_unneeded`, if the server answers; else the next one that looks does it. timeout_s: of a request."""
         try:
-            self._unload_unneeded()
+            self._unload_unneeded(timeout_s)
         except (ServerError, ConfigError) as error:
             log.warning("an adapter that nobody needs stays loaded: %s", error.what)
 

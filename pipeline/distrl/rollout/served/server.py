@@ -45,6 +45,10 @@ class RefusedError(ServerError):
     """The server refuses this request, or its answer must not be recorded: asking again helps little."""
 
 
+class OtherInterfaceError(ServerError):
+    """The server answers, without what a decision needs."""
+
+
 class UnseenAdapterError(ConfigError):
     """The server finds no adapter at the path that it was given."""
 
@@ -101,9 +105,9 @@ class ModelServer:
             )
         raise _failed(f"loading {name}", answer)
 
-    def unload(self, name: str) -> None:
+    def unload(self, name: str, timeout_s: float | None = None) -> None:
         """Nothing happens where it has no such adapter. Raises ServerError, ConfigError."""
-        answer = self._post("unload_lora_adapter", {"lora_name": name})
+        answer = self._post("unload_lora_adapter", {"lora_name": name}, timeout_s)
         if answer.status not in (OK, NOT_FOUND) and not EVICTED.search(reason_of(answer.body)):
             raise _failed(f"unloading {name}", answer)
 
@@ -125,8 +129,9 @@ class ModelServer:
         except ValueError:
             raise _no_such_interface("answers without token ids or log-probabilities", answer) from None
 
-    def _post(self, path: str, body: Mapping[str, Any]) -> HttpAnswer:
-        return self._answered(lambda: self._http.post(f"{self._url}/{path}", self._headers, body, self._timeout_s))
+    def _post(self, path: str, body: Mapping[str, Any], timeout_s: float | None = None) -> HttpAnswer:
+        within = self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s)
+        return self._answered(lambda: self._http.post(f"{self._url}/{path}", self._headers, body, within))
 
     def _answered(self, request: Callable[[], HttpAnswer]) -> HttpAnswer:
         try:
@@ -152,5 +157,5 @@ def _failed(doing: str, answer: HttpAnswer) -> ServerError:
     )
 
 
-def _no_such_interface(what: str, answer: HttpAnswer) -> ServerError:
-    return ServerError(SETTING, f"{what}: {answer.body[:100]!r}", "serve by a vLLM that docs/serving.md names")
+def _no_such_interface(what: str, answer: HttpAnswer) -> OtherInterfaceError:
+    return OtherInterfaceError(SETTING, f"{what}: {answer.body[:100]!r}", "serve by a vLLM that docs/serving.md names")

@@ -19,5 +19,10 @@ def helm_unittest() -> Path:
 
 
 @pytest.fixture(scope="session")
+def chart_testing() -> Path:
+    return gotools.tool("chart-testing", "ct")
+
+
+@pytest.fixture(scope="session")
 def manifests() -> Path:
     return gotools.tool("manifests")

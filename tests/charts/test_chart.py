@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import gotools
 import pytest
 import yaml
 from chart_examples import CHART, EXAMPLES, containers, helm_says, looked_at, pods, rendered
@@ -41,6 +44,33 @@ def test_every_template_has_a_suite() -> None:
 def test_an_example_is_sound(helm: Path, values: Path) -> None:
     done = helm_says(helm, "lint", "--strict", str(CHART), "--values", str(values))
     assert done.returncode == 0, done.stdout
+
+
+def test_chart_testing_finds_nothing(chart_testing: Path, helm: Path) -> None:
+    """By the rules that come with it: yamllint's, yamale's of Chart.yaml, and helm's lint for every example."""
+    module = gotools.TOOLS / "chart-testing"
+    version = re.findall(r"github.com/helm/chart-testing/v3 (\S+)", (module / "go.mod").read_text())[0]
+    asked = ["go", "mod", "download", "-json", f"github.com/helm/chart-testing/v3@{version}"]
+    found = json.loads(subprocess.run(asked, cwd=module, capture_output=True, text=True, check=True).stdout)
+    rules = Path(found["Dir"]) / "etc"
+    done = subprocess.run(
+        [
+            chart_testing,
+            "lint",
+            f"--charts={CHART}",
+            f"--lint-conf={rules / 'lintconf.yaml'}",
+            f"--chart-yaml-schema={rules / 'chart_schema.yaml'}",
+            "--check-version-increment=false",  # compares with a branch of a remote, which a clone need not have
+            "--validate-maintainers=false",  # asks a forge for the accounts
+        ],
+        env=os.environ | {"PATH": f"{helm.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    linted = re.findall(r'values file "\S*/(\S+\.yaml)"', done.stdout)
+    assert sorted(linted) == sorted(each.name for each in (CHART / "ci").iterdir())
 
 
 @pytest.mark.parametrize(

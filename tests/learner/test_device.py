@@ -27,6 +27,7 @@ from distrl.policy.sampling import FULL
 from distrl.rollout.serving import serving
 from distrl.runs.settings import learning_fingerprint
 from distrl.types import LoggedTrajectory
+from policy.autoui_t5.parts import base_model
 from policy.vlm.models import FAMILIES
 from torch import nn
 
@@ -42,18 +43,25 @@ BEYOND = 1 << 50
 World = tuple[Callable[..., Config], Screens, list[list[LoggedTrajectory]]]
 
 
-@pytest.fixture(params=["autoui", "qwen25"])
+def base_of(family: str, directory: Path) -> tuple[Path, tuple[str, ...]]:
+    """A small base model of that family, and the settings that it needs."""
+    if family == "autoui_t5":
+        return base_model(directory), ("policy.action_tokens=128",)
+    (save_tiny_base if family == "autoui" else FAMILIES[family])(directory)
+    return directory, () if family == "autoui" else IN_WORDS
+
+
+@pytest.fixture(params=["autoui", "autoui_t5", "qwen25"])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     """Settings with a base model, screens, and the windows of updates."""
-    vlm = request.param != "autoui"
-    (FAMILIES[request.param] if vlm else save_tiny_base)(tmp_path)
+    base, own = base_of(request.param, tmp_path)
     torch.set_num_threads(1)
 
     def settings(*sets: str) -> Config:
-        return config(tmp_path, "learner.device=cpu", *(IN_WORDS if vlm else ()), *sets)
+        return config(base, "learner.device=cpu", *own, *sets)
 
     screens = Screens()
-    records = in_its_words(settings(), screens, UPDATES) if vlm else windows(screens, settings(), UPDATES)
+    records = in_its_words(settings(), screens, UPDATES) if own else windows(screens, settings(), UPDATES)
     return settings, screens, records
 
 
@@ -235,10 +243,9 @@ def test_a_run_stays_on_one_kind_of_processor(world: World) -> None:
 @pytest.mark.parametrize("family", ["autoui", "qwen25"])
 def test_all_of_a_fold_is_on_the_device_that_is_chosen(tmp_path: Path, family: str) -> None:
     """On a second device that refuses whatever lies on another one; no GPU is needed."""
-    (save_tiny_base if family == "autoui" else FAMILIES[family])(tmp_path)
+    base, sets = base_of(family, tmp_path)
     tests = Path(__file__).parents[1]
-    sets = IN_WORDS if family != "autoui" else ()
-    command = [sys.executable, "-m", "learner.on_second_device", str(tmp_path), *sets]
+    command = [sys.executable, "-m", "learner.on_second_device", str(base), *sets]
     done = subprocess.run(command, cwd=tests, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout)

@@ -68,8 +68,8 @@ def test_it_clones_by_the_letter_and_then_learns_with_its_learner_killed(
     run.until("version 0", lambda: bool(run.versions()), **WAITING)
     demonstrated = play_again(run)
     run.stop("worker-0")
-    exact, steps = letter_for_letter(run, demonstrated)
-    assert exact >= 0.95 * steps, f"{exact} of {steps} actions"
+    exact, steps, others = letter_for_letter(run, demonstrated)
+    assert exact >= 0.95 * steps, f"{exact} of {steps} actions; {others}"
 
     run.worker()
     run.feed(tasks=6)
@@ -97,22 +97,24 @@ def play_again(run: LiveRun) -> list[Trajectory]:
     return found
 
 
-def letter_for_letter(run: LiveRun, demonstrated: list[Trajectory]) -> tuple[int, int]:
-    """How many of the demonstrated actions the worker took, on the same screen and to the token, and how many there
-    are. After its first other action it sees other screens, and takes none of those that follow."""
-    played = run.counted()
-    pairs = [
-        (wanted, found)
-        for each in demonstrated
-        for wanted, found in zip(each.steps, played[again(each.task_id)].steps, strict=False)
-    ]
-    exact = sum(
-        (wanted.screenshot.sha256, wanted.prompt_ids, wanted.action_ids)
-        == (found.screenshot.sha256, found.prompt_ids, found.action_ids)
-        for wanted, found in pairs
-    )
-    assert {found.version_sha256 for _, found in pairs} <= {version.adapter.sha256 for version in run.versions()}
-    return exact, sum(len(each.steps) for each in demonstrated)
+def letter_for_letter(run: LiveRun, demonstrated: list[Trajectory]) -> tuple[int, int, list[str]]:
+    """How many of the demonstrated actions the worker took, on the same screen and to the token, how many there are,
+    and what the others are. After its first other action it sees other screens, and takes none of those that follow."""
+    played, exact, others = run.counted(), 0, list[str]()
+    published = {version.adapter.sha256 for version in run.versions()}
+    for each in demonstrated:
+        attempt = played[again(each.task_id)]
+        assert {step.version_sha256 for step in attempt.steps} <= published
+        for number, (wanted, found) in enumerate(zip(each.steps, attempt.steps, strict=False)):
+            is_screen = wanted.screenshot.sha256 == found.screenshot.sha256
+            is_prompt, is_action = wanted.prompt_ids == found.prompt_ids, wanted.action_ids == found.action_ids
+            exact += is_screen and is_prompt and is_action
+            if not (is_screen and is_prompt and is_action):
+                same = f"same screen {is_screen}, same prompt {is_prompt}, restless {wanted.restless}, {found.restless}"
+                others.append(f"{each.task_id} step {number}: {found.action_text!r} for {wanted.action_text!r}, {same}")
+        if attempt.note:
+            others.append(f"{each.task_id}: {attempt.note}")
+    return exact, sum(len(each.steps) for each in demonstrated), others
 
 
 def again(task_id: str) -> str:

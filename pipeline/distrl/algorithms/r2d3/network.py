@@ -1,0 +1,51 @@
+"""The network of R2D3: a recurrent Q with dueling heads, and DQfD's, which has no memory.
+
+Q(s, a) = V(s) + A(s, a) − mean_b A(s, b)   (dueling, arXiv 1511.06581, equation 9)
+
+Symbols: B sequences, T steps, F inputs, H units, A actions.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+
+class RecurrentQ(nn.Module):
+    """Q of each step of a sequence, rescaled by h. recurrent: False gives a layer of the same width in place of the
+    LSTM, which hands on no state."""
+
+    def __init__(self, inputs: int, actions: int, width: int, *, recurrent: bool = True) -> None:
+        super().__init__()
+        self.width = width
+        self.recurrent = recurrent
+        self.encoder = nn.Sequential(nn.Linear(inputs, width), nn.ReLU())
+        self.cell = nn.LSTMCell(width, width) if recurrent else nn.Linear(width, width)
+        self.value, self.advantage = nn.Linear(width, 1), nn.Linear(width, actions)
+
+    def start(self, sequences: int) -> Tensor:
+        """(B, 2H) the state before an episode's first step: the LSTM's h and c, side by side."""
+        return torch.zeros(sequences, 2 * self.width)
+
+    def forward(self, inputs: Tensor, state: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
+        """(B, T, A) Q, and (B, 2H) the state after the last step.
+
+        inputs: (B, T, F). state: (B, 2H) before the first step. present: (B, T) bool; padding leaves the state alone.
+        """
+        encoded = self.encoder(inputs)
+        units = []
+        for t in range(inputs.shape[1]):
+            unit, after = self._step(encoded[:, t], state)
+            state = torch.where(present[:, t, None], after, state)
+            units.append(unit)
+        found = torch.stack(units, 1) if units else encoded
+        advantage = self.advantage(found)
+        return self.value(found) + advantage - advantage.mean(-1, keepdim=True), state
+
+    def _step(self, encoded: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        if not self.recurrent:
+            return cast(Tensor, self.cell(encoded)).relu(), state
+        unit, memory = self.cell(encoded, state.chunk(2, -1))
+        return unit, torch.cat([unit, memory], -1)

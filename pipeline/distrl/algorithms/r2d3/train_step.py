@@ -1,0 +1,72 @@
+"""The loss of one minibatch of sequences, by the network that learns and its older copy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from distrl.algorithms.r2d3 import losses
+from distrl.algorithms.r2d3.losses import LossSettings
+from distrl.algorithms.r2d3.network import RecurrentQ
+from distrl.algorithms.r2d3.sequences import SequenceBatch
+from distrl.algorithms.r2d3.targets import double_q_targets, has_target, sequence_priorities
+from distrl.algorithms.returns import Array
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """loss: a number, differentiable in the learning network's parameters. priorities: (B,) of the sequences now."""
+
+    loss: Tensor
+    priorities: Array
+
+
+def sequence_loss(online: RecurrentQ, older: RecurrentQ, batch: SequenceBatch, config: LossSettings) -> Found:
+    """The whole loss of a batch.
+
+    Both networks go through the burn-in from the stored state, without a gradient (R2D2, section 3): its steps are not
+    learned from, they bring the state nearer to what the present weights would have made of the episode.
+    """
+    burn_in, length = batch.shape.burn_in, batch.shape.length
+    with torch.no_grad():
+        before = _unrolled(online, batch, batch.state, slice(0, burn_in))[1]
+        old, _ = _unrolled(older, batch, batch.state, slice(None))
+    q, _ = _unrolled(online, batch, before, slice(burn_in, None))
+    ends, present = batch.ends[:, burn_in:], batch.present[:, burn_in:]
+    learned = has_target(ends, present)
+    learned[:, length:] = False
+    actions = batch.actions[:, burn_in:]
+    chosen = q.gather(-1, actions[..., None])[..., 0]
+    weights = _placed(learned * batch.weights[:, None], q)
+    seen, older_q = _array(q), _array(old[:, burn_in:])
+    by_steps = {
+        n: double_q_targets(batch.rewards[:, burn_in:], ends, present, seen, older_q, config.gamma, n, config.epsilon)
+        for n in (config.n, 1)
+    }
+    terms = [
+        losses.td_loss(chosen, _placed(by_steps[config.n], q), weights),
+        config.one_step_weight * losses.td_loss(chosen, _placed(by_steps[1], q), weights),
+        config.margin_weight
+        * losses.margin_loss(q, actions, weights * _placed(batch.is_expert[:, None], q), config.margin),
+        config.l2_weight * losses.l2(online.parameters()),
+    ]
+    td = _array(chosen) - by_steps[config.n]
+    return Found(torch.stack(terms).sum(), sequence_priorities(td, learned, config.eta))
+
+
+def _unrolled(network: RecurrentQ, batch: SequenceBatch, state: Tensor, columns: slice) -> tuple[Tensor, Tensor]:
+    present = torch.from_numpy(batch.present[:, columns])
+    found: tuple[Tensor, Tensor] = network(batch.inputs[:, columns], state, present)
+    return found
+
+
+def _placed(values: Array | np.ndarray, like: Tensor) -> Tensor:
+    return torch.from_numpy(np.asarray(values)).to(like)
+
+
+def _array(tensor: Tensor) -> Array:
+    found: Array = tensor.detach().double().numpy()
+    return found

@@ -63,6 +63,7 @@ def q_of(net: RecurrentQ, each: Episode, window: Window) -> Tensor:
 
 def target(each: Episode, t: int, first: int, online: Tensor, older: Tensor, n: int) -> float:
     """y_t in the whole episode."""
+    online, older = online.detach(), older.detach()
     steps = min(n, len(each) - t)
     total = sum(CONFIG.gamma**k * each.rewards[t + k] for k in range(steps))
     if t + steps < len(each):

@@ -27,7 +27,7 @@ class RecurrentQ(nn.Module):
 
     def start(self, sequences: int) -> Tensor:
         """(B, 2H) the state before an episode's first step: the LSTM's h and c, side by side."""
-        return torch.zeros(sequences, 2 * self.width)
+        return self.value.weight.new_zeros(sequences, 2 * self.width)
 
     def forward(self, inputs: Tensor, state: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
         """(B, T, A) Q, and (B, 2H) the state after the last step.

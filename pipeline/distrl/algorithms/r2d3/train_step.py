@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from distrl.algorithms.r2d3 import losses
@@ -25,7 +26,7 @@ class Found:
 
 
 def sequence_loss(online: RecurrentQ, older: RecurrentQ, batch: SequenceBatch, config: LossSettings) -> Found:
-    """The whole loss of a batch.
+    """The whole loss of a batch, whose tensors are on the networks' device.
 
     Both networks go through the burn-in from the stored state, without a gradient (R2D2, section 3): its steps are not
     learned from, they bring the state nearer to what the present weights would have made of the episode.
@@ -58,15 +59,15 @@ def sequence_loss(online: RecurrentQ, older: RecurrentQ, batch: SequenceBatch, c
 
 
 def _unrolled(network: RecurrentQ, batch: SequenceBatch, state: Tensor, columns: slice) -> tuple[Tensor, Tensor]:
-    present = torch.from_numpy(batch.present[:, columns])
+    present = torch.from_numpy(batch.present[:, columns]).to(state.device)
     found: tuple[Tensor, Tensor] = network(batch.inputs[:, columns], state, present)
     return found
 
 
-def _placed(values: Array | np.ndarray, like: Tensor) -> Tensor:
-    return torch.from_numpy(np.asarray(values)).to(like)
+def _placed(values: NDArray[np.generic], like: Tensor) -> Tensor:
+    return torch.from_numpy(values).to(like)
 
 
 def _array(tensor: Tensor) -> Array:
-    found: Array = tensor.detach().double().numpy()
+    found: Array = tensor.detach().double().cpu().numpy()
     return found

@@ -33,6 +33,7 @@ ARMS: Final[Mapping[str, Settings]] = {
     "ratio-1-2": replace(R2D3, demo_ratio=1 / 2),
     "ratio-1": replace(R2D3, demo_ratio=1.0),
     "demonstrations-10": replace(R2D3, demonstrations=10),
+    "demonstrations-10-alone": replace(R2D3, demonstrations=10, demo_ratio=1.0),
     "no-pretraining": replace(R2D3, pretraining=0),
     "no-margin": replace(R2D3, loss=replace(R2D3.loss, margin_weight=0.0)),
     "no-l2": replace(R2D3, loss=replace(R2D3.loss, l2_weight=0.0)),

@@ -106,8 +106,8 @@ class Agent:
             self.demonstrated.add(episode)
 
     def run(self, report: Callable[[int, float], None] = lambda *_: None) -> float:
-        """The share of all starts from which the greedy policy succeeds at the end. report: takes
-        each round's number, and the share of the actors' episodes that succeeded."""
+        """The share of all starts from which the greedy policy succeeds at the end. report: takes each round's number
+        and the share of the actors' episodes that succeeded."""
         settings = self.settings
         if self.demonstrated.episodes:
             for _ in range(settings.pretraining):
@@ -117,7 +117,7 @@ class Agent:
             for episode in played:
                 self.own.add(episode)
             for _ in range(settings.updates):
-                self.update(settings.demo_ratio if settings.demonstrations else 0.0)
+                self.update(settings.demo_ratio)
             report(number, float(np.mean([each.rewards.sum() for each in played])))
         return self.evaluate()
 

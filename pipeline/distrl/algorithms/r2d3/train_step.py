@@ -26,7 +26,8 @@ class Found:
 
 
 def sequence_loss(online: RecurrentQ, older: RecurrentQ, batch: SequenceBatch, config: LossSettings) -> Found:
-    """The whole loss of a batch, whose tensors are on the networks' device.
+    """The whole loss of a batch, whose tensors are on the networks' device. Of a batch that looks fewer than n steps
+    ahead, the last targets bootstrap sooner.
 
     Both networks go through the burn-in from the stored state, without a gradient (R2D2, section 3): its steps are not
     learned from, they bring the state nearer to what the present weights would have made of the episode.

@@ -46,12 +46,45 @@ class PromptEncoder(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Request:
+class Request:
+    """A decision that an actor waits for. asked: when, by the batcher's clock."""
+
     observation: Observation
     prompt: tuple[int, ...]
     seed: int
     asked: float
     decision: Future[Decision] = field(default_factory=Future)
+
+    @classmethod
+    def of(cls, observation: Observation, encoder: PromptEncoder, asked: float) -> Request:
+        prompt = encoder.encode_prompt(observation.task.instruction, observation.previous, observation.screen())
+        seed = sampling_seed(observation.task.task_id, observation.attempt_id, observation.step)
+        return cls(observation, prompt, seed, asked)
+
+
+def decided(
+    batch: Sequence[Request], weights: Weights, sampling: Sampling | None, version: Version, ticks: Callable[[], float]
+) -> list[Decision]:
+    """The decisions of one batch under `version`, whose adapter `weights` has loaded."""
+    written = weights.decide(
+        [request.observation.png for request in batch],
+        [request.prompt for request in batch],
+        sampling,
+        [request.seed for request in batch],
+    )
+    return [
+        Decision(
+            row.action,
+            row.action_text,
+            request.prompt,
+            row.action_ids,
+            row.logprob,
+            version.version,
+            version.adapter.sha256,
+            ticks() - request.asked,
+        )
+        for request, row in zip(batch, written, strict=True)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +117,7 @@ class Batcher:
         self._wait_s = wait_s
         self._ticks = ticks
         self._changed = threading.Condition()
-        self._requests: list[_Request] = []
+        self._requests: list[Request] = []
         self._swap: _Swap | None = None
         self._loaded: Version | None = None
         self._active = 0
@@ -113,9 +146,7 @@ class Batcher:
 
     def decide(self, observation: Observation) -> Decision:
         """The action for one observation. Raises PolicyError once closed, PolicyEndedError once `serve` has failed."""
-        prompt = self._encoder.encode_prompt(observation.task.instruction, observation.previous, observation.screen())
-        seed = sampling_seed(observation.task.task_id, observation.attempt_id, observation.step)
-        request = _Request(observation, prompt, seed, self._ticks())
+        request = Request.of(observation, self._encoder, self._ticks())
         with self._changed:
             if self._closed:
                 raise self._stopped()
@@ -190,7 +221,7 @@ class Batcher:
     def _something_to_do(self) -> bool:
         return self._closed or self._swap is not None or (bool(self._requests) and self._loaded is not None)
 
-    def _gather(self) -> list[_Request]:
+    def _gather(self) -> list[Request]:
         with self._changed:
             if not self._requests or self._loaded is None:
                 return []
@@ -211,7 +242,7 @@ class Batcher:
                 self._changed.notify_all()
             swap.done.set_result(None)
 
-    def _answer(self, batch: list[_Request]) -> None:
+    def _answer(self, batch: list[Request]) -> None:
         try:
             decisions = self._decided(batch)
         except Exception as error:
@@ -224,25 +255,7 @@ class Batcher:
             for request, decision in zip(batch, decisions, strict=True):
                 request.decision.set_result(decision)
 
-    def _decided(self, batch: list[_Request]) -> list[Decision]:
+    def _decided(self, batch: list[Request]) -> list[Decision]:
         version = self._loaded
         assert version is not None
-        written = self._weights.decide(
-            [request.observation.png for request in batch],
-            [request.prompt for request in batch],
-            self._sampling,
-            [request.seed for request in batch],
-        )
-        return [
-            Decision(
-                row.action,
-                row.action_text,
-                request.prompt,
-                row.action_ids,
-                row.logprob,
-                version.version,
-                version.adapter.sha256,
-                self._ticks() - request.asked,
-            )
-            for request, row in zip(batch, written, strict=True)
-        ]
+        return decided(batch, self._weights, self._sampling, version, self._ticks)

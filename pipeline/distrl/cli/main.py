@@ -18,6 +18,7 @@ from distrl.cli import (
     devices,
     dlq,
     emulators,
+    experiment,
     failures,
     judge,
     lineage,
@@ -51,7 +52,22 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for room in (stack, train, roles, devices, demo, ablate, replay, lineage, failures, show, judge, scores, skip):
+for room in (
+    stack,
+    train,
+    roles,
+    devices,
+    demo,
+    ablate,
+    experiment,
+    replay,
+    lineage,
+    failures,
+    show,
+    judge,
+    scores,
+    skip,
+):
     room.register(app)
 app.add_typer(runs.app, name="runs")
 app.add_typer(phones.app, name="phones")

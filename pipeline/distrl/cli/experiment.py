@@ -1,0 +1,77 @@
+"""`distrl experiment`: the paper's figures without a cluster."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from distrl.cli.common import console, row, table
+
+if TYPE_CHECKING:
+    from distrl.experiment.plan import Cell
+    from distrl.experiment.report import Report
+
+COLUMNS = (MofNCompleteColumn(), BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+
+
+class Preset(StrEnum):
+    """How long an experiment may take."""
+
+    QUICK = "quick"
+    FULL = "full"
+
+
+def register(app: typer.Typer) -> None:
+    app.command("experiment")(experiment)
+
+
+def experiment(
+    name: Annotated[str | None, typer.Argument(help="Which experiment; --list names them.")] = None,
+    preset: Annotated[Preset, typer.Option(help="quick: minutes on two cores; full: longer and more arms.")] = (
+        Preset.QUICK
+    ),
+    seeds: Annotated[str, typer.Option(help="One run of every arm for each.")] = "0,1,2",
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the results; out/experiments/NAME-PRESET if not given.")
+    ] = None,
+    names: Annotated[bool, typer.Option("--list", help="Name the experiments, and end.")] = False,
+) -> None:
+    """Run the system's own parts on simulated phones in virtual time: no server, no waiting, the same bytes each time.
+
+    The result does not depend on how fast or how busy the machine is. Where it was interrupted, the same command goes
+    on with what is missing.
+    """
+    from distrl.experiment.plan import EXPERIMENTS, experiment_of, seeds_of
+
+    if names or name is None:
+        for each in EXPERIMENTS.values():
+            console.print(f"{each.name:12} {each.title}", markup=False, highlight=False, soft_wrap=True)
+        return
+    from distrl.experiment.run import FILES, run_experiment
+
+    asked, numbers = experiment_of(name), seeds_of(seeds)
+    folder = out or Path("out/experiments") / f"{name}-{preset.value}"
+    with Progress(*COLUMNS, console=console) as progress:
+        bar = progress.add_task("", total=len(asked.cells(preset.value, numbers)))
+
+        def on_cell(cell: Cell) -> None:
+            progress.update(bar, advance=1, description=escape(f"{cell.arm.name}, seed {cell.seed}"))
+
+        report = run_experiment(asked, preset.value, numbers, folder, on_cell)
+    _show(report)
+    console.print(f"report: {folder / FILES[-1]}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _show(report: Report) -> None:
+    from distrl.experiment.page import arm_table, comparison_table
+
+    for head, rows in (arm_table(report), comparison_table(report)):
+        made = table(*head)
+        for each in rows:
+            made.add_row(*row(*each))
+        console.print(made)

@@ -1,0 +1,97 @@
+"""The cells of an experiment, each an arm under a seed: computed in processes of their own, and persisted one by one.
+
+A cell's file appears whole as soon as its process is done, so an experiment that is killed goes on with the others. It
+names what its figures depend on; a file of other settings is computed again.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from multiprocessing.synchronize import Event
+from pathlib import Path
+from typing import Any, Final
+
+from distrl.experiment.compute import CellResult, compute
+from distrl.experiment.plan import Cell
+from distrl.offline.files import make_folder, write
+
+FOLDER: Final = "cells"
+WATCH_S: Final = 0.5
+"""How often a process of the pool looks whether its parent is alive."""
+
+OnCell = Callable[[Cell], None]
+
+
+def persisted(cell: Cell, out: Path) -> CellResult | None:
+    """What an earlier call has computed of the cell; None where its file is missing, damaged or of other settings."""
+    try:
+        found = json.loads((out / FOLDER / cell.file).read_bytes())
+        return dict(found["result"]) if found["fingerprint"] == cell.fingerprint else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def results(cells: Sequence[Cell], out: Path, on_cell: OnCell, processes: int | None = None) -> list[CellResult]:
+    """The result of each cell, in their order; computes and persists those that are not there.
+
+    on_cell: called with each cell once its result is there. processes: how many at once; the cores there are if None.
+    Raises ConfigError where `out` cannot be written, and what a cell raised.
+    """
+    make_folder(out / FOLDER)
+    found = {cell: result for cell in cells if (result := persisted(cell, out)) is not None}
+    for cell in found:
+        on_cell(cell)
+    missing = sorted((cell for cell in cells if cell not in found), key=_work, reverse=True)
+    if missing:
+        spawn = multiprocessing.get_context("spawn")
+        stop = spawn.Event()
+        with ProcessPoolExecutor(processes or _cores(), spawn, _end_with_parent, (stop,)) as pool:
+            coming: dict[Future[CellResult], Cell] = {pool.submit(compute, cell): cell for cell in missing}
+            try:
+                for future in as_completed(coming):
+                    cell = coming[future]
+                    found[cell] = future.result()
+                    _persist(cell, found[cell], out)
+                    on_cell(cell)
+            except BaseException:
+                stop.set()
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+    return [found[cell] for cell in cells]
+
+
+def as_json(content: Any) -> bytes:
+    """Equal content gives equal bytes."""
+    return (json.dumps(content, indent=1, allow_nan=False) + "\n").encode()
+
+
+def _persist(cell: Cell, result: CellResult, out: Path) -> None:
+    content = {"arm": cell.arm.name, "seed": cell.seed, "fingerprint": cell.fingerprint, "result": result}
+    write(out / FOLDER / cell.file, as_json(content))
+
+
+def _work(cell: Cell) -> float:
+    """Grows with what a cell takes: the largest begin first, so that none is left alone at the end."""
+    return cell.arm.phones * cell.until * (0.5 if cell.arm.synchronous else 1.0)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _end_with_parent(stop: Event) -> None:
+    """In a process of the pool: ends it in the middle of a cell once `stop` is set or its parent was killed."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        while not stop.wait(WATCH_S) and parent.is_alive():
+            pass
+        os._exit(1)
+
+    threading.Thread(target=watch, name="parent", daemon=True).start()

@@ -1,0 +1,114 @@
+"""What one process computes of a cell: a run in virtual time, and its figures."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+from distrl.config import Config
+from distrl.evaluate.play import evaluation_tasks
+from distrl.experiment.costs import Draws
+from distrl.experiment.deciding import PolicyBatches, ScriptBatches
+from distrl.experiment.learning import NoLearning
+from distrl.experiment.measure import CurvePoint, Figures, collected, figures, learned
+from distrl.experiment.plan import Cell
+from distrl.experiment.simulate import Simulated, World, simulate
+from distrl.experiment.success import success
+from distrl.experiment.weights import Screenshots, WeightsLearning
+from distrl.policy.registry import policy_of
+from distrl.policy.sampling import Sampling
+from distrl.store.directory import DirectoryStore
+from distrl.store.objects import ObjectStore
+from distrl.types import ObjectRef, Split, Version
+
+CURVE: Final = 6
+"""Points of a learning curve after version 0."""
+NOT_KEPT: Final = ObjectRef("screenshots/not-drawn", "0" * 64, 0)
+
+CellResult = dict[str, Any]
+"""figures: name -> value, null where there is none. collected: [virtual seconds, trajectories until then]. curve:
+[virtual seconds, trajectories learned from, success], where the arm learns."""
+
+
+def compute(cell: Cell) -> CellResult:
+    """Run the cell. Equal cells give equal results; where it learns, on processors of one kind."""
+    return _learning(cell) if cell.arm.learns else _pacing(cell)
+
+
+def _pacing(cell: Cell) -> CellResult:
+    """The script acts, and updates compute nothing."""
+    config = cell.arm.config(cell.seed)
+    world = World(
+        Draws(cell.arm.costs, cell.seed),
+        cell.arm.phones,
+        lambda worker: ScriptBatches(),
+        NoLearning(config),
+        lambda png: NOT_KEPT,
+        drawn=False,
+    )
+    run = simulate(config, world, cell.until)
+    return _result(_paced(cell, config, run), run)
+
+
+def _learning(cell: Cell) -> CellResult:
+    """The policy acts and learns; then the versions of the curve play tasks of validation, the first and last held-out
+    ones."""
+    config = cell.arm.config(cell.seed)
+    torch.set_num_threads(config.worker.torch_threads)
+    with tempfile.TemporaryDirectory() as folder:
+        store, screenshots = DirectoryStore(Path(folder)), Screenshots()
+        learning = WeightsLearning(config, store, screenshots)
+        world = World(
+            Draws(cell.arm.costs, cell.seed),
+            cell.arm.phones,
+            lambda worker: PolicyBatches(
+                policy_of(config.policy), Sampling.of(config.worker), lambda version: store.get(version.adapter)
+            ),
+            learning,
+            screenshots.keep,
+            drawn=True,
+        )
+        run = simulate(config, world, cell.until)
+        curve, first, last = _curve(cell, config, learning.versions, store)
+    return _result({**_paced(cell, config, run), **learned(curve, first, last)}, run, curve)
+
+
+def _curve(
+    cell: Cell, config: Config, versions: Sequence[Version], store: ObjectStore
+) -> tuple[list[CurvePoint], float, float]:
+    """The curve on tasks of validation, and held-out success of the first and of the last version."""
+    policy = policy_of(config.policy)
+
+    def plays(version: Version, split: Split, count: int) -> float:
+        tasks = evaluation_tasks(config, split, count)
+        return success(config, policy, version, store.get(version.adapter), tasks)
+
+    found: dict[int, float] = {}
+    curve = []
+    for point in range(CURVE + 1):
+        at = cell.until * point / CURVE
+        newest = [version for version in versions if version.published_at <= at * 1000][-1]
+        if newest.version not in found:
+            found[newest.version] = plays(newest, Split.VALIDATION, config.evaluate.validation_episodes)
+        folded = (newest.update + 1 - config.warmup.updates) * config.learner.trajectories_per_update
+        curve.append(CurvePoint(at, folded, found[newest.version]))
+    first, last = (plays(version, Split.TEST, config.evaluate.episodes) for version in (versions[0], versions[-1]))
+    return curve, first, last
+
+
+def _paced(cell: Cell, config: Config, run: Simulated) -> Figures:
+    each_round = config.learner.trajectories_per_update
+    return figures(run, cell.arm.costs, synchronous=cell.arm.synchronous, trajectories_per_round=each_round)
+
+
+def _result(found: Figures, run: Simulated, curve: Sequence[CurvePoint] = ()) -> CellResult:
+    return {
+        "figures": {name: value if math.isfinite(value) else None for name, value in found.items()},
+        "collected": [list(point) for point in collected(run)],
+        "curve": [[point.at, point.trajectories, point.success] for point in curve],
+    }

@@ -1,0 +1,34 @@
+"""Tasks played outside of what an experiment measures: demonstrations, and greedy episodes that say how good a version
+is. They take no virtual time of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from distrl.clock import Clock
+from distrl.config import Config
+from distrl.experiment.costs import FREE, Draws
+from distrl.experiment.phone import VirtualPhone
+from distrl.experiment.virtual_time import VirtualTime
+from distrl.rollout.episode import Decider, Episode
+from distrl.types import Task, Trajectory
+
+
+def played(
+    config: Config, tasks: Sequence[Task], episode: Callable[[Clock], Episode], decider: Callable[[Task], Decider]
+) -> list[Trajectory]:
+    """Each task on a phone of its own state, one after the other; the attempt is named as the task.
+
+    episode: made with the clock of these episodes, at which all happens at 0.
+    """
+    time, found = VirtualTime(), list[Trajectory]()
+    phone = VirtualPhone(0, time, Draws(FREE, 0), config.phones.popup_probability, drawn=True)
+    playing = episode(Clock(now=lambda: time.now, ticks=lambda: time.now))
+
+    def play() -> None:
+        for task in tasks:
+            found.append(playing.run(task, task.task_id, phone, decider(task)))
+
+    time.start("player", play)
+    time.run()
+    return found

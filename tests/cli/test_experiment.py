@@ -1,0 +1,26 @@
+"""The command: names, refusals. What an experiment computes is tested in tests/experiment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from distrl.cli.main import app
+from distrl.errors import ConfigError
+from distrl.experiment.plan import EXPERIMENTS
+from typer.testing import CliRunner
+
+
+@pytest.mark.parametrize("arguments", [["--list"], []])
+def test_it_lists_the_experiments(arguments: list[str]) -> None:
+    shown = CliRunner().invoke(app, ["experiment", *arguments])
+    assert shown.exit_code == 0
+    assert [line.split()[0] for line in shown.output.splitlines()] == list(EXPERIMENTS)
+
+
+@pytest.mark.parametrize("arguments", [["none"], ["collection", "--seeds", "x"]])
+def test_what_is_none_is_refused_before_anything_is_written(arguments: list[str], tmp_path: Path) -> None:
+    out = tmp_path / "never"
+    found = CliRunner().invoke(app, ["experiment", *arguments, "--out", str(out)])
+    assert isinstance(found.exception, ConfigError)
+    assert not out.exists()

@@ -1,0 +1,138 @@
+"""An experiment's files: the same bytes each time, also after a kill."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+from distrl.errors import ConfigError
+from distrl.experiment.cells import FOLDER
+from distrl.experiment.plan import EXPERIMENTS, Cell, experiment_of, seeds_of
+from distrl.experiment.run import FILES
+
+from . import small
+
+LONGEST_S = 300.0
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of an experiment that nobody interrupted."""
+    out = tmp_path_factory.mktemp("whole")
+    small.run(out)
+    return out
+
+
+def files(out: Path) -> dict[str, bytes]:
+    return {name: (out / name).read_bytes() for name in FILES}
+
+
+def test_the_files_hold_every_arm_and_seed(whole: Path) -> None:
+    found = json.loads((whole / "report.json").read_bytes())
+    assert [each["name"] for each in found["arms"]] == ["few/async", "few/sync"]
+    rows = list(csv.DictReader((whole / "report.csv").read_text().splitlines()))
+    assert [(row["arm"], row["seed"]) for row in rows] == [
+        ("few/async", "0"), ("few/async", "1"), ("few/sync", "0"), ("few/sync", "1"),
+    ]  # fmt: skip
+    by_seed = [each["trajectories"] for arm in found["arms"] for each in arm["by_seed"]]
+    assert [float(row["trajectories"]) for row in rows] == by_seed
+    assert all(count > 0 for count in by_seed)
+    (compared,) = found["comparisons"]
+    assert (compared["arm"], compared["other"]) == ("few/async", "few/sync")
+    assert compared["ratio"]["mean"] > 1
+    page = (whole / "report.html").read_text()
+    assert "few/async" in page
+    assert "data:image/png;base64," in page
+
+
+def test_after_a_kill_the_same_command_goes_on_and_ends_with_the_same_bytes(whole: Path, tmp_path: Path) -> None:
+    process = subprocess.Popen([sys.executable, small.__file__, str(tmp_path)])
+    try:
+        deadline = time.monotonic() + LONGEST_S
+        while not (done := sorted((tmp_path / FOLDER).glob("*.json"))):
+            assert process.poll() is None, "it ended before it was killed"
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        children = psutil.Process(process.pid).children(recursive=True)
+    finally:
+        process.kill()
+        process.wait()
+    assert psutil.wait_procs(children, timeout=30)[1] == [], "a process of the pool outlives its parent"
+    before = {path: path.stat().st_mtime_ns for path in done}
+    assert len(before) < 4
+    assert not (tmp_path / "report.json").exists()
+    seen: list[str] = []
+    small.run(tmp_path, lambda cell: seen.append(cell.file))
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert len(seen) == 4
+    assert files(tmp_path) == files(whole)
+
+
+def test_an_interrupted_experiment_leaves_no_process(tmp_path: Path) -> None:
+    """Ctrl-C reaches the parent alone where it is sent by `kill`."""
+    before = set(psutil.Process().children(recursive=True))
+
+    def interrupt(cell: Cell) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        small.run(tmp_path, interrupt)
+    left = [each for each in psutil.Process().children(recursive=True) if each not in before and not tracker(each)]
+    assert psutil.wait_procs(left, timeout=30)[1] == []
+    assert len(list((tmp_path / FOLDER).glob("*.json"))) == 1
+
+
+def tracker(process: psutil.Process) -> bool:
+    """multiprocessing's own, which stays for as long as this process does."""
+    with suppress(psutil.NoSuchProcess):
+        return "resource_tracker" in " ".join(process.cmdline())
+    return False
+
+
+def test_what_is_there_is_not_computed_again_and_what_is_damaged_or_of_other_settings_is(whole: Path) -> None:
+    cells = sorted((whole / FOLDER).glob("*.json"))
+    before, kept = files(whole), {path: path.read_bytes() for path in cells}
+    cells[0].write_bytes(kept[cells[0]][:50])
+    other = json.loads(kept[cells[1]])
+    cells[1].write_text(json.dumps({**other, "fingerprint": "of other settings", "result": {}}))
+    times = {path: path.stat().st_mtime_ns for path in cells}
+    small.run(whole)
+    assert {path: path.read_bytes() for path in cells} == kept
+    assert files(whole) == before
+    assert [path.stat().st_mtime_ns == times[path] for path in cells] == [False, False, True, True]
+
+
+def test_every_experiment_has_arms_with_settings_that_are_taken() -> None:
+    for experiment in EXPERIMENTS.values():
+        for preset in ("quick", "full"):
+            cells = experiment.cells(preset, (0, 1))
+            assert len({cell.file for cell in cells}) == len({cell.fingerprint for cell in cells}) == len(cells)
+            for cell in cells:
+                settings = cell.arm.config(cell.seed)
+                assert settings.learner.seed == cell.seed
+                assert cell.arm.synchronous == (settings.feeder.max_lag == 0)
+
+
+def test_the_machines_settings_change_no_experiment(monkeypatch: pytest.MonkeyPatch) -> None:
+    (cell, *_) = experiment_of("collection").cells("quick", (0,))
+    before = cell.arm.config(0)
+    monkeypatch.setenv("DISTRL_FEEDER__OUTSTANDING", "1")
+    assert cell.arm.config(0) == before
+
+
+@pytest.mark.parametrize("text", ["", "a", "1,1", "-1", "0,,1"])
+def test_seeds_that_are_none_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="names no seeds"):
+        seeds_of(text)
+
+
+def test_an_unknown_experiment_is_refused_with_the_names_that_there_are() -> None:
+    with pytest.raises(ConfigError, match="none of collection, scaling"):
+        experiment_of("colection")

@@ -1,0 +1,61 @@
+"""Means, intervals, and when a difference is called one."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from distrl.experiment.statistics import difference, summary
+
+
+def test_the_interval_of_a_mean_holds_it_and_lies_within_the_seeds() -> None:
+    found = summary([50.0, 56.0, 47.0])
+    assert found.mean == 51.0
+    assert 47.0 <= found.low < found.mean < found.high <= 56.0
+    assert found == summary([50.0, 56.0, 47.0])
+
+
+def test_one_seed_has_no_width_and_none_is_refused() -> None:
+    assert (summary([3.0]).low, summary([3.0]).high) == (3.0, 3.0)
+    with pytest.raises(ValueError, match="no seeds"):
+        summary([])
+
+
+def test_a_planted_difference_of_three_points_inside_the_noise_is_undecided() -> None:
+    """Success of three seeds that differ by some 4 points, and the same 3 points higher."""
+    one = [52.1, 46.3, 50.8]
+    other = [each + 3 for each in one]
+    assert difference(other, one).mean == pytest.approx(3.0)
+    assert difference(other, one).verdict == "undecided"
+    assert difference([each + 30 for each in one], one).verdict == "higher"
+    assert difference(one, [each + 30 for each in one]).verdict == "lower"
+
+
+def test_three_points_are_decided_where_the_noise_is_smaller() -> None:
+    assert difference([53.0, 53.1, 52.9], [50.0, 50.1, 49.9]).verdict == "higher"
+
+
+def test_one_seed_decides_nothing() -> None:
+    found = difference([90.0], [10.0])
+    assert (found.mean, found.low, found.high, found.verdict) == (80.0, -math.inf, math.inf, "undecided")
+
+
+@pytest.mark.parametrize("seeds", [3, 5, 10])
+def test_equal_arms_are_called_different_in_one_case_of_twenty_at_most(seeds: int) -> None:
+    rng = np.random.default_rng(7)
+    draws = rng.normal(50.0, 4.0, (4000, 2, seeds))
+    wrong = np.mean([difference(one, other).verdict != "undecided" for one, other in draws.tolist()])
+    assert wrong < 0.055
+
+
+def test_welchs_interval_is_the_textbooks() -> None:
+    """Two samples, worked by hand: means 3 and 6, variances 1 and 4, of three each; 2.9 degrees of freedom, so 2."""
+    found = difference([2.0, 3.0, 4.0], [4.0, 6.0, 8.0])
+    half = 4.303 * math.sqrt(1 / 3 + 4 / 3)
+    assert (found.mean, found.low, found.high) == pytest.approx((-3.0, -3.0 - half, -3.0 + half))
+
+
+def test_arms_without_noise_differ_if_their_numbers_do() -> None:
+    assert difference([1.0, 1.0], [1.0, 1.0]).verdict == "undecided"
+    assert difference([2.0, 2.0], [1.0, 1.0]).verdict == "higher"

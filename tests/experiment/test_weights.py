@@ -1,0 +1,70 @@
+"""Real updates in virtual time: the learner's fold, bit for bit, whatever the machine does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from distrl.config import Config, load
+from distrl.experiment.costs import PAPER, Draws
+from distrl.experiment.deciding import PolicyBatches
+from distrl.experiment.simulate import Simulated, World, simulate
+from distrl.experiment.weights import Screenshots, WeightsLearning
+from distrl.policy.registry import policy_of
+from distrl.policy.sampling import Sampling
+from distrl.store.directory import DirectoryStore
+from distrl.types import LoggedTrajectory, LogPosition, Update, Watermark
+
+SMALL = (
+    "run=experiment",
+    "warmup.demonstrations=4",
+    "warmup.updates=2",
+    "warmup.minibatches=1",
+    "warmup.batch_size=4",
+    "algorithm.minibatches=1",
+    "algorithm.batch_size=4",
+    "algorithm.critic_warmup_updates=1",
+    "learner.trajectories_per_update=3",
+)
+
+
+@pytest.fixture(scope="module")
+def settings() -> Config:
+    return load(environ={}, sets=SMALL)
+
+
+def ran(settings: Config, folder: Path) -> tuple[Simulated, WeightsLearning, Screenshots]:
+    """Three phones for 900 virtual seconds, with the shipped policy."""
+    store, screenshots = DirectoryStore(folder), Screenshots()
+    learning = WeightsLearning(settings, store, screenshots)
+
+    def worker(number: int) -> PolicyBatches:
+        return PolicyBatches(
+            policy_of(settings.policy), Sampling.of(settings.worker), lambda version: store.get(version.adapter)
+        )
+
+    world = World(Draws(PAPER, 0), 3, worker, learning, screenshots.keep, drawn=True)
+    return simulate(settings, world, 900.0), learning, screenshots
+
+
+def test_the_weights_are_those_of_the_fold_over_the_same_log_and_equal_each_time(
+    settings: Config, tmp_path: Path
+) -> None:
+    run, learning, screenshots = ran(settings, tmp_path / "one")
+    assert len(run.folded) >= 3
+    assert [version.version for version in learning.versions] == list(range(len(learning.versions)))
+    again, same, _ = ran(settings, tmp_path / "other")
+    assert [each.trajectory for each in again.played] == [each.trajectory for each in run.played]
+    assert same.state.digests() == learning.state.digests()
+    assert {step.version for each in run.played for step in each.trajectory.steps} > {0}
+
+    topic = "distrl.experiment.trajectories"
+    fresh = WeightsLearning(settings, DirectoryStore(tmp_path / "fresh"), screenshots)
+    assert fresh.state.u == 2
+    logged = [LoggedTrajectory(LogPosition(topic, 0, place), each.trajectory) for place, each in enumerate(run.played)]
+    for begin in range(0, 3 * (learning.u - 2), 3):
+        marks = {mark.topic: mark for mark in fresh.watermarks} | {topic: Watermark(topic, 0, begin + 3)}
+        update = Update(fresh.u, tuple(marks[name] for name in sorted(marks)), "", 0)
+        fresh.fold(logged[begin : begin + 3], update)
+    assert fresh.state.digests() == learning.state.digests()
+    assert fresh.state.meta() == learning.state.meta()

@@ -17,7 +17,7 @@ Preset = Literal["quick", "full"]
 FORMAT: Final = 1
 """Raised whenever the same arm and seed would give other figures: cells that are on disk are then made again."""
 FREE_LAG: Final = 32
-"""A bound on the lag that no phone ever feels: lags stay below 10 (docs/experiments.md)."""
+"""A bound on the lag that no phone ever feels: lags stay below 12 (docs/experiments.md)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 from distrl.clock import Clock
 from distrl.config import Config
@@ -26,7 +27,7 @@ from distrl.rollout.episode import Episode
 from distrl.rollout.wiring import TRUTH
 from distrl.types import LoggedTrajectory, LogPosition, ObjectRef, Task, Update, Version
 
-PHONES_PER_WORKER = 16
+PHONES_PER_WORKER: Final = 16
 """As in the paper: two machines for 32 emulators."""
 
 
@@ -57,6 +58,7 @@ class World:
     """Stores a screenshot."""
     drawn: bool
     """Whether screens are drawn."""
+    phones_per_worker: int = PHONES_PER_WORKER
 
 
 def simulate(config: Config, world: World, until: float) -> Simulated:
@@ -76,7 +78,7 @@ class _Run:
             VirtualPhone(number, self.time, world.draws, config.phones.popup_probability, world.drawn)
             for number in range(world.phones)
         ]
-        count = -(-world.phones // PHONES_PER_WORKER)
+        count = -(-world.phones // world.phones_per_worker)
         wait_s = config.worker.batch_wait_ms / 1000
         self._batchers = [VirtualBatcher(self.time, costs, world.decider(number), wait_s) for number in range(count)]
         workers = [
@@ -91,7 +93,7 @@ class _Run:
         partitions: list[Callable[[Task], object]] = [worker.put for worker in workers]
         self._feeder = VirtualFeeder(self.time, config, partitions, world.phones, costs.record_s, self._learner.topic)
         for phone in self._phones:
-            worker = workers[phone.number // PHONES_PER_WORKER]
+            worker = workers[phone.number // world.phones_per_worker]
             self.time.start(phone.serial, partial(worker.play, phone))
         for number, batcher in enumerate(self._batchers):
             self.time.start(f"policy-{number}", batcher.serve)

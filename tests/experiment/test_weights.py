@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 from distrl.config import Config, load
+from distrl.experiment.compute import CURVE, compute
 from distrl.experiment.costs import PAPER, Draws
 from distrl.experiment.deciding import PolicyBatches
+from distrl.experiment.figure import draw
+from distrl.experiment.page import html_page
+from distrl.experiment.plan import Arm, Experiment
+from distrl.experiment.report import report_of, to_dict
 from distrl.experiment.simulate import Simulated, World, simulate
 from distrl.experiment.weights import Screenshots, WeightsLearning
 from distrl.policy.registry import policy_of
@@ -68,3 +74,25 @@ def test_the_weights_are_those_of_the_fold_over_the_same_log_and_equal_each_time
         fresh.fold(logged[begin : begin + 3], update)
     assert fresh.state.digests() == learning.state.digests()
     assert fresh.state.meta() == learning.state.meta()
+
+
+def test_an_arm_that_learns_has_a_curve_and_both_ends() -> None:
+    few = (*SMALL[1:-1], "evaluate.validation_episodes=2", "evaluate.episodes=2")
+    arms = [
+        Arm(name, 3, PAPER, (*few, f"feeder.max_lag={lag}"), "home", learns=True)
+        for name, lag in (("async", 9), ("sync", 0))
+    ]
+    until = MappingProxyType({"quick": 700.0, "full": 700.0})
+    experiment = Experiment("tiny", "A tiny one", "For tests.", lambda preset: arms, until, "success_last")
+    cells = experiment.cells("quick", (0,))
+    report = report_of(experiment, "quick", (0,), cells, [compute(cell) for cell in cells])
+    for each in to_dict(report)["arms"]:
+        (curve,) = each["curve"]
+        assert [at for at, _, _ in curve] == [700.0 * point / CURVE for point in range(CURVE + 1)]
+        learned = [trajectories for _, trajectories, _ in curve]
+        assert learned == sorted(learned)
+        assert learned[0] == 0 < learned[-1] <= each["figures"]["trajectories"]["mean"]
+        assert all(0 <= success <= 1 for _, _, success in curve)
+    starts = [each.results[0]["curve"][0] for each in report.arms]
+    assert starts[0] == starts[1], "arms of a seed begin with the same version 0"
+    assert "held-out, last" in html_page(report, draw(report))

@@ -127,12 +127,13 @@ spec:
         {{- with include "distrl.phoneVariables" $phones | trim }}{{ . | nindent 8 }}{{ end }}
         {{- with .env }}{{ toYaml . | nindent 8 }}{{ end }}
         {{- with $values.env }}{{ toYaml . | nindent 8 }}{{ end }}
-      {{- if include "distrl.monitored" . }}
+      {{- with include "distrl.probed" . | fromYaml }}
+      {{- $port := .name }}
       ports:
-        - {name: metrics, containerPort: {{ (include "distrl.config" $root | fromYaml).monitoring.port }}}
+        - {name: {{ $port }}, containerPort: {{ .port }}}
       {{- range $probe, $path := dict "startupProbe" "/livez" "livenessProbe" "/livez" "readinessProbe" "/readyz" }}
       {{ $probe }}:
-        httpGet: {path: {{ $path }}, port: metrics}
+        httpGet: {path: {{ $path }}, port: {{ $port }}}
         {{- toYaml (index $values $probe) | nindent 8 }}
       {{- end }}
       {{- end }}
@@ -197,6 +198,15 @@ spec:
 {{- if has .role (list "learner" "feeder" "worker" "evaluator" "demonstrations") }}yes{{ end -}}
 {{- end -}}
 
+{{/* The port that a role's probes ask, and its name; empty for one without. Arguments: root, role, values. */}}
+{{- define "distrl.probed" -}}
+{{- if include "distrl.monitored" . -}}
+{name: metrics, port: {{ (include "distrl.config" .root | fromYaml).monitoring.port }}}
+{{- else if eq .role "viewer" -}}
+{name: pages, port: {{ .values.port }}}
+{{- end -}}
+{{- end -}}
+
 {{/* What each role talks to: it has credentials and ways out for these alone. */}}
 {{- define "distrl.needs" -}}
 learner: [kafka, store, tracing]
@@ -206,6 +216,7 @@ evaluator: [kafka, store, judge, modelServer, phones]
 topics: [kafka]
 doctor: [kafka, store]
 demonstrations: [kafka, store]
+viewer: [kafka, store]
 {{- end -}}
 
 {{/*

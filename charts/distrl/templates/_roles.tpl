@@ -6,7 +6,7 @@
 {{- if .Values.learner.enabled -}}
 {{- $_ := set $roles "learner" (include "distrl.learner" . | fromYaml) -}}
 {{- end -}}
-{{- range $role := list "feeder" "topics" "doctor" -}}
+{{- range $role := list "feeder" "viewer" "topics" "doctor" -}}
 {{- $values := index $.Values $role -}}
 {{- if $values.enabled -}}
 {{- $_ := set $roles $role (include "distrl.role" (dict "root" $ "values" (list $values)) | fromYaml) -}}

@@ -6,6 +6,7 @@ learner: learner
 feeder: feeder
 worker: worker
 evaluator: evaluator
+viewer: viewer
 topics: operator
 doctor: operator
 demonstrations: demonstrator

@@ -39,7 +39,18 @@ while newest < wanted and time.monotonic() < deadline:
 print(newest)
 """
 """Waits where the program is loaded: to load it takes seconds of a processor."""
-TASKS = yaml.safe_load((HERE / "demo-values.yaml").read_text())["config"]["evaluate"]["validation_episodes"]
+LOOK = """
+import sys
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+asked = Request("http://127.0.0.1:8080/api/runs/demo", headers={"Authorization": f"Bearer {sys.argv[1]}"})
+try:
+    print(urlopen(asked, timeout=60).read().decode())
+except HTTPError as error:
+    print(error.code)
+"""
+DEMO = yaml.safe_load((HERE / "demo-values.yaml").read_text())
+TASKS = DEMO["config"]["evaluate"]["validation_episodes"]
 RISE = 5
 """Held-out tasks more, of TASKS: of tasks that version 0 cannot do, chance brings none."""
 
@@ -135,22 +146,36 @@ def test_roles_reach_what_they_use_and_nothing_else(space: Cluster) -> None:
     """By the NetworkPolicies of the release, from the pods that it has."""
     kafka, store = "demo-distrl-kafka:9092", "demo-distrl-s3:9000"
     feeder = space.get("pods", "--selector=distrl/role=feeder")["items"][0]["status"]["podIP"]
-    figures, api = f"{feeder}:9400", "kubernetes.default.svc:443"
+    figures, api, pages = f"{feeder}:9400", "kubernetes.default.svc:443", "demo-distrl-viewer:8080"
 
     def reached(role: str, name: str) -> set[str]:
         command = asks(kafka, store, api, *([figures] if role != "feeder" else []))
         return set(space.kubectl("exec", name, f"--container={role}", "--", *command).split())
 
     def reached_by(name: str, **labels: str) -> set[str]:
-        return set(space.run(name, *asks(kafka, store, api, figures), labels=labels).split())
+        return set(space.run(name, *asks(kafka, store, api, figures, pages), labels=labels).split())
 
     assert reached("feeder", "deployment/demo-distrl-feeder") == {kafka}
     assert reached("learner", POD) == {kafka, store}
     assert reached("worker", "deployment/demo-distrl-worker-demo") == {kafka, store}
     assert reached("evaluator", "deployment/demo-distrl-evaluator") == {kafka, store}
+    assert reached("viewer", "deployment/demo-distrl-viewer") == {kafka, store}
     assert reached_by("stranger") == {api}
     assert reached_by("scraper", app="scraper") == {api, figures}  # networkPolicy.monitoring.from
-    space.kubectl("delete", "pod", "stranger", "scraper")
+    assert reached_by("browser", app="browser") == {api, pages}  # networkPolicy.viewer.from
+    space.kubectl("delete", "pod", "stranger", "scraper", "browser")
+
+
+def test_the_viewer_serves_the_run_to_who_has_its_token(space: Cluster) -> None:
+    def run(token: str) -> str:
+        command = ("python", "-c", LOOK, token)
+        return space.kubectl("exec", "deployment/demo-distrl-viewer", "--container=viewer", "--", *command).strip()
+
+    token = next(each["stringData"]["token"] for each in DEMO["extraObjects"] if each["metadata"]["name"] == "pages")
+    assert run("another one") == "401"
+    seen = json.loads(run(token))
+    assert seen["version"] >= 2
+    assert seen["trajectories"] > 0
 
 
 def test_a_killed_learner_goes_on(space: Cluster) -> None:

@@ -2,9 +2,10 @@
 
     folder / run / maker / first two digits of the name / name
 
-maker: a digest of all that decides the bits of a feature beside the image (`maker_of`). A file is the sha256 of what
-follows (32 bytes) and a safetensors file. Only a cache: a file that is missing, torn by a power cut or spoilt is
-computed again, and where the folder is full, learning goes on without it.
+maker: a digest of all that decides the bits of a feature beside the image (`maker_of`). A file is the CRC-32 of what
+follows (4 bytes) and a safetensors file. Only a cache: a file that is missing, torn by a power cut or spoilt is
+computed again, and where the folder is full, learning goes on without it. Its user is trusted: a CRC finds accidents,
+in a third of the time of a sha256, which was half of a start.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import logging
 import os
 import platform
 import shutil
+import zlib
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -32,7 +34,11 @@ from distrl.types import ScreenSize
 LOG = logging.getLogger("distrl.policy.feature_folder")
 
 SETTING: Final = "learner.features_kept"
-DIGEST: Final = hashlib.sha256().digest_size
+CHECK: Final = 4
+"""Bytes of the CRC-32."""
+NAME: Final = 2 * hashlib.sha256().digest_size
+FORMAT: Final = "crc32+safetensors"
+"""Of a file: another one is another maker's."""
 PACKAGES: Final = ("torch", "transformers", "pillow", "numpy")
 """Another version of one of them may compute other bits."""
 
@@ -70,10 +76,11 @@ class FeatureFolder:
         if name not in self._names:
             return None
         try:
-            whole = memoryview(self._file(name).read_bytes())
-            if hashlib.sha256(whole[DIGEST:]).digest() != whole[:DIGEST]:
-                raise ValueError("its digest is another")
-            found = safetensors.torch.load(bytes(whole[DIGEST:]))
+            with self._file(name).open("rb", buffering=0) as file:
+                check, content = file.read(CHECK), file.readall()
+            if _check(content) != check:
+                raise ValueError("its checksum is another")
+            found = safetensors.torch.load(content)
             return ImageFeatures(found["tokens"], ScreenSize(*found["size"].tolist()))
         except (OSError, ValueError, KeyError, SafetensorError) as error:
             LOG.warning("features of screen %s in %s are computed again: %s", name, self._folder, error)
@@ -90,7 +97,7 @@ class FeatureFolder:
         part = file.with_name(f"{name}.{os.getpid()}")
         try:
             file.parent.mkdir(exist_ok=True)
-            part.write_bytes(hashlib.sha256(content).digest() + content)
+            part.write_bytes(_check(content) + content)
             part.replace(file)
         except FileNotFoundError:  # a rank that began beside this one took it for a leftover
             return
@@ -127,6 +134,7 @@ def maker_of(policy: Policy, settings: PolicySettings, threads: int) -> str:
     threads: of torch.
     """
     made_by = [
+        FORMAT,
         policy.base_sha256,
         settings.model_dump_json(exclude={"base_model"}),  # its path says less than its sha256
         str(threads),
@@ -138,5 +146,9 @@ def maker_of(policy: Policy, settings: PolicySettings, threads: int) -> str:
     return hashlib.sha256("\n".join(made_by).encode()).hexdigest()[:16]
 
 
+def _check(content: bytes) -> bytes:
+    return zlib.crc32(content).to_bytes(CHECK, "little")
+
+
 def _is_name(name: str) -> bool:
-    return len(name) == 2 * DIGEST and set(name) <= set("0123456789abcdef")
+    return len(name) == NAME and set(name) <= set("0123456789abcdef")

@@ -19,7 +19,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, median, pstdev
@@ -49,12 +49,22 @@ NOT_SENT = (ActionKind.COMPLETE, ActionKind.INVALID)
 COMPARED = {"trajectories a minute": ("trajectories_per_minute", 1), "mean lag": ("lag_mean", 2)}
 
 
+@dataclass(frozen=True, slots=True)
+class InOrder(Draws):
+    """Whose updates take what measured ones took, one after another and again from the first."""
+
+    took_s: tuple[float, ...]
+
+    def update(self, u: int) -> float:
+        return self.took_s[u % len(self.took_s)]
+
+
 def latency(seconds: Sequence[float]) -> Latency:
     """Log-normal, with the mean and the σ of what was measured."""
     return Latency(fmean(seconds), pstdev(math.log(max(each, 1e-4)) for each in seconds))
 
 
-def measured(config: Config, mode: loop.Mode, gap_s: float) -> CostModel:
+def measured(config: Config, mode: loop.Mode, gap_s: float) -> InOrder:
     """The latencies of one mode, in seconds, by the log."""
     log = curves.first_of_each(LoggedTrajectory(at, one) for at, one in records(config, "trajectories", Trajectory))
     ended = [one.trajectory for one in log if mode.holds(one.trajectory.finished_at) and one.trajectory.steps]
@@ -72,7 +82,7 @@ def measured(config: Config, mode: loop.Mode, gap_s: float) -> CostModel:
     updates = [update for _, update in records(config, "updates", Update)]
     took = [(published[each.u] - each.journalled_at) / 1000 for each in updates if mode.holds(published.get(each.u, 0))]
     acted = curves.reload_seconds(log, [version for version in versions if mode.holds(version.published_at)])
-    return CostModel(
+    model = CostModel(
         "measured",
         Latency(max(0.0, fmean(before) + fmean(after) - fmean(looks))),  # the last look, and the check of the state
         latency(looks),
@@ -83,6 +93,7 @@ def measured(config: Config, mode: loop.Mode, gap_s: float) -> CostModel:
         curves.percentile(acted, 0.1),
         latency(took),
     )
+    return InOrder(model, 0, tuple(took))
 
 
 def gap(config: Config, mode: loop.Mode) -> float:
@@ -100,7 +111,7 @@ def gap(config: Config, mode: loop.Mode) -> float:
 
 
 def virtual(
-    config: Config, mode: loop.Mode, costs: CostModel, adapter: bytes, phones: int, seconds: float
+    config: Config, mode: loop.Mode, draws: InOrder, adapter: bytes, phones: int, seconds: float
 ) -> dict[str, Any]:
     """The same figures as bench/loop.py's, in virtual time."""
     paced = config.model_copy(update={"feeder": config.feeder.model_copy(update={"max_lag": mode.max_lag})})
@@ -109,12 +120,12 @@ def virtual(
         return PolicyBatches(policy_of(config.policy), Sampling.of(config.worker), lambda version: adapter)
 
     world = World(
-        Draws(costs, 0), phones, worker, NoLearning(config), Screenshots().keep, drawn=True,
+        draws, phones, worker, NoLearning(config), Screenshots().keep, drawn=True,
         phones_per_worker=-(-phones // WORKERS),
     )  # fmt: skip
     each_update = config.learner.trajectories_per_update
     found = figures(
-        simulate(paced, world, seconds), costs, synchronous=mode.max_lag == 0, trajectories_per_round=each_update
+        simulate(paced, world, seconds), draws.model, synchronous=mode.max_lag == 0, trajectories_per_round=each_update
     )
     return {
         "trajectories_per_minute": found["per_hour"] / 60,
@@ -145,9 +156,9 @@ def main() -> None:
         adapter = open_store(settings.store).get(lineage(settings)[-1].adapter)
     found = {}
     for name, mode in modes.items():
-        costs = models[name]
-        made = virtual(settings, mode, costs, adapter, given.phones, given.virtual_seconds)
-        found[name] = {"real": real[name], "virtual": made, "costs": asdict(costs)}
+        draws = models[name]
+        made = virtual(settings, mode, draws, adapter, given.phones, given.virtual_seconds)
+        found[name] = {"real": real[name], "virtual": made, "costs": asdict(draws)}
     shown = Table("mode", "figure", "real", "virtual", "ratio")
     for name, each in found.items():
         for label, (key, decimals) in COMPARED.items():

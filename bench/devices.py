@@ -201,8 +201,15 @@ FIXED = (
 class FixedPolicy:
     """Weights and tokens of a policy that costs nothing: a tap, HOME, a tap, HOME …, told by its prompt."""
 
+    earlier_screens = 0
+
     def decide(
-        self, pngs: Sequence[bytes], prompts: Sequence[tuple[int, ...]], sampling: Sampling | None, seeds: Sequence[int]
+        self,
+        pngs: Sequence[bytes],
+        prompts: Sequence[tuple[int, ...]],
+        sampling: Sampling | None,
+        seeds: Sequence[int],
+        earlier: Sequence[Sequence[bytes]] = (),
     ) -> Sequence[Row]:
         return [FIXED[len(prompt) % 2] for prompt in prompts]
 

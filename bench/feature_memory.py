@@ -24,7 +24,7 @@ from distrl.policy.autoui.tokenizer import WordTokenizer
 from distrl.policy.feature_folder import FeatureFolder
 from distrl.policy.feature_store import FeatureStore
 from distrl.policy.features import Features
-from distrl.policy.protocol import ImageFeatures
+from distrl.policy.protocol import ImageFeatures, trajectory_steps
 from distrl.types import Action, ActionKind, LoggedTrajectory, LogPosition, ObjectRef, ScreenSize, Update, Watermark
 from generator import trajectory
 
@@ -61,9 +61,9 @@ def measure(given: argparse.Namespace) -> Mapping[str, float]:
     fold(state, window, update, lambda ref: ref.sha256.encode(), config)
     state.forget_screens()
     folded = time.perf_counter() - began
-    steps = [step for logged in state.held() for step in logged.trajectory.steps]
+    steps = [step for logged in state.held() for step in trajectory_steps(logged.trajectory)]
     began = time.perf_counter()
-    for rows in passes(steps):
+    for rows in passes([each.step for each in steps]):
         torch.stack(
             [each.tokens for each in state.features.of([steps[row] for row in rows])]
         ).float()  # as a pass of the policy takes them
@@ -72,7 +72,7 @@ def measure(given: argparse.Namespace) -> Mapping[str, float]:
     start = {} if again is None else _start(again, given.kept)
     return {
         "transitions": state.transitions,
-        "a screen, MB": store.get(steps[-1].screenshot.sha256).nbytes / 1e6,
+        "a screen, MB": store.get(steps[-1].step.screenshot.sha256).nbytes / 1e6,
         "features in memory, MB": store.held_bytes / 1e6,
         "features in the file, MB": store.file_bytes / 1e6,
         "loading and one update, s": folded,

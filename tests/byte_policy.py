@@ -63,7 +63,7 @@ class ByteTokenizer:
     def text(self, ids: Sequence[int]) -> str:
         return bytes(i - FIRST for i in ids if i >= FIRST).decode(errors="replace")
 
-    def accepts(self, step: Step) -> bool:
+    def accepts(self, step: Step, index: int = 0) -> bool:
         fits = 0 < len(step.prompt_ids) <= LONGEST_PROMPT and 0 < len(step.action_ids) <= LONGEST_ACTION
         return fits and all(PAD < token < VOCABULARY for token in (*step.prompt_ids, *step.action_ids))
 
@@ -109,6 +109,10 @@ class BytePolicy:
     def device(self) -> torch.device:
         return self.model.embed.weight.device
 
+    @property
+    def earlier_screens(self) -> int:
+        return 0
+
     def place(self, device: torch.device) -> None:
         assert device.type == "cpu", "it is for tests on the CPU"
 
@@ -129,6 +133,7 @@ class BytePolicy:
         prompts: Sequence[tuple[int, ...]],
         sampling: Sampling | None,
         seeds: Sequence[int],
+        earlier: Sequence[Sequence[bytes]] = (),
     ) -> list[SampledAction]:
         return [
             self._write(self.image_features(png), prompt, sampling, choose)

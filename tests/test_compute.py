@@ -11,6 +11,7 @@ from distrl.config import Config
 from distrl.errors import StoreError
 from distrl.learner.fold import fold
 from distrl.learner.state import LearnerState
+from distrl.policy.protocol import trajectory_steps
 from distrl.runs.settings import learning_fingerprint
 from hypothesis import given
 from hypothesis import strategies as st
@@ -85,7 +86,7 @@ def test_a_shard_does_not_depend_on_what_was_drawn_before_it(base: Path) -> None
     """Computed elsewhere, where nobody has drawn anything, a shard gives the same bits."""
     state = folded(base, 2)
     compute, context = state.context.compute, state.context
-    steps = state.entries()[0].steps[:4]
+    steps = trajectory_steps(state.entries()[0].logged.trajectory)[:4]
     drawn = []
     for before in (0, 7):
         torch.rand(before)

@@ -11,7 +11,8 @@ import torch
 from distrl.algorithms.digirl import imitated, kept
 from distrl.config import Config, load
 from distrl.learner.state import LearnerState
-from distrl.types import LoggedTrajectory, Outcome, Step
+from distrl.policy.protocol import TrajectoryStep, trajectory_steps
+from distrl.types import LoggedTrajectory, Outcome
 from hypothesis import given
 from hypothesis import strategies as st
 from learner.world import Screens, config, folded, save_tiny_base, windows
@@ -52,9 +53,9 @@ def settings(tmp_path: Path) -> Config:
     return config(tmp_path).model_copy(update={"algorithm": algorithm})
 
 
-def steps_of(records: list[list[LoggedTrajectory]], outcome: Outcome) -> list[Step]:
+def steps_of(records: list[list[LoggedTrajectory]], outcome: Outcome) -> list[TrajectoryStep]:
     found = [item.trajectory for window in records for item in window if item.trajectory.outcome is outcome]
-    return [step for trajectory in found for step in trajectory.steps]
+    return [step for trajectory in found for step in trajectory_steps(trajectory)]
 
 
 def test_the_critics_train_alone_first_and_then_successes_are_imitated(settings: Config) -> None:
@@ -66,7 +67,7 @@ def test_the_critics_train_alone_first_and_then_successes_are_imitated(settings:
     assert state.digests()["adapter"] == before["adapter"]
     assert state.digests()["critic"] != before["critic"]
     won, lost = (steps_of(records[3:], outcome) for outcome in (Outcome.SUCCESS, Outcome.FAILURE))
-    state.features.load((step.screenshot for step in won + lost), screens)
+    state.features.load((each.step.screenshot for each in won + lost), screens)
 
     def gap() -> float:
         with torch.no_grad():

@@ -9,6 +9,7 @@ import torch
 from distrl.config import Config, load
 from distrl.learner.fold import fold
 from distrl.learner.state import LearnerState
+from distrl.policy.protocol import trajectory_steps
 from distrl.types import LoggedTrajectory, Outcome
 from learner.world import Screens, config, save_tiny_base, update_of, windows
 
@@ -61,10 +62,10 @@ def test_what_succeeded_becomes_likelier(settings: Config, screens: Screens) -> 
     records = windows(screens, settings, UPDATES)
     before, after = (folded(settings, records[:count], screens) for count in (3, UPDATES))
     won = [e.trajectory for window in records[3:] for e in window if e.trajectory.outcome is Outcome.SUCCESS]
-    steps = [step for trajectory in won for step in trajectory.steps]
+    steps = [step for trajectory in won for step in trajectory_steps(trajectory)]
     with torch.no_grad():
         for state in (before, after):
-            state.features.load((step.screenshot for step in steps), screens)
+            state.features.load((each.step.screenshot for each in steps), screens)
         assert after.context.score(steps).logprob.mean() > before.context.score(steps).logprob.mean() + 0.1
 
 

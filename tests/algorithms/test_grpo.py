@@ -17,6 +17,7 @@ from distrl.algorithms.losses import DEVIATION_FLOOR, clipped_loss
 from distrl.config import Config, load
 from distrl.errors import ConfigError
 from distrl.learner.state import LearnerState
+from distrl.policy.protocol import trajectory_steps
 from distrl.types import LoggedTrajectory, LogPosition, Outcome, Task
 from hypothesis import given
 from hypothesis import strategies as st
@@ -207,7 +208,7 @@ def acted_by(state: LearnerState, logged: LoggedTrajectory, screens: Screens) ->
     steps = logged.trajectory.steps
     state.features.load((step.screenshot for step in steps), screens)
     with torch.no_grad():
-        found = state.context.score(steps).logprob.tolist()
+        found = state.context.score(trajectory_steps(logged.trajectory)).logprob.tolist()
     acted = tuple(replace(step, logprob=logprob) for step, logprob in zip(steps, found, strict=True))
     return replace(logged, trajectory=replace(logged.trajectory, steps=acted))
 
@@ -223,8 +224,9 @@ def test_within_a_group_what_succeeded_becomes_likelier_than_what_failed(setting
         mean = []
         for outcome in (Outcome.SUCCESS, Outcome.FAILURE):
             mixed = [w for w in records[3:] if len({e.trajectory.outcome for e in w}) > 1]
-            steps = [s for w in mixed for e in w if e.trajectory.outcome is outcome for s in e.trajectory.steps]
-            state.features.load((step.screenshot for step in steps), screens)
+            chosen = [e.trajectory for w in mixed for e in w if e.trajectory.outcome is outcome]
+            steps = [step for trajectory in chosen for step in trajectory_steps(trajectory)]
+            state.features.load((each.step.screenshot for each in steps), screens)
             with torch.no_grad():
                 mean.append(float(state.context.score(steps).logprob.mean()))
         return mean[0] - mean[1]

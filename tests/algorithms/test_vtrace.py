@@ -12,6 +12,7 @@ from distrl.config import Config, load
 from distrl.config.algorithms import VtraceSettings
 from distrl.errors import ConfigError
 from distrl.learner.state import LearnerState
+from distrl.policy.protocol import trajectory_steps
 from distrl.types import Outcome
 from learner.world import Screens, config, folded, save_tiny_base, windows
 
@@ -59,8 +60,9 @@ def test_the_critic_trains_alone_first_and_then_what_succeeds_becomes_likelier_t
         """Mean log π of the steps of successes, less that of failures."""
         mean = []
         for outcome in (Outcome.SUCCESS, Outcome.FAILURE):
-            steps = [s for w in records[3:] for e in w if e.trajectory.outcome is outcome for s in e.trajectory.steps]
-            state.features.load((step.screenshot for step in steps), screens)
+            chosen = [e.trajectory for w in records[3:] for e in w if e.trajectory.outcome is outcome]
+            steps = [step for trajectory in chosen for step in trajectory_steps(trajectory)]
+            state.features.load((each.step.screenshot for each in steps), screens)
             with torch.no_grad():
                 mean.append(float(state.context.score(steps).logprob.mean()))
         return mean[0] - mean[1]

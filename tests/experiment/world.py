@@ -53,6 +53,7 @@ class DoneAtOnce:
     really_s: Callable[[], float] = lambda: 0.0
     batches: list[tuple[int, int]] = field(default_factory=list)
     """(version, rows) of each batch."""
+    earlier_screens: int = 0
 
     def request(self, observation: Observation, asked: float) -> Request:
         return Request(observation, (), 0, asked)

@@ -10,6 +10,7 @@ import pytest
 import torch
 from distrl.learner.fold import fold
 from distrl.learner.state import LearnerState
+from distrl.policy.protocol import trajectory_steps
 from distrl.types import Outcome, Trajectory
 
 from learner.world import Screens, config, logged, trajectory, update_of
@@ -40,10 +41,10 @@ def episodes(screens: Screens, won: int) -> list[Trajectory]:
 
 def believed(state: LearnerState, played: Trajectory) -> tuple[float, float]:
     """V(s_0), and V_traj(s_H, a_H)."""
-    steps = [played.steps[0], played.steps[-1]]
+    steps = [step for step in trajectory_steps(played) if step.index in (0, len(played.steps) - 1)]
     with torch.no_grad():
         scored = state.context.score(steps)
-        critics, actions = state.algorithm.critics, state.policy.embed_actions([step.action_ids for step in steps])
+        critics, actions = state.algorithm.critics, state.policy.embed_actions([each.step.action_ids for each in steps])
         values = critics.values(scored.states, scored.mask)
         outcomes = critics.trajectory_values(scored.states, scored.mask, actions)
     return values[0].sigmoid().item(), outcomes[1].sigmoid().item()

@@ -13,6 +13,7 @@ from distrl.config import Config
 from distrl.errors import PolicyError, StoreError
 from distrl.learner.fold import fold
 from distrl.learner.state import LearnerState
+from distrl.policy.protocol import TrajectoryStep
 from distrl.types import Action, ActionKind, ObjectRef, Outcome, ScreenSize, Step, Trajectory
 
 from learner.world import CODEC, Screens, config, logged, trajectory, update_of
@@ -120,7 +121,7 @@ def test_target_of_the_last_step_under_each_setting(critics_alone: Config, scree
         screen = screen_after(records[0])
         assert screen is not None
         after = step_after(records[0], screen, state.features.size(screen), CODEC.encode_prompt)
-        cut = 0.9 * before.algorithm.values([after]).item()
+        cut = 0.9 * before.algorithm.values([TrajectoryStep((after,), 0)]).item()
         assert cut > 0.1
     assert targets == pytest.approx([cut, 0.0, 0.0, 1.0, 0.0, 0.0], abs=1e-5)
 

@@ -37,6 +37,7 @@ class Deciding:
     actions: Sequence[Action]
     meanwhile: dict[int, Callable[[], object]] = field(default_factory=dict)
     seen: list[bytes] = field(default_factory=list)
+    earlier_screens: int = 0
 
     def decide(self, observation: Observation) -> Decision:
         self.seen.append(observation.png)

@@ -109,6 +109,7 @@ class Recorded:
     actions: Sequence[Action]
     version: int = 3
     seen: list[Observation] = field(default_factory=list)
+    earlier_screens: int = 0
 
     def decide(self, observation: Observation) -> Decision:
         self.seen.append(observation)

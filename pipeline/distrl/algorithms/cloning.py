@@ -18,8 +18,9 @@ from distrl.algorithms.protocol import Context, Metrics, Optimised, Phase, seen
 from distrl.algorithms.uniform import Drawn, UniformMemory
 from distrl.compute import ShardResult
 from distrl.config import Config, DescentSettings, WarmupSettings
+from distrl.policy.protocol import TrajectoryStep
 from distrl.seeds import seed_of, torch_seed
-from distrl.types import ObjectRef, Step, Trajectory
+from distrl.types import ObjectRef, Trajectory
 
 RAMP: Final = 20
 """Minibatches over which the learning rate rises from 0: Adam's first steps are as long as its rate allows."""
@@ -65,7 +66,7 @@ class Imitation:
                 found.append(self._step([steps[row] for row in rows], index, u))
         return {"clone_loss": float(np.mean(found))}
 
-    def _step(self, batch: Sequence[Step], index: int, u: int) -> float:
+    def _step(self, batch: Sequence[TrajectoryStep], index: int, u: int) -> float:
         """Minibatch number `index` of update `u`; its loss before the step."""
         gradients, scored = self._context.compute.gradients(
             self._parameters, len(batch), lambda piece: self._part(batch[piece]), f"dropout {index}", u
@@ -79,11 +80,11 @@ class Imitation:
         )
         return float(clone_loss(scored["logprob"]))
 
-    def _part(self, steps: Sequence[Step]) -> ShardResult:
+    def _part(self, steps: Sequence[TrajectoryStep]) -> ShardResult:
         logprob = self._context.score(steps).logprob
         return ShardResult(clone_loss(logprob), {"logprob": logprob.detach()})
 
-    def values(self, steps: Sequence[Step]) -> None:
+    def values(self, steps: Sequence[TrajectoryStep]) -> None:
         """None: it estimates no values."""
         return
 

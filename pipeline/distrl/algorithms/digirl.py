@@ -29,7 +29,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from distrl.algorithms.actor_critic import ActorCritic
 from distrl.algorithms.descent import descend, mean_metrics
-from distrl.algorithms.episodes import outcomes, rewards_and_ends, steps_of
+from distrl.algorithms.episodes import outcomes, rewards_and_ends, step_at, steps_of
 from distrl.algorithms.head import Head, state_values
 from distrl.algorithms.protocol import Context, Metrics, Optimised, Phase, critics_first, is_replayed
 from distrl.algorithms.returns import Array, Mask, monte_carlo, next_values
@@ -37,9 +37,9 @@ from distrl.algorithms.uniform import REPLAY, UniformMemory
 from distrl.compute import Gradients, ShardResult
 from distrl.config import Config
 from distrl.config.algorithms import DigiRlSettings
+from distrl.policy.protocol import TrajectoryStep
 from distrl.replay.circular import Entry
 from distrl.seeds import generator
-from distrl.types import Step
 
 DIGIRL: Final = Phase("digirl", trains_policy=True)
 
@@ -97,7 +97,7 @@ class CriticsBatch:
     """2B steps: B any ones, then B first ones. outcome: (2B,) of their trajectories. is_first: (2B,) which V_inst
     reads."""
 
-    steps: Sequence[Step]
+    steps: Sequence[TrajectoryStep]
     outcome: Tensor
     is_first: Tensor
 
@@ -118,7 +118,7 @@ class DigiRl(ActorCritic[Critics]):
         found = mean_metrics([self._fit(batch, f"minibatch {index}", u) for index, batch in batches])
         return {**found, **self._imitate(entries, u)} if self.memory.phase(u).trains_policy else found
 
-    def values(self, steps: Sequence[Step]) -> Array:
+    def values(self, steps: Sequence[TrajectoryStep]) -> Array:
         """The smaller of both estimates."""
         heads = [head for head in self.critics.step if isinstance(head, Head)]
         return np.asarray(state_values(self._context, heads, steps)[0].min(axis=0))
@@ -130,7 +130,7 @@ class DigiRl(ActorCritic[Critics]):
         trajectories = generator(self._context.config, "instructions", u).integers(len(entries), size=draws.shape)
         for rows, owners in zip(draws, trajectories, strict=True):
             yield CriticsBatch(
-                [*(steps[row] for row in rows), *(entries[owner].steps[0] for owner in owners)],
+                [*(steps[row] for row in rows), *(step_at(entries[owner], 0) for owner in owners)],
                 torch.from_numpy(np.concatenate([of_step[rows], outcome[owners]])).float().to(device),
                 torch.arange(2 * len(rows), device=device) >= len(rows),
             )
@@ -166,7 +166,9 @@ class DigiRl(ActorCritic[Critics]):
     def _imitate(self, entries: Sequence[Entry], u: int) -> dict[str, float]:
         """Gradient steps of the policy on the steps of kept trajectories that are imitated."""
         chosen, config = self._settings, self._context.config
-        (expected,), _ = state_values(self._context, [self.critics.instruction], [entry.steps[0] for entry in entries])
+        (expected,), _ = state_values(
+            self._context, [self.critics.instruction], [step_at(entry, 0) for entry in entries]
+        )
         best = [entries[row] for row in kept(outcomes(entries), expected, chosen.kept_share)]
         steps, device = steps_of(best), self._context.policy.device
         good = imitated(self.values(steps), *rewards_and_ends(best), chosen.gamma, chosen.threshold)
@@ -179,7 +181,7 @@ class DigiRl(ActorCritic[Critics]):
         ]
         return {"clone_loss": float(np.mean(losses)), "imitated": float(good.mean())}
 
-    def _imitation_step(self, batch: Sequence[Step], weight: Tensor, index: int, u: int) -> float:
+    def _imitation_step(self, batch: Sequence[TrajectoryStep], weight: Tensor, index: int, u: int) -> float:
         """One gradient step of the policy; the loss before it. weight: (B,) 1 for what is imitated, 0 for the rest."""
         gradients, found = self._context.compute.gradients(
             list(self._policy.parameters.values()),
@@ -191,7 +193,7 @@ class DigiRl(ActorCritic[Critics]):
         self._descend(self._policy, gradients, self._settings.lr)
         return float(found["loss"].mean())
 
-    def _imitation_part(self, steps: Sequence[Step], weight: Tensor) -> ShardResult:
+    def _imitation_part(self, steps: Sequence[TrajectoryStep], weight: Tensor) -> ShardResult:
         loss = -weight * self._context.score(steps).logprob
         return ShardResult(loss.mean(), {"loss": loss.detach()})
 

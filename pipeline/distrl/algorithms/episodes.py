@@ -7,12 +7,17 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from distrl.algorithms.returns import Array, Mask
+from distrl.policy.protocol import TrajectoryStep, trajectory_steps
 from distrl.replay.circular import Entry
-from distrl.types import Outcome, Step
+from distrl.types import Outcome
 
 
-def steps_of(entries: Iterable[Entry]) -> list[Step]:
-    return [step for entry in entries for step in entry.steps]
+def steps_of(entries: Iterable[Entry]) -> list[TrajectoryStep]:
+    return [step for entry in entries for step in trajectory_steps(entry.logged.trajectory)]
+
+
+def step_at(entry: Entry, index: int) -> TrajectoryStep:
+    return TrajectoryStep(entry.steps, index)
 
 
 def succeeded(entry: Entry) -> bool:

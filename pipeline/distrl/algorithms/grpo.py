@@ -40,10 +40,11 @@ from distrl.algorithms.uniform import REPLAY, UniformMemory
 from distrl.compute import ShardResult
 from distrl.config import Config
 from distrl.config.algorithms import GrpoSettings
+from distrl.policy.protocol import TrajectoryStep
 from distrl.replay.circular import Entry
 from distrl.replay.dper import sample
 from distrl.seeds import generator
-from distrl.types import ObjectRef, Step, Task, Trajectory
+from distrl.types import ObjectRef, Task, Trajectory
 
 GRPO: Final = Phase("grpo", trains_policy=True)
 
@@ -116,7 +117,7 @@ class GroupMemory(UniformMemory):
 class Batch:
     """B transitions; each tensor (B,) float32."""
 
-    steps: Sequence[Step]
+    steps: Sequence[TrajectoryStep]
     behaviour_logprob: Tensor
     advantage: Tensor
 
@@ -154,13 +155,13 @@ class Grpo:
         ]
         return {**counts, **mean_metrics(each)}
 
-    def values(self, steps: Sequence[Step]) -> None:
+    def values(self, steps: Sequence[TrajectoryStep]) -> None:
         """None: it estimates no values."""
         return
 
-    def _batch(self, steps: Sequence[Step], advantage: Array) -> Batch:
+    def _batch(self, steps: Sequence[TrajectoryStep], advantage: Array) -> Batch:
         device = self._context.policy.device
-        behaviour = torch.tensor([step.logprob for step in steps], device=device)
+        behaviour = torch.tensor([each.step.logprob for each in steps], device=device)
         return Batch(steps, behaviour, torch.from_numpy(advantage).float().to(device))
 
     def _step(self, batch: Batch, purpose: str, u: int) -> dict[str, float]:

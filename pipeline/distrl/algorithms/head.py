@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from distrl.algorithms.descent import passes
 from distrl.algorithms.protocol import Context
 from distrl.algorithms.returns import Array
-from distrl.types import Step
+from distrl.policy.protocol import TrajectoryStep
 
 QUERIES = 4
 HIDDEN = 128
@@ -44,7 +44,7 @@ class Head(nn.Module):
         return cast(Tensor, self.perceptron(pooled)).squeeze(-1)
 
 
-def state_values(context: Context, heads: Sequence[Head], steps: Sequence[Step]) -> tuple[Array, Array]:
+def state_values(context: Context, heads: Sequence[Head], steps: Sequence[TrajectoryStep]) -> tuple[Array, Array]:
     """What each head and the policy say of B recorded steps, without gradient: (values (heads, B), log π (B,)).
 
     A value is σ of the head's logit, in [0, 1].
@@ -60,5 +60,5 @@ def state_values(context: Context, heads: Sequence[Head], steps: Sequence[Step])
         values[:, rows], logprobs[rows] = found
 
     with torch.no_grad():
-        context.compute.each(list(passes(steps, context.config.learner.microbatch)), look, keep)
+        context.compute.each(list(passes([each.step for each in steps], context.config.learner.microbatch)), look, keep)
     return values, logprobs

@@ -21,9 +21,9 @@ from torch.optim import Optimizer
 from distrl.compute import Compute
 from distrl.config import Config, ReplaySettings
 from distrl.policy.features import Features
-from distrl.policy.protocol import Policy, Score
+from distrl.policy.protocol import Policy, Score, TrajectoryStep
 from distrl.replay.circular import CircularBuffer, Entry
-from distrl.types import LoggedTrajectory, ObjectRef, Step, Trajectory
+from distrl.types import LoggedTrajectory, ObjectRef, Trajectory
 
 Metrics = Mapping[str, float]
 """Names as in telemetry.metrics."""
@@ -97,9 +97,10 @@ class Context:
     compute: Compute
     """Computes gradients."""
 
-    def score(self, steps: Sequence[Step]) -> Score:
-        """log π, entropy and encoder states of B recorded steps; their screenshots must be loaded."""
-        return self.policy.score(steps, self.features.of(steps))
+    def score(self, steps: Sequence[TrajectoryStep]) -> Score:
+        """log π, entropy and encoder states of B recorded steps; the screenshots that they read must be loaded."""
+        seen = self.features.of(steps, self.policy.earlier_screens)
+        return self.policy.score([each.step for each in steps], seen)
 
 
 class Algorithm(Protocol):
@@ -125,7 +126,7 @@ class Algorithm(Protocol):
         from."""
         ...
 
-    def values(self, steps: Sequence[Step]) -> NDArray[np.float64] | None:
+    def values(self, steps: Sequence[TrajectoryStep]) -> NDArray[np.float64] | None:
         """(B,) V(s) of each step's state, in [0, 1]; None where the algorithm estimates no values."""
         ...
 

@@ -32,8 +32,8 @@ from distrl.algorithms.uniform import REPLAY, UniformMemory
 from distrl.compute import ShardResult
 from distrl.config import Config
 from distrl.config.algorithms import VtraceSettings
+from distrl.policy.protocol import TrajectoryStep
 from distrl.replay.circular import Entry
-from distrl.types import Step
 
 VTRACE: Final = Phase("v-trace", trains_policy=True)
 
@@ -56,7 +56,7 @@ def credit(values: Array, ratios: Array, rewards: Array, last: Mask, config: Vtr
 class Batch:
     """B transitions; each tensor (B,) float32. advantage: already shaped."""
 
-    steps: Sequence[Step]
+    steps: Sequence[TrajectoryStep]
     behaviour_logprob: Tensor
     target: Tensor
     advantage: Tensor
@@ -84,23 +84,25 @@ class Vtrace(ActorCritic[Head]):
             ]
         )
 
-    def values(self, steps: Sequence[Step]) -> Array:
+    def values(self, steps: Sequence[TrajectoryStep]) -> Array:
         return np.asarray(state_values(self._context, [self.critics], steps)[0][0])
 
-    def _credit(self, entries: Sequence[Entry], steps: Sequence[Step]) -> tuple[Array, Array]:
+    def _credit(self, entries: Sequence[Entry], steps: Sequence[TrajectoryStep]) -> tuple[Array, Array]:
         """`credit` of all steps under the present weights."""
         (values,), logprobs = state_values(self._context, [self.critics], steps)
-        behaviour = np.array([step.logprob for step in steps])
+        behaviour = np.array([each.step.logprob for each in steps])
         ratios = np.exp(np.clip(logprobs - behaviour, *losses.LOG_RATIO_BOUNDS))
         return credit(values, ratios, *rewards_and_ends(entries), self._settings)
 
-    def _batch(self, steps: Sequence[Step], targets: Array, advantages: Array, rows: NDArray[np.int64]) -> Batch:
+    def _batch(
+        self, steps: Sequence[TrajectoryStep], targets: Array, advantages: Array, rows: NDArray[np.int64]
+    ) -> Batch:
         drawn, chosen = [steps[row] for row in rows], self._settings
         device = self._context.policy.device
         advantage = torch.from_numpy(advantages[rows]).float().to(device)
         return Batch(
             drawn,
-            behaviour_logprob=torch.tensor([step.logprob for step in drawn], device=device),
+            behaviour_logprob=torch.tensor([each.step.logprob for each in drawn], device=device),
             target=torch.from_numpy(targets[rows]).float().to(device),
             advantage=losses.shape_advantages(advantage, chosen.normalise_advantage, chosen.negative_advantage_weight),
         )

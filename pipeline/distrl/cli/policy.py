@@ -62,7 +62,7 @@ def try_(
     config: ConfigFile = None,
     sets: Sets = None,
 ) -> None:
-    """Ask the policy for its next action on a screenshot: what it reads, what it writes, what that is taken for.
+    """Ask the policy for its first action on a screenshot: what it reads, what it writes, what that is taken for.
 
     Without --run and --version the base model answers, untrained; no broker is needed then.
     """
@@ -147,7 +147,7 @@ def check(
 @app.command("size")
 def size(
     models: Annotated[list[Path], typer.Argument(help="Base models: directories, or their config.json alone.")],
-    prompt: Annotated[int, typer.Option(min=1, help="Tokens of a prompt, those of the screenshot counted.")] = 1500,
+    prompt: Annotated[int, typer.Option(min=1, help="Tokens of a prompt, those of its screenshots counted.")] = 1500,
     action: Annotated[int, typer.Option(min=2, help="Tokens of an action.")] = 64,
     rows: Annotated[int, typer.Option(min=1, help="Rows of a shard, and of a batch of decisions.")] = 8,
     config: ConfigFile = None,

@@ -224,6 +224,12 @@ class PolicySettings(Section):
     history: Annotated[int, Effect(When.START, fixed=RECORDED, before=4)] = Field(
         4, ge=0, le=100, description="last actions in the prompt; the tiny base model has always two"
     )
+    history_screens: Annotated[int, Effect(When.START, fixed=RECORDED, before=0)] = Field(
+        0,
+        ge=0,
+        le=16,
+        description="last screenshots in the prompt, beside the present one, of a vision-language model",
+    )
     max_pixels: Annotated[int, Effect(When.START, fixed=RECORDED, before=1_000_000)] = Field(
         1_000_000, ge=1024, description="a vision-language model sees larger screenshots scaled down to this"
     )

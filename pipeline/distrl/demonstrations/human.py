@@ -79,6 +79,8 @@ class NotRecordedError(DistrlError):
 class Decided:
     """A Decider whose action the person has chosen; it is done as tokens express it."""
 
+    earlier_screens: Final = 0
+
     def __init__(self, action: Action, tokenizer: Tokenizer) -> None:
         self._action = action
         self._tokenizer = tokenizer

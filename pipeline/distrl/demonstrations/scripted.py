@@ -13,7 +13,7 @@ import logging
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from distrl.broker.producer import RecordProducer
 from distrl.broker.reader import LogReader
@@ -51,6 +51,8 @@ class Scripted:
 
     Actions are rounded to what tokens can express: a tap goes to the middle of its cell, as the policy's would.
     """
+
+    earlier_screens: Final = 0
 
     def __init__(self, script: Script, tokenizer: Tokenizer) -> None:
         self._script = script

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from distrl.experiment.costs import CostModel
 from distrl.experiment.virtual_time import Actor, VirtualTime
@@ -20,6 +20,8 @@ from distrl.types import Version
 class BatchDecider(Protocol):
     """Decides on batches of requests by one version."""
 
+    @property
+    def earlier_screens(self) -> int: ...
     def request(self, observation: Observation, asked: float) -> Request: ...
     def load(self, version: Version) -> None: ...
     def decide(self, batch: Sequence[Request], version: Version, ticks: Callable[[], float]) -> Sequence[Decision]:
@@ -32,6 +34,10 @@ class PolicyBatches:
 
     def __init__(self, policy: Policy, sampling: Sampling | None, fetch: Callable[[Version], bytes]) -> None:
         self._policy, self._sampling, self._fetch = policy, sampling, fetch
+
+    @property
+    def earlier_screens(self) -> int:
+        return self._policy.earlier_screens
 
     def request(self, observation: Observation, asked: float) -> Request:
         return Request.of(observation, self._policy.tokenizer, asked)
@@ -48,6 +54,8 @@ class ScriptBatches:
 
     It learns nothing. Its steps name the version that was loaded, so that lags are those that a policy would have.
     """
+
+    earlier_screens: Final = 0
 
     def request(self, observation: Observation, asked: float) -> Request:
         seed = sampling_seed(observation.task.task_id, observation.attempt_id, observation.step)
@@ -85,6 +93,10 @@ class VirtualBatcher:
         """Episodes that may ask. Counted by the phones' actors."""
         self._waiting: list[Actor] = []
         self._actor: Actor | None = None
+
+    @property
+    def earlier_screens(self) -> int:
+        return self._decider.earlier_screens
 
     def decide(self, observation: Observation) -> Decision:
         request = self._decider.request(observation, self._time.now)

@@ -22,6 +22,10 @@ class Greedy:
     policy: Policy
     version: Version
 
+    @property
+    def earlier_screens(self) -> int:
+        return self.policy.earlier_screens
+
     def decide(self, observation: Observation) -> Decision:
         request = Request.of(observation, self.policy.tokenizer, 0.0)
         return decided([request], self.policy, None, self.version, lambda: 0.0)[0]

@@ -84,6 +84,10 @@ class _Deciding:
     phone: VirtualPhone
     decision_s: float
 
+    @property
+    def earlier_screens(self) -> int:
+        return self.batcher.earlier_screens
+
     def decide(self, observation: Observation) -> Decision:
         self.phone.count(self.decision_s)
         return self.batcher.decide(observation)

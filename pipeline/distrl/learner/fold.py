@@ -67,7 +67,11 @@ def is_usable(trajectory: Trajectory, tokenizer: Tokenizer) -> bool:
     Outcomes are those recorded: where the judge could not tell, none is guessed from V_traj.
     """
     judged = trajectory.outcome in (Outcome.SUCCESS, Outcome.FAILURE)
-    return judged and bool(trajectory.steps) and all(_is_sane(step, tokenizer) for step in trajectory.steps)
+    return (
+        judged
+        and bool(trajectory.steps)
+        and all(_is_sane(step, index, tokenizer) for index, step in enumerate(trajectory.steps))
+    )
 
 
 def _pass_rows(config: Config) -> int:
@@ -76,8 +80,8 @@ def _pass_rows(config: Config) -> int:
     return config.learner.microbatch or min(PASS_ROWS, *(-(-size // config.learner.shards) for size in batches))
 
 
-def _is_sane(step: Step, tokenizer: Tokenizer) -> bool:
-    return tokenizer.accepts(step) and math.isfinite(step.logprob) and is_reference(step.screenshot)
+def _is_sane(step: Step, index: int, tokenizer: Tokenizer) -> bool:
+    return tokenizer.accepts(step, index) and math.isfinite(step.logprob) and is_reference(step.screenshot)
 
 
 def _refuse_wrong_window(state: LearnerState, window: Sequence[LoggedTrajectory], update: Update) -> None:

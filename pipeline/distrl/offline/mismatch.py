@@ -7,7 +7,7 @@ that the worker recorded: else ρ is wrong in every update, without an error any
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import Any, Final
@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from distrl.errors import PolicyError
-from distrl.policy.protocol import Policy
+from distrl.policy.protocol import ImageFeatures, Policy, TrajectoryStep, trajectory_steps
 from distrl.policy.sampling import Sampling
 from distrl.store.objects import CorruptObjectError, MissingObjectError, is_reference
 from distrl.types import LoggedTrajectory, LogPosition, ObjectRef, Step
@@ -60,9 +60,12 @@ class Differences:
 @dataclass(frozen=True, slots=True)
 class _Sample:
     position: LogPosition
-    number: int
-    step: Step
+    placed: TrajectoryStep
     is_expert: bool
+
+    @property
+    def step(self) -> Step:
+        return self.placed.step
 
 
 class Checked:
@@ -88,9 +91,9 @@ class Checked:
 
     def play(self, trajectories: Iterable[LoggedTrajectory]) -> Iterator[Played]:
         samples = (
-            _Sample(logged.position, number, step, logged.trajectory.is_expert)
+            _Sample(logged.position, each, logged.trajectory.is_expert)
             for logged in trajectories
-            for number, step in enumerate(logged.trajectory.steps)
+            for each in trajectory_steps(logged.trajectory)
         )
         for sha256, some in groupby(samples, lambda sample: sample.step.version_sha256):
             try:
@@ -104,39 +107,45 @@ class Checked:
             while batch := list(islice(usable, self._rows)):
                 yield from self._played(batch)
 
-    def _seen(self, samples: Iterable[_Sample]) -> Iterator[tuple[_Sample, bytes]]:
-        """Those that can be played, with their screenshots."""
+    def _seen(self, samples: Iterable[_Sample]) -> Iterator[tuple[_Sample, list[bytes]]]:
+        """Those that can be played, with the screenshots that they read, their own last."""
         for sample in samples:
             step = sample.step
-            if not (self._learner.tokenizer.accepts(step) and is_reference(step.screenshot)):
+            refs = [*sample.placed.earlier_screens(self._learner.earlier_screens), step.screenshot]
+            if not (self._learner.tokenizer.accepts(step, sample.placed.index) and all(map(is_reference, refs))):
                 self.skipped += 1
                 continue
             try:
-                png = self._image(step.screenshot)
+                pngs = [self._image(ref) for ref in refs]
             except (MissingObjectError, CorruptObjectError):
                 self.skipped += 1
                 continue
-            yield sample, png
+            yield sample, pngs
 
-    def _played(self, batch: list[tuple[_Sample, bytes]]) -> list[Played]:
+    def _played(self, batch: list[tuple[_Sample, list[bytes]]]) -> list[Played]:
         try:
-            return self._scored([sample for sample, _ in batch], [png for _, png in batch])
+            return self._scored([sample for sample, _ in batch], [pngs for _, pngs in batch])
         except PolicyError:  # one is no image, or was not written so: the others can still be played
             if len(batch) > 1:
                 return [played for each in batch for played in self._played([each])]
             self.skipped += 1
             return []
 
-    def _scored(self, batch: list[_Sample], pngs: list[bytes]) -> list[Played]:
+    def _scored(self, batch: list[_Sample], pngs: list[list[bytes]]) -> list[Played]:
         steps = [sample.step for sample in batch]
         with torch.no_grad():
-            seen = [self._learner.image_features(png) for png in pngs]
-            learner = self._learner.score(steps, seen, self._sampling).logprob.cpu().tolist()
-            worker = self._worker.repeat(steps, [self._worker.image_features(png) for png in pngs], self._sampling)
+            learner = self._learner.score(steps, _features(self._learner, pngs), self._sampling).logprob.cpu().tolist()
+            worker = self._worker.repeat(steps, _features(self._worker, pngs), self._sampling)
         return [
-            Played(sample.position, sample.number, one, other, None if sample.is_expert else sample.step.logprob)
+            Played(sample.position, sample.placed.index, one, other, None if sample.is_expert else sample.step.logprob)
             for sample, one, other in zip(batch, learner, worker, strict=True)
         ]
+
+
+def _features(policy: Policy, pngs: Iterable[Sequence[bytes]]) -> list[ImageFeatures]:
+    """What a policy makes of the screenshots that each step reads, its own last."""
+    seen = [[policy.image_features(png) for png in each] for each in pngs]
+    return [own._replace(earlier=tuple(earlier)) for *earlier, own in seen]
 
 
 @dataclass(frozen=True, slots=True)

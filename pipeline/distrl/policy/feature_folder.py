@@ -136,7 +136,7 @@ def maker_of(policy: Policy, settings: PolicySettings, threads: int) -> str:
     made_by = [
         FORMAT,
         policy.base_sha256,
-        settings.model_dump_json(exclude={"base_model"}),  # its path says less than its sha256
+        settings.model_dump_json(exclude={"base_model", "history_screens"}),  # its path says less than its sha256
         str(threads),
         kind_of(policy.device),
         platform.machine(),

@@ -13,8 +13,8 @@ from distrl.compute import Compute, reproducible
 from distrl.errors import PolicyError
 from distrl.policy.feature_folder import FeatureFolder
 from distrl.policy.feature_store import FeatureStore
-from distrl.policy.protocol import ImageFeatures
-from distrl.types import ObjectRef, ScreenSize, Step, Trajectory
+from distrl.policy.protocol import ImageFeatures, TrajectoryStep
+from distrl.types import ObjectRef, ScreenSize, Trajectory
 
 LOG = logging.getLogger("distrl.policy.features")
 
@@ -98,10 +98,16 @@ class Features:
         """Every step's screenshot is an image. They must be loaded."""
         return all(self.shows(step.screenshot) for step in trajectory.steps)
 
-    def of(self, steps: Sequence[Step]) -> list[ImageFeatures]:
-        """Those of each step's screenshot, which must be loaded and readable. Raises FeatureFileError."""
-        refs = [step.screenshot for step in steps]
-        return [ImageFeatures(self.store.get(ref.sha256), self.size(ref)) for ref in refs]
+    def of(self, steps: Sequence[TrajectoryStep], earlier: int = 0) -> list[ImageFeatures]:
+        """Those of each step's screenshot, with up to `earlier` screenshots before it; all must be loaded and readable.
+        Raises FeatureFileError."""
+        return [
+            self._of(each.step.screenshot)._replace(earlier=tuple(map(self._of, each.earlier_screens(earlier))))
+            for each in steps
+        ]
+
+    def _of(self, ref: ObjectRef) -> ImageFeatures:
+        return ImageFeatures(self.store.get(ref.sha256), self.size(ref))
 
     def keep(self, names: set[str]) -> None:
         """Forget every image whose sha256 is not in `names`."""

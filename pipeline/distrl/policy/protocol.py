@@ -16,11 +16,32 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from distrl.policy.sampling import FULL, Sampling
-from distrl.types import Action, ScreenSize, Step
+from distrl.types import Action, ObjectRef, ScreenSize, Step, Trajectory
 
 if TYPE_CHECKING:  # a tokenizer's users, such as the lineage of a version, need no torch
     import torch
     from torch import Tensor, nn
+
+
+@dataclass(frozen=True, slots=True)
+class TrajectoryStep:
+    """A recorded step with those of its trajectory, as a policy may read of the steps before it, too."""
+
+    steps: Sequence[Step]
+    index: int
+
+    @property
+    def step(self) -> Step:
+        return self.steps[self.index]
+
+    def earlier_screens(self, most: int) -> list[ObjectRef]:
+        """The last screenshots before its own, `most` of them or as many as there are; oldest first."""
+        return [step.screenshot for step in self.steps[max(0, self.index - most) : self.index]]
+
+
+def trajectory_steps(trajectory: Trajectory) -> list[TrajectoryStep]:
+    """Its steps, in order."""
+    return [TrajectoryStep(trajectory.steps, index) for index in range(len(trajectory.steps))]
 
 
 class Tokenizer(Protocol):
@@ -28,7 +49,7 @@ class Tokenizer(Protocol):
 
     def encode_prompt(self, instruction: str, earlier: Sequence[Action], screen: ScreenSize) -> tuple[int, ...]:
         """The ids that are read beside a screenshot of the size `screen`. earlier: the episode's actions so far, oldest
-        first."""
+        first; each was decided on a screenshot of its own, the last of which a policy may read (`earlier_screens`)."""
         ...
 
     def encode_action(self, action: Action, screen: ScreenSize) -> tuple[int, ...]:
@@ -44,8 +65,9 @@ class Tokenizer(Protocol):
         """What `ids` spell, special tokens too, for people."""
         ...
 
-    def accepts(self, step: Step) -> bool:
-        """Whether this policy can have read the step's prompt and written its action: records may hold any ids."""
+    def accepts(self, step: Step, index: int = 0) -> bool:
+        """Whether this policy can have read the step's prompt and written its action, as step number `index` of its
+        episode: records may hold any ids."""
         ...
 
     def unknown_words(self, texts: Iterable[str]) -> tuple[str, ...]:
@@ -64,10 +86,14 @@ class SampledAction:
 
 
 class ImageFeatures(NamedTuple):
-    """What the frozen part of a model makes of one screenshot. size: of the screenshot."""
+    """What the frozen part of a model makes of one screenshot. size: of the screenshot.
+
+    earlier: where they are those of a decision, of the screenshots before it that the policy reads, oldest first.
+    """
 
     tokens: Tensor
     size: ScreenSize
+    earlier: tuple[ImageFeatures, ...] = ()
 
 
 class Score(NamedTuple):
@@ -108,6 +134,11 @@ class Policy(Protocol):
         """Where its weights are, and what `score` and `embed_actions` give."""
         ...
 
+    @property
+    def earlier_screens(self) -> int:
+        """How many screenshots before the present one a decision reads, where its episode has so many; 0: none."""
+        ...
+
     def place(self, device: torch.device) -> None:
         """Move it to a device, before its parameters are given to an optimiser."""
         ...
@@ -130,11 +161,13 @@ class Policy(Protocol):
         prompts: Sequence[tuple[int, ...]],
         sampling: Sampling | None,
         seeds: Sequence[int],
+        earlier: Sequence[Sequence[bytes]] = (),
     ) -> Sequence[SampledAction]:
         """One action for each row, in one batch.
 
         sampling: of the behaviour policy; None is greedy, and then `logprob` is that of FULL. seeds: one for each
-        row; its draws depend on its own seed alone, never on the rows beside it.
+        row; its draws depend on its own seed alone, never on the rows beside it. earlier: the screenshots before each
+        row's own that it reads, oldest first; empty: no row has any.
         """
         ...
 
@@ -145,8 +178,8 @@ class Policy(Protocol):
     def score(self, steps: Sequence[Step], features: Sequence[ImageFeatures], sampling: Sampling = FULL) -> Score:
         """log π of B recorded actions under the present weights, differentiable in `parameters`.
 
-        features: `image_features` of each step's screenshot. A learner's π is FULL (docs/algorithm.md); an action that
-        `sampling` cannot draw has −∞.
+        features: `image_features` of each step's screenshot, with those before it (`earlier_screens`). A learner's π is
+        FULL (docs/algorithm.md); an action that `sampling` cannot draw has −∞.
         """
         ...
 

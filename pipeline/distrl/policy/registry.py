@@ -34,18 +34,20 @@ class PolicyFamily:
     """What a family does with the directory of a base model. Each raises PolicyError where the directory is spoilt.
 
     tokenizer: needs no torch. policy: with a fresh adapter, which changes nothing and depends on the seed alone.
-    identity: sha256 (hex) of all that decides what the base model does.
+    identity: sha256 (hex) of all that decides what the base model does. reads_earlier_screens: whether its prompts
+    hold `policy.history_screens` screenshots before the present one.
     """
 
     tokenizer: Callable[[Path, settings.PolicySettings], Tokenizer]
     policy: Callable[[Path, settings.PolicySettings, int], Policy]
     identity: Callable[[Path], str]
+    reads_earlier_screens: bool = False
 
 
 def tokenizer_of(policy: settings.PolicySettings) -> Tokenizer:
     """The tokenizer of the base model that the settings name, or of the shipped one. Raises PolicyError."""
     directory = _directory(policy)
-    return _family(directory).tokenizer(directory, policy)
+    return _able_family(directory, policy).tokenizer(directory, policy)
 
 
 def policy_of(policy: settings.PolicySettings, seed: int = 0, device: torch.device | None = None) -> Policy:
@@ -54,7 +56,7 @@ def policy_of(policy: settings.PolicySettings, seed: int = 0, device: torch.devi
     device: where it computes; None is the CPU.
     """
     directory = _directory(policy)
-    found = _family(directory).policy(directory, policy, seed)
+    found = _able_family(directory, policy).policy(directory, policy, seed)
     if device is not None:
         found.place(device)
     return found
@@ -68,6 +70,18 @@ def base_sha256(policy: settings.PolicySettings) -> str:
 
 def _directory(policy: settings.PolicySettings) -> Path:
     return SHIPPED if policy.base_model is None else located(policy.base_model)
+
+
+def _able_family(directory: Path, policy: settings.PolicySettings) -> PolicyFamily:
+    """Raises PolicyError for one that cannot do what the settings ask for."""
+    family = _family(directory)
+    if policy.history_screens and not family.reads_earlier_screens:
+        raise PolicyError(
+            "policy.history_screens",
+            f"is {policy.history_screens}, and the policy in {directory} reads one screenshot",
+            "set it to 0, or name a vision-language model in policy.base_model",
+        )
+    return family
 
 
 def _family(directory: Path) -> PolicyFamily:

@@ -76,7 +76,7 @@ class Sizes:
 def sizes_of(model: Path, settings: PolicySettings, prompt: int, action: int) -> Sizes:
     """Of a base model's directory, or of its config.json alone.
 
-    prompt, action: tokens of a row; those of the screenshot count in `prompt`. The paper's AutoUI reads at most
+    prompt, action: tokens of a row; those of its screenshots count in `prompt`. The paper's AutoUI reads at most
     PROMPT_LENGTH of them, and the tiny one has numbers of its own. Raises PolicyError.
     """
     file = model / CONFIG if model.is_dir() else model

@@ -29,12 +29,15 @@ IDLE_WAIT_S = 0.5
 class Weights(Protocol):
     """What the batcher needs of a policy (`distrl.policy.protocol.Policy`)."""
 
+    @property
+    def earlier_screens(self) -> int: ...
     def decide(
         self,
         pngs: Sequence[bytes],
         prompts: Sequence[tuple[int, ...]],
         sampling: Sampling | None,
         seeds: Sequence[int],
+        earlier: Sequence[Sequence[bytes]] = ...,
     ) -> Sequence[SampledAction]: ...
     def load(self, adapter: bytes) -> None: ...
 
@@ -71,6 +74,7 @@ def decided(
         [request.prompt for request in batch],
         sampling,
         [request.seed for request in batch],
+        [request.observation.earlier for request in batch],
     )
     return [
         Decision(
@@ -123,6 +127,10 @@ class Batcher:
         self._active = 0
         self._closed = False
         self._failure: Exception | None = None
+
+    @property
+    def earlier_screens(self) -> int:
+        return self._weights.earlier_screens
 
     @property
     def loaded(self) -> Version | None:

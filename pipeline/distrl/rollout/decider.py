@@ -19,6 +19,11 @@ class VersionedDecider(Protocol):
     """Decides by the newest version that it was given. Actors call `decide`, the reloader `swap`, from own threads."""
 
     @property
+    def earlier_screens(self) -> int:
+        """How many screens before the present one it reads."""
+        ...
+
+    @property
     def loaded(self) -> Version | None:
         """The version of the next decision; None before the first swap."""
         ...

@@ -8,6 +8,7 @@ is joined and no task is taken, so a live run is not affected.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -103,13 +104,16 @@ def show(
     """Decide on each new screen and report the action."""
     shown: list[Action] = []
     last: bytes | None = None
+    earlier: deque[bytes] = deque(maxlen=decider.earlier_screens)
     while len(shown) < task.max_steps and not stop.is_set():
         png = phone.screen()
         if png == last:
             stop.wait(LOOK_S)
             continue
         last = png
-        decision = decider.decide(Observation(task, ATTEMPT, len(shown), png, tuple(shown), lambda: None))
+        seen = Observation(task, ATTEMPT, len(shown), png, tuple(shown), lambda: None, tuple(earlier))
+        decision = decider.decide(seen)
+        earlier.append(png)
         report(f"step {len(shown)}, {phone.front()}: {decision.action_text}")
         shown.append(decision.action)
         if decision.action.kind is ActionKind.COMPLETE:

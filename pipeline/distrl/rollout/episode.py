@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -42,6 +43,8 @@ class Observation:
     """The actions so far."""
     truth: Callable[[], Mapping[str, Any] | None]
     """The phone's own state where it offers one. Only scripts read it."""
+    earlier: tuple[bytes, ...] = ()
+    """The screens before it, oldest first: `Decider.earlier_screens` of them, or as many as there were."""
     refused: bool = False
     """The phone could not do the previous action. Only prompted models use it: the policy reads screen and prompt."""
 
@@ -80,6 +83,11 @@ class Screen:
 
 
 class Decider(Protocol):
+    @property
+    def earlier_screens(self) -> int:
+        """How many screens before the present one it reads."""
+        ...
+
     def decide(self, observation: Observation) -> Decision: ...
 
 
@@ -161,6 +169,7 @@ class Playing:
         self._attempt_id = attempt_id
         self._phone = phone
         self._foreign_apps: list[str] = []
+        self._earlier: deque[bytes] = deque()
         self._started_at = episode.clock.now_ms()
         with self._interrupted():
             phone.reset(task)
@@ -232,8 +241,18 @@ class Playing:
         previous = tuple(step.action for step in self.steps)
         refused = bool(self.steps) and self.steps[-1].held_back is HeldBack.REFUSED
         chosen = decider.decide(
-            Observation(self.task, self._attempt_id, len(previous), seen.png, previous, phone.truth, refused)
+            Observation(
+                self.task,
+                self._attempt_id,
+                len(previous),
+                seen.png,
+                previous,
+                phone.truth,
+                tuple(self._earlier),
+                refused,
+            )
         )
+        self._earlier = deque((*self._earlier, seen.png), maxlen=decider.earlier_screens)
         at = clock.now_ms()
         watch.lap()
         held_back = phone.perform(chosen.action) if _reaches_the_phone(chosen.action) else HeldBack.NO

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from simphone.fleet import PhoneProfile
 from simphone.serve import PhonesInThread
@@ -49,6 +50,8 @@ class SmokeTest:
 
 class Oracle:
     """A Decider that makes no mistake. It taps the exact middle of each widget, which a policy may not be able to."""
+
+    earlier_screens: Final = 0
 
     def __init__(self) -> None:
         self._script = ImperfectScript(0, random_share=0.0, stop_share=0.0)

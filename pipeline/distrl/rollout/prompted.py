@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
 from distrl.appagent import prompt, tags
 from distrl.appagent.agent import Agent, AgentEpisode, Dump, unanswered
@@ -30,6 +30,8 @@ class Prompted:
 
     Its steps have no token ids and so no probability: `logprob` is 0, and no learner learns from them.
     """
+
+    earlier_screens: Final = 0
 
     def __init__(self, acting: Acting, sha256: str, ticks: Callable[[], float] = time.perf_counter) -> None:
         self._acting = acting

@@ -23,6 +23,7 @@ from distrl.offline.ablation.figure import draw
 from distrl.offline.ablation.fold import HELD_OUT, SEEN, Folded, Identity, Shared, fold_arm
 from distrl.offline.ablation.log import Branch, RunLog, UpdateRange, cut, update_range
 from distrl.offline.ablation.report import Ablation, to_json, to_markdown
+from distrl.policy.protocol import trajectory_steps
 from distrl.runs.settings import learning_fingerprint
 from distrl.store.directory import DirectoryStore
 from distrl.types import Outcome
@@ -176,7 +177,7 @@ def test_at_the_policy_that_acted_the_estimates_are_the_mean_return(settings: Co
     for each in base.held_out:
         steps = each.trajectory.steps
         state.features.load((step.screenshot for step in steps), screens)
-        logprobs = state.context.score(steps).logprob.detach().tolist()
+        logprobs = state.context.score(trajectory_steps(each.trajectory)).logprob.detach().tolist()
         moved = tuple(replace(step, logprob=found) for step, found in zip(steps, logprobs, strict=True))
         acted.append(replace(each, trajectory=replace(each.trajectory, steps=moved)))
     (baseline,) = folded([arm(settings)], replace(base, held_out=acted), screens)

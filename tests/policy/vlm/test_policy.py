@@ -116,7 +116,7 @@ def test_a_prompt_is_what_the_models_own_processor_makes_of_it(policy: VlmPolicy
             text=[text], images=[picture.resize(fitted)], return_tensors="pt", add_special_tokens=False
         )
         row = processor.prompt("Act.", "open the settings")
-        ours = policy._model.inputs([row], [torch.zeros(1, 1, 1)], [processor.layout(ScreenSize(*picture.size))])
+        ours = policy._model.inputs([row], [torch.zeros(1, 1, 1)], [[processor.layout(ScreenSize(*picture.size))]])
         assert ours["input_ids"].tolist() == theirs["input_ids"].tolist()
         assert row.count(processor.marker_id) == 1
 
@@ -126,7 +126,7 @@ def test_cached_features_are_what_the_whole_model_would_have_seen(policy: VlmPol
     processor, shot = policy.tokenizer.processor, shots(1)[0]
     prompt, action = prompts(policy, 1)[0], (7, 8, 9)
     layout = processor.layout(ScreenSize(*SIZES[0]))
-    given = policy._model.inputs([prompt], [policy.image_features(shot).tokens], [layout])
+    given = policy._model.inputs([prompt], [policy.image_features(shot).tokens], [[layout]])
     logits, _ = policy._model.scored(given, torch.tensor([action]), torch.tensor([3]))
     pixels = {name: value for name, value in processor.images(decoded(shot)).items() if name in policy._model._takes}
     whole = {name: value for name, value in given.items() if name != "mm_encoder_outputs"}

@@ -17,7 +17,8 @@ from distrl.algorithms.aride.train_step import Trained, batch_of, improve
 from distrl.algorithms.aride.truncation import screen_after
 from distrl.algorithms.descent import mean_metrics, passes
 from distrl.algorithms.protocol import Context, Metrics, seen
-from distrl.types import ObjectRef, Step, Trajectory
+from distrl.policy.protocol import TrajectoryStep
+from distrl.types import ObjectRef, Trajectory
 
 
 class Aride(ActorCritic[Critics]):
@@ -48,9 +49,9 @@ class Aride(ActorCritic[Critics]):
             memory.take(u, draw.rows, each.scores)
         return {**mean_metrics([each.metrics for each in found]), **ages}
 
-    def values(self, steps: Sequence[Step]) -> NDArray[np.float64]:
+    def values(self, steps: Sequence[TrajectoryStep]) -> NDArray[np.float64]:
         values = np.zeros(len(steps))
         with torch.no_grad():
-            for rows in passes(steps, self._context.config.learner.microbatch):
+            for rows in passes([each.step for each in steps], self._context.config.learner.microbatch):
                 values[rows] = state_values(self.critics, self._context.score([steps[row] for row in rows]))
         return values

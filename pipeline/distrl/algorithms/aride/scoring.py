@@ -11,11 +11,12 @@ from distrl.algorithms.aride.critics import Critics
 from distrl.algorithms.aride.memory import Scores, Transitions
 from distrl.algorithms.aride.truncation import screen_after, step_after
 from distrl.algorithms.descent import passes
+from distrl.algorithms.episodes import step_at
 from distrl.algorithms.protocol import Context
 from distrl.algorithms.returns import Array
 from distrl.errors import PolicyError
-from distrl.policy.protocol import Score
-from distrl.types import Step, Trajectory
+from distrl.policy.protocol import Score, TrajectoryStep
+from distrl.types import Trajectory
 
 Places = NDArray[np.int64]
 """Of the rows of one pass."""
@@ -23,13 +24,13 @@ Places = NDArray[np.int64]
 
 def score(context: Context, critics: Critics, rows: Transitions, config: settings.ArideSettings) -> Scores:
     """What the networks say of `rows`."""
-    steps = [entry.steps[index] for entry, index in rows]
+    steps = [step_at(entry, index) for entry, index in rows]
     value, logprob, v_traj = np.zeros(len(steps)), np.zeros(len(steps)), np.zeros(len(steps))
 
     def look(places: Places) -> tuple[Array, Array, Array]:
         some = [steps[place] for place in places]
         scored = context.score(some)
-        actions = context.policy.embed_actions([step.action_ids for step in some])
+        actions = context.policy.embed_actions([each.step.action_ids for each in some])
         outcomes = critics.trajectory_values(scored.states, scored.mask, actions).sigmoid().cpu().numpy()
         return state_values(critics, scored), scored.logprob.cpu().numpy(), outcomes
 
@@ -37,7 +38,7 @@ def score(context: Context, critics: Critics, rows: Transitions, config: setting
         value[places], logprob[places], v_traj[places] = found
 
     with torch.no_grad():
-        context.compute.each(list(passes(steps, context.config.learner.microbatch)), look, keep)
+        context.compute.each(list(passes([each.step for each in steps], context.config.learner.microbatch)), look, keep)
     return Scores(value, logprob, v_traj, _values_after(context, critics, rows, config))
 
 
@@ -66,16 +67,17 @@ def _values_after(context: Context, critics: Critics, rows: Transitions, config:
         values[np.array(list(cut))[places]] = found
 
     with torch.no_grad():
-        context.compute.each(list(passes(steps, context.config.learner.microbatch)), look, keep)
+        context.compute.each(list(passes([each.step for each in steps], context.config.learner.microbatch)), look, keep)
     return values
 
 
-def _after(context: Context, trajectory: Trajectory) -> Step | None:
+def _after(context: Context, trajectory: Trajectory) -> TrajectoryStep | None:
     """The step after a cut-off episode; None where there is none that the policy could read."""
     screen = screen_after(trajectory)
     if screen is None or not context.features.shows(screen):
         return None
     try:
-        return step_after(trajectory, screen, context.features.size(screen), context.policy.tokenizer.encode_prompt)
+        after = step_after(trajectory, screen, context.features.size(screen), context.policy.tokenizer.encode_prompt)
     except PolicyError:  # a record may hold an instruction that no prompt takes
         return None
+    return TrajectoryStep((*trajectory.steps, after), len(trajectory.steps))

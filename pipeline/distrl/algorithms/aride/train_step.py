@@ -16,11 +16,11 @@ from distrl.algorithms.aride.credit import is_invalid, loss_and_ratio
 from distrl.algorithms.aride.critics import Critics
 from distrl.algorithms.aride.memory import Draw, Scores
 from distrl.algorithms.descent import descend
-from distrl.algorithms.episodes import succeeded
+from distrl.algorithms.episodes import step_at, succeeded
 from distrl.algorithms.protocol import Context, Optimised
 from distrl.compute import Gradients, ShardResult
+from distrl.policy.protocol import TrajectoryStep
 from distrl.replay.circular import CircularBuffer
-from distrl.types import Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Batch:
     trajectory_weight: makes those of last steps uniform over trajectories, for V_traj; 0 on every other step.
     """
 
-    steps: Sequence[Step]
+    steps: Sequence[TrajectoryStep]
     behaviour_logprob: Tensor
     invalid: Tensor
     target: Tensor
@@ -53,7 +53,7 @@ class Batch:
 
 def batch_of(draw: Draw, buffer: CircularBuffer, device: torch.device) -> Batch:
     final = np.array([index == len(entry) - 1 for entry, index in draw.rows])
-    steps = [entry.steps[index] for entry, index in draw.rows]
+    steps = [step_at(entry, index) for entry, index in draw.rows]
     slots = [(entry.start + index) % buffer.capacity for entry, index in draw.rows]
 
     def placed(values: ArrayLike) -> Tensor:
@@ -61,8 +61,8 @@ def batch_of(draw: Draw, buffer: CircularBuffer, device: torch.device) -> Batch:
 
     return Batch(
         steps,
-        behaviour_logprob=placed([step.logprob for step in steps]),
-        invalid=placed([is_invalid(step) for step in steps]),
+        behaviour_logprob=placed([each.step.logprob for each in steps]),
+        invalid=placed([is_invalid(each.step) for each in steps]),
         target=placed(buffer.columns["target"][slots]),
         advantage=placed(buffer.columns["advantage"][slots]),
         success=placed([succeeded(entry) for entry, _ in draw.rows]),
@@ -124,7 +124,7 @@ def _part(
             batch.invalid[piece],
             config,
         )
-    actions = context.policy.embed_actions([step.action_ids for step in steps])
+    actions = context.policy.embed_actions([each.step.action_ids for each in steps])
     values = trained.critics.values(scored.states, scored.mask)
     outcomes = trained.critics.trajectory_values(scored.states, scored.mask, actions)
     value_loss = losses.critic_loss(values, batch.target[piece], batch.value_weight[piece])

@@ -26,6 +26,7 @@ from distrl.offline.ablation.arms import Arm
 from distrl.offline.ablation.log import Branch, RunLog, cut
 from distrl.offline.estimates import Array, Episodes, Estimate
 from distrl.policy.features import Features, Images
+from distrl.policy.protocol import trajectory_steps
 from distrl.seeds import seed_of
 from distrl.store.checkpoints import Tensors, latest_checkpoint
 from distrl.store.objects import ObjectStore
@@ -185,10 +186,10 @@ def episodes(
 ) -> Episodes:
     """The trajectories scored by the state's policy, and by V if its algorithm has one. Load their screenshots
     first."""
-    steps = [step for logged in trajectories for step in logged.trajectory.steps]
+    steps = [step for logged in trajectories for step in trajectory_steps(logged.trajectory)]
     logprobs = np.zeros(len(steps))
     with torch.no_grad(), reproducible(config.learner.torch_threads):
-        for rows in passes(steps, config.learner.microbatch):
+        for rows in passes([each.step for each in steps], config.learner.microbatch):
             logprobs[rows] = state.context.score([steps[row] for row in rows]).logprob.cpu().numpy()
         values = state.algorithm.values(steps) if with_values else None
     lengths = [len(logged.trajectory.steps) for logged in trajectories]
@@ -196,7 +197,7 @@ def episodes(
         outcome_rewards(length, logged.trajectory.outcome is Outcome.SUCCESS)
         for length, logged in zip(lengths, trajectories, strict=True)
     ]
-    log_ratios = logprobs - np.array([step.logprob for step in steps])
+    log_ratios = logprobs - np.array([each.step.logprob for each in steps])
     return Episodes.of(_rows(log_ratios, lengths), rewards, None if values is None else _rows(values, lengths))
 
 

@@ -75,6 +75,10 @@ class AutoUIPolicy:
     def device(self) -> torch.device:
         return self.model.device
 
+    @property
+    def earlier_screens(self) -> int:
+        return 0
+
     def place(self, device: torch.device) -> None:
         self.model.to(device)
 
@@ -123,6 +127,7 @@ class AutoUIPolicy:
         prompts: Sequence[tuple[int, ...]],
         sampling: Sampling | None,
         seeds: Sequence[int],
+        earlier: Sequence[Sequence[bytes]] = (),
     ) -> list[SampledAction]:
         if not len(pngs) == len(prompts) == len(seeds):
             raise ValueError(f"{len(pngs)} screens, {len(prompts)} prompts, {len(seeds)} seeds")

@@ -127,7 +127,7 @@ class WordTokenizer:
     def text(self, ids: Sequence[int]) -> str:
         return " ".join(self._texts(ids))
 
-    def accepts(self, step: Step) -> bool:
+    def accepts(self, step: Step, index: int = 0) -> bool:
         """Its ids are those of this vocabulary, and no more of them than a prompt or an action can have."""
         fits = 0 < len(step.prompt_ids) <= self.prompt_length and 0 < len(step.action_ids) <= self.action_length
         return fits and all(PAD < token < len(self.tokens) for token in (*step.prompt_ids, *step.action_ids))

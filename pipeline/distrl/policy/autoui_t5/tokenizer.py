@@ -90,7 +90,7 @@ class T5Tokenizer:
         """Special tokens too: an answer that holds one is no action."""
         return str(self._tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
-    def accepts(self, step: Step) -> bool:
+    def accepts(self, step: Step, index: int = 0) -> bool:
         fits = 0 < len(step.prompt_ids) <= PROMPT_LENGTH and 0 < len(step.action_ids) <= self.action_length
         return fits and all(PAD < token < self.size for token in (*step.prompt_ids, *step.action_ids))
 

@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from PIL import Image
+
 from distrl.errors import PolicyError
 from distrl.policy.actions import to_text
 from distrl.policy.protocol import SampledAction
@@ -38,7 +40,7 @@ OTHER_MODEL: Final = "serve the files of policy.base_model, with their chat temp
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """messages: JSON-able. prompt_ids: as recorded. read_ids: what the model reads, the screenshot filled in."""
+    """messages: JSON-able. prompt_ids: as recorded. read_ids: what the model reads, the screenshots filled in."""
 
     messages: list[dict[str, Any]]
     prompt_ids: tuple[int, ...]
@@ -71,18 +73,23 @@ class ChatForm:
                 "unset policy.server.endpoint, or pad the model's embeddings less",
             )
 
-    def question(self, png: bytes, instruction: str, earlier: Sequence[Action]) -> Question:
-        """Raises PolicyError for what is no PNG, and an instruction that no prompt takes."""
-        picture, processor = decoded(png), self.tokenizer.processor
-        screen = ScreenSize(*picture.size)
-        prompt = self.tokenizer.encode_prompt(instruction, earlier, screen)
-        shown = io.BytesIO()
-        processor.scaled(picture).save(shown, "PNG", compress_level=1)
-        image = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{_base64(shown.getvalue())}"}}
-        messages = processor.messages(*self.tokenizer.conversation(instruction, earlier, screen))
+    def question(
+        self, png: bytes, instruction: str, earlier: Sequence[Action], earlier_pngs: Sequence[bytes] = ()
+    ) -> Question:
+        """earlier_pngs: the screenshots before it that the prompt has, oldest first. Raises PolicyError for what is no
+        PNG, another number of them, and an instruction that no prompt takes."""
+        pictures, processor = [decoded(each) for each in (*earlier_pngs, png)], self.tokenizer.processor
+        sizes = [ScreenSize(*picture.size) for picture in pictures]
+        prompt = self.tokenizer.encode_prompt(instruction, earlier, sizes[-1])
+        read = processor.filled(prompt, [processor.layout(size) for size in sizes])
+        messages = processor.messages(*self.tokenizer.conversation(instruction, earlier, sizes[-1]))
+        shown = iter(pictures)
         for message in messages:
-            message["content"] = [image if part["type"] == "image" else part for part in message["content"]]
-        return Question(messages, prompt, processor.filled(prompt, processor.layout(screen)), screen)
+            message["content"] = [
+                _image(processor.scaled(next(shown))) if part["type"] == "image" else part
+                for part in message["content"]
+            ]
+        return Question(messages, prompt, read, sizes[-1])
 
     def body(self, model: str, question: Question, sampling: Sampling | None, seed: int) -> dict[str, Any]:
         """The request that draws an action. sampling: None is greedy.
@@ -171,8 +178,11 @@ def _end_of(ids: Sequence[int], ends: Sequence[int]) -> int:
     return next((place for place, each in enumerate(ids) if each in ends), len(ids))
 
 
-def _base64(data: bytes) -> str:
-    return base64.b64encode(data).decode("ascii")
+def _image(picture: Image.Image) -> dict[str, Any]:
+    file = io.BytesIO()
+    picture.save(file, "PNG", compress_level=1)
+    data = base64.b64encode(file.getvalue()).decode("ascii")
+    return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}
 
 
 def _refused(what: str, hint: str) -> PolicyError:

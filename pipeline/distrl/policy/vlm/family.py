@@ -86,4 +86,4 @@ def _policy(directory: Path, chosen: settings.PolicySettings, seed: int) -> Poli
     return VlmPolicy(model, tokenizer, chosen, identity(directory), seed)
 
 
-VLM: Final = PolicyFamily(_tokenizer, _policy, identity)
+VLM: Final = PolicyFamily(_tokenizer, _policy, identity, reads_earlier_screens=True)

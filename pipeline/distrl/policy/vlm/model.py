@@ -129,18 +129,22 @@ class VisionLanguageModel:
         return torch.stack([torch.cat(list(each)) for each in (found.pooler_output, *deeper)])
 
     def inputs(
-        self, rows: Sequence[Sequence[int]], tokens: Sequence[Tensor], layouts: Sequence[Layout]
+        self, rows: Sequence[Sequence[int]], tokens: Sequence[Tensor], layouts: Sequence[Sequence[Layout]]
     ) -> dict[str, Any]:
-        """What `forward` and `generate` take for prompts with one placeholder each, filled before to one length."""
-        expanded = [self._processor.filled(row, layout) for row, layout in zip(rows, layouts, strict=True)]
+        """What `forward` and `generate` take for prompts, filled before to one length.
+
+        tokens: of every image, row after row. layouts: of the images of each row. Raises PolicyError for another number
+        of images than the prompts have placeholders.
+        """
+        expanded = [self._processor.filled(row, some) for row, some in zip(rows, layouts, strict=True)]
         longest = max(map(len, expanded))
         ids = torch.zeros((len(expanded), longest), dtype=torch.long)
         mask = torch.zeros_like(ids)
         for place, row in enumerate(expanded):
             ids[place, longest - len(row) :] = torch.tensor(row)
             mask[place, longest - len(row) :] = 1
-        names = layouts[0].inputs
-        given: dict[str, Any] = {name: torch.cat([layout.inputs[name] for layout in layouts]) for name in names}
+        shown = [layout for some in layouts for layout in some]
+        given: dict[str, Any] = {name: torch.cat([each.inputs[name] for each in shown]) for name in shown[0].inputs}
         given |= {name: self._types(ids) for name in TYPES if name in self._takes} | {
             "input_ids": ids,
             "attention_mask": mask,
@@ -182,7 +186,7 @@ class VisionLanguageModel:
         images = self._processor.images(Image.new("RGB", PROBE))
         self._in_parts = not isinstance(self._look(images).pooler_output, Tensor)
         layout, tokens = self._processor.layout(PROBE), self.image_tokens(images)
-        given = self.inputs([(self._processor.marker_id,)], [tokens], [layout])
+        given = self.inputs([(self._processor.marker_id,)], [tokens], [[layout]])
         with torch.no_grad():
             self.scored(given, torch.zeros((1, 1), dtype=torch.long), torch.ones(1, dtype=torch.long))
 

@@ -27,7 +27,8 @@ from distrl.policy.vlm.tokenizer import VlmTokenizer
 from distrl.types import ScreenSize, Step
 
 CACHED_SCREENS: Final = 16
-"""Screenshots whose tokens are kept: a phone often shows the same screen twice in a row."""
+"""Screenshots whose tokens are kept, for each of a decision: a phone often shows the same screen twice in a row, and
+those before the present one have been read before."""
 LORA_TARGETS: Final = ("q_proj", "k_proj", "v_proj", "o_proj")
 """The attention of nearly every decoder of the library."""
 
@@ -63,6 +64,10 @@ class VlmPolicy:
     def device(self) -> torch.device:
         return self._model.device
 
+    @property
+    def earlier_screens(self) -> int:
+        return self.tokenizer.earlier_screens
+
     def place(self, device: torch.device) -> None:
         self._model.place(device)
 
@@ -76,7 +81,7 @@ class VlmPolicy:
             tokens = self._model.image_tokens(self.tokenizer.processor.images(picture)).cpu()
             known = ImageFeatures(tokens.to(self._precision), ScreenSize(*picture.size))
             self._screens[name] = known
-            if len(self._screens) > CACHED_SCREENS:
+            if len(self._screens) > CACHED_SCREENS * (1 + self.earlier_screens):
                 self._screens.popitem(last=False)
         else:
             self._screens.move_to_end(name)
@@ -88,12 +93,16 @@ class VlmPolicy:
         prompts: Sequence[tuple[int, ...]],
         sampling: Sampling | None,
         seeds: Sequence[int],
+        earlier: Sequence[Sequence[bytes]] = (),
     ) -> list[SampledAction]:
-        if not len(pngs) == len(prompts) == len(seeds):
-            raise ValueError(f"{len(pngs)} screens, {len(prompts)} prompts, {len(seeds)} seeds")
+        if not len(pngs) == len(prompts) == len(seeds) == len(earlier or pngs):
+            raise ValueError(f"{len(pngs)} screens, {len(prompts)} prompts, {len(seeds)} seeds, {len(earlier)} earlier")
         if not pngs:
             return []
-        features = [self.image_features(png) for png in pngs]
+        features = [
+            self.image_features(png)._replace(earlier=tuple(map(self.image_features, before)))
+            for png, before in zip(pngs, earlier or [()] * len(pngs), strict=True)
+        ]
         written = self._written(features, prompts, sampling, drawing(sampling, seeds))
         return [
             self._sampled(ids, logprob, screen.size)
@@ -158,8 +167,9 @@ class VlmPolicy:
         return LoraAdapter(self._model.whole, targets, settings, self.base_sha256, seed)
 
     def _inputs(self, prompts: Sequence[tuple[int, ...]], features: Sequence[ImageFeatures]) -> dict[str, object]:
-        layouts = [self.tokenizer.processor.layout(each.size) for each in features]
-        return self._model.inputs(prompts, [each.tokens for each in features], layouts)
+        shown = [(*each.earlier, each) for each in features]
+        layouts = [[self.tokenizer.processor.layout(each.size) for each in some] for some in shown]
+        return self._model.inputs(prompts, [each.tokens for some in shown for each in some], layouts)
 
     def _written(
         self,

@@ -2,7 +2,7 @@
 
 The number of those tokens follows from the screenshot's size. A prompt is recorded with one placeholder in their place,
 and `layout` says what it stands for: so a record is short, and is read again exactly, since both sides of it were split
-into tokens apart (special tokens begin and end it).
+into tokens apart (special tokens begin and end it). Several screenshots stand one behind the other, oldest first.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Processor:
         before, after = self._around_an_image()
         self._written_marker = f"{before}{self._marker}{after}"
         self.layout = lru_cache(maxsize=32)(self._layout)
-        self._special_count = lru_cache(maxsize=32)(self._count_specials)
+        self._special_count = lru_cache(maxsize=128)(self._count_specials)
 
     def fitted(self, size: ScreenSize) -> ScreenSize:
         """`size`, scaled down to at most `max_pixels` in its proportions. Raises PolicyError for a strip."""
@@ -111,32 +111,41 @@ class Processor:
         """What the model's vision part takes."""
         return dict(self._processor.image_processor(images=[self.scaled(picture)], return_tensors="pt"))
 
-    def prompt(self, system: str, user: str) -> tuple[int, ...]:
-        """The ids of a conversation that shows one image and asks `user`, up to the answer; the image as one
+    def prompt(self, system: str, user: str, images: int = 1) -> tuple[int, ...]:
+        """The ids of a conversation that shows `images` images and asks `user`, up to the answer; each image as one
         placeholder.
 
         Raises PolicyError where `user` spells a special token: `plain` what others wrote.
         """
-        ids = self._prompt(system, user)
-        if sum(each in self._special_ids for each in ids) != self._special_count(system):
+        ids = self._prompt(system, user, images)
+        if sum(each in self._special_ids for each in ids) != self._special_count(system, images):
             raise PolicyError("instruction", f"spells a special token ({user!r:.200})", "leave it out")
         return ids
 
-    def _prompt(self, system: str, user: str) -> tuple[int, ...]:
-        text = self._rendered(system, user).replace(self._marker, self._written_marker, 1)
+    def _prompt(self, system: str, user: str, images: int) -> tuple[int, ...]:
+        text = self._rendered(system, user, images).replace(self._marker, self._written_marker, images)
         return (*self._begin, *self.ids(text))
 
-    def _count_specials(self, system: str) -> int:
-        return sum(each in self._special_ids for each in self._prompt(system, ""))
+    def _count_specials(self, system: str, images: int) -> int:
+        return sum(each in self._special_ids for each in self._prompt(system, "", images))
 
-    def filled(self, ids: Sequence[int], layout: Layout) -> tuple[int, ...]:
-        """What the model reads of a recorded prompt, with what stands for the screenshot in the placeholder's place."""
-        place = ids.index(self.marker_id)
-        return (*ids[:place], *layout.ids, *ids[place + 1 :])
+    def filled(self, ids: Sequence[int], layouts: Sequence[Layout]) -> tuple[int, ...]:
+        """What the model reads of a recorded prompt, with what stands for each screenshot in its placeholder's place.
 
-    def messages(self, system: str, user: str) -> list[dict[str, Any]]:
-        """The conversation that `prompt` spells, as chat endpoints take it; the image is the part of type `image`."""
-        return self._conversation(system, user, self._system_role)
+        Raises PolicyError for other numbers of placeholders and screenshots.
+        """
+        if (places := ids.count(self.marker_id)) != len(layouts):
+            raise PolicyError(
+                "screenshots",
+                f"are {len(layouts)}, and the prompt is of {places}",
+                "give the policy the screenshots of policy.history_screens that the prompt was made for",
+            )
+        shown = iter(layouts)
+        return tuple(token for each in ids for token in (next(shown).ids if each == self.marker_id else (each,)))
+
+    def messages(self, system: str, user: str, images: int = 1) -> list[dict[str, Any]]:
+        """The conversation that `prompt` spells, as chat endpoints take it; images are the parts of type `image`."""
+        return self._conversation(system, user, self._system_role, images)
 
     @property
     def begins(self) -> bool:
@@ -151,7 +160,7 @@ class Processor:
         """`ids`, which end an answer; first that which the chat template writes after one."""
         word = "answer"
         try:
-            text = self._apply([_message("user", "question", image=True), _message("assistant", word)], ask=False)
+            text = self._apply([_message("user", "question", images=1), _message("assistant", word)], ask=False)
         except Exception:  # a template that shows no answers
             return tuple(ids)
         written = next((each for each in self.ids(text.rpartition(word)[2]) if each in ids), ids[0])
@@ -227,13 +236,13 @@ class Processor:
             return False
         return "distrl-system" in text and "distrl-user" in text
 
-    def _rendered(self, system: str, user: str) -> str:
-        return self._apply(self._conversation(system, user, self._system_role))
+    def _rendered(self, system: str, user: str, images: int = 1) -> str:
+        return self._apply(self._conversation(system, user, self._system_role, images))
 
-    def _conversation(self, system: str, user: str, system_role: bool) -> list[dict[str, Any]]:
+    def _conversation(self, system: str, user: str, system_role: bool, images: int = 1) -> list[dict[str, Any]]:
         if system_role:
-            return [_message("system", system), _message("user", user, image=True)]
-        return [_message("user", f"{system}\n\n{user}", image=True)]
+            return [_message("system", system), _message("user", user, images)]
+        return [_message("user", f"{system}\n\n{user}", images)]
 
     def _apply(self, conversation: list[dict[str, Any]], ask: bool = True) -> str:
         return str(
@@ -254,6 +263,6 @@ class Processor:
         raise PolicyError(self._where, "its chat template marks no image", "name a vision-language model")
 
 
-def _message(role: str, text: str, *, image: bool = False) -> dict[str, Any]:
-    shown = [{"type": "image"}] if image else []
+def _message(role: str, text: str, images: int = 0) -> dict[str, Any]:
+    shown = [{"type": "image"} for _ in range(images)]
     return {"role": role, "content": [*shown, {"type": "text", "text": text}]}

@@ -25,11 +25,13 @@ class VlmTokenizer:
         self.action_length = settings.action_tokens
         """Most ids of an action, its end included."""
         self._dialect = dialect
+        self.earlier_screens = settings.history_screens
+        """Most screenshots of a prompt before the present one."""
         self._history = settings.history
         self._told = settings.system_prompt
 
     def encode_prompt(self, instruction: str, earlier: Sequence[Action], screen: ScreenSize) -> tuple[int, ...]:
-        """What the model is told first, the screenshot as one placeholder, what is to be done, and the last actions."""
+        """What the model is told first, each screenshot as one placeholder, what is to be done, the last actions."""
         ids = self.processor.prompt(*self.conversation(instruction, earlier, screen))
         if len(ids) > LONGEST_PROMPT:
             raise PolicyError(
@@ -37,8 +39,8 @@ class VlmTokenizer:
             )
         return ids
 
-    def conversation(self, instruction: str, earlier: Sequence[Action], screen: ScreenSize) -> tuple[str, str]:
-        """What the model is told first, and what it is asked beside the screenshot."""
+    def conversation(self, instruction: str, earlier: Sequence[Action], screen: ScreenSize) -> tuple[str, str, int]:
+        """What the model is told first, what it is asked beside the screenshots, and how many of these there are."""
         seen = self.processor.layout(screen).seen
         recent = earlier[max(0, len(earlier) - self._history) :]
         done = [
@@ -46,8 +48,12 @@ class VlmTokenizer:
             for number, action in enumerate(recent, len(earlier) - len(recent) + 1)
         ]
         said = self.processor.plain(instruction)
-        asked = "\n".join([f"Instruction: {said}", "Actions so far:", *(done or ["none"])])
-        return self._told or self._dialect.instructions(seen), asked
+        before = min(self.earlier_screens, len(earlier))
+        asked = ["Instruction: " + said, "Actions so far:", *(done or ["none"])]
+        if before:
+            numbers = range(len(earlier) - before + 1, len(earlier) + 1)
+            asked.append(f"Screens: {', '.join(f'before action {number}' for number in numbers)}, now")
+        return self._told or self._dialect.instructions(seen), "\n".join(asked), 1 + before
 
     def encode_action(self, action: Action, screen: ScreenSize) -> tuple[int, ...]:
         """Raises PolicyError for an action without a form in the dialect, and for one that is too long."""
@@ -68,13 +74,15 @@ class VlmTokenizer:
     def text(self, ids: Sequence[int]) -> str:
         return self.processor.text(ids)
 
-    def accepts(self, step: Step) -> bool:
-        """Its ids are of this vocabulary, one screenshot is read and none is written, and neither part is too long."""
+    def accepts(self, step: Step, index: int = 0) -> bool:
+        """Its ids are of this vocabulary, all screenshots are read and none is written, and neither part is too
+        long."""
         fits = len(step.prompt_ids) <= LONGEST_PROMPT and 0 < len(step.action_ids) <= self.action_length
         known = all(0 <= token < self.processor.size for token in (*step.prompt_ids, *step.action_ids))
         images = {self.processor.marker_id, self.processor.soft_id}
         read = [token for token in step.prompt_ids if token in images]
-        return fits and known and read == [self.processor.marker_id] and images.isdisjoint(step.action_ids)
+        screens = 1 + min(self.earlier_screens, index)
+        return fits and known and read == [self.processor.marker_id] * screens and images.isdisjoint(step.action_ids)
 
     def unknown_words(self, texts: Iterable[str]) -> tuple[str, ...]:
         """None: such vocabularies spell every text."""

@@ -106,6 +106,10 @@ class ServedPolicy:
         self._failure: ConfigError | None = None
 
     @property
+    def earlier_screens(self) -> int:
+        return self._form.tokenizer.earlier_screens
+
+    @property
     def loaded(self) -> Version | None:
         return None if self._current is None else self._current.version
 
@@ -154,7 +158,9 @@ class ServedPolicy:
         """Raises PolicyError once closed and for what is no screenshot, ServerError where the server gives no answer
         within policy.server.wait_s, PolicyEndedError where it never will."""
         began, refused = self._ticks(), 0
-        question = self._form.question(observation.png, observation.task.instruction, observation.previous)
+        question = self._form.question(
+            observation.png, observation.task.instruction, observation.previous, observation.earlier
+        )
         seed = sampling_seed(observation.task.task_id, observation.attempt_id, observation.step)
 
         def attempt() -> tuple[SampledAction, Version]:

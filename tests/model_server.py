@@ -94,6 +94,8 @@ class ModelServer:
     """Answers that are a 503."""
     most_tokens: int | None = None
     """Longest answer that may be asked for; a 400 else, as where prompt and answer exceed --max-model-len."""
+    most_pictures: int | None = None
+    """In one request; a 400 else, as of --limit-mm-per-prompt."""
     evicted: bool = False
     """Adapters have left the engine's cache and are still listed; later versions of vLLM cannot unload such ones."""
     away: bool = False
@@ -189,6 +191,9 @@ class ModelServer:
             if self.most_tokens is not None and asked["max_completion_tokens"] > self.most_tokens:
                 raise RefusalError(400, "This model's maximum context length is too short.")
             assert all(asked[name] for name in ("logprobs", "return_token_ids", "return_tokens_as_token_ids"))
+            parts = [part["type"] for message in asked["messages"] for part in message["content"]]
+            if self.most_pictures is not None and parts.count("image_url") > self.most_pictures:
+                raise RefusalError(400, f"At most {self.most_pictures} image(s) may be provided in one prompt.")
             given = self._given(asked)
             sampler = Sampler(asked, self.processed)
             self._model.set_adapter(name)

@@ -16,10 +16,11 @@ from distrl.policy.protocol import Policy
 from distrl.policy.registry import policy_of
 from distrl.policy.sampling import FULL, Sampling
 from distrl.store.objects import CorruptObjectError, MissingObjectError
-from distrl.types import LoggedTrajectory, LogPosition, ObjectRef, Step
+from distrl.types import Action, ActionKind, LoggedTrajectory, LogPosition, ObjectRef, Step
 from learner.world import Screens, save_tiny_base
 from policy.vlm.models import qwen25
 
+BACK = Action(ActionKind.BACK)
 SAMPLING = Sampling(0.8, top_p=0.95, top_k=40)
 Make = Callable[..., Policy]
 
@@ -44,8 +45,13 @@ def acted(policy: Policy, screens: Screens, sampling: Sampling = SAMPLING) -> li
     """Four episodes of three steps, as a worker records them."""
     refs = [screens.make(number) for number in range(12)]
     pngs = [screens(ref) for ref in refs]
-    prompts = [policy.tokenizer.encode_prompt("red shoes", [], policy.image_features(png).size) for png in pngs]
-    drawn = policy.decide(pngs, prompts, sampling, range(12))
+    firsts = [max(number - number % 3, number - policy.earlier_screens) for number in range(12)]
+    earlier = [pngs[first:number] for number, first in enumerate(firsts)]
+    prompts = [
+        policy.tokenizer.encode_prompt("red shoes", [BACK] * len(before), policy.image_features(png).size)
+        for png, before in zip(pngs, earlier, strict=True)
+    ]
+    drawn = policy.decide(pngs, prompts, sampling, range(12), earlier)
     steps = [
         factories.step(screenshot=ref, prompt_ids=prompt, action_ids=each.action_ids, logprob=each.logprob)
         for ref, prompt, each in zip(refs, prompts, drawn, strict=True)
@@ -74,6 +80,25 @@ def test_what_acts_and_what_learns_agree(make: Make, screens: Screens) -> None:
         assert (each.steps, each.beyond) == (12, 0)
         assert each.largest < EXACT
     found.refuse_above(EXACT)
+
+
+def test_earlier_screenshots_are_read_by_what_acts_and_what_learns(screens: Screens, tmp_path: Path) -> None:
+    qwen25(tmp_path)
+    settings = PolicySettings(base_model=tmp_path, dialect="json", action_tokens=24, history_screens=2)
+    policy = policy_of(settings)
+    records = acted(policy, screens)
+    found = checked(policy, policy_of(settings), records, screens)
+    for each in found.by_name.values():
+        assert (each.steps, each.beyond) == (12, 0)
+    screens.gone.add(records[0].trajectory.steps[0].screenshot.sha256)
+
+    def image(ref: ObjectRef) -> bytes:
+        if ref.sha256 in screens.gone:
+            raise MissingObjectError(ref.key, "is not in the store", "put it there")
+        return screens(ref)
+
+    check = Checked(policy, policy, SAMPLING, image, lambda sha256: policy.adapter(), rows=5)
+    assert report(check.play(records), check).skipped == 3, "every step that reads what is gone"
 
 
 def test_a_wrong_record_is_found_at_its_place(make: Make, screens: Screens) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import byte_policy
@@ -45,6 +46,16 @@ def test_a_second_family_scores_what_it_wrote(bytes_base: PolicySettings) -> Non
     assert policy.tokenizer.accepts(step)
     score = policy.score([step], [policy.image_features(png(0))])
     assert np.allclose(score.logprob.detach().numpy(), made.logprob, atol=1e-3)
+
+
+@pytest.mark.parametrize("ask", [tokenizer_of, policy_of])
+def test_a_family_that_reads_one_screenshot_is_refused_where_more_are_asked_for(
+    bytes_base: PolicySettings, ask: Callable[[PolicySettings], object]
+) -> None:
+    for chosen in (PolicySettings(history_screens=2), bytes_base.model_copy(update={"history_screens": 2})):
+        with pytest.raises(PolicyError, match=r"policy\.history_screens: is 2, and .* reads one") as refused:
+            ask(chosen)
+        assert "vision-language model" in refused.value.hint
 
 
 def test_a_format_that_nobody_reads_is_refused_with_those_that_are(bytes_base: PolicySettings, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from distrl.errors import PolicyError
@@ -34,6 +34,8 @@ class Weights:
     adapter: bytes = b""
     gate: threading.Event | None = None
     entered: threading.Event = field(default_factory=threading.Event)
+    earlier_screens: int = 0
+    earlier: list[list[Sequence[bytes]]] = field(default_factory=list)
 
     def decide(
         self,
@@ -41,11 +43,13 @@ class Weights:
         prompts: Sequence[tuple[int, ...]],
         sampling: Sampling | None,
         seeds: Sequence[int],
+        earlier: Sequence[Sequence[bytes]] = (),
     ) -> list[Row]:
         self.entered.set()
         if self.gate is not None:
             self.gate.wait(10)
         self.batches.append(list(pngs))
+        self.earlier.append(list(earlier))
         self.seeds += seeds
         if shot("broken") in pngs:
             raise PolicyError("screenshot", "is no PNG image", "check the device")
@@ -84,6 +88,16 @@ def serving() -> Iterator[Serving]:
     yield start
     for end in ends:
         end()
+
+
+def test_each_row_is_decided_with_its_own_earlier_screens(serving: Serving) -> None:
+    weights = Weights(earlier_screens=2)
+    batcher = serving(weights)
+    batcher.swap(version(5), b"five")
+    assert batcher.earlier_screens == 2
+    for earlier in ((shot("one"), shot("two")), ()):
+        batcher.decide(replace(seen(), earlier=earlier))
+        assert weights.earlier[-1] == [earlier]
 
 
 def test_a_decision_carries_the_version_the_exact_ids_and_the_rows_own_seed(serving: Serving) -> None:

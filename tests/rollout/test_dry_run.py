@@ -57,6 +57,12 @@ def test_each_new_screen_is_decided_on_once_with_what_was_shown_before() -> None
     assert {seen.truth() for seen in decider.seen} == {None}
 
 
+def test_a_decision_is_given_the_screens_that_were_decided_on_before() -> None:
+    held, decider = Held([b"a", b"a", b"b", b"c", b"d"]), Recorded([TAP] * 4, earlier_screens=2)
+    show(task(max_steps=9), held, decider, held.stop, lambda said: None)
+    assert [seen.earlier for seen in decider.seen] == [(), (b"a",), (b"a", b"b"), (b"b", b"c")]
+
+
 def test_it_ends_where_the_policy_says_that_it_is_done_and_after_the_tasks_steps() -> None:
     for actions, max_steps in (([TAP, DONE, TAP], 9), ([TAP, TAP, TAP], 2)):
         held, said = Held([b"a", b"b", b"c", b"d"]), list[str]()

@@ -31,6 +31,19 @@ def test_each_step_names_what_was_seen_what_was_done_and_by_which_weights() -> N
     assert [seen.previous for seen in decider.seen] == [(), (TAP,), (TAP, TAP)]
 
 
+@pytest.mark.parametrize("count", [0, 1, 2, 9])
+def test_a_decision_is_given_as_many_earlier_screens_as_it_reads(count: int) -> None:
+    """Those of the same episode, oldest first, also where nothing was done on one."""
+    decider = Recorded([TAP, INVALID, TAP, DONE], earlier_screens=count)
+    for attempt in range(2):
+        decider.seen.clear()
+        episode(Shelf()).run(task(), "a", CountingPhone(), decider)
+        shown = [seen.png for seen in decider.seen]
+        assert shown == [shot(f"screen {n}") for n in (0, 1, 1, 2)]
+        before = [shown[max(0, n - count) : n] for n in range(4)]
+        assert [list(seen.earlier) for seen in decider.seen] == before, attempt
+
+
 def test_the_end_is_not_sent_and_neither_is_what_is_no_action() -> None:
     phone = CountingPhone()
     trajectory = episode(Shelf()).run(task(), "a", phone, Recorded([INVALID, TAP, DONE]))

@@ -154,6 +154,19 @@ def test_a_request_that_the_server_refuses_is_not_repeated_for_minutes(
             policy.swap(*learner.version(2))
 
 
+def test_a_server_that_takes_fewer_screenshots_than_a_prompt_has_is_refused_before_a_decision(
+    server: ModelServer, start: Process, learner: Learned
+) -> None:
+    server.most_pictures = 1
+    with start(history_screens=1) as policy:
+        with pytest.raises(ConfigError, match="At most 1 image") as refused:
+            policy.swap(*learner.version(1))
+        assert "--limit-mm-per-prompt" in refused.value.hint
+        server.most_pictures = 2
+        policy.swap(*learner.version(1))
+        assert policy.decide(seen(3, history_screens=1)).version == 1
+
+
 def test_an_adapter_that_cannot_be_unloaded_keeps_no_newer_one_out(
     server: ModelServer, start: Process, learner: Learned, tmp_path: Path
 ) -> None:

@@ -29,7 +29,7 @@ SIZES = [(64, 128), (300, 150)]
 """Of the screenshots; the second is scaled down before it is sent."""
 
 
-def settings(directory: Path, folder: Path, url: str, **server: Any) -> PolicySettings:
+def settings(directory: Path, folder: Path, url: str, history_screens: int = 0, **server: Any) -> PolicySettings:
     return PolicySettings.model_validate(
         {
             "base_model": directory,
@@ -38,6 +38,7 @@ def settings(directory: Path, folder: Path, url: str, **server: Any) -> PolicySe
             "lora_rank": 4,
             "system_prompt": "Act.",
             "max_pixels": 20_000,
+            "history_screens": history_screens,
             "server": {"endpoint": url, "adapters": folder, "timeout_s": 20.0, "wait_s": 30.0} | server,
         }
     )
@@ -61,8 +62,8 @@ class Learned:
         return factories.version(number, base_model_sha256=self.policy.base_sha256, adapter=ref), data
 
 
-def learned(directory: Path, folder: Path) -> Learned:
-    made = policy_of(settings(directory, folder, "http://127.0.0.1:1/v1"))
+def learned(directory: Path, folder: Path, history_screens: int = 0) -> Learned:
+    made = policy_of(settings(directory, folder, "http://127.0.0.1:1/v1", history_screens))
     assert isinstance(made, VlmPolicy)
     return Learned(made)
 
@@ -97,6 +98,7 @@ def processes(directory: Path, folder: Path, server: ModelServer) -> Process:
     return start
 
 
-def seen(step: int = 0, name: str = "t") -> Observation:
+def seen(step: int = 0, name: str = "t", history_screens: int = 0) -> Observation:
     task = factories.task(name, instruction="open the settings")
-    return Observation(task, "a", step, png(step, *SIZES[step % len(SIZES)]), (TAP,) * step, lambda: None)
+    *earlier, now = (png(each, *SIZES[each % len(SIZES)]) for each in range(max(0, step - history_screens), step + 1))
+    return Observation(task, "a", step, now, (TAP,) * step, lambda: None, tuple(earlier))

@@ -11,6 +11,7 @@ from distrl.algorithms.registry import ALGORITHMS, memory_of
 from distrl.config import Config, load
 from distrl.learner.fold import fold
 from distrl.learner.state import LearnerState
+from distrl.policy.protocol import trajectory_steps
 from distrl.telemetry.metrics import METRICS
 from distrl.types import LoggedTrajectory, Outcome
 from learner.world import Screens, config, folded, save_tiny_base, update_of, windows
@@ -107,6 +108,6 @@ def test_successes_or_failures_alone_are_no_fault(
 
 
 def test_values_are_probabilities_or_none(records: list[list[LoggedTrajectory]], whole: LearnerState) -> None:
-    steps = [step for item in records[-1] for step in item.trajectory.steps]
+    steps = [step for item in records[-1] for step in trajectory_steps(item.trajectory)]
     found = whole.algorithm.values(steps)
     assert found is None or (found.shape == (len(steps),) and ((found >= 0) & (found <= 1)).all())

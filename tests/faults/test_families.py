@@ -30,11 +30,11 @@ LIKELIEST: Final = "worker.temperature=0.001"
 """A token that is likelier than another by 0.02 nats is written then: the worker's actions are the greedy ones."""
 
 
-def learning(base: Path, minibatches: int) -> Json:
+def learning(base: Path, minibatches: int, history_screens: int) -> Json:
     """Short prompts and small batches; one trajectory is an update. Under a random model LoRA learns too slowly."""
     short = {"dialect": "json", "system_prompt": "Act.", "history": 1, "action_tokens": 48}
     return {
-        "policy": {"base_model": str(base), "trains": "all", **short},
+        "policy": {"base_model": str(base), "trains": "all", "history_screens": history_screens, **short},
         "warmup": {"demonstrations": DEMONSTRATIONS, "minibatches": minibatches, "batch_size": 16, "lr": 0.008},
         "learner": {"trajectories_per_update": 1},
         "algorithm": {"critic_warmup_updates": CRITICS},
@@ -50,6 +50,9 @@ MINIBATCHES: Final = {
 }
 """Of each of the warm-up's two updates; fewer clone less."""
 
+HISTORY_SCREENS: Final = {"smolvlm": 1}
+"""Earlier screenshots that the others do not read."""
+
 
 def test_every_family_is_here() -> None:
     assert MINIBATCHES.keys() == FAMILIES.keys()
@@ -60,7 +63,7 @@ def test_it_clones_by_the_letter_and_then_learns_with_its_learner_killed(
     family: str, new_run: Callable[..., LiveRun], tmp_path: Path
 ) -> None:
     FAMILIES[family](base := tmp_path / "base")
-    run = new_run(learning(base, MINIBATCHES[family]))
+    run = new_run(learning(base, MINIBATCHES[family], HISTORY_SCREENS.get(family, 0)))
 
     run.start("demonstrate", "demonstrate")
     run.learner()

@@ -13,7 +13,7 @@ from distrl.config import Config
 from distrl.errors import PolicyError, StoreError
 from distrl.learner.fold import fold
 from distrl.learner.state import LearnerState
-from distrl.policy.protocol import TrajectoryStep
+from distrl.policy.protocol import TrajectoryStep, trajectory_steps
 from distrl.types import Action, ActionKind, ObjectRef, Outcome, ScreenSize, Step, Trajectory
 
 from learner.world import CODEC, Screens, config, logged, trajectory, update_of
@@ -154,7 +154,7 @@ def test_what_v_comes_to_where_half_of_the_episodes_are_cut_off_one_step_before_
     state, seen = LearnerState(settings), []
     for _ in range(15):
         folded(state, records, screens, settings)
-        seen.append(state.algorithm.values(records[0].steps[:1]).item())
+        seen.append(state.algorithm.values(trajectory_steps(records[0])[:1]).item())
     assert np.mean(seen[-6:]) == pytest.approx(expected, abs=TOLERANCE)
 
 

@@ -136,7 +136,8 @@ class Policy(Protocol):
 
     @property
     def earlier_screens(self) -> int:
-        """How many screenshots before the present one a decision reads, where its episode has so many; 0: none."""
+        """How many screenshots before the present one a decision reads, or as many as its episode has; 0: none. All of
+        them is a number that no episode reaches."""
         ...
 
     def place(self, device: torch.device) -> None:

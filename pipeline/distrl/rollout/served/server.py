@@ -120,8 +120,8 @@ class ModelServer:
             raise RefusedError(
                 SETTING,
                 f"refuses a decision ({answer.status}): {reason_of(answer.body)}",
-                "serve by a vLLM of docs/serving.md, with a --max-model-len that leaves room for prompt and action, and "
-                "a --limit-mm-per-prompt of 1 + policy.history_screens images",
+                "serve by a vLLM of docs/serving.md, with a --max-model-len that leaves room for prompt and "
+                "action, and a --limit-mm-per-prompt of 1 + policy.history_screens images",
             )
         if answer.status != OK:
             raise _failed("a decision", answer)

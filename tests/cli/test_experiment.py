@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from distrl.cli.main import app
 from distrl.errors import ConfigError
-from distrl.experiment.plan import EXPERIMENTS
+from distrl.experiment.catalogue import EXPERIMENTS
 from typer.testing import CliRunner
 
 

@@ -13,8 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 from distrl.errors import ConfigError
+from distrl.experiment.catalogue import EXPERIMENTS, experiment_of
 from distrl.experiment.cells import FOLDER
-from distrl.experiment.plan import EXPERIMENTS, Cell, experiment_of, seeds_of
+from distrl.experiment.plan import Cell, seeds_of
 from distrl.experiment.run import FILES
 
 from . import small

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from distrl.experiment.statistics import difference, summary
+from distrl.experiment.statistics import Difference, difference, difference_over_tasks, summary, verdict
 
 
 def test_the_interval_of_a_mean_holds_it_and_lies_within_the_seeds() -> None:
@@ -28,12 +28,12 @@ def test_a_planted_difference_of_three_points_inside_the_noise_is_undecided() ->
     other = [each + 3 for each in one]
     assert difference(other, one).mean == pytest.approx(3.0)
     assert difference(other, one).verdict == "undecided"
-    assert difference([each + 30 for each in one], one).verdict == "higher"
-    assert difference(one, [each + 30 for each in one]).verdict == "lower"
+    assert difference([each + 30 for each in one], one).verdict == "better"
+    assert difference(one, [each + 30 for each in one]).verdict == "worse"
 
 
 def test_three_points_are_decided_where_the_noise_is_smaller() -> None:
-    assert difference([53.0, 53.1, 52.9], [50.0, 50.1, 49.9]).verdict == "higher"
+    assert difference([53.0, 53.1, 52.9], [50.0, 50.1, 49.9]).verdict == "better"
 
 
 def test_one_seed_decides_nothing() -> None:
@@ -58,4 +58,26 @@ def test_welchs_interval_is_the_textbooks() -> None:
 
 def test_arms_without_noise_differ_if_their_numbers_do() -> None:
     assert difference([1.0, 1.0], [1.0, 1.0]).verdict == "undecided"
-    assert difference([2.0, 2.0], [1.0, 1.0]).verdict == "higher"
+    assert difference([2.0, 2.0], [1.0, 1.0]).verdict == "better"
+
+
+def test_the_difference_over_tasks_is_worked_by_hand() -> None:
+    """Four tasks and two seeds: differences 1, 0, 1/2 and 0 have the mean 3/8 and the variance 11/48."""
+    found = difference_over_tasks(
+        [[True, True, True, False]] * 2, [[False, True, False, False], [False, True, True, False]]
+    )
+    half = 1.96 * math.sqrt(11 / 48 / 4)
+    assert (found.mean, found.low, found.high) == pytest.approx((0.375, 0.375 - half, 0.375 + half))
+
+
+def test_one_task_decides_nothing_and_none_is_refused() -> None:
+    assert difference_over_tasks([[True]], [[False]]).verdict == "undecided"
+    with pytest.raises(ValueError, match="no seeds or no tasks"):
+        difference_over_tasks([[]], [[]])
+
+
+def test_a_verdict_is_what_all_say() -> None:
+    better, worse, wide = Difference(0.2, 0.1, 0.3), Difference(-0.2, -0.3, -0.1), Difference(0.2, -0.1, 0.5)
+    assert verdict(better, better) == verdict(better) == "better"
+    assert verdict(worse, worse) == "worse"
+    assert verdict(better, wide) == verdict(better, worse) == "undecided"

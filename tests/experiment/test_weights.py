@@ -6,16 +6,18 @@ from pathlib import Path
 from types import MappingProxyType
 
 import pytest
+from distrl.broker.topics import topic_name
 from distrl.config import Config, load
 from distrl.experiment.compute import CURVE, compute
 from distrl.experiment.costs import PAPER, Draws
 from distrl.experiment.deciding import PolicyBatches
 from distrl.experiment.figure import draw
 from distrl.experiment.page import html_page
-from distrl.experiment.plan import Arm, Experiment
+from distrl.experiment.plan import Arm, Cell, Experiment
 from distrl.experiment.report import report_of, to_dict
 from distrl.experiment.simulate import Simulated, World, simulate
-from distrl.experiment.weights import Screenshots, WeightsLearning
+from distrl.experiment.warmup import adapter_file, warm_up
+from distrl.experiment.weights import Screenshots, WeightsLearning, demonstrations
 from distrl.policy.registry import policy_of
 from distrl.policy.sampling import Sampling
 from distrl.store.directory import DirectoryStore
@@ -74,6 +76,31 @@ def test_the_weights_are_those_of_the_fold_over_the_same_log_and_equal_each_time
         fresh.fold(logged[begin : begin + 3], update)
     assert fresh.state.digests() == learning.state.digests()
     assert fresh.state.meta() == learning.state.meta()
+
+
+def test_a_shared_warm_up_leaves_the_learner_as_its_own_would(settings: Config, tmp_path: Path) -> None:
+    """Also under another algorithm, and after an update that looks at what the memories hold."""
+    screenshots = Screenshots()
+    for kind in ("aride", "digirl"):
+        cell = Cell(Arm(kind, 3, PAPER, (*SMALL[1:-1], f"algorithm.type={kind}"), learns=True), 0, 1.0)
+        config = cell.arm.config(0)
+        own = WeightsLearning(config, DirectoryStore(tmp_path / kind), screenshots)
+        file = adapter_file(cell, tmp_path)
+        if kind == "aride":
+            file.parent.mkdir()
+            warm_up(cell, file)
+        shared = WeightsLearning(config, DirectoryStore(tmp_path / f"{kind} shared"), screenshots, file.read_bytes())
+        topic = topic_name(config.run, "trajectories")
+        window = [
+            LoggedTrajectory(LogPosition(topic, 0, place), each)
+            for place, each in enumerate(demonstrations(config, own.state.policy.tokenizer, screenshots))
+        ]
+        marks = (*own.watermarks, Watermark(topic, 0, len(window)))
+        for learning in (own, shared):
+            assert learning.u == 2
+            learning.fold(window, Update(2, marks, "", 0))
+        assert shared.state.digests() == own.state.digests()
+        assert shared.state.meta() == own.state.meta()
 
 
 def test_an_arm_that_learns_has_a_curve_and_both_ends() -> None:

@@ -46,11 +46,12 @@ def experiment(
     The result does not depend on how fast or how busy the machine is. Where it was interrupted, the same command goes
     on with what is missing.
     """
-    from distrl.experiment.plan import EXPERIMENTS, experiment_of, seeds_of
+    from distrl.experiment.catalogue import EXPERIMENTS, experiment_of
+    from distrl.experiment.plan import seeds_of
 
     if names or name is None:
         for each in EXPERIMENTS.values():
-            console.print(f"{each.name:12} {each.title}", markup=False, highlight=False, soft_wrap=True)
+            console.print(f"{each.name:15} {each.title}", markup=False, highlight=False, soft_wrap=True)
         return
     from distrl.experiment.run import FILES, run_experiment
 
@@ -71,6 +72,8 @@ def _show(report: Report) -> None:
     from distrl.experiment.page import arm_table, comparison_table
 
     for head, rows in (arm_table(report), comparison_table(report)):
+        if not rows:
+            continue
         made = table(*head)
         for each in rows:
             made.add_row(*row(*each))

@@ -18,6 +18,8 @@ from typing import Any, Final
 
 from distrl.experiment.compute import CellResult, compute
 from distrl.experiment.plan import Cell
+from distrl.experiment.warmup import FOLDER as WARMUPS
+from distrl.experiment.warmup import adapter_file, warm_up
 from distrl.offline.files import make_folder, write
 
 FOLDER: Final = "cells"
@@ -51,8 +53,11 @@ def results(cells: Sequence[Cell], out: Path, on_cell: OnCell, processes: int | 
         spawn = multiprocessing.get_context("spawn")
         stop = spawn.Event()
         with ProcessPoolExecutor(processes or _cores(), spawn, _end_with_parent, (stop,)) as pool:
-            coming: dict[Future[CellResult], Cell] = {pool.submit(compute, cell): cell for cell in missing}
             try:
+                warmed = _warmed(missing, out, pool)
+                coming: dict[Future[CellResult], Cell] = {
+                    pool.submit(compute, cell, warmed.get(cell)): cell for cell in missing
+                }
                 for future in as_completed(coming):
                     cell = coming[future]
                     found[cell] = future.result()
@@ -63,6 +68,18 @@ def results(cells: Sequence[Cell], out: Path, on_cell: OnCell, processes: int | 
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
     return [found[cell] for cell in cells]
+
+
+def _warmed(cells: Sequence[Cell], out: Path, pool: ProcessPoolExecutor) -> dict[Cell, Path]:
+    """The file of the weights after the warm-up of each cell that learns; computes and persists those that are not
+    there."""
+    files = {cell: adapter_file(cell, out) for cell in cells if cell.arm.learns}
+    if files:
+        make_folder(out / WARMUPS)
+    makers = {file: cell for cell, file in files.items() if not file.exists()}
+    for each in [pool.submit(warm_up, cell, file) for file, cell in makers.items()]:
+        each.result()
+    return files
 
 
 def as_json(content: Any) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ from distrl.experiment.learning import NoLearning
 from distrl.experiment.measure import CurvePoint, Figures, collected, figures, learned
 from distrl.experiment.plan import Cell
 from distrl.experiment.simulate import Simulated, World, simulate
-from distrl.experiment.success import success
+from distrl.experiment.success import Ended, greedy, success
 from distrl.experiment.weights import Screenshots, WeightsLearning
 from distrl.policy.registry import policy_of
 from distrl.policy.sampling import Sampling
@@ -32,12 +33,16 @@ NOT_KEPT: Final = ObjectRef("screenshots/not-drawn", "0" * 64, 0)
 
 CellResult = dict[str, Any]
 """figures: name -> value, null where there is none. collected: [virtual seconds, trajectories until then]. curve:
-[virtual seconds, trajectories learned from, success], where the arm learns."""
+[virtual seconds, trajectories learned from, success], and episodes: [task, family, how it ended] of held-out tasks
+under the last version, where the arm learns."""
 
 
-def compute(cell: Cell) -> CellResult:
-    """Run the cell. Equal cells give equal results; where it learns, on processors of one kind."""
-    return _learning(cell) if cell.arm.learns else _pacing(cell)
+def compute(cell: Cell, warmed: Path | None = None) -> CellResult:
+    """Run the cell. Equal cells give equal results; where it learns, on processors of one kind.
+
+    warmed: file of the weights after its warm-up, which is computed where there is none.
+    """
+    return _learning(cell, warmed) if cell.arm.learns else _pacing(cell)
 
 
 def _pacing(cell: Cell) -> CellResult:
@@ -55,14 +60,13 @@ def _pacing(cell: Cell) -> CellResult:
     return _result(_paced(cell, config, run), run)
 
 
-def _learning(cell: Cell) -> CellResult:
-    """The policy acts and learns; then the versions of the curve play tasks of validation, the first and last held-out
-    ones."""
+def _learning(cell: Cell, warmed: Path | None) -> CellResult:
+    """The policy acts and learns; then its versions play."""
     config = cell.arm.config(cell.seed)
     torch.set_num_threads(config.worker.torch_threads)
     with tempfile.TemporaryDirectory() as folder:
         store, screenshots = DirectoryStore(Path(folder)), Screenshots()
-        learning = WeightsLearning(config, store, screenshots)
+        learning = WeightsLearning(config, store, screenshots, None if warmed is None else warmed.read_bytes())
         world = World(
             Draws(cell.arm.costs, cell.seed),
             cell.arm.phones,
@@ -74,31 +78,30 @@ def _learning(cell: Cell) -> CellResult:
             drawn=True,
         )
         run = simulate(config, world, cell.until)
-        curve, first, last = _curve(cell, config, learning.versions, store)
-    return _result({**_paced(cell, config, run), **learned(curve, first, last)}, run, curve)
+        curve, first, last = _played(cell, config, learning.versions, store)
+    found = learned(curve, success(first), success(last), [each.end for each in last])
+    return _result({**_paced(cell, config, run), **found}, run, curve, last)
 
 
-def _curve(
+def _played(
     cell: Cell, config: Config, versions: Sequence[Version], store: ObjectStore
-) -> tuple[list[CurvePoint], float, float]:
-    """The curve on tasks of validation, and held-out success of the first and of the last version."""
+) -> tuple[list[CurvePoint], Sequence[Ended], Sequence[Ended]]:
+    """The curve on the tasks of the arm, and the held-out episodes of the first and of the last version."""
     policy = policy_of(config.policy)
+    counts = {Split.VALIDATION: config.evaluate.validation_episodes, Split.TEST: config.evaluate.episodes}
 
-    def plays(version: Version, split: Split, count: int) -> float:
-        tasks = evaluation_tasks(config, split, count)
-        return success(config, policy, version, store.get(version.adapter), tasks)
+    @cache
+    def episodes(version: Version, split: Split) -> list[Ended]:
+        tasks = evaluation_tasks(config, split, counts[split])
+        return greedy(config, policy, version, store.get(version.adapter), tasks)
 
-    found: dict[int, float] = {}
     curve = []
     for point in range(CURVE + 1):
         at = cell.until * point / CURVE
         newest = [version for version in versions if version.published_at <= at * 1000][-1]
-        if newest.version not in found:
-            found[newest.version] = plays(newest, Split.VALIDATION, config.evaluate.validation_episodes)
         folded = (newest.update + 1 - config.warmup.updates) * config.learner.trajectories_per_update
-        curve.append(CurvePoint(at, folded, found[newest.version]))
-    first, last = (plays(version, Split.TEST, config.evaluate.episodes) for version in (versions[0], versions[-1]))
-    return curve, first, last
+        curve.append(CurvePoint(at, folded, success(episodes(newest, cell.arm.curve))))
+    return curve, episodes(versions[0], Split.TEST), episodes(versions[-1], Split.TEST)
 
 
 def _paced(cell: Cell, config: Config, run: Simulated) -> Figures:
@@ -106,9 +109,10 @@ def _paced(cell: Cell, config: Config, run: Simulated) -> Figures:
     return figures(run, cell.arm.costs, synchronous=cell.arm.synchronous, trajectories_per_round=each_round)
 
 
-def _result(found: Figures, run: Simulated, curve: Sequence[CurvePoint] = ()) -> CellResult:
+def _result(found: Figures, run: Simulated, curve: Sequence[CurvePoint] = (), last: Sequence[Ended] = ()) -> CellResult:
     return {
         "figures": {name: value if math.isfinite(value) else None for name, value in found.items()},
         "collected": [list(point) for point in collected(run)],
         "curve": [[point.at, point.trajectories, point.success] for point in curve],
+        "episodes": [[each.task_id, each.family, each.end] for each in last],
     }

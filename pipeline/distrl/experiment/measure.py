@@ -19,6 +19,7 @@ from itertools import pairwise
 from typing import Final
 
 from distrl.experiment.costs import CostModel
+from distrl.experiment.plan import MODES
 from distrl.experiment.simulate import Simulated
 from distrl.types import Outcome
 
@@ -38,10 +39,11 @@ class CurvePoint:
     success: float
 
 
-def learned(curve: Sequence[CurvePoint], first: float, last: float) -> Figures:
-    """first, last: held-out success of the first and of the last version.
+def learned(curve: Sequence[CurvePoint], first: float, last: float, ends: Sequence[str]) -> Figures:
+    """first, last: held-out success of the first and of the last version. ends: how the last one's episodes ended.
 
-    mean_success: of the curve over time, which is the higher the sooner something is learned.
+    mean_success: of the curve over time, which is the higher the sooner something is learned. Of each failure mode, its
+    share of all episodes.
     """
     between = [(a.success + b.success) / 2 * (b.at - a.at) for a, b in pairwise(curve)]
     return {
@@ -49,6 +51,7 @@ def learned(curve: Sequence[CurvePoint], first: float, last: float) -> Figures:
         "success_last": last,
         "success_gained": last - first,
         "mean_success": sum(between) / (curve[-1].at - curve[0].at),
+        **{mode: ends.count(mode) / len(ends) for mode in MODES},
     }
 
 

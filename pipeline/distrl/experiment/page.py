@@ -8,13 +8,16 @@ from typing import Final
 
 from distrl.evaluate.markup import document, png_uri
 from distrl.evaluate.page import STYLE
+from distrl.experiment.plan import MODES
+from distrl.experiment.reliable import Estimate
 from distrl.experiment.report import ArmResult, Comparison, Report
-from distrl.experiment.statistics import Summary
+from distrl.experiment.statistics import Difference, Summary
 
 COLUMNS: Final = {
     "success_first": ("held-out, first", 3),
     "success_last": ("held-out, last", 3),
     "mean_success": ("mean over time", 3),
+    "trajectories": ("trajectories", 0),
     "per_hour": ("an hour", 1),
     "bound_per_hour": ("bound", 1),
     "share_of_bound": ("of the bound", 3),
@@ -22,6 +25,7 @@ COLUMNS: Final = {
     "mean_lag": ("mean lag", 2),
     "max_lag": ("largest lag", 1),
     "episode_own_s": ("episode, s", 0),
+    **{mode: (mode, 3) for mode in MODES},
 }
 """Figure -> its column's head and its decimals. Intervals of all are in report.json."""
 
@@ -35,9 +39,10 @@ def html_page(report: Report, png: bytes) -> str:
         f"<p>{hours:.2f} virtual hours, {seeds} {', '.join(map(str, report.seeds))}: "
         f"<code>{escape(report.command)}</code></p></header>",
         f'<section><figure><img alt="{title}" style="width:100%" src="{png_uri(png)}"></figure></section>',
-        f"<section><h2>Asynchronous against synchronous</h2>{_table(*comparison_table(report))}</section>",
+        *_compared_section(report),
         f"<section><h2>Every arm</h2>{_table(*arm_table(report))}"
-        "<p>Means over the seeds, with the 95 % interval of their bootstrap.</p></section>",
+        f"<p>Means over the seeds, with the 95 % interval of their bootstrap. {escape(_held_out_note(report))}</p>"
+        "</section>",
         f"<section><h2>What was assumed</h2>{_costs(report)}</section>",
     ]
     return document(title, STYLE, "\n".join(parts))
@@ -45,31 +50,65 @@ def html_page(report: Report, png: bytes) -> str:
 
 def arm_table(report: Report) -> tuple[list[str], list[list[str]]]:
     """Head and rows, as text."""
-    shown = [name for name in COLUMNS if name in report.arms[0].figures]
+    shown = report.experiment.shown
     head = ["arm", *(COLUMNS[name][0] for name in shown)]
+    if report.learns:
+        head += ["interquartile mean", "tasks that flip"]
     return head, [_row(each, shown, report.experiment.compared) for each in report.arms]
 
 
 def comparison_table(report: Report) -> tuple[list[str], list[list[str]]]:
+    """Without rows where no arm is compared with another."""
     name, decimals = COLUMNS[report.experiment.compared]
-    head = ["arm", "against", f"{name}: ratio", "difference", "which is"]
+    head = ["arm", "against", f"{name}: ratio", "difference"]
+    head += ["over tasks", "probability of improvement", "which is"] if report.learns else ["which is"]
     return head, [_compared(each, decimals) for each in report.comparisons]
 
 
+def _compared_section(report: Report) -> list[str]:
+    head, rows = comparison_table(report)
+    title = escape(f"Against {report.experiment.against}")
+    return [f"<section><h2>{title}</h2>{_table(head, rows)}</section>"] if rows else []
+
+
+def _held_out_note(report: Report) -> str:
+    if not report.learns:
+        return ""
+    return (
+        "The interquartile mean is that of held-out success by family and seed, with its stratified bootstrap. A task "
+        "flips where one seed does it and another does not: the mean over pairs of seeds. An arm is better or worse "
+        "than another where the intervals of their difference over the seeds and over the tasks both say so."
+    )
+
+
 def _row(each: ArmResult, names: Iterable[str], compared: str) -> list[str]:
-    cells = (_shown(each.summary(name), COLUMNS[name][1], interval=name == compared) for name in names)
+    cells = [_shown(each.summary(name), COLUMNS[name][1], interval=name == compared) for name in names]
+    if (held_out := each.held_out) is not None:
+        flipped = held_out.flipped
+        cells += [_estimated(held_out.interquartile), "–" if flipped is None else f"{flipped:.3f}"]
     return [each.arm.name, *cells]
 
 
 def _compared(each: Comparison, decimals: int) -> list[str]:
-    apart = each.difference
+    learned = []
+    if each.tasks is not None and each.improvement is not None:
+        learned = [_apart(each.tasks, decimals), _estimated(each.improvement)]
     return [
         each.arm,
         each.other,
         _shown(each.ratio, 2),
-        f"{apart.mean:.{decimals}f} ({apart.low:.{decimals}f} to {apart.high:.{decimals}f})",
-        apart.verdict,
+        _apart(each.difference, decimals),
+        *learned,
+        each.verdict,
     ]
+
+
+def _apart(apart: Difference, decimals: int) -> str:
+    return f"{apart.mean:.{decimals}f} ({apart.low:.{decimals}f} to {apart.high:.{decimals}f})"
+
+
+def _estimated(found: Estimate) -> str:
+    return f"{found.value:.3f} ({found.low:.3f} to {found.high:.3f})"
 
 
 def _shown(found: Summary | None, decimals: int, *, interval: bool = True) -> str:

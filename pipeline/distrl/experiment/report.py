@@ -5,13 +5,24 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import combinations
 from typing import Any
 
 from distrl.experiment.compute import CellResult
+from distrl.experiment.held_out import HeldOut, held_out_of
 from distrl.experiment.plan import Arm, Cell, Experiment, Preset
-from distrl.experiment.statistics import Difference, Summary, difference, summary
+from distrl.experiment.reliable import Estimate, improvement_estimate
+from distrl.experiment.statistics import (
+    Difference,
+    Summary,
+    Verdict,
+    difference,
+    difference_over_tasks,
+    summary,
+    verdict,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +38,10 @@ class ArmResult:
         found = [each["figures"][figure] for each in self.results]
         return [value for value in found if value is not None]
 
+    @property
+    def held_out(self) -> HeldOut | None:
+        return held_out_of(self.results)
+
     def summary(self, figure: str) -> Summary | None:
         values = self.values(figure)
         return summary(values) if values else None
@@ -38,7 +53,7 @@ class ArmResult:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """An asynchronous arm against the synchronous one of its group.
+    """An arm against another one of its group.
 
     figure: by which they are compared.
     """
@@ -46,9 +61,18 @@ class Comparison:
     arm: str
     other: str
     figure: str
-    ratio: Summary
-    """Of the two under the same seed, so on phones with the same luck."""
+    ratio: Summary | None
+    """Of the two under the same seed, so on phones with the same luck; None where the other's figure is 0."""
     difference: Difference
+    """Over the seeds: whether another run would find it."""
+    tasks: Difference | None
+    """Over the held-out tasks, where the arms learn."""
+    improvement: Estimate | None
+    """The probability that a seed of the one does a family of tasks better than a seed of the other."""
+
+    @property
+    def verdict(self) -> Verdict:
+        return verdict(self.difference, *(() if self.tasks is None else (self.tasks,)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +90,24 @@ class Report:
         return f"distrl experiment {self.experiment.name} --preset {self.preset} --seeds {seeds}"
 
     @property
+    def learns(self) -> bool:
+        return any(each.arm.learns for each in self.arms)
+
+    @property
     def comparisons(self) -> list[Comparison]:
-        """Those whose synchronous arm brought anything."""
-        made, figure = [], self.experiment.compared
-        for one in self.arms:
-            other = next((each for each in self.arms if each.arm.group == one.arm.group and each.arm.synchronous), None)
-            if other is None or one is other or not all(rates := other.values(figure)):
+        figure = self.experiment.compared
+        return [_compared(one, other, figure) for one, other in self._pairs() if one.values(figure)]
+
+    def _pairs(self) -> Iterator[tuple[ArmResult, ArmResult]]:
+        """The arms that are compared, each with the other."""
+        groups = {each.arm.group: [one for one in self.arms if one.arm.group == each.arm.group] for each in self.arms}
+        for arms in groups.values():
+            if self.experiment.against == "each other":
+                yield from combinations(arms, 2)
                 continue
-            ratios = [a / b for a, b in zip(one.values(figure), rates, strict=True)]
-            apart = difference(one.values(figure), rates)
-            made.append(Comparison(one.arm.name, other.arm.name, figure, summary(ratios), apart))
-        return made
+            first = self.experiment.against == "the first"
+            other = arms[0] if first else next((each for each in arms if each.arm.synchronous), None)
+            yield from ((one, other) for one in arms if other is not None and one is not other)
 
 
 def report_of(
@@ -124,18 +155,43 @@ def _arm(each: ArmResult) -> dict[str, Any]:
         "costs": each.arm.costs.to_dict(),
         "figures": {name: None if found is None else asdict(found) for name, found in summaries.items()},
         "by_seed": [dict(result["figures"]) for result in each.results],
+        "held_out": _held_out(each.held_out),
         "collected": [result["collected"] for result in each.results],
         "curve": [result["curve"] for result in each.results],
     }
 
 
+def _held_out(found: HeldOut | None) -> Mapping[str, Any] | None:
+    if found is None:
+        return None
+    names = sorted(set(found.families))
+    by_seed = [dict(zip(names, row, strict=True)) for row in found.scores.tolist()]
+    return {"interquartile_mean": asdict(found.interquartile), "flipped": found.flipped, "families": by_seed}
+
+
+def _compared(one: ArmResult, other: ArmResult, figure: str) -> Comparison:
+    values, others = one.values(figure), other.values(figure)
+    ratio = summary([a / b for a, b in zip(values, others, strict=True)]) if all(others) else None
+    mine, theirs = one.held_out, other.held_out
+    tasks = improvement = None
+    if mine is not None and theirs is not None:
+        tasks = difference_over_tasks(mine.done, theirs.done)
+        improvement = improvement_estimate(mine.scores, theirs.scores)
+    return Comparison(one.arm.name, other.arm.name, figure, ratio, difference(values, others), tasks, improvement)
+
+
 def _comparison(each: Comparison) -> Mapping[str, Any]:
-    apart = each.difference
     return {
         "arm": each.arm,
         "other": each.other,
         "figure": each.figure,
-        "ratio": asdict(each.ratio),
-        "difference": {name: value if math.isfinite(value) else None for name, value in asdict(apart).items()},
-        "verdict": apart.verdict,
+        "ratio": None if each.ratio is None else asdict(each.ratio),
+        "difference": _difference(each.difference),
+        "difference_over_tasks": None if each.tasks is None else _difference(each.tasks),
+        "probability_of_improvement": None if each.improvement is None else asdict(each.improvement),
+        "verdict": each.verdict,
     }
+
+
+def _difference(apart: Difference) -> Mapping[str, float | None]:
+    return {name: value if math.isfinite(value) else None for name, value in asdict(apart).items()}

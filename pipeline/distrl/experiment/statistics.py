@@ -16,8 +16,10 @@ T_975: Final = (
     2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
 )  # fmt: skip
 """Student's t, 97.5 %, for 1 to 20 degrees of freedom; more are taken for 20."""
+Z_975: Final = 1.960
+"""The normal distribution's."""
 
-Verdict = Literal["higher", "lower", "undecided"]
+Verdict = Literal["better", "worse", "undecided"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ def summary(values: Sequence[float]) -> Summary:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The mean of one arm minus that of another, with its 95 % interval."""
+    """The mean of one arm minus that of another, with its 95 % interval. The higher figure is the better one."""
 
     mean: float
     low: float
@@ -53,8 +55,14 @@ class Difference:
     def verdict(self) -> Verdict:
         """Of the first arm against the second; undecided where the interval holds 0."""
         if self.low > 0:
-            return "higher"
-        return "lower" if self.high < 0 else "undecided"
+            return "better"
+        return "worse" if self.high < 0 else "undecided"
+
+
+def verdict(*differences: Difference) -> Verdict:
+    """What all of them say; undecided where they do not agree."""
+    found = {each.verdict for each in differences}
+    return found.pop() if len(found) == 1 else "undecided"
 
 
 def difference(one: Sequence[float], other: Sequence[float]) -> Difference:
@@ -73,4 +81,18 @@ def difference(one: Sequence[float], other: Sequence[float]) -> Difference:
         return Difference(mean, mean, mean)
     freedom = sum(parts) ** 2 / sum(part**2 / (len(each) - 1) for part, each in zip(parts, (one, other), strict=True))
     half = T_975[min(len(T_975), max(1, math.floor(freedom))) - 1] * math.sqrt(sum(parts))
+    return Difference(mean, mean - half, mean + half)
+
+
+def difference_over_tasks(one: Sequence[Sequence[bool]], other: Sequence[Sequence[bool]]) -> Difference:
+    """Whether other tasks of the suite would find the difference, too: the normal interval of its mean over tasks.
+
+    one, other: of each seed, whether it did each task; the same tasks in the same order. A task's difference is that of
+    its means over the seeds. Raises ValueError for no seeds or no tasks.
+    """
+    if not one or not other or not one[0]:
+        raise ValueError("no seeds or no tasks")
+    apart = np.mean(one, axis=0) - np.mean(other, axis=0)
+    mean = float(apart.mean())
+    half = Z_975 * float(apart.std(ddof=1)) / math.sqrt(len(apart)) if len(apart) > 1 else math.inf
     return Difference(mean, mean - half, mean + half)

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from distrl.config import Config
+from distrl.evaluate.failures import mode_of
 from distrl.experiment.playing import played
 from distrl.experiment.weights import Screenshots
 from distrl.policy.protocol import Policy
 from distrl.rollout.batcher import Request, decided
 from distrl.rollout.episode import Decision, Episode, Observation
 from distrl.rollout.wiring import TRUTH
-from distrl.types import Outcome, Task, Version
+from distrl.types import Outcome, Task, Trajectory, Version
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +32,21 @@ class Greedy:
         return decided([request], self.policy, None, self.version, lambda: 0.0)[0]
 
 
-def success(config: Config, policy: Policy, version: Version, adapter: bytes, tasks: Sequence[Task]) -> float:
-    """The share of `tasks` that `version` does; `policy` has its weights afterwards."""
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A greedy episode. end: `success`, how it failed (`distrl.evaluate.failures.Mode`), or another outcome."""
+
+    task_id: str
+    family: str
+    end: str
+
+    @property
+    def success(self) -> bool:
+        return self.end == Outcome.SUCCESS.value
+
+
+def greedy(config: Config, policy: Policy, version: Version, adapter: bytes, tasks: Sequence[Task]) -> list[Ended]:
+    """What `version` comes to on each of `tasks`; `policy` has its weights afterwards."""
     policy.load(adapter)
     screenshots = Screenshots()
     found = played(
@@ -41,4 +55,14 @@ def success(config: Config, policy: Policy, version: Version, adapter: bytes, ta
         lambda clock: Episode("evaluator", screenshots.keep, TRUTH, clock),
         lambda task: Greedy(policy, version),
     )
-    return sum(each.outcome is Outcome.SUCCESS for each in found) / len(found)
+    return [Ended(each.task_id, each.task.family, _end(each)) for each in found]
+
+
+def success(episodes: Sequence[Ended]) -> float:
+    """The share of them that succeeded."""
+    return sum(each.success for each in episodes) / len(episodes)
+
+
+def _end(trajectory: Trajectory) -> str:
+    mode = mode_of(trajectory)
+    return trajectory.outcome.value if mode is None else mode.value

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from distrl.broker.topics import topic_name
 from distrl.config import Config
 from distrl.demonstrations.scripted import NAME, Scripted, demonstration_tasks, script_seed
 from distrl.experiment.playing import played
-from distrl.learner.fold import fold
+from distrl.learner.fold import fold, usable_of
 from distrl.learner.pending import PendingLog
 from distrl.learner.publish import Publisher
 from distrl.learner.state import LearnerState
@@ -40,14 +40,18 @@ class Screenshots:
 class WeightsLearning:
     """`distrl.experiment.learning.Learning` by gradients. It begins after the warm-up on demonstrations.
 
-    store: for the adapters of versions.
+    store: for the adapters of versions. warmed: the weights after the same warm-up, which is then not computed again.
     """
 
-    def __init__(self, config: Config, store: ObjectStore, screenshots: Screenshots) -> None:
+    def __init__(
+        self, config: Config, store: ObjectStore, screenshots: Screenshots, warmed: bytes | None = None
+    ) -> None:
         self._config, self._screenshots = config, screenshots
         self._now = 0
         self.state = LearnerState(config)
-        self._warm_up()
+        self._warm_up(self.fold if warmed is None else self._admit)
+        if warmed is not None:
+            self.state.policy.load(warmed)
         self._versions: list[Version] = []
         self._publisher = Publisher(config, store, self._versions.append, (), lambda: self._now)
 
@@ -75,8 +79,8 @@ class WeightsLearning:
         assert self._versions[-1].version == number, "every version is published once"
         return self._versions[-1]
 
-    def _warm_up(self) -> None:
-        """Play the demonstrations of the seed and fold the updates of the warm-up, before virtual time begins."""
+    def _warm_up(self, fold: Callable[[Sequence[LoggedTrajectory], Update], object]) -> None:
+        """Play the demonstrations of the seed and `fold` the updates of the warm-up, before virtual time begins."""
         config, state = self._config, self.state
         topic = topic_name(config.run, "demonstrations")
         pending = PendingLog(topic, topic_name(config.run, "trajectories"))
@@ -86,8 +90,15 @@ class WeightsLearning:
             watermarks = pending.due(state.u, config)
             assert watermarks is not None, "every demonstration is there"
             update = Update(state.u, watermarks, learning_fingerprint(config), 0)
-            self.fold(pending.window(watermarks), update)
+            fold(pending.window(watermarks), update)
             pending.folded(watermarks)
+
+    def _admit(self, window: Sequence[LoggedTrajectory], update: Update) -> None:
+        """What an update of the warm-up leaves beside weights: the memories hold its trajectories."""
+        for logged in usable_of(self.state, window):
+            for memory in self.state.memories():
+                memory.admit(logged)
+        self.state.u, self.state.watermarks = update.u + 1, update.watermarks
 
 
 def demonstrations(config: Config, tokenizer: Tokenizer, screenshots: Screenshots) -> list[Trajectory]:

@@ -1,0 +1,113 @@
+"""The report of arms that learn, from cells whose outcomes are planted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from distrl.evaluate.failures import Mode
+from distrl.experiment.catalogue import EXPERIMENTS
+from distrl.experiment.figure import draw
+from distrl.experiment.held_out import held_out_of
+from distrl.experiment.measure import CurvePoint, learned
+from distrl.experiment.page import html_page
+from distrl.experiment.plan import Experiment
+from distrl.experiment.report import Report, report_of, to_csv, to_dict
+
+SEEDS = (0, 1, 2)
+TASKS, FAMILIES = 96, 6
+PACED = dict.fromkeys(("trajectories", "per_hour", "mean_lag", "max_lag"), 1.0)
+
+
+def cell(done: Sequence[bool]) -> Mapping[str, Any]:
+    """The result of a cell whose last version did these held-out tasks."""
+    ends = ["success" if each else Mode.STUCK.value for each in done]
+    curve = [CurvePoint(at, int(at), share) for at, share in ((0.0, 0.3), (1800.0, 0.4), (3600.0, sum(done) / TASKS))]
+    return {
+        "figures": {**PACED, **learned(curve, 0.3, sum(done) / TASKS, ends)},
+        "collected": [],
+        "curve": [[each.at, each.trajectories, each.success] for each in curve],
+        "episodes": [[f"task-{place}", f"family-{place % FAMILIES}", end] for place, end in enumerate(ends)],
+    }
+
+
+def planted(name: str, chances: Sequence[float], draw_of: int = 3) -> Report:
+    """A report in which every arm does each task with its chance, each seed by its own luck."""
+    rng = np.random.default_rng(draw_of)
+    experiment = EXPERIMENTS[name]
+    cells = experiment.cells("quick", SEEDS)
+    found = [cell((rng.random(TASKS) < chance).tolist()) for chance in chances for _ in SEEDS]
+    return report_of(experiment, "quick", SEEDS, cells, [dict(each) for each in found])
+
+
+def test_three_points_inside_the_noise_are_undecided_and_thirty_are_not() -> None:
+    found = {(each.arm, each.other): each for each in planted("learning-curves", (0.53, 0.50, 0.20)).comparisons}
+    assert len(found) == 3
+    near = found["a-ride/async", "digirl/async"]
+    assert near.verdict == "undecided"
+    assert near.improvement is not None
+    assert near.improvement.low < 0.5 < near.improvement.high
+    far = found["a-ride/async", "digirl/sync"]
+    assert far.verdict == "better"
+    assert far.improvement is not None
+    assert far.improvement.low > 0.5
+    assert far.improvement.value > 0.9
+
+
+def test_three_points_are_seldom_called_a_difference() -> None:
+    """Of 100 experiments; that some are called one is the 5 % that the intervals allow for."""
+    wrong = sum(
+        planted("learning-curves", (0.53, 0.50, 0.50), seed).comparisons[0].verdict != "undecided"
+        for seed in range(100)
+    )
+    assert wrong <= 8
+
+
+def test_seeds_that_agree_by_chance_decide_nothing_that_the_tasks_do_not() -> None:
+    """Each seed does 48 and 49 of 96 tasks: without the tasks, there would be no noise at all."""
+    experiment = EXPERIMENTS["components"]
+    cells = experiment.cells("quick", SEEDS)
+    counts = (49, 48, 20)
+    rng = np.random.default_rng(1)
+    results = [dict(cell((rng.permutation(TASKS) < count).tolist())) for count in counts for _ in SEEDS]
+    near, far = report_of(experiment, "quick", SEEDS, cells, results).comparisons
+    assert near.difference.verdict == "worse"
+    assert (near.arm, near.verdict) == ("no DPER", "undecided")
+    assert (far.arm, far.verdict) == ("no Retrace", "worse")
+
+
+@pytest.mark.parametrize("name", [name for name, each in EXPERIMENTS.items() if each.compared == "success_last"])
+def test_every_learning_experiment_has_its_files(name: str) -> None:
+    experiment: Experiment = EXPERIMENTS[name]
+    chances = [0.3 + 0.05 * place for place in range(len(experiment.arms("quick")))]
+    report = planted(name, chances)
+    content = json.loads(json.dumps(to_dict(report), allow_nan=False))
+    assert [each["name"] for each in content["arms"]] == [arm.name for arm in experiment.arms("quick")]
+    for each in content["arms"]:
+        held_out = each["held_out"]
+        assert held_out["interquartile_mean"]["low"] <= held_out["interquartile_mean"]["value"]
+        assert [len(seed) for seed in held_out["families"]] == [FAMILIES] * len(SEEDS)
+        assert 0 < held_out["flipped"] < 1
+    assert len(to_csv(report).splitlines()) == 1 + len(chances) * len(SEEDS)
+    png = draw(report)
+    assert png == draw(report)
+    page = html_page(report, png)
+    assert ("probability of improvement" in page) == (len(chances) > 1)
+    assert all(arm["name"] in page for arm in content["arms"])
+
+
+def test_seeds_that_played_other_tasks_are_refused() -> None:
+    one, other = cell([True] * TASKS), cell([True] * (TASKS - 1))
+    with pytest.raises(ValueError, match="other tasks"):
+        held_out_of([one, other])
+
+
+def test_scores_are_the_shares_of_families() -> None:
+    done = [place % FAMILIES == 1 for place in range(TASKS)]
+    found = held_out_of([cell(done), cell([False] * TASKS)])
+    assert found is not None
+    assert found.scores.tolist() == [[0, 1, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]]
+    assert found.flipped == 1 / 6

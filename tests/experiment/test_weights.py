@@ -8,6 +8,7 @@ from types import MappingProxyType
 import pytest
 from distrl.broker.topics import topic_name
 from distrl.config import Config, load
+from distrl.experiment.cells import results
 from distrl.experiment.compute import CURVE, compute
 from distrl.experiment.costs import PAPER, Draws
 from distrl.experiment.deciding import PolicyBatches
@@ -16,6 +17,7 @@ from distrl.experiment.page import html_page
 from distrl.experiment.plan import Arm, Cell, Experiment
 from distrl.experiment.report import report_of, to_dict
 from distrl.experiment.simulate import Simulated, World, simulate
+from distrl.experiment.warmup import FOLDER as WARMUPS
 from distrl.experiment.warmup import adapter_file, warm_up
 from distrl.experiment.weights import Screenshots, WeightsLearning, demonstrations
 from distrl.policy.registry import policy_of
@@ -103,7 +105,8 @@ def test_a_shared_warm_up_leaves_the_learner_as_its_own_would(settings: Config, 
         assert shared.state.meta() == own.state.meta()
 
 
-def test_an_arm_that_learns_has_a_curve_and_both_ends() -> None:
+def test_an_arm_that_learns_has_a_curve_and_both_ends(tmp_path: Path) -> None:
+    """Its warm-up is shared with the other arm of the seed, which changes no figure."""
     few = (*SMALL[1:-1], "evaluate.validation_episodes=2", "evaluate.episodes=2")
     arms = [
         Arm(name, 3, PAPER, (*few, f"feeder.max_lag={lag}"), "home", learns=True)
@@ -112,7 +115,10 @@ def test_an_arm_that_learns_has_a_curve_and_both_ends() -> None:
     until = MappingProxyType({"quick": 700.0, "full": 700.0})
     experiment = Experiment("tiny", "A tiny one", "For tests.", lambda preset: arms, until, "success_last")
     cells = experiment.cells("quick", (0,))
-    report = report_of(experiment, "quick", (0,), cells, [compute(cell) for cell in cells])
+    found = results(cells, tmp_path, lambda cell: None, processes=1)
+    assert len(list((tmp_path / WARMUPS).iterdir())) == 1
+    assert found[1] == compute(cells[1])
+    report = report_of(experiment, "quick", (0,), cells, found)
     for each in to_dict(report)["arms"]:
         (curve,) = each["curve"]
         assert [at for at, _, _ in curve] == [700.0 * point / CURVE for point in range(CURVE + 1)]

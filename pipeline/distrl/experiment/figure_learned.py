@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from distrl.evaluate.figures import INK
 from distrl.experiment.figure_style import SYNC, colour_of, dress
 from distrl.experiment.measure import HOUR
 from distrl.experiment.plan import MODES
@@ -72,7 +73,8 @@ def _modes(axes: Axes, arms: Sequence[ArmResult]) -> None:
         axes.barh(range(len(arms)), shares, 0.6, begin, color=colour_of(number), label=mode)
         begin = [a + b for a, b in zip(begin, shares, strict=True)]
     _rows(axes, arms)
-    dress(axes, "how held-out tasks failed, as shares of all", "")
+    dress(axes, "how held-out tasks failed, as shares of all", "", legend=False)
+    axes.legend(fontsize=8, frameon=False, labelcolor=INK, loc="upper center", bbox_to_anchor=(0.5, -0.08), ncols=3)
 
 
 def _rows(axes: Axes, arms: Sequence[ArmResult]) -> None:

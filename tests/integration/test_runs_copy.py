@@ -21,7 +21,7 @@ from distrl.broker.connect import admin
 from distrl.broker.connect import settings as client_settings
 from distrl.broker.fenced import FencedError, FencedProducer
 from distrl.broker.group import GroupOffsets, workers_group
-from distrl.broker.producer import RecordProducer
+from distrl.broker.producer import Headers, RecordProducer
 from distrl.broker.reader import LogReader
 from distrl.broker.topics import topic_name
 from distrl.broker.versions import lineage
@@ -107,11 +107,11 @@ def copied(run: Config, other: Config, folder: Path, *arguments: str) -> subproc
     )
 
 
-def held(config: Config, topic: str) -> dict[tuple[int, int], bytes | None]:
-    """(partition, offset) -> value of every record."""
+def held(config: Config, topic: str) -> dict[tuple[int, int], tuple[bytes | None, Headers]]:
+    """(partition, offset) -> value and headers of every record."""
     with LogReader(config, topic) as reader:
         raws = [raw for batch in reader.to_end() for raw in batch]
-    return {(raw.position.partition, raw.position.offset): raw.value for raw in raws}
+    return {(raw.position.partition, raw.position.offset): (raw.value, raw.headers) for raw in raws}
 
 
 def ends(config: Config, topic: str) -> tuple[dict[int, int], dict[int, int]]:

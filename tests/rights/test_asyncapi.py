@@ -10,11 +10,14 @@ from typing import Any
 import factories
 import pytest
 from distrl.broker.claims import HEADER, PROCESS_HEADER
+from distrl.broker.republish import retry_headers
 from distrl.broker.topics import TOPICS, declared_settings
 from distrl.config import load
 from distrl.rights.asyncapi import ACTIONS, asyncapi
 from distrl.rights.roles import ROLES
 from distrl.telemetry.tracing import HEADER as TRACEPARENT
+from distrl.types import LogPosition
+from distrl.wire.cloud_events import event_headers
 from distrl.wire.codec import encode
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
@@ -83,6 +86,9 @@ def test_operations_are_the_rights() -> None:
 
 
 def test_headers_are_those_that_the_program_writes() -> None:
+    events = {name for name, _ in event_headers(factories.task(), b"", "r", "tasks")}
+    retried = {name for name, _ in retry_headers(LogPosition("t", 0, 0))}
+    written = events | retried | {TRACEPARENT, HEADER, PROCESS_HEADER}
     for message in MADE["components"]["messages"].values():
         if "headers" in message:
-            assert set(message["headers"]["properties"]) == {TRACEPARENT, HEADER, PROCESS_HEADER}
+            assert set(message["headers"]["properties"]) == written

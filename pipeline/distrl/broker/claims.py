@@ -28,12 +28,10 @@ from distrl.broker.connect import failover_s
 from distrl.broker.fenced import TRANSACTION_TIMEOUT_S, FencedError, this_process
 from distrl.broker.producer import Headers, RecordProducer
 from distrl.broker.reader import LogReader
-from distrl.broker.topics import topic_name
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
 from distrl.errors import BrokerError
 from distrl.types import Heartbeat, LogPosition
-from distrl.wire.codec import encode
 
 HEADER: Final = "distrl.claim"
 PROCESS_HEADER: Final = "distrl.process"
@@ -124,9 +122,9 @@ def claim(config: Config, role: str) -> Claim:
 
 def _announce(made: Claim, config: Config, role: str) -> None:
     """Write the claim, and wait until the broker has it."""
-    longest_s, record = failover_s(config.kafka), encode(Heartbeat(role, role, SYSTEM_CLOCK.now_ms(), None, None))
+    longest_s, record = failover_s(config.kafka), Heartbeat(role, role, SYSTEM_CLOCK.now_ms(), None, None)
     with RecordProducer(config, role) as producer:
-        sent = producer.publish_bytes(topic_name(config.run, topic_of(role)), role.encode(), record, _headers(made))
+        sent = producer.publish(topic_of(role), role, record, _headers(made))
         try:
             sent.result(longest_s)
         except TimeoutError:

@@ -20,9 +20,12 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from distrl.broker.connect import ACKNOWLEDGE_TIMEOUT_S, ErrorLog, explain, failover_s, settings
 from distrl.broker.producer import BY_KEY, Headers, position_or_none, refuse_too_large
+from distrl.broker.topics import topic_name
 from distrl.config import Config
 from distrl.errors import BrokerError
-from distrl.types import LogPosition
+from distrl.types import LogPosition, Record
+from distrl.wire.cloud_events import event_headers
+from distrl.wire.codec import encode
 
 LOG = logging.getLogger("distrl.broker.fenced")
 
@@ -61,6 +64,15 @@ class Outgoing:
     value: bytes | None
     headers: Headers = ()
     partition: int = BY_KEY
+
+    @classmethod
+    def of(
+        cls, run: str, topic: str, key: str, record: Record, headers: Headers = (), partition: int = BY_KEY
+    ) -> Outgoing:
+        """`record` for `topic` (a key of TOPICS), with its CloudEvents headers behind `headers`."""
+        value = encode(record)
+        described = (*headers, *event_headers(record, value, run, topic))
+        return cls(topic_name(run, topic), key.encode(), value, described, partition)
 
 
 class FencedProducer:
@@ -114,7 +126,11 @@ class FencedProducer:
         Raises FencedError if another process has taken over, else BrokerError; RecordTooLargeError before anything is
         sent, after which the producer can still be used.
         """
-        (message,) = self.write_all([Outgoing(topic, key, value, headers, partition)])
+        return self.write_one(Outgoing(topic, key, value, headers, partition))
+
+    def write_one(self, record: Outgoing) -> LogPosition | None:
+        """As `write`."""
+        (message,) = self.write_all([record])
         return None if message is None else position_or_none(message)
 
     def write_all(self, records: Sequence[Outgoing]) -> list[Message | None]:

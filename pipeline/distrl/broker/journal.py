@@ -10,12 +10,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from distrl.broker import claims
-from distrl.broker.fenced import FencedProducer
+from distrl.broker.fenced import FencedProducer, Outgoing
 from distrl.broker.reader import LogReader, decoded
-from distrl.broker.topics import topic_name
 from distrl.config import Config
 from distrl.types import LogPosition, Skipped, Update, Version
-from distrl.wire.codec import encode
 
 ROLE: Final = "learner"
 
@@ -30,19 +28,17 @@ class Journal(FencedProducer):
     def __init__(self, config: Config) -> None:
         super().__init__(config, ROLE, "the journal", lambda: claims.fenced(config.run, ROLE))
         self._run = config.run
-        self._updates = topic_name(config.run, "updates")
-        self._versions = topic_name(config.run, "versions")
 
     def append(self, update: Update) -> LogPosition | None:
         """Append `update`; when this returns, every later learner will redo it.
 
         Raises FencedError if another process has opened the journal since, else BrokerError.
         """
-        return self.write(self._updates, self._run.encode(), encode(update))
+        return self.write_one(Outgoing.of(self._run, "updates", self._run, update))
 
     def publish_version(self, version: Version) -> LogPosition | None:
         """Publish `version` to all workers. Its objects must be in the store already. Raises as `append` does."""
-        return self.write(self._versions, str(version.version).encode(), encode(version))
+        return self.write_one(Outgoing.of(self._run, "versions", str(version.version), version))
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,7 @@ from distrl.config import Config, KafkaSettings
 from distrl.errors import BrokerError
 from distrl.supervised import SupervisedThread
 from distrl.types import LogPosition, Record
+from distrl.wire.cloud_events import event_headers
 from distrl.wire.codec import encode
 
 LOG = logging.getLogger("distrl.broker.producer")
@@ -140,13 +141,15 @@ class RecordProducer:
             return len(self._unacknowledged)
 
     def publish(self, topic: str, key: str, record: Record, headers: Headers = ()) -> Future[LogPosition | None]:
-        """Queue `record` for `topic` (a key of TOPICS). The future is done once it is acknowledged; its result is the
-        position, or None if the broker does not report it.
+        """Queue `record` for `topic` (a key of TOPICS), with its CloudEvents headers behind `headers`. The future is
+        done once it is acknowledged; its result is the position, or None if the broker does not report it.
 
         Callbacks of the future run in the acknowledgement thread, so they must be short.
         Raises RecordTooLargeError, BeyondUseError, and BrokerError if the local queue is full.
         """
-        return self.publish_bytes(topic_name(self._config.run, topic), key.encode(), encode(record), headers)
+        run, value = self._config.run, encode(record)
+        described = [*headers, *event_headers(record, value, run, topic)]
+        return self.publish_bytes(topic_name(run, topic), key.encode(), value, described)
 
     def publish_bytes(
         self, topic: str, key: bytes | None, value: bytes | None, headers: Headers = (), partition: int = BY_KEY

@@ -21,14 +21,12 @@ from distrl.broker.connect import RefusedError
 from distrl.broker.fenced import FencedError, FencedProducer, Outgoing
 from distrl.broker.producer import RecordTooLargeError
 from distrl.broker.reader import read_since
-from distrl.broker.topics import topic_name
 from distrl.config import Config
 from distrl.errors import BrokerError
 from distrl.feeder.traces import traced
 from distrl.retry import StoppedError, retry
 from distrl.telemetry.tracing import OFF, Tracer
 from distrl.types import Task
-from distrl.wire.codec import encode
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +43,6 @@ class TaskPublisher:
 
     def __init__(self, config: Config, tracer: Tracer = OFF) -> None:
         self._config, self._tracer = config, tracer
-        self._topic = topic_name(config.run, "tasks")
         self._producer: FencedProducer | None = self._made()
 
     def __enter__(self) -> TaskPublisher:
@@ -90,8 +87,8 @@ class TaskPublisher:
 
         with traced(self._tracer, [task for task, _ in fed]) as headers, suppress(StoppedError):
             for task, at in fed:
-                key = task.task_id.encode()
-                left[task.task_id] = Outgoing(self._topic, key, encode(task), headers[task.task_id], at)
+                own = headers[task.task_id]
+                left[task.task_id] = Outgoing.of(self._config.run, "tasks", task.task_id, task, own, at)
             if left:
                 final = (ReplacedError, RefusedError, RecordTooLargeError)
                 retry(publish, stop, BrokerError, wait_fixed(AGAIN_S), failed, but=final)

@@ -14,6 +14,8 @@ import yaml
 from distrl.broker.topics import TOPICS, Topic, declared_settings
 from distrl.config import load
 from distrl.rights.roles import ROLES, Role, TopicRight
+from distrl.wire.cloud_events import CONTENT_TYPE
+from distrl.wire.cloud_events import HEADERS as EVENT_HEADERS
 from distrl.wire.schemas import MARKER, Schema, catalogue
 
 Document = dict[str, Any]
@@ -32,6 +34,8 @@ HEADERS: Final = {
     "traceparent": "W3C Trace Context: the trace that a task or a trajectory belongs to, where tracing is on",
     "distrl.claim": "number and nonce of the claim to a role (docs/adr/0017)",
     "distrl.process": "the process that claims it",
+    "distrl.retry.of": "where the record was that this one repeats (`distrl dlq retry`): TOPIC/PARTITION/OFFSET",
+    "distrl.retry.by": "the process that published it again",
 }
 _MADE: Final = "# Made from the declarations of topics, rights and schemas (`python -m distrl.rights`); do not edit.\n"
 
@@ -49,11 +53,12 @@ def asyncapi() -> Document:
             "version": "1",
             "description": "Every record is Avro in single-object encoding: the bytes "
             f"{MARKER.hex(' ').upper()}, the CRC-64-AVRO fingerprint of the schema that it was written with (8 bytes, "
-            "little-endian), the body. An operation says which role may read or write a topic. docs/wire.md has the "
-            "rules.",
+            "little-endian), the body. An operation says which role may read or write a topic. Headers are "
+            "those of CloudEvents 1.0 in binary content mode (records of earlier software have none), and more. "
+            "docs/wire.md has the rules.",
             "license": {"name": "Apache 2.0", "url": "https://www.apache.org/licenses/LICENSE-2.0"},
         },
-        "defaultContentType": "application/avro",
+        "defaultContentType": CONTENT_TYPE,
         "channels": {topic.name: _channel(topic) for topic in TOPICS.values()},
         "operations": {name: operation for role in ROLES.values() for name, operation in _operations(role)},
         "components": {
@@ -120,7 +125,7 @@ def _message(schema: Schema) -> Document:
         "title": f"{schema.parsed['name'].removeprefix('distrl.')}, version {schema.version}",
         "summary": schema.parsed.get("doc", ""),
         "description": f"Fingerprint on the wire: {schema.fingerprint.hex(' ').upper()}.",
-        "contentType": "application/avro",
+        "contentType": CONTENT_TYPE,
         "headers": _headers(),
         "payload": {"schemaFormat": AVRO, "schema": {"$ref": f"./{schema.record}/v{schema.version}.avsc"}},
         "bindings": {"kafka": {"key": {"type": "string", "contentEncoding": "utf-8"}, "bindingVersion": "0.5.0"}},
@@ -137,7 +142,7 @@ def _unreadable() -> Document:
 
 
 def _headers() -> Document:
-    named = {name: {"type": "string", "description": text} for name, text in HEADERS.items()}
+    named = {name: {"type": "string", "description": text} for name, text in (EVENT_HEADERS | HEADERS).items()}
     return {"type": "object", "properties": named}
 
 

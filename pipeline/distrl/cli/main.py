@@ -36,6 +36,7 @@ from distrl.cli import (
     tail,
     tasks,
     topics,
+    track,
     train,
 )
 from distrl.errors import DistrlError
@@ -67,6 +68,7 @@ for room in (
     judge,
     scores,
     skip,
+    track,
 ):
     room.register(app)
 app.add_typer(runs.app, name="runs")

@@ -1,0 +1,171 @@
+"""Reads a run's log and gives its points to a tracker: what is there at the start, then what comes.
+
+Every start reads the log from its beginning and passes over what the tracker was given: the points follow from the log
+alone, so nothing but their names has to be kept. One thread; it joins no group and writes nothing to the broker.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+from filelock import FileLock, Timeout
+
+from distrl.broker.reader import LogReader, RawRecord, decoded
+from distrl.broker.topics import topic_name
+from distrl.config import Config
+from distrl.errors import ConfigError, DistrlError, WireError
+from distrl.offline.files import make_folder
+from distrl.runs.recorded import recorded
+from distrl.trackers.points import RunPoints
+from distrl.trackers.progress import load
+from distrl.trackers.protocol import Point, TrackedRun, Tracker
+from distrl.types import Evaluation, Heartbeat, LoggedTrajectory, Split, Trajectory, Update
+
+log = logging.getLogger(__name__)
+
+TRAJECTORIES: Final = "trajectories"
+PROGRESS: Final = "progress.json"
+LOCK: Final = ".lock"
+SLICE_S: Final = 0.25
+"""Wait on one topic before the next; four of these are the delay of a point."""
+BATCH: Final = 100
+"""Points that a tracker is given at once, after which its progress is saved."""
+
+
+class TrackerError(DistrlError):
+    """A tracker's library has failed. The run does not notice."""
+
+
+def tracked_run(config: Config) -> TrackedRun:
+    """Raises BrokerError."""
+    found = recorded(config)
+    if found is None:
+        return TrackedRun(config.run, 0, config.shared())
+    return TrackedRun(config.run, found.records[0].at, found.values)
+
+
+def track(
+    config: Config,
+    run: TrackedRun,
+    open_tracker: Callable[[Path], Tracker],
+    folder: Path,
+    stop: threading.Event,
+    *,
+    follow: bool,
+) -> int:
+    """Log the points of `run` until `stop`, or, unless `follow`, up to the present end of its log.
+
+    folder: of this run and tracker alone; its progress is kept there. Returns how many points were logged.
+    Raises BrokerError, ConfigError, and TrackerError, after each of which the same call goes on where it was.
+    """
+    make_folder(folder)
+    with _alone(folder), ExitStack() as after:
+        progress = load(folder / PROGRESS, run.id)
+        tracker, begun = open_tracker(folder), progress.points
+        with _explained():
+            after.callback(_finish, tracker)
+            tracker.start(run, begun)
+        for points in _batches(config, stop, follow):
+            new = progress.new(points)
+            for at in range(0, len(new), BATCH):
+                part = new[at : at + BATCH]
+                with _explained():
+                    tracker.log(part)
+                progress = progress.given(part)
+                progress.save(folder / PROGRESS)
+        return progress.points - begun
+
+
+def _batches(config: Config, stop: threading.Event, follow: bool) -> Iterator[Sequence[Point]]:
+    """The points of the log, those that are ready at a time together."""
+    splits = {Split.VALIDATION: config.evaluate.validation_episodes}
+    points = RunPoints(topic_name(config.run, TRAJECTORIES), lambda split: splits.get(split, config.evaluate.episodes))
+    with ExitStack() as opened:
+        readers = {name: opened.enter_context(LogReader(config, name, follows=follow)) for name in _TAKE}
+        for name, reader in readers.items():  # updates first: what they have folded need not be kept
+            for batch in reader.to_end():
+                _feed(points, name, batch)
+                yield points.ready()
+                if stop.is_set():
+                    return
+            if name == TRAJECTORIES:
+                points.read_to(max(reader.ends.values()))
+        yield points.ready()
+        while follow and not stop.is_set():
+            for name, reader in readers.items():
+                _feed(points, name, reader.read(SLICE_S))
+            yield points.ready()
+
+
+def _update(points: RunPoints, raw: RawRecord) -> None:
+    points.update(decoded(raw, Update))
+
+
+def _trajectory(points: RunPoints, raw: RawRecord) -> None:
+    try:
+        points.trajectory(LoggedTrajectory(raw.position, decoded(raw, Trajectory)))
+    finally:
+        points.read_to(raw.position.offset + 1)  # no update waits for one that cannot be read
+
+
+def _evaluation(points: RunPoints, raw: RawRecord) -> None:
+    points.evaluation(decoded(raw, Evaluation))
+
+
+def _heartbeat(points: RunPoints, raw: RawRecord) -> None:
+    points.heartbeat(decoded(raw, Heartbeat))
+
+
+_TAKE: Final = {
+    "updates": _update,
+    TRAJECTORIES: _trajectory,
+    "evaluations": _evaluation,
+    "heartbeats": _heartbeat,
+}
+
+
+def _feed(points: RunPoints, topic: str, batch: Sequence[RawRecord]) -> None:
+    for raw in batch:
+        try:
+            _TAKE[topic](points, raw)
+        except WireError as error:
+            log.warning("record skipped: %s", error)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    lock = FileLock(folder / LOCK, timeout=0)
+    try:
+        with lock:
+            yield
+    except Timeout:
+        raise ConfigError(
+            str(folder), "another `distrl track` writes there", "let it do so, or name another --out"
+        ) from None
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    try:
+        yield
+    except DistrlError:
+        raise
+    except Exception as error:  # every library has its own
+        log.debug("the tracker has failed", exc_info=True)
+        raise TrackerError(
+            "the tracker",
+            f"has failed: {type(error).__name__}: {error}",
+            "start the same command again: it goes on behind the last figures that arrived; training is not affected",
+        ) from error
+
+
+def _finish(tracker: Tracker) -> None:
+    try:
+        tracker.finish()
+    except Exception as error:  # what it was given has arrived, or the error before this one says why not
+        log.warning("the tracker did not finish: %s: %s", type(error).__name__, error)

@@ -1,0 +1,207 @@
+"""The points of a run, from the records of its log. Pure: no client, no clock, no tracker.
+
+Each update has a point of the journal (what it took in, and how old that was) and one of the learner's report (losses,
+entropies, the buffer); each evaluated version one for each suite and split. The points do not depend on the order in
+which topics are read, but for when they are ready.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from distrl.broker.duplicates import IdSet
+from distrl.evaluate.curves import wilson
+from distrl.telemetry.metrics import METRICS
+from distrl.telemetry.view import SUCCESS_WINDOW
+from distrl.trackers.protocol import Axis, Point
+from distrl.types import Evaluation, Heartbeat, LoggedTrajectory, Outcome, Split, Update
+
+JOURNAL: Final = "journal"
+LEARNER: Final = "learner"
+NOT_OF_AN_UPDATE: Final = {"update", "ready", "progress_age_seconds"}
+"""Reported with an update, and not figures of it."""
+KNOWN: Final = (Outcome.SUCCESS, Outcome.FAILURE)
+MOST_AHEAD: Final = 100
+"""Reports that are kept back; a topic is read at most some records before another."""
+LONGEST_NAME: Final = 40
+"""Characters of a suite's name in the name of a figure."""
+
+Key = tuple[int, str, Split]
+"""Version, suite and split."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Played:
+    """What the points need of a trajectory."""
+
+    offset: int
+    outcome: Outcome
+    steps: int
+    oldest: int | None
+    """The oldest version that acted; None where no policy did."""
+    finished_at: int
+
+
+@dataclass(slots=True)
+class _Score:
+    seen: IdSet = field(default_factory=IdSet)
+    won: int = 0
+    lost: int = 0
+    at: int = 0
+    """The end of the last episode, ms since the epoch."""
+    done: bool = False
+    """It has its point; what comes later does not count."""
+
+
+class RunPoints:
+    """Takes the records of a run, each topic in its order; `ready` gives the points that are whole."""
+
+    def __init__(self, topic: str, expected: Callable[[Split], int]) -> None:
+        """topic: full name of the trajectories topic. expected: tasks of a whole evaluation on a split."""
+        self._topic, self._expected = topic, expected
+        self._played: deque[_Played] = deque()
+        """Those that no update has taken in."""
+        self._read = 0
+        """Offset behind the last trajectory that was read."""
+        self._seen = IdSet()
+        self._updates: deque[Update] = deque()
+        """Those whose trajectories are not all read."""
+        self._total = 0
+        self._recent: deque[bool] = deque(maxlen=SUCCESS_WINDOW)
+        self._journalled_at: int | None = None
+        self._newest = -1
+        """The highest update that was journalled."""
+        self._reported = -1
+        """The last update with a point of its report."""
+        self._ahead: dict[int, Heartbeat] = {}
+        """Update -> its report, where that was read before its line of the journal."""
+        self._scores: dict[Key, _Score] = {}
+        self._ready: list[Point] = []
+
+    def ready(self) -> list[Point]:
+        """The points that have become whole since the last call."""
+        while self._updates and self._mark(self._updates[0]) <= self._read:
+            self._ready.append(self._of_update(self._updates.popleft()))
+        found, self._ready = self._ready, []
+        return found
+
+    def read_to(self, offset: int) -> None:
+        """All trajectories before `offset` were read, readable or not."""
+        self._read = max(self._read, offset)
+
+    def trajectory(self, logged: LoggedTrajectory) -> None:
+        record = logged.trajectory
+        self.read_to(logged.position.offset + 1)
+        if self._seen.add(record.task_id):
+            oldest = min((step.version for step in record.steps), default=None) if not record.is_expert else None
+            at = logged.position.offset
+            self._played.append(_Played(at, record.outcome, len(record.steps), oldest, record.finished_at))
+
+    def update(self, line: Update) -> None:
+        """line: of the journal. One that makes others void is no update; what is computed again has its step again."""
+        if line.void:
+            return
+        self._updates.append(line)
+        self._newest = max(self._newest, line.u)
+        if (beat := self._ahead.pop(line.u, None)) is not None:
+            self._report(line.u, beat)
+
+    def heartbeat(self, beat: Heartbeat) -> None:
+        """A report of an update that no journal has is kept back: it may be a moment ahead, or a stranger's."""
+        done = beat.metrics.get("update", 0.0) if beat.role == LEARNER else 0.0
+        if not (math.isfinite(done) and done >= 1):
+            return
+        u = int(done) - 1
+        if u <= self._newest:
+            self._report(u, beat)
+        elif len(self._ahead) < MOST_AHEAD:
+            self._ahead.setdefault(u, beat)
+
+    def _report(self, u: int, beat: Heartbeat) -> None:
+        if u <= self._reported:
+            return  # a later report of the same update, or one that was computed again
+        self._reported = u
+        values = {
+            f"learner/{name}": value
+            for name, value in sorted(beat.metrics.items())
+            if name in METRICS and name not in NOT_OF_AN_UPDATE and math.isfinite(value)
+        }
+        self._ready.append(Point(LEARNER, Axis.UPDATE, u, beat.at, values))
+
+    def evaluation(self, record: Evaluation) -> None:
+        """A version's point is whole when so many of its tasks are there as an evaluation has, or when the next one's
+        come."""
+        played = record.trajectory
+        if record.version < 0:
+            return  # an agent without weights: no step of learning
+        key = record.version, played.task.suite, played.task.split
+        if key not in self._scores:
+            for other in sorted(self._scores):
+                if other[1:] == key[1:] and other[0] < key[0]:
+                    self._evaluated(other)
+        score = self._scores.setdefault(key, _Score())
+        if score.done or not score.seen.add(played.task_id):
+            return
+        score.won += played.outcome is Outcome.SUCCESS
+        score.lost += played.outcome is Outcome.FAILURE
+        score.at = max(score.at, played.finished_at)
+        if len(score.seen) == self._expected(key[2]):
+            self._evaluated(key)
+
+    def _evaluated(self, key: Key) -> None:
+        score, (version, suite, split) = self._scores[key], key
+        known = score.won + score.lost
+        if score.done or not known:
+            return
+        low, high = wilson(score.won, known)
+        group = f"evaluation/{plain_name(suite)}/{split.value}"
+        values = {
+            f"{group}/success": score.won / known,
+            f"{group}/low": low,
+            f"{group}/high": high,
+            f"{group}/episodes": float(known),
+            f"{group}/without_outcome": float(len(score.seen) - known),
+        }
+        self._ready.append(Point(group, Axis.VERSION, version, score.at, values))
+        score.done, score.seen = True, IdSet()
+
+    def _mark(self, update: Update) -> int:
+        return max((mark.offset for mark in update.watermarks if mark.topic == self._topic), default=0)
+
+    def _of_update(self, update: Update) -> Point:
+        window = []
+        while self._played and self._played[0].offset < self._mark(update):
+            window.append(self._played.popleft())
+        self._total += len(window)
+        outcomes = Counter(each.outcome for each in window)
+        known = outcomes[Outcome.SUCCESS] + outcomes[Outcome.FAILURE]
+        self._recent.extend(each.outcome is Outcome.SUCCESS for each in window if each.outcome in KNOWN)
+        values = {
+            "collection/trajectories": float(self._total),
+            "collection/window": float(len(window)),
+            "collection/without_outcome": float(len(window) - known),
+            "update/newest_version": float(update.version),
+        }
+        if window:
+            values["collection/steps"] = sum(each.steps for each in window) / len(window)
+        if known:
+            values["collection/success"] = outcomes[Outcome.SUCCESS] / known
+        if self._recent:
+            values["collection/success_recent"] = sum(self._recent) / len(self._recent)
+        if self._journalled_at is not None:
+            values["update/seconds"] = max(0, update.journalled_at - self._journalled_at) / 1000
+        lags = [max(0, update.version - each.oldest) for each in window if each.oldest is not None]
+        if lags:
+            values |= {"lag/mean": sum(lags) / len(lags), "lag/max": float(max(lags))}
+        self._journalled_at = update.journalled_at
+        return Point(JOURNAL, Axis.UPDATE, update.u, update.journalled_at, values)
+
+
+def plain_name(name: str) -> str:
+    """A name from a record, which may hold anything, as one that every tracker takes."""
+    return re.sub(r"[^A-Za-z0-9_]", "_", name)[:LONGEST_NAME] or "_"

@@ -1,0 +1,59 @@
+"""The trackers by name. The library of one is imported when it is asked for, and by nobody else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from distrl.errors import ConfigError
+from distrl.trackers.protocol import Tracker
+from distrl.trackers.to_files import Files
+
+DEFAULT: Final = "files"
+
+Make = Callable[[Path, str], Tracker]
+"""folder: its own, which is there. project: what runs are kept under, for those that have such a thing."""
+
+
+def _files(folder: Path, project: str) -> Tracker:
+    return Files(folder)
+
+
+def _tensorboard(folder: Path, project: str) -> Tracker:
+    from distrl.trackers.to_tensorboard import TensorBoard
+
+    return TensorBoard(folder)
+
+
+def _wandb(folder: Path, project: str) -> Tracker:
+    from distrl.trackers.to_wandb import WeightsAndBiases
+
+    return WeightsAndBiases(folder, project)
+
+
+def _mlflow(folder: Path, project: str) -> Tracker:
+    from distrl.trackers.to_mlflow import MLflow
+
+    return MLflow(project)
+
+
+TRACKERS: Final[Mapping[str, Make]] = MappingProxyType(
+    {DEFAULT: _files, "tensorboard": _tensorboard, "wandb": _wandb, "mlflow": _mlflow}
+)
+"""Each but the first has an extra of its name."""
+
+
+def open_tracker(name: str, folder: Path, project: str) -> Tracker:
+    """Raises ConfigError for a name that there is not, and where its library is not installed."""
+    if name not in TRACKERS:
+        raise ConfigError("--to", f"there is no tracker {name!r}", f"use one of: {', '.join(TRACKERS)}")
+    try:
+        return TRACKERS[name](folder, project)
+    except ModuleNotFoundError as missing:
+        raise ConfigError(
+            "--to",
+            f"{name} is asked for, and {missing.name} is not installed",
+            f"install the extra (`pip install 'distrl[{name}]'`), or track to {DEFAULT}",
+        ) from None

@@ -1,0 +1,74 @@
+"""MLflow, at the server or the folder that MLFLOW_TRACKING_URI names."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Final, TypeVar
+
+from mlflow import MlflowClient
+from mlflow.entities import Metric, Param, RunStatus
+
+from distrl.errors import ConfigError
+from distrl.trackers.protocol import Point, TrackedRun
+
+T = TypeVar("T")
+
+URI: Final = "MLFLOW_TRACKING_URI"
+TAG: Final = "distrl.id"
+"""Of our run, by which a later start finds the one there."""
+MOST_METRICS: Final = 1_000
+MOST_PARAMS: Final = 100
+"""Of one request, as MLflow's REST API allows."""
+LONGEST_PARAM: Final = 500
+"""Characters, which every version of MLflow takes."""
+
+
+class MLflow:
+    """A figure is a metric with step and time, so that one that is sent again is the one that is there."""
+
+    def __init__(self, project: str) -> None:
+        """project: the name of the experiment. Raises ConfigError where no server is named."""
+        if not os.environ.get(URI):
+            raise ConfigError(
+                URI,
+                "is not set, so MLflow has no place to write to",
+                f"set {URI} to your server, as http://HOST:5000 (`pip install mlflow && mlflow server` starts one)",
+            )
+        self._client, self._project = MlflowClient(os.environ[URI]), project
+        self._run_id: str | None = None
+
+    def start(self, run: TrackedRun, logged: int) -> None:
+        found = self._client.get_experiment_by_name(self._project)
+        experiment = found.experiment_id if found is not None else self._client.create_experiment(self._project)
+        before = self._client.search_runs([experiment], f"tags.`{TAG}` = '{run.id}'", max_results=1)
+        if before:
+            self._run_id = before[0].info.run_id
+            self._client.update_run(self._run_id, RunStatus.to_string(RunStatus.RUNNING))
+            return
+        made = self._client.create_run(experiment, start_time=run.began or None, tags={TAG: run.id}, run_name=run.name)
+        self._run_id = made.info.run_id
+        texts = [
+            Param(path, (value if isinstance(value, str) else json.dumps(value))[:LONGEST_PARAM])
+            for path, value in sorted(run.settings.items())
+        ]
+        for part in _parts(texts, MOST_PARAMS):
+            self._client.log_batch(self._run_id, params=part)
+
+    def log(self, points: Sequence[Point]) -> None:
+        assert self._run_id is not None, "it was started"
+        metrics = [Metric(name, value, each.at, each.step) for each in points for name, value in each.values.items()]
+        for part in _parts(metrics, MOST_METRICS):
+            self._client.log_batch(self._run_id, metrics=part)
+
+    def finish(self) -> None:
+        if self._run_id is not None:
+            self._client.set_terminated(self._run_id)
+
+
+def _parts(items: Sequence[T], most: int) -> Iterator[list[T]]:
+    left = iter(items)
+    while part := list(islice(left, most)):
+        yield part

@@ -1,0 +1,135 @@
+"""Which figures follow from a log, and that they do not depend on when each topic is read."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from distrl.trackers.points import MOST_AHEAD, plain_name
+from distrl.trackers.protocol import GROUPS, Axis, Point
+from distrl.types import Heartbeat, LoggedTrajectory, Outcome, Record
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.trackers.runs import (
+    LINES,
+    PLAYED,
+    TOPICS,
+    all_points,
+    beat,
+    evaluated,
+    line,
+    points,
+    take,
+)
+
+
+def of(source: str, step: int) -> Point:
+    (found,) = [each for each in all_points() if (each.source, each.step) == (source, step)]
+    return found
+
+
+def test_an_update_says_what_it_took_in_and_how_old_that_was() -> None:
+    assert of("journal", 1) == Point(
+        "journal",
+        Axis.UPDATE,
+        1,
+        1_000,
+        {
+            "collection/trajectories": 3.0,  # the second record of a task is none
+            "collection/window": 3.0,
+            "collection/without_outcome": 1.0,
+            "collection/steps": 2.0,
+            "collection/success": 0.5,
+            "collection/success_recent": 0.5,
+            "update/newest_version": 2.0,
+            "update/seconds": 1.0,
+            "lag/mean": pytest.approx(4 / 3),
+            "lag/max": 2.0,
+        },
+    )
+    assert of("journal", 2).values["collection/success_recent"] == pytest.approx(2 / 3)
+
+
+def test_a_window_of_nothing_has_no_success_and_no_lag() -> None:
+    assert of("journal", 0).values == {
+        "collection/trajectories": 0.0,
+        "collection/window": 0.0,
+        "collection/without_outcome": 0.0,
+        "update/newest_version": 0.0,
+    }
+
+
+def test_every_figure_is_in_a_group_of_its_axis() -> None:
+    found = {(name.split("/")[0], point.axis) for point in all_points() for name in point.values}
+    assert found == set(GROUPS.items())
+
+
+def test_losses_are_those_of_the_learners_first_report_of_an_update() -> None:
+    assert of("learner", 0) == Point("learner", Axis.UPDATE, 0, 500, {"learner/clone_loss": 3.0})
+    assert of("learner", 2).values == {"learner/policy_loss": 0.25}
+
+
+def test_a_version_has_its_success_with_the_interval_once_its_evaluation_is_whole() -> None:
+    whole = of("evaluation/home/validation", 0)
+    assert whole.axis is Axis.VERSION
+    assert whole.values["evaluation/home/validation/success"] == 0.5
+    low, high = (whole.values[f"evaluation/home/validation/{name}"] for name in ("low", "high"))
+    assert (low, high) == (pytest.approx(0.0945, abs=1e-3), pytest.approx(0.9055, abs=1e-3))  # Wilson, 1 of 2
+    assert whole.values["evaluation/home/validation/episodes"] == 2.0
+    # One that was broken off counts when the next one has begun; the last one is not whole before it has all tasks.
+    assert of("evaluation/home/validation", 1).values["evaluation/home/validation/episodes"] == 1.0
+    run = points()
+    run.evaluation(evaluated(0, "e-0", Outcome.SUCCESS))
+    assert run.ready() == []
+
+
+@given(st.data())
+def test_points_do_not_depend_on_the_order_in_which_topics_are_read(data: st.DataObject) -> None:
+    left, run = [list(topic) for topic in TOPICS], points()
+    found: list[Point] = []
+    while any(left):
+        topic = data.draw(st.sampled_from([each for each in left if each]))
+        record: Record | LoggedTrajectory = topic.pop(0)
+        take(run, [record])
+        found += run.ready()
+    key = lambda point: (point.source, point.step)  # noqa: E731
+    assert sorted(found, key=key) == sorted(all_points(), key=key)
+
+
+def test_each_trajectory_counts_once_where_updates_became_void() -> None:
+    run = points()
+    take(run, [*PLAYED, *LINES, line(1, 0, void="the log lost records"), line(1, 5, version=2), line(2, 5)])
+    windows = [(point.step, point.values["collection/window"]) for point in run.ready()]
+    assert windows == [(0, 0.0), (1, 3.0), (2, 1.0), (1, 0.0), (2, 0.0)]
+
+
+def test_a_record_that_cannot_be_read_holds_no_update_up() -> None:
+    run = points()
+    take(run, LINES)
+    run.read_to(5)
+    assert [point.step for point in run.ready()] == [0, 1, 2]
+
+
+def test_what_a_stranger_reports_makes_no_figure_and_blocks_none() -> None:
+    run = points()
+    strange = [math.nan, math.inf, -1.0, 0.5, 1e300]
+    take(run, [Heartbeat("x", "learner", 0, None, None, {"update": each, "policy_loss": 1.0}) for each in strange])
+    take(run, [beat(u, policy_loss=1.0) for u in range(10_000, 10_000 + 2 * MOST_AHEAD)])
+    take(run, [Heartbeat("w", "worker", 0, None, None, {"update": 1.0, "policy_loss": 1.0})])
+    take(run, [line(0, 0), beat(0, policy_loss=2.0, value_loss=math.nan, **{"../../etc": 1.0})])
+    assert [point.values for point in run.ready() if point.source == "learner"] == [{"learner/policy_loss": 2.0}]
+
+
+def test_agents_without_weights_are_no_step_of_learning() -> None:
+    run = points()
+    take(run, [evaluated(-2, f"e-{number}", Outcome.SUCCESS) for number in range(3)])
+    assert run.ready() == []
+
+
+@given(st.text())
+def test_a_name_from_a_record_is_one_that_every_tracker_takes(name: str) -> None:
+    plain = plain_name(name)
+    assert 1 <= len(plain) <= 40
+    assert plain.isascii()
+    assert plain.replace("_", "a").isalnum()

@@ -1,0 +1,197 @@
+"""Each tracker holds what it was given, read back by its own library."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from distrl.errors import ConfigError
+from distrl.trackers.protocol import Point, TrackedRun, Tracker
+from distrl.trackers.registry import TRACKERS, open_tracker
+
+from tests.trackers.runs import all_points
+
+RUN = TrackedRun("demo-0", 1_738_000_000_000, {"learner.seed": 0, "feeder.suite": "home", "kafka.nothing": None})
+Values = Counter[tuple[str, int, float]]
+"""(name, step, value) -> how often it is there."""
+WHOLE, FIRST, LAST = 1, 2, 4
+"""Types of a piece of a record in LevelDB's log format."""
+
+
+def from_files(folder: Path) -> tuple[Values, object]:
+    lines = [json.loads(line) for line in (folder / "points.jsonl").read_text().splitlines()]
+    about = {"axis", "step", "at", "source"}
+    found = Counter((name, each["step"], each[name]) for each in lines for name in each.keys() - about)
+    return found, json.loads((folder / "settings.json").read_text())["settings"]
+
+
+def from_tensorboard(folder: Path) -> tuple[Values, object]:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(folder), size_guidance={"scalars": 0})
+    events.Reload()
+    tags = events.Tags()
+    found: Values = Counter()
+    for name in tags["scalars"]:
+        found.update((name, each.step, each.value) for each in events.Scalars(name))
+    (told,) = tags["tensors"]
+    (text,) = events.Tensors(told)
+    shown = text.tensor_proto.string_val[0].decode()
+    return found, json.loads("\n".join(line[4:] for line in shown.splitlines()))
+
+
+def wandb_records(data: bytes) -> Iterator[bytes]:
+    """The records of a .wandb file: LevelDB's log format (blocks of 32 KiB; each piece with a checksum, a length and a
+    type) behind a header of 7 bytes. The package writes it and no longer reads it in Python."""
+    at, block, record = 7, 32_768, b""
+    while at + 7 <= len(data):
+        if block - at % block < 7:  # no room for another piece: the rest of the block is empty
+            at += block - at % block
+            continue
+        size, kind = int.from_bytes(data[at + 4 : at + 6], "little"), data[at + 6]
+        piece, at = data[at + 7 : at + 7 + size], at + 7 + size
+        record = piece if kind in (WHOLE, FIRST) else record + piece
+        if kind in (WHOLE, LAST):
+            yield record
+
+
+def from_wandb(folder: Path) -> tuple[Values, object]:
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    by_step: dict[int, dict[str, float]] = {}
+    config: dict[str, object] = {}
+    for path in sorted(folder.glob("wandb/offline-run-*/*.wandb")):
+        for data in wandb_records(path.read_bytes()):
+            record = Record()
+            record.ParseFromString(data)
+            for each in record.run.config.update:
+                config[each.key or "/".join(each.nested_key)] = json.loads(each.value_json)
+            if record.HasField("history"):
+                values = {item.key or item.nested_key[0]: json.loads(item.value_json) for item in record.history.item}
+                by_step.setdefault(int(values["_step"]), values)  # a server keeps what it has of a step
+    found: Values = Counter()
+    for values in by_step.values():
+        step = values.get("update", values.get("version"))
+        assert step is not None
+        found.update((name, int(step), value) for name, value in values.items() if "/" in name)
+    return found, {name: value for name, value in config.items() if name != "_wandb"}
+
+
+def from_mlflow(folder: Path) -> tuple[Values, object]:
+    from mlflow import MlflowClient
+
+    client = MlflowClient()
+    experiment = client.get_experiment_by_name("a-project")
+    assert experiment is not None
+    (run,) = client.search_runs([experiment.experiment_id])
+    assert run.info.status == "FINISHED"
+    found: Values = Counter()
+    for name in run.data.metrics:
+        # Its databases have one row for equal figures; the folder that is tested here has a line for each.
+        found.update({(name, each.step, each.value) for each in client.get_metric_history(run.info.run_id, name)})
+    told = {name: text if name == "feeder.suite" else json.loads(text) for name, text in run.data.params.items()}
+    return found, told
+
+
+READ: dict[str, Callable[[Path], tuple[Values, object]]] = {
+    "files": from_files,
+    "tensorboard": from_tensorboard,
+    "wandb": from_wandb,
+    "mlflow": from_mlflow,
+}
+
+
+@pytest.fixture(autouse=True)
+def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("WANDB_MODE", "WANDB_DIR", "WANDB_PROJECT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"file://{tmp_path}/mlruns")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+
+
+def values(points: list[Point]) -> Values:
+    return Counter((name, each.step, value) for each in points for name, value in each.values.items())
+
+
+def as_single(found: Values) -> Values:
+    """TensorBoard keeps 32 bits of a figure."""
+    import numpy as np
+
+    return Counter({(name, step, float(np.float32(value))): count for (name, step, value), count in found.items()})
+
+
+def made(name: str, folder: Path) -> Tracker:
+    folder.mkdir(exist_ok=True)
+    return open_tracker(name, folder, "a-project")
+
+
+@pytest.mark.parametrize("name", TRACKERS)
+def test_what_is_logged_is_there_once_though_the_follower_stopped_and_started_again(name: str, tmp_path: Path) -> None:
+    points, half = all_points(), len(all_points()) // 2
+    for part, logged in ((points[:half], 0), (points[half:], half)):
+        tracker = made(name, tmp_path / "own")
+        tracker.start(RUN, logged)
+        tracker.log(part)
+        tracker.finish()
+    found, settings = READ[name](tmp_path / "own")
+    assert as_single(found) == as_single(values(points))
+    assert settings == dict(RUN.settings)
+
+
+@pytest.mark.parametrize("name", ["files", "wandb", "mlflow"])
+def test_a_point_that_arrived_and_was_not_counted_is_the_same_one_when_it_comes_again(
+    name: str, tmp_path: Path
+) -> None:
+    points = all_points()
+    killed = made(name, tmp_path / "own")
+    killed.start(RUN, 0)
+    killed.log(points[:3])
+    if name != "files":  # which is left as a kill leaves it; a process cannot leave the others' threads so
+        killed.finish()
+    again = made(name, tmp_path / "own")
+    again.start(RUN, 1)
+    again.log(points[1:])
+    again.finish()
+    assert READ[name](tmp_path / "own")[0] == values(points)
+
+
+def test_a_line_of_a_file_that_a_kill_cut_is_written_again(tmp_path: Path) -> None:
+    tracker = made("files", tmp_path)
+    tracker.start(RUN, 0)
+    tracker.log(all_points())
+    tracker.finish()
+    whole = (tmp_path / "points.jsonl").read_bytes()
+    (tmp_path / "points.jsonl").write_bytes(whole[:-7])
+    again = made("files", tmp_path)
+    again.start(RUN, len(all_points()) - 1)
+    again.log(all_points()[-1:])
+    again.finish()
+    assert (tmp_path / "points.jsonl").read_bytes() == whole
+
+
+def test_a_library_that_is_missing_is_named_with_what_installs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, module in (("wandb", "wandb"), ("tensorboard", "tensorboard"), ("mlflow", "mlflow")):
+        for loaded in [each for each in sys.modules if each.split(".")[0] == module or each.endswith(f".to_{module}")]:
+            monkeypatch.delitem(sys.modules, loaded)
+        monkeypatch.setitem(sys.modules, module, None)
+        with pytest.raises(
+            ConfigError, match=rf"{module}.* is not installed\n  hint: .*pip install 'distrl\[{name}\]'"
+        ):
+            open_tracker(name, tmp_path, "p")
+
+
+def test_a_tracker_that_there_is_not_is_refused_with_those_that_there_are(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no tracker 'excel'\n  hint: use one of: files, tensorboard"):
+        open_tracker("excel", tmp_path, "p")
+
+
+def test_mlflow_without_a_place_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    with pytest.raises(ConfigError, match="MLFLOW_TRACKING_URI: is not set"):
+        open_tracker("mlflow", tmp_path, "p")

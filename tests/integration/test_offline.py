@@ -25,6 +25,7 @@ from avro.io import DatumReader
 from chat.server import body, serving, verdict
 from click.testing import Result
 from confluent_kafka import Consumer, TopicPartition
+from datasets import load_dataset
 from distrl import config as settings
 from distrl.broker import topic_admin
 from distrl.broker.connect import admin
@@ -218,6 +219,20 @@ def test_the_parquet_file_has_a_typed_row_for_each_step(run: Config, folder: Pat
     columns = ("offset", "step", "logprob", "prompt_ids", "action", "touch_x", "outcome")
     assert [tuple(row[name] for name in columns) for row in found.to_pylist()] == expected
     assert manifest(folder / "steps.parquet")["rows"] == len(expected)
+
+
+def test_a_folder_for_datasets_has_the_screens_of_the_store(run: Config, folder: Path) -> None:
+    told = done("replay", "--dataset", "steps").output
+    found = load_dataset("steps", cache_dir=str(folder / "cache"))["train"]
+    steps = [step for logged in Run(run).trajectories(repeated=True) for step in logged.trajectory.steps]
+    assert f"{len(steps)} rows of train" in told
+    assert [row["screenshot_sha256"] for row in found] == [step.screenshot.sha256 for step in steps]
+    for row, step in list(zip(found, steps, strict=True))[::7]:
+        assert np.array_equal(np.asarray(row["image"]), Run(run).screenshot(step))
+    assert len(json.loads((folder / "steps" / "manifest.json").read_text())["undecodable"]) == 1
+    refused = call("replay", "--dataset", "steps")
+    assert "give --force to write over it" in str(refused.exception)
+    assert call("replay", "--dataset", "same", "--avro", "same").exit_code == 2
 
 
 MAY_BE_EMPTY = {"trajectories.dlq", "feeder.claims"}

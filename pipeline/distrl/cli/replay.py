@@ -48,7 +48,11 @@ def replay(
     parquet: Annotated[
         Path | None, typer.Option(help="Write a Parquet file, a row per step, and FILE.manifest.json.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over files that exist.")] = False,
+    dataset: Annotated[
+        Path | None,
+        typer.Option(help="Write a folder for Hugging Face `datasets`, a row per step with its screenshot."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over what exists.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be read, and about how much; write nothing.")
     ] = False,
@@ -59,6 +63,7 @@ def replay(
     """
     from distrl.broker.runs import check_run
     from distrl.broker.topics import topic_name
+    from distrl.offline.dataset_folder import refuse_folder
     from distrl.offline.export import manifest_of, refuse_existing
     from distrl.offline.replay import about_bytes, topic_range_of
     from distrl.offline.topic_range import RangeRequest, bound_of
@@ -67,14 +72,17 @@ def replay(
     topic_name(settings.run, topic)  # refuses an unknown topic before the broker is asked
     wanted = [(form, file) for form, file in (("avro", avro), ("parquet", parquet)) if file is not None]
     files = [each for _, file in wanted for each in (file, manifest_of(file))]
-    _refuse_same_file(files)
+    _refuse_same_file([*files, *([] if dataset is None else [dataset])])
     refuse_existing(files, force)
+    if dataset is not None:
+        refuse_folder(dataset, force)
     now = datetime.now(UTC)
     given = {
         "--run": settings.run,
         "--topic": topic,
         "--avro": avro,
         "--parquet": parquet,
+        "--dataset": dataset,
         "--print": as_json,
         "--force": force,
         "--dry-run": dry_run,
@@ -85,27 +93,40 @@ def replay(
     check_run(settings)
     topic_range = topic_range_of(settings, request)
     if dry_run:
-        _show_plan(topic_range, about_bytes(settings, topic_range), [str(file) for _, file in wanted])
+        targets = [str(file) for _, file in wanted] + ([] if dataset is None else [str(dataset)])
+        _show_plan(topic_range, about_bytes(settings, topic_range), targets)
         return
-    _read_out(settings, topic_range, wanted, force, as_json)
+    _read_out(settings, topic_range, wanted, dataset, force, as_json)
 
 
 def _read_out(
-    settings: Config, topic_range: TopicRange, wanted: list[tuple[str, Path]], force: bool, as_json: bool
+    settings: Config,
+    topic_range: TopicRange,
+    wanted: list[tuple[str, Path]],
+    dataset: Path | None,
+    force: bool,
+    as_json: bool,
 ) -> None:
-    """Write every record of the range to the wanted files, or else to standard output."""
+    """Write every record of the range to the wanted files and the folder, or else to standard output."""
+    from distrl.offline.dataset_folder import DatasetFolder
     from distrl.offline.export import Export
     from distrl.offline.replay import read
+    from distrl.store.objects import open_store
 
     with ExitStack() as stack:
         exports = [stack.enter_context(Export(topic_range, file, form, force)) for form, file in wanted]
+        folders = []
+        if dataset is not None:  # nothing else needs the store
+            fetch = open_store(settings.store).get
+            folders.append(stack.enter_context(DatasetFolder(topic_range, dataset, fetch, force)))
+        to_files: list[Export | DatasetFolder] = [*exports, *folders]
         found = unreadable = 0
-        for item in _shown(read(settings, topic_range), topic_range, lines=as_json or not exports):
+        for item in _shown(read(settings, topic_range), topic_range, lines=as_json or not to_files):
             found += 1
             unreadable += item.error is not None
-            for export in exports:
-                export.put(item)
-            if as_json or not exports:
+            for target in to_files:
+                target.put(item)
+            if as_json or not to_files:
                 _print(item, as_json)
         for export in exports:
             made = export.finish()
@@ -113,6 +134,8 @@ def _read_out(
                 f"{export.file}: {made['records']} records, {made['rows']} rows, {made['bytes']} bytes, "
                 f"sha256 {made['sha256']}; {export.manifest.name} beside it"
             )
+        for folder in folders:
+            _note(folder.finish())
     if not found:
         _note("no record in the range")
     if unreadable:
@@ -158,7 +181,9 @@ def _show_plan(topic_range: TopicRange, size: int, files: list[str]) -> None:
 
 def _refuse_same_file(files: list[Path]) -> None:
     if len({file.resolve() for file in files}) < len(files):
-        raise typer.BadParameter("name two files, neither of them the other's manifest", param_hint="--avro, --parquet")
+        raise typer.BadParameter(
+            "name two files, neither of them the other's manifest", param_hint="--avro, --parquet, --dataset"
+        )
 
 
 def _note(text: str, style: str = "") -> None:

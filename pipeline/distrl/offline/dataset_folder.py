@@ -1,0 +1,241 @@
+"""A range of trajectories as a folder that Hugging Face `datasets` opens: a row per step, with its screenshot.
+
+    README.md              the dataset card: which files are which split
+    data/SPLIT.parquet     the columns of `offline/columns.py`, and `image`; a file for each split of the tasks
+    manifest.json          what it was made from, and the sha256 of each file
+
+The package itself is not needed to write it: an image is a struct of bytes and path, and the schema's metadata says so
+(https://huggingface.co/docs/datasets/about_dataset_features). A folder is written under a temporary name and renamed,
+so one that is there is whole. The same range gives the same bytes, with the same version of pyarrow.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from importlib.metadata import version as installed
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from distrl.broker.topics import TOPICS
+from distrl.errors import ConfigError, StoreError
+from distrl.images import ImageError, size
+from distrl.offline.columns import Row, rows_of, schema_of
+from distrl.offline.export import Digest
+from distrl.offline.replay import Item
+from distrl.offline.topic_range import TopicRange
+from distrl.store.objects import CorruptObjectError, MissingObjectError
+from distrl.types import Evaluation, ObjectRef, Split, Trajectory
+
+FORMAT: Final = "distrl-dataset/1"
+MANIFEST: Final = "manifest.json"
+IMAGE: Final = "image"
+ROWS_TOGETHER: Final = 128
+"""Rows of a row group, or some more, since a record's rows stay together: a screenshot has tens of kilobytes."""
+CACHED: Final = 64
+"""Screenshots that are kept: a step often sees the screen of the one before it."""
+
+Fetch = Callable[[ObjectRef], bytes]
+"""The verified bytes of an object (`ObjectStore.get`)."""
+
+
+class DatasetFolder:
+    """One folder being written. A context manager: without `finish` nothing is left behind.
+
+    Raises ConfigError, before anything is read, for a topic without steps, a folder that exists (unless `force`, and it
+    is one that this made), and one that cannot be written.
+    """
+
+    def __init__(self, topic_range: TopicRange, folder: Path, fetch: Fetch, force: bool = False) -> None:
+        kind = TOPICS[topic_range.topic].record
+        if kind not in (Trajectory, Evaluation):
+            raise ConfigError(
+                topic_range.topic, "has no screenshots", "name trajectories, demonstrations or evaluations with --topic"
+            )
+        refuse_folder(folder, force)
+        self.folder, self._range, self._fetch = folder, topic_range, fetch
+        self._schema = dataset_schema(schema_of(kind))
+        self._partial = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
+        self._digest = Digest()
+        self._files: dict[Split, _Rows] = {}
+        self._images: OrderedDict[str, bytes | None] = OrderedDict()
+        self._absent: set[str] = set()
+        try:
+            (self._partial / "data").mkdir(parents=True)
+        except OSError as error:
+            raise ConfigError(str(folder), f"cannot be written ({error.strerror})", "name one elsewhere") from None
+
+    def __enter__(self) -> DatasetFolder:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        shutil.rmtree(self._partial, ignore_errors=True)
+
+    def put(self, item: Item) -> None:
+        """Add the next record; one that cannot be decoded goes into the manifest only. Raises StoreError."""
+        self._digest.put(item)
+        record = item.record.trajectory if isinstance(item.record, Evaluation) else item.record
+        if not isinstance(record, Trajectory):
+            return
+        try:
+            rows = self._of(record.task.split)
+            for step, row in zip(record.steps, rows_of(item), strict=True):
+                rows.put({**row, "params": _params(record), IMAGE: self._image(step.screenshot)})
+            rows.end_record()
+        except OSError as error:
+            raise self._not_written(error) from None
+
+    def finish(self) -> str:
+        """Write card and manifest, rename the folder; returns a line for people. Raises StoreError where it fails."""
+        try:
+            for each in self._files.values():
+                each.close()
+            (self._partial / "README.md").write_text(self._card(), encoding="utf-8")
+            made = self._manifest()
+            (self._partial / MANIFEST).write_text(json.dumps(made, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+            if self.folder.exists():
+                shutil.rmtree(self.folder)
+            self._partial.replace(self.folder)
+        except OSError as error:
+            raise self._not_written(error) from None
+        rows = ", ".join(f"{each.rows} rows of {split.value}" for split, each in self._files.items()) or "no row"
+        absent = f"; {len(self._absent)} screenshots are not in the store, or no images" if self._absent else ""
+        return f"{self.folder}: {made['records']} records, {rows}{absent}"
+
+    def _of(self, split: Split) -> _Rows:
+        if split not in self._files:
+            self._files[split] = _Rows(self._partial / "data" / f"{split.value}.parquet", self._schema)
+        return self._files[split]
+
+    def _image(self, ref: ObjectRef) -> Mapping[str, Any] | None:
+        """None for a screenshot that the store has no more, or that is no image: the step is one all the same."""
+        if ref.sha256 not in self._images:
+            self._images[ref.sha256] = self._png(ref)
+            if len(self._images) > CACHED:
+                self._images.popitem(last=False)
+        png = self._images[ref.sha256]
+        return None if png is None else {"bytes": png, "path": f"{ref.sha256}.png"}
+
+    def _png(self, ref: ObjectRef) -> bytes | None:
+        try:
+            png = self._fetch(ref)
+            size(png)
+        except (MissingObjectError, CorruptObjectError, ImageError):
+            self._absent.add(ref.key)
+            return None
+        return png
+
+    def _card(self) -> str:
+        splits = "".join(
+            f"  - split: {split.value}\n    path: data/{split.value}.parquet\n"
+            for split in Split
+            if split in self._files
+        )
+        rows = sum(each.rows for each in self._files.values())
+        files = f"configs:\n- config_name: default\n  data_files:\n{splits}" if splits else ""
+        return (
+            f"---\n{files}tags:\n- gui-agent\n- reinforcement-learning\n---\n\n"
+            f"# Steps of {self._range.name}\n\n"
+            f"{rows} steps of a phone agent, recorded by DistRL on Kafka: a row each, with the screen that was seen "
+            "(`image`), the action, its log-probability under the policy that chose it, and what of the attempt it "
+            "is of (`task_id`, `instruction`, `outcome`, …). `params` is JSON; points are in [0, 1], times in UTC.\n"
+        )
+
+    def _manifest(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "run": self._range.run,
+            "topic": self._range.name,
+            "ranges": [{"partition": r.partition, "from": r.first, "to": r.to} for r in self._range.ranges],
+            **self._digest.summary(),
+            "files": {
+                f"data/{each.path.name}": {"rows": each.rows, "sha256": _sha256(each.path)}
+                for each in self._files.values()
+            },
+            "absent_screenshots": sorted(self._absent),
+            "written_by": {name: installed(name) for name in ("distrl", "pyarrow")},
+        }
+
+    def _not_written(self, error: OSError) -> StoreError:
+        return StoreError(
+            str(self.folder),
+            f"could not be written ({error.strerror}); nothing is left of it",
+            "make room on the disk, or name a folder elsewhere",
+        )
+
+
+class _Rows:
+    """One Parquet file of a split."""
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self.path, self.rows = path, 0
+        self._schema, self._pending = schema, list[Row]()
+        self._writer = parquet.ParquetWriter(path, schema, compression="zstd")
+
+    def put(self, row: Row) -> None:
+        self._pending.append(row)
+        self.rows += 1
+
+    def end_record(self) -> None:
+        if len(self._pending) >= ROWS_TOGETHER:
+            self._write()
+
+    def close(self) -> None:
+        self._write()
+        self._writer.close()
+
+    def _write(self) -> None:
+        if self._pending:
+            self._writer.write_table(pa.Table.from_pylist(self._pending, schema=self._schema))
+            self._pending = []
+
+
+def refuse_folder(folder: Path, force: bool) -> None:
+    """Raises ConfigError for a path that exists, unless `force` and it is a folder that DatasetFolder has written."""
+    if not folder.exists():
+        return
+    try:
+        ours = json.loads((folder / MANIFEST).read_bytes()).get("format") == FORMAT
+    except (OSError, ValueError, AttributeError):
+        ours = False
+    if not ours:
+        raise ConfigError(str(folder), "exists already, and is no exported dataset", "name a folder that is not there")
+    if not force:
+        raise ConfigError(str(folder), "exists already", "name another folder, or give --force to write over it")
+
+
+def dataset_schema(columns: pa.Schema) -> pa.Schema:
+    """`columns` with the image of a step, and what `datasets` reads of their types; it has no maps, so `params` is
+    JSON."""
+    fields = [pa.field(each.name, pa.string()) if pa.types.is_map(each.type) else each for each in columns]
+    schema = pa.schema([*fields, pa.field(IMAGE, pa.struct({"bytes": pa.binary(), "path": pa.string()}))])
+    features = {each.name: _feature(each.type) for each in fields} | {IMAGE: {"_type": "Image"}}
+    return schema.with_metadata({"huggingface": json.dumps({"info": {"features": features}})})
+
+
+def _feature(kind: pa.DataType) -> dict[str, Any]:
+    """How `datasets` writes a type."""
+    if pa.types.is_struct(kind):
+        return {each.name: _feature(each.type) for each in kind}
+    if pa.types.is_list(kind):
+        return {"feature": _feature(kind.value_type), "_type": "List"}
+    return {"dtype": "float64" if pa.types.is_float64(kind) else str(kind), "_type": "Value"}
+
+
+def _params(record: Trajectory) -> str:
+    return json.dumps(dict(record.task.params), sort_keys=True)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as whole:
+        return hashlib.file_digest(whole, "sha256").hexdigest()

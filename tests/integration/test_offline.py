@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import atif
 import distrl
 import factories
 import numpy as np
@@ -233,6 +234,19 @@ def test_a_folder_for_datasets_has_the_screens_of_the_store(run: Config, folder:
     refused = call("replay", "--dataset", "steps")
     assert "give --force to write over it" in str(refused.exception)
     assert call("replay", "--dataset", "same", "--avro", "same").exit_code == 2
+
+
+def test_documents_of_atif_are_valid_and_their_screens_are_there(run: Config, folder: Path) -> None:
+    done("replay", "--atif", "episodes")
+    known = {logged.position.offset: logged.trajectory for logged in Run(run).trajectories(repeated=True)}
+    found = {int(path.stem.split("-")[1]): path for path in (folder / "episodes" / "trajectories").iterdir()}
+    assert found.keys() == known.keys()
+    for offset, path in found.items():
+        episode = atif.Trajectory.model_validate_json(path.read_text())
+        assert [step.message for step in episode.steps[1:]] == [step.action_text for step in known[offset].steps]
+        (text, screen) = episode.steps[0].message
+        assert text.text == known[offset].task.instruction
+        assert hashlib.sha256((path.parent / screen.source.path).read_bytes()).hexdigest() in screen.source.path
 
 
 MAY_BE_EMPTY = {"trajectories.dlq", "feeder.claims"}

@@ -15,8 +15,9 @@ from datasets import Features, Image, load_dataset
 from distrl.broker.reader import RawRecord
 from distrl.errors import ConfigError, StoreError
 from distrl.offline.columns import schema_of
-from distrl.offline.dataset_folder import CACHED, IMAGE, ROWS_TOGETHER, DatasetFolder, dataset_schema
+from distrl.offline.dataset_folder import IMAGE, ROWS_TOGETHER, DatasetFolder, dataset_schema
 from distrl.offline.replay import Item, item_of
+from distrl.offline.screens import CACHED
 from distrl.offline.topic_range import Range, TopicRange
 from distrl.store.objects import MissingObjectError
 from distrl.types import Evaluation, LogPosition, ObjectRef, Record, Split, Trajectory
@@ -155,7 +156,7 @@ def test_what_exists_is_refused_and_only_a_dataset_is_written_over(tmp_path: Pat
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("x")
     for force in (False, True):
-        with pytest.raises(ConfigError, match="is no exported dataset"):
+        with pytest.raises(ConfigError, match="is no distrl-dataset/1"):
             written(tmp_path / "mine", store, attempt("t-0", store.screen(0)), force=force)
     assert (tmp_path / "mine" / "thesis.txt").exists()
     written(tmp_path / "d", store, attempt("t-0", store.screen(0)))

@@ -52,6 +52,10 @@ def replay(
         Path | None,
         typer.Option(help="Write a folder for Hugging Face `datasets`, a row per step with its screenshot."),
     ] = None,
+    atif: Annotated[
+        Path | None,
+        typer.Option(help="Write a folder of ATIF documents, one for each attempt, with the screenshots."),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Write over what exists.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be read, and about how much; write nothing.")
@@ -63,8 +67,9 @@ def replay(
     """
     from distrl.broker.runs import check_run
     from distrl.broker.topics import topic_name
-    from distrl.offline.dataset_folder import refuse_folder
+    from distrl.offline import atif_folder, dataset_folder
     from distrl.offline.export import manifest_of, refuse_existing
+    from distrl.offline.new_folder import refuse_folder
     from distrl.offline.replay import about_bytes, topic_range_of
     from distrl.offline.topic_range import RangeRequest, bound_of
 
@@ -72,10 +77,15 @@ def replay(
     topic_name(settings.run, topic)  # refuses an unknown topic before the broker is asked
     wanted = [(form, file) for form, file in (("avro", avro), ("parquet", parquet)) if file is not None]
     files = [each for _, file in wanted for each in (file, manifest_of(file))]
-    _refuse_same_file([*files, *([] if dataset is None else [dataset])])
+    folders = [
+        (form, place)
+        for form, place in ((dataset_folder.FORMAT, dataset), (atif_folder.FORMAT, atif))
+        if place is not None
+    ]
+    _refuse_same_file([*files, *(place for _, place in folders)])
     refuse_existing(files, force)
-    if dataset is not None:
-        refuse_folder(dataset, force)
+    for form, place in folders:
+        refuse_folder(place, form, force)
     now = datetime.now(UTC)
     given = {
         "--run": settings.run,
@@ -83,6 +93,7 @@ def replay(
         "--avro": avro,
         "--parquet": parquet,
         "--dataset": dataset,
+        "--atif": atif,
         "--print": as_json,
         "--force": force,
         "--dry-run": dry_run,
@@ -93,21 +104,23 @@ def replay(
     check_run(settings)
     topic_range = topic_range_of(settings, request)
     if dry_run:
-        targets = [str(file) for _, file in wanted] + ([] if dataset is None else [str(dataset)])
+        targets = [str(place) for _, place in (*wanted, *folders)]
         _show_plan(topic_range, about_bytes(settings, topic_range), targets)
         return
-    _read_out(settings, topic_range, wanted, dataset, force, as_json)
+    _read_out(settings, topic_range, wanted, folders, force, as_json)
 
 
 def _read_out(
     settings: Config,
     topic_range: TopicRange,
     wanted: list[tuple[str, Path]],
-    dataset: Path | None,
+    wanted_folders: list[tuple[str, Path]],
     force: bool,
     as_json: bool,
 ) -> None:
-    """Write every record of the range to the wanted files and the folder, or else to standard output."""
+    """Write every record of the range to the wanted files and folders, or else to standard output."""
+    from distrl.offline.atif_folder import AtifFolder
+    from distrl.offline.dataset_folder import FORMAT as DATASET
     from distrl.offline.dataset_folder import DatasetFolder
     from distrl.offline.export import Export
     from distrl.offline.replay import read
@@ -115,11 +128,12 @@ def _read_out(
 
     with ExitStack() as stack:
         exports = [stack.enter_context(Export(topic_range, file, form, force)) for form, file in wanted]
-        folders = []
-        if dataset is not None:  # nothing else needs the store
-            fetch = open_store(settings.store).get
-            folders.append(stack.enter_context(DatasetFolder(topic_range, dataset, fetch, force)))
-        to_files: list[Export | DatasetFolder] = [*exports, *folders]
+        folders: list[DatasetFolder | AtifFolder] = []
+        for form, place in wanted_folders:  # nothing else needs the store
+            kind: type[DatasetFolder | AtifFolder] = DatasetFolder if form == DATASET else AtifFolder
+            folders.append(kind(topic_range, place, open_store(settings.store).get, force))
+            stack.push(folders[-1])
+        to_files: list[Export | DatasetFolder | AtifFolder] = [*exports, *folders]
         found = unreadable = 0
         for item in _shown(read(settings, topic_range), topic_range, lines=as_json or not to_files):
             found += 1
@@ -182,7 +196,7 @@ def _show_plan(topic_range: TopicRange, size: int, files: list[str]) -> None:
 def _refuse_same_file(files: list[Path]) -> None:
     if len({file.resolve() for file in files}) < len(files):
         raise typer.BadParameter(
-            "name two files, neither of them the other's manifest", param_hint="--avro, --parquet, --dataset"
+            "name two files, neither of them the other's manifest", param_hint="--avro, --parquet, --dataset, --atif"
         )
 
 

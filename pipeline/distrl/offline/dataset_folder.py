@@ -13,10 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib.metadata import version as installed
 from pathlib import Path
 from types import TracebackType
@@ -26,25 +23,19 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from distrl.broker.topics import TOPICS
-from distrl.errors import ConfigError, StoreError
-from distrl.images import ImageError, size
+from distrl.errors import ConfigError
 from distrl.offline.columns import Row, rows_of, schema_of
 from distrl.offline.export import Digest
+from distrl.offline.new_folder import NewFolder
 from distrl.offline.replay import Item
+from distrl.offline.screens import Fetch, Screens
 from distrl.offline.topic_range import TopicRange
-from distrl.store.objects import CorruptObjectError, MissingObjectError
 from distrl.types import Evaluation, ObjectRef, Split, Trajectory
 
 FORMAT: Final = "distrl-dataset/1"
-MANIFEST: Final = "manifest.json"
 IMAGE: Final = "image"
 ROWS_TOGETHER: Final = 128
 """Rows of a row group, or some more, since a record's rows stay together: a screenshot has tens of kilobytes."""
-CACHED: Final = 64
-"""Screenshots that are kept: a step often sees the screen of the one before it."""
-
-Fetch = Callable[[ObjectRef], bytes]
-"""The verified bytes of an object (`ObjectStore.get`)."""
 
 
 class DatasetFolder:
@@ -60,18 +51,11 @@ class DatasetFolder:
             raise ConfigError(
                 topic_range.topic, "has no screenshots", "name trajectories, demonstrations or evaluations with --topic"
             )
-        refuse_folder(folder, force)
-        self.folder, self._range, self._fetch = folder, topic_range, fetch
+        self._range, self._screens = topic_range, Screens(fetch)
         self._schema = dataset_schema(schema_of(kind))
-        self._partial = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
         self._digest = Digest()
         self._files: dict[Split, _Rows] = {}
-        self._images: OrderedDict[str, bytes | None] = OrderedDict()
-        self._absent: set[str] = set()
-        try:
-            (self._partial / "data").mkdir(parents=True)
-        except OSError as error:
-            raise ConfigError(str(folder), f"cannot be written ({error.strerror})", "name one elsewhere") from None
+        self._folder = NewFolder(folder, FORMAT, force)
 
     def __enter__(self) -> DatasetFolder:
         return self
@@ -79,7 +63,7 @@ class DatasetFolder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        shutil.rmtree(self._partial, ignore_errors=True)
+        self._folder.__exit__(kind, error, trace)
 
     def put(self, item: Item) -> None:
         """Add the next record; one that cannot be decoded goes into the manifest only. Raises StoreError."""
@@ -93,47 +77,31 @@ class DatasetFolder:
                 rows.put({**row, "params": _params(record), IMAGE: self._image(step.screenshot)})
             rows.end_record()
         except OSError as error:
-            raise self._not_written(error) from None
+            raise self._folder.not_written(error) from None
 
     def finish(self) -> str:
         """Write card and manifest, rename the folder; returns a line for people. Raises StoreError where it fails."""
         try:
             for each in self._files.values():
                 each.close()
-            (self._partial / "README.md").write_text(self._card(), encoding="utf-8")
-            made = self._manifest()
-            (self._partial / MANIFEST).write_text(json.dumps(made, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-            if self.folder.exists():
-                shutil.rmtree(self.folder)
-            self._partial.replace(self.folder)
+            (self._folder.partial / "README.md").write_text(self._card(), encoding="utf-8")
+            self._folder.commit(self._manifest())
         except OSError as error:
-            raise self._not_written(error) from None
+            raise self._folder.not_written(error) from None
         rows = ", ".join(f"{each.rows} rows of {split.value}" for split, each in self._files.items()) or "no row"
-        absent = f"; {len(self._absent)} screenshots are not in the store, or no images" if self._absent else ""
-        return f"{self.folder}: {made['records']} records, {rows}{absent}"
+        return f"{self._folder.place}: {self._digest.records} records, {rows}{self._screens.told}"
 
     def _of(self, split: Split) -> _Rows:
         if split not in self._files:
-            self._files[split] = _Rows(self._partial / "data" / f"{split.value}.parquet", self._schema)
+            data = self._folder.partial / "data"
+            data.mkdir(exist_ok=True)
+            self._files[split] = _Rows(data / f"{split.value}.parquet", self._schema)
         return self._files[split]
 
     def _image(self, ref: ObjectRef) -> Mapping[str, Any] | None:
         """None for a screenshot that the store has no more, or that is no image: the step is one all the same."""
-        if ref.sha256 not in self._images:
-            self._images[ref.sha256] = self._png(ref)
-            if len(self._images) > CACHED:
-                self._images.popitem(last=False)
-        png = self._images[ref.sha256]
+        png = self._screens.png(ref)
         return None if png is None else {"bytes": png, "path": f"{ref.sha256}.png"}
-
-    def _png(self, ref: ObjectRef) -> bytes | None:
-        try:
-            png = self._fetch(ref)
-            size(png)
-        except (MissingObjectError, CorruptObjectError, ImageError):
-            self._absent.add(ref.key)
-            return None
-        return png
 
     def _card(self) -> str:
         splits = "".join(
@@ -153,7 +121,6 @@ class DatasetFolder:
 
     def _manifest(self) -> dict[str, Any]:
         return {
-            "format": FORMAT,
             "run": self._range.run,
             "topic": self._range.name,
             "ranges": [{"partition": r.partition, "from": r.first, "to": r.to} for r in self._range.ranges],
@@ -162,16 +129,9 @@ class DatasetFolder:
                 f"data/{each.path.name}": {"rows": each.rows, "sha256": _sha256(each.path)}
                 for each in self._files.values()
             },
-            "absent_screenshots": sorted(self._absent),
+            "absent_screenshots": sorted(self._screens.absent),
             "written_by": {name: installed(name) for name in ("distrl", "pyarrow")},
         }
-
-    def _not_written(self, error: OSError) -> StoreError:
-        return StoreError(
-            str(self.folder),
-            f"could not be written ({error.strerror}); nothing is left of it",
-            "make room on the disk, or name a folder elsewhere",
-        )
 
 
 class _Rows:
@@ -198,20 +158,6 @@ class _Rows:
         if self._pending:
             self._writer.write_table(pa.Table.from_pylist(self._pending, schema=self._schema))
             self._pending = []
-
-
-def refuse_folder(folder: Path, force: bool) -> None:
-    """Raises ConfigError for a path that exists, unless `force` and it is a folder that DatasetFolder has written."""
-    if not folder.exists():
-        return
-    try:
-        ours = json.loads((folder / MANIFEST).read_bytes()).get("format") == FORMAT
-    except (OSError, ValueError, AttributeError):
-        ours = False
-    if not ours:
-        raise ConfigError(str(folder), "exists already, and is no exported dataset", "name a folder that is not there")
-    if not force:
-        raise ConfigError(str(folder), "exists already", "name another folder, or give --force to write over it")
 
 
 def dataset_schema(columns: pa.Schema) -> pa.Schema:

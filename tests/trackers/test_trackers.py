@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from distrl.cli.main import app
 from distrl.errors import ConfigError
 from distrl.trackers.protocol import Point, TrackedRun, Tracker
 from distrl.trackers.registry import TRACKERS, open_tracker
+from typer.testing import CliRunner
 
 from tests.trackers.runs import all_points
 
@@ -189,6 +191,8 @@ def test_a_library_that_is_missing_is_named_with_what_installs_it(
 def test_a_tracker_that_there_is_not_is_refused_with_those_that_there_are(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no tracker 'excel'\n  hint: use one of: files, tensorboard"):
         open_tracker("excel", tmp_path, "p")
+    nowhere = CliRunner().invoke(app, ["track", "--to", "excel", "--set", "kafka.bootstrap=127.0.0.1:1"])
+    assert "there is no tracker 'excel'" in str(nowhere.exception), "before any broker is asked"
 
 
 def test_mlflow_without_a_place_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from distrl.cli.common import ConfigFile, Sets, Verbose, print_line, run_settings, start_role
-from distrl.trackers.registry import DEFAULT, TRACKERS
+from distrl.trackers.registry import DEFAULT, TRACKERS, refuse_unknown
 
 
 def register(app: typer.Typer) -> None:
@@ -32,6 +32,7 @@ def track_run(
 
     It reads the log and nobody waits for it. A late start fills in the past, and one after another repeats nothing.
     """
+    refuse_unknown(to)
     stop = start_role("track", verbose)
     settings = run_settings(config, sets, run)
     from distrl.trackers.follow import track, tracked_run

@@ -45,10 +45,15 @@ TRACKERS: Final[Mapping[str, Make]] = MappingProxyType(
 """Each but the first has an extra of its name."""
 
 
-def open_tracker(name: str, folder: Path, project: str) -> Tracker:
-    """Raises ConfigError for a name that there is not, and where its library is not installed."""
+def refuse_unknown(name: str) -> None:
+    """Raises ConfigError for a name that there is not."""
     if name not in TRACKERS:
         raise ConfigError("--to", f"there is no tracker {name!r}", f"use one of: {', '.join(TRACKERS)}")
+
+
+def open_tracker(name: str, folder: Path, project: str) -> Tracker:
+    """Raises ConfigError for a name that there is not, and where its library is not installed."""
+    refuse_unknown(name)
     try:
         return TRACKERS[name](folder, project)
     except ModuleNotFoundError as missing:

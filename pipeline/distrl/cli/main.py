@@ -38,6 +38,7 @@ from distrl.cli import (
     topics,
     track,
     train,
+    view,
 )
 from distrl.errors import DistrlError
 from distrl.telemetry import logs
@@ -65,6 +66,7 @@ for room in (
     lineage,
     failures,
     show,
+    view,
     judge,
     scores,
     skip,

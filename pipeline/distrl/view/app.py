@@ -1,0 +1,211 @@
+"""The HTTP API of `distrl view`, and the pages: docs/view.md. Handlers take a request apart, ask, and answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from distrl.errors import DistrlError, StoreError
+from distrl.images import ImageError, size
+from distrl.offline.find_episode import SEARCHED, place_of
+from distrl.runs.recorded import settings_behind
+from distrl.view import queries
+from distrl.view import series as charts
+from distrl.view.answers import NotThereError, answer, explained, refusal
+from distrl.view.episode import episode, screen_of, task
+from distrl.view.events import events_of
+from distrl.view.filters import EpisodeFilter, Page, number
+from distrl.view.index import StaleIndexError
+from distrl.view.runs import Runs, ShownRun
+
+FOR_EVER: Final = "private, max-age=31536000, immutable"
+VERSION: Final = re.compile(r"[0-9]{1,15}")
+
+
+def application(runs: Runs, closing: Callable[[], bool]) -> Starlette:
+    """closing: whether the server ends, so that streams of events end, too."""
+    api = _Api(runs)
+    run = "/api/runs/{run}"
+    routes = [
+        Route("/api/runs", api.runs),
+        Route(run, api.run),
+        Route(f"{run}/series", api.series),
+        Route(f"{run}/versions", api.versions),
+        Route(f"{run}/versions/{{version}}", api.version),
+        Route(f"{run}/trajectories", api.trajectories),
+        Route(f"{run}/failures", api.failures),
+        Route(f"{run}/devices", api.devices),
+        Route(f"{run}/dead-letters", api.dead_letters),
+        Route(f"{run}/events", events_of(runs, closing)),
+        Route(f"{run}/tasks/{{task_id:path}}", api.task),
+        Route(f"{run}/images/{{topic}}/{{place}}/{{which}}", api.image),
+        Route(f"{run}/{{topic}}/{{place}}", api.episode),
+        Mount("/", _Pages(directory=Path(str(files("distrl.view"))) / "static", html=True, check_dir=False)),
+    ]
+    handlers: dict[Any, Any] = {
+        DistrlError: lambda request, error: explained(error),
+        StaleIndexError: _being_made,
+        HTTPException: _refused,
+    }
+    return Starlette(routes=routes, exception_handlers=handlers)
+
+
+class _Pages(StaticFiles):
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:
+        """Browsers ask each time whether a file is still the same: another version of DistRL has other pages."""
+        found = super().file_response(*args, **kwargs)
+        found.headers["Cache-Control"] = "no-cache"
+        return found
+
+
+def _being_made(request: Request, error: Exception) -> Response:
+    return refusal(503, "the index of this run is being made", "ask again in a moment")
+
+
+def _refused(request: Request, error: HTTPException) -> Response:
+    return refusal(error.status_code, f"{request.url.path[:200]}: {error.detail}", "the pages begin at /")
+
+
+class _Api:
+    """Each method is a handler, which runs in a thread of the server's pool."""
+
+    def __init__(self, runs: Runs) -> None:
+        self._runs = runs
+
+    def runs(self, request: Request) -> Response:
+        shown, failed = self._runs.all()
+        for each in shown:
+            each.follower.touch()
+        problems = [{"run": name, "error": f"{e.where}: {e.what}", "fix": e.hint} for name, e in failed.items()]
+        return answer({"runs": [_row(each) for each in shown], "problems": problems})
+
+    def run(self, request: Request) -> Response:
+        shown = self._of(request)
+        indexing, failure = shown.follower.indexing, shown.follower.failure
+        with shown.index() as index:
+            details = queries.run_details(index)
+        if failure is not None:
+            details["notes"].append(f"the log is not read now: {failure.where}: {failure.what} ({failure.hint})")
+        progress = {"done": indexing.done, "total": indexing.total} if indexing is not None else None
+        return answer({**_row(shown), **details, "indexing": progress})
+
+    def series(self, request: Request) -> Response:
+        since, to = number(request.query_params, "from"), number(request.query_params, "to")
+        with self._of(request).index() as index:
+            return answer(charts.series(index, since, to))
+
+    def versions(self, request: Request) -> Response:
+        page = Page.of(request.query_params)
+        with self._of(request).index() as index:
+            return answer(charts.versions(index, page))
+
+    def version(self, request: Request) -> Response:
+        shown, text = self._of(request), request.path_params["version"]
+        with shown.index() as index:
+            found = charts.version(index, int(text)) if VERSION.fullmatch(text) else None
+        if found is None:
+            raise NotThereError(
+                f"version {text[:40]}", f"run {shown.config.run} has no such version", "see its versions"
+            )
+        settings = settings_behind(found["fingerprint"], shown.config)
+        return answer({**found, "settings": settings or None})
+
+    def trajectories(self, request: Request) -> Response:
+        wanted, page = EpisodeFilter.of(request.query_params), Page.of(request.query_params)
+        with self._of(request).index() as index:
+            return answer(queries.episodes(index, wanted, page))
+
+    def failures(self, request: Request) -> Response:
+        version = number(request.query_params, "version", least=-2)
+        with self._of(request).index() as index:
+            return answer(queries.failures(index, version))
+
+    def devices(self, request: Request) -> Response:
+        with self._of(request).index() as index:
+            return answer(charts.devices(index))
+
+    def dead_letters(self, request: Request) -> Response:
+        page = Page.of(request.query_params)
+        with self._of(request).index() as index:
+            return answer(queries.dead_letters(index, page))
+
+    def task(self, request: Request) -> Response:
+        shown, task_id = self._of(request), request.path_params["task_id"]
+        with shown.index() as index:
+            attempts = queries.task_attempts(index, task_id)
+        if not attempts:
+            raise NotThereError(
+                "task", f"run {shown.config.run} has no episode of {task_id[:200]!r}", "search the trajectories"
+            )
+        first = attempts[0]
+        found = shown.episode(first["topic"], first["partition"], first["offset"])
+        return answer({"task": task(found.trajectory.task), "attempts": attempts})
+
+    def episode(self, request: Request) -> Response:
+        shown = self._of(request)
+        topic, partition, offset = _place(request)
+        found = shown.episode(topic, partition, offset)
+        with shown.index() as index:
+            before, after = queries.neighbours(index, topic, partition, offset)
+            known = {
+                "previous": before,
+                "next": after,
+                "learned_in": queries.learned_in(index, topic, offset),
+                "lag": queries.lag(index, topic, partition, offset),
+            }
+            published = queries.published(index)
+        return answer(episode(shown.config.run, found, published, known))
+
+    def image(self, request: Request) -> Response:
+        shown = self._of(request)
+        topic, partition, offset = _place(request)
+        which = request.path_params["which"]
+        ref = screen_of(shown.episode(topic, partition, offset).record, which)
+        if ref is None:
+            where = f"{partition}:{offset}/{which[:20]}"
+            raise NotThereError(
+                where, "the episode has no such step", "steps are counted from 0; the last screen is final"
+            )
+        same = request.query_params.get("sha256") == ref.sha256
+        headers = {"ETag": f'"{ref.sha256}"', "Cache-Control": FOR_EVER if same else "private, no-cache"}
+        if f'"{ref.sha256}"' in request.headers.get("if-none-match", ""):
+            return Response(status_code=304, headers=headers)
+        png = shown.store.get(ref)
+        try:
+            size(png)
+        except ImageError as error:
+            raise StoreError(f"object {ref.key}", str(error), "check the worker that recorded it") from error
+        return Response(png, media_type="image/png", headers=headers)
+
+    def _of(self, request: Request) -> ShownRun:
+        return self._runs.get(request.path_params["run"])
+
+
+def _row(shown: ShownRun) -> dict[str, Any]:
+    """A run in the list of runs; without what its index does not say yet."""
+    config = shown.config
+    base = config.policy.base_model
+    names = {"run": config.run, "algorithm": config.algorithm.type, "base_model": str(base) if base else "shipped"}
+    try:
+        with shown.index() as index:
+            return {**names, **queries.run_row(index)}
+    except StaleIndexError:
+        return {**names, **queries.EMPTY_RUN}
+
+
+def _place(request: Request) -> tuple[str, int, int]:
+    topic, text = request.path_params["topic"], request.path_params["place"]
+    place = place_of(text)
+    if topic not in SEARCHED or place is None:
+        raise NotThereError(f"{topic[:40]}/{text[:40]}", "is no episode", f"name {'|'.join(SEARCHED)}/PARTITION:OFFSET")
+    return topic, *place

@@ -1,0 +1,113 @@
+"""One episode as the pages get it: its record, and what the index knows of it. Pure but for what is passed in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+from urllib.parse import quote
+
+from distrl.evaluate.episode_page import action_text, staleness
+from distrl.offline.find_episode import Found
+from distrl.rollout.episode import NO_JUDGE
+from distrl.types import Evaluation, ObjectRef, Point, Step, Task, Trajectory
+from distrl.view.rows import episode_row
+
+FINAL = "final"
+"""In place of a step's number: the last screen."""
+
+
+def episode(run: str, found: Found, published: Sequence[tuple[int, int]], known: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON-able. published: of `staleness`. known: what the index adds, over the record's own fields."""
+    played = found.trajectory
+    row = asdict(episode_row(found.topic, found.position, found.record))
+    del row["conditions"]
+    judged = played.outcome_source not in ("", NO_JUDGE)
+    verdict = {"source": played.outcome_source, "outcome": played.outcome.value, "reason": played.reason}
+    return {
+        **row,
+        "instruction": played.task.instruction,
+        "attempt_id": played.attempt_id,
+        "note": played.note,
+        "reason": played.reason,
+        "final_state": played.final_state,
+        "validity_source": played.validity_source,
+        "unmet": [asdict(each) for each in played.unmet],
+        "judgements": [verdict] if judged else [],
+        "task": task(played.task),
+        "steps": [
+            _step(step, _address(run, found, str(number), step.screenshot), published)
+            for number, step in enumerate(played.steps)
+        ],
+        "final": {
+            "image": _address(run, found, FINAL, played.final_screenshot),
+            "restless": played.final_restless,
+        },
+        **known,
+    }
+
+
+def task(of: Task) -> dict[str, Any]:
+    """JSON-able."""
+    return {**asdict(of), "split": of.split.value, "params": dict(of.params)}
+
+
+def screen_of(record: Trajectory | Evaluation, which: str) -> ObjectRef | None:
+    """The screenshot of a step (a number from 0) or FINAL; None where there is none."""
+    played = record.trajectory if isinstance(record, Evaluation) else record
+    if which == FINAL:
+        return played.final_screenshot
+    number = int(which) if which.isascii() and which.isdigit() and len(which) < 9 else len(played.steps)
+    return played.steps[number].screenshot if number < len(played.steps) else None
+
+
+def _address(run: str, found: Found, which: str, ref: ObjectRef | None) -> str | None:
+    """Relative. It has the content's hash, so that a browser may keep the picture for ever."""
+    if ref is None:
+        return None
+    return f"api/runs/{quote(run)}/images/{found.topic}/{found.place}/{which}?sha256={quote(ref.sha256, safe='')}"
+
+
+def _step(step: Step, image: str | None, published: Sequence[tuple[int, int]]) -> dict[str, Any]:
+    """What no record holds is null: entropy, and what the learner computes."""
+    action = step.action
+    return {
+        "image": image,
+        "width": None,
+        "height": None,
+        "action": {
+            "kind": action.kind.value,
+            "touch": _point(action.touch),
+            "lift": _point(action.lift),
+            "text": action.text,
+        },
+        "action_text": step.action_text,
+        "caption": action_text(step),
+        "logprob": _finite(step.logprob),
+        "entropy": None,
+        "tokens": len(step.action_ids),
+        "version": step.version,
+        "version_sha256": step.version_sha256,
+        "behind": staleness(step, published),
+        "at": step.at,
+        "phone_ms": _finite(step.phone_ms),
+        "adb_ms": _finite(step.adb_ms),
+        "policy_ms": _finite(step.policy_ms),
+        "publish_ms": _finite(step.publish_ms),
+        "valid": step.valid,
+        "held_back": step.held_back.value,
+        "restless": step.restless,
+        "value": None,
+        "advantage": None,
+        "priority": None,
+    }
+
+
+def _point(point: Point | None) -> list[float] | None:
+    """None also for one that is no number: it cannot be drawn."""
+    return None if point is None or not (math.isfinite(point.x) and math.isfinite(point.y)) else [point.x, point.y]
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None

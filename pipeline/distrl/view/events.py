@@ -1,0 +1,56 @@
+"""Server-sent events: a page learns that its run's index has changed, and asks for what it shows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from distrl.view import queries
+from distrl.view.index import StaleIndexError
+from distrl.view.runs import Runs, ShownRun
+
+LOOK_S: Final = 0.5
+"""How soon a change is told; one message tells all changes since the last."""
+COMMENT_S: Final = 15.0
+"""A comment after so long without a change: a proxy closes a connection that says nothing."""
+COUNTED: Final = ("trajectories", "evaluations", "version", "updates", "dead_letters")
+
+
+def events_of(runs: Runs, closing: Callable[[], bool]) -> Callable[[Request], Awaitable[Response]]:
+    """The handler. The stream ends when the browser goes, or the server."""
+
+    async def handler(request: Request) -> Response:
+        shown = await run_in_threadpool(runs.get, request.path_params["run"])
+        return StreamingResponse(_stream(shown, closing), media_type="text/event-stream")
+
+    return handler
+
+
+async def _stream(shown: ShownRun, closing: Callable[[], bool]) -> AsyncIterator[bytes]:
+    told, quiet = -1, 0.0
+    while not closing():
+        shown.follower.touch()
+        revision = shown.follower.revision
+        if revision != told:
+            with suppress(StaleIndexError):
+                found = await run_in_threadpool(_counts, shown)
+                yield b"event: changed\ndata: " + msgspec.json.encode(found) + b"\n\n"
+                told, quiet = revision, 0.0
+        elif quiet >= COMMENT_S:
+            yield b": still here\n\n"
+            quiet = 0.0
+        await asyncio.sleep(LOOK_S)
+        quiet += LOOK_S
+
+
+def _counts(shown: ShownRun) -> dict[str, Any]:
+    with shown.index() as index:
+        found = queries.counts(index)
+    return {name: found[name] for name in COUNTED}

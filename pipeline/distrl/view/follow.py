@@ -1,0 +1,181 @@
+"""Keeps the index of one run up to date: reads the log from the watermarks to its end, then follows it while asked for.
+
+A RunFollower owns one thread. It holds readers only while somebody looks at the run: a broker may have a hundred runs,
+and each reader is a client. Errors of the broker are kept for the pages to show, and it tries again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from distrl.broker.connect import UnknownTopicError, admin
+from distrl.broker.reader import CutError, LogReader, RawRecord, decoded, retained
+from distrl.broker.topic_admin import topic_id
+from distrl.broker.topics import TOPICS, topic_name
+from distrl.config import Config
+from distrl.errors import DistrlError, WireError
+from distrl.supervised import SupervisedThread
+from distrl.types import Record
+from distrl.view.index import DEAD_LETTERS, Batch, IndexWriter, StaleIndexError, delete
+
+LOG = logging.getLogger(__name__)
+
+INDEXED: Final = ("versions", "updates", "demonstrations", "evaluations", "trajectories", DEAD_LETTERS, "heartbeats")
+"""Versions first: the lag of an episode is measured against them."""
+SLICE_S: Final = 0.1
+"""Wait on one topic before the next, so that a record is in the index within a second."""
+ACTIVE_S: Final = 60.0
+"""So long after the last request a run is followed."""
+AGAIN_S: Final = 5.0
+"""Pause after an error of the broker."""
+AT_ONCE = threading.Semaphore(2)
+"""Runs that are indexed at a time: most of it is decoding, which one processor does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Indexing:
+    """Progress of the first reading, in records (an upper bound of them for `total`)."""
+
+    done: int
+    total: int
+
+
+def index_path(config: Config) -> Path:
+    """Beside what is downloaded and built: a cache of this user for this broker and run."""
+    broker = hashlib.sha256(config.kafka.bootstrap.encode()).hexdigest()[:12]
+    return config.stack.cache.expanduser().absolute() / "view" / f"{config.run}-{broker}.sqlite"
+
+
+class RunFollower:
+    """Extends the index of `config.run`. `close` ends the thread within a second or two."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.path = index_path(config)
+        self.indexing: Indexing | None = Indexing(0, 0)
+        """None once the log was read to its end."""
+        self.failure: DistrlError | None = None
+        """Of the last attempt; None while it works."""
+        self.revision = 0
+        """Changes with the index."""
+        self.generation = 0
+        """Changes where the index is made again, so that what was read of the log before may be of another one."""
+        self.caught_up = threading.Event()
+        """Set once the index was at the log's end, or could not be brought there."""
+        self._asked = threading.Event()
+        self._until = time.monotonic() + ACTIVE_S
+        self._closing = threading.Event()
+        self._thread = SupervisedThread(self._run, f"view {config.run}")
+
+    def touch(self) -> None:
+        """Somebody looks at the run: follow it."""
+        self._until = time.monotonic() + ACTIVE_S
+        self._asked.set()
+
+    def close(self) -> None:
+        self._closing.set()
+        self._asked.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            self._asked.clear()
+            try:
+                self._follow()
+            except StaleIndexError as error:
+                self._again(error)
+                continue
+            except CutError as error:  # the log has lost its tail, or it is another one
+                delete(self.path)
+                self._again(error)
+                continue
+            except DistrlError as error:
+                LOG.warning("run %s: %s", self.config.run, error)
+                self.failure = error
+                self.caught_up.set()
+                self._closing.wait(AGAIN_S)
+                continue
+            self._asked.wait()
+
+    def _again(self, why: Exception) -> None:
+        LOG.info("the index is made again: %s", why)
+        self.generation += 1
+        self.indexing = Indexing(0, 0)
+
+    def _follow(self) -> None:
+        with closing(IndexWriter(self.path, identity(self.config))) as index, ExitStack() as opened:
+            with AT_ONCE:
+                readers = self._open(index, opened)
+                self._read_to_end(index, readers)
+            self.indexing, self.failure = None, None
+            self.caught_up.set()
+            while time.monotonic() < self._until and not self._closing.is_set():
+                index.refuse_replaced()
+                for topic, reader in readers.items():
+                    before = dict(reader.next_offsets)
+                    self._take(index, topic, reader, before, reader.read(SLICE_S, _most(topic)))
+
+    def _open(self, index: IndexWriter, opened: ExitStack) -> dict[str, LogReader]:
+        readers = {}
+        for topic in INDEXED:
+            try:
+                kept = retained(self.config, topic)
+            except UnknownTopicError:
+                continue  # a run of an older version
+            marks = index.watermarks(topic)
+            start = {p: max(first, marks.get(p, first)) for p, (first, _) in kept.items()}
+            index.add(Batch(topic, marks, start, ()))  # retention may have deleted records before they were read
+            readers[topic] = opened.enter_context(LogReader(self.config, topic, start, follows=True))
+        return readers
+
+    def _read_to_end(self, index: IndexWriter, readers: Mapping[str, LogReader]) -> None:
+        total = sum(end - r.next_offsets[p] for r in readers.values() for p, end in r.ends.items())
+        done = 0
+        for topic, reader in readers.items():
+            before = dict(reader.next_offsets)
+            for batch in reader.to_end(_most(topic)):
+                self._take(index, topic, reader, before, batch)
+                before = dict(reader.next_offsets)
+                done += len(batch)
+                if self.indexing is not None:
+                    self.indexing = Indexing(done, total)
+                if self._closing.is_set():
+                    return
+
+    def _take(
+        self, index: IndexWriter, topic: str, reader: LogReader, since: Mapping[int, int], raws: list[RawRecord]
+    ) -> None:
+        if raws:
+            index.add(Batch(topic, since, reader.next_offsets, [(raw, _record(topic, raw)) for raw in raws]))
+            self.revision += 1
+
+
+def identity(config: Config) -> dict[str, str]:
+    """Topic -> its id at the broker, for the indexed topics that it has. Raises BrokerError."""
+    client = admin(config.kafka)
+    found = {topic: topic_id(client, config, topic_name(config.run, topic)) for topic in INDEXED}
+    return {topic: each for topic, each in found.items() if each}
+
+
+def _most(topic: str) -> int:
+    """Records read at once: a dead letter may be as large as the largest record."""
+    return 1 if topic == DEAD_LETTERS else 500
+
+
+def _record(topic: str, raw: RawRecord) -> Record | None:
+    kind = TOPICS[topic].record
+    if kind is None or (topic == "heartbeats" and b"learner" not in (raw.value or b"")):
+        return None
+    try:
+        return decoded(raw, kind)
+    except WireError as error:
+        LOG.debug("not in the index: %s", error)
+        return None

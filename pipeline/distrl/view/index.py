@@ -1,0 +1,310 @@
+"""The index of one run: an SQLite file of what the pages list, count and sort.
+
+Only a cache of the log, so it may be deleted at any time; a file that is corrupt, of another schema or of another log
+is made again. A transaction holds the rows of a batch together with how far the log is read, so a kill between two
+batches costs nothing, and two processes may extend one file: what the other has added already is left out.
+
+*Watermark*: the offset of a partition before which all records are in the index.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import astuple, dataclass, fields
+from pathlib import Path
+from typing import Final
+
+from distrl.broker.dead_letter_log import DeadLetterSummary
+from distrl.broker.reader import RawRecord
+from distrl.errors import StoreError
+from distrl.types import Evaluation, Heartbeat, Record, Trajectory, Update, Version
+from distrl.view.rows import NAME_CHARACTERS, TEXT_CHARACTERS, EpisodeRow, episode_row, shortened, update_metrics
+
+SCHEMA_VERSION: Final = 1
+"""Raise it with every change of the tables or of what a row holds: older files are made again."""
+
+EPISODE_COLUMNS: Final = tuple(each.name for each in fields(EpisodeRow))
+SCHEMA: Final = f"""
+CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE watermarks (topic TEXT, partition INTEGER, next INTEGER NOT NULL, unreadable INTEGER NOT NULL DEFAULT 0,
+  PRIMARY KEY (topic, partition)) WITHOUT ROWID;
+CREATE TABLE episodes ({", ".join(f'"{name}"' for name in EPISODE_COLUMNS)});
+CREATE UNIQUE INDEX episodes_place ON episodes (topic, partition, "offset");
+CREATE INDEX episodes_task ON episodes (task_id);
+CREATE INDEX episodes_finished ON episodes (finished_at);
+CREATE INDEX episodes_device ON episodes (device, worker, finished_at);
+CREATE INDEX episodes_evaluated ON episodes (evaluated) WHERE evaluated IS NOT NULL;
+CREATE TABLE versions (version INTEGER PRIMARY KEY, parent INTEGER, at INTEGER NOT NULL, sha256 TEXT NOT NULL,
+  size INTEGER NOT NULL, "update" INTEGER NOT NULL, base_model_sha256 TEXT NOT NULL, fingerprint TEXT NOT NULL);
+CREATE INDEX versions_at ON versions (at);
+CREATE TABLE updates (u INTEGER PRIMARY KEY, at INTEGER NOT NULL, trajectories INTEGER NOT NULL,
+  demonstrations INTEGER NOT NULL);
+CREATE TABLE metrics (u INTEGER PRIMARY KEY, at INTEGER NOT NULL, "values" TEXT NOT NULL);
+CREATE TABLE dead_letters (partition INTEGER, "offset" INTEGER, at INTEGER NOT NULL, reason TEXT NOT NULL,
+  from_topic TEXT, from_partition INTEGER, from_offset INTEGER, bytes INTEGER NOT NULL,
+  PRIMARY KEY (partition, "offset")) WITHOUT ROWID;
+"""
+
+LAG: Final = """
+UPDATE episodes SET lag = max(0, version_first, (
+  SELECT version FROM versions WHERE at <= episodes.finished_at ORDER BY at DESC, version DESC LIMIT 1
+)) - version_first WHERE version_first >= 0 AND
+"""
+"""The newest version at an episode's end follows from the records alone, whichever topic is read first."""
+
+
+class StaleIndexError(Exception):
+    """The file was deleted, made again or corrupted, or ends before what is to be added: open it again."""
+
+
+class CorruptIndexError(StaleIndexError):
+    """The file is damaged: delete it, and its follower makes it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Records of one topic, in the order of the log."""
+
+    topic: str
+    """A key of TOPICS."""
+    since: Mapping[int, int]
+    """Partition -> where it was begun to read."""
+    to: Mapping[int, int]
+    """Partition -> the offset after the last record read."""
+    records: Sequence[tuple[RawRecord, Record | None]]
+    """None: it cannot be decoded, or its topic has no schema."""
+
+
+class IndexWriter:
+    """Extends the file. Of one thread. identity: topic -> id at the broker, which changes where it is made again.
+
+    Raises StoreError where the file cannot be made.
+    """
+
+    def __init__(self, path: Path, identity: Mapping[str, str]) -> None:
+        self._path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._connection = _opened(path, identity)
+            self._inode = path.stat().st_ino
+        except (OSError, sqlite3.Error) as error:
+            raise StoreError(
+                str(path), f"the index cannot be made ({error})", "set stack.cache to a folder of yours with free space"
+            ) from error
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def watermarks(self, topic: str) -> dict[int, int]:
+        """Partition -> watermark. Raises StaleIndexError."""
+        with self._explained():
+            return _watermarks(self._connection, topic)
+
+    def add(self, batch: Batch) -> None:
+        """Add what is not there yet, in one transaction. Raises StaleIndexError."""
+        with self._explained():
+            self.refuse_replaced()
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                self._add(batch)
+                self._connection.execute("COMMIT")
+            except BaseException:
+                self._connection.execute("ROLLBACK")
+                raise
+
+    def _add(self, batch: Batch) -> None:
+        there = _watermarks(self._connection, batch.topic)
+        for partition, since in batch.since.items():
+            if there.get(partition, since) < since:
+                raise StaleIndexError(f"{batch.topic}[{partition}] is indexed up to {there[partition]}, not {since}")
+        new = [
+            (raw, record)
+            for raw, record in batch.records
+            if raw.position.offset >= there.get(raw.position.partition, 0)
+        ]
+        _ADD.get(batch.topic, _add_episodes)(self._connection, batch.topic, new)
+        unreadable = [
+            raw.position.partition for raw, record in new if record is None and batch.topic not in BEST_EFFORT
+        ]
+        self._connection.executemany(
+            "INSERT INTO watermarks VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
+            "next = max(next, excluded.next), unreadable = unreadable + excluded.unreadable",
+            [(batch.topic, partition, to, unreadable.count(partition)) for partition, to in batch.to.items()],
+        )
+
+    def refuse_replaced(self) -> None:
+        """Raises StaleIndexError where the file is not the one that was opened: somebody deleted it."""
+        try:
+            inode = self._path.stat().st_ino
+        except FileNotFoundError:
+            inode = -1
+        if inode != self._inode:
+            raise StaleIndexError(f"{self._path} was deleted")
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            raise StoreError(
+                str(self._path), f"the index cannot be extended ({error})", "free disk space, or set stack.cache"
+            ) from error
+        except sqlite3.DatabaseError as error:
+            delete(self._path)
+            raise StaleIndexError(f"{self._path} is corrupt: {error}") from error
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[sqlite3.Connection]:
+    """A connection that reads the file as it is now.
+
+    Raises StaleIndexError where it is not there yet, CorruptIndexError where it is damaged.
+    """
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)) as connection:
+            connection.row_factory = sqlite3.Row
+            connection.execute("PRAGMA query_only = ON")
+            yield connection
+    except sqlite3.OperationalError as error:
+        raise StaleIndexError(f"{path}: {error}") from error
+    except sqlite3.DatabaseError as error:
+        raise CorruptIndexError(f"{path}: {error}") from error
+
+
+def delete(path: Path) -> None:
+    for each in (path, *(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))):
+        each.unlink(missing_ok=True)
+
+
+def _opened(path: Path, identity: Mapping[str, str]) -> sqlite3.Connection:
+    """A connection to the file, which is made anew unless it is an index of this schema and of this log."""
+    connection = _connected(path)
+    try:
+        found = dict(connection.execute("SELECT name, value FROM meta"))
+        known = json.loads(found["topics"])
+        if found["schema"] == str(SCHEMA_VERSION) and all(
+            known.get(name, each) == each for name, each in identity.items()
+        ):
+            _remember(connection, known | dict(identity))
+            return connection
+    except (sqlite3.DatabaseError, KeyError, ValueError, AttributeError):
+        pass  # no index, or a corrupt one
+    connection.close()
+    delete(path)
+    connection = _connected(path)
+    connection.executescript(
+        f"BEGIN IMMEDIATE; {SCHEMA} INSERT INTO meta VALUES ('schema', '{SCHEMA_VERSION}'); COMMIT;"
+    )
+    _remember(connection, identity)
+    return connection
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None)
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+    except sqlite3.OperationalError:
+        connection.close()
+        raise
+    except sqlite3.DatabaseError:  # the file is no database
+        connection.close()
+        delete(path)
+        return _connected(path)
+    return connection
+
+
+def _remember(connection: sqlite3.Connection, topics: Mapping[str, str]) -> None:
+    connection.execute("INSERT OR REPLACE INTO meta VALUES ('topics', ?)", [json.dumps(dict(topics))])
+
+
+def _watermarks(connection: sqlite3.Connection, topic: str) -> dict[int, int]:
+    return dict(connection.execute("SELECT partition, next FROM watermarks WHERE topic = ?", [topic]).fetchall())
+
+
+New = Sequence[tuple[RawRecord, Record | None]]
+DEAD_LETTERS: Final = "trajectories.dlq"
+LARGEST: Final = 2**63 - 1
+"""What a column holds; a header may name any number."""
+BEST_EFFORT: Final = (DEAD_LETTERS, "heartbeats")
+"""Topics whose records are not all decoded."""
+
+
+def _add_episodes(connection: sqlite3.Connection, topic: str, new: New) -> None:
+    rows = [
+        episode_row(topic, raw.position, record) for raw, record in new if isinstance(record, Trajectory | Evaluation)
+    ]
+    marks = ", ".join("?" * len(EPISODE_COLUMNS))
+    connection.executemany(f"INSERT OR REPLACE INTO episodes VALUES ({marks})", map(astuple, rows))
+    for row in rows:
+        place = (row.topic, row.partition, row.offset)
+        connection.execute(f'{LAG} topic = ? AND partition = ? AND "offset" = ?', place)
+
+
+def _add_versions(connection: sqlite3.Connection, topic: str, new: New) -> None:
+    found = [record for _, record in new if isinstance(record, Version)]
+    connection.executemany(
+        "INSERT OR IGNORE INTO versions VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            (
+                each.version,
+                each.parent,
+                each.published_at,
+                each.adapter.sha256,
+                each.adapter.size,
+                each.update,
+                each.base_model_sha256,
+                each.config_fingerprint,
+            )
+            for each in found
+        ],
+    )
+    if found:
+        connection.execute(f"{LAG} finished_at >= ?", [min(each.published_at for each in found)])
+
+
+def _add_updates(connection: sqlite3.Connection, topic: str, new: New) -> None:
+    """As `broker.journal.History`: a line makes those from its number on void, and one after a gap is ignored."""
+    for update in (record for _, record in new if isinstance(record, Update)):
+        (count,) = connection.execute("SELECT count(*) FROM updates").fetchone()
+        if update.u > count:
+            continue
+        connection.execute("DELETE FROM updates WHERE u >= ?", [update.u])
+        if not update.void:
+            folded = (_folded(update, name) for name in ("trajectories", "demonstrations"))
+            connection.execute("INSERT INTO updates VALUES (?, ?, ?, ?)", (update.u, update.journalled_at, *folded))
+
+
+def _folded(update: Update, topic: str) -> int:
+    """Records of the topic, by its short name, that an update and those before it have folded."""
+    return sum(mark.offset for mark in update.watermarks if mark.topic.rpartition(".")[2] == topic)
+
+
+def _add_metrics(connection: sqlite3.Connection, topic: str, new: New) -> None:
+    for beat in (record for _, record in new if isinstance(record, Heartbeat)):
+        found = update_metrics(beat)
+        if found is not None:
+            row = (found[0], beat.at, json.dumps(found[1]))
+            connection.execute("INSERT OR REPLACE INTO metrics VALUES (?, ?, ?)", row)
+
+
+def _add_dead_letters(connection: sqlite3.Connection, topic: str, new: New) -> None:
+    for raw, _ in new:
+        found = DeadLetterSummary.of(raw)
+        origin = found.origin
+        reason = shortened(f"{shortened(found.reason, NAME_CHARACTERS)}: {found.error}", TEXT_CHARACTERS)
+        named = origin is not None and max(abs(origin.partition), abs(origin.offset)) <= LARGEST
+        came = (origin.topic[:NAME_CHARACTERS], origin.partition, origin.offset) if origin and named else (None,) * 3
+        row = (raw.position.partition, raw.position.offset, found.timestamp, reason, *came, found.size)
+        connection.execute("INSERT OR REPLACE INTO dead_letters VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+
+
+_ADD: Final = {
+    "versions": _add_versions,
+    "updates": _add_updates,
+    "heartbeats": _add_metrics,
+    DEAD_LETTERS: _add_dead_letters,
+}

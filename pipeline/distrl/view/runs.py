@@ -1,0 +1,119 @@
+"""The runs that are shown: of each a follower, and the episodes that were opened last.
+
+names: the runs to show now; of_run: the settings to read one with. Both may raise DistrlError.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Final
+
+from distrl.config import Config
+from distrl.errors import DistrlError
+from distrl.offline.find_episode import Found, episode_at
+from distrl.store.objects import ObjectStore, open_store
+from distrl.view.answers import NotThereError
+from distrl.view.follow import RunFollower
+from distrl.view.index import CorruptIndexError, delete, reading
+
+REFRESH_S: Final = 15.0
+"""How old the list of runs may be."""
+MOST_EPISODES: Final = 16
+"""Opened episodes that are kept: the pictures of one are asked for one by one."""
+
+
+class ShownRun:
+    """One run: its follower, its store, and its episodes by their places."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.follower = RunFollower(config)
+        self.store: ObjectStore = open_store(config.store)
+        self._episodes: OrderedDict[tuple[int, str, int, int], Found] = OrderedDict()
+        self._turn = threading.Lock()
+
+    @contextmanager
+    def index(self) -> Iterator[sqlite3.Connection]:
+        """A connection to the index. Raises StaleIndexError where it is being made."""
+        try:
+            with reading(self.follower.path) as connection:
+                yield connection
+        except CorruptIndexError:
+            delete(self.follower.path)
+            raise
+
+    def episode(self, topic: str, partition: int, offset: int) -> Found:
+        """Read from the log. Raises NotThereError, WireError, BrokerError."""
+        place = (self.follower.generation, topic, partition, offset)
+        with self._turn:
+            found = self._episodes.get(place)
+            if found is None:
+                found = self._episodes[place] = self._read(topic, partition, offset)
+                if len(self._episodes) > MOST_EPISODES:
+                    self._episodes.popitem(last=False)
+            self._episodes.move_to_end(place)
+            return found
+
+    def _read(self, topic: str, partition: int, offset: int) -> Found:
+        try:
+            return episode_at(self.config, topic, partition, offset)
+        except DistrlError as error:
+            if error.where == f"{partition}:{offset}":  # nothing is there
+                raise NotThereError(error.where, error.what, error.hint) from error
+            raise
+
+
+class Runs:
+    """All of them. Leaving the block ends their followers."""
+
+    def __init__(self, names: Callable[[], Sequence[str]], of_run: Callable[[str], Config]) -> None:
+        self._names, self._of_run = names, of_run
+        self._shown: dict[str, ShownRun] = {}
+        self._failed: dict[str, DistrlError] = {}
+        self._turn = threading.Lock()
+        self._listed = -REFRESH_S
+
+    def __enter__(self) -> Runs:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for each in self._shown.values():
+            each.follower.close()
+
+    def all(self) -> tuple[list[ShownRun], dict[str, DistrlError]]:
+        """Every run by name, and why some cannot be shown. Raises DistrlError where the broker cannot list them."""
+        with self._turn:
+            if time.monotonic() - self._listed >= REFRESH_S:
+                names = list(self._names())
+                for gone in self._shown.keys() - set(names):
+                    self._shown.pop(gone).follower.close()
+                self._failed = {}
+                for name in names:
+                    if name not in self._shown:
+                        self._begin(name)
+                self._listed = time.monotonic()
+            return [self._shown[name] for name in sorted(self._shown)], dict(self._failed)
+
+    def get(self, name: str) -> ShownRun:
+        """The run, which is followed from now on. Raises NotThereError, and why it cannot be shown."""
+        shown, failed = self.all()
+        found = next((each for each in shown if each.config.run == name), None)
+        if found is None:
+            if name in failed:
+                raise failed[name]
+            known = ", ".join(each.config.run for each in shown[:8]) or "none"
+            raise NotThereError("run", f"no run {name[:80]!r} is shown here", f"shown are: {known}")
+        found.follower.touch()
+        return found
+
+    def _begin(self, name: str) -> None:
+        try:
+            self._shown[name] = ShownRun(self._of_run(name))
+        except DistrlError as error:  # one run that cannot be read must not hide the others
+            self._failed[name] = error

@@ -1,0 +1,166 @@
+"""What the charts of a run show, and its versions and devices: an open connection in, JSON-able values out."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any, Final
+
+from distrl.evaluate.curves import percentile
+from distrl.view.filters import Page
+from distrl.view.queries import Row, columns, parsed, rate, scores, version_scores
+
+POINTS: Final = 2_000
+"""Most points of a chart's line: more than a screen has columns."""
+BINS: Final = 120
+"""Time bins of the collection."""
+SUCCESS: Final = ("version", "at", "rate", "low", "high", "n", "policy")
+DEVICE_EPISODES: Final = 5_000
+"""Last episodes of a device that its step times are computed from."""
+
+
+def series(connection: sqlite3.Connection, since: int | None, to: int | None) -> Row:
+    """All charts. since, to: ms since the epoch; None: the log's first and last episode or version."""
+    low, high = _bounds(connection, since, to)
+    scored = [each for each in version_scores(connection) if each["at"] is None or low <= each["at"] <= high]
+    found = connection.execute(
+        "SELECT version, at FROM versions WHERE at BETWEEN ? AND ? ORDER BY version", (low, high)
+    )
+    return {
+        "from": low,
+        "to": high,
+        "success": {**columns(scored, SUCCESS), **{k: scored[0][k] if scored else None for k in ("split", "suite")}},
+        "updates": _updates(connection, low, high),
+        "collection": _collection(connection, low, high),
+        "versions": columns(_thinned([dict(row) for row in found]), ("version", "at")),
+    }
+
+
+def _bounds(connection: sqlite3.Connection, since: int | None, to: int | None) -> tuple[int, int]:
+    first, last = connection.execute(
+        "SELECT min(low), max(high) FROM (SELECT min(finished_at) AS low, max(finished_at) AS high FROM episodes "
+        "WHERE topic != 'demonstrations' UNION ALL SELECT min(at), max(at) FROM updates "
+        "UNION ALL SELECT min(at), max(at) FROM versions)"
+    ).fetchone()
+    return (first or 0) if since is None else since, (last or 0) if to is None else to
+
+
+def _updates(connection: sqlite3.Connection, low: int, high: int) -> Row:
+    """The journal's updates, and what the learner's heartbeats said of them while they were retained."""
+    found = connection.execute(
+        'SELECT updates.u AS "update", updates.at AS at, metrics."values" AS "values" FROM updates '
+        "LEFT JOIN metrics ON metrics.u = updates.u WHERE updates.at BETWEEN ? AND ? ORDER BY 1",
+        (low, high),
+    )
+    rows = _thinned([dict(row) for row in found])
+    metrics = [parsed(row["values"]) if row["values"] else {} for row in rows]
+    names = sorted({name for each in metrics for name in each})
+    return {
+        **columns(rows, ("update", "at")),
+        "metrics": {name: [each.get(name) for each in metrics] for name in names},
+    }
+
+
+def _collection(connection: sqlite3.Connection, low: int, high: int) -> Row:
+    """Trajectories by the time at which they ended. success: share of those whose outcome is known."""
+    width = max(1, -(-(high - low + 1) // BINS))
+    found = connection.execute(
+        "SELECT (finished_at - ?1) / ?2 AS bin, count(*) AS episodes, avg(lag) AS lag, "
+        "sum(outcome = 'success') AS won, sum(outcome IN ('success', 'failure')) AS known, "
+        "avg(max(0, finished_at - started_at)) / 1000 AS seconds FROM episodes "
+        "WHERE topic = 'trajectories' AND finished_at BETWEEN ?3 AND ?4 GROUP BY bin ORDER BY bin",
+        (low, width, low, high),
+    ).fetchall()
+    return {
+        "bin_ms": width,
+        "at": [low + row["bin"] * width for row in found],
+        "episodes": [row["episodes"] for row in found],
+        "success": [rate(row["won"], row["known"])["rate"] for row in found],
+        "lag": [row["lag"] for row in found],
+        "seconds": [row["seconds"] for row in found],
+    }
+
+
+def _thinned(rows: list[Row]) -> list[Row]:
+    """At most POINTS of them, evenly, with the last one."""
+    step = -(-len(rows) // POINTS) or 1
+    return rows[::-1][::step][::-1]
+
+
+def versions(connection: sqlite3.Connection, page: Page) -> Row:
+    """One page of versions, newest first."""
+    (total,) = connection.execute("SELECT count(*) FROM versions").fetchone()
+    scored = {each["version"]: each for each in version_scores(connection)}
+    found = connection.execute(
+        f"SELECT {VERSION} FROM versions ORDER BY version DESC LIMIT ? OFFSET ?", (page.limit, page.offset)
+    )
+    return {"total": total, "rows": [_version(row, scored) for row in found]}
+
+
+VERSION: Final = (
+    'version, parent, at, sha256, size, "update" + 1 AS updates, "update", base_model_sha256, fingerprint, '
+    '(SELECT max(trajectories) FROM updates WHERE u <= versions."update") AS trajectories'
+)
+
+
+def _version(row: sqlite3.Row, scored: dict[int, Row]) -> Row:
+    found = scored.get(row["version"])
+    names = ("rate", "low", "high", "n")
+    return {**dict(row), "success": {name: found[name] for name in names} if found is not None else None}
+
+
+def version(connection: sqlite3.Connection, number: int) -> Row | None:
+    """One version, with what was folded first since its parent, and its evaluations; None where there is none."""
+    row = connection.execute(f"SELECT {VERSION} FROM versions WHERE version = ?", [number]).fetchone()
+    if row is None:
+        return None
+    parent = connection.execute(
+        f"SELECT {VERSION} FROM versions WHERE version = ?", [-1 if row["parent"] is None else row["parent"]]
+    ).fetchone()
+    since, to = (parent["trajectories"] or 0) if parent else 0, row["trajectories"] or 0
+    learned = connection.execute(
+        "SELECT suite, count(*) AS n, sum(outcome = 'success') AS won FROM episodes "
+        'WHERE topic = \'trajectories\' AND "offset" >= ? AND "offset" < ? GROUP BY suite',
+        (since, to),
+    ).fetchall()
+    groups = connection.execute(
+        "SELECT DISTINCT split, suite FROM episodes WHERE topic = 'evaluations' AND evaluated = ?", [number]
+    ).fetchall()
+    return {
+        **_version(row, {each["version"]: each for each in version_scores(connection)}),
+        "parent_sha256": parent["sha256"] if parent else None,
+        "learned_from": {
+            "from": since,
+            "to": to,
+            "trajectories": sum(each["n"] for each in learned),
+            "success": sum(each["won"] for each in learned),
+            "suites": {each["suite"]: each["n"] for each in learned},
+        },
+        "evaluations": [each for split, suite in groups for each in scores(connection, split, suite, number)],
+    }
+
+
+def devices(connection: sqlite3.Connection) -> Row:
+    """Each phone with the worker that drives it. step_ms: of the mean step of an episode, over its last episodes."""
+    found = connection.execute(
+        "SELECT device, worker, count(*) AS episodes, sum(outcome = 'success') AS won, "
+        "sum(outcome IN ('success', 'failure')) AS known, sum(outcome = 'interrupted') AS interrupted, "
+        "max(finished_at) AS last_at FROM episodes WHERE topic != 'demonstrations' "
+        "GROUP BY device, worker ORDER BY device, worker LIMIT 1000"
+    ).fetchall()
+    return {"rows": [_device(connection, row) for row in found]}
+
+
+def _device(connection: sqlite3.Connection, row: sqlite3.Row) -> dict[str, Any]:
+    times = [
+        each[0]
+        for each in connection.execute(
+            "SELECT step_ms FROM episodes WHERE device = ? AND worker = ? AND topic != 'demonstrations' "
+            "AND step_ms IS NOT NULL ORDER BY finished_at DESC LIMIT ?",
+            (row["device"], row["worker"], DEVICE_EPISODES),
+        )
+    ]
+    return {
+        **{name: row[name] for name in ("device", "worker", "episodes", "interrupted", "last_at")},
+        "success": rate(row["won"], row["known"])["rate"],
+        "step_ms": {"median": percentile(times, 0.5), "p95": percentile(times, 0.95)} if times else None,
+    }

@@ -1,0 +1,296 @@
+"""`distrl view` on a real broker and store: what the API says of a run, and how its index follows the log."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from distrl import config as settings
+from distrl.broker import topic_admin
+from distrl.broker.connect import admin
+from distrl.broker.producer import RecordProducer
+from distrl.broker.topics import topic_name
+from distrl.config import Config
+from distrl.store.objects import open_store
+from distrl.view.index import reading
+from distrl.view.runs import Runs
+from distrl.view.server import ViewServer
+from view.asking import MOST_S, Answer, ask
+from view.world import APART_MS, BEGAN, HOSTILE, UPDATES, World, episode, letter, png, publish
+
+pytestmark = pytest.mark.integration
+
+
+def settings_of(broker: str, s3: settings.StoreSettings, cache: Path, run: str) -> Config:
+    secret = s3.secret_key.get_secret_value() if s3.secret_key else None
+    return Config.model_validate(
+        {
+            "run": f"{run}-{uuid.uuid4().hex[:8]}",
+            "kafka": {"bootstrap": broker, "task_partitions": 3},
+            "store": s3.model_dump() | {"secret_key": secret},
+            "stack": {"cache": cache},
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def world(broker: str, s3: settings.StoreSettings, tmp_path_factory: pytest.TempPathFactory) -> World:
+    return publish(settings_of(broker, s3, tmp_path_factory.mktemp("cache"), "view"))
+
+
+class Served:
+    """A server of some runs."""
+
+    def __init__(self, runs: Runs, server: ViewServer) -> None:
+        self.runs, self.port = runs, server.port
+
+    def ready(self, run: str) -> None:
+        assert self.runs.get(run).follower.caught_up.wait(MOST_S)
+
+    def get(self, path: str, **headers: str) -> Answer:
+        return ask(self.port, f"/api/{path}", **headers)
+
+
+@pytest.fixture(scope="module")
+def served(world: World) -> Iterator[Served]:
+    with serving(world.config) as found:
+        found.ready(world.config.run)
+        yield found
+
+
+class serving:  # noqa: N801
+    def __init__(self, *configs: Config) -> None:
+        by_name = {each.run: each for each in configs}
+        self._runs = Runs(lambda: list(by_name), by_name.__getitem__)
+        self._server = ViewServer(self._runs, "127.0.0.1", 0, None)
+
+    def __enter__(self) -> Served:
+        self._runs.__enter__()
+        self._server.__enter__()
+        return Served(self._runs, self._server)
+
+    def __exit__(self, *error: object) -> None:
+        self._server.__exit__(None, None, None)
+        self._runs.__exit__(None, None, None)
+
+
+@pytest.fixture
+def run(world: World) -> str:
+    return f"runs/{world.config.run}"
+
+
+def test_the_list_of_runs_counts_what_the_log_holds(served: Served, world: World) -> None:
+    (row,) = served.get("runs").json["runs"]
+    wanted = {"run": world.config.run, "algorithm": "aride", "version": 2, "updates": UPDATES, "trajectories": 24}
+    assert {name: row[name] for name in wanted} == wanted
+    assert (row["evaluations"], row["demonstrations"], row["dead_letters"]) == (16, 1, 1)
+    assert (row["success"]["version"], row["success"]["rate"], row["success"]["n"]) == (2, 0.75, 8)
+    assert row["success"]["low"] < 0.75 < row["success"]["high"]
+    assert row["first_at"] == BEGAN
+
+
+def test_a_run_says_what_its_lists_may_be_filtered_by(served: Served, run: str) -> None:
+    found = served.get(run).json
+    assert found["families"] == ["alarms", "toggle"]
+    assert found["outcomes"] == {"success": 6, "failure": 12, "interrupted": 6}
+    assert len(found["devices"]) == 3
+    assert (found["indexing"], found["notes"]) == (None, [])
+
+
+@pytest.mark.parametrize(
+    ("asked", "numbers"),
+    [
+        ("topic=trajectories&sort=finished_at&order=asc&limit=3", [0, 1, 2]),
+        ("topic=trajectories&limit=2&offset=1", [22, 21]),
+        ("topic=trajectories&outcome=interrupted&order=asc&limit=2", [3, 7]),
+        ("topic=trajectories&device=127.0.0.1:26001&outcome=success&order=asc", [4, 16]),
+        ("topic=trajectories&version=2&family=alarms&order=asc&limit=9", [17, 19, 21, 23]),
+        ("topic=trajectories&text=alarm%207%20to%20100%25", [7]),
+        ("topic=trajectories&text=task_7", []),  # % and _ stand for themselves
+        (f"topic=trajectories&from={BEGAN + 5 * APART_MS}&to={BEGAN + 7 * APART_MS}&order=asc", [5, 6]),
+        ("topic=demonstrations", [0]),
+    ],
+)
+def test_trajectories_are_filtered_sorted_and_paged(served: Served, run: str, asked: str, numbers: list[int]) -> None:
+    found = served.get(f"{run}/trajectories?{asked}").json
+    assert [row["offset"] for row in found["rows"]] == numbers
+    assert found["total"] >= len(numbers)
+
+
+def test_a_page_says_how_many_there_are_and_is_bounded(served: Served, run: str) -> None:
+    found = served.get(f"{run}/trajectories?limit=1&topic=trajectories").json
+    assert (found["total"], len(found["rows"])) == (24, 1)
+    assert served.get(f"{run}/trajectories?limit=100000").status == 200
+    refused = served.get(f"{run}/trajectories?sort=offset;DROP%20TABLE%20episodes")
+    assert (refused.status, set(refused.json)) == (400, {"error", "fix"})
+    assert "finished_at" in refused.json["fix"]
+
+
+def test_lag_is_of_the_newest_version_at_the_end_of_an_episode(served: Served, run: str) -> None:
+    rows = served.get(f"{run}/trajectories?topic=trajectories&order=asc").json["rows"]
+    assert {row["lag"] for row in rows} == {0}
+    assert [row["version_last"] for row in rows] == [number // 8 for number in range(24)]
+
+
+def test_an_episode_has_its_steps_its_neighbours_and_the_version_that_learned_it(
+    served: Served, run: str, world: World
+) -> None:
+    found = served.get(f"{run}/trajectories/0:9").json
+    played = world.trajectories[9]
+    assert (found["task_id"], found["outcome"], found["previous"], found["next"]) == (
+        "task-9",
+        "failure",
+        "0:8",
+        "0:10",
+    )
+    assert found["learned_in"] == 1  # update 2 folds it, and version 1 is of update 3
+    assert found["unmet"] == [{"path": "clock.alarms", "rule": "equals", "wanted": '["8 am"]', "found": "[]"}]
+    assert found["judgements"] == [{"source": "ground-truth", "outcome": "failure", "reason": ""}]
+    tap, swipe, typed, done = found["steps"]
+    assert (tap["action"], swipe["action"]["lift"]) == (
+        {"kind": "tap", "touch": [0.25, 0.5], "lift": None, "text": ""}, [0.5, 0.1],
+    )  # fmt: skip
+    assert (typed["action"]["text"], done["action"]["kind"]) == (HOSTILE, "complete")
+    assert [step["logprob"] for step in found["steps"]] == [-0.0, -0.5, -1.0, -1.5]
+    assert [step["behind"] for step in found["steps"]] == [0] * 4
+    assert (tap["entropy"], tap["value"], tap["advantage"], tap["priority"]) == (None, None, None, None)
+    assert tap["image"].endswith(f"trajectories/0:9/0?sha256={played.steps[0].screenshot.sha256}")
+
+
+def test_hostile_text_comes_out_as_it_is_and_as_nothing_else(served: Served, run: str) -> None:
+    found = served.get(f"{run}/trajectories/0:5")
+    assert found.headers["content-type"] == "application/json"
+    assert (found.json["instruction"], found.json["note"], found.json["reason"]) == (HOSTILE, HOSTILE, HOSTILE)
+    (row,) = served.get(f"{run}/trajectories?text={quote(HOSTILE)}&topic=trajectories").json["rows"]
+    assert row["instruction"] == HOSTILE
+    task = served.get(f"{run}/tasks/{quote('evil/' + HOSTILE, safe='')}").json
+    assert (task["task"]["task_id"], len(task["attempts"])) == ("evil/" + HOSTILE, 1)
+
+
+def test_the_attempts_at_a_task_are_those_of_every_topic(served: Served, run: str) -> None:
+    found = served.get(f"{run}/tasks/validation-1").json
+    assert [(each["topic"], each["evaluated"], each["outcome"]) for each in found["attempts"]] == [
+        ("evaluations", 0, "failure"), ("evaluations", 2, "success"),
+    ]  # fmt: skip
+
+
+def test_an_image_is_the_stored_one_and_is_asked_for_once(served: Served, run: str) -> None:
+    shot = png(9)
+    address = served.get(f"{run}/trajectories/0:9").json["steps"][2]["image"]
+    found = ask(served.port, f"/{address}")
+    assert (found.status, found.body, found.headers["content-type"]) == (200, shot, "image/png")
+    assert "immutable" in found.headers["cache-control"]
+    etag = found.headers["etag"]
+    assert etag == f'"{hashlib.sha256(shot).hexdigest()}"'
+    again = ask(served.port, f"/{address}", If_None_Match=etag)
+    assert (again.status, again.body) == (304, b"")
+    assert "immutable" not in served.get(f"{run}/images/trajectories/0:9/final").headers["cache-control"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "runs/no-such-run", "{run}/versions/99", "{run}/trajectories/0:99999", "{run}/trajectories/7:0",
+        "{run}/settings/0:0", "{run}/trajectories/none", "{run}/tasks/no-such-task", "nothing",
+        "{run}/images/trajectories/0:9/4", "{run}/images/trajectories/0:9/-1",
+    ],
+)  # fmt: skip
+def test_what_is_not_there_is_404_and_says_what_to_do(served: Served, run: str, path: str) -> None:
+    found = served.get(path.format(run=run))
+    assert found.status == 404, found.body
+    assert found.json["error"]
+    assert found.json["fix"]
+
+
+def test_series_have_columns_of_equal_length(served: Served, run: str) -> None:
+    found = served.get(f"{run}/series").json
+    assert found["success"]["version"] == [0, 2]
+    assert found["success"]["rate"] == [0.25, 0.75]
+    assert found["success"]["split"] == "validation"
+    assert found["updates"]["update"] == list(range(UPDATES))
+    assert found["updates"]["metrics"] == {"policy_loss": [1 / (u + 1) for u in range(UPDATES)]}
+    assert sum(found["collection"]["episodes"]) == 24
+    for name in ("success", "updates", "collection", "versions"):
+        lengths = {len(each) for each in found[name].values() if isinstance(each, list)}
+        assert len(lengths) == 1, name
+    later = served.get(f"{run}/series?from={BEGAN + 10 * APART_MS}").json
+    assert later["versions"]["version"] == [2]
+
+
+def test_versions_come_newest_first_with_what_they_learned(served: Served, run: str) -> None:
+    found = served.get(f"{run}/versions?limit=2").json
+    assert (found["total"], [row["version"] for row in found["rows"]]) == (3, [2, 1])
+    one = served.get(f"{run}/versions/1").json
+    assert (one["parent"], one["updates"], one["trajectories"]) == (0, 4, 16)
+    assert one["parent_sha256"] == hashlib.sha256(b"0").hexdigest()
+    learned = {"from": 8, "to": 16, "trajectories": 8, "success": 2, "suites": {"home": 8}}
+    assert one["learned_from"] == learned
+    two = served.get(f"{run}/versions/2").json
+    assert [(each["split"], each["rate"]) for each in two["evaluations"]] == [("validation", 0.75)]
+
+
+def test_failures_devices_and_dead_letters(served: Served, run: str) -> None:
+    failed = served.get(f"{run}/failures?version=1").json
+    assert (failed["n"], failed["classes"][0]["name"]) == (4, "wrong goal")
+    assert failed["conditions"][0]["name"] == "clock.alarms equals"
+    assert len(failed["classes"][0]["examples"]) == 4
+    phones = served.get(f"{run}/devices").json["rows"]
+    assert sum(each["episodes"] for each in phones) == 24 + 16
+    assert all(each["step_ms"]["median"] <= each["step_ms"]["p95"] for each in phones)
+    letters = served.get(f"{run}/dead-letters").json
+    assert (letters["total"], letters["rows"][0]["from_offset"], letters["rows"][0]["copies"]) == (1, 77, 2)
+    assert HOSTILE.split("\x00")[0] in letters["rows"][0]["reason"]
+
+
+def test_a_record_that_comes_is_announced_and_listed(served: Served, world: World, run: str) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=MOST_S)
+    connection.request("GET", f"/api/{run}/events")
+    stream = connection.getresponse()
+    assert stream.getheader("content-type", "").startswith("text/event-stream")
+    assert stream.readline() == b"event: changed\n"
+    before = stream.readline()
+    with RecordProducer(world.config, "a-test") as producer:
+        letter(world.config, producer, 5)
+    lines = iter(stream.readline, b"")
+    after = next(line for line in lines if line.startswith(b"data:"))
+    assert b'"dead_letters":1' in before
+    assert b'"dead_letters":2' in after
+    connection.close()
+    assert served.get(f"{run}/dead-letters").json["total"] == 2
+
+
+def test_an_index_goes_on_where_it_was_and_is_made_again_where_the_log_is_another(
+    broker: str, s3: settings.StoreSettings, tmp_path: Path
+) -> None:
+    world = publish(settings_of(broker, s3, tmp_path, "again"), count=8)
+    run = world.config.run
+    with serving(world.config) as served:
+        served.ready(run)
+        path = served.runs.get(run).follower.path
+    with reading(path) as index:
+        first = index.execute("SELECT rowid FROM episodes").fetchall()
+    store = open_store(world.config.store)
+    with RecordProducer(world.config, "a-test") as producer:
+        more = episode(store, 50)
+        producer.publish("trajectories", more.task_id, more).result(30)
+    with serving(world.config) as served:  # extended: the rows of before are the same ones
+        served.ready(run)
+        assert served.get(f"runs/{run}").json["trajectories"] == 9
+        with reading(path) as index:
+            assert set(first) < set(index.execute("SELECT rowid FROM episodes").fetchall())
+    names = [topic_name(run, each) for each in ("trajectories", "evaluations")]
+    client = admin(world.config.kafka)
+    for future in client.delete_topics(names).values():
+        future.result()
+    topic_admin.ensure(world.config)
+    with RecordProducer(world.config, "a-test") as producer:
+        producer.publish("trajectories", more.task_id, more).result(30)
+    with serving(world.config) as served:
+        served.ready(run)
+        found = served.get(f"runs/{run}").json
+        assert (found["trajectories"], found["evaluations"]) == (1, 0)

@@ -1,0 +1,139 @@
+"""Who may ask, and what an answer may do in a browser: over HTTP, without a run."""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+from distrl.config import Config
+from distrl.errors import ConfigError
+from distrl.view.guard import COOKIE, FORWARDED, HEADERS, is_loopback
+from distrl.view.runs import Runs
+from distrl.view.server import ViewServer
+
+from .asking import ask
+
+TOKEN = "0123456789abcdef-secret"
+Start = Callable[..., ViewServer]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    with ExitStack() as opened:
+
+        def started(token: str | None = None, host: str = "127.0.0.1") -> ViewServer:
+            runs = opened.enter_context(Runs(list, lambda name: Config(run=name)))
+            return opened.enter_context(ViewServer(runs, host, 0, token))
+
+        yield started
+
+
+@pytest.mark.parametrize("path", ["/api/runs", "/api/runs/none", "/nothing", "/api/runs?limit=1", "/../secret"])
+def test_every_answer_keeps_the_browser_from_loading_anything_else(start: Start, path: str) -> None:
+    found = ask(start().port, path)
+    assert {name: found.headers.get(name.lower()) for name in HEADERS} == HEADERS
+    policy = found.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert "http" not in policy
+    assert "server" not in found.headers
+
+
+def test_a_server_without_runs_lists_none(start: Start) -> None:
+    found = ask(start().port, "/api/runs")
+    assert (found.status, found.json) == (200, {"runs": [], "problems": []})
+    assert found.headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", "", "localhost.:{port}"]
+)
+def test_another_host_is_refused(start: Start, host: str) -> None:
+    port = start().port
+    found = ask(port, "/api/runs", Host=host.format(port=port))
+    assert found.status == 421
+    assert f"http://127.0.0.1:{port}/" in found.json["fix"]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "LOCALHOST", "[::1]"])
+def test_its_own_names_are_answered(start: Start, host: str) -> None:
+    port = start().port
+    assert ask(port, "/api/runs", Host=f"{host}:{port}").status == 200
+
+
+@pytest.mark.parametrize("name", FORWARDED)
+def test_a_request_through_a_proxy_needs_a_token(start: Start, name: str) -> None:
+    found = ask(start().port, "/api/runs", **{name: "10.0.0.1"})
+    assert found.status == 403
+    assert "--token-file" in found.json["fix"]
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
+def test_nothing_can_be_changed(start: Start, method: str) -> None:
+    assert ask(start().port, "/api/runs", method).status == 405
+
+
+def test_another_address_needs_a_token() -> None:
+    with pytest.raises(ConfigError, match="--token-file"):
+        ViewServer(Runs(list, lambda name: Config(run=name)), "0.0.0.0", 0, None)
+
+
+@pytest.mark.parametrize("given", ["", "Bearer", f"Bearer {TOKEN}x", f"Basic {TOKEN}", "Bearer é"])
+def test_a_request_without_the_token_gets_nothing(start: Start, given: str) -> None:
+    found = ask(start(TOKEN).port, "/api/runs", Authorization=given)
+    assert (found.status, set(found.json)) == (401, {"error", "fix"})
+
+
+def test_the_token_opens_whatever_the_host_and_through_a_proxy(start: Start) -> None:
+    port = start(TOKEN).port
+    asked = ask(port, "/api/runs", Host="runs.example", Authorization=f"Bearer {TOKEN}", X_Forwarded_For="10.0.0.1")
+    assert asked.status == 200
+
+
+def test_a_browser_logs_in_once_and_shows_a_cookie_that_is_not_the_token(start: Start) -> None:
+    port = start(TOKEN).port
+    form = ask(port, "/", Accept="text/html")
+    assert (form.status, form.headers["content-type"]) == (401, "text/html; charset=utf-8")
+    assert b"<form" in form.body
+    wrong = ask(port, "/login", "POST", b"token=guess", Content_Type="application/x-www-form-urlencoded")
+    assert (wrong.status, "set-cookie" in wrong.headers) == (401, False)
+    right = ask(port, "/login", "POST", f"token={TOKEN}".encode())
+    assert right.status == 303
+    cookie = right.headers["set-cookie"]
+    assert TOKEN not in cookie
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+    shown = cookie.partition(";")[0]
+    assert ask(port, "/api/runs", Cookie=shown).status == 200
+    assert ask(port, "/api/runs", Cookie=f"{COOKIE}=é").status == 401
+    assert ask(port, "/login", "POST", b"x" * 10_000).status == 413
+
+
+def test_the_token_is_in_no_log(start: Start) -> None:
+    written = io.StringIO()
+    handler = logging.StreamHandler(written)
+    root = logging.getLogger()
+    level = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG)
+    try:
+        port = start(TOKEN).port
+        ask(port, "/api/runs", Authorization=f"Bearer {TOKEN}")
+        ask(port, "/login", "POST", f"token={TOKEN}".encode())
+        ask(port, f"/?token={TOKEN}")
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(level)
+    assert TOKEN not in written.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("host", "is_it"),
+    [("127.0.0.1", True), ("127.8.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False),
+     ("10.0.0.1", False), ("localhost.evil.example", False)],
+)  # fmt: skip
+def test_loopback(host: str, is_it: bool) -> None:
+    assert is_loopback(host) is is_it

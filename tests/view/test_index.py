@@ -1,0 +1,212 @@
+"""The index file: what is in it follows from the log alone, whatever happens to the file or to its writer."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import factories
+import pytest
+from distrl.broker.journal import History
+from distrl.broker.reader import RawRecord
+from distrl.errors import StoreError
+from distrl.types import LogPosition, Record, Trajectory, Update, Watermark
+from distrl.view import queries
+from distrl.view.filters import EpisodeFilter, Page
+from distrl.view.index import Batch, CorruptIndexError, IndexWriter, StaleIndexError, delete, reading
+from hypothesis import given
+from hypothesis import strategies as st
+
+TOPICS = {"trajectories": "id-1"}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "view" / "run.sqlite"
+
+
+def played(number: int) -> Trajectory:
+    step = factories.step(version=number // 10)
+    return factories.trajectory(f"task-{number}", (step,), started_at=number, finished_at=number + 1)
+
+
+def batch(records: Sequence[Record | None], since: int = 0, topic: str = "trajectories") -> Batch:
+    """Records one after the other from offset `since` on."""
+    raws = [RawRecord(LogPosition(topic, 0, since + n), b"", b"", 0) for n in range(len(records))]
+    return Batch(topic, {0: since}, {0: since + len(records)}, list(zip(raws, records, strict=True)))
+
+
+def offsets(path: Path) -> list[int]:
+    with reading(path) as connection:
+        return [row[0] for row in connection.execute('SELECT "offset" FROM episodes ORDER BY "offset"')]
+
+
+def filled(path: Path, count: int) -> None:
+    with closing(IndexWriter(path, TOPICS)) as index:
+        index.add(batch([played(n) for n in range(count)]))
+
+
+def test_it_goes_on_where_it_was(path: Path) -> None:
+    filled(path, 3)
+    with closing(IndexWriter(path, TOPICS)) as index:
+        assert index.watermarks("trajectories") == {0: 3}
+        index.add(batch([played(3)], since=3))
+    assert offsets(path) == [0, 1, 2, 3]
+
+
+def test_two_writers_add_each_record_once(path: Path) -> None:
+    with closing(IndexWriter(path, TOPICS)) as one, closing(IndexWriter(path, TOPICS)) as other:
+        one.add(batch([played(n) for n in range(4)]))
+        other.add(batch([played(n) for n in range(6)]))
+        one.add(batch([played(4)], since=4))
+        assert one.watermarks("trajectories") == {0: 6}
+    with reading(path) as connection:
+        assert connection.execute("SELECT count(*), count(DISTINCT rowid) FROM episodes").fetchone()[:] == (6, 6)
+
+
+def test_a_batch_that_leaves_a_gap_is_refused(path: Path) -> None:
+    filled(path, 3)
+    with closing(IndexWriter(path, TOPICS)) as index:
+        with pytest.raises(StaleIndexError):
+            index.add(batch([played(9)], since=9))
+        assert index.watermarks("trajectories") == {0: 3}
+    assert offsets(path) == [0, 1, 2]
+
+
+def add_and_die(path: Path) -> None:
+    """Adds a batch, and is killed within the transaction of the second, when its rows are written already."""
+    index = IndexWriter(path, TOPICS)
+    index.add(batch([played(n) for n in range(3)]))
+
+    second = batch([played(3), played(4)], since=3)
+
+    class Deadly(dict[int, int]):
+        """Asked for its items once the rows are written, for the watermarks."""
+
+        def items(self) -> Any:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    index.add(Batch(second.topic, second.since, Deadly(second.to), second.records))
+
+
+def test_a_kill_between_rows_and_watermark_leaves_neither(path: Path) -> None:
+    child = multiprocessing.get_context("spawn").Process(target=add_and_die, args=(path,))
+    child.start()
+    child.join(60)
+    assert child.exitcode == -signal.SIGKILL
+    assert offsets(path) == [0, 1, 2]
+    with closing(IndexWriter(path, TOPICS)) as index:
+        assert index.watermarks("trajectories") == {0: 3}
+        index.add(batch([played(3), played(4)], since=3))
+    assert offsets(path) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("garbage", [b"", b"no database at all" * 100, b"SQLite format 3\x00" + b"\xff" * 4096])
+def test_a_file_that_is_no_index_is_made_again(path: Path, garbage: bytes) -> None:
+    filled(path, 3)
+    delete(path)
+    path.write_bytes(garbage)
+    filled(path, 2)
+    assert offsets(path) == [0, 1]
+
+
+def test_a_page_that_was_spoilt_is_found_when_it_is_read(path: Path) -> None:
+    filled(path, 400)
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xa5" * (path.stat().st_size - 4096))
+    with pytest.raises(CorruptIndexError):
+        offsets(path)
+    with closing(IndexWriter(path, TOPICS)) as index:
+        assert index.watermarks("trajectories") == {}
+        index.add(batch([played(0), played(1)]))
+    assert offsets(path) == [0, 1]
+
+
+@pytest.mark.parametrize("found", [{"trajectories": "id-2"}, {"trajectories": "id-1", "versions": "another"}])
+def test_a_topic_that_was_made_again_begins_a_new_index(path: Path, found: dict[str, str]) -> None:
+    with closing(IndexWriter(path, {**TOPICS, "versions": "id-1"})) as index:
+        index.add(batch([played(0)]))
+    with closing(IndexWriter(path, found)) as index:
+        assert index.watermarks("trajectories") == {}
+
+
+def test_another_schema_begins_a_new_index(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled(path, 3)
+    monkeypatch.setattr("distrl.view.index.SCHEMA_VERSION", 10_000)
+    filled(path, 1)
+    assert offsets(path) == [0]
+
+
+def test_a_file_that_somebody_deleted_is_noticed(path: Path) -> None:
+    with closing(IndexWriter(path, TOPICS)) as index:
+        index.add(batch([played(0)]))
+        delete(path)
+        with pytest.raises(StaleIndexError):
+            index.add(batch([played(1)], since=1))
+        with pytest.raises(StaleIndexError):
+            offsets(path)
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "view").write_text("a file")
+    with pytest.raises(StoreError, match=r"stack\.cache"):
+        IndexWriter(tmp_path / "view" / "run.sqlite", TOPICS)
+
+
+def test_a_record_that_cannot_be_read_is_counted_and_noted(path: Path) -> None:
+    with closing(IndexWriter(path, TOPICS)) as index:
+        index.add(batch([played(0), None, played(2)]))
+    assert offsets(path) == [0, 2]
+    with reading(path) as connection:
+        assert queries.run_details(connection)["notes"] == [
+            "1 records of trajectories cannot be read: `distrl dlq ls` lists them"
+        ]
+
+
+def test_the_lag_is_the_same_whichever_topic_comes_first(path: Path, tmp_path: Path) -> None:
+    versions = [factories.version(number, published_at=20 * number) for number in range(4)]
+    trajectories = [played(n) for n in range(40)]
+    found = []
+    for name, order in (("a", (0, 1)), ("b", (1, 0))):
+        parts = [batch(versions, topic="versions"), batch(trajectories)]
+        with closing(IndexWriter(tmp_path / name, TOPICS)) as index:
+            for part in order:
+                index.add(parts[part])
+        with reading(tmp_path / name) as connection:
+            found.append([tuple(row) for row in connection.execute('SELECT lag FROM episodes ORDER BY "offset"')])
+    assert found[0] == found[1]
+    assert found[0][0] == (0,)
+    assert found[0][19] == (0,)  # ended as version 1 came, of version 1
+    assert found[0][39] == (0,)
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.booleans()), max_size=30))
+def test_the_updates_are_those_that_the_journal_counts(lines: list[tuple[int, bool]]) -> None:
+    journal = [
+        Update(u, (Watermark("distrl.r.trajectories", 0, place),), "f", place, void="lost" if void else "")
+        for place, (u, void) in enumerate(lines)
+    ]
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "run.sqlite"
+        with closing(IndexWriter(path, TOPICS)) as index:
+            index.add(batch(journal[:7], topic="updates"))
+            index.add(batch(journal[7:], since=min(7, len(journal)), topic="updates"))
+        with reading(path) as connection:
+            found = [tuple(row) for row in connection.execute("SELECT u, at FROM updates ORDER BY u")]
+    assert found == [(each.u, each.journalled_at) for each in History.of(journal).updates]
+
+
+def test_ten_thousand_steps_are_one_row(path: Path) -> None:
+    long = factories.trajectory("long", [factories.step(version=n % 3) for n in range(10_000)])
+    with closing(IndexWriter(path, TOPICS)) as index:
+        index.add(batch([long]))
+    with reading(path) as connection:
+        (row,) = queries.episodes(connection, EpisodeFilter.of({}), Page.of({}))["rows"]
+    assert (row["steps"], row["version_first"], row["version_last"]) == (10_000, 0, 2)

@@ -203,6 +203,17 @@ def test_the_updates_are_those_that_the_journal_counts(lines: list[tuple[int, bo
     assert found == [(each.u, each.journalled_at) for each in History.of(journal).updates]
 
 
+def test_pages_of_one_list_do_not_shift_while_records_come(path: Path) -> None:
+    filled(path, 6)
+    with closing(IndexWriter(path, TOPICS)) as index, reading(path) as connection:
+        first = queries.episodes(connection, EpisodeFilter.of({}), Page(0, 3))
+        index.add(batch([played(6), played(7)], since=6))
+        wanted = EpisodeFilter.of({"upto": str(first["upto"])})
+        second = queries.episodes(connection, wanted, Page(3, 3))
+    assert [row["offset"] for row in [*first["rows"], *second["rows"]]] == [5, 4, 3, 2, 1, 0]
+    assert (first["total"], second["total"], second["upto"]) == (6, 6, first["upto"])
+
+
 def test_ten_thousand_steps_are_one_row(path: Path) -> None:
     long = factories.trajectory("long", [factories.step(version=n % 3) for n in range(10_000)])
     with closing(IndexWriter(path, TOPICS)) as index:

@@ -36,11 +36,15 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeFilter:
-    """where: SQL, with a `?` for each of `values`. order: SQL."""
+    """where: SQL, with a `?` for each of `values`. order: SQL.
+
+    `upto` is the number of the last row that a list may show, so that its pages do not shift while records come.
+    """
 
     where: str
     values: tuple[str | int, ...]
     order: str
+    upto: int | None = None
 
     @classmethod
     def of(cls, asked: Mapping[str, str]) -> EpisodeFilter:
@@ -60,12 +64,16 @@ class EpisodeFilter:
             at = number(asked, name)
             if at is not None:
                 terms.append((f"finished_at {comparison} ?", (at,)))
+        upto = number(asked, "upto")
+        if upto is not None:
+            terms.append(("rowid <= ?", (upto,)))
         column = one_of("sort", asked.get("sort") or "finished_at", SORTED)
         order = ORDERS[one_of("order", asked.get("order") or "desc", tuple(ORDERS))]
         return cls(
             " AND ".join(term for term, _ in terms) or "1",
             tuple(value for _, values in terms for value in values),
             f'{column} {order} NULLS LAST, topic {order}, partition {order}, "offset" {order}',
+            upto,
         )
 
 

@@ -36,13 +36,16 @@ LETTER: Final = (
 
 
 def episodes(connection: sqlite3.Connection, wanted: EpisodeFilter, page: Page) -> Row:
-    """One page of episodes, and how many there are."""
+    """One page of episodes, how many there are, and `upto`, by which the next page is of the same list."""
+    upto = wanted.upto
+    if upto is None:
+        (upto,) = connection.execute("SELECT coalesce(max(rowid), 0) FROM episodes").fetchone()
     (total,) = connection.execute(f"SELECT count(*) FROM episodes WHERE {wanted.where}", wanted.values).fetchone()
     found = connection.execute(
         f"SELECT {EPISODE} FROM episodes WHERE {wanted.where} ORDER BY {wanted.order} LIMIT ? OFFSET ?",
         (*wanted.values, page.limit, page.offset),
     )
-    return {"total": total, "rows": [listed(row) for row in found]}
+    return {"total": total, "upto": upto, "rows": [listed(row) for row in found]}
 
 
 def listed(row: sqlite3.Row) -> Row:

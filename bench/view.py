@@ -1,0 +1,188 @@
+"""What `distrl view` takes on a long log: making the index, opening it, its lists, memory.
+
+Each part is a process of its own, on a broker in a temporary directory. Trajectories are real records of several steps.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from distrl.broker import topic_admin
+from distrl.broker.journal import Journal
+from distrl.broker.producer import RecordProducer
+from distrl.config import Config, load, with_run
+from distrl.runs.recorded import join
+from distrl.stack.local import LocalStack
+from distrl.types import Action, ActionKind, ObjectRef, Outcome, Point, Split, Step, Task, Trajectory, Version
+from distrl.view.follow import RunFollower
+from distrl.view.runs import Runs
+from distrl.view.server import ViewServer
+from rich.console import Console
+
+HEX = "a" * 64
+BEGAN = 1_760_000_000_000
+VERSIONS = 50
+WAITING = 2_000
+"""Records on their way."""
+LISTS = {
+    "the newest": "",
+    "one page in the middle": "&offset={middle}",
+    "by lag": "&sort=lag",
+    "by instruction": "&sort=instruction&order=asc",
+    "failures of a family and version": "&outcome=failure&family=family-3&version=20",
+    "text": "&text=number%2077",
+}
+"""What a list is asked for; each with 100 rows of the trajectories."""
+PAGES = {"the run": "", "charts": "/series", "failures": "/failures", "devices": "/devices"}
+console = Console()
+
+
+def trajectory(number: int, steps: int, draw: random.Random) -> Trajectory:
+    shot = ObjectRef(f"screenshots/2026-01-01/{HEX}.png", HEX, 30_000)
+    at, version = BEGAN + number * 700, number * VERSIONS // 1_000_000
+    step = Step(
+        shot, tuple(range(300, 380)), tuple(range(12)), Action(ActionKind.TAP, Point(0.3, 0.7)), "tap 0.3 0.7", -1.5,
+        version, HEX, at, 50.0, 25.0, 20.0, 1.0,
+    )  # fmt: skip
+    said = f"open the mail number {number} and answer it kindly"
+    task = Task(f"task-{number:08d}", "home", f"family-{number % 8}", Split.TRAIN, said, 20, number)
+    return Trajectory(
+        task, f"attempt-{number}", f"worker-{number % 8}", f"10.0.0.{number % 64}:5555", (step,) * steps, shot,
+        draw.choice((Outcome.SUCCESS, Outcome.FAILURE)), "ground-truth", "", False, at, at + 9_000,
+    )  # fmt: skip
+
+
+def fill(config: Config, count: int, steps: int) -> None:
+    """Write the log of a run of so many trajectories."""
+    topic_admin.ensure(config)
+    join(config, None, "learner", ("the measurement",))
+    with Journal(config) as journal:
+        for number in range(VERSIONS):
+            at = BEGAN + number * count * 700 // VERSIONS
+            journal.publish_version(
+                Version(
+                    number,
+                    number - 1 if number else None,
+                    number,
+                    HEX,
+                    ObjectRef(f"adapters/{number}", HEX, 1),
+                    HEX,
+                    at,
+                )
+            )
+    draw, waiting = random.Random(0), deque()
+    with RecordProducer(config, "the measurement") as producer:
+        for number in range(count):
+            made = trajectory(number, steps, draw)
+            acted = tuple(replace(step, version=number * VERSIONS // count) for step in made.steps)
+            waiting.append(producer.publish("trajectories", made.task_id, replace(made, steps=acted)))
+            if len(waiting) > WAITING:
+                waiting.popleft().result(60)
+        for each in waiting:
+            each.result(60)
+
+
+def build(config: Config) -> Mapping[str, float]:
+    """Make the index, or bring it up to date."""
+    began, spent = time.perf_counter(), time.process_time()
+    follower = RunFollower(config)
+    follower.caught_up.wait()
+    took, spent = time.perf_counter() - began, time.process_time() - spent
+    follower.close()
+    size = sum(file.stat().st_size for file in follower.path.parent.iterdir())
+    return {"seconds": took, "of the processor": spent, "index, MB": size / 1e6}
+
+
+def serve(config: Config) -> Mapping[str, float]:
+    """Start the server over an index that is there, and ask what a page asks, ten times each."""
+    began = time.perf_counter()
+    with Runs(lambda: [config.run], lambda name: config) as runs, ViewServer(runs, "127.0.0.1", 0, None) as server:
+
+        def seconds(path: str) -> float:
+            begun = time.perf_counter()
+            with urllib.request.urlopen(f"{server.address}api/runs{path}") as answer:
+                answer.read()
+            return time.perf_counter() - begun
+
+        one = f"/{config.run}"
+        for path in ("", one, f"{one}/trajectories"):
+            seconds(path)
+        found = {"opened: runs, run and first list, s": time.perf_counter() - began}
+        count = json.load(urllib.request.urlopen(f"{server.address}api/runs{one}"))["trajectories"]
+        asked = {
+            f"list, {name}, ms": f"{one}/trajectories?topic=trajectories&limit=100{rest.format(middle=count // 2)}"
+            for name, rest in LISTS.items()
+        }
+        asked |= {f"{name}, ms": f"{one}{path}" for name, path in PAGES.items()}
+        for name, path in asked.items():
+            found[name] = 1e3 * statistics.median(seconds(path) for _ in range(10))
+        found["an episode, first time, ms"] = 1e3 * seconds(f"{one}/trajectories/0:{count // 3}")
+    return found
+
+
+PARTS: Mapping[str, Callable[[Config], Mapping[str, float]]] = {"build": build, "serve": serve}
+
+
+def child(part: str, sets: list[str]) -> Mapping[str, float]:
+    done = subprocess.run(
+        [sys.executable, __file__, "--part", part, *(word for each in sets for word in ("--set", each))],
+        check=True, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--trajectories", type=int, default=100_000)
+    parser.add_argument("--steps", type=int, default=8, help="of each trajectory")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--part", choices=PARTS, help=argparse.SUPPRESS)
+    parser.add_argument("--set", action="append", default=[], help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.part:
+        found = PARTS[given.part](load(sets=given.set, environ={}))
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(json.dumps({**found, "peak resident, MB": peak}))
+        return
+    with ExitStack() as after:
+        folder = Path(after.enter_context(tempfile.TemporaryDirectory(prefix="distrl-bench-")))
+        own = [
+            f"stack.directory={folder / 'stack'}",
+            f"store.url=file://{folder / 'objects'}",
+            'devices.addresses=["127.0.0.1:1"]',
+        ]
+        stack = LocalStack(load(sets=[*own, "run=bench"], environ={}), console.print)
+        up = stack.up(reuse=True)
+        after.callback(stack.down)
+        config = with_run(up, f"bench-view-{given.trajectories}")
+        began = time.perf_counter()
+        fill(config, given.trajectories, given.steps)
+        console.print(f"{given.trajectories:,} trajectories written in {time.perf_counter() - began:.0f} s")
+        sets = [*own, f"run={config.run}", f"kafka.bootstrap={up.kafka.bootstrap}", f"stack.cache={folder / 'cache'}"]
+        figures = {
+            title: child(part, sets)
+            for title, part in (("make the index", "build"), ("extend it by nothing", "build"), ("serve", "serve"))
+        }
+        for title, found in figures.items():
+            for name, value in found.items():
+                console.print(f"{title}: {name}: {value:.3g}")
+        if given.json:
+            given.json.write_text(json.dumps(figures, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -9,7 +9,7 @@ PHONES ?= 8
 ALGORITHM ?= aride
 STARTED := $(shell date +%s)
 # A misspelt variable would be taken for none.
-KNOWN := PYTHON SEED MINUTES PHONES ALGORITHM STORM
+KNOWN := PYTHON SEED MINUTES PHONES ALGORITHM STORM CHROMIUM
 GIVEN := $(foreach name,$(.VARIABLES),$(if $(filter command,$(origin $(name))),$(name)))
 UNKNOWN := $(filter-out $(KNOWN),$(GIVEN))
 ifneq ($(UNKNOWN),)
@@ -19,7 +19,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-k8s faults lint format clean setup lock chart
+.PHONY: demo test test-browser test-k8s faults lint format clean setup lock chart
 
 setup: $(READY)
 
@@ -37,6 +37,10 @@ demo: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest --numprocesses 2 --no-loadscope-reorder
+
+# The pages of `distrl view` in the Chromium of this machine (CHROMIUM= names another); pictures go to out/browser.
+test-browser: $(READY)
+	$(if $(CHROMIUM),CHROMIUM=$(CHROMIUM)) $(BIN)/python -m pytest tests/view/browser -m browser
 
 # On the cluster that KUBECONFIG names, whose nodes can pull K8S_IMAGE; else, as root, on a node of its own.
 test-k8s: $(READY)

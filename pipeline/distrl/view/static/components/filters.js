@@ -1,0 +1,104 @@
+// The filters of the list of trajectories. The address holds them, so a filtered list is a link.
+
+import { h } from "../lib/dom.js";
+import { plain } from "../lib/text.js";
+
+const OUTCOMES = ["success", "failure", "unknown", "interrupted"];
+const TOPICS = ["trajectories", "evaluations", "demonstrations"];
+const SPLITS = ["train", "validation", "test"];
+export const SORTS = [
+  ["finished_at", "time"], ["steps", "steps"], ["lag", "lag"], ["version_last", "version"], ["outcome", "outcome"],
+  ["family", "family"], ["instruction", "instruction"],
+];
+// A word is typed before it is searched for.
+const TYPING_MS = 300;
+
+/**
+ * run: what the server says of it (suites, families, devices); query: the filters now; change(query, typed): told of
+ * new ones, `typed` where the reader is still in a field. Returns {element, set(query)}.
+ */
+export function filterBar(run, query, change) {
+  let now = { ...query };
+  let timer = 0;
+
+  function choice(name, label, values) {
+    const given = now[name] && !values.includes(now[name]) ? [now[name], ...values] : values;
+    return labelled(label, h("select", { name, on: { change: (event) => edit(name, event.target.value) } },
+      h("option", { value: "" }, "any"), given.map((each) => h("option", { value: each }, plain(each)))));
+  }
+
+  function field(name, label, type, more = {}) {
+    return labelled(label, h("input", { name, type, ...more, autocomplete: "off", on: { input: (event) => {
+      clearTimeout(timer);
+      timer = setTimeout(() => edit(name, event.target.value.trim(), true), TYPING_MS);
+    } } }));
+  }
+
+  function moment(name, label) {
+    return labelled(label, h("input", { name, type: "datetime-local", step: "1", on: { change: (event) => {
+      const at = new Date(event.target.value).getTime();
+      edit(name, Number.isNaN(at) ? "" : String(at));
+    } } }));
+  }
+
+  function edit(name, value, typed = false) {
+    clearTimeout(timer);
+    now = { ...now, [name]: value };
+    if (!value) delete now[name];
+    change(now, typed);
+    clear.hidden = !given(now);
+  }
+
+  const clear = h("button", { type: "button", class: "quiet", on: { click: () => {
+    now = Object.fromEntries(Object.entries(now).filter(([name]) => ["sort", "order"].includes(name)));
+    set(now);
+    change(now, false);
+  } } }, "Clear filters");
+  const element = h("form", { class: "filters", role: "search", "aria-label": "Filter trajectories", on: { submit: (event) => event.preventDefault() } },
+    field("text", "Text", "search", { placeholder: "instruction or task" }),
+    choice("outcome", "Outcome", OUTCOMES),
+    choice("topic", "Kind", TOPICS),
+    choice("suite", "Suite", run.suites ?? []),
+    choice("family", "Family", run.families ?? []),
+    h("details", { class: "more-filters", open: ["split", "version", "device", "worker", "from", "to"].some((name) => query[name]) },
+      h("summary", {}, "More filters"),
+      h("div", { class: "filters-more" },
+        choice("split", "Split", SPLITS),
+        field("version", "Version", "number", { min: "-2", step: "1" }),
+        choice("device", "Device", run.devices ?? []),
+        field("worker", "Worker", "text"),
+        moment("from", "From"),
+        moment("to", "Until"),
+        labelled("Sort by", h("select", { name: "sort", on: { change: (event) => edit("sort", event.target.value) } },
+          SORTS.map(([value, name]) => h("option", { value }, name)))),
+        labelled("Order", h("select", { name: "order", on: { change: (event) => edit("order", event.target.value) } },
+          h("option", { value: "desc" }, "descending"), h("option", { value: "asc" }, "ascending"))))),
+    clear);
+
+  function set(wanted) {
+    now = { ...wanted };
+    for (const control of element.querySelectorAll("[name]")) {
+      if (control === document.activeElement && control.tagName === "INPUT") continue;
+      const value = now[control.name] ?? { sort: "finished_at", order: "desc" }[control.name] ?? "";
+      control.value = control.type === "datetime-local" ? local(value) : value;
+    }
+    clear.hidden = !given(now);
+  }
+
+  set(now);
+  return { element, set };
+}
+
+const given = (query) => Object.keys(query).some((name) => !["sort", "order"].includes(name));
+
+function labelled(label, control) {
+  return h("label", {}, h("span", {}, label), control);
+}
+
+/** ms since the epoch as the value of a field for a local date and time. */
+function local(ms) {
+  if (!ms) return "";
+  const at = new Date(Number(ms));
+  if (Number.isNaN(at.getTime())) return "";
+  return new Date(at.getTime() - at.getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
+}

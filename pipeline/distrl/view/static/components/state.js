@@ -1,0 +1,55 @@
+// What a page shows while it has nothing else: loading, an error with what fixes it, or nothing found.
+
+import { add, fill, h } from "../lib/dom.js";
+import { block, untrusted } from "../lib/text.js";
+
+// A quick answer shows no sign of loading: a flash distracts.
+const PATIENCE_MS = 150;
+
+/** A sign of loading in `root`, after a moment. Returns what ends it. */
+export function loading(root, what) {
+  root.setAttribute("aria-busy", "true");
+  const timer = setTimeout(() => fill(root, h("div", { class: "state" },
+    h("div", { class: "skeleton" }), h("div", { class: "skeleton" }), h("div", { class: "skeleton" }), h("p", {}, `Loading ${what} …`))), PATIENCE_MS);
+  return () => {
+    clearTimeout(timer);
+    root.removeAttribute("aria-busy");
+  };
+}
+
+/** An error; retry: called by its button. */
+export function failed(error, retry) {
+  const locked = error.status === 401;
+  return h("div", { class: "state error", role: "alert" },
+    h("h2", {}, error.status === 404 ? "This is not there" : locked ? "The token is missing" : "This could not be loaded"),
+    block(error.message),
+    error.fix ? h("p", { class: "fix" }, untrusted(error.fix)) : null,
+    h("p", {}, h("button", { type: "button", on: { click: locked ? () => location.reload() : retry } }, locked ? "Enter it" : "Try again")));
+}
+
+/** Nothing is there. title and why: texts of the program; more: nodes. */
+export function empty(title, why, ...more) {
+  return add(h("div", { class: "state" }, h("h2", {}, title), h("p", {}, why)), more);
+}
+
+/**
+ * Loads and draws a part of a page: `load(signal)`, then `draw(found)` gives nodes. Errors are drawn with a retry.
+ * Returns a function that does it again, showing no loading sign over what is there already.
+ */
+export function loaded(root, signal, what, load, draw) {
+  async function once(quiet) {
+    const done = quiet ? () => {} : loading(root, what);
+    try {
+      const found = await load(signal);
+      done();
+      if (!signal.aborted) fill(root, draw(found));
+    } catch (error) {
+      done();
+      if (error.name === "AbortError" || signal.aborted) return;
+      if (!(error.status >= 0)) console.error(error);
+      fill(root, failed(error, () => once(false)));
+    }
+  }
+  once(false);
+  return () => once(true);
+}

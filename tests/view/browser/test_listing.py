@@ -1,0 +1,90 @@
+"""The list of trajectories: filters that are links, and rows that come and go with what is in sight."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from playwright.sync_api import Browser, expect
+
+from view.browser.conftest import DESKTOP, Shown, opened
+from view.browser.records import more
+from view.browser.watched import Watched
+
+MANY = 1_500
+MOST_ROWS = 60
+"""In the document at a time, of a window of 800 px."""
+
+
+def test_filters_are_in_the_address_and_back_undoes_them(view: Watched, shown: Shown) -> None:
+    page = view.open(f"#/{shown.run}/trajectories")
+    total = page.locator(".total")
+    expect(total).to_have_text("42 episodes")
+    page.locator("select[name=outcome]").select_option("failure")
+    expect(total).to_have_text("20 episodes")
+    page.locator("select[name=topic]").select_option("trajectories")
+    expect(total).to_have_text("12 episodes")
+    expect(page).to_have_url(re.compile(r"\?outcome=failure&topic=trajectories$"))
+
+    page.reload()
+    expect(total).to_have_text("12 episodes")
+    expect(page.locator("select[name=outcome]")).to_have_value("failure")
+    page.go_back()
+    expect(total).to_have_text("20 episodes")
+    expect(page.locator("select[name=topic]")).to_have_value("")
+    page.go_back()
+    expect(total).to_have_text("42 episodes")
+
+
+def test_a_text_is_searched_for_while_the_field_keeps_the_focus(view: Watched, shown: Shown) -> None:
+    page = view.open(f"#/{shown.run}/trajectories")
+    field = page.get_by_label("Text")
+    field.press_sequentially("alarm 13")
+    expect(page.locator(".total")).to_have_text("1 episode")
+    expect(field).to_be_focused()
+    page.locator(".row-link").click()
+    expect(page.get_by_role("heading", name="set alarm 13 to 100%")).to_be_visible()
+    page.go_back()
+    expect(page.locator(".total")).to_have_text("1 episode")
+    page.get_by_label("Text").fill("nothing is called so")
+    expect(page.get_by_role("heading", name="No episode matches")).to_be_visible()
+    page.get_by_role("button", name="Clear filters").click()
+    expect(page.locator(".total")).to_have_text("42 episodes")
+
+
+def test_a_column_sorts_both_ways(view: Watched, shown: Shown) -> None:
+    page = view.open(f"#/{shown.run}/trajectories?topic=trajectories")
+    expect(page.get_by_role("columnheader", name="Ended")).to_have_attribute("aria-sort", "descending")
+    expect(page.locator(".row-link").first).to_contain_text("set alarm 23")
+    page.get_by_role("button", name="Ended").click()
+    expect(page.get_by_role("columnheader", name="Ended")).to_have_attribute("aria-sort", "ascending")
+    expect(page.locator(".row-link").first).to_contain_text("set alarm 0")
+
+
+def test_of_many_rows_those_in_sight_are_in_the_document_and_new_ones_are_offered(
+    browser: Browser, new_run: Callable[[int], Shown]
+) -> None:
+    many = new_run(MANY)
+    for view in opened(browser, many, DESKTOP):
+        page = view.open(f"#/{many.run}/trajectories?topic=trajectories")
+        expect(page.locator(".total")).to_have_text("1,500 episodes")
+        assert page.locator(".rows .row").count() < MOST_ROWS
+        page.locator(".row-link").first.focus()
+        page.keyboard.press("End")
+        expect(page.get_by_role("link", name="set alarm 0 to 100%")).to_be_focused()
+        assert page.locator(".rows .row").count() < MOST_ROWS
+        page.evaluate("window.scrollTo(0, 750 * 44)")
+        expect(page.get_by_role("link", name=re.compile("set alarm 74[0-9] "))).not_to_have_count(0)
+        before = page.locator(".row-link").nth(10).inner_text()
+        place = page.evaluate("scrollY")
+
+        more(many.config, MANY, 7)
+        offer = page.get_by_role("button", name="Show 7 new records")
+        expect(offer).to_have_count(1)
+        assert page.evaluate("scrollY") == place
+        assert page.locator(".row-link").nth(10).inner_text() == before
+        page.evaluate("window.scrollTo(0, 0)")
+        expect(page.locator(".row-link").first).to_contain_text("set alarm 1499 ")
+        offer.click()
+        expect(page.locator(".total")).to_have_text("1,507 episodes")
+        expect(page.locator(".row-link").first).to_contain_text("set alarm 1506 ")

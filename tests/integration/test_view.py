@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import http.client
+import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,12 +18,18 @@ from distrl.broker.connect import admin
 from distrl.broker.producer import RecordProducer
 from distrl.broker.topics import topic_name
 from distrl.config import Config
+from distrl.rights.grant import grant
+from distrl.rights.roles import ROLES
 from distrl.store.objects import open_store
+from distrl.train.roles import write_settings
 from distrl.view.index import reading
 from distrl.view.runs import Runs
 from distrl.view.server import ViewServer
+from secured import Secured, over_tls
 from view.asking import MOST_S, Answer, ask
 from view.world import APART_MS, BEGAN, HOSTILE, UPDATES, World, episode, letter, png, publish
+
+TOKEN = "a-secret-of-the-tests"
 
 pytestmark = pytest.mark.integration
 
@@ -262,6 +270,46 @@ def test_a_record_that_comes_is_announced_and_listed(served: Served, world: Worl
     assert b'"dead_letters":2' in after
     connection.close()
     assert served.get(f"{run}/dead-letters").json["total"] == 2
+
+
+def test_the_reader_of_a_run_may_see_it(secured_server: Secured, s3: settings.StoreSettings, tmp_path: Path) -> None:
+    """With the rights of a viewer at a broker with rights, and no others."""
+    name = f"seen-{uuid.uuid4().hex[:8]}"
+    own = [f"run={name}", f"store.url=file://{tmp_path / 'objects'}", f"stack.cache={tmp_path / 'cache'}"]
+    publish(over_tls(secured_server, "admin", *own), count=8)
+    grant(over_tls(secured_server, "admin", *own), ROLES["viewer"], "User:viewer")
+    with serving(over_tls(secured_server, "viewer", *own)) as served:
+        served.ready(name)
+        found = served.get(f"runs/{name}").json
+        assert (found["trajectories"], found["notes"]) == (8, [])
+        assert served.get(f"runs/{name}/trajectories/0:3").json["task_id"] == "task-3"
+
+
+def test_the_command_serves_until_it_is_stopped(world: World, tmp_path: Path) -> None:
+    write_settings(world.config, tmp_path / "run.yaml")
+    (tmp_path / "token").write_text(TOKEN + "\n")
+    line = [sys.executable, "-m", "distrl.cli.main", "view", "-c", str(tmp_path / "run.yaml")]
+    refused = subprocess.run([*line, "--run", "no-such-run"], capture_output=True, text=True, timeout=120)
+    assert refused.returncode == 1
+    assert "no-such-run" in refused.stderr
+    asked = [*line, "--run", world.config.run, "--token-file", str(tmp_path / "token")]
+    log = tmp_path / "log"
+    with log.open("w") as errors, subprocess.Popen(asked, stdout=subprocess.PIPE, stderr=errors, text=True) as server:
+        try:
+            assert server.stdout is not None
+            ready = next(line for line in server.stdout if line.startswith("ready: "))
+            port = int(ready.rpartition(":")[2].strip(" /\n"))
+            assert ask(port, "/api/runs").status == 401
+            found = ask(port, "/api/runs", Authorization=f"Bearer {TOKEN}").json["runs"]
+            assert [row["run"] for row in found] == [world.config.run]
+            stream = http.client.HTTPConnection("127.0.0.1", port, timeout=MOST_S)
+            events = f"/api/runs/{world.config.run}/events"
+            stream.request("GET", events, headers={"Authorization": f"Bearer {TOKEN}"})  # an open stream ends with it
+            assert stream.getresponse().status == 200
+        finally:
+            server.terminate()
+        assert server.wait(60) == 0
+    assert TOKEN not in log.read_text()
 
 
 def test_an_index_goes_on_where_it_was_and_is_made_again_where_the_log_is_another(

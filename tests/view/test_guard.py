@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
@@ -40,6 +41,22 @@ def test_every_answer_keeps_the_browser_from_loading_anything_else(start: Start,
     assert "unsafe" not in policy
     assert "http" not in policy
     assert "server" not in found.headers
+
+
+def test_the_pages_are_served_with_their_types(start: Start) -> None:
+    port = start().port
+    page = ask(port, "/")
+    assert (page.status, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert page.headers["cache-control"] == "no-cache"
+    for name in re.findall(rb'(?:src|href)="([^":#]+)"', page.body):
+        found = ask(port, f"/{name.decode()}")
+        assert found.status == 200, name
+        assert found.headers["content-type"].split(";")[0] in {"text/javascript", "text/css", "image/svg+xml"}, name
+
+
+@pytest.mark.parametrize("path", ["/../app.py", "/%2e%2e/app.py", "/..%2fapp.py", "/vendor/../../app.py", "/%00"])
+def test_nothing_beside_the_pages_is_served(start: Start, path: str) -> None:
+    assert ask(start().port, path).status == 404
 
 
 def test_a_server_without_runs_lists_none(start: Start) -> None:

@@ -149,7 +149,7 @@ _DECLARED = (
     ),
     Role(
         "viewer",
-        "`distrl status`, `tail`, `replay`, `scores`, `track`, `lineage`, `runs show`, `learner --verify`: reads "
+        "`distrl status`, `view`, `tail`, `replay`, `scores`, `track`, `lineage`, `runs show`, `learner --verify`: reads "
         "everything of the run, changes nothing",
         _topics("*"),
         frozenset({GroupRight.ASK}),

@@ -21,7 +21,7 @@ from distrl.broker.reader import CutError, LogReader, RawRecord, decoded, retain
 from distrl.broker.topic_admin import topic_id
 from distrl.broker.topics import TOPICS, topic_name
 from distrl.config import Config
-from distrl.errors import DistrlError, WireError
+from distrl.errors import DistrlError, StoreError, WireError
 from distrl.supervised import SupervisedThread
 from distrl.types import Record
 from distrl.view.index import DEAD_LETTERS, Batch, IndexWriter, StaleIndexError, delete
@@ -73,7 +73,7 @@ class RunFollower:
         self._asked = threading.Event()
         self._until = time.monotonic() + ACTIVE_S
         self._closing = threading.Event()
-        self._thread = SupervisedThread(self._run, f"view {config.run}")
+        self._thread = SupervisedThread(self._run, f"view {config.run}", self._ended)
 
     def touch(self) -> None:
         """Somebody looks at the run: follow it."""
@@ -104,6 +104,12 @@ class RunFollower:
                 self._closing.wait(AGAIN_S)
                 continue
             self._asked.wait()
+
+    def _ended(self, error: Exception) -> None:
+        self.failure = StoreError(
+            str(self.path), f"the index is not extended any more ({error})", "start `distrl view` again"
+        )
+        self.caught_up.set()
 
     def _again(self, why: Exception) -> None:
         LOG.info("the index is made again: %s", why)

@@ -5,6 +5,7 @@ names: the runs to show now; of_run: the settings to read one with. Both may rai
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import threading
 import time
@@ -21,6 +22,8 @@ from distrl.store.objects import ObjectStore, open_store
 from distrl.view.answers import NotThereError
 from distrl.view.follow import RunFollower
 from distrl.view.index import CorruptIndexError, delete, reading
+
+LOG = logging.getLogger(__name__)
 
 REFRESH_S: Final = 15.0
 """How old the list of runs may be."""
@@ -87,23 +90,43 @@ class Runs:
             each.follower.close()
 
     def all(self) -> tuple[list[ShownRun], dict[str, DistrlError]]:
-        """Every run by name, and why some cannot be shown. Raises DistrlError where the broker cannot list them."""
-        with self._turn:
-            if time.monotonic() - self._listed >= REFRESH_S:
-                names = list(self._names())
-                for gone in self._shown.keys() - set(names):
-                    self._shown.pop(gone).follower.close()
-                self._failed = {}
-                for name in names:
-                    if name not in self._shown:
-                        self._begin(name)
+        """Every run by name, and why some cannot be shown.
+
+        Raises DistrlError where the broker cannot list them and none is known: else those are shown from their indexes.
+        """
+        if self._turn.acquire(blocking=not self._shown):  # one asks the broker, the others do not wait for it
+            try:
+                if time.monotonic() - self._listed >= REFRESH_S:
+                    self._list()
+            except DistrlError as error:
+                if not self._shown:
+                    raise
                 self._listed = time.monotonic()
-            return [self._shown[name] for name in sorted(self._shown)], dict(self._failed)
+                LOG.warning("the runs cannot be listed: %s", error)
+            finally:
+                self._turn.release()
+        shown = dict(self._shown)
+        return [shown[name] for name in sorted(shown)], dict(self._failed)
+
+    def _list(self) -> None:
+        names = list(self._names())
+        self._listed = time.monotonic()
+        for gone in self._shown.keys() - set(names):
+            self._shown.pop(gone).follower.close()
+        self._failed = {}
+        for name in names:
+            if name not in self._shown:
+                try:
+                    self._shown[name] = ShownRun(self._of_run(name))
+                except DistrlError as error:  # one run that cannot be read must not hide the others
+                    self._failed[name] = error
 
     def get(self, name: str) -> ShownRun:
         """The run, which is followed from now on. Raises NotThereError, and why it cannot be shown."""
-        shown, failed = self.all()
-        found = next((each for each in shown if each.config.run == name), None)
+        found = self._shown.get(name)
+        if found is None:
+            shown, failed = self.all()
+            found = next((each for each in shown if each.config.run == name), None)
         if found is None:
             if name in failed:
                 raise failed[name]
@@ -111,9 +134,3 @@ class Runs:
             raise NotThereError("run", f"no run {name[:80]!r} is shown here", f"shown are: {known}")
         found.follower.touch()
         return found
-
-    def _begin(self, name: str) -> None:
-        try:
-            self._shown[name] = ShownRun(self._of_run(name))
-        except DistrlError as error:  # one run that cannot be read must not hide the others
-            self._failed[name] = error

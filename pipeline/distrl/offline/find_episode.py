@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from distrl.broker.journal import journalled
-from distrl.broker.reader import LogReader, RawRecord, decoded
+from distrl.broker.reader import LogReader, RawRecord, decoded, retained
 from distrl.broker.topics import topic_name
 from distrl.broker.versions import lineage
 from distrl.config import Config
@@ -54,8 +54,7 @@ def place_of(text: str) -> tuple[int, int] | None:
 
 def episode_at(config: Config, topic: str, partition: int, offset: int) -> Found:
     """The episode whose record is there. Raises ConfigError where there is none, WireError where it cannot be read."""
-    with LogReader(config, topic) as probe:
-        kept = probe.kept()
+    kept = retained(config, topic)
     first, end = kept.get(partition, (0, 0))
     name = f"{topic_name(config.run, topic)}[{partition}]"
     if not first <= offset < end:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from distrl.broker.reader import LogReader, RawRecord, decoded
+from distrl.broker.reader import LogReader, RawRecord, decoded, retained
 from distrl.broker.times import offsets_at
 from distrl.broker.topics import TOPICS
 from distrl.config import Config
@@ -92,8 +92,8 @@ def _raw(config: Config, topic: str, wanted: Range, most: int = 500) -> Iterator
     """The records of one range, in order. The other partitions are assigned at their ends."""
     if not len(wanted):
         return
-    with LogReader(config, topic) as probe:
-        start = {**probe.ends, wanted.partition: wanted.first}
+    ends = {partition: end for partition, (_, end) in retained(config, topic).items()}
+    start = {**ends, wanted.partition: wanted.first}
     with LogReader(config, topic, start) as reader:
         for batch in reader.to_end(most):
             for raw in batch:

@@ -20,6 +20,8 @@ EQUAL: Final = ("topic", "outcome", "suite", "family", "split", "device", "worke
 """Columns that a parameter of the same name compares with its value."""
 SORTED: Final = ("finished_at", "steps", "lag", "version_last", "outcome", "family", "instruction")
 ORDERS: Final = {"asc": "ASC", "desc": "DESC"}
+NULLS: Final = {"ASC": " NULLS LAST", "DESC": ""}
+"""SQLite has nulls first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ class EpisodeFilter:
         return cls(
             " AND ".join(term for term, _ in terms) or "1",
             tuple(value for _, values in terms for value in values),
-            f'{column} {order} NULLS LAST, topic {order}, partition {order}, "offset" {order}',
+            f"{column} {order}{NULLS[order]}, rowid {order}",
             upto,
         )
 

@@ -27,6 +27,8 @@ SCHEMA_VERSION: Final = 1
 """Raise it with every change of the tables or of what a row holds: older files are made again."""
 
 EPISODE_COLUMNS: Final = tuple(each.name for each in fields(EpisodeRow))
+NAMED: Final = ("suite", "family", "device", "worker")
+"""Columns whose values a list may be filtered by, and which are offered."""
 SCHEMA: Final = f"""
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE watermarks (topic TEXT, partition INTEGER, next INTEGER NOT NULL, unreadable INTEGER NOT NULL DEFAULT 0,
@@ -35,8 +37,13 @@ CREATE TABLE episodes ({", ".join(f'"{name}"' for name in EPISODE_COLUMNS)});
 CREATE UNIQUE INDEX episodes_place ON episodes (topic, partition, "offset");
 CREATE INDEX episodes_task ON episodes (task_id);
 CREATE INDEX episodes_finished ON episodes (finished_at);
-CREATE INDEX episodes_device ON episodes (device, worker, finished_at);
+CREATE INDEX episodes_topic ON episodes (topic, finished_at);
+CREATE INDEX episodes_device ON episodes (device, worker, finished_at, topic, outcome, step_ms);
+CREATE INDEX episodes_failed ON episodes (mode, finished_at) WHERE outcome = 'failure';
 CREATE INDEX episodes_evaluated ON episodes (evaluated) WHERE evaluated IS NOT NULL;
+CREATE TABLE totals (topic TEXT, outcome TEXT, episodes INTEGER NOT NULL, first_at INTEGER NOT NULL,
+  last_at INTEGER NOT NULL, PRIMARY KEY (topic, outcome)) WITHOUT ROWID;
+CREATE TABLE names (kind TEXT, name TEXT, PRIMARY KEY (kind, name)) WITHOUT ROWID;
 CREATE TABLE versions (version INTEGER PRIMARY KEY, parent INTEGER, at INTEGER NOT NULL, sha256 TEXT NOT NULL,
   size INTEGER NOT NULL, "update" INTEGER NOT NULL, base_model_sha256 TEXT NOT NULL, fingerprint TEXT NOT NULL);
 CREATE INDEX versions_at ON versions (at);
@@ -238,7 +245,14 @@ def _add_episodes(connection: sqlite3.Connection, topic: str, new: New) -> None:
         episode_row(topic, raw.position, record) for raw, record in new if isinstance(record, Trajectory | Evaluation)
     ]
     marks = ", ".join("?" * len(EPISODE_COLUMNS))
-    connection.executemany(f"INSERT OR REPLACE INTO episodes VALUES ({marks})", map(astuple, rows))
+    connection.executemany(f"INSERT INTO episodes VALUES ({marks})", map(astuple, rows))
+    connection.executemany(
+        "INSERT INTO totals VALUES (?1, ?2, 1, ?3, ?4) ON CONFLICT DO UPDATE SET episodes = episodes + 1, "
+        "first_at = min(first_at, ?3), last_at = max(last_at, ?4)",
+        [(row.topic, row.outcome, row.started_at, row.finished_at) for row in rows],
+    )
+    names = {(kind, str(getattr(row, kind))) for row in rows for kind in NAMED}
+    connection.executemany("INSERT OR IGNORE INTO names VALUES (?, ?)", sorted(names))
     for row in rows:
         place = (row.topic, row.partition, row.offset)
         connection.execute(f'{LAG} topic = ? AND partition = ? AND "offset" = ?', place)

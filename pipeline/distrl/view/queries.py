@@ -26,6 +26,8 @@ EPISODE: Final = ", ".join(f'"{name}"' for name in LISTED)
 ATTEMPTS: Final = 500
 """Most attempts of one task that are listed."""
 EXAMPLES: Final = 5
+OFFERED: Final = 500
+"""Most names of one kind that a list offers to be filtered by."""
 CLASSES: Final = 50
 """Most conditions that are listed."""
 LETTER: Final = (
@@ -106,7 +108,7 @@ def task_attempts(connection: sqlite3.Connection, task_id: str) -> list[Row]:
 
 def counts(connection: sqlite3.Connection) -> Row:
     """How many there are of what a run's row counts; also what a page is told of a change."""
-    topics = dict(connection.execute("SELECT topic, count(*) FROM episodes GROUP BY topic").fetchall())
+    topics = dict(connection.execute("SELECT topic, sum(episodes) FROM totals GROUP BY topic").fetchall())
     (version,) = connection.execute("SELECT max(version) FROM versions").fetchone()
     (updates,) = connection.execute("SELECT count(*) FROM updates").fetchone()
     (letters,) = connection.execute(f"SELECT count(*) FROM (SELECT 1 {LETTER})").fetchone()
@@ -122,7 +124,7 @@ def counts(connection: sqlite3.Connection) -> Row:
 
 def run_row(connection: sqlite3.Connection) -> Row:
     """What a run's row says from its log: counts, first and last time, success of the last evaluated version."""
-    first, last = connection.execute("SELECT min(started_at), max(finished_at) FROM episodes").fetchone()
+    first, last = connection.execute("SELECT min(first_at), max(last_at) FROM totals").fetchone()
     scored = version_scores(connection)
     return {
         **counts(connection),
@@ -142,10 +144,15 @@ EMPTY_RUN: Final[Row] = {
 def run_details(connection: sqlite3.Connection) -> Row:
     """What the lists may be filtered by, outcomes of the trajectories, and what there is to know of the log."""
     chosen = {
-        name: [row[0] for row in connection.execute(f"SELECT DISTINCT {column} FROM episodes ORDER BY 1 LIMIT 500")]
-        for name, column in (("suites", "suite"), ("families", "family"), ("devices", "device"), ("workers", "worker"))
+        plural: [
+            row[0]
+            for row in connection.execute(
+                "SELECT name FROM names WHERE kind = ? ORDER BY name LIMIT ?", (kind, OFFERED)
+            )
+        ]
+        for plural, kind in (("suites", "suite"), ("families", "family"), ("devices", "device"), ("workers", "worker"))
     }
-    outcomes = connection.execute("SELECT outcome, count(*) FROM episodes WHERE topic = 'trajectories' GROUP BY 1")
+    outcomes = connection.execute("SELECT outcome, episodes FROM totals WHERE topic = 'trajectories'")
     unreadable = connection.execute(
         "SELECT topic, sum(unreadable) FROM watermarks GROUP BY 1 HAVING sum(unreadable) > 0"
     )
@@ -196,34 +203,44 @@ def rate(won: int, n: int) -> Row:
     return {"rate": won / n if n else None, "low": low if n else None, "high": high if n else None, "n": n}
 
 
+HAS_CONDITION: Final = (
+    "suite = :suite AND family = :family AND EXISTS (SELECT 1 FROM json_each(conditions) WHERE value = :condition)"
+)
+
+
 def failures(connection: sqlite3.Connection, version: int | None) -> Row:
     """How episodes failed: classes by mode, and the conditions that were not met. version: of those where it acted, or
     was evaluated.
     """
-    where = (
-        "outcome = 'failure' AND (?1 IS NULL OR coalesce(evaluated = ?1, version_first <= ?1 AND version_last >= ?1))"
-    )
-    (n,) = connection.execute(f"SELECT count(*) FROM episodes WHERE {where}", [version]).fetchone()
+    where, given = "outcome = 'failure'", {"version": version}
+    if version is not None:
+        where += " AND coalesce(evaluated = :version, version_first <= :version AND version_last >= :version)"
+    (n,) = connection.execute(f"SELECT count(*) FROM episodes WHERE {where}", given).fetchone()
     modes = connection.execute(
-        f"SELECT mode, count(*) FROM episodes WHERE {where} GROUP BY mode ORDER BY 2 DESC", [version]
+        f"SELECT mode, count(*) FROM episodes WHERE {where} GROUP BY mode ORDER BY 2 DESC", given
     ).fetchall()
     conditions = connection.execute(
         f"SELECT suite, family, each.value, count(*) FROM episodes, json_each(conditions) AS each WHERE {where} "
         f"GROUP BY 1, 2, 3 ORDER BY 4 DESC, 1, 2, 3 LIMIT {CLASSES}",
-        [version],
+        given,
     ).fetchall()
 
-    def examples(term: str, *values: str | None) -> list[Row]:
+    def examples(term: str, **values: str | None) -> list[Row]:
         found = connection.execute(
             f"SELECT {EPISODE} FROM episodes WHERE {where} AND {term} ORDER BY finished_at DESC LIMIT {EXAMPLES}",
-            (version, *values),
+            {**given, **values},
         )
         return [listed(row) for row in found]
 
     return {
         "n": n,
         "classes": [
-            {"name": mode or "no steps", "count": count, "share": count / n, "examples": examples("mode IS ?2", mode)}
+            {
+                "name": mode or "no steps",
+                "count": count,
+                "share": count / n,
+                "examples": examples("mode IS :mode", mode=mode),
+            }
             for mode, count in modes
         ],
         "conditions": [
@@ -234,8 +251,7 @@ def failures(connection: sqlite3.Connection, version: int | None) -> Row:
                 "count": count,
                 "share": count / n,
                 "examples": examples(
-                    "suite = ?2 AND family = ?3 AND EXISTS (SELECT 1 FROM json_each(conditions) WHERE value = ?4)",
-                    suite, family, condition,
+                    HAS_CONDITION, suite=suite, family=family, condition=condition
                 ),
             }
             for suite, family, condition, count in conditions

@@ -14,7 +14,7 @@ POINTS: Final = 2_000
 BINS: Final = 120
 """Time bins of the collection."""
 SUCCESS: Final = ("version", "at", "rate", "low", "high", "n", "policy")
-DEVICE_EPISODES: Final = 5_000
+DEVICE_EPISODES: Final = 500
 """Last episodes of a device that its step times are computed from."""
 
 

@@ -80,9 +80,13 @@ class RunFollower:
         self._until = time.monotonic() + ACTIVE_S
         self._asked.set()
 
-    def close(self) -> None:
+    def stop(self) -> None:
+        """Have the thread end, and do not wait for it: it may wait for the turn of another that is to be stopped."""
         self._closing.set()
         self._asked.set()
+
+    def close(self) -> None:
+        self.stop()
         self._thread.join()
 
     def _run(self) -> None:

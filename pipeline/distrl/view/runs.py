@@ -87,6 +87,8 @@ class Runs:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         for each in self._shown.values():
+            each.follower.stop()
+        for each in self._shown.values():
             each.follower.close()
 
     def all(self) -> tuple[list[ShownRun], dict[str, DistrlError]]:

@@ -54,6 +54,8 @@ def test_from_the_trend_to_the_tap_on_a_screenshot_and_back(view: Watched, shown
 
     page.get_by_role("link", name="Episodes that it played").click()
     expect(page).to_have_url(re.compile(r"/trajectories\?version=2$"))
+    page.locator("select[name=topic]").select_option("trajectories")
+    expect(page.locator(".total")).to_have_text("8 episodes")
     page.get_by_role("link", name="set alarm 17 to 100%").click()
     expect(page.get_by_role("heading", name="set alarm 17 to 100%")).to_be_visible()
     assert_drawn_at(page.locator(".stage .ink .ring"), whole(page), 0.25, 0.5)
@@ -62,6 +64,8 @@ def test_from_the_trend_to_the_tap_on_a_screenshot_and_back(view: Watched, shown
 
     page.go_back()
     expect(page.get_by_role("link", name="set alarm 17 to 100%")).to_be_focused()
+    page.go_back()
+    expect(page.locator(".total")).to_have_text("16 episodes")
     page.go_back()
     expect(page.get_by_role("heading", name="Version 2", exact=True)).to_be_visible()
     page.go_back()

@@ -91,3 +91,16 @@ def test_a_server_that_is_gone_is_said_with_a_way_back(view: Watched, shown: Sho
     page.unroute_all()
     page.get_by_role("button", name="Try again").click()
     expect(page.get_by_role("table", name="Devices")).to_be_visible()
+
+
+def test_an_index_that_is_being_made_is_asked_for_again(view: Watched, shown: Shown) -> None:
+    view.allowed = ("the server responded with a status of 503",)
+    error = '{"error": "the index of this run is being made", "fix": "ask again in a moment"}'
+    places = {"devices": "Devices", "trajectories": "Trajectories"}
+    for name, table in places.items():
+        where = re.compile(rf"/{name}(\?|$)")
+        view.page.route(where, lambda route: route.fulfill(status=503, content_type="application/json", body=error))
+        page = view.open(f"#/{shown.run}/{name}")
+        expect(page.get_by_role("heading", name="Not yet")).to_be_visible()
+        page.unroute_all()
+        expect(page.get_by_role("table", name=table, exact=True)).to_be_visible()

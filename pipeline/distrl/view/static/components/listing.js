@@ -3,7 +3,7 @@
 
 import { announce, fill, h } from "../lib/dom.js";
 import { count } from "../lib/format.js";
-import { failed } from "./state.js";
+import { failed, retried } from "./state.js";
 import { arrange, inSight } from "./virtual.js";
 
 const PAGE = 200;
@@ -58,15 +58,19 @@ export function listing(options, signal) {
       if (error.name === "AbortError" || signal.aborted) return;
       pages.delete(number);
       if (!(error.status >= 0)) console.error(error);
-      if (element.hasAttribute("aria-busy")) fill(root, failed(error, () => {
-        fill(root, element, note);
-        fetchPage(0);
-      }));
-      else fill(note, failed(error, () => {
+      if (element.hasAttribute("aria-busy")) {
+        fill(root, failed(error, again));
+        retried(error, signal, again);
+      } else fill(note, failed(error, () => {
         fill(note);
         draw();
       }));
     }
+  }
+
+  function again() {
+    fill(root, element, note);
+    fetchPage(0);
   }
 
   function begin(found) {

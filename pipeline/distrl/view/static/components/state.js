@@ -5,6 +5,9 @@ import { block, untrusted } from "../lib/text.js";
 
 // A quick answer shows no sign of loading: a flash distracts.
 const PATIENCE_MS = 150;
+// An index that is being made, or a broker that is away, is asked again.
+const AGAIN_MS = 1500;
+const NOT_YET = 503;
 
 /** A sign of loading in `root`, after a moment. Returns what ends it. */
 export function loading(root, what) {
@@ -21,10 +24,17 @@ export function loading(root, what) {
 export function failed(error, retry) {
   const locked = error.status === 401;
   return h("div", { class: "state error", role: "alert" },
-    h("h2", {}, error.status === 404 ? "This is not there" : locked ? "The token is missing" : "This could not be loaded"),
+    h("h2", {}, error.status === 404 ? "This is not there" : error.status === NOT_YET ? "Not yet: this is asked for again by itself" : locked ? "The token is missing" : "This could not be loaded"),
     block(error.message),
     error.fix ? h("p", { class: "fix" }, untrusted(error.fix)) : null,
     h("p", {}, h("button", { type: "button", on: { click: locked ? () => location.reload() : retry } }, locked ? "Enter it" : "Try again")));
+}
+
+/** Calls `again` after a moment where the server says that it cannot answer yet. */
+export function retried(error, signal, again) {
+  if (error.status !== NOT_YET) return;
+  const timer = setTimeout(again, AGAIN_MS);
+  signal.addEventListener("abort", () => clearTimeout(timer));
 }
 
 /** Nothing is there. title and why: texts of the program; more: nodes. */
@@ -48,6 +58,7 @@ export function loaded(root, signal, what, load, draw) {
       if (error.name === "AbortError" || signal.aborted) return;
       if (!(error.status >= 0)) console.error(error);
       fill(root, failed(error, () => once(false)));
+      retried(error, signal, () => once(true));
     }
   }
   once(false);

@@ -1,10 +1,4 @@
-// What the server says, or, in an export, what its files say. Addresses are relative to the document, so that the pages
-// work behind a proxy that adds a folder.
-
-const EXPORTED = document.querySelector('meta[name="distrl-view"]')?.content === "export";
-
-/** Whether these pages are a folder of files: nothing is live, and listings are filtered here. */
-export const isExport = () => EXPORTED;
+// What the server says. Addresses are relative to the document, so that the pages work behind a proxy that adds a folder.
 
 /** What went wrong, and what fixes it; both for people and untrusted. */
 export class ApiError extends Error {
@@ -21,7 +15,7 @@ function path(parts) {
 
 async function get(parts, query, signal) {
   const given = Object.entries(query).filter(([, value]) => value !== null && value !== undefined && value !== "");
-  const search = EXPORTED ? ".json" : given.length ? `?${new URLSearchParams(given)}` : "";
+  const search = given.length ? `?${new URLSearchParams(given)}` : "";
   let answer;
   try {
     answer = await fetch(path(parts) + search, { signal, headers: { Accept: "application/json" } });

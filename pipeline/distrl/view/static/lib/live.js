@@ -1,16 +1,13 @@
 // What the run has by now, as the server says it. Pages draw nothing anew by themselves: they offer it.
 
-import { api, isExport } from "./api.js";
+import { api } from "./api.js";
 
 /**
  * Follows a run until `signal` aborts. changed(counts): {trajectories, evaluations, version, updates, dead_letters};
- * state("live" | "waiting" | "still"): waiting while the browser connects again, still where nothing is live.
+ * state("live" | "waiting" | "still"): waiting while the browser connects again,
+ * still where the server refuses.
  */
 export function follow(run, signal, changed, state) {
-  if (isExport()) {
-    state("still");
-    return;
-  }
   const source = new EventSource(api.eventsAddress(run));
   source.addEventListener("open", () => state("live"));
   source.addEventListener("error", () => state(source.readyState === EventSource.CLOSED ? "still" : "waiting"));

@@ -1,4 +1,4 @@
-// Addresses of pages: `#/RUN/…`, so that they work on a server and in a folder of files alike. Pure.
+// Addresses of pages: `#/RUN/…`, so that the server needs to know one document. Pure.
 
 const EPISODES = ["trajectories", "evaluations", "demonstrations"];
 

@@ -18,8 +18,8 @@ export function devices({ root, route, signal, title }) {
     { name: "Episodes", number: true, cell: (row) => count(row.episodes) },
     { name: "Success", number: true, cell: (row) => percent(row.success) },
     { name: "Interrupted", number: true, cell: (row) => count(row.interrupted) },
-    { name: "A step, median", number: true, cell: (row) => duration(row.step_ms?.median) },
-    { name: "95 of 100 steps within", number: true, cell: (row) => duration(row.step_ms?.p95) },
+    { name: "Mean step, median", number: true, cell: (row) => duration(row.step_ms?.median) },
+    { name: "95 of 100 within", number: true, cell: (row) => duration(row.step_ms?.p95) },
     { name: "Last record", cell: (row) => time(row.last_at) },
   ];
   loaded(body, signal, "the devices", (stop) => api.devices(route.run, stop), (found) =>

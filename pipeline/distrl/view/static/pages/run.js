@@ -18,7 +18,7 @@ const SHARES = ["success", "failure", "unknown", "interrupted"];
 export function run({ root, route, signal, title }) {
   title(route.run);
   let query = route.query;
-  let has = null, timer = 0;
+  let has = null, timer = 0, reads = false;
   const counts = h("div", { class: "counts" });
   const about = h("div");
   const plots = h("div");
@@ -48,7 +48,9 @@ export function run({ root, route, signal, title }) {
     has = found;
     showCounts(live.newest() ?? found);
     clearTimeout(timer);
-    if (found.indexing) timer = setTimeout(drawAll, INDEXING_MS);
+    if (found.indexing) timer = setTimeout(drawAbout, INDEXING_MS);
+    else if (reads) drawTrends();
+    reads = Boolean(found.indexing);
     return [found.indexing ? indexing(found.indexing) : null, found.notes?.length ? notes(found.notes) : null, described(found)];
   }
 

@@ -8,6 +8,8 @@ import { untrusted } from "../lib/text.js";
 import { link, rateBar, table } from "../components/parts.js";
 import { empty, loaded } from "../components/state.js";
 
+// How soon a run that is being read is looked at again.
+const AGAIN_MS = 3000;
 const COLUMNS = [
   { name: "Run", cell: (row) => link(to.run(row.run), untrusted(row.run)) },
   { name: "Success", cell: (row) => rateBar(row.success) },
@@ -26,10 +28,24 @@ export function runs({ root, signal, title }) {
   title("Runs");
   const body = h("div");
   add(root, h("h1", {}, "Runs"), body);
-  loaded(body, signal, "the runs", (stop) => api.runs(stop), (found) =>
-    [(found.problems ?? []).map(problem), found.runs.length
-      ? table("Runs of this broker", COLUMNS, found.runs)
-      : empty("No run yet", "No topic on this broker belongs to a run. Start one, then load this page again:", h("p", {}, h("code", {}, "distrl demo")))]);
+  let timer = 0;
+  signal.addEventListener("abort", () => clearTimeout(timer));
+  const again = loaded(body, signal, "the runs", (stop) => api.runs(stop), (found) => {
+    // A run without a time is being read, or has no record yet. A reader who is in the table is not disturbed.
+    if (found.runs.some((row) => row.last_at === null)) wait();
+    return drawn(found);
+  });
+  function wait() {
+    clearTimeout(timer);
+    timer = setTimeout(() => (body.contains(document.activeElement) ? wait() : again()), AGAIN_MS);
+  }
+}
+
+function drawn(found) {
+  return [
+    (found.problems ?? []).map(problem),
+    found.runs.length ? table("Runs of this broker", COLUMNS, found.runs) : empty("No run yet", "No topic on this broker belongs to a run. Start one, then load this page again:", h("p", {}, h("code", {}, "distrl demo"))),
+  ];
 }
 
 /** A run that cannot be shown. */

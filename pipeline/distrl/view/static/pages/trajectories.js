@@ -28,7 +28,7 @@ export function trajectories({ root, route, signal, title }) {
   title(`Trajectories of ${route.run}`);
   let query = route.query;
   let listed = null, bar = null, upto = null, seen = null;
-  const filters = h("div");
+  const filters = h("div", { class: "filters-place" });
   const total = h("p", { class: "total", role: "status" });
   const list = h("div");
   const live = status({

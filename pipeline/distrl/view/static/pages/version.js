@@ -12,30 +12,54 @@ export function version({ root, route, signal, title }) {
   title(`Version ${route.version} of ${route.run}`);
   const body = h("div");
   add(root, h("h1", {}, `Version ${route.version}`), body);
-  loaded(body, signal, "the version", (stop) => api.version(route.run, route.version, stop), (found) => drawn(route.run, found));
+  loaded(body, signal, "the version", async (stop) => {
+    const found = await api.version(route.run, route.version, stop);
+    const parent = isNumber(found.parent) ? await api.version(route.run, found.parent, stop).catch(missing) : null;
+    return [found, parent];
+  }, ([found, parent]) => drawn(route.run, found, parent));
 }
 
-function drawn(run, found) {
+/** A parent that is not in the log leaves its place empty; any other error is one. */
+function missing(error) {
+  if (error.status === 404) return null;
+  throw error;
+}
+
+function drawn(run, found, parent) {
   return [
     h("p", { class: "lead" }, rateBar(found.success), " ", link(to.trajectories(run, { version: found.version }), "Episodes that it played")),
     section("Where it comes from", facts([
       ["Published", time(found.at)],
       ["Parent", isNumber(found.parent) ? link(to.version(run, found.parent), `version ${found.parent}`) : "none: it is the first"],
-      ["Updates since the parent", count(found.updates)],
+      ["Updates folded", count(found.updates)],
       ["sha256 of the weights", h("code", { class: "hash" }, found.sha256 ?? "not recorded")],
       ["sha256 of the parent's", h("code", { class: "hash" }, found.parent_sha256 ?? "not recorded")],
       ["Size", bytes(found.size)],
     ])),
+    parent ? difference(run, found, parent) : null,
     learned(found.learned_from),
     evaluated(found.evaluations),
-    changed(found.settings),
+    inForce(found.settings),
   ];
 }
 
+function difference(run, found, parent) {
+  const [now, before] = [found.settings ?? {}, parent.settings ?? {}];
+  const names = [...new Set([...Object.keys(before), ...Object.keys(now)])].filter((name) => said(before[name]) !== said(now[name])).sort();
+  return section("Difference to its parent", facts([
+    ["Success", rateBar(found.success)],
+    ["Success of the parent", [rateBar(parent.success), " ", link(to.version(run, parent.version), `version ${parent.version}`)]],
+    ["Updates", count(found.updates - parent.updates)],
+    ["Settings", names.length ? facts(names.map((name) => [untrusted(name), [untrusted(said(before[name])), " → ", untrusted(said(now[name]))]])) : found.settings ? "the same" : "not recorded"],
+  ]));
+}
+
+const said = (value) => (value === undefined ? "unset" : typeof value === "string" ? value : JSON.stringify(value));
+
 function learned(from) {
-  if (!from) return section("What it was trained on", h("p", {}, "The log does not say."));
+  if (!from) return section("What it learned from since its parent", h("p", {}, "The log does not say."));
   const suites = Object.entries(from.suites ?? {});
-  return section("What it was trained on", facts([
+  return section("What it learned from since its parent", facts([
     ["Trajectories", count(from.trajectories)],
     ["Of these successful", isNumber(from.success) && from.trajectories ? `${count(from.success)} (${percent(from.success / from.trajectories)})` : count(from.success)],
     ...suites.map(([suite, amount]) => [untrusted(suite), count(amount)]),
@@ -52,9 +76,9 @@ function evaluated(evaluations) {
   ], evaluations));
 }
 
-function changed(settings) {
+function inForce(settings) {
   const entries = Object.entries(settings ?? {});
   if (!entries.length) return null;
   return section("Settings in force", h("details", {}, h("summary", {}, `${entries.length} settings`),
-    facts(entries.map(([name, value]) => [untrusted(name), untrusted(typeof value === "string" ? value : JSON.stringify(value))]), "settings")));
+    facts(entries.map(([name, value]) => [untrusted(name), untrusted(said(value))]), "settings")));
 }

@@ -223,7 +223,7 @@ def test_series_have_columns_of_equal_length(served: Served, run: str) -> None:
     assert found["updates"]["update"] == list(range(UPDATES))
     assert found["updates"]["metrics"] == {"policy_loss": [1 / (u + 1) for u in range(UPDATES)]}
     assert sum(found["collection"]["episodes"]) == 24
-    for name in ("success", "updates", "collection", "versions"):
+    for name in ("success", "updates", "collection", "reloads", "versions"):
         lengths = {len(each) for each in found[name].values() if isinstance(each, list)}
         assert len(lengths) == 1, name
     later = served.get(f"{run}/series?from={BEGAN + 10 * APART_MS}").json

@@ -16,8 +16,10 @@ import pytest
 from distrl.broker.journal import History
 from distrl.broker.reader import RawRecord
 from distrl.errors import StoreError
-from distrl.types import LogPosition, Record, Trajectory, Update, Watermark
+from distrl.evaluate.curves import reload_seconds
+from distrl.types import LoggedTrajectory, LogPosition, Record, Trajectory, Update, Watermark
 from distrl.view import queries
+from distrl.view import series as charts
 from distrl.view.filters import EpisodeFilter, Page
 from distrl.view.index import Batch, CorruptIndexError, IndexWriter, StaleIndexError, delete, reading
 from hypothesis import given
@@ -139,7 +141,7 @@ def test_a_topic_that_was_made_again_begins_a_new_index(path: Path, found: dict[
 
 def test_another_schema_begins_a_new_index(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     filled(path, 3)
-    monkeypatch.setattr("distrl.view.index.SCHEMA_VERSION", 10_000)
+    monkeypatch.setattr("distrl.view.index.ROWS_VERSION", 10_000)
     filled(path, 1)
     assert offsets(path) == [0]
 
@@ -201,6 +203,35 @@ def test_the_updates_are_those_that_the_journal_counts(lines: list[tuple[int, bo
         with reading(path) as connection:
             found = [tuple(row) for row in connection.execute("SELECT u, at FROM updates ORDER BY u")]
     assert found == [(each.u, each.journalled_at) for each in History.of(journal).updates]
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2), st.integers(0, 300), st.lists(st.integers(0, 4), min_size=1, max_size=4)),
+        max_size=12,
+    )
+)
+def test_reloads_are_those_of_the_report(episodes: list[tuple[int, int, list[int]]]) -> None:
+    versions = [factories.version(number, published_at=60 * number) for number in range(5)]
+    trajectories = []
+    for place, (worker, began, acted) in enumerate(episodes):
+        steps = [factories.step(version=number, at=began + 7 * (n + 1)) for n, number in enumerate(acted)]
+        ended = began + 40
+        trajectories.append(
+            factories.trajectory(f"t-{place}", steps, worker=f"w-{worker}", started_at=began, finished_at=ended)
+        )
+    logged = [LoggedTrajectory(LogPosition("trajectories", 0, n), each) for n, each in enumerate(trajectories)]
+    wanted = reload_seconds(logged, versions)
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "run.sqlite"
+        with closing(IndexWriter(path, TOPICS)) as index:
+            index.add(batch(versions, topic="versions"))
+            index.add(batch(trajectories))
+        with reading(path) as connection:
+            found = charts.series(connection, 0, 1_000)["reloads"]
+    assert max(found["worst"], default=0.0) == max(wanted, default=0.0)
+    assert len(found["version"]) <= len(wanted)
+    assert bool(found["version"]) == bool(wanted)
 
 
 def test_pages_of_one_list_do_not_shift_while_records_come(path: Path) -> None:

@@ -9,6 +9,7 @@ batches costs nothing, and two processes may extend one file: what the other has
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,10 +22,18 @@ from distrl.broker.dead_letter_log import DeadLetterSummary
 from distrl.broker.reader import RawRecord
 from distrl.errors import StoreError
 from distrl.types import Evaluation, Heartbeat, Record, Trajectory, Update, Version
-from distrl.view.rows import NAME_CHARACTERS, TEXT_CHARACTERS, EpisodeRow, episode_row, shortened, update_metrics
+from distrl.view.rows import (
+    NAME_CHARACTERS,
+    TEXT_CHARACTERS,
+    EpisodeRow,
+    episode_row,
+    first_uses,
+    shortened,
+    update_metrics,
+)
 
-SCHEMA_VERSION: Final = 1
-"""Raise it with every change of the tables or of what a row holds: older files are made again."""
+ROWS_VERSION: Final = 1
+"""Raise it with every change of what a row holds: indexes are made again, as they are where the tables change."""
 
 EPISODE_COLUMNS: Final = tuple(each.name for each in fields(EpisodeRow))
 NAMED: Final = ("suite", "family", "device", "worker")
@@ -44,6 +53,8 @@ CREATE INDEX episodes_evaluated ON episodes (evaluated) WHERE evaluated IS NOT N
 CREATE TABLE totals (topic TEXT, outcome TEXT, episodes INTEGER NOT NULL, first_at INTEGER NOT NULL,
   last_at INTEGER NOT NULL, PRIMARY KEY (topic, outcome)) WITHOUT ROWID;
 CREATE TABLE names (kind TEXT, name TEXT, PRIMARY KEY (kind, name)) WITHOUT ROWID;
+CREATE TABLE uses (worker TEXT, version INTEGER, at INTEGER NOT NULL, PRIMARY KEY (worker, version)) WITHOUT ROWID;
+CREATE INDEX episodes_worker ON episodes (worker, finished_at, started_at, topic);
 CREATE TABLE versions (version INTEGER PRIMARY KEY, parent INTEGER, at INTEGER NOT NULL, sha256 TEXT NOT NULL,
   size INTEGER NOT NULL, "update" INTEGER NOT NULL, base_model_sha256 TEXT NOT NULL, fingerprint TEXT NOT NULL);
 CREATE INDEX versions_at ON versions (at);
@@ -181,6 +192,10 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
         raise CorruptIndexError(f"{path}: {error}") from error
 
 
+def schema_id() -> str:
+    return f"{ROWS_VERSION}-{hashlib.sha256(SCHEMA.encode()).hexdigest()[:16]}"
+
+
 def delete(path: Path) -> None:
     for each in (path, *(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))):
         each.unlink(missing_ok=True)
@@ -192,9 +207,7 @@ def _opened(path: Path, identity: Mapping[str, str]) -> sqlite3.Connection:
     try:
         found = dict(connection.execute("SELECT name, value FROM meta"))
         known = json.loads(found["topics"])
-        if found["schema"] == str(SCHEMA_VERSION) and all(
-            known.get(name, each) == each for name, each in identity.items()
-        ):
+        if found["schema"] == schema_id() and all(known.get(name, each) == each for name, each in identity.items()):
             _remember(connection, known | dict(identity))
             return connection
     except (sqlite3.DatabaseError, KeyError, ValueError, AttributeError):
@@ -202,9 +215,7 @@ def _opened(path: Path, identity: Mapping[str, str]) -> sqlite3.Connection:
     connection.close()
     delete(path)
     connection = _connected(path)
-    connection.executescript(
-        f"BEGIN IMMEDIATE; {SCHEMA} INSERT INTO meta VALUES ('schema', '{SCHEMA_VERSION}'); COMMIT;"
-    )
+    connection.executescript(f"BEGIN IMMEDIATE; {SCHEMA} INSERT INTO meta VALUES ('schema', '{schema_id()}'); COMMIT;")
     _remember(connection, identity)
     return connection
 
@@ -250,6 +261,15 @@ def _add_episodes(connection: sqlite3.Connection, topic: str, new: New) -> None:
         "INSERT INTO totals VALUES (?1, ?2, 1, ?3, ?4) ON CONFLICT DO UPDATE SET episodes = episodes + 1, "
         "first_at = min(first_at, ?3), last_at = max(last_at, ?4)",
         [(row.topic, row.outcome, row.started_at, row.finished_at) for row in rows],
+    )
+    connection.executemany(
+        "INSERT INTO uses VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET at = min(at, ?3)",
+        [
+            use
+            for _, record in new
+            if isinstance(record, Trajectory) and not record.is_expert
+            for use in first_uses(record)
+        ],
     )
     names = {(kind, str(getattr(row, kind))) for row in rows for kind in NAMED}
     connection.executemany("INSERT OR IGNORE INTO names VALUES (?, ?)", sorted(names))

@@ -93,6 +93,16 @@ def episode_row(topic: str, at: LogPosition, record: Trajectory | Evaluation) ->
     )
 
 
+def first_uses(played: Trajectory) -> list[tuple[str, int, int]]:
+    """(worker, version, when it chose the first step) for each published version that acted."""
+    first: dict[int, int] = {}
+    for step in played.steps:
+        if step.version >= 0:
+            first[step.version] = min(first.get(step.version, step.at), step.at)
+    worker = shortened(played.worker, NAME_CHARACTERS)
+    return [(worker, version, at) for version, at in first.items()]
+
+
 def update_metrics(beat: Heartbeat) -> tuple[int, dict[str, float]] | None:
     """The number of the last update that a learner's heartbeat reports, and its metrics; None where it reports none."""
     updates = beat.metrics.get("update")

@@ -14,6 +14,8 @@ POINTS: Final = 2_000
 BINS: Final = 120
 """Time bins of the collection."""
 SUCCESS: Final = ("version", "at", "rate", "low", "high", "n", "policy")
+LONGEST_EPISODE_MS: Final = 3_600_000
+"""An episode that takes longer does not count as one that a worker was in: it bounds what is looked through."""
 DEVICE_EPISODES: Final = 500
 """Last episodes of a device that its step times are computed from."""
 
@@ -31,6 +33,7 @@ def series(connection: sqlite3.Connection, since: int | None, to: int | None) ->
         "success": {**columns(scored, SUCCESS), **{k: scored[0][k] if scored else None for k in ("split", "suite")}},
         "updates": _updates(connection, low, high),
         "collection": _collection(connection, low, high),
+        "reloads": _reloads(connection, low, high),
         "versions": columns(_thinned([dict(row) for row in found]), ("version", "at")),
     }
 
@@ -78,6 +81,27 @@ def _collection(connection: sqlite3.Connection, low: int, high: int) -> Row:
         "lag": [row["lag"] for row in found],
         "seconds": [row["seconds"] for row in found],
     }
+
+
+def _reloads(connection: sqlite3.Connection, low: int, high: int) -> Row:
+    """Seconds from a version's publication to the first step that a worker chose with it, as `curves.reload_seconds`:
+    of the workers that were in an episode then.
+    """
+    found = connection.execute(
+        "SELECT versions.version AS version, versions.at AS at, max(0, uses.at - versions.at) / 1000.0 AS seconds "
+        "FROM versions JOIN uses ON uses.version = versions.version WHERE versions.at BETWEEN ? AND ? AND EXISTS ("
+        "SELECT 1 FROM episodes WHERE episodes.worker = uses.worker AND topic = 'trajectories' "
+        "AND finished_at BETWEEN versions.at AND versions.at + ? AND started_at <= versions.at) ORDER BY 1",
+        (low, high, LONGEST_EPISODE_MS),
+    )
+    by_version: dict[tuple[int, int], list[float]] = {}
+    for row in found:
+        by_version.setdefault((row["version"], row["at"]), []).append(row["seconds"])
+    rows = [
+        {"version": number, "at": at, "median": percentile(times, 0.5), "worst": max(times)}
+        for (number, at), times in by_version.items()
+    ]
+    return columns(_thinned(rows), ("version", "at", "median", "worst"))
 
 
 def _thinned(rows: list[Row]) -> list[Row]:

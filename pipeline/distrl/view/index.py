@@ -46,7 +46,7 @@ CREATE TABLE episodes ({", ".join(f'"{name}"' for name in EPISODE_COLUMNS)});
 CREATE UNIQUE INDEX episodes_place ON episodes (topic, partition, "offset");
 CREATE INDEX episodes_task ON episodes (task_id);
 CREATE INDEX episodes_finished ON episodes (finished_at);
-CREATE INDEX episodes_topic ON episodes (topic, finished_at);
+CREATE INDEX episodes_topic ON episodes (topic, finished_at, outcome, lag, started_at);
 CREATE INDEX episodes_device ON episodes (device, worker, finished_at, topic, outcome, step_ms);
 CREATE INDEX episodes_failed ON episodes (mode, finished_at) WHERE outcome = 'failure';
 CREATE INDEX episodes_evaluated ON episodes (evaluated) WHERE evaluated IS NOT NULL;

@@ -40,7 +40,7 @@ def series(connection: sqlite3.Connection, since: int | None, to: int | None) ->
 
 def _bounds(connection: sqlite3.Connection, since: int | None, to: int | None) -> tuple[int, int]:
     first, last = connection.execute(
-        "SELECT min(low), max(high) FROM (SELECT min(finished_at) AS low, max(finished_at) AS high FROM episodes "
+        "SELECT min(low), max(high) FROM (SELECT min(first_at) AS low, max(last_at) AS high FROM totals "
         "WHERE topic != 'demonstrations' UNION ALL SELECT min(at), max(at) FROM updates "
         "UNION ALL SELECT min(at), max(at) FROM versions)"
     ).fetchone()

@@ -228,8 +228,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(HTTPStatus.OK, page, "text/html; charset=utf-8", policy)
         elif asked == "screen.png":
             self._guarded(lambda: self._answer(HTTPStatus.OK, self._served.screen(), "image/png"))
-        elif asked == "recording" and (state := self._served.recording()) is not None:
-            self._answer_json(state)
+        elif asked == "recording":
+            state = self._served.recording()
+            self._answer(HTTPStatus.NO_CONTENT) if state is None else self._answer_json(state)
         else:
             self._refuse(HTTPStatus.NOT_FOUND, "not found")
 

@@ -111,10 +111,14 @@ def narrow(browser: Browser, shown: Shown) -> Iterator[Watched]:
 
 
 def opened(browser: Browser, shown: Shown, size: tuple[int, int], scheme: str = "light") -> Iterator[Watched]:
+    yield from opened_at(browser, shown.address, size, scheme)
+
+
+def opened_at(browser: Browser, address: str, size: tuple[int, int], scheme: str = "light") -> Iterator[Watched]:
     viewport = {"width": size[0], "height": size[1]}
     with browser.new_context(viewport=viewport, color_scheme=scheme) as context:  # type: ignore[arg-type]
         context.set_default_timeout(PATIENCE_MS)
-        page = watched(context, shown.address)
+        page = watched(context, address)
         try:
             yield page
         finally:

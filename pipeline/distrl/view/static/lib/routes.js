@@ -54,5 +54,5 @@ export const to = {
   task: (run, task) => address([run, "tasks", task]),
   failures: (run, query) => address([run, "failures"], query),
   devices: (run) => address([run, "devices"]),
-  deadLetters: (run) => address([run, "dead-letters"]),
+  deadLetters: (run, query) => address([run, "dead-letters"], query),
 };

@@ -1,25 +1,45 @@
-// Records that could not be decoded or used.
+// Records that could not be decoded or used; reasons whole, so a page of them at a time.
 
 import { api } from "../lib/api.js";
 import { add, h } from "../lib/dom.js";
-import { bytes, time } from "../lib/format.js";
-import { untrusted } from "../lib/text.js";
-import { listing } from "../components/listing.js";
-import { empty } from "../components/state.js";
+import { bytes, count, plural, time } from "../lib/format.js";
+import { to } from "../lib/routes.js";
+import { block, untrusted } from "../lib/text.js";
+import { link, table } from "../components/parts.js";
+import { empty, loaded } from "../components/state.js";
+
+const PAGE = 50;
+const COLUMNS = [
+  { name: "Place", cell: (row) => h("code", {}, `${row.partition}:${row.offset}`) },
+  { name: "Reason", cell: (row) => block(row.reason ?? "not recorded") },
+  { name: "From", cell: (row) => [untrusted(row.from_topic ?? "–"), ` ${row.from_partition ?? "–"}:${row.from_offset ?? "–"}`] },
+  { name: "Size", number: true, cell: (row) => bytes(row.bytes) },
+  { name: "Copies", number: true, cell: (row) => count(row.copies) },
+  { name: "At", cell: (row) => time(row.at) },
+];
 
 export function deadLetters({ root, route, signal, title }) {
   title(`Dead letters of ${route.run}`);
-  const shown = listing({
-    label: "Dead letters", name: "letters",
-    columns: [
-      { name: "Offset", class: "number", cell: (row) => `${row.partition}:${row.offset}` },
-      { name: "Reason", class: "what", cell: (row) => untrusted(row.reason ?? "not recorded") },
-      { name: "From", cell: (row) => [untrusted(row.from_topic ?? "–"), ` ${row.from_partition ?? "–"}:${row.from_offset ?? "–"}`] },
-      { name: "Size", class: "number", cell: (row) => bytes(row.bytes) },
-      { name: "At", class: "when", cell: (row) => time(row.at) },
-    ],
-    load: (offset, limit, stop) => api.deadLetters(route.run, { offset, limit }, stop),
-    none: () => empty("No dead letter", "Every record of this run could be read."),
-  }, signal);
-  add(root, h("h1", {}, "Dead letters"), h("p", { class: "muted" }, "What to do with them: ", h("code", {}, "distrl dlq --help")), shown.element);
+  const body = h("div");
+  let offset = begin(route.query);
+  add(root, h("h1", {}, "Dead letters"), h("p", { class: "muted" }, "What to do with them: ", h("code", {}, "distrl dlq --help")), body);
+  const again = loaded(body, signal, "the dead letters", (stop) => api.deadLetters(route.run, { offset, limit: PAGE }, stop), (found) =>
+    found.total === 0
+      ? empty("No dead letter", "Every record of this run could be read.")
+      : [table("Dead letters", COLUMNS, found.rows), turns(route.run, offset, found)]);
+  return {
+    update(query) {
+      offset = begin(query);
+      again();
+    },
+  };
+}
+
+const begin = (query) => Math.max(0, Math.trunc(Number(query.offset) || 0));
+
+function turns(run, offset, found) {
+  const last = offset + found.rows.length;
+  return h("p", {}, offset > 0 ? [link(to.deadLetters(run, { offset: Math.max(0, offset - PAGE) || null }), "← Newer"), " "] : null,
+    h("span", { class: "muted" }, `${count(offset + 1)} to ${count(last)} of ${plural(found.total, "dead letter")} `),
+    last < found.total ? link(to.deadLetters(run, { offset: last }), "Older →") : null);
 }

@@ -6,8 +6,9 @@ import hashlib
 import http.client
 import subprocess
 import sys
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import quote
 
@@ -22,7 +23,7 @@ from distrl.rights.grant import grant
 from distrl.rights.roles import ROLES
 from distrl.store.objects import open_store
 from distrl.train.roles import write_settings
-from distrl.view.index import reading
+from distrl.view.index import delete, reading
 from distrl.view.runs import Runs
 from distrl.view.server import ViewServer
 from secured import Secured, over_tls
@@ -270,6 +271,29 @@ def test_a_record_that_comes_is_announced_and_listed(served: Served, world: Worl
     assert b'"dead_letters":2' in after
     connection.close()
     assert served.get(f"{run}/dead-letters").json["total"] == 2
+
+
+def overwrite(path: Path) -> None:
+    """Every page of it, wherever it lies."""
+    for each in (path, path.with_name(f"{path.name}-wal")):
+        if each.exists():
+            with each.open("r+b") as file:
+                file.write(b"\xa5" * each.stat().st_size)
+
+
+@pytest.mark.parametrize("spoil", [delete, overwrite])
+def test_an_index_that_is_gone_while_it_is_served_is_made_again(
+    served: Served, world: World, run: str, spoil: Callable[[Path], object]
+) -> None:
+    follower = served.runs.get(world.config.run).follower
+    before = follower.generation
+    spoil(follower.path)
+    deadline = time.monotonic() + MOST_S
+    while follower.generation == before or follower.indexing is not None:
+        assert served.get(f"{run}/trajectories").status in (200, 503)
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert served.get(f"{run}/trajectories?topic=trajectories").json["total"] == 24
 
 
 def test_the_reader_of_a_run_may_see_it(secured_server: Secured, s3: settings.StoreSettings, tmp_path: Path) -> None:

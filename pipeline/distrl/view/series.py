@@ -85,13 +85,13 @@ def _collection(connection: sqlite3.Connection, low: int, high: int) -> Row:
 
 def _reloads(connection: sqlite3.Connection, low: int, high: int) -> Row:
     """Seconds from a version's publication to the first step that a worker chose with it, as `curves.reload_seconds`:
-    of the workers that were in an episode then.
+    of the workers that were in an episode then. (A `+` lets SQLite search by the lower bound, too.)
     """
     found = connection.execute(
         "SELECT versions.version AS version, versions.at AS at, max(0, uses.at - versions.at) / 1000.0 AS seconds "
         "FROM versions JOIN uses ON uses.version = versions.version WHERE versions.at BETWEEN ? AND ? AND EXISTS ("
         "SELECT 1 FROM episodes WHERE episodes.worker = uses.worker AND topic = 'trajectories' "
-        "AND finished_at BETWEEN versions.at AND versions.at + ? AND started_at <= versions.at) ORDER BY 1",
+        "AND finished_at BETWEEN +versions.at AND versions.at + ? AND started_at <= versions.at) ORDER BY 1",
         (low, high, LONGEST_EPISODE_MS),
     )
     by_version: dict[tuple[int, int], list[float]] = {}

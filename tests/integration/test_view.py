@@ -296,6 +296,17 @@ def test_an_index_that_is_gone_while_it_is_served_is_made_again(
     assert served.get(f"{run}/trajectories?topic=trajectories").json["total"] == 24
 
 
+def test_an_index_that_cannot_be_made_is_explained(world: World, run: str, tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file where a folder belongs")
+    stack = world.config.stack.model_copy(update={"cache": tmp_path / "cache"})
+    with serving(world.config.model_copy(update={"stack": stack})) as served:
+        served.ready(world.config.run)
+        refused = served.get(f"{run}/devices")
+        assert (refused.status, "stack.cache" in refused.json["fix"]) == (503, True)
+        (row,) = served.get("runs").json["runs"]
+        assert (row["trajectories"], row["success"]) == (0, None)
+
+
 def test_the_reader_of_a_run_may_see_it(secured_server: Secured, s3: settings.StoreSettings, tmp_path: Path) -> None:
     """With the rights of a viewer at a broker with rights, and no others."""
     name = f"seen-{uuid.uuid4().hex[:8]}"

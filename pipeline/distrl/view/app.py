@@ -199,7 +199,7 @@ def _row(shown: ShownRun) -> dict[str, Any]:
     try:
         with shown.index() as index:
             return {**names, **queries.run_row(index)}
-    except StaleIndexError:
+    except (StaleIndexError, DistrlError):
         return {**names, **queries.EMPTY_RUN}
 
 

@@ -21,7 +21,7 @@ from distrl.offline.find_episode import Found, episode_at
 from distrl.store.objects import ObjectStore, open_store
 from distrl.view.answers import NotThereError
 from distrl.view.follow import RunFollower
-from distrl.view.index import CorruptIndexError, delete, reading
+from distrl.view.index import CorruptIndexError, StaleIndexError, delete, reading
 
 LOG = logging.getLogger(__name__)
 
@@ -43,12 +43,16 @@ class ShownRun:
 
     @contextmanager
     def index(self) -> Iterator[sqlite3.Connection]:
-        """A connection to the index. Raises StaleIndexError where it is being made."""
+        """A connection to the index. Raises StaleIndexError where it is being made, DistrlError where it cannot be."""
         try:
             with reading(self.follower.path) as connection:
                 yield connection
         except CorruptIndexError:
             delete(self.follower.path)
+            raise
+        except StaleIndexError:
+            if self.follower.failure is not None:
+                raise self.follower.failure from None
             raise
 
     def episode(self, topic: str, partition: int, offset: int) -> Found:

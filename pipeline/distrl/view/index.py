@@ -54,7 +54,7 @@ CREATE TABLE totals (topic TEXT, outcome TEXT, episodes INTEGER NOT NULL, first_
   last_at INTEGER NOT NULL, PRIMARY KEY (topic, outcome)) WITHOUT ROWID;
 CREATE TABLE names (kind TEXT, name TEXT, PRIMARY KEY (kind, name)) WITHOUT ROWID;
 CREATE TABLE uses (worker TEXT, version INTEGER, at INTEGER NOT NULL, PRIMARY KEY (worker, version)) WITHOUT ROWID;
-CREATE INDEX episodes_worker ON episodes (topic, worker, finished_at, started_at);
+CREATE INDEX episodes_worker ON episodes (worker, topic, finished_at, started_at);
 CREATE TABLE versions (version INTEGER PRIMARY KEY, parent INTEGER, at INTEGER NOT NULL, sha256 TEXT NOT NULL,
   size INTEGER NOT NULL, "update" INTEGER NOT NULL, base_model_sha256 TEXT NOT NULL, fingerprint TEXT NOT NULL);
 CREATE INDEX versions_at ON versions (at);

@@ -1,7 +1,7 @@
 // What is said of a whole episode: its head, the judges' verdicts side by side, and the record behind it.
 
 import { h } from "../lib/dom.js";
-import { NONE, count, duration, isNumber, plural, time, versions } from "../lib/format.js";
+import { NONE, chooser, count, duration, isNumber, plural, time, versions } from "../lib/format.js";
 import { to } from "../lib/routes.js";
 import { block, json, untrusted } from "../lib/text.js";
 import { badge, facts, link, section, table } from "../components/parts.js";
@@ -12,8 +12,14 @@ export function head(run, found) {
     h("h1", { class: "instruction" }, untrusted(found.instruction || found.task_id)),
     h("p", { class: "lead" }, badge(found.outcome), " ",
       found.outcome_source ? ["says ", untrusted(found.outcome_source)] : "nobody judged it",
-      ` · ${plural(found.steps?.length ?? 0, "step")} · ${duration(found.finished_at - found.started_at)} · versions ${versions(found.version_first, found.version_last)} · `,
+      ` · ${plural(found.steps?.length ?? 0, "step")} · ${duration(found.finished_at - found.started_at)} · ${chosenBy(found)} · `,
       link(to.task(run, found.task_id), "All attempts at this task")));
+}
+
+/** Who chose the steps of an episode. */
+function chosenBy({ version_first: first, version_last: last }) {
+  if (!isNumber(last)) return "no version";
+  return last < 0 ? `by ${chooser(last)}` : first === last ? `version ${last}` : `versions ${versions(first, last)}`;
 }
 
 export function verdicts(found) {

@@ -42,6 +42,7 @@ def test_from_the_trend_to_the_tap_on_a_screenshot_and_back(view: Watched, shown
     plot = page.get_by_role("group", name="Success of evaluated versions")
     expect(plot.locator(".u-over")).to_be_visible()
     view.settled()
+    expect(page.get_by_role("group", name="Reload of a version by the workers").locator(".u-over")).to_have_count(1)
     view.shot("run")
 
     plot.focus()

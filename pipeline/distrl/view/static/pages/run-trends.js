@@ -32,7 +32,7 @@ export function trends(root, run, query, edit, signal) {
     rangeLine(null);
     if (!span) return empty("Nothing to plot yet", "Plots begin with the first evaluation, update or episode. This page offers them when they come.");
     const shared = { range: span, onRange: (from, until) => rangeLine([from, until]) };
-    const plots = [success(timed(found.success), run, shared, within), ...collection(found.collection, shared, within)].filter(Boolean);
+    const plots = [success(timed(found.success), run, shared, within), ...collection(found.collection, shared, within), reloads(timed(found.reloads), shared, within)].filter(Boolean);
     return [h("div", { class: "plots" }, plots), losses(found.updates, query(), edit, shared, within), asTable(found.success, run)];
   }
 
@@ -91,6 +91,15 @@ function collection(found, shared, signal) {
     plot({ ...drawn, title: "Episodes", lines: [{ name: "episodes", values: found.episodes, colour: "plot-episodes" }] }, signal),
     plot({ ...drawn, title: "Lag in versions", lines: [{ name: "lag", values: found.lag, colour: "plot-lag" }] }, signal),
   ];
+}
+
+function reloads(found, shared, signal) {
+  if (!found.at?.length) return null;
+  return plot({
+    ...shared, title: "Reload of a version by the workers, in s", at: found.at,
+    lines: [{ name: "median", values: found.median, colour: "plot-episodes", points: true }, { name: "slowest", values: found.worst, colour: "plot-loss", points: true }],
+    say: (index) => `version ${found.version[index]}: first step after ${number(found.median[index], 3)} s at the median worker, ${number(found.worst[index], 3)} s at the slowest`,
+  }, signal);
 }
 
 function losses(found, query, edit, shared, signal) {

@@ -81,6 +81,15 @@ def test_its_own_names_are_answered(start: Start, host: str) -> None:
     assert ask(port, "/api/runs", Host=f"{host}:{port}").status == 200
 
 
+@pytest.mark.parametrize("path", ["/livez", "/readyz"])
+def test_a_probe_needs_no_token_and_opens_nothing_else(start: Start, path: str) -> None:
+    port = start(TOKEN).port
+    found = ask(port, path, Host="10.1.2.3:8080")
+    assert (found.status, found.json) == (200, {"ok": True})
+    assert ask(port, f"{path}/../api/runs").status == 401
+    assert ask(start().port, path, Host="10.1.2.3:8080").status == 200
+
+
 @pytest.mark.parametrize("name", FORWARDED)
 def test_a_request_through_a_proxy_needs_a_token(start: Start, name: str) -> None:
     found = ask(start().port, "/api/runs", **{name: "10.0.0.1"})

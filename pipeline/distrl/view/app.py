@@ -25,6 +25,7 @@ from distrl.view.answers import NotThereError, answer, explained, refusal
 from distrl.view.episode import episode, screen_of, task
 from distrl.view.events import events_of
 from distrl.view.filters import EpisodeFilter, Page, number
+from distrl.view.guard import PROBES
 from distrl.view.index import StaleIndexError
 from distrl.view.runs import Runs, ShownRun
 
@@ -37,6 +38,7 @@ def application(runs: Runs, closing: Callable[[], bool]) -> Starlette:
     api = _Api(runs)
     run = "/api/runs/{run}"
     routes = [
+        *(Route(path, lambda request: answer({"ok": True})) for path in PROBES),
         Route("/api/runs", api.runs),
         Route(run, api.run),
         Route(f"{run}/series", api.series),

@@ -37,6 +37,8 @@ HEADERS: Final = {
 }
 FORWARDED: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
 """Headers of a request that came through a proxy."""
+PROBES: Final = ("/livez", "/readyz")
+"""Asked by an orchestrator, which knows no token and names the address of a pod. They say that the server answers."""
 COOKIE: Final = "distrl-view"
 MOST_FORM: Final = 4_096
 """Bytes of the form with the token."""
@@ -84,6 +86,8 @@ class Guard:
     async def _answer(self, request: Request) -> Response | None:
         """What is answered in place of the application; None where the request may pass."""
         headers = request.headers
+        if request.url.path in PROBES and request.method in ("GET", "HEAD"):
+            return None
         if self._token is None:
             if headers.get("host", "").lower() not in self._hosts:
                 return refusal(

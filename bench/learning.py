@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
+from distrl.algorithms.episodes import step_at
 from distrl.config import Config, load
 from distrl.learner.fold import fold
 from distrl.learner.state import LearnerState
@@ -156,7 +157,7 @@ def calibration(state: LearnerState, config: Config) -> str:
     entries = [entry for buffer in state.algorithm.memory.buffers.values() for entry in buffer.entries]
     gamma = getattr(config.algorithm, "gamma", 1.0)
     truth = [gamma ** (len(entry) - 1) * (entry.logged.trajectory.outcome is Outcome.SUCCESS) for entry in entries]
-    found = state.algorithm.values([entry.steps[0] for entry in entries]) if entries else None
+    found = state.algorithm.values([step_at(entry, 0) for entry in entries]) if entries else None
     return "" if found is None else f"V(s0)={np.mean(found):.3f} true={np.mean(truth):.3f}"
 
 

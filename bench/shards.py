@@ -17,25 +17,26 @@ import learning
 from distrl.compute import Compute, ShardResult, reproducible
 from distrl.config import load
 from distrl.learner.state import LearnerState
+from distrl.policy.protocol import TrajectoryStep, trajectory_steps
 from distrl.tasks.suite import suites
-from distrl.types import LoggedTrajectory, LogPosition, Split, Step
+from distrl.types import LoggedTrajectory, LogPosition, Split
 from rich.console import Console
 from rich.table import Table
 
 SHARDS = (1, 2, 4, 8)
 
 
-def recorded(state: LearnerState, count: int) -> list[Step]:
+def recorded(state: LearnerState, count: int) -> list[TrajectoryStep]:
     """Steps of demonstrations, their screenshots' features loaded."""
     suite, objects = suites()["home"], dict[str, bytes]()
     tasks = [suite.task(index, 1000, Split.TRAIN) for index in range(count)]
     found = learning.episodes(tasks, learning.script(state.policy, 0), objects, 0.0, True)
     logged = [LoggedTrajectory(LogPosition("demonstrations", 0, i), each) for i, each in enumerate(found)]
     state.features.load(state.screens(logged), lambda ref: objects[ref.sha256])
-    return [step for each in found for step in each.steps][:count]
+    return [step for each in found for step in trajectory_steps(each)][:count]
 
 
-def seconds(state: LearnerState, shards: int, steps: list[Step]) -> float:
+def seconds(state: LearnerState, shards: int, steps: list[TrajectoryStep]) -> float:
     compute = Compute(load(sets=[f"learner.shards={shards}"], environ={}))
 
     def part(piece: slice) -> ShardResult:

@@ -84,3 +84,12 @@ def test_an_entry_point_that_is_no_family_is_refused(tmp_path: Path, monkeypatch
     monkeypatch.syspath_prepend(str(site))
     with pytest.raises(PolicyError, match="is no distrl"):
         policy_of(PolicySettings(base_model=byte_policy.save(tmp_path / "base")))
+
+
+def test_a_policy_of_before_earlier_screens_is_refused_with_what_it_lacks(
+    bytes_base: PolicySettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(type(policy_of(bytes_base)), "earlier_screens")
+    with pytest.raises(PolicyError, match="does not say how many earlier screenshots") as refused:
+        policy_of(bytes_base)
+    assert "distrl.policy.protocol" in refused.value.hint

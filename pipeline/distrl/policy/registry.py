@@ -57,6 +57,13 @@ def policy_of(policy: settings.PolicySettings, seed: int = 0, device: torch.devi
     """
     directory = _directory(policy)
     found = _able_family(directory, policy).policy(directory, policy, seed)
+    if not hasattr(found, "earlier_screens"):  # another package's, of before that was asked
+        raise PolicyError(
+            f"{type(found).__module__}.{type(found).__name__}",
+            "does not say how many earlier screenshots a decision reads (Policy.earlier_screens)",
+            "let it say 0, and take `earlier` in `decide` and `index` in its tokenizer's `accepts`: "
+            "distrl.policy.protocol",
+        )
     if device is not None:
         found.place(device)
     return found

@@ -13,7 +13,7 @@ from distrl.stack import ports
 from distrl.view.runs import Runs
 from distrl.view.server import ViewServer
 from integration.conftest import broker, servers
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
 from view.browser import chromium
 from view.browser.records import long_episode
@@ -23,8 +23,10 @@ from view.world import World, publish
 __all__ = ["broker", "servers"]
 
 DESKTOP, PHONE = (1280, 800), (390, 844)
-PATIENCE_MS = 20_000
+PATIENCE_MS = 30_000
+"""A test that passes waits for none of it; a busy machine needs more than the five seconds of the library."""
 FOLLOWED_S = 60.0
+expect.set_options(timeout=PATIENCE_MS)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

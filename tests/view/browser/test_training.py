@@ -39,7 +39,7 @@ def test_a_run_that_trains_is_followed_to_the_tap_of_a_step(
         for view in opened_at(browser, server.address, DESKTOP):
             view.allowed = ("the server responded with a status of 503",)  # before the first records are read
             page = view.open(f"#/{config.run}")
-            expect(page.get_by_text("Nothing to plot yet")).to_be_visible()
+            expect(page.get_by_text("Nothing to plot yet")).to_be_visible(timeout=TRAINS_MS)
             roles.start("learner", "learner")
             roles.start("demonstrate", "demonstrate")
             roles.start("worker-0", "worker", sets=phones(config, 0, PHONES - 1))

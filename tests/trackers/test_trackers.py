@@ -161,6 +161,20 @@ def test_a_point_that_arrived_and_was_not_counted_is_the_same_one_when_it_comes_
     assert READ[name](tmp_path / "own")[0] == values(points)
 
 
+@pytest.mark.parametrize("name", TRACKERS)
+def test_no_tracker_writes_the_command_line_where_a_secret_may_be_given(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["distrl", "track", "--set", "store.secret_key=hush-hush"])
+    tracker = made(name, tmp_path / "own")
+    tracker.start(RUN, 0)
+    tracker.log(all_points())
+    tracker.finish()
+    written = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert any(b"home" in data for data in written.values())
+    assert [path for path, data in written.items() if b"hush-hush" in data] == []
+
+
 def test_a_line_of_a_file_that_a_kill_cut_is_written_again(tmp_path: Path) -> None:
     tracker = made("files", tmp_path)
     tracker.start(RUN, 0)

@@ -35,7 +35,14 @@ class WeightsAndBiases:
             config=dict(run.settings),
             mode=None if os.environ.get(MODE) else OFFLINE,
             settings=wandb.Settings(
-                console="off", quiet=True, x_disable_stats=True, disable_git=True, disable_code=True
+                console="off",
+                quiet=True,
+                x_disable_stats=True,
+                x_disable_meta=True,  # it holds the command line, where a secret may be given
+                x_disable_machine_info=True,
+                x_save_requirements=False,
+                disable_git=True,
+                disable_code=True,
             ),
         )
         for axis in Axis:

@@ -84,6 +84,17 @@ def test_a_version_has_its_success_with_the_interval_once_its_evaluation_is_whol
     assert run.ready() == []
 
 
+def test_an_evaluation_of_several_suites_is_whole_when_it_has_the_tasks_of_all_of_them() -> None:
+    run = points()
+    take(run, [evaluated(3, "e-0", Outcome.SUCCESS, suite="web"), evaluated(3, "e-1", Outcome.FAILURE)])
+    assert [(each.source, each.step, each.values[f"{each.source}/success"]) for each in run.ready()] == [
+        ("evaluation/home/validation", 3, 0.0),
+        ("evaluation/web/validation", 3, 1.0),
+    ]
+    take(run, [evaluated(3, "e-2", Outcome.SUCCESS, suite="web"), evaluated(4, "e-0", Outcome.SUCCESS)])
+    assert run.ready() == [], "what is evaluated afterwards does not count"
+
+
 @given(st.data())
 def test_points_do_not_depend_on_the_order_in_which_topics_are_read(data: st.DataObject) -> None:
     left, run = [list(topic) for topic in TOPICS], points()

@@ -31,8 +31,8 @@ MOST_AHEAD: Final = 100
 LONGEST_NAME: Final = 40
 """Characters of a suite's name in the name of a figure."""
 
-Key = tuple[int, str, Split]
-"""Version, suite and split."""
+Key = tuple[int, Split]
+"""Version and split: one evaluation, which may be of tasks of several suites."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,6 @@ class _Score:
     lost: int = 0
     at: int = 0
     """The end of the last episode, ms since the epoch."""
-    done: bool = False
-    """It has its point; what comes later does not count."""
 
 
 class RunPoints:
@@ -80,7 +78,8 @@ class RunPoints:
         """The last update with a point of its report."""
         self._ahead: dict[int, Heartbeat] = {}
         """Update -> its report, where that was read before its line of the journal."""
-        self._scores: dict[Key, _Score] = {}
+        self._scores: dict[Key, dict[str, _Score] | None] = {}
+        """Evaluation -> suite -> its score; None once it has its points: what comes later does not count."""
         self._ready: list[Point] = []
 
     def ready(self) -> list[Point]:
@@ -134,41 +133,46 @@ class RunPoints:
         self._ready.append(Point(LEARNER, Axis.UPDATE, u, beat.at, values))
 
     def evaluation(self, record: Evaluation) -> None:
-        """A version's point is whole when so many of its tasks are there as an evaluation has, or when the next one's
-        come."""
+        """A version's points, one for each suite, are whole when so many of its tasks are there as an evaluation has,
+        or when the next one's come."""
         played = record.trajectory
         if record.version < 0:
             return  # an agent without weights: no step of learning
-        key = record.version, played.task.suite, played.task.split
+        key = record.version, played.task.split
         if key not in self._scores:
-            for other in sorted(self._scores):
-                if other[1:] == key[1:] and other[0] < key[0]:
-                    self._evaluated(other)
-        score = self._scores.setdefault(key, _Score())
-        if score.done or not score.seen.add(played.task_id):
+            for other in sorted(each for each in self._scores if each[1] is key[1] and each[0] < key[0]):
+                self._evaluated(other)
+        suites = self._scores.setdefault(key, {})
+        if suites is None:
+            return
+        score = suites.setdefault(played.task.suite, _Score())
+        if not score.seen.add(played.task_id):
             return
         score.won += played.outcome is Outcome.SUCCESS
         score.lost += played.outcome is Outcome.FAILURE
         score.at = max(score.at, played.finished_at)
-        if len(score.seen) == self._expected(key[2]):
+        if sum(len(each.seen) for each in suites.values()) == self._expected(key[1]):
             self._evaluated(key)
 
     def _evaluated(self, key: Key) -> None:
-        score, (version, suite, split) = self._scores[key], key
-        known = score.won + score.lost
-        if score.done or not known:
+        suites, (version, split) = self._scores[key], key
+        if suites is None:
             return
-        low, high = wilson(score.won, known)
-        group = f"evaluation/{plain_name(suite)}/{split.value}"
-        values = {
-            f"{group}/success": score.won / known,
-            f"{group}/low": low,
-            f"{group}/high": high,
-            f"{group}/episodes": float(known),
-            f"{group}/without_outcome": float(len(score.seen) - known),
-        }
-        self._ready.append(Point(group, Axis.VERSION, version, score.at, values))
-        score.done, score.seen = True, IdSet()
+        self._scores[key] = None
+        for suite, score in sorted(suites.items()):
+            known = score.won + score.lost
+            if not known:
+                continue
+            low, high = wilson(score.won, known)
+            group = f"evaluation/{plain_name(suite)}/{split.value}"
+            values = {
+                f"{group}/success": score.won / known,
+                f"{group}/low": low,
+                f"{group}/high": high,
+                f"{group}/episodes": float(known),
+                f"{group}/without_outcome": float(len(score.seen) - known),
+            }
+            self._ready.append(Point(group, Axis.VERSION, version, score.at, values))
 
     def _mark(self, update: Update) -> int:
         return max((mark.offset for mark in update.watermarks if mark.topic == self._topic), default=0)

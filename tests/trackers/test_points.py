@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from distrl.trackers.points import MOST_AHEAD, plain_name
@@ -130,6 +131,27 @@ def test_what_a_stranger_reports_makes_no_figure_and_blocks_none() -> None:
     take(run, [Heartbeat("w", "worker", 0, None, None, {"update": 1.0, "policy_loss": 1.0})])
     take(run, [line(0, 0), beat(0, policy_loss=2.0, value_loss=math.nan, **{"../../etc": 1.0})])
     assert [point.values for point in run.ready() if point.source == "learner"] == [{"learner/policy_loss": 2.0}]
+
+
+def test_a_report_of_an_update_that_the_log_lost_is_not_that_of_the_one_computed_in_its_place() -> None:
+    lost, real = beat(1, policy_loss=9.0), replace(beat(1, policy_loss=0.5), at=8_000)
+    again = replace(line(1, 0), journalled_at=7_000)
+    for records in (
+        [line(0, 0), lost, real, line(1, 0, void="the log lost records"), again],
+        [line(0, 0), lost, again, real],
+        [line(0, 0), again, lost, real],
+    ):
+        run = points()
+        take(run, records)
+        assert [each.values for each in run.ready() if each.source == "learner"] == [{"learner/policy_loss": 0.5}]
+
+
+def test_a_report_without_a_loss_does_not_stand_for_the_one_that_has_it() -> None:
+    reports = [beat(0, buffer=4.0), beat(0, policy_loss=0.5)]
+    for records in ([line(0, 0), *reports], [*reports, line(0, 0)]):
+        run = points()
+        take(run, records)
+        assert [each.values for each in run.ready() if each.source == "learner"] == [{"learner/policy_loss": 0.5}]
 
 
 def test_agents_without_weights_are_no_step_of_learning() -> None:

@@ -26,7 +26,9 @@ LEARNER: Final = "learner"
 NOT_OF_AN_UPDATE: Final = {"update", "ready", "progress_age_seconds"}
 """Reported with an update, and not figures of it."""
 KNOWN: Final = (Outcome.SUCCESS, Outcome.FAILURE)
-MOST_AHEAD: Final = 100
+LOSS: Final = "_loss"
+"""How the name of a loss ends."""
+MOST_AHEAD: Final = 1_000
 """Reports that are kept back; a topic is read at most some records before another."""
 LONGEST_NAME: Final = 40
 """Characters of a suite's name in the name of a figure."""
@@ -72,12 +74,12 @@ class RunPoints:
         self._total = 0
         self._recent: deque[bool] = deque(maxlen=SUCCESS_WINDOW)
         self._journalled_at: int | None = None
-        self._newest = -1
-        """The highest update that was journalled."""
+        self._lines: dict[int, int] = {}
+        """Update -> when it was first journalled."""
         self._reported = -1
         """The last update with a point of its report."""
-        self._ahead: dict[int, Heartbeat] = {}
-        """Update -> its report, where that was read before its line of the journal."""
+        self._ahead: list[tuple[int, Heartbeat]] = []
+        """Updates and reports of them that were read before their lines of the journal."""
         self._scores: dict[Key, dict[str, _Score] | None] = {}
         """Evaluation -> suite -> its score; None once it has its points: what comes later does not count."""
         self._ready: list[Point] = []
@@ -106,9 +108,11 @@ class RunPoints:
         if line.void:
             return
         self._updates.append(line)
-        self._newest = max(self._newest, line.u)
-        if (beat := self._ahead.pop(line.u, None)) is not None:
-            self._report(line.u, beat)
+        self._lines.setdefault(line.u, line.journalled_at)
+        for u, beat in self._ahead:
+            if u == line.u:
+                self._report(u, beat)
+        self._ahead = [each for each in self._ahead if each[0] > line.u]
 
     def heartbeat(self, beat: Heartbeat) -> None:
         """A report of an update that no journal has is kept back: it may be a moment ahead, or a stranger's."""
@@ -116,14 +120,18 @@ class RunPoints:
         if not (math.isfinite(done) and done >= 1):
             return
         u = int(done) - 1
-        if u <= self._newest:
+        if not any(name in METRICS and name.endswith(LOSS) for name in beat.metrics):
+            return  # it would stand for a later one that has them
+        if u in self._lines:
             self._report(u, beat)
         elif len(self._ahead) < MOST_AHEAD:
-            self._ahead.setdefault(u, beat)
+            self._ahead.append((u, beat))
 
     def _report(self, u: int, beat: Heartbeat) -> None:
         if u <= self._reported:
             return  # a later report of the same update, or one that was computed again
+        if beat.at < self._lines[u]:
+            return  # of an update that the log lost before it had this one: a learner reports what is journalled
         self._reported = u
         values = {
             f"learner/{name}": value

@@ -26,7 +26,7 @@ from distrl.config import Config
 from distrl.errors import ConfigError
 from distrl.runs.recorded import join, recorded
 from distrl.trackers.follow import TrackerError, track, tracked_run
-from distrl.trackers.protocol import Point
+from distrl.trackers.protocol import Point, TrackedRun
 from distrl.trackers.to_files import Files
 from distrl.train.roles import write_settings
 from distrl.types import Evaluation, Outcome, Split
@@ -82,8 +82,14 @@ def steps(folder: Path, source: str) -> list[int]:
     return [line["step"] for line in lines(folder) if line["source"] == source]
 
 
+def begun(config: Config) -> TrackedRun:
+    found = tracked_run(config, threading.Event(), follow=False)
+    assert found is not None
+    return found
+
+
 def once(config: Config, folder: Path, tracker: type[Files] = Files) -> int:
-    return track(config, tracked_run(config), tracker, folder, threading.Event(), follow=False)
+    return track(config, begun(config), tracker, folder, threading.Event(), follow=False)
 
 
 def test_the_past_is_filled_in_and_a_later_start_adds_what_came(run: Config, tmp_path: Path) -> None:
@@ -115,7 +121,7 @@ def test_the_past_is_filled_in_and_a_later_start_adds_what_came(run: Config, tmp
 def test_a_follower_that_is_killed_and_started_again_repeats_nothing(run: Config, tmp_path: Path) -> None:
     write_settings(run, tmp_path / "run.yaml")
     line = [sys.executable, "-m", "distrl.cli.main", "track", "-c", "run.yaml", "--out", "out"]
-    folder = tmp_path / "out" / tracked_run(run).id / "files"
+    folder = tmp_path / "out" / begun(run).id / "files"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("DISTRL_")}
 
     def following(until: int) -> subprocess.Popen[bytes]:

@@ -38,7 +38,9 @@ def track_run(
     from distrl.trackers.follow import track, tracked_run
     from distrl.trackers.registry import open_tracker
 
-    found = tracked_run(settings)
+    found = tracked_run(settings, stop, follow=follow)
+    if found is None:
+        return
     folder = out / found.id / to
     print_line(f"run {found.name}: figures for {to} in {folder}")
     logged = track(settings, found, partial(open_tracker, to, project=project), folder, stop, follow=follow)

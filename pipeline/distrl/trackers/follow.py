@@ -20,7 +20,7 @@ from distrl.broker.topics import topic_name
 from distrl.config import Config
 from distrl.errors import ConfigError, DistrlError, WireError
 from distrl.offline.files import make_folder
-from distrl.runs.recorded import recorded
+from distrl.runs.recorded import RecordedSettings, recorded
 from distrl.trackers.points import RunPoints
 from distrl.trackers.progress import load
 from distrl.trackers.protocol import Point, TrackedRun, Tracker
@@ -33,6 +33,8 @@ PROGRESS: Final = "progress.json"
 LOCK: Final = ".lock"
 SLICE_S: Final = 0.25
 """Wait on one topic before the next; four of these are the delay of a point."""
+LOOK_S: Final = 2.0
+"""Between two looks for the settings of a run that has not begun."""
 BATCH: Final = 100
 """Points that a tracker is given at once, after which its progress is saved."""
 
@@ -41,11 +43,25 @@ class TrackerError(DistrlError):
     """A tracker's library has failed. The run does not notice."""
 
 
-def tracked_run(config: Config) -> TrackedRun:
-    """Raises BrokerError."""
-    found = recorded(config)
+def tracked_run(
+    config: Config, stop: threading.Event, *, follow: bool, look: Callable[[Config], RecordedSettings | None] = recorded
+) -> TrackedRun | None:
+    """The run as its log has it. One whose settings are not recorded yet is waited for where `follow`, since they tell
+    it from others; None where `stop` comes first. Raises BrokerError, and ConfigError for such a one unless `follow`.
+    """
+    found = look(config)
+    if found is None and not follow:
+        raise ConfigError(
+            f"run {config.run}",
+            "has no settings in its log: nothing of it is there yet",
+            "name another --run (`distrl runs ls` lists them), or leave --no-follow out to wait for it",
+        )
     if found is None:
-        return TrackedRun(config.run, 0, config.shared())
+        log.warning("run %s has no settings in its log yet; waiting until it has begun", config.run)
+    while found is None:
+        if stop.wait(LOOK_S):
+            return None
+        found = look(config)
     return TrackedRun(config.run, found.records[0].at, found.values)
 
 

@@ -53,8 +53,8 @@ class TrackedRun:
 
     name: str
     began: int
-    """When its first settings were recorded, ms since the epoch; 0: it has none. Tells it from one of the same name
-    that was removed."""
+    """When its first settings were recorded, ms since the epoch. Tells it from one of the same name that was
+    removed."""
     settings: Mapping[str, Any]
     """Path -> JSON-able value; no credentials, and no addresses or places of a machine."""
 

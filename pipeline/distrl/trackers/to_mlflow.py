@@ -48,7 +48,7 @@ class MLflow:
             self._run_id = before[0].info.run_id
             self._client.update_run(self._run_id, RunStatus.to_string(RunStatus.RUNNING))
             return
-        made = self._client.create_run(experiment, start_time=run.began or None, tags={TAG: run.id}, run_name=run.name)
+        made = self._client.create_run(experiment, start_time=run.began, tags={TAG: run.id}, run_name=run.name)
         self._run_id = made.info.run_id
         texts = [
             Param(path, (value if isinstance(value, str) else json.dumps(value))[:LONGEST_PARAM])

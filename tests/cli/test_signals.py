@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 
@@ -13,6 +14,23 @@ with stop._cond:  # as within stop.wait, a moment before it sleeps
     os.kill(os.getpid(), signal.SIGTERM)
 assert stop.wait(30)
 """
+
+
+A_SECOND_ONE = """
+import os, signal, time
+from distrl.cli.common import start_role
+stop = start_role("a-role", False, second_kills=True)
+os.kill(os.getpid(), signal.SIGINT)
+assert stop.wait(30)
+print("asked", flush=True)
+os.kill(os.getpid(), signal.SIGTERM)
+time.sleep(30)
+"""
+
+
+def test_a_second_signal_ends_a_role_that_may_wait_where_it_does_not_look() -> None:
+    done = subprocess.run([sys.executable, "-c", A_SECOND_ONE], timeout=25, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (-signal.SIGTERM, "asked\n")
 
 
 def test_a_signal_that_falls_into_a_wait_for_it_stops_the_role() -> None:

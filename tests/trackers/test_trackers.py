@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -207,6 +209,40 @@ def test_a_tracker_that_there_is_not_is_refused_with_those_that_there_are(tmp_pa
         open_tracker("excel", tmp_path, "p")
     nowhere = CliRunner().invoke(app, ["track", "--to", "excel", "--set", "kafka.bootstrap=127.0.0.1:1"])
     assert "there is no tracker 'excel'" in str(nowhere.exception), "before any broker is asked"
+
+
+class Away(BaseHTTPRequestHandler):
+    """A server that is not ready."""
+
+    asked = 0
+
+    def do_GET(self) -> None:
+        Away.asked += 1
+        self.send_error(503)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+@pytest.mark.parametrize(("told", "requests"), [(None, 4), ("1", 2)])
+def test_mlflow_gives_a_server_that_is_away_up_soon_unless_told_otherwise(
+    told: str | None, requests: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Away.asked, retries = 0, "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
+    for name in (retries, "MLFLOW_HTTP_REQUEST_TIMEOUT"):
+        monkeypatch.setenv(name, "1")  # so that what is there before is restored
+        monkeypatch.delenv(name)
+    if told is not None:
+        monkeypatch.setenv(retries, told)
+    for name in ("BACKOFF_FACTOR", "BACKOFF_JITTER"):
+        monkeypatch.setenv(f"MLFLOW_HTTP_REQUEST_{name}", "0")
+    with HTTPServer(("127.0.0.1", 0), Away) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{server.server_port}")
+        with pytest.raises(Exception, match="503"):
+            made("mlflow", tmp_path / "own").start(RUN, 0)
+        server.shutdown()
+    assert Away.asked == requests
 
 
 def test_mlflow_without_a_place_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -196,14 +196,17 @@ def show_cost(counted: Counted) -> None:
     )
 
 
-def start_role(role: str, verbose: bool) -> threading.Event:
+def start_role(role: str, verbose: bool, *, second_kills: bool = False) -> threading.Event:
     """Set up the log of a process that is called `role`; returns the event of `stopped_by_signals`."""
     logs.configure(role, verbose)
-    return stopped_by_signals()
+    return stopped_by_signals(second_kills=second_kills)
 
 
-def stopped_by_signals() -> threading.Event:
-    """The event that SIGTERM and Ctrl-C set from now on, at which a role finishes its work."""
+def stopped_by_signals(*, second_kills: bool = False) -> threading.Event:
+    """The event that SIGTERM and Ctrl-C set from now on, at which a role finishes its work.
+
+    second_kills: a second signal ends the process at once, for one that waits where it cannot look at the event.
+    """
     stop, asked = threading.Event(), SimpleQueue[None]()
 
     def obey() -> None:
@@ -212,8 +215,16 @@ def stopped_by_signals() -> threading.Event:
 
     # The handler may run within the main thread's own `stop.wait`; `stop.set` in it would deadlock.
     SupervisedThread(obey, "signals")
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: asked.put(None))
+    numbers = (signal.SIGTERM, signal.SIGINT)
+
+    def ask(*_: object) -> None:
+        asked.put(None)
+        if second_kills:
+            for number in numbers:
+                signal.signal(number, signal.SIG_DFL)
+
+    for number in numbers:
+        signal.signal(number, ask)
     return stop
 
 

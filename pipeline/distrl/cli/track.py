@@ -33,7 +33,7 @@ def track_run(
     It reads the log and nobody waits for it. A late start fills in the past, and one after another repeats nothing.
     """
     refuse_unknown(to)
-    stop = start_role("track", verbose)
+    stop = start_role("track", verbose, second_kills=True)  # a tracker's library may wait for long
     settings = run_settings(config, sets, run)
     from distrl.trackers.follow import track, tracked_run
     from distrl.trackers.registry import open_tracker

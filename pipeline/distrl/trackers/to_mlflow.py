@@ -17,6 +17,8 @@ from distrl.trackers.protocol import Point, TrackedRun
 T = TypeVar("T")
 
 URI: Final = "MLFLOW_TRACKING_URI"
+PATIENCE: Final = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
+"""Unless they are set: MLflow's own make a request to a server that is away wait for minutes, deaf to a stop."""
 TAG: Final = "distrl.id"
 """Of our run, by which a later start finds the one there."""
 MOST_METRICS: Final = 1_000
@@ -37,6 +39,8 @@ class MLflow:
                 "is not set, so MLflow has no place to write to",
                 f"set {URI} to your server, as http://HOST:5000 (`pip install mlflow && mlflow server` starts one)",
             )
+        for name, value in PATIENCE.items():
+            os.environ.setdefault(name, value)
         self._client, self._project = MlflowClient(os.environ[URI]), project
         self._run_id: str | None = None
 

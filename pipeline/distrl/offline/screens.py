@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from distrl.images import ImageError, size
-from distrl.store.objects import CorruptObjectError, MissingObjectError
+from distrl.store.objects import CorruptObjectError, MissingObjectError, is_reference
 from distrl.types import ObjectRef
 
 CACHED: Final = 64
@@ -22,19 +22,22 @@ class Screens:
 
     def __init__(self, fetch: Fetch) -> None:
         self._fetch = fetch
-        self._cached: OrderedDict[str, bytes | None] = OrderedDict()
+        self._cached: OrderedDict[ObjectRef, bytes | None] = OrderedDict()
         self.absent: set[str] = set()
-        """Keys of those that were asked for, and that the store has no more or that are no PNG."""
+        """Keys of those asked for that the store has no more, that are no PNG, or whose reference names no object."""
 
     def png(self, ref: ObjectRef) -> bytes | None:
         """Its bytes; None for one that is absent."""
-        if ref.sha256 not in self._cached:
-            self._cached[ref.sha256] = self._read(ref)
+        if ref not in self._cached:  # by the whole reference: one with a wrong size says nothing of another
+            self._cached[ref] = self._read(ref)
             if len(self._cached) > CACHED:
                 self._cached.popitem(last=False)
-        return self._cached[ref.sha256]
+        return self._cached[ref]
 
     def _read(self, ref: ObjectRef) -> bytes | None:
+        if not is_reference(ref):  # the store would refuse it, and with it the export of every range that has it
+            self.absent.add(ref.key)
+            return None
         try:
             png = self._fetch(ref)
             size(png)

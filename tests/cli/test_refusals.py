@@ -124,6 +124,8 @@ def test_doctor_survives_a_spoilt_stack_folder(cli: Cli, tmp_path: Path) -> None
         ("tail trajectories --last -1", "'--last'"),
         ("replay --avro a --parquet ./b/../a", "name two files"),
         ("replay --avro a --parquet a.manifest.json", "neither of them the other's manifest"),
+        ("replay --dataset a --atif a/b", "name no file or folder inside another"),
+        ("replay --dataset ./b/../a --parquet a/b/c", "name no file or folder inside another"),
         ("base-model train", "'--out'"),
         ("tasks ls mine.jsonl --suite home", "it is one or the other"),
         ("tasks ls --count 0", "'--count'"),

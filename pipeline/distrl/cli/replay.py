@@ -17,6 +17,7 @@ from distrl.cli.common import Begin, ConfigFile, End, Sets, command_line, connec
 
 if TYPE_CHECKING:
     from distrl.config import Config
+    from distrl.offline.new_folder import FolderFormat
     from distrl.offline.replay import Item
     from distrl.offline.topic_range import TopicRange
 
@@ -82,7 +83,7 @@ def replay(
         for form, place in ((dataset_folder.FORMAT, dataset), (atif_folder.FORMAT, atif))
         if place is not None
     ]
-    _refuse_same_file([*files, *(place for _, place in folders)])
+    _refuse_same_place([*files, *(place for _, place in folders)])
     refuse_existing(files, force)
     for form, place in folders:
         refuse_folder(place, form, force)
@@ -114,7 +115,7 @@ def _read_out(
     settings: Config,
     topic_range: TopicRange,
     wanted: list[tuple[str, Path]],
-    wanted_folders: list[tuple[str, Path]],
+    wanted_folders: list[tuple[FolderFormat, Path]],
     force: bool,
     as_json: bool,
 ) -> None:
@@ -193,10 +194,15 @@ def _show_plan(topic_range: TopicRange, size: int, files: list[str]) -> None:
     )
 
 
-def _refuse_same_file(files: list[Path]) -> None:
-    if len({file.resolve() for file in files}) < len(files):
+def _refuse_same_place(files: list[Path]) -> None:
+    places = {file.resolve() for file in files}
+    if len(places) < len(files):
         raise typer.BadParameter(
             "name two files, neither of them the other's manifest", param_hint="--avro, --parquet, --dataset, --atif"
+        )
+    if any(not places.isdisjoint(place.parents) for place in places):
+        raise typer.BadParameter(
+            "name no file or folder inside another", param_hint="--avro, --parquet, --dataset, --atif"
         )
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version as installed
@@ -23,13 +24,13 @@ from typing import Any, Final
 from distrl.broker.topics import TOPICS
 from distrl.errors import ConfigError
 from distrl.offline.export import Digest
-from distrl.offline.new_folder import NewFolder
+from distrl.offline.new_folder import FolderFormat, NewFolder
 from distrl.offline.replay import Item
 from distrl.offline.screens import Fetch, Screens
 from distrl.offline.topic_range import TopicRange
 from distrl.types import SCRIPTED, Action, Evaluation, ObjectRef, Step, Trajectory
 
-FORMAT: Final = "distrl-atif/1"
+FORMAT: Final = FolderFormat("distrl-atif/1", re.compile(r"trajectories/[0-9]+-[0-9]+\.json|images/[0-9a-f]{64}\.png"))
 SCHEMA: Final = "ATIF-v1.7"
 """Nothing of later versions is used, so that readers of this one take it."""
 
@@ -73,7 +74,8 @@ class AtifFolder:
         self._documents += 1
 
     def finish(self) -> str:
-        """Write the manifest, rename the folder; returns a line for people. Raises StoreError where it fails."""
+        """Write the manifest, rename the folder; returns a line for people. Raises StoreError where it fails, and
+        ConfigError where something has come to be at its place."""
         try:
             self._folder.commit(
                 {

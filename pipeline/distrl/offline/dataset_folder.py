@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from importlib.metadata import version as installed
 from pathlib import Path
@@ -26,13 +27,15 @@ from distrl.broker.topics import TOPICS
 from distrl.errors import ConfigError
 from distrl.offline.columns import Row, rows_of, schema_of
 from distrl.offline.export import Digest
-from distrl.offline.new_folder import NewFolder
+from distrl.offline.new_folder import FolderFormat, NewFolder
 from distrl.offline.replay import Item
 from distrl.offline.screens import Fetch, Screens
 from distrl.offline.topic_range import TopicRange
 from distrl.types import Evaluation, ObjectRef, Split, Trajectory
 
-FORMAT: Final = "distrl-dataset/1"
+FORMAT: Final = FolderFormat(
+    "distrl-dataset/1", re.compile(rf"README\.md|data/({'|'.join(split.value for split in Split)})\.parquet")
+)
 IMAGE: Final = "image"
 ROWS_TOGETHER: Final = 128
 """Rows of a row group, or some more, since a record's rows stay together: a screenshot has tens of kilobytes."""
@@ -80,7 +83,8 @@ class DatasetFolder:
             raise self._folder.not_written(error) from None
 
     def finish(self) -> str:
-        """Write card and manifest, rename the folder; returns a line for people. Raises StoreError where it fails."""
+        """Write card and manifest, rename the folder; returns a line for people. Raises StoreError where it fails, and
+        ConfigError where something has come to be at its place."""
         try:
             for each in self._files.values():
                 each.close()

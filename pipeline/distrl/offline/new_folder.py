@@ -1,11 +1,17 @@
-"""A folder that is written whole or not at all: under a temporary name beside its place, and then renamed."""
+"""A folder that is written whole or not at all: under a temporary name beside its place, and then renamed.
+
+Only what such an export made is ever removed: a folder that exists is replaced with `force` alone, and only where it
+holds nothing else.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -16,16 +22,27 @@ MANIFEST: Final = "manifest.json"
 """What is in it, by which it is known for one of ours; its "format" names who wrote it."""
 
 
+@dataclass(frozen=True, slots=True)
+class FolderFormat:
+    """A kind of folder."""
+
+    name: str
+    """As the manifest has it."""
+    files: re.Pattern[str]
+    """Matches the whole path in the folder of each file that it can hold, beside the manifest."""
+
+
 class NewFolder:
     """A context manager: without `commit` nothing is left behind.
 
     Raises ConfigError, before anything is written, as `refuse_folder`, and where the folder cannot be made.
     """
 
-    def __init__(self, place: Path, form: str, force: bool) -> None:
+    def __init__(self, place: Path, form: FolderFormat, force: bool) -> None:
         refuse_folder(place, form, force)
-        self.place, self._form = place, form
+        self.place, self._form, self._force = place, form, force
         self.partial = place.with_name(f".{place.name}.{os.getpid()}.partial")
+        self._old = place.with_name(f".{place.name}.{os.getpid()}.old")
         try:
             self.partial.mkdir(parents=True)
         except OSError as error:
@@ -40,12 +57,23 @@ class NewFolder:
         shutil.rmtree(self.partial, ignore_errors=True)
 
     def commit(self, manifest: Mapping[str, Any]) -> None:
-        """Write the manifest and give the folder its name. Raises OSError."""
-        text = json.dumps({"format": self._form, **manifest}, indent=2, sort_keys=True)
+        """Write the manifest and give the folder its name.
+
+        Raises OSError, and ConfigError as `refuse_folder`; what was there is then there again.
+        """
+        text = json.dumps({"format": self._form.name, **manifest}, indent=2, sort_keys=True)
         (self.partial / MANIFEST).write_text(text + "\n", encoding="utf-8")
-        if self.place.exists():
-            shutil.rmtree(self.place)
-        self.partial.replace(self.place)
+        refuse_folder(self.place, self._form, self._force)  # again: an export takes long
+        if not self.place.exists():
+            self.partial.rename(self.place)  # fails where something has come to be there meanwhile
+            return
+        self.place.rename(self._old)
+        try:
+            self.partial.rename(self.place)
+        except BaseException:
+            self._old.rename(self.place)
+            raise
+        shutil.rmtree(self._old, ignore_errors=True)
 
     def not_written(self, error: OSError) -> StoreError:
         return StoreError(
@@ -55,15 +83,34 @@ class NewFolder:
         )
 
 
-def refuse_folder(place: Path, form: str, force: bool) -> None:
-    """Raises ConfigError for a path that exists, unless `force` and it is a folder of that format."""
+def refuse_folder(place: Path, form: FolderFormat, force: bool) -> None:
+    """Raises ConfigError for a path that exists, unless `force` and it is a folder of that format and holds nothing
+    else; and for a link, also one that leads nowhere."""
+    if place.is_symlink():
+        raise ConfigError(str(place), "is a link", "name a folder that is none")
     if not place.exists():
         return
     try:
-        ours = json.loads((place / MANIFEST).read_bytes()).get("format") == form
+        ours = json.loads((place / MANIFEST).read_bytes()).get("format") == form.name
     except (OSError, ValueError, AttributeError):
         ours = False
     if not ours:
-        raise ConfigError(str(place), f"exists already, and is no {form}", "name a folder that is not there")
+        raise ConfigError(str(place), f"exists already, and is no {form.name}", "name a folder that is not there")
     if not force:
         raise ConfigError(str(place), "exists already", "name another folder, or give --force to write over it")
+    if (other := _other(place, form)) is not None:
+        raise ConfigError(
+            str(place), f"holds {other!r}, which no {form.name} has", "move that elsewhere, or name another folder"
+        )
+
+
+def _other(place: Path, form: FolderFormat) -> str | None:
+    """The path in `place` of something that no folder of that format holds; None if there is none."""
+    unread: list[OSError] = []
+    for base, folders, files in os.walk(place, onerror=unread.append):
+        for path in (Path(base, name) for name in (*folders, *files)):
+            inside = path.relative_to(place).as_posix()
+            known = path.is_dir() or inside == MANIFEST or form.files.fullmatch(inside)
+            if path.is_symlink() or not known:
+                return inside
+    return str(unread[0].filename) if unread else None

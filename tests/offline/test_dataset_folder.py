@@ -15,7 +15,7 @@ from datasets import Features, Image, load_dataset
 from distrl.broker.reader import RawRecord
 from distrl.errors import ConfigError, StoreError
 from distrl.offline.columns import schema_of
-from distrl.offline.dataset_folder import IMAGE, ROWS_TOGETHER, DatasetFolder, dataset_schema
+from distrl.offline.dataset_folder import IMAGE, READER, ROWS_TOGETHER, DatasetFolder, dataset_schema
 from distrl.offline.replay import Item, item_of
 from distrl.offline.screens import CACHED
 from distrl.offline.topic_range import Range, TopicRange
@@ -101,6 +101,14 @@ def test_its_types_are_those_that_datasets_would_write(kind: type[Record]) -> No
     expected = Features({**plain, IMAGE: Image()})
     assert json.loads(made.metadata[b"huggingface"]) == json.loads(expected.arrow_schema.metadata[b"huggingface"])
     assert made.remove_metadata().equals(expected.arrow_schema.remove_metadata())
+
+
+def test_the_card_and_the_manual_name_the_least_version_that_opens_it(tmp_path: Path) -> None:
+    store = Store()
+    written(tmp_path / "d", store, attempt("t-0", store.screen(0)))
+    manual = Path(__file__).parents[2] / "docs" / "offline.md"
+    for text in (manual, tmp_path / "d" / "README.md"):
+        assert READER in text.read_text(encoding="utf-8")
 
 
 def test_a_record_with_something_in_every_field_comes_back(tmp_path: Path) -> None:

@@ -37,6 +37,8 @@ FORMAT: Final = FolderFormat(
     "distrl-dataset/1", re.compile(rf"README\.md|data/({'|'.join(split.value for split in Split)})\.parquet")
 )
 IMAGE: Final = "image"
+READER: Final = "datasets>=4.0"
+"""What opens it: earlier versions do not know the feature type `List`."""
 ROWS_TOGETHER: Final = 128
 """Rows of a row group, or some more, since a record's rows stay together: a screenshot has tens of kilobytes."""
 
@@ -120,7 +122,8 @@ class DatasetFolder:
             f"# Steps of {self._range.name}\n\n"
             f"{rows} steps of a phone agent, recorded by DistRL on Kafka: a row each, with the screen that was seen "
             "(`image`), the action, its log-probability under the policy that chose it, and what of the attempt it "
-            "is of (`task_id`, `instruction`, `outcome`, …). `params` is JSON; points are in [0, 1], times in UTC.\n"
+            "is of (`task_id`, `instruction`, `outcome`, …). `params` is JSON; points are in [0, 1], times in UTC. "
+            f'To open it: `pip install "{READER}"`.\n'
         )
 
     def _manifest(self) -> dict[str, Any]:

@@ -83,7 +83,7 @@ def replay(
         for form, place in ((dataset_folder.FORMAT, dataset), (atif_folder.FORMAT, atif))
         if place is not None
     ]
-    _refuse_same_place([*files, *(place for _, place in folders)])
+    _refuse_same_place(files, [place for _, place in folders])
     refuse_existing(files, force)
     for form, place in folders:
         refuse_folder(place, form, force)
@@ -194,13 +194,15 @@ def _show_plan(topic_range: TopicRange, size: int, files: list[str]) -> None:
     )
 
 
-def _refuse_same_place(files: list[Path]) -> None:
-    places = {file.resolve() for file in files}
-    if len(places) < len(files):
+def _refuse_same_place(files: list[Path], folders: list[Path]) -> None:
+    places, new = {each.resolve() for each in (*files, *folders)}, {each.resolve() for each in folders}
+    if len(places) < len(files) + len(folders):
         raise typer.BadParameter(
             "name two files, neither of them the other's manifest", param_hint="--avro, --parquet, --dataset, --atif"
         )
-    if any(not places.isdisjoint(place.parents) for place in places):
+    if any(not new.isdisjoint(place.parents) for place in places) or any(
+        not places.isdisjoint(folder.parents) for folder in new
+    ):
         raise typer.BadParameter(
             "name no file or folder inside another", param_hint="--avro, --parquet, --dataset, --atif"
         )

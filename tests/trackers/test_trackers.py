@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 import threading
 from collections import Counter
@@ -249,3 +251,33 @@ def test_mlflow_without_a_place_is_refused(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     with pytest.raises(ConfigError, match="MLFLOW_TRACKING_URI: is not set"):
         open_tracker("mlflow", tmp_path, "p")
+
+
+@pytest.mark.parametrize("name", ["wandb", "mlflow"])
+def test_a_library_is_told_not_to_report_to_its_makers_before_it_is_imported(name: str, tmp_path: Path) -> None:
+    """In a process of its own: what a library has read at its import stays."""
+    asked = {
+        "mlflow": "import mlflow.telemetry.utils as found; print(found.is_telemetry_disabled())",
+        "wandb": "import wandb.env as found; print(not found.error_reporting_enabled())",
+    }
+    program = (
+        "import sys; from pathlib import Path; from distrl.trackers.registry import open_tracker\n"
+        f"open_tracker(sys.argv[1], Path(sys.argv[2]), 'p')\n{asked[name]}"
+    )
+    left_out = (
+        "CI",
+        "PYTEST_CURRENT_TEST",
+        "PYTEST_VERSION",
+        "DO_NOT_TRACK",
+        "MLFLOW_DISABLE_TELEMETRY",
+        "WANDB_ERROR_REPORTING",
+    )
+    environ = {each: value for each, value in os.environ.items() if each not in left_out}
+    said = subprocess.run(
+        [sys.executable, "-c", program, name, str(tmp_path)],
+        env=environ | {"MLFLOW_TRACKING_URI": str(tmp_path / "mlruns")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert said.stdout.split() == ["True"]

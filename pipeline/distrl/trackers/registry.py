@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -12,6 +13,8 @@ from distrl.trackers.protocol import Tracker
 from distrl.trackers.to_files import Files
 
 DEFAULT: Final = "files"
+PRIVATE: Final = MappingProxyType({"MLFLOW_DISABLE_TELEMETRY": "true", "WANDB_ERROR_REPORTING": "false"})
+"""Unless they are set: what the libraries tell their makers besides what they are asked to. They read it at import."""
 
 Make = Callable[[Path, str], Tracker]
 """folder: its own, which is there. project: what runs are kept under, for those that have such a thing."""
@@ -54,6 +57,8 @@ def refuse_unknown(name: str) -> None:
 def open_tracker(name: str, folder: Path, project: str) -> Tracker:
     """Raises ConfigError for a name that there is not, and where its library is not installed."""
     refuse_unknown(name)
+    for variable, value in PRIVATE.items():
+        os.environ.setdefault(variable, value)
     try:
         return TRACKERS[name](folder, project)
     except ModuleNotFoundError as missing:

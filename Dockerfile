@@ -1,7 +1,7 @@
 # One image for every role: `docker build --target cpu .` or `--target cuda .` (docs/image.md).
-# BASE is a tag here; a release pins it: --build-arg BASE=debian:bookworm-slim@sha256:DIGEST. Python's packages are those
-# that requirements.lock names, each file by its hash.
-ARG BASE=debian:bookworm-slim
+# BASE is the index of all platforms, so that the same bytes are built on everywhere; docs/image.md says how to raise it.
+# Python's packages are those that requirements.lock names, each file by its hash.
+ARG BASE=debian:bookworm-20260824-slim@sha256:88200866dfff7ea7f5cbcb6ec7c8a701889efe6fe859fe64d6990e4b07ea4171
 
 FROM ${BASE} AS base
 RUN apt-get update \

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import tomllib
 
@@ -27,3 +28,11 @@ def test_what_makes_the_image_is_pinned() -> None:
     for requirement in groups["image"]:
         name = requirement.partition(">")[0]
         assert f"\n{name}==" in lock, name
+
+
+def test_all_stages_stand_on_a_base_that_is_pinned_by_its_digest() -> None:
+    (base,) = (words[1] for words in WORDS if words[:1] == ["ARG"])
+    assert re.fullmatch(r"BASE=debian:bookworm-\d{8}-slim@sha256:[0-9a-f]{64}", base)
+    stages = [words[1] for words in WORDS if words[:1] == ["FROM"]]
+    named = [words[3] for words in WORDS if words[:1] == ["FROM"]]
+    assert set(stages) <= {"${BASE}", *named}

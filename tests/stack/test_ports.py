@@ -68,3 +68,17 @@ def test_a_port_that_a_closed_connection_lingers_on_is_free() -> None:
         server.accept()[0].close()  # the server's end closes first, so its port keeps the lingering connection
         client.close()
     assert ports.is_free(port)
+
+
+def test_a_port_that_was_just_drawn_is_not_drawn_again_though_nobody_listens_there_yet(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The one who asked for it is about to."""
+    first = ports.draw("test", count=12)
+    ports.DRAWN.clear()
+    monkeypatch.setattr(ports, "LOWEST", first)
+    monkeypatch.setattr(ports, "HIGHEST", first + 12)
+    found = [ports.draw("test") for _ in range(8)]
+    assert len(set(found)) == len(found)
+    with pytest.raises(StackError, match="no 8 free ports"):
+        ports.draw("test", count=8)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 import socket
+from collections import deque
 from collections.abc import Collection
+from typing import Final
 
 import psutil
 
@@ -16,6 +18,8 @@ LOWEST = 20_000
 HIGHEST = 32_000
 """Below Linux's range of ephemeral ports, so that no outgoing connection is in the way."""
 TRIES = 200
+DRAWN: Final[deque[int]] = deque(maxlen=256)
+"""The last ports that this process drew. Who asked for one may not listen there yet, so it is not drawn again."""
 
 
 def is_free(port: int, host: str = HOST) -> bool:
@@ -61,7 +65,9 @@ def draw(setting: str, taken: Collection[int] = (), count: int = 1) -> int:
     """The first of `count` free ports in a row, at random. Raises StackError, which names `setting`, without any."""
     for _ in range(TRIES):
         first = random.randrange(LOWEST, HIGHEST - count)
-        if all(port not in taken and is_free(port) for port in range(first, first + count)):
+        row = range(first, first + count)
+        if all(port not in taken and port not in DRAWN and is_free(port) for port in row):
+            DRAWN.extend(row)
             return first
     raise StackError(setting, f"no {count} free ports in a row from {LOWEST} to {HIGHEST}", f"set {setting}")
 

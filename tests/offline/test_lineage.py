@@ -23,6 +23,7 @@ from distrl.offline.lineage.trace import (
     of_version,
     trace,
 )
+from distrl.policy.protocol import Score, TrajectoryStep
 from distrl.types import LoggedTrajectory, ObjectRef, Outcome, Update, Version, Watermark
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -79,7 +80,12 @@ def test_every_update_of_the_real_fold_finds_what_the_lineage_names(
 
     scored: dict[int, list[Any]] = defaultdict(list)
     state, real = LearnerState(config), Context.score
-    monkeypatch.setattr(Context, "score", lambda self, steps: scored[state.u].extend(steps) or real(self, steps))
+
+    def score(self: Context, steps: Sequence[TrajectoryStep]) -> Score:
+        scored[state.u].extend(each.step for each in steps)
+        return real(self, steps)
+
+    monkeypatch.setattr(Context, "score", score)
     followed = trace(journal(windows), config, lambda record: left_out(record, CODEC, None))
     for u, window in enumerate(windows):
         update = world.update_of(u, window, state.watermarks, config)

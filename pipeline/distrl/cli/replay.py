@@ -17,7 +17,7 @@ from distrl.cli.common import Begin, ConfigFile, End, Sets, command_line, connec
 
 if TYPE_CHECKING:
     from distrl.config import Config
-    from distrl.offline.new_folder import FolderFormat
+    from distrl.offline.episode_folder import EpisodeFolder
     from distrl.offline.replay import Item
     from distrl.offline.topic_range import TopicRange
 
@@ -68,7 +68,8 @@ def replay(
     """
     from distrl.broker.runs import check_run
     from distrl.broker.topics import topic_name
-    from distrl.offline import atif_folder, dataset_folder
+    from distrl.offline.atif_folder import AtifFolder
+    from distrl.offline.dataset_folder import DatasetFolder
     from distrl.offline.export import manifest_of, refuse_existing
     from distrl.offline.new_folder import refuse_folder
     from distrl.offline.replay import about_bytes, topic_range_of
@@ -78,15 +79,13 @@ def replay(
     topic_name(settings.run, topic)  # refuses an unknown topic before the broker is asked
     wanted = [(form, file) for form, file in (("avro", avro), ("parquet", parquet)) if file is not None]
     files = [each for _, file in wanted for each in (file, manifest_of(file))]
-    folders = [
-        (form, place)
-        for form, place in ((dataset_folder.FORMAT, dataset), (atif_folder.FORMAT, atif))
-        if place is not None
+    folders: list[tuple[type[EpisodeFolder], Path]] = [
+        (kind, place) for kind, place in ((DatasetFolder, dataset), (AtifFolder, atif)) if place is not None
     ]
     _refuse_same_place(files, [place for _, place in folders])
     refuse_existing(files, force)
-    for form, place in folders:
-        refuse_folder(place, form, force)
+    for kind, place in folders:
+        refuse_folder(place, kind.form, force)
     now = datetime.now(UTC)
     given = {
         "--run": settings.run,
@@ -115,26 +114,22 @@ def _read_out(
     settings: Config,
     topic_range: TopicRange,
     wanted: list[tuple[str, Path]],
-    wanted_folders: list[tuple[FolderFormat, Path]],
+    wanted_folders: list[tuple[type[EpisodeFolder], Path]],
     force: bool,
     as_json: bool,
 ) -> None:
     """Write every record of the range to the wanted files and folders, or else to standard output."""
-    from distrl.offline.atif_folder import AtifFolder
-    from distrl.offline.dataset_folder import FORMAT as DATASET
-    from distrl.offline.dataset_folder import DatasetFolder
     from distrl.offline.export import Export
     from distrl.offline.replay import read
     from distrl.store.objects import open_store
 
     with ExitStack() as stack:
         exports = [stack.enter_context(Export(topic_range, file, form, force)) for form, file in wanted]
-        folders: list[DatasetFolder | AtifFolder] = []
-        for form, place in wanted_folders:  # nothing else needs the store
-            kind: type[DatasetFolder | AtifFolder] = DatasetFolder if form == DATASET else AtifFolder
-            folders.append(kind(topic_range, place, open_store(settings.store).get, force))
-            stack.push(folders[-1])
-        to_files: list[Export | DatasetFolder | AtifFolder] = [*exports, *folders]
+        folders: list[EpisodeFolder] = []
+        if wanted_folders:  # nothing else needs the store
+            fetch = open_store(settings.store).get
+            folders = [stack.enter_context(kind(topic_range, place, fetch, force)) for kind, place in wanted_folders]
+        to_files: list[Export | EpisodeFolder] = [*exports, *folders]
         found = unreadable = 0
         for item in _shown(read(settings, topic_range), topic_range, lines=as_json or not to_files):
             found += 1

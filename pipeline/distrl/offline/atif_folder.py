@@ -17,17 +17,11 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version as installed
-from pathlib import Path
-from types import TracebackType
 from typing import Any, Final
 
-from distrl.broker.topics import TOPICS
-from distrl.errors import ConfigError
-from distrl.offline.export import Digest
-from distrl.offline.new_folder import FolderFormat, NewFolder
+from distrl.offline.episode_folder import EpisodeFolder
+from distrl.offline.new_folder import FolderFormat
 from distrl.offline.replay import Item
-from distrl.offline.screens import Fetch, Screens
-from distrl.offline.topic_range import TopicRange
 from distrl.types import SCRIPTED, Action, Evaluation, ObjectRef, Step, Trajectory
 
 FORMAT: Final = FolderFormat("distrl-atif/1", re.compile(r"trajectories/[0-9]+-[0-9]+\.json|images/[0-9a-f]{64}\.png"))
@@ -39,59 +33,30 @@ Locate = Callable[[ObjectRef], str | None]
 """Where a screen lies, seen from a document; None for one that is absent."""
 
 
-class AtifFolder:
-    """One folder being written. A context manager: without `finish` nothing is left behind. Raises as NewFolder, and
-    ConfigError for a topic without trajectories."""
+class AtifFolder(EpisodeFolder):
+    """See the module."""
 
-    def __init__(self, topic_range: TopicRange, folder: Path, fetch: Fetch, force: bool = False) -> None:
-        if TOPICS[topic_range.topic].record not in (Trajectory, Evaluation):
-            raise ConfigError(
-                topic_range.topic, "has no screenshots", "name trajectories, demonstrations or evaluations with --topic"
-            )
-        self._range, self._screens, self._digest, self._documents = topic_range, Screens(fetch), Digest(), 0
-        self._folder = NewFolder(folder, FORMAT, force)
+    form = FORMAT
+    _documents = 0
 
-    def __enter__(self) -> AtifFolder:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._folder.__exit__(kind, error, trace)
-
-    def put(self, item: Item) -> None:
-        """Add the next record; one that cannot be decoded goes into the manifest only. Raises StoreError."""
-        self._digest.put(item)
+    def _put(self, item: Item) -> None:
         if not isinstance(item.record, Trajectory | Evaluation):
             return
         at = item.raw.position
-        try:
-            made = document(item.record, self._range.run, f"{at.topic}/{at.partition}/{at.offset}", self._image)
-            text = json.dumps(made, indent=1, allow_nan=False) + "\n"
-            self._write(f"trajectories/{at.partition}-{at.offset}.json", text.encode())
-        except OSError as error:
-            raise self._folder.not_written(error) from None
+        made = document(item.record, self._range.run, f"{at.topic}/{at.partition}/{at.offset}", self._image)
+        text = json.dumps(made, indent=1, allow_nan=False) + "\n"
+        self._write(f"trajectories/{at.partition}-{at.offset}.json", text.encode())
         self._documents += 1
 
-    def finish(self) -> str:
-        """Write the manifest, rename the folder; returns a line for people. Raises StoreError where it fails, and
-        ConfigError where something has come to be at its place."""
-        try:
-            self._folder.commit(
-                {
-                    "run": self._range.run,
-                    "topic": self._range.name,
-                    "ranges": [{"partition": r.partition, "from": r.first, "to": r.to} for r in self._range.ranges],
-                    **self._digest.summary(),
-                    "documents": self._documents,
-                    "schema_version": SCHEMA,
-                    "absent_screenshots": sorted(self._screens.absent),
-                    "written_by": {"distrl": installed("distrl")},
-                }
-            )
-        except OSError as error:
-            raise self._folder.not_written(error) from None
-        return f"{self._folder.place}: {self._documents} documents of {SCHEMA}{self._screens.told}"
+    def _finish(self) -> dict[str, Any]:
+        return {
+            "documents": self._documents,
+            "schema_version": SCHEMA,
+            "written_by": {"distrl": installed("distrl")},
+        }
+
+    def _summary(self) -> str:
+        return f"{self._documents} documents of {SCHEMA}"
 
     def _image(self, ref: ObjectRef) -> str | None:
         png, name = self._screens.png(ref), f"images/{ref.sha256}.png"

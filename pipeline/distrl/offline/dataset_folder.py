@@ -17,19 +17,17 @@ import re
 from collections.abc import Mapping
 from importlib.metadata import version as installed
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final
 
 import pyarrow as pa
 from pyarrow import parquet
 
 from distrl.broker.topics import TOPICS
-from distrl.errors import ConfigError
 from distrl.offline.columns import Row, rows_of, schema_of
-from distrl.offline.export import Digest
-from distrl.offline.new_folder import FolderFormat, NewFolder
+from distrl.offline.episode_folder import EpisodeFolder
+from distrl.offline.new_folder import FolderFormat
 from distrl.offline.replay import Item
-from distrl.offline.screens import Fetch, Screens
+from distrl.offline.screens import Fetch
 from distrl.offline.topic_range import TopicRange
 from distrl.types import Evaluation, ObjectRef, Split, Trajectory
 
@@ -43,59 +41,40 @@ ROWS_TOGETHER: Final = 128
 """Rows of a row group, or some more, since a record's rows stay together: a screenshot has tens of kilobytes."""
 
 
-class DatasetFolder:
-    """One folder being written. A context manager: without `finish` nothing is left behind.
+class DatasetFolder(EpisodeFolder):
+    """See the module."""
 
-    Raises ConfigError, before anything is read, for a topic without steps, a folder that exists (unless `force`, and it
-    is one that this made), and one that cannot be written.
-    """
+    form = FORMAT
 
     def __init__(self, topic_range: TopicRange, folder: Path, fetch: Fetch, force: bool = False) -> None:
-        kind = TOPICS[topic_range.topic].record
-        if kind not in (Trajectory, Evaluation):
-            raise ConfigError(
-                topic_range.topic, "has no screenshots", "name trajectories, demonstrations or evaluations with --topic"
-            )
-        self._range, self._screens = topic_range, Screens(fetch)
-        self._schema = dataset_schema(schema_of(kind))
-        self._digest = Digest()
+        super().__init__(topic_range, folder, fetch, force)
+        self._schema = dataset_schema(schema_of(TOPICS[topic_range.topic].record))
         self._files: dict[Split, _Rows] = {}
-        self._folder = NewFolder(folder, FORMAT, force)
 
-    def __enter__(self) -> DatasetFolder:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._folder.__exit__(kind, error, trace)
-
-    def put(self, item: Item) -> None:
-        """Add the next record; one that cannot be decoded goes into the manifest only. Raises StoreError."""
-        self._digest.put(item)
+    def _put(self, item: Item) -> None:
         record = item.record.trajectory if isinstance(item.record, Evaluation) else item.record
         if not isinstance(record, Trajectory):
             return
-        try:
-            rows = self._of(record.task.split)
-            for step, row in zip(record.steps, rows_of(item), strict=True):
-                rows.put({**row, "params": _params(record), IMAGE: self._image(step.screenshot)})
-            rows.end_record()
-        except OSError as error:
-            raise self._folder.not_written(error) from None
+        rows = self._of(record.task.split)
+        for step, row in zip(record.steps, rows_of(item), strict=True):
+            rows.put({**row, "params": _params(record), IMAGE: self._image(step.screenshot)})
+        rows.end_record()
 
-    def finish(self) -> str:
-        """Write card and manifest, rename the folder; returns a line for people. Raises StoreError where it fails, and
-        ConfigError where something has come to be at its place."""
-        try:
-            for each in self._files.values():
-                each.close()
-            (self._folder.partial / "README.md").write_text(self._card(), encoding="utf-8")
-            self._folder.commit(self._manifest())
-        except OSError as error:
-            raise self._folder.not_written(error) from None
+    def _finish(self) -> dict[str, Any]:
+        for each in self._files.values():
+            each.close()
+        (self._folder.partial / "README.md").write_text(self._card(), encoding="utf-8")
+        return {
+            "files": {
+                f"data/{each.path.name}": {"rows": each.rows, "sha256": _sha256(each.path)}
+                for each in self._files.values()
+            },
+            "written_by": {name: installed(name) for name in ("distrl", "pyarrow")},
+        }
+
+    def _summary(self) -> str:
         rows = ", ".join(f"{each.rows} rows of {split.value}" for split, each in self._files.items()) or "no row"
-        return f"{self._folder.place}: {self._digest.records} records, {rows}{self._screens.told}"
+        return f"{self._digest.records} records, {rows}"
 
     def _of(self, split: Split) -> _Rows:
         if split not in self._files:
@@ -125,20 +104,6 @@ class DatasetFolder:
             "is of (`task_id`, `instruction`, `outcome`, …). `params` is JSON; points are in [0, 1], times in UTC. "
             f'To open it: `pip install "{READER}"`.\n'
         )
-
-    def _manifest(self) -> dict[str, Any]:
-        return {
-            "run": self._range.run,
-            "topic": self._range.name,
-            "ranges": [{"partition": r.partition, "from": r.first, "to": r.to} for r in self._range.ranges],
-            **self._digest.summary(),
-            "files": {
-                f"data/{each.path.name}": {"rows": each.rows, "sha256": _sha256(each.path)}
-                for each in self._files.values()
-            },
-            "absent_screenshots": sorted(self._screens.absent),
-            "written_by": {name: installed(name) for name in ("distrl", "pyarrow")},
-        }
 
 
 class _Rows:

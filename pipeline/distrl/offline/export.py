@@ -151,9 +151,7 @@ class Export:
         packages = {"avro": "fastavro", "parquet": "pyarrow"}
         return {
             "format": FORMAT,
-            "run": self._range.run,
-            "topic": self._range.name,
-            "ranges": [{"partition": r.partition, "from": r.first, "to": r.to} for r in self._range.ranges],
+            **self._range.to_dict(),
             **self._digest.summary(),
             "file": self.file.name,
             "form": self._form,

@@ -47,6 +47,6 @@ class Screens:
         return png
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """How many are absent, for people; empty if none is."""
         return f"; {len(self.absent)} screenshots are not in the store, or no images" if self.absent else ""

@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Final, Literal, NoReturn, Protocol
+from typing import Any, Final, Literal, NoReturn, Protocol
 
 from distrl.broker.topics import topic_name
 from distrl.errors import ConfigError
@@ -95,6 +95,11 @@ class TopicRange:
     def name(self) -> str:
         """The topic's full name."""
         return topic_name(self.run, self.topic)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As the manifest of an export has it."""
+        ranges = [{"partition": each.partition, "from": each.first, "to": each.to} for each in self.ranges]
+        return {"run": self.run, "topic": self.name, "ranges": ranges}
 
     def __len__(self) -> int:
         """Offsets in it: the records, or more."""

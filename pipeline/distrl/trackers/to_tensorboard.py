@@ -24,8 +24,8 @@ class TensorBoard:
     def start(self, run: TrackedRun, logged: int) -> None:
         self._writer = EventFileWriter(str(self._folder))
         if not logged:
-            told = json.dumps(dict(run.settings), indent=1, sort_keys=True)
-            code = "\n".join(f"    {line}" for line in told.splitlines())  # indented text is code in Markdown
+            text = json.dumps(dict(run.settings), indent=1, sort_keys=True)
+            code = "\n".join(f"    {line}" for line in text.splitlines())  # indented text is code in Markdown
             self._writer.add_event(Event(wall_time=run.began / 1000, step=0, summary=text_pb("settings", code)))
             self._writer.flush()
 

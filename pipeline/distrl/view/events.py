@@ -17,7 +17,7 @@ from distrl.view.index import StaleIndexError
 from distrl.view.runs import Runs, ShownRun
 
 LOOK_S: Final = 0.5
-"""How soon a change is told; one message tells all changes since the last."""
+"""How soon a change is sent; one message has all changes since the last."""
 COMMENT_S: Final = 15.0
 """A comment after so long without a change: a proxy closes a connection that says nothing."""
 COUNTED: Final = ("trajectories", "evaluations", "version", "updates", "dead_letters")
@@ -34,15 +34,15 @@ def events_of(runs: Runs, closing: Callable[[], bool]) -> Callable[[Request], Aw
 
 
 async def _stream(shown: ShownRun, closing: Callable[[], bool]) -> AsyncIterator[bytes]:
-    told, quiet = -1, 0.0
+    sent, quiet = -1, 0.0
     while not closing():
         shown.follower.touch()
         revision = shown.follower.revision
-        if revision != told:
+        if revision != sent:
             with suppress(StaleIndexError):
                 found = await run_in_threadpool(_counts, shown)
                 yield b"event: changed\ndata: " + msgspec.json.encode(found) + b"\n\n"
-                told, quiet = revision, 0.0
+                sent, quiet = revision, 0.0
         elif quiet >= COMMENT_S:
             yield b": still here\n\n"
             quiet = 0.0

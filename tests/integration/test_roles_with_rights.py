@@ -30,6 +30,7 @@ from distrl.rights.grant import grant
 from distrl.rights.kafka import Resource, acls
 from distrl.rights.roles import ROLES, Role
 from distrl.runs.overview import overview
+from distrl.runs.recorded import RECORDERS
 from distrl.store.objects import open_store
 from distrl.telemetry.feed import status_of
 from distrl.train.roles import Roles, running, write_settings
@@ -124,6 +125,8 @@ def newest(config: Config) -> int:
 
 KINDS = {Resource.TOPIC: "Topic", Resource.GROUP: "Group", Resource.TRANSACTIONAL_ID: "TransactionalId"}
 CAPITALS = re.compile(r"(?<=[a-z])(?=[A-Z])")
+BEGINS = ("Topic", "settings", "WRITE")
+"""Of the role that is the first to record the run's settings."""
 NOT_IN_A_RUN_IN_ORDER = {
     "operator": {
         *(("Topic", topic, "WRITE") for topic in ("tasks", "trajectories", "demonstrations")),  # `dlq retry`
@@ -190,12 +193,14 @@ def test_every_role_does_its_work_with_its_own_rights(
     assert f"removed run {run}" in command(operator, tmp_path, "runs", "rm", run, "--yes", "--objects")
     assert not [*store.list(f"runs/{run}/"), *store.list(f"adapters/{run}/"), *store.list(f"verdicts/{run}/")]
 
+    used = {name: secured_server.used(name, run) for name in ROLES}
+    assert any(BEGINS in used[name] for name in RECORDERS)
+    for name in RECORDERS:  # whichever of them was first
+        used[name].add(BEGINS)
     idle = {
         (name, *right)
         for name, role in ROLES.items()
-        for right in granted(role, operator.worker.group)
-        - secured_server.used(name, run)
-        - NOT_IN_A_RUN_IN_ORDER.get(name, set())
+        for right in granted(role, operator.worker.group) - used[name] - NOT_IN_A_RUN_IN_ORDER.get(name, set())
     }
     assert idle == set(), "rights that nobody needs"
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from distrl.policy.autoui.t5 import T5Decoder
+from distrl.policy.autoui.t5 import ActingT5, T5Decoder
 from distrl.policy.sampling import Sampling, drawing
 from distrl.policy.writing import write
 from torch import Tensor
@@ -78,7 +78,7 @@ def test_a_decoder_that_remembers_computes_what_the_whole_pass_does(more: dict[s
             attention_mask=mask,
             decoder_input_ids=torch.cat([torch.zeros(3, 1, dtype=torch.long), tokens], dim=1),
         ).logits
-        decoder = T5Decoder(t5, states, mask, 13, lambda logits: logits)
+        decoder = T5Decoder(ActingT5(t5), states, mask, 13, lambda logits: logits)
         rows = torch.arange(3)
         assert torch.allclose(decoder.first(), expected[:, 0], atol=1e-4)
         for place in range(12):
@@ -100,6 +100,6 @@ def test_half_precision_is_decoded_in_half_precision() -> None:
             attention_mask=mask,
             decoder_input_ids=torch.tensor([[0, 5], [0, 9]]),
         ).logits.float()
-        decoder = T5Decoder(t5, states, mask, 2, lambda logits: logits.float())
+        decoder = T5Decoder(ActingT5(t5), states, mask, 2, lambda logits: logits.float())
         for place, found in enumerate((decoder.first(), decoder.following(torch.tensor([5, 9])))):
             assert (found - expected[:, place]).abs().max() < 0.03 * expected.abs().max()

@@ -14,6 +14,7 @@ import torch
 from distrl.config import PolicySettings
 from distrl.errors import PolicyError
 from distrl.policy.autoui.policy import AutoUIPolicy, pad
+from distrl.policy.autoui.t5 import ActingT5
 from distrl.policy.autoui.tokenizer import END, PAD
 from distrl.policy.autoui_t5.base import described_model
 from distrl.policy.protocol import Score
@@ -125,8 +126,9 @@ def test_embeddings_of_no_token_are_never_written(policy: AutoUIPolicy) -> None:
     count, vocabulary = len(words()), policy.model.t5.config.vocab_size
     assert vocabulary > count
     with torch.no_grad():
-        states, mask = policy.model.encode(policy.image_features(png(0)).tokens[None], pad(prompts(policy, 1)))
-        found = policy.model.decoder(states, mask, 1).first()[0]
+        acting = ActingT5(policy.model.t5)
+        states, mask = policy.model.encode(policy.image_features(png(0)).tokens[None], pad(prompts(policy, 1)), acting)
+        found = policy.model.decoder(acting, states, mask, 1).first()[0]
     assert set((found < -1e8).nonzero().flatten().tolist()) == {PAD, *range(count, vocabulary)}
 
 

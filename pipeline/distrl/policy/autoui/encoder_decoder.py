@@ -9,7 +9,7 @@ model's width.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, cast
 
 import torch
 from PIL import Image
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from transformers import T5ForConditionalGeneration
 from transformers.modeling_outputs import BaseModelOutput
 
-from distrl.policy.autoui.t5 import T5Decoder
+from distrl.policy.autoui.t5 import ActingT5, T5Decoder
 from distrl.policy.autoui.tokenizer import PAD
 
 IMPOSSIBLE: Final = -1e9
@@ -46,10 +46,11 @@ class EncoderDecoder(nn.Module):
         """Image tokens (N, w) of one screenshot, whatever its size; no gradient."""
         raise NotImplementedError
 
-    def encode(self, features: Tensor, prompts: Tensor) -> tuple[Tensor, Tensor]:
+    def encode(self, features: Tensor, prompts: Tensor, acting: ActingT5 | None = None) -> tuple[Tensor, Tensor]:
         """Encoder states (B, S, d) and their mask (B, S) of 0 and 1.
 
-        features: (B, N, w). prompts: (B, L) ids, padded behind with PAD.
+        features: (B, N, w). prompts: (B, L) ids, padded behind with PAD. acting: made of `t5`, to read without
+        gradients or dropout; None: the library's encoder reads.
         """
         raise NotImplementedError
 
@@ -58,9 +59,15 @@ class EncoderDecoder(nn.Module):
         shifted = torch.cat([actions.new_full((len(actions), 1), PAD), actions[:, :-1]], dim=1)
         return self._decode(states, mask, shifted)
 
-    def decoder(self, states: Tensor, mask: Tensor, most: int) -> T5Decoder:
+    def decoder(self, acting: ActingT5, states: Tensor, mask: Tensor, most: int) -> T5Decoder:
         """To write at most `most` tokens in each row, given what `encode` returned."""
-        return T5Decoder(self.t5, states.to(self.t5.shared.weight.dtype), mask, most, self._allowed)
+        return T5Decoder(acting, states.to(self.t5.shared.weight.dtype), mask, most, self._allowed)
+
+    def _read(self, inputs: Tensor, mask: Tensor, acting: ActingT5 | None) -> Tensor:
+        """The T5 encoder's states (B, L, d) of embeddings (B, L, d)."""
+        if acting is not None:
+            return acting.encode(inputs, mask)
+        return cast(Tensor, self.t5.encoder(inputs_embeds=inputs, attention_mask=mask).last_hidden_state)
 
     def _decode(self, states: Tensor, mask: Tensor, inputs: Tensor) -> Tensor:
         out = self.t5(

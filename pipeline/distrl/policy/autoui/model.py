@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from transformers import T5Config, T5ForConditionalGeneration
 
 from distrl.policy.autoui.encoder_decoder import EncoderDecoder
+from distrl.policy.autoui.t5 import ActingT5
 from distrl.policy.autoui.tokenizer import END, PAD
 
 THIRD: Final = 8
@@ -171,7 +172,7 @@ class AutoUIModel(EncoderDecoder):
         with torch.no_grad():
             return cast(Tensor, self.vision(images if images.dim() == 4 else images.unsqueeze(0)))
 
-    def encode(self, features: Tensor, prompts: Tensor) -> tuple[Tensor, Tensor]:
+    def encode(self, features: Tensor, prompts: Tensor, acting: ActingT5 | None = None) -> tuple[Tensor, Tensor]:
         """(B, N + L, d), (B, N + L). The image stands before the words so that padding moves nothing: T5 knows places
         only relative to each other."""
         places = (self.vision.row + self.vision.column).flatten(0, 1)
@@ -179,7 +180,7 @@ class AutoUIModel(EncoderDecoder):
         words = self.fusion(self.t5.shared(prompts).float(), prompts, content, places)
         mask = torch.cat([prompts.new_ones(features.shape[:2]), (prompts != PAD).long()], dim=1)
         inputs = torch.cat([features, words], dim=1).to(self.t5.shared.weight.dtype)
-        return self.t5.encoder(inputs_embeds=inputs, attention_mask=mask).last_hidden_state, mask
+        return self._read(inputs, mask, acting), mask
 
 
 def pixels(colour: Image.Image, width: int, height: int) -> Tensor:

@@ -25,6 +25,7 @@ from distrl.policy.actions import to_text
 from distrl.policy.adapters import LoraAdapter
 from distrl.policy.autoui.base import Base, load_base
 from distrl.policy.autoui.encoder_decoder import EncoderDecoder
+from distrl.policy.autoui.t5 import ActingT5
 from distrl.policy.autoui.tokenizer import END, PAD, AutoUITokenizer
 from distrl.policy.frugal import cast_frozen, recompute_layers
 from distrl.policy.protocol import ImageFeatures, SampledAction, Score
@@ -61,6 +62,8 @@ class AutoUIPolicy:
         if settings.precision == "bfloat16":
             cast_frozen(self.model.t5, torch.bfloat16)
         self._screens: OrderedDict[bytes, ImageFeatures] = OrderedDict()
+        self._trained = [*self._adapter.parameters().values()]
+        self._acting: tuple[tuple[tuple[int, int], ...], ActingT5] | None = None
 
     @classmethod
     def open(cls, directory: Path, settings: PolicySettings, seed: int = 0) -> AutoUIPolicy:
@@ -160,7 +163,15 @@ class AutoUIPolicy:
         choices: Sequence[Choose],
     ) -> list[Written]:
         features = torch.stack([screen.tokens for screen in screens]).to(self.device).float()
-        return write(self.model, self.tokenizer, features, prompts, sampling, choices)
+        return write(self.model, self._acting_t5(), self.tokenizer, features, prompts, sampling, choices)
+
+    def _acting_t5(self) -> ActingT5:
+        """Of the weights as they are now: a learner's optimiser changes them in place, `load` and `place`, too."""
+        weights = tuple((each.data_ptr(), each._version) for each in self._trained)
+        if self._acting is None or self._acting[0] != weights:
+            with torch.no_grad():
+                self._acting = weights, ActingT5(self.model.t5)
+        return self._acting[1]
 
     def _sampled(self, ids: tuple[int, ...], logprob: float, screen: ScreenSize) -> SampledAction:
         action = self.tokenizer.decode_action(ids, screen)
@@ -169,16 +180,17 @@ class AutoUIPolicy:
 
 def write(
     model: EncoderDecoder,
+    acting: ActingT5,
     tokenizer: AutoUITokenizer,
     features: Tensor,
     prompts: Sequence[tuple[int, ...]],
     sampling: Sampling | None,
     choices: Sequence[Choose],
 ) -> list[Written]:
-    """One action for each row (`Policy.decide`), with </s> at its end. features: (B, N, w)."""
+    """One action for each row (`Policy.decide`), with </s> at its end. acting: of `model`. features: (B, N, w)."""
     most = tokenizer.action_length - 1
     with torch.no_grad():
-        decoder = model.decoder(*model.encode(features, pad(prompts).to(features.device)), most)
+        decoder = model.decoder(acting, *model.encode(features, pad(prompts).to(features.device), acting), most)
     rows = writing.write(decoder, ends=(END,), most=most, sampling=sampling, choices=choices)
     return [row if row.ids[-1] == END else Written((*row.ids, END), row.logprob) for row in rows]
 

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from transformers import Blip2VisionConfig, Blip2VisionModel, T5Config, T5ForConditionalGeneration
 
 from distrl.policy.autoui.encoder_decoder import EncoderDecoder
+from distrl.policy.autoui.t5 import ActingT5
 from distrl.policy.autoui.tokenizer import PAD
 
 Pixels = Callable[[Image.Image], Tensor]
@@ -80,9 +81,9 @@ class AutoUIT5(EncoderDecoder):
         with torch.no_grad():
             return cast(Tensor, self.vision(pixel_values=self.pixels(picture).to(self.device)).pooler_output)
 
-    def encode(self, features: Tensor, prompts: Tensor) -> tuple[Tensor, Tensor]:
+    def encode(self, features: Tensor, prompts: Tensor, acting: ActingT5 | None = None) -> tuple[Tensor, Tensor]:
         mask = (prompts != PAD).long()
-        words = self.t5.encoder(input_ids=prompts, attention_mask=mask).last_hidden_state
+        words = self._read(self.t5.shared(prompts), mask, acting)
         return self.fusion(words.float(), features), mask
 
 

@@ -42,6 +42,7 @@ from distrl.policy.autoui.pretraining.examples import (
 )
 from distrl.policy.autoui.pretraining.recipe import Recipe, Stage
 from distrl.policy.autoui.pretraining.screens import draw_screens, phone_language, phone_tokenizer
+from distrl.policy.autoui.t5 import ActingT5
 from distrl.policy.autoui.tokenizer import PAD, WordTokenizer
 from distrl.policy.sampling import drawing
 
@@ -139,7 +140,7 @@ def measure(
         examples = _ask(batch, 3, tokenizer, language, rng)
         features = model.features(_images(batch))[[example.screen for example in examples]]
         greedy = drawing(None, range(len(examples)))
-        written = write(model, tokenizer, features, [e.prompt for e in examples], None, greedy)
+        written = write(model, ActingT5(model.t5), tokenizer, features, [e.prompt for e in examples], None, greedy)
         for example, (ids, _) in zip(examples, written, strict=True):
             touch = tokenizer.decode_action(ids).touch
             hit = example.target is not None and touch is not None and example.target.holds(touch)

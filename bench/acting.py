@@ -32,7 +32,6 @@ import revision
 import torch
 from distrl.config import PolicySettings
 from distrl.policy.registry import policy_of
-from distrl.policy.sampling import FULL
 from distrl.rollout.batcher import Batcher
 from distrl.rollout.episode import Observation
 from distrl.tasks.gestures import event_of
@@ -42,6 +41,14 @@ from distrl.types import Action, ActionKind, ObjectRef, Split, Task, Version
 from rich.console import Console
 from rich.table import Table
 from simphone.machine import PhoneMachine
+
+try:
+    from distrl.policy.sampling import FULL
+except ImportError:  # another revision
+    FULL: Any = 1.0  # type: ignore[no-redef]
+    SAMPLING = {"temperature": FULL}
+else:
+    SAMPLING = {"sampling": FULL}
 
 ROWS = (1, 4, 8, 16)
 DECISIONS = 192
@@ -105,7 +112,7 @@ def decided(made: Sequence[Sequence[Seen]], rows: int) -> float:
 def batched(made: Sequence[Sequence[Seen]], actors: int) -> float:
     """Decisions a second of a batcher that `actors` threads ask."""
     policy = policy_of(PolicySettings())
-    batcher = Batcher(policy, policy.tokenizer, sampling=FULL, wait_s=0.003)
+    batcher = Batcher(policy, policy.tokenizer, **SAMPLING, wait_s=0.003)
     serving = threading.Thread(target=batcher.serve)
     serving.start()
     batcher.swap(VERSION, policy.adapter())

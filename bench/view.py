@@ -1,6 +1,8 @@
-"""What `distrl view` takes on a long log: making the index, opening it, its lists, memory.
+"""What `distrl view` takes on a log that grows: making the index, opening it, its lists, and memory at each length.
 
 Each part is a process of its own, on a broker in a temporary directory. Trajectories are real records of several steps.
+At each length the index is made from nothing. Memory is the kernel's account of the process (`VmHWM`, `VmRSS`):
+`ru_maxrss` would also count what the process was that started it, which has written the log.
 """
 
 from __future__ import annotations
@@ -8,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import resource
 import statistics
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 from distrl.broker import topic_admin
@@ -53,6 +55,12 @@ PAGES = {"the run": "", "charts": "/series", "failures": "/failures", "devices":
 console = Console()
 
 
+def resident(field: str) -> float:
+    """MB that this process holds (`VmRSS`), has held at most (`VmHWM`), or holds of no file (`RssAnon`)."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{field}:")) / 1024
+
+
 def trajectory(number: int, steps: int, draw: random.Random) -> Trajectory:
     shot = ObjectRef(f"screenshots/2026-01-01/{HEX}.png", HEX, 30_000)
     at, version = BEGAN + number * 700, number * VERSIONS // 1_000_000
@@ -68,8 +76,8 @@ def trajectory(number: int, steps: int, draw: random.Random) -> Trajectory:
     )  # fmt: skip
 
 
-def fill(config: Config, count: int, steps: int) -> None:
-    """Write the log of a run of so many trajectories."""
+def begin(config: Config, count: int) -> None:
+    """Write what a run of so many trajectories has beside them."""
     topic_admin.ensure(config)
     join(config, None, "learner", ("the measurement",))
     with Journal(config) as journal:
@@ -86,9 +94,13 @@ def fill(config: Config, count: int, steps: int) -> None:
                     at,
                 )
             )
-    draw, waiting = random.Random(0), deque()
+
+
+def fill(config: Config, numbers: range, count: int, steps: int) -> None:
+    """Write the trajectories of these numbers, of a run that will have `count`."""
+    draw, waiting = random.Random(numbers.start), deque()
     with RecordProducer(config, "the measurement") as producer:
-        for number in range(count):
+        for number in numbers:
             made = trajectory(number, steps, draw)
             acted = tuple(replace(step, version=number * VERSIONS // count) for step in made.steps)
             waiting.append(producer.publish("trajectories", made.task_id, replace(made, steps=acted)))
@@ -100,17 +112,21 @@ def fill(config: Config, count: int, steps: int) -> None:
 
 def build(config: Config) -> Mapping[str, float]:
     """Make the index, or bring it up to date."""
+    before = resident("VmRSS")
     began, spent = time.perf_counter(), time.process_time()
     follower = RunFollower(config)
     follower.caught_up.wait()
     took, spent = time.perf_counter() - began, time.process_time() - spent
+    held = {"before, MB": before, "peak, MB": resident("VmHWM"), "after, MB": resident("VmRSS")}
+    held["after, of no file, MB"] = resident("RssAnon")
     follower.close()
     size = sum(file.stat().st_size for file in follower.path.parent.iterdir())
-    return {"seconds": took, "of the processor": spent, "index, MB": size / 1e6}
+    return {"seconds": took, "of the processor": spent, "index, MB": size / 1e6, **held}
 
 
 def serve(config: Config) -> Mapping[str, float]:
     """Start the server over an index that is there, and ask what a page asks, ten times each."""
+    before = resident("VmRSS")
     began = time.perf_counter()
     with Runs(lambda: [config.run], lambda name: config) as runs, ViewServer(runs, "127.0.0.1", 0, None) as server:
 
@@ -124,6 +140,7 @@ def serve(config: Config) -> Mapping[str, float]:
         for path in ("", one, f"{one}/trajectories"):
             seconds(path)
         found = {"opened: runs, run and first list, s": time.perf_counter() - began}
+        held = {"before, MB": before, "opened, MB": resident("VmRSS")}
         count = json.load(urllib.request.urlopen(f"{server.address}api/runs{one}"))["trajectories"]
         asked = {
             f"list, {name}, ms": f"{one}/trajectories?topic=trajectories&limit=100{rest.format(middle=count // 2)}"
@@ -134,8 +151,10 @@ def serve(config: Config) -> Mapping[str, float]:
             spent = time.process_time()
             found[name] = 1e3 * statistics.median(seconds(path) for _ in range(TIMES))
             found[f"{name} of the processor"] = 1e3 * (time.process_time() - spent) / TIMES
+        held["after lists and pages, MB"] = resident("VmRSS")
         found["an episode, first time, ms"] = 1e3 * seconds(f"{one}/trajectories/0:{count // 3}")
-    return found
+        held |= {"peak, MB": resident("VmHWM"), "of no file at the end, MB": resident("RssAnon")}
+    return {**found, **held}
 
 
 PARTS: Mapping[str, Callable[[Config], Mapping[str, float]]] = {"build": build, "serve": serve}
@@ -149,18 +168,24 @@ def child(part: str, sets: list[str]) -> Mapping[str, float]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+def measured(sets: list[str]) -> dict[str, Mapping[str, float]]:
+    """Figures of each part, on an index that is not there yet."""
+    parts = (("make the index", "build"), ("extend it by nothing", "build"), ("serve", "serve"))
+    return {title: child(part, sets) for title, part in parts}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--trajectories", type=int, default=100_000)
+    parser.add_argument(
+        "--trajectories", type=int, nargs="+", default=[10_000, 40_000, 100_000], help="lengths of the log, ascending"
+    )
     parser.add_argument("--steps", type=int, default=8, help="of each trajectory")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--part", choices=PARTS, help=argparse.SUPPRESS)
     parser.add_argument("--set", action="append", default=[], help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.part:
-        found = PARTS[given.part](load(sets=given.set, environ={}))
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(json.dumps({**found, "peak resident, MB": peak}))
+        print(json.dumps(PARTS[given.part](load(sets=given.set, environ={}))))
         return
     with ExitStack() as after:
         folder = Path(after.enter_context(tempfile.TemporaryDirectory(prefix="distrl-bench-")))
@@ -172,18 +197,19 @@ def main() -> None:
         stack = LocalStack(load(sets=[*own, "run=bench"], environ={}), console.print)
         up = stack.up(reuse=True)
         after.callback(stack.down)
-        config = with_run(up, f"bench-view-{given.trajectories}")
-        began = time.perf_counter()
-        fill(config, given.trajectories, given.steps)
-        console.print(f"{given.trajectories:,} trajectories written in {time.perf_counter() - began:.0f} s")
-        sets = [*own, f"run={config.run}", f"kafka.bootstrap={up.kafka.bootstrap}", f"stack.cache={folder / 'cache'}"]
-        figures = {
-            title: child(part, sets)
-            for title, part in (("make the index", "build"), ("extend it by nothing", "build"), ("serve", "serve"))
-        }
-        for title, found in figures.items():
-            for name, value in found.items():
-                console.print(f"{title}: {name}: {value:.3g}")
+        lengths = sorted(given.trajectories)
+        config = with_run(up, f"bench-view-{lengths[-1]}")
+        sets = [*own, f"run={config.run}", f"kafka.bootstrap={up.kafka.bootstrap}"]
+        begin(config, lengths[-1])
+        figures: dict[int, Mapping[str, Mapping[str, float]]] = {}
+        for there, length in pairwise([0, *lengths]):
+            began = time.perf_counter()
+            fill(config, range(there, length), lengths[-1], given.steps)
+            console.print(f"{length:,} trajectories written, the last in {time.perf_counter() - began:.0f} s")
+            figures[length] = measured([*sets, f"stack.cache={folder / f'cache-{length}'}"])
+            for title, found in figures[length].items():
+                for name, value in found.items():
+                    console.print(f"{length:,}: {title}: {name}: {value:.3g}")
         if given.json:
             given.json.write_text(json.dumps(figures, indent=1))
 

@@ -24,6 +24,7 @@ from distrl.config import Config
 from distrl.errors import DistrlError, StoreError, WireError
 from distrl.supervised import SupervisedThread
 from distrl.types import Record
+from distrl.view.frugal import frugal
 from distrl.view.index import DEAD_LETTERS, Batch, IndexWriter, StaleIndexError, delete
 
 LOG = logging.getLogger(__name__)
@@ -34,9 +35,6 @@ SLICE_S: Final = 0.1
 """Wait on one topic before the next, so that a record is in the index within a second."""
 ACTIVE_S: Final = 60.0
 """So long after the last request a run is followed."""
-AHEAD_KB: Final = 8_192
-"""What a reader fetches ahead of decoding, which is slower: the client's own 64 MB for each of seven readers is more
-than all else here takes."""
 AGAIN_S: Final = 5.0
 """Pause after an error of the broker."""
 AT_ONCE = threading.Semaphore(2)
@@ -146,7 +144,7 @@ class RunFollower:
             marks = index.watermarks(topic)
             start = {p: max(first, marks.get(p, first)) for p, (first, _) in kept.items()}
             index.add(Batch(topic, marks, start, ()))  # retention may have deleted records before they were read
-            readers[topic] = opened.enter_context(LogReader(_frugal(self.config), topic, start, follows=True))
+            readers[topic] = opened.enter_context(LogReader(frugal(self.config), topic, start, follows=True))
         return readers
 
     def _read_to_end(self, index: IndexWriter, readers: Mapping[str, LogReader]) -> None:
@@ -169,12 +167,6 @@ class RunFollower:
         if raws:
             index.add(Batch(topic, since, reader.next_offsets, [(raw, _record(topic, raw)) for raw in raws]))
             self.revision += 1
-
-
-def _frugal(config: Config) -> Config:
-    """`config`, with readers that fetch little ahead, unless it says how much."""
-    client = {"queued.max.messages.kbytes": AHEAD_KB, **config.kafka.client}
-    return config.model_copy(update={"kafka": config.kafka.model_copy(update={"client": client})})
 
 
 def identity(config: Config) -> dict[str, str]:

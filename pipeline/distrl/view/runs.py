@@ -21,6 +21,7 @@ from distrl.offline.find_episode import Found, episode_at
 from distrl.store.objects import ObjectStore, open_store
 from distrl.view.answers import NotThereError
 from distrl.view.follow import RunFollower
+from distrl.view.frugal import frugal
 from distrl.view.index import CorruptIndexError, StaleIndexError, delete, reading
 
 LOG = logging.getLogger(__name__)
@@ -69,7 +70,7 @@ class ShownRun:
 
     def _read(self, topic: str, partition: int, offset: int) -> Found:
         try:
-            return episode_at(self.config, topic, partition, offset)
+            return episode_at(frugal(self.config), topic, partition, offset)
         except DistrlError as error:
             if error.where == f"{partition}:{offset}":  # nothing is there
                 raise NotThereError(error.where, error.what, error.hint) from error

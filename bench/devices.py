@@ -190,6 +190,7 @@ class Row:
     action: Action
     action_text: str
     logprob: float
+    entropy: float | None = None
 
 
 FIXED = (

@@ -23,7 +23,7 @@ from distrl.policy.adapters import LoraAdapter
 from distrl.policy.files import identity_of
 from distrl.policy.protocol import ImageFeatures, SampledAction, Score
 from distrl.policy.registry import PolicyFamily
-from distrl.policy.sampling import FULL, Choose, Sampling, drawing, drawn_from, repeating, scores
+from distrl.policy.sampling import FULL, Choose, Sampling, drawing, drawn_from, entropies, repeating, scores
 from distrl.types import Action, ActionKind, Point, ScreenSize, Step
 from PIL import Image
 from torch import Tensor, nn
@@ -177,16 +177,17 @@ class BytePolicy:
         self, screen: ImageFeatures, prompt: tuple[int, ...], sampling: Sampling | None, choose: Choose
     ) -> SampledAction:
         ids: list[int] = []
-        total = 0.0
+        total = entropy = 0.0
         with torch.no_grad():
             states, mask = self.model.read(screen.tokens[None], torch.tensor([prompt]))
             while len(ids) < LONGEST_ACTION and END not in ids:
-                (logp,) = drawn_from(self.model.logits(states, mask, torch.tensor([[*ids, END]]))[:, -1], sampling)
-                token = choose(logp)
-                total += float(logp[token])
+                every = drawn_from(self.model.logits(states, mask, torch.tensor([[*ids, END]]))[:, -1], sampling)
+                token = choose(every[0])
+                total += float(every[0, token])
+                entropy += float(entropies(every)[0])
                 ids.append(token)
         action = self.tokenizer.decode_action(ids, screen.size)
-        return SampledAction(tuple(ids), action, to_text(action), total)
+        return SampledAction(tuple(ids), action, to_text(action), total, entropy / len(ids))
 
 
 def _written(action: Action) -> str:

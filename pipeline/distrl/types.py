@@ -145,6 +145,9 @@ class Step:
     held_back: HeldBack = HeldBack.NO
     restless: bool = False
     """The screen never came to rest; `screenshot` is its last whole frame at the deadline."""
+    entropy: float | None = None
+    """Mean entropy in nats of the distributions that the action's tokens were drawn from (`SampledAction`); None where
+    nobody knows it. For people: nothing is learned from it."""
 
 
 @dataclass(frozen=True, slots=True)

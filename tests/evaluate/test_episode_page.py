@@ -116,9 +116,11 @@ def test_it_says_what_was_asked_what_failed_and_where_the_record_is() -> None:
 def test_each_step_says_who_chose_it_how_likely_it_was_and_how_stale() -> None:
     """Version n of the world is published at n s."""
     played = failed()
-    steps = tuple(replace(step, logprob=-1.0) for step in played.steps)
+    steps = tuple(replace(step, logprob=-1.0, entropy=0.25) for step in played.steps[:-1])
+    steps += (replace(played.steps[-1], logprob=-1.0),)  # of an older record, which does not tell its entropy
     text = page_of(episode(replace(played, steps=steps))).text
     assert text.count("probability 0.368 (log -1.00)") == 4
+    assert text.count("entropy 0.25 a token") == 3
     assert [each in text for each in ("version 1, 0 behind", "version 1, 1 behind", "version 2, 1 behind")] == [
         True
     ] * 3

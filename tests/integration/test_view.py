@@ -167,7 +167,8 @@ def test_an_episode_has_its_steps_its_neighbours_and_the_version_that_learned_it
     assert (typed["action"]["text"], done["action"]["kind"]) == (HOSTILE, "complete")
     assert [step["logprob"] for step in found["steps"]] == [-0.0, -0.5, -1.0, -1.5]
     assert [step["behind"] for step in found["steps"]] == [0] * 4
-    assert (tap["entropy"], tap["value"], tap["advantage"], tap["priority"]) == (None, None, None, None)
+    assert [step["entropy"] for step in found["steps"]] == [None, 0.25, 0.5, 0.75]
+    assert (tap["value"], tap["advantage"], tap["priority"]) == (None, None, None)
     assert tap["image"].endswith(f"trajectories/0:9/0?sha256={played.steps[0].screenshot.sha256}")
 
 

@@ -67,7 +67,9 @@ def test_a_document_says_what_was_seen_done_and_written(tmp_path: Path) -> None:
     one, two, last = (store.screen(number) for number in range(3))
     tap = Action(ActionKind.TAP, touch=Point(0.25, 0.5))
     steps = [
-        factories.step(tap, screenshot=one, prompt_ids=(5, 6), action_ids=(7,), logprob=-0.5, version=3, at=1_500),
+        factories.step(
+            tap, screenshot=one, prompt_ids=(5, 6), action_ids=(7,), logprob=-0.5, entropy=0.25, version=3, at=1_500
+        ),
         factories.step(Action(ActionKind.TYPE, text="käse"), screenshot=two),
     ]
     played = factories.trajectory(factories.task("t-0", instruction="buy cheese"), steps, final_screenshot=last)
@@ -81,7 +83,8 @@ def test_a_document_says_what_was_seen_done_and_written(tmp_path: Path) -> None:
     assert second.observation.results[0].content[0].source.path == f"../images/{last.sha256}.png"
     assert second.tool_calls[0].arguments == {"text": "käse"}
     assert (first.metrics.prompt_token_ids, first.metrics.completion_token_ids) == ([5, 6], [7])
-    assert (first.metrics.extra, first.extra["version"]) == ({"logprob_sum": -0.5}, 3)
+    assert (first.metrics.extra, first.extra["version"]) == ({"logprob_sum": -0.5, "entropy_mean": 0.25}, 3)
+    assert second.metrics.extra == {"logprob_sum": -1.0}, "its entropy is unknown"
     assert (found.trajectory_id, found.extra["outcome"]) == ("distrl.r.trajectories/0/0", "success")
     for ref in (one, two, last):
         assert (tmp_path / "a" / "images" / f"{ref.sha256}.png").read_bytes() == store.get(ref)

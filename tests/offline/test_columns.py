@@ -44,7 +44,7 @@ STEP = (
     f"prompt_ids {INTEGERS} | action_ids {INTEGERS} | action string | touch_x double | touch_y double | "
     f"lift_x double | lift_y double | typed string | action_text string | logprob double | "
     f"version int64 | version_sha256 string | at {TIME} | phone_ms double | adb_ms double | policy_ms double | "
-    "publish_ms double | valid bool | held_back string | restless bool"
+    "publish_ms double | valid bool | held_back string | restless bool | entropy double"
 )
 COLUMNS: dict[type[Record] | None, str] = {
     Trajectory: f"{PLACE} | {ATTEMPT} | {STEP}",

@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import cast
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 from distrl.config import load
 from distrl.errors import ConfigError
-from distrl.policy.sampling import FULL, Sampling, draw, drawing, drawn_from, scores
+from distrl.policy.sampling import FULL, Sampling, draw, drawing, drawn_from, entropies, scores
 from distrl.policy.writing import write
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 
 from policy.test_writing import END, Table
 
@@ -77,7 +81,22 @@ def test_the_likeliest_tokens_are_left_and_sum_to_one_again(sampling: Sampling, 
     assert np.allclose(np.exp(drawn_from(logits, sampling)), [shares], atol=1e-12)
     found, entropy = scores(logits.float().expand(4, 1, 4), torch.arange(4)[:, None], torch.ones(4, 1), sampling)
     assert np.allclose(found.exp().numpy(), shares, atol=1e-6)
-    assert np.allclose(entropy.numpy(), -sum(share * np.log(share) for share in shares if share), atol=1e-6)
+    exact = -sum(share * np.log(share) for share in shares if share)
+    assert np.allclose(entropy.numpy(), exact, atol=1e-6)
+    assert np.allclose(entropies(drawn_from(logits, sampling)), exact, atol=1e-6)
+
+
+@given(
+    hnp.arrays(np.float32, st.tuples(st.integers(1, 3), st.integers(1, 400)), elements=st.floats(-60, 60, width=32)),
+    st.sampled_from([FULL, Sampling(0.5), Sampling(2.0)]),
+)
+def test_the_entropy_of_a_draw_is_that_of_its_score(rows: npt.NDArray[np.float32], sampling: Sampling) -> None:
+    logits = torch.tensor(rows)
+    count, vocabulary = logits.shape
+    _, scored = scores(logits[:, None], torch.zeros(count, 1, dtype=torch.long), torch.ones(count, 1), sampling)
+    found = entropies(drawn_from(logits, sampling))
+    assert np.allclose(found, scored.numpy(), atol=1e-4)
+    assert ((found >= 0) & (found <= np.log(vocabulary) + 1e-4)).all()
 
 
 def test_tokens_as_likely_as_the_last_that_is_left_are_left_too() -> None:

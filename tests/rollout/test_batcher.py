@@ -23,6 +23,7 @@ class Row:
     action: Action
     action_text: str
     logprob: float
+    entropy: float | None
 
 
 @dataclass
@@ -53,7 +54,7 @@ class Weights:
         self.seeds += seeds
         if shot("broken") in pngs:
             raise PolicyError("screenshot", "is no PNG image", "check the device")
-        return [Row((len(prompt),), TAP, self.adapter.decode(), -1.0) for prompt in prompts]
+        return [Row((len(prompt),), TAP, self.adapter.decode(), -1.0, 0.5) for prompt in prompts]
 
     def load(self, adapter: bytes) -> None:
         if adapter == b"foreign":

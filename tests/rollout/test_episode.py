@@ -23,7 +23,7 @@ def test_each_step_names_what_was_seen_what_was_done_and_by_which_weights() -> N
     assert [step.screenshot for step in trajectory.steps] == [ref(shot(f"screen {n}")) for n in (0, 1, 2)]
     assert [step.action for step in trajectory.steps] == [TAP, TAP, DONE]
     first = trajectory.steps[0]
-    assert (first.version, first.version_sha256, first.logprob) == (3, "sha", -0.5)
+    assert (first.version, first.version_sha256, first.logprob, first.entropy) == (3, "sha", -0.5, 0.25)
     assert (first.prompt_ids, first.action_ids, first.action_text) == ((1, 2), (3, 4), "tap")
     assert trajectory.final_screenshot == ref(shot("screen 2"))
     assert (trajectory.outcome, trajectory.outcome_source) == (Outcome.SUCCESS, "ground-truth")

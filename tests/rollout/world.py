@@ -114,7 +114,7 @@ class Recorded:
     def decide(self, observation: Observation) -> Decision:
         self.seen.append(observation)
         action = self.actions[observation.step]
-        return Decision(action, action.kind.value, (1, 2), (3, 4), -0.5, self.version, "sha", 0.004)
+        return Decision(action, action.kind.value, (1, 2), (3, 4), -0.5, self.version, "sha", 0.004, 0.25)
 
 
 @dataclass

@@ -77,6 +77,7 @@ def episode(store: ObjectStore, number: int, actions: Iterable[Action] = (TAP, S
             version=number // 8,
             at=began + 1_000 * place,
             logprob=-0.5 * place,
+            entropy=0.25 * place if place else None,
             policy_ms=40.0 + number,
             adb_ms=10.0,
         )

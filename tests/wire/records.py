@@ -94,6 +94,7 @@ STEP = Step(
     valid=False,
     held_back=HeldBack.REFUSED,
     restless=True,
+    entropy=0.75,
 )
 
 TASK = Task(

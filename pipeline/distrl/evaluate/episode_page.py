@@ -176,10 +176,15 @@ def action_text(step: Step) -> str:
 
 
 def _facts(step: Step, started_at: int, published: Sequence[tuple[int, int]]) -> list[str]:
-    facts = [_probability(step), _chooser(step, published), f"after {max(0, step.at - started_at) / 1000:.1f} s"]
+    facts = [
+        _probability(step),
+        _entropy(step),
+        _chooser(step, published),
+        f"after {max(0, step.at - started_at) / 1000:.1f} s",
+    ]
     spent = {"policy": step.policy_ms, "phone": step.phone_ms, "adb": step.adb_ms, "store": step.publish_ms}
     times = ", ".join(f"{name} {ms:.0f}" for name, ms in spent.items() if ms)
-    return [*facts, *([f"ms: {times}"] if times else [])]
+    return [*filter(None, facts), *([f"ms: {times}"] if times else [])]
 
 
 def _probability(step: Step) -> str:
@@ -190,6 +195,10 @@ def _probability(step: Step) -> str:
     likely = math.exp(step.logprob)
     text = f"{likely:.3f}" if likely >= 0.001 else f"{likely:.1e}"
     return f"probability {text} (log {step.logprob + 0.0:.2f})"
+
+
+def _entropy(step: Step) -> str:
+    return "" if step.entropy is None else f"entropy {step.entropy:.2f} a token"
 
 
 def _chooser(step: Step, published: Sequence[tuple[int, int]]) -> str:
@@ -279,9 +288,10 @@ def _utc(ms: int) -> str:
 
 LEGEND: Final = (
     "<p><small>A ring is a tap, an arrow a swipe. Probability: of all tokens of the action together, as the policy "
-    "recorded it when it chose; the record holds no entropy. Behind: how many versions newer the newest one was that "
-    "had been published by then, by the clocks of worker and learner. In the record’s table, “learned” compares with "
-    "the newest version when the update that first took it in was journalled.</small></p>"
+    "recorded it when it chose. Entropy: of the choice of a token, in nats, mean over those of the action. Behind: how "
+    "many versions newer the newest one was that had been published by then, by the clocks of worker and learner. In "
+    "the record’s table, “learned” compares with the newest version when the update that first took it in was "
+    "journalled.</small></p>"
 )
 
 STYLE: Final = """

@@ -132,7 +132,10 @@ def _turn(number: int, step: Step, seen: ObjectRef | None, image: Locate) -> Jso
     ids = {"prompt_token_ids": list(step.prompt_ids), "completion_token_ids": list(step.action_ids)}
     counts = {"prompt_tokens": len(step.prompt_ids), "completion_tokens": len(step.action_ids)}
     known = counts | ids if step.action_ids else {}  # of a prompted agent none is recorded
-    return turn | {"metrics": {**known, "extra": {"logprob_sum": _finite(step.logprob)}}}
+    extra = {"logprob_sum": _finite(step.logprob)}
+    if step.entropy is not None:
+        extra["entropy_mean"] = _finite(step.entropy)
+    return turn | {"metrics": {**known, "extra": extra}}
 
 
 def _arguments(action: Action) -> Mapping[str, Any]:

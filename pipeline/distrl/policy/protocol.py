@@ -77,12 +77,17 @@ class Tokenizer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SampledAction:
-    """What the policy wrote. logprob: log μ(action | screenshot, prompt) in nats, of the distribution drawn from."""
+    """What the policy wrote. logprob: log μ(action | screenshot, prompt) in nats, of the distribution drawn from.
+
+    entropy: mean over the tokens that were drawn of the entropy of the distribution that each was drawn from, in nats,
+    as `Score.entropy` at the same sampling; None where a model server does not tell.
+    """
 
     action_ids: tuple[int, ...]
     action: Action
     action_text: str
     logprob: float
+    entropy: float | None = None
 
 
 class ImageFeatures(NamedTuple):
@@ -166,9 +171,9 @@ class Policy(Protocol):
     ) -> Sequence[SampledAction]:
         """One action for each row, in one batch.
 
-        sampling: of the behaviour policy; None is greedy, and then `logprob` is that of FULL. seeds: one for each
-        row; its draws depend on its own seed alone, never on the rows beside it. earlier: the screenshots before each
-        row's own that it reads, oldest first; empty: no row has any.
+        sampling: of the behaviour policy; None is greedy, and then `logprob` and `entropy` are those of FULL.
+        seeds: one for each row; its draws depend on its own seed alone, never on the rows beside it. earlier: the
+        screenshots before each row's own that it reads, oldest first; empty: no row has any.
         """
         ...
 

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from distrl.policy.sampling import Choose, Sampling, drawn_from
+from distrl.policy.sampling import Choose, Sampling, drawn_from, entropies
 
 
 class Decoder(Protocol):
@@ -28,10 +28,11 @@ class Decoder(Protocol):
 
 
 class Written(NamedTuple):
-    """ids: as drawn, with the end token where it was drawn. logprob: summed over them, in nats."""
+    """ids: as drawn, with the end token where it was drawn. logprob: summed over them, entropy: mean, both in nats."""
 
     ids: tuple[int, ...]
     logprob: float
+    entropy: float
 
 
 def write(
@@ -44,18 +45,23 @@ def write(
     """
     ids: list[list[int]] = [[] for _ in choices]
     logprobs = [0.0 for _ in choices]
+    entropy_sums = [0.0 for _ in choices]
     rows = list(range(len(choices)))
     with torch.no_grad():
         logits = decoder.first()
         while True:
             logp = drawn_from(logits, sampling)
-            for row, each in zip(rows, logp, strict=True):
+            for row, each, entropy in zip(rows, logp, entropies(logp).tolist(), strict=True):
                 token = choices[row](each)
                 ids[row].append(token)
                 logprobs[row] += float(each[token])
+                entropy_sums[row] += entropy
             going = [place for place, row in enumerate(rows) if ids[row][-1] not in ends and len(ids[row]) < most]
             if not going:
-                return [Written(tuple(each), logprob) for each, logprob in zip(ids, logprobs, strict=True)]
+                return [
+                    Written(tuple(each), logprob, total / len(each))
+                    for each, logprob, total in zip(ids, logprobs, entropy_sums, strict=True)
+                ]
             if len(going) < len(rows):
                 decoder.keep(torch.tensor(going, device=logits.device))
                 rows = [rows[place] for place in going]

@@ -86,6 +86,7 @@ def decided(
             version.version,
             version.adapter.sha256,
             ticks() - request.asked,
+            row.entropy,
         )
         for request, row in zip(batch, written, strict=True)
     ]

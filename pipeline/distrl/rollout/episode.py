@@ -71,6 +71,8 @@ class Decision:
     version_sha256: str
     seconds: float = 0.0
     """Time in the policy, with the wait for a batch."""
+    entropy: float | None = None
+    """As in `SampledAction`; None for a decider without weights, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +275,7 @@ class Playing:
             publish_ms=publish_s * 1000,
             held_back=held_back,
             restless=seen.restless,
+            entropy=chosen.entropy,
         )
 
     def _undone(self) -> None:

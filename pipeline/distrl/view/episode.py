@@ -70,7 +70,7 @@ def _address(run: str, found: Found, which: str, ref: ObjectRef | None) -> str |
 
 
 def _step(step: Step, image: str | None, published: Sequence[tuple[int, int]]) -> dict[str, Any]:
-    """What no record holds is null: entropy, and what the learner computes."""
+    """What no record holds is null: what the learner computes, and the entropy where nobody knew it."""
     action = step.action
     return {
         "image": image,
@@ -85,7 +85,7 @@ def _step(step: Step, image: str | None, published: Sequence[tuple[int, int]]) -
         "action_text": step.action_text,
         "caption": action_text(step),
         "logprob": _finite(step.logprob),
-        "entropy": None,
+        "entropy": _finite(step.entropy),
         "tokens": len(step.action_ids),
         "version": step.version,
         "version_sha256": step.version_sha256,
@@ -109,5 +109,5 @@ def _point(point: Point | None) -> list[float] | None:
     return None if point is None or not (math.isfinite(point.x) and math.isfinite(point.y)) else [point.x, point.y]
 
 
-def _finite(number: float) -> float | None:
-    return number if math.isfinite(number) else None
+def _finite(number: float | None) -> float | None:
+    return number if number is not None and math.isfinite(number) else None

@@ -1,8 +1,8 @@
 """Settings of readers whose memory does not grow with the log.
 
-A client fetches ahead of the records that are decoded, which is slower, until its queue is full. Its own limits are for
-one reader that is to be fast: 64 MB of records, after fetches of 1 MB of compressed ones. Steps of an episode are alike,
-so that 1 MB of them may be 50 MB of records, which are in memory at once whatever the queue may hold.
+A client fetches ahead of the decoding, which is slower, until its queue is full. Its own limits are for one reader that
+is to be fast: 64 MB of records, in fetches of 1 MB of compressed ones. Steps of an episode are alike, so that 1 MB of
+them may be 50 MB of records, which are in memory at once whatever the queue may hold.
 """
 
 from __future__ import annotations

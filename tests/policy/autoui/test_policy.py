@@ -57,6 +57,7 @@ def test_ratio_is_one_at_equal_weights(agent: AutoUIPolicy, rows: int, sampling:
     ratios = np.exp(found.logprob.detach().numpy() - [d.logprob for d in decisions])
     assert np.allclose(ratios, 1.0, atol=1e-4)
     assert bool((found.entropy > 0).all())
+    assert np.allclose(found.entropy.detach().numpy(), [d.entropy for d in decisions], atol=1e-4)
 
 
 def test_half_precision_holds_for_who_acts_and_who_scores(base_directory: Path) -> None:
@@ -139,6 +140,13 @@ def test_the_forced_end_counts_neither_in_logprob_nor_in_entropy(agent: AutoUIPo
     whole, cut = score(agent, prompts, [(*longest, END)]), score(agent, prompts, [longest])
     assert torch.allclose(whole.logprob, cut.logprob)
     assert torch.allclose(whole.entropy, cut.entropy)
+
+
+def test_the_entropy_of_greedy_actions_is_that_of_all_tokens(agent: AutoUIPolicy) -> None:
+    shake(agent, 1)
+    taken = decide(agent, 8, None)
+    found = score(agent, prompts_of(agent, 8), [each.action_ids for each in taken])
+    assert np.allclose(found.entropy.detach().numpy(), [each.entropy for each in taken], atol=1e-4)
 
 
 def test_score_trains_the_adapter_alone(agent: AutoUIPolicy) -> None:

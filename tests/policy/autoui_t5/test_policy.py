@@ -104,6 +104,7 @@ def test_ratio_is_one_at_equal_weights_alone_and_in_a_batch(
         alone = policy.score([step], [policy.image_features(shots(3)[place])], sampling)
         for logprob in (together.logprob[place], alone.logprob[0]):
             assert np.exp(logprob.item() - each.logprob) == pytest.approx(1.0, abs=1e-4)
+        assert each.entropy == pytest.approx(together.entropy[place].item(), abs=1e-4)
         length = len(asked[place])
         assert torch.allclose(alone.states[0], together.states[place, :length], atol=1e-4)
         assert together.mask[place].sum() == length

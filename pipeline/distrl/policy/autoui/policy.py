@@ -138,9 +138,7 @@ class AutoUIPolicy:
             return []
         screens = [self.image_features(png) for png in pngs]
         written = self._written(screens, prompts, sampling, drawing(sampling, seeds))
-        return [
-            self._sampled(ids, logprob, screen.size) for screen, (ids, logprob) in zip(screens, written, strict=True)
-        ]
+        return [self._sampled(row, screen.size) for screen, row in zip(screens, written, strict=True)]
 
     def repeat(self, steps: Sequence[Step], features: Sequence[ImageFeatures], sampling: Sampling) -> list[float]:
         choices = repeating([step.action_ids for step in steps])
@@ -173,9 +171,9 @@ class AutoUIPolicy:
                 self._acting = weights, ActingT5(self.model.t5)
         return self._acting[1]
 
-    def _sampled(self, ids: tuple[int, ...], logprob: float, screen: ScreenSize) -> SampledAction:
-        action = self.tokenizer.decode_action(ids, screen)
-        return SampledAction(ids, action, to_text(action), logprob)
+    def _sampled(self, row: Written, screen: ScreenSize) -> SampledAction:
+        action = self.tokenizer.decode_action(row.ids, screen)
+        return SampledAction(row.ids, action, to_text(action), row.logprob, row.entropy)
 
 
 def write(
@@ -192,7 +190,7 @@ def write(
     with torch.no_grad():
         decoder = model.decoder(acting, *model.encode(features, pad(prompts).to(features.device), acting), most)
     rows = writing.write(decoder, ends=(END,), most=most, sampling=sampling, choices=choices)
-    return [row if row.ids[-1] == END else Written((*row.ids, END), row.logprob) for row in rows]
+    return [row if row.ids[-1] == END else row._replace(ids=(*row.ids, END)) for row in rows]
 
 
 def pad(rows: Sequence[Sequence[int]]) -> Tensor:

@@ -19,11 +19,12 @@ from distrl.policy.actions import to_text
 from distrl.policy.adapters import LoraAdapter
 from distrl.policy.frugal import recompute_layers
 from distrl.policy.protocol import ImageFeatures, SampledAction, Score
-from distrl.policy.sampling import FULL, Choose, Sampling, drawing, drawn_from, repeating, scores
+from distrl.policy.sampling import FULL, Choose, Sampling, drawing, drawn_from, entropies, repeating, scores
 from distrl.policy.screenshot import decoded
 from distrl.policy.vlm.full import FullWeights
 from distrl.policy.vlm.model import VisionLanguageModel
 from distrl.policy.vlm.tokenizer import VlmTokenizer
+from distrl.policy.writing import Written
 from distrl.types import ScreenSize, Step
 
 CACHED_SCREENS: Final = 16
@@ -104,10 +105,7 @@ class VlmPolicy:
             for png, before in zip(pngs, earlier or [()] * len(pngs), strict=True)
         ]
         written = self._written(features, prompts, sampling, drawing(sampling, seeds))
-        return [
-            self._sampled(ids, logprob, screen.size)
-            for ids, logprob, screen in zip(written.ids, written.logprobs.tolist(), features, strict=True)
-        ]
+        return [self._sampled(row, screen.size) for row, screen in zip(written.rows(), features, strict=True)]
 
     def repeat(self, steps: Sequence[Step], features: Sequence[ImageFeatures], sampling: Sampling) -> list[float]:
         choices = repeating([step.action_ids for step in steps])
@@ -192,12 +190,12 @@ class VlmPolicy:
             )
         return writing
 
-    def _sampled(self, ids: Sequence[int], logprob: float, screen: ScreenSize) -> SampledAction:
-        ends = self.tokenizer.ends
-        whole = tuple(ids) if ids[-1] in ends else (*ids, ends[0])
+    def _sampled(self, row: Written, screen: ScreenSize) -> SampledAction:
+        ends, ids = self.tokenizer.ends, row.ids
+        whole = ids if ids[-1] in ends else (*ids, ends[0])
         assert len(whole) == self.tokenizer.action_length or ids[-1] in ends, "only the limit cuts an answer off"
         action = self.tokenizer.decode_action(whole, screen)
-        return SampledAction(whole, action, to_text(action), logprob)
+        return SampledAction(whole, action, to_text(action), row.logprob, row.entropy)
 
 
 class _Writing(LogitsProcessor):
@@ -213,9 +211,16 @@ class _Writing(LogitsProcessor):
         self._choices = choices
         self.ids: list[list[int]] = [[] for _ in choices]
         self.logprobs = np.zeros(len(choices))
+        self._entropy_sums = np.zeros(len(choices))
+
+    def rows(self) -> list[Written]:
+        """What was written, once the library has returned."""
+        found = zip(self.ids, self.logprobs.tolist(), self._entropy_sums.tolist(), strict=True)
+        return [Written(tuple(ids), logprob, total / len(ids)) for ids, logprob, total in found]
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         logp = drawn_from(self._model.allowed(scores.float()), self._sampling)
+        entropy = entropies(logp)
         chosen = torch.full_like(scores, float("-inf"))
         for row, (ids, choose) in enumerate(zip(self.ids, self._choices, strict=True)):
             token = next(iter(self._ends))
@@ -223,5 +228,6 @@ class _Writing(LogitsProcessor):
                 token = choose(logp[row])
                 ids.append(token)
                 self.logprobs[row] += logp[row, token]
+                self._entropy_sums[row] += entropy[row]
             chosen[row, token] = 0.0
         return chosen

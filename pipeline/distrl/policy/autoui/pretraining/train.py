@@ -141,10 +141,10 @@ def measure(
         features = model.features(_images(batch))[[example.screen for example in examples]]
         greedy = drawing(None, range(len(examples)))
         written = write(model, ActingT5(model.t5), tokenizer, features, [e.prompt for e in examples], None, greedy)
-        for example, (ids, _) in zip(examples, written, strict=True):
-            touch = tokenizer.decode_action(ids).touch
+        for example, row in zip(examples, written, strict=True):
+            touch = tokenizer.decode_action(row.ids).touch
             hit = example.target is not None and touch is not None and example.target.holds(touch)
-            right[example.kind].append(ids == example.action if example.kind in ("copy", "done") else hit)
+            right[example.kind].append(row.ids == example.action if example.kind in ("copy", "done") else hit)
     touches = [hit for kind, hits in right.items() if kind not in ("copy", "done") for hit in hits]
     return {"touch": float(np.mean(touches)), **{kind: float(np.mean(hits)) for kind, hits in sorted(right.items())}}
 

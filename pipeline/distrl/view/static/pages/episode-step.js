@@ -26,7 +26,7 @@ export function stepFacts(run, frame, found) {
       ["Versions behind", isNumber(frame.behind) ? String(frame.behind) : null],
       ["Tokens", isNumber(frame.tokens) ? String(frame.tokens) : null],
       ["Probability", probability(frame)],
-      ["Entropy", isNumber(frame.entropy) ? `${number(frame.entropy)} nats` : UNRECORDED()],
+      ["Entropy", isNumber(frame.entropy) ? `${number(frame.entropy)} nats a token` : UNRECORDED()],
       ["V of the screen", isNumber(frame.value) ? number(frame.value) : UNRECORDED()],
       ["Advantage", isNumber(frame.advantage) ? number(frame.advantage) : UNRECORDED()],
       ["Priority", isNumber(frame.priority) ? number(frame.priority) : UNRECORDED()],

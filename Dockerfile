@@ -24,7 +24,7 @@ FROM tools AS cuda-environment
 RUN --mount=type=cache,target=/root/.cache/uv \
     uv venv --quiet --python /usr/bin/python3 /opt/distrl \
     && uv pip install --quiet --python /opt/distrl/bin/python --require-hashes --constraints requirements.lock \
-      --compile-bytecode --requirement pyproject.toml --extra otel \
+      --compile-bytecode --requirement pyproject.toml --extra otel --extra registry \
     && cyclonedx-py environment --pyproject pyproject.toml --output-file /opt/distrl/sbom.cdx.json /opt/distrl \
     && rm /opt/distrl/.lock
 
@@ -35,7 +35,7 @@ RUN --mount=type=cache,target=/root/.cache/uv \
     printf 'cuda-bindings\ncuda-pathfinder\ntriton\n' > excludes.txt \
     && uv venv --quiet --python /usr/bin/python3 /opt/distrl \
     && uv pip install --quiet --python /opt/distrl/bin/python --require-hashes --constraints requirements.lock \
-      --compile-bytecode --requirement pyproject.toml --extra otel --excludes excludes.txt \
+      --compile-bytecode --requirement pyproject.toml --extra otel --extra registry --excludes excludes.txt \
     && cd /opt/distrl/lib/python3*/site-packages \
     && ldd torch/lib/libtorch_python.so torch/lib/libtorch_global_deps.so \
       | awk '$3 ~ "/nvidia/" {print $3}' | xargs realpath | sort -u > /tmp/linked \

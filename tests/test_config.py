@@ -355,10 +355,31 @@ def test_no_broken_file_is_quoted(tmp_path_factory: pytest.TempPathFactory, secr
     assert secret not in _said([], {}, file)
 
 
+REGISTRY = "kafka.schema_registry_url=http://127.0.0.1:8081"
+
+
+@pytest.mark.parametrize(
+    ("sets", "said"),
+    [
+        (["kafka.framing=confluent"], "needs kafka.schema_registry_url"),
+        ([REGISTRY, "kafka.schema_registry_username=me"], "go together"),
+        ([REGISTRY, "kafka.schema_registry_password=hunter2"], "go together"),
+        (["kafka.schema_registry_url=http://me:hunter2@127.0.0.1:8081"], "kafka.schema_registry_url"),
+        (["kafka.schema_registry_url=127.0.0.1:8081"], "kafka.schema_registry_url"),
+        (["kafka.framing=other", REGISTRY], "kafka.framing"),
+    ],
+)
+def test_a_registry_that_cannot_be_asked_is_refused(sets: list[str], said: str) -> None:
+    error = str(refused(sets=sets))
+    assert said in error
+    assert "hunter2" not in error
+
+
 def test_every_secret_stays_out_of_what_is_shown_and_of_what_the_log_of_a_run_records() -> None:
-    values = {path: f"hunter2-{path}" for path in ("kafka.sasl_password", "store.secret_key", "judge.api_key",
-              "appagent.api_key", "kafka.client.ssl.key.password")}  # fmt: skip
-    config = load(sets=[f"{path}={value}" for path, value in values.items()], environ={})
+    values = {path: f"hunter2-{path}" for path in ("kafka.sasl_password", "kafka.schema_registry_password",
+              "store.secret_key", "judge.api_key", "appagent.api_key", "kafka.client.ssl.key.password")}  # fmt: skip
+    sets = ["kafka.schema_registry_username=me", *(f"{path}={value}" for path, value in values.items())]
+    config = load(sets=sets, environ={})
     assert {path: secret.get_secret_value() for path, secret in config.secrets().items()} == values
     shown = [config.tree(with_secrets=False), run_settings(config), config, config.secrets()]
     assert not [each for each in shown if "hunter2" in f"{each!r} {each}"]

@@ -19,6 +19,7 @@ from typing import Self
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from distrl.broker.connect import ACKNOWLEDGE_TIMEOUT_S, ErrorLog, explain, failover_s, settings
+from distrl.broker.framing import sent_as
 from distrl.broker.producer import BY_KEY, Headers, position_or_none, refuse_too_large
 from distrl.broker.topics import topic_name
 from distrl.config import Config
@@ -96,6 +97,7 @@ class FencedProducer:
             "linger.ms": 0,  # a transaction holds one record: there is nothing to wait for
         }
         self._failure: BrokerError | None = None
+        self._sent_as = sent_as(config.kafka)
         try:
             self._producer = Producer(settings(config.kafka, f"{config.run}-{name}", own, self._errors))
         except KafkaException as error:
@@ -139,6 +141,7 @@ class FencedProducer:
             raise self._failure
         for each in records:
             refuse_too_large(each.topic, each.key, each.value, self._config.kafka.max_record_bytes)
+        sent = [(each, *self._sent_as(each.value, each.headers)) for each in records]
         delivered: list[Message] = []
         failed: list[KafkaError] = []
 
@@ -153,12 +156,12 @@ class FencedProducer:
             self._producer.poll(0)  # serves the errors since the last write
             self._errors.drained()
             self._producer.begin_transaction()
-            for each in records:
+            for each, value, headers in sent:
                 self._producer.produce(
                     each.topic,
-                    value=each.value,
+                    value=value,
                     key=each.key,
-                    headers=list(each.headers),
+                    headers=list(headers),
                     partition=each.partition,
                     on_delivery=acknowledged,
                 )

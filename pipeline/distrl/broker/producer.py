@@ -23,7 +23,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -39,6 +39,7 @@ from distrl.broker.connect import (
     explain,
     settings,
 )
+from distrl.broker.framing import sent_as
 from distrl.broker.topics import topic_name
 from distrl.config import Config, KafkaSettings
 from distrl.errors import BrokerError
@@ -46,6 +47,7 @@ from distrl.supervised import SupervisedThread
 from distrl.types import LogPosition, Record
 from distrl.wire.cloud_events import event_headers
 from distrl.wire.codec import encode
+from distrl.wire.confluent import Headers as Headers
 
 LOG = logging.getLogger("distrl.broker.producer")
 
@@ -74,8 +76,6 @@ BY_KEY = -1
 
 HEADER_ROOM_BYTES = BATCH_OVERHEAD_BYTES // 2
 """Headers up to this size do not count towards a record's size; what exceeds it does."""
-
-Headers = Sequence[tuple[str, bytes | None]]
 
 
 class RecordTooLargeError(BrokerError):
@@ -112,6 +112,7 @@ class RecordProducer:
             "request.timeout.ms": int(ACKNOWLEDGE_TIMEOUT_S * 1000),
             "message.timeout.ms": 0,  # no time-out: a lost acknowledgement must not lose a finished trajectory
         }
+        self._sent_as = sent_as(config.kafka)
         self._settings = settings(config.kafka, client_id, own)
         self._producer = self._made({})
         self._unbatched: Producer | None = None  # one record per batch; made when needed
@@ -144,8 +145,8 @@ class RecordProducer:
         """Queue `record` for `topic` (a key of TOPICS), with its CloudEvents headers behind `headers`. The future is
         done once it is acknowledged; its result is the position, or None if the broker does not report it.
 
-        Callbacks of the future run in the acknowledgement thread, so they must be short.
-        Raises RecordTooLargeError, BeyondUseError, and BrokerError if the local queue is full.
+        It is sent in the form of kafka.framing. Callbacks of the future run in the acknowledgement thread, so they must
+        be short. Raises RecordTooLargeError, BeyondUseError, and BrokerError if the local queue is full.
         """
         run, value = self._config.run, encode(record)
         described = [*headers, *event_headers(record, value, run, topic)]
@@ -159,7 +160,7 @@ class RecordProducer:
         header_bytes = sum(len(name.encode()) + len(text or b"") for name, text in headers)
         most = kafka.max_record_bytes - max(0, header_bytes - HEADER_ROOM_BYTES)
         refuse_too_large(topic, key, value, most)
-        queued = _Queued(topic, key, value, headers, partition)
+        queued = _Queued(topic, key, *self._sent_as(value, headers), partition)
         queued.future.set_running_or_notify_cancel()  # a queued record cannot be cancelled
         with self._lock:  # if the client were replaced in between, the record would be sent twice
             if self._over is not None:

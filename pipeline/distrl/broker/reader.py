@@ -23,6 +23,7 @@ from distrl.config import Config
 from distrl.errors import BrokerError, WireError
 from distrl.types import LogPosition, Record
 from distrl.wire.codec import decode
+from distrl.wire.confluent import MAGIC, unframed
 
 LOG = logging.getLogger("distrl.broker.reader")
 
@@ -56,7 +57,7 @@ class CutError(BrokerError):
 
 @dataclass(frozen=True, slots=True)
 class RawRecord:
-    """A record as the broker holds it."""
+    """A record as the broker holds it; one in Confluent's wire format as it was before it was framed."""
 
     position: LogPosition
     key: bytes | None
@@ -67,7 +68,10 @@ class RawRecord:
 
     @classmethod
     def of(cls, message: Message) -> RawRecord:
-        return cls(position_of(message), message.key(), message.value(), message.timestamp()[1], _headers_of(message))
+        value, headers = message.value(), _headers_of(message)
+        if value is not None and value.startswith(MAGIC):
+            value, headers = unframed(value, headers)
+        return cls(position_of(message), message.key(), value, message.timestamp()[1], headers)
 
 
 _get_headers = methodcaller("headers")

@@ -45,6 +45,17 @@ class KafkaSettings(Section):
     client: Annotated[dict[str, Value], BeforeValidator(client_settings), LOCAL] = Field(
         default={}, description="further settings of librdkafka, given to every client (docs/operations.md)"
     )
+    framing: Annotated[Literal["none", "confluent"], LOCAL] = Field(
+        "none", description="the form of written values; confluent: for clients of a schema registry (docs/wire.md)"
+    )
+    schema_registry_url: Annotated[str | None, Field(pattern=r"^https?://[^/@\s]+(/[^@\s]*)?$"), LOCAL] = Field(
+        None, description="http(s)://HOST[:PORT] of the registry, which is asked at the start of who writes"
+    )
+    schema_registry_username: Annotated[str | None, LOCAL] = None
+    schema_registry_password: Annotated[SecretStr | None, LOCAL] = None
+    schema_registry_ca: Annotated[Path | None, LOCAL] = Field(
+        None, description="PEM file with the certificate authority of an https:// registry"
+    )
 
     @property
     def mechanism(self) -> str:
@@ -57,6 +68,14 @@ class KafkaSettings(Section):
         """The SASL user, whose rights the brokers check; None where a certificate or a token identifies the client."""
         named = self.client.get("sasl.username")
         return self.sasl_username if named is None else str(named)
+
+    @model_validator(mode="after")
+    def _knows_its_registry(self) -> KafkaSettings:
+        if self.framing == "confluent" and self.schema_registry_url is None:
+            raise ValueError("kafka.framing=confluent needs kafka.schema_registry_url")
+        if (self.schema_registry_username is None) != (self.schema_registry_password is None):
+            raise ValueError("kafka.schema_registry_username and kafka.schema_registry_password go together")
+        return self
 
     @model_validator(mode="after")
     def _can_log_in(self) -> KafkaSettings:

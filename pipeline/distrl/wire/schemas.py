@@ -58,6 +58,11 @@ def schema_folder() -> Path:
     raise WireError("schemas", f"no schema folder beside {package}", "reinstall distrl (pip install --force-reinstall)")
 
 
+def schema_text(schema: Schema) -> str:
+    """The file of a shipped schema, as it was landed."""
+    return (schema_folder() / schema.record / f"v{schema.version}.avsc").read_text(encoding="utf-8")
+
+
 def fingerprint(schema: Any) -> bytes:
     """CRC-64-AVRO of the parsing canonical form of `schema` (JSON as Python), 8 bytes little-endian."""
     canonical = fastavro.schema.to_parsing_canonical_form(schema)

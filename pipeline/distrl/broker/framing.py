@@ -1,0 +1,108 @@
+"""In which form values are sent: as they are, or in Confluent's wire format under the ids of a schema registry.
+
+`sent_as` is asked once for each client that writes. Readers take both forms (`distrl.wire.confluent`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from distrl.config import KafkaSettings
+from distrl.errors import BrokerError, ConfigError
+from distrl.wire.confluent import Headers, fingerprint_of, framed
+from distrl.wire.schemas import catalogue, schema_text
+
+WHERE = "kafka.schema_registry_url"
+REQUEST_TIMEOUT_S = 10
+"""Longest wait for one answer of the registry; its client asks three times."""
+
+Form = Callable[[bytes | None, Headers], tuple[bytes | None, Headers]]
+"""A value and its headers to what is sent."""
+
+
+def sent_as(kafka: KafkaSettings) -> Form:
+    """The form of `kafka.framing`. Raises BrokerError where the registry refuses or does not answer, and ConfigError
+    where its client is not installed."""
+    if kafka.framing == "none":
+        return _as_it_is
+    password = kafka.schema_registry_password
+    return _registered(
+        str(kafka.schema_registry_url),
+        kafka.schema_registry_username,
+        password.get_secret_value() if password else None,
+        str(kafka.schema_registry_ca) if kafka.schema_registry_ca else None,
+    )
+
+
+def _as_it_is(value: bytes | None, headers: Headers) -> tuple[bytes | None, Headers]:
+    return value, headers
+
+
+@cache
+def _registered(url: str, user: str | None, password: str | None, ca: str | None) -> Form:
+    """Cached: the clients of a process register a schema once."""
+    try:
+        from confluent_kafka.schema_registry import SchemaRegistryClient
+    except ModuleNotFoundError as missing:
+        raise ConfigError(
+            "kafka.framing",
+            f"is confluent, and {missing.name} is not installed",
+            "install the extra (`pip install 'distrl[registry]'`), or set kafka.framing=none",
+        ) from None
+    settings: dict[str, Any] = {"url": url, "timeout": REQUEST_TIMEOUT_S}
+    if user is not None:
+        settings["basic.auth.user.info"] = f"{user}:{password or ''}"
+    if ca is not None:
+        settings["ssl.ca.location"] = ca
+    ids = RegisteredSchemas(SchemaRegistryClient.new_client(settings), url)
+    for schema in catalogue().newest.values():  # before the first record: later ones need no registry
+        ids.id_of(schema.fingerprint)
+    return ids.form
+
+
+class RegisteredSchemas:
+    """The ids that a registry gives our schemas, each under the subject of its full name (RecordNameStrategy). Any
+    thread. client: a SchemaRegistryClient."""
+
+    def __init__(self, client: Any, url: str) -> None:
+        self._client, self._url = client, url
+        self._ids: dict[bytes, int] = {}
+        self._turn = threading.Lock()
+
+    def form(self, value: bytes | None, headers: Headers) -> tuple[bytes | None, Headers]:
+        """A `Form`: a value that has one of our schemas is framed, any other is sent as it is."""
+        mark = fingerprint_of(value)
+        if value is None or mark is None or mark not in catalogue().by_fingerprint:
+            return value, headers
+        return framed(value, headers, self.id_of(mark))
+
+    def id_of(self, mark: bytes) -> int:
+        """The id of the schema with this fingerprint, which is registered where it is not yet. Raises BrokerError."""
+        with self._turn:
+            if mark not in self._ids:
+                self._ids[mark] = self._register(mark)
+            return self._ids[mark]
+
+    def _register(self, mark: bytes) -> int:
+        from confluent_kafka.schema_registry import Schema, SchemaRegistryError
+        from httpx2 import HTTPError
+
+        schema = catalogue().by_fingerprint[mark]
+        try:
+            return int(self._client.register_schema(schema.parsed["name"], Schema(schema_text(schema), "AVRO")))
+        except SchemaRegistryError as error:
+            raise BrokerError(
+                WHERE,
+                f"the registry at {self._url} refuses {schema}: {error.error_message} ({error.error_code})",
+                "give its user the right to register schemas (kafka.schema_registry_username), or set "
+                "kafka.framing=none",
+            ) from None
+        except (HTTPError, OSError) as error:
+            raise BrokerError(
+                WHERE,
+                f"the registry at {self._url} gives no id of {schema}: {error}",
+                "start it, correct the address or kafka.schema_registry_ca, or set kafka.framing=none",
+            ) from None

@@ -10,9 +10,9 @@ from typing import Final
 import numpy as np
 import torch
 from distrl.algorithms.r2d3.losses import LossSettings
-from distrl.algorithms.r2d3.network import RecurrentQ
 from distrl.algorithms.r2d3.sequences import Episode, batch_of, inputs_of
 from distrl.algorithms.r2d3.train_step import sequence_loss
+from distrl.policy.recurrent_q.network import RecurrentQ
 from distrl.replay.sequences import PRIORITY_FLOOR, Shape, Window, draw, windows
 from key_door import ACTIONS, Room, State, after, observed, scripted, starts
 from numpy.typing import NDArray

@@ -14,10 +14,10 @@ from distrl.learner.state import LearnerState
 from distrl.policy.protocol import trajectory_steps
 from distrl.telemetry.metrics import METRICS
 from distrl.types import LoggedTrajectory, Outcome
-from learner.world import Screens, config, folded, save_tiny_base, update_of, windows
+from learner.world import Screens, config, folded, q_base, save_tiny_base, update_of, windows
 
 UPDATES = 7
-SMALL = {"minibatches": "2", "batch_size": "8", "critic_warmup_updates": "1", "group_size": "3"}
+SMALL = {"minibatches": "2", "batch_size": "8", "critic_warmup_updates": "1", "group_size": "3", "target_updates": "2"}
 EPISODES_PER_TASK = 3
 TYPES = sorted(str(each.model_fields["type"].default) for each in ALGORITHMS)
 
@@ -30,7 +30,8 @@ def settings(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     (kind,) = (each for each in ALGORITHMS if each.model_fields["type"].default == request.param)
     sets = [f"algorithm.{name}={value}" for name, value in SMALL.items() if name in kind.model_fields]
     chosen = load(sets=[f"algorithm.type={request.param}", "algorithm.replay.capacity=60", *sets], environ={})
-    return config(directory).model_copy(update={"algorithm": chosen.algorithm})
+    base = q_base(directory / "q", directory) if request.param == "r2d3" else directory
+    return config(base).model_copy(update={"algorithm": chosen.algorithm})
 
 
 @pytest.fixture(scope="module")

@@ -137,6 +137,8 @@ OF_SOME_UPDATES = {
         "imitated",
         "groups",
         "groups_alike",
+        "td_error",
+        "demonstrated",
     )
 }
 """Of the warm-up, or of algorithms that this run has not."""

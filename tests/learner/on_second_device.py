@@ -24,7 +24,7 @@ from distrl.types import LoggedTrajectory
 from second_device import DEVICE, SecondDevice
 
 from learner.test_vision_language import in_its_words
-from learner.world import Screens, config, update_of, windows
+from learner.world import Screens, config, q_base, update_of, windows
 
 UPDATES = 2
 """One of cloning, one of A-RIDE."""
@@ -45,7 +45,8 @@ def others(base: Path, but: str) -> list[Config]:
         sets = [f"algorithm.{name}={value}" for name, value in small.items() if name in kind.model_fields]
         name = kind.model_fields["type"].default
         chosen = load(sets=[f"algorithm.type={name}", "algorithm.replay.capacity=60", *sets], environ={})
-        found.append(config(base, "warmup.updates=1").model_copy(update={"algorithm": chosen.algorithm}))
+        acts = q_base(base.parent / f"{base.name}-q", base) if name == "r2d3" else base
+        found.append(config(acts, "warmup.updates=1").model_copy(update={"algorithm": chosen.algorithm}))
     return [each for each in found if each.algorithm.type != but]
 
 

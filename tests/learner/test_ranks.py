@@ -25,7 +25,7 @@ from distrl.telemetry.monitor import Monitor
 from distrl.types import LoggedTrajectory, ObjectRef
 
 from learner.together import Group, results
-from learner.world import Screens, config, save_tiny_base, update_of, windows
+from learner.world import Screens, config, q_base, save_tiny_base, update_of, windows
 
 TESTS = Path(__file__).parents[1]
 UPDATES = 6
@@ -115,11 +115,18 @@ def test_any_number_of_ranks_learns_the_same_bits(world: int, base: Path, alone:
 
 @pytest.mark.parametrize(
     ("kind", "small"),
-    [("vtrace", "critic_warmup_updates=1"), ("digirl", "critic_warmup_updates=1"), ("grpo", "group_size=4")],
+    [
+        ("vtrace", "critic_warmup_updates=1"),
+        ("digirl", "critic_warmup_updates=1"),
+        ("grpo", "group_size=4"),
+        ("r2d3", "target_updates=2"),
+    ],
 )
-def test_others_learn_the_same_bits_on_two_ranks(kind: str, small: str, base: Path) -> None:
+def test_others_learn_the_same_bits_on_two_ranks(kind: str, small: str, base: Path, tmp_path: Path) -> None:
     sets = [f"algorithm.type={kind}", "algorithm.minibatches=2", f"algorithm.{small}"]
-    settings = of(base).model_copy(update={"algorithm": load(sets=sets, environ={}).algorithm})
+    settings = of(q_base(tmp_path / "q", base) if kind == "r2d3" else base).model_copy(
+        update={"algorithm": load(sets=sets, environ={}).algorithm}
+    )
     alone = learned_alone(settings)
     assert len({each["adapter"] for each in alone[-2:]}) == 2
     assert results(2, learned, settings)[0] == alone

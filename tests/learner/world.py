@@ -6,6 +6,7 @@ import hashlib
 import io
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,22 @@ from distrl.learner.state import LearnerState
 from distrl.policy.autoui.base import save_base
 from distrl.policy.autoui.model import AutoUIModel, Shape
 from distrl.policy.autoui.tokenizer import WordTokenizer
+from distrl.policy.recurrent_q.directory import EYES, Described, make
+from distrl.policy.recurrent_q.tokenizer import GridTokenizer
+from distrl.policy.registry import tokenizer_of
 from distrl.runs.settings import learning_fingerprint
 from distrl.store.objects import ObjectStore
-from distrl.types import LoggedTrajectory, LogPosition, ObjectRef, Outcome, Step, Trajectory, Update, Watermark
+from distrl.types import (
+    LoggedTrajectory,
+    LogPosition,
+    ObjectRef,
+    Outcome,
+    ScreenSize,
+    Step,
+    Trajectory,
+    Update,
+    Watermark,
+)
 from PIL import Image
 
 WORDS = ("red", "shoes", "blue", "lamp", "search", "for", "touch")
@@ -34,6 +48,23 @@ def save_tiny_base(directory: Path) -> None:
     torch.manual_seed(3)
     model = AutoUIModel(Shape(len(CODEC.tokens), 64, 128, (8, 8, 16), d_model=32, d_ff=64, heads=2))
     save_base(directory, model, CODEC, {"how": "random"})
+
+
+def q_base(directory: Path, eyes: Path, *, width: int = 8, recurrent: bool = True) -> Path:
+    """A recurrent Q that sees by the base model in `eyes`."""
+    make(directory, eyes, Described(width, recurrent))
+    return directory
+
+
+def read_by(tokenizer: GridTokenizer, logged: LoggedTrajectory) -> LoggedTrajectory:
+    """The trajectory with the prompts that a recurrent Q reads."""
+    steps = logged.trajectory.steps
+    actions, instruction = [step.action for step in steps], logged.trajectory.task.instruction
+    prompts = [
+        tokenizer.encode_prompt(instruction, actions[:index], ScreenSize(64, 128)) for index in range(len(steps))
+    ]
+    read = tuple(replace(step, prompt_ids=prompt) for step, prompt in zip(steps, prompts, strict=True))
+    return replace(logged, trajectory=replace(logged.trajectory, steps=read))
 
 
 def config(directory: Path, *sets: str) -> Config:
@@ -148,7 +179,7 @@ def logged(trajectories: Sequence[Trajectory], begin: int = 0) -> list[LoggedTra
 
 def windows(screens: Screens, settings: Config, updates: int, episodes: int = 1) -> list[list[LoggedTrajectory]]:
     """The windows of the first `updates` updates: demonstrations first, then four trajectories at a time, `episodes`
-    of each task."""
+    of each task; with the prompts of a recurrent Q where the settings name one."""
     demos = logged([trajectory(screens, seed, expert=True) for seed in range(settings.warmup.demonstrations)])
     found = []
     for u in range(updates):
@@ -159,7 +190,14 @@ def windows(screens: Screens, settings: Config, updates: int, episodes: int = 1)
             (demos if u == 0 else [])
             + logged([trajectory(screens, 1000 + seed, phone_seed=seed // episodes) for seed in new], max(begin, 0))
         )
+    tokenizer = tokenizer_of(settings.policy) if _is_q(settings.policy.base_model) else None
+    if isinstance(tokenizer, GridTokenizer):
+        return [[read_by(tokenizer, each) for each in window] for window in found]
     return found
+
+
+def _is_q(base_model: Path | None) -> bool:
+    return base_model is not None and (base_model / EYES).is_dir()
 
 
 def update_of(u: int, window: Sequence[LoggedTrajectory], before: Sequence[Watermark], settings: Config) -> Update:

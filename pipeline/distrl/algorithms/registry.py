@@ -1,4 +1,5 @@
-"""Every algorithm, by the type of its settings. `algorithm.type` chooses one; a run's warm-up comes before it."""
+"""Every algorithm, by the type of its settings. `algorithm.type` chooses one; a run's warm-up comes before it,
+or is its own."""
 
 from __future__ import annotations
 
@@ -12,6 +13,8 @@ from distrl.algorithms.digirl import DigiRl, DigiRlMemory
 from distrl.algorithms.filtered_bc import filtered_bc, filtered_memory
 from distrl.algorithms.grpo import GroupMemory, Grpo
 from distrl.algorithms.protocol import Algorithm, Context, Memory
+from distrl.algorithms.r2d3.algorithm import R2d3
+from distrl.algorithms.r2d3.memory import R2d3Memory
 from distrl.algorithms.vtrace import Vtrace, vtrace_memory
 from distrl.config import Config, Section
 from distrl.config import algorithms as settings
@@ -19,10 +22,12 @@ from distrl.config import algorithms as settings
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """algorithm: over a policy. memory: the same algorithm's memory alone, for who only asks what it would keep."""
+    """algorithm: over a policy. memory: the same algorithm's memory alone, for who only asks what it would keep.
+    pretrains: whether its own updates learn from the demonstrations in the warm-up, in place of cloning."""
 
     algorithm: Callable[[Context], Algorithm]
     memory: Callable[[Config], Memory]
+    pretrains: bool = False
 
 
 ALGORITHMS: Mapping[type[Section], Registered] = {
@@ -31,12 +36,18 @@ ALGORITHMS: Mapping[type[Section], Registered] = {
     settings.DigiRlSettings: Registered(DigiRl, DigiRlMemory),
     settings.FilteredBcSettings: Registered(filtered_bc, filtered_memory),
     settings.GrpoSettings: Registered(Grpo, GroupMemory),
+    settings.R2d3Settings: Registered(R2d3, R2d3Memory, pretrains=True),
     settings.VtraceSettings: Registered(Vtrace, vtrace_memory),
 }
 
 
 def algorithm_of(context: Context) -> Algorithm:
     return ALGORITHMS[type(context.config.algorithm)].algorithm(context)
+
+
+def cloning_updates(config: Config) -> int:
+    """How many updates of behaviour cloning come before the algorithm's own."""
+    return 0 if ALGORITHMS[type(config.algorithm)].pretrains else config.warmup.updates
 
 
 def memory_of(config: Config) -> Memory:

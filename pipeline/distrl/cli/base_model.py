@@ -1,4 +1,5 @@
-"""`distrl base-model`: make the tiny base model again from its recipe, or the paper's from published parts."""
+"""`distrl base-model`: make the tiny base model again from its recipe, a recurrent Q over it, or the paper's from
+published parts."""
 
 from __future__ import annotations
 
@@ -18,12 +19,14 @@ class Words(StrEnum):
     ALL = "all"
 
 
-app = typer.Typer(help="AutoUI: the tiny model that stands for it, and the paper's own from published weights.")
+app = typer.Typer(
+    help="AutoUI: the tiny model that stands for it, a recurrent Q over it, and the paper's own from published weights."
+)
 
 
 @app.callback()
 def base_model() -> None:
-    """AutoUI: the tiny model that stands for it, and the paper's own from published weights."""
+    """AutoUI: the tiny model that stands for it, a recurrent Q over it, and the paper's own from published weights."""
 
 
 @app.command("train")
@@ -54,6 +57,27 @@ def train_base(
         console.print(train(out, recipe, entities.held_out_pairs()))
     else:
         console.print(train(out, recipe, suite.held_out_pairs(), words_of_all_suites(phone_tokenizer())))
+
+
+@app.command("recurrent-q")
+def recurrent_q(
+    out: Annotated[Path, typer.Option(help="Directory to write it to; one that holds files is refused.")],
+    base: Annotated[
+        Path | None, typer.Option(help="Directory of the tiny AutoUI that it sees by; the shipped one if left out.")
+    ] = None,
+    width: Annotated[int, typer.Option(min=1, help="Units of its memory.")] = 128,
+    epsilon: Annotated[
+        float, typer.Option(min=0.0001, max=0.9999, help="Share of its behaviour that is the same for all actions.")
+    ] = 0.1,
+    memory: Annotated[bool, typer.Option(help="Without one each step is decided for itself, as DQfD does.")] = True,
+) -> None:
+    """Make a recurrent Q over a grid of actions a base model, for algorithm.type=r2d3; its weights begin random."""
+    from distrl.policy.recurrent_q.directory import Described, make
+    from distrl.policy.registry import SHIPPED
+
+    logs.configure("base-model")
+    made = make(out, base or SHIPPED, Described(width, memory, epsilon))
+    print_line(f"identity {made}, in {out}")
 
 
 @app.command("autoui")

@@ -172,8 +172,50 @@ class GrpoSettings(DescentSettings):
     lr: float = Field(3e-4, gt=0)
 
 
+class R2d3Settings(DescentSettings):
+    """R2D3 (arXiv 1909.01387) over a policy that is a recurrent Q (docs/policies.md). R2D2 is demo_ratio=0 without a
+    warm-up; DQfD burn_in=0, length=1 and stride=1 over a Q without a memory. The warm-up is its own: updates on
+    demonstrations alone, so all of its settings count from the first one on."""
+
+    effect: ClassVar[Effect | None] = Effect(When.START)
+
+    type: Literal["r2d3"] = "r2d3"
+    replay: BufferSettings = BufferSettings()
+    batch_size: int = Field(32, ge=1, description="sequences in a minibatch")
+    demo_ratio: float = Field(0.25, ge=0, le=1, description="share of draws that are of demonstrations, after warm-up")
+    gamma: float = Field(0.97, ge=0, le=1)
+    n: int = Field(5, ge=1, description="steps until a return bootstraps")
+    burn_in: int = Field(4, ge=0, description="steps before a sequence that are only read")
+    length: int = Field(8, ge=1, description="steps of a sequence that are learned from")
+    stride: int = Field(4, ge=1, description="steps from one sequence of an episode to the next; at most length")
+    target_updates: int = Field(4, ge=1, description="updates from one copy of Q to the next, which values actions")
+    rescaling: float = Field(1e-3, gt=0, description="ε of h(x) = sign(x)(√(|x| + 1) − 1) + εx")
+    one_step_weight: float = Field(1.0, ge=0, description="λ₁, of the loss of one-step returns")
+    margin_weight: float = Field(
+        1.0, ge=0, description="λ₂, of the margin loss of demonstrations; 0: as in R2D3's paper"
+    )
+    margin: float = Field(0.8, ge=0, description="by how much a demonstrated action is to be ahead, in rescaled values")
+    l2_weight: float = Field(1e-5, ge=0, description="λ₃, of the squared weights")
+    eta: float = Field(0.9, ge=0, le=1, description="share of the largest |td| in a sequence's priority")
+    alpha: float = Field(0.9, ge=0, le=1, description="P ∝ p^alpha within a buffer")
+    beta: float = Field(0.6, ge=0, le=1, description="a drawn sequence weighs (N P)^−beta")
+    grad_norm: float = Field(10.0, gt=0, description="gradients are scaled down to this norm")
+
+    @model_validator(mode="after")
+    def _no_step_is_left_out(self) -> R2d3Settings:
+        if self.stride > self.length:
+            raise ValueError("algorithm.stride must be at most algorithm.length")
+        return self
+
+
 AlgorithmSettings = Annotated[
-    ArideSettings | CloningSettings | DigiRlSettings | FilteredBcSettings | GrpoSettings | VtraceSettings,
+    ArideSettings
+    | CloningSettings
+    | DigiRlSettings
+    | FilteredBcSettings
+    | GrpoSettings
+    | R2d3Settings
+    | VtraceSettings,
     Field(discriminator="type"),
 ]
 """One of these; `type` says which."""

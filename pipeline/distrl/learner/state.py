@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from distrl.accelerator import device_of
 from distrl.algorithms.cloning import warmup
 from distrl.algorithms.protocol import Algorithm, Context, Memory, Metrics, Optimised
-from distrl.algorithms.registry import algorithm_of
+from distrl.algorithms.registry import algorithm_of, cloning_updates
 from distrl.compute import Compute
 from distrl.config import Config
 from distrl.errors import StoreError
@@ -55,7 +55,7 @@ class LearnerState:
         features = Features(policy.image_features, config.learner.torch_threads, store)
         self.context = Context(config, policy, features, Compute(config, policy.save_memory))
         self.algorithm: Algorithm = algorithm_of(self.context)
-        self.warmup: Algorithm | None = warmup(self.context) if config.warmup.updates else None
+        self.warmup: Algorithm | None = warmup(self.context) if cloning_updates(config) else None
         self.u = 0
         """Number of the next update: how many are folded."""
         self.watermarks: tuple[Watermark, ...] = ()

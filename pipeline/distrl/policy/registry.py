@@ -20,6 +20,7 @@ from distrl.policy.autoui_t5.directory import FORMAT as T5_FORMAT
 from distrl.policy.files import CONFIG, HINT, parsed, read
 from distrl.policy.hub import located
 from distrl.policy.protocol import Policy, Tokenizer
+from distrl.policy.recurrent_q.directory import FORMAT as Q_FORMAT
 
 if TYPE_CHECKING:
     import torch
@@ -85,7 +86,7 @@ def _able_family(directory: Path, policy: settings.PolicySettings) -> PolicyFami
     if policy.history_screens and not family.reads_earlier_screens:
         raise PolicyError(
             "policy.history_screens",
-            f"is {policy.history_screens}, and the policy in {directory} reads one screenshot",
+            f"is {policy.history_screens}, and the policy in {directory} reads one screenshot, or all",
             "set it to 0, or name a vision-language model in policy.base_model",
         )
     return family
@@ -142,5 +143,15 @@ def _autoui_t5() -> PolicyFamily:
     return AUTOUI_T5
 
 
-FAMILIES: Final[Mapping[str, Callable[[], PolicyFamily]]] = {FORMAT: _autoui, T5_FORMAT: _autoui_t5}
+def _recurrent_q() -> PolicyFamily:
+    from distrl.policy.recurrent_q.family import RECURRENT_Q
+
+    return RECURRENT_Q
+
+
+FAMILIES: Final[Mapping[str, Callable[[], PolicyFamily]]] = {
+    FORMAT: _autoui,
+    T5_FORMAT: _autoui_t5,
+    Q_FORMAT: _recurrent_q,
+}
 """Those of this package, by the format of their base models."""

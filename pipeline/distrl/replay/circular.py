@@ -61,12 +61,16 @@ class Layout:
 class CircularBuffer:
     """Trajectories by reference (token ids, screenshot names), and what is computed of their steps in flat columns."""
 
-    def __init__(self, capacity: int, columns: Iterable[str] = ()) -> None:
-        """columns: names of what is computed for each transition, a float64 each; 0 until computed."""
+    def __init__(self, capacity: int, columns: Iterable[str] = (), vectors: Mapping[str, int] | None = None) -> None:
+        """columns: names of what is computed for each transition, a float64 each; 0 until computed. vectors: names of
+        what is of several numbers, and how many; float32 each."""
         self.capacity = capacity
         self.written = 0
         """Transitions ever written; the next slot is this mod capacity."""
-        self.columns: dict[str, Floats] = {name: np.zeros(capacity) for name in columns}
+        self.columns: dict[str, NDArray[Any]] = {
+            **{name: np.zeros(capacity) for name in columns},
+            **{name: np.zeros((capacity, width), np.float32) for name, width in (vectors or {}).items()},
+        }
         self._entries: deque[Entry] = deque()
         self._layout: Layout | None = None
         """None: to be computed."""
@@ -128,7 +132,10 @@ class CircularBuffer:
         }
 
     def refill(
-        self, bounds: Mapping[str, Any], log: Iterable[LoggedTrajectory], columns: Mapping[str, Floats] | None = None
+        self,
+        bounds: Mapping[str, Any],
+        log: Iterable[LoggedTrajectory],
+        columns: Mapping[str, NDArray[Any]] | None = None,
     ) -> None:
         """Become the buffer that `bounds` and `columns` (all 0 if none) were taken of. `log` may hold more than needed.
 

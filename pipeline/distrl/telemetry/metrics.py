@@ -169,6 +169,10 @@ METRICS: Final[dict[str, Metric]] = {
         LEARNER,
         unit=RATIO,
     ),
+    "td_error": Metric("R2D3's η max |td| + (1 − η) mean |td| of the sequences that were drawn, mean", LEARNER),
+    "demonstrated": Metric(
+        "sequences that R2D3 drew from demonstrations; see algorithm.demo_ratio", LEARNER, unit=RATIO
+    ),
     "score_age": Metric(
         "mean updates since a transition of the buffer was scored; see algorithm.replay.refresh_share", LEARNER
     ),

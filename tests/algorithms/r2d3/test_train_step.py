@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 from distrl.algorithms.r2d3.losses import LossSettings, l2, margin_loss, td_loss
-from distrl.algorithms.r2d3.network import RecurrentQ
 from distrl.algorithms.r2d3.sequences import Episode, SequenceBatch, batch_of, inputs_of
 from distrl.algorithms.r2d3.train_step import sequence_loss
 from distrl.algorithms.returns import rescaled, unscaled
+from distrl.policy.recurrent_q.network import RecurrentQ
 from distrl.replay.sequences import Shape, Window, windows
 from torch import Tensor
 
@@ -109,6 +109,18 @@ def test_loss_gradient_and_priorities_are_those_of_the_definition(recurrent: boo
     assert found.priorities == pytest.approx(priorities, rel=1e-9)
     for got, each in zip(torch.autograd.grad(found.loss, list(online.parameters())), wanted, strict=True):
         assert torch.allclose(got, each, rtol=1e-8, atol=1e-12)
+
+
+def test_the_loss_of_a_minibatch_is_the_mean_of_its_parts_by_their_rows() -> None:
+    """Although some have more steps to learn from, or more demonstrations, than others."""
+    online, older, made = network(1), network(2), batch()
+    rows = len(made.weights)
+    parts = [made.part(slice(begin, min(begin + 3, rows))) for begin in range(0, rows, 3)]
+    found = [sequence_loss(online, older, part, CONFIG, made) for part in parts]
+    whole = sequence_loss(online, older, made, CONFIG)
+    total = sum(each.loss.item() * len(part.weights) / rows for each, part in zip(found, parts, strict=True))
+    assert total == pytest.approx(whole.loss.item(), rel=1e-9)
+    assert np.concatenate([each.priorities for each in found]) == pytest.approx(whole.priorities)
 
 
 def test_no_gradient_goes_through_the_burn_in_nor_into_the_older_network() -> None:

@@ -38,17 +38,18 @@ class LossSettings:
     """Share of the largest |td| in a sequence's priority."""
 
 
-def td_loss(chosen: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
-    """Σ w ½ (Q(s_t, a_t) − y_t)² / Σ 1[w > 0]. All (B, T); weights: 0 on steps that are not learned from."""
-    return _mean(0.5 * (chosen - targets).square(), weights)
+def td_loss(chosen: Tensor, targets: Tensor, weights: Tensor, count: float | None = None) -> Tensor:
+    """Σ w ½ (Q(s_t, a_t) − y_t)² / Σ 1[w > 0]. All (B, T); weights: 0 on steps that are not learned from. count: what
+    the sum is divided by, where these are not all the steps that the mean is over."""
+    return _mean(0.5 * (chosen - targets).square(), weights, count)
 
 
-def margin_loss(q: Tensor, actions: Tensor, weights: Tensor, margin: float) -> Tensor:
+def margin_loss(q: Tensor, actions: Tensor, weights: Tensor, margin: float, count: float | None = None) -> Tensor:
     """J_E of q (B, T, A), averaged like `td_loss`. actions: (B, T) of the demonstrator. weights: (B, T), 0 on all steps
     but those of demonstrations."""
     chosen = q.gather(-1, actions[..., None])
     ahead = (q + margin).scatter(-1, actions[..., None], chosen)
-    return _mean(ahead.amax(-1) - chosen[..., 0], weights)
+    return _mean(ahead.amax(-1) - chosen[..., 0], weights, count)
 
 
 def l2(parameters: Iterable[Tensor]) -> Tensor:
@@ -56,5 +57,5 @@ def l2(parameters: Iterable[Tensor]) -> Tensor:
     return torch.stack([each.square().sum() for each in parameters]).sum()
 
 
-def _mean(each: Tensor, weights: Tensor) -> Tensor:
-    return (each * weights).sum() / (weights > 0).sum().clamp(min=1)
+def _mean(each: Tensor, weights: Tensor, count: float | None) -> Tensor:
+    return (each * weights).sum() / ((weights > 0).sum().clamp(min=1) if count is None else count)

@@ -9,7 +9,7 @@ A sequence has a column for each of burn_in + length + n steps; the learned ones
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import torch
@@ -58,6 +58,17 @@ class SequenceBatch:
     weights: Array
     """(B,) of each sequence in the loss: what undoes the priority of its draw."""
     shape: Shape
+
+    def part(self, rows: slice) -> SequenceBatch:
+        """Some of its rows."""
+        own = {each.name: getattr(self, each.name)[rows] for each in fields(self) if each.name != "shape"}
+        return replace(self, **own)
+
+    def to(self, device: torch.device) -> SequenceBatch:
+        """With its tensors on a device."""
+        return replace(
+            self, inputs=self.inputs.to(device), state=self.state.to(device), actions=self.actions.to(device)
+        )
 
 
 def inputs_of(observations: NDArray[np.float32], actions: Sequence[int], count: int) -> NDArray[np.float32]:

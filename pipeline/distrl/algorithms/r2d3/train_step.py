@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from distrl.algorithms.r2d3 import losses
 from distrl.algorithms.r2d3.losses import LossSettings
-from distrl.algorithms.r2d3.network import RecurrentQ
 from distrl.algorithms.r2d3.sequences import SequenceBatch
 from distrl.algorithms.r2d3.targets import double_q_targets, has_target, sequence_priorities
-from distrl.algorithms.returns import Array
+from distrl.algorithms.returns import Array, Mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,21 +26,33 @@ class Found:
     priorities: Array
 
 
-def sequence_loss(online: RecurrentQ, older: RecurrentQ, batch: SequenceBatch, config: LossSettings) -> Found:
+class Network(Protocol):
+    """`RecurrentQ`, or one around it."""
+
+    def __call__(self, inputs: Tensor, state: Tensor, present: Tensor) -> tuple[Tensor, Tensor]: ...
+    def parameters(self) -> Iterator[nn.Parameter]: ...
+
+
+def sequence_loss(
+    online: Network, older: Network, batch: SequenceBatch, config: LossSettings, whole: SequenceBatch | None = None
+) -> Found:
     """The whole loss of a batch, whose tensors are on the networks' device. Of a batch that looks fewer than n steps
     ahead, the last targets bootstrap sooner.
+
+    whole: the minibatch that the batch is a part of. The loss of the whole is the mean of its parts', each by its
+    rows, although some have more steps than others.
 
     Both networks go through the burn-in from the stored state, without a gradient (R2D2, section 3): its steps are not
     learned from, they bring the state nearer to what the present weights would have made of the episode.
     """
-    burn_in, length = batch.shape.burn_in, batch.shape.length
+    burn_in = batch.shape.burn_in
     with torch.no_grad():
         before = _unrolled(online, batch, batch.state, slice(0, burn_in))[1]
         old, _ = _unrolled(older, batch, batch.state, slice(None))
     q, _ = _unrolled(online, batch, before, slice(burn_in, None))
     ends, present = batch.ends[:, burn_in:], batch.present[:, burn_in:]
-    learned = has_target(ends, present)
-    learned[:, length:] = False
+    learned = learned_steps(batch)
+    steps, shown = _counts(batch, whole or batch)
     actions = batch.actions[:, burn_in:]
     chosen = q.gather(-1, actions[..., None])[..., 0]
     weights = _placed(learned * batch.weights[:, None], q)
@@ -49,20 +62,33 @@ def sequence_loss(online: RecurrentQ, older: RecurrentQ, batch: SequenceBatch, c
         for n in (config.n, 1)
     }
     terms = [
-        losses.td_loss(chosen, _placed(by_steps[config.n], q), weights),
-        config.one_step_weight * losses.td_loss(chosen, _placed(by_steps[1], q), weights),
+        losses.td_loss(chosen, _placed(by_steps[config.n], q), weights, steps),
+        config.one_step_weight * losses.td_loss(chosen, _placed(by_steps[1], q), weights, steps),
         config.margin_weight
-        * losses.margin_loss(q, actions, weights * _placed(batch.is_expert[:, None], q), config.margin),
+        * losses.margin_loss(q, actions, weights * _placed(batch.is_expert[:, None], q), config.margin, shown),
         config.l2_weight * losses.l2(online.parameters()),
     ]
     td = _array(chosen) - by_steps[config.n]
     return Found(torch.stack(terms).sum(), sequence_priorities(td, learned, config.eta))
 
 
-def _unrolled(network: RecurrentQ, batch: SequenceBatch, state: Tensor, columns: slice) -> tuple[Tensor, Tensor]:
+def learned_steps(batch: SequenceBatch) -> Mask:
+    """(B, T) the steps after the burn-in that are learned from."""
+    learned = has_target(batch.ends, batch.present)[:, batch.shape.burn_in :]
+    learned[:, batch.shape.length :] = False
+    return learned
+
+
+def _counts(batch: SequenceBatch, whole: SequenceBatch) -> tuple[float, float]:
+    """The steps that the means of a batch are over, and those of demonstrations: its share of those of the whole."""
+    learned, share = learned_steps(whole), len(batch.weights) / len(whole.weights)
+    shown = learned[whole.is_expert]
+    return share * max(int(learned.sum()), 1), share * max(int(shown.sum()), 1)
+
+
+def _unrolled(network: Network, batch: SequenceBatch, state: Tensor, columns: slice) -> tuple[Tensor, Tensor]:
     present = torch.from_numpy(batch.present[:, columns]).to(state.device)
-    found: tuple[Tensor, Tensor] = network(batch.inputs[:, columns], state, present)
-    return found
+    return network(batch.inputs[:, columns], state, present)
 
 
 def _placed(values: NDArray[np.generic], like: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distrl.algorithms.cloning import warmup_memory
-from distrl.algorithms.registry import memory_of
+from distrl.algorithms.registry import cloning_updates, memory_of
 from distrl.config import Config
 from distrl.types import LoggedTrajectory, LogPosition, Outcome, Trajectory, Update, Version, Watermark
 
@@ -153,10 +153,10 @@ def trace(
     updates: list[UpdateAdmission] = []
     known: dict[LogPosition, Learned] = {}
     beside: list[Learned] = []  # only networks other than the policy have learned from these so far
-    warmup, algorithm = warmup_memory(config), memory_of(config)
+    warmup, algorithm, cloned = warmup_memory(config), memory_of(config), cloning_updates(config)
     before: tuple[Watermark, ...] = ()
     for update, window in windows:
-        u, warming = update.u, update.u < config.warmup.updates
+        u, warming = update.u, update.u < cloned
         skipped = 0
         for logged in window:
             record = logged.trajectory

@@ -7,10 +7,13 @@ Symbols: B sequences, T steps, F inputs, H units, A actions.
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Final, cast
 
 import torch
 from torch import Tensor, nn
+
+NEVER: Final = -1e3
+"""Q of an action that is not possible: below any return, and finite, as padding is computed with, too."""
 
 
 class RecurrentQ(nn.Module):
@@ -49,3 +52,22 @@ class RecurrentQ(nn.Module):
             return cast(Tensor, self.cell(encoded)).relu(), state
         unit, memory = self.cell(encoded, state.chunk(2, -1))
         return unit, torch.cat([unit, memory], -1)
+
+
+class GridQ(nn.Module):
+    """`RecurrentQ` over a grid of which each step offers a part: the last A of its inputs say which, 1 or 0."""
+
+    def __init__(self, inputs: int, actions: int, width: int, *, recurrent: bool = True) -> None:
+        """inputs: F, without the last A."""
+        super().__init__()
+        self.actions = actions
+        self.q = RecurrentQ(inputs, actions, width, recurrent=recurrent)
+
+    def start(self, sequences: int) -> Tensor:
+        return self.q.start(sequences)
+
+    def forward(self, inputs: Tensor, state: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
+        """As `RecurrentQ`'s, with NEVER for what is not possible. inputs: (B, T, F + A)."""
+        read, possible = inputs[..., : -self.actions], inputs[..., -self.actions :]
+        q, after = self.q(read, state, present)
+        return q.masked_fill(possible == 0, NEVER), after

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from distrl.algorithms.r2d3.network import RecurrentQ
+from distrl.policy.recurrent_q.network import RecurrentQ
 from torch import Tensor
 
 INPUTS, ACTIONS, WIDTH = 5, 3, 4

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from distrl.algorithms.episodes import step_at
 from distrl.config import Config, load
+from distrl.images import size
 from distrl.learner.fold import fold
 from distrl.learner.state import LearnerState
 from distrl.policy import protocol
@@ -58,6 +59,9 @@ SHOWN = (
     "critic_sample_share",
     "groups",
     "groups_alike",
+    "td_error",
+    "demonstrated",
+    "skipped",
     "buffer",
 )
 Choose = Callable[
@@ -109,16 +113,20 @@ def episodes(
     ]
 
 
-def policy(agent: protocol.Policy, sampling: Sampling | None, seed: int) -> Choose:
+def policy(agent: protocol.Policy, sampling: Sampling | None, seed: int, objects: Objects) -> Choose:
+    """objects: those that the episodes are kept in, for a policy that reads earlier screens."""
     rule = np.random.default_rng(seed)
 
     def choose(tasks, phones, steps):  # type: ignore[no-untyped-def]
+        pngs = [phone.png() for phone in phones]
         prompts = [
-            agent.tokenizer.encode_prompt(task.instruction, [step.action for step in taken])
-            for task, taken in zip(tasks, steps, strict=True)
+            agent.tokenizer.encode_prompt(task.instruction, [step.action for step in taken], size(png))
+            for task, taken, png in zip(tasks, steps, pngs, strict=True)
         ]
         seeds = rule.integers(2**62, size=len(tasks)).tolist()
-        decided = agent.decide([phone.png() for phone in phones], prompts, sampling, seeds)
+        before = [taken[max(0, len(taken) - agent.earlier_screens) :] for taken in steps]
+        earlier = [[objects[step.screenshot.sha256] for step in taken] for taken in before]
+        decided = agent.decide(pngs, prompts, sampling, seeds, earlier)
         return [(p, d.action_ids, d.action, d.logprob) for p, d in zip(prompts, decided, strict=True)]
 
     return choose
@@ -132,8 +140,9 @@ def script(agent: protocol.Policy, seed: int) -> Choose:
         for task, phone, taken in zip(tasks, phones, steps, strict=True):
             one = scripts.setdefault(task.task_id, ImperfectScript(task.phone_seed ^ seed))
             action, logprob = one.act(task, phone.state())
-            prompt = agent.tokenizer.encode_prompt(task.instruction, [step.action for step in taken])
-            found.append((prompt, agent.tokenizer.encode_action(action), action, logprob))
+            screen = size(phone.png())
+            prompt = agent.tokenizer.encode_prompt(task.instruction, [step.action for step in taken], screen)
+            found.append((prompt, agent.tokenizer.encode_action(action, screen), action, logprob))
         return found
 
     return choose
@@ -144,7 +153,8 @@ def evaluate(
 ) -> tuple[float, str]:
     suite = suites()[config.feeder.suite]
     tasks = [suite.task(index, 0, split) for index in range(count)]
-    found = episodes(tasks, policy(agent, sampling, 1), {}, config.phones.popup_probability, False)
+    objects: Objects = {}
+    found = episodes(tasks, policy(agent, sampling, 1, objects), objects, config.phones.popup_probability, False)
     families: dict[str, list[bool]] = defaultdict(list)
     for trajectory in found:
         families[trajectory.task.family].append(trajectory.outcome is Outcome.SUCCESS)
@@ -225,7 +235,7 @@ def main() -> None:
         tasks = [suite.task(number // config.episodes_per_task, given.seed, Split.TRAIN) for number in numbers]
         new = episodes(
             tasks,
-            policy(run.actor, Sampling.of(config.worker), given.seed * 10**6 + update),
+            policy(run.actor, Sampling.of(config.worker), given.seed * 10**6 + update, run.objects),
             run.objects,
             popups,
             False,

@@ -32,6 +32,18 @@ def test_the_shipped_base_model_answers_without_a_broker(cli: Cli, image: Path, 
     assert cli(*asked).stdout.splitlines() == done.stdout.splitlines()[:-1], "greedy, so the same again"
 
 
+def test_a_recurrent_q_is_made_and_answers(cli: Cli, image: Path, tmp_path: Path) -> None:
+    base = tmp_path / "q"
+    made = cli("base-model", "recurrent-q", f"--out={base}", "--width=16")
+    assert made.returncode == 0, made.stderr
+    assert "identity" in made.stdout
+    assert cli("base-model", "recurrent-q", f"--out={base}").returncode == 1, "it holds one"
+    asked = ("policy", "try", f"--image={image}", "--instruction=Open the clock", f"--set=policy.base_model={base}")
+    done = cli(*asked)
+    assert done.returncode == 0, done.stderr
+    assert "action_type" in done.stdout
+
+
 def test_a_vision_language_model_answers(cli: Cli, image: Path, tmp_path: Path) -> None:
     base = tmp_path / "base"
     base.mkdir()

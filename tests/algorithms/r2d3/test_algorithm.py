@@ -20,8 +20,10 @@ from distrl.policy.recurrent_q.policy import RecurrentQPolicy
 from distrl.policy.recurrent_q.tokenizer import GridTokenizer
 from distrl.policy.registry import tokenizer_of
 from distrl.replay.sequences import windows as windows_of
-from distrl.types import LoggedTrajectory, Outcome
+from distrl.types import Action, ActionKind, LoggedTrajectory, Outcome, Point, ScreenSize
 from learner.world import Screens, folded, learning, logged, q_base, read_by, save_tiny_base, trajectory, update_of
+
+SCREEN = ScreenSize(64, 128)
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +94,40 @@ def test_pre_training_makes_the_demonstrated_actions_the_best(base: Path, screen
     values = state.algorithm.values(steps)
     assert values is not None
     assert values.mean() > 0.3, "the demonstrations succeed, three steps later at most"
+
+
+@pytest.mark.parametrize(("recurrent", "exact"), [(True, True), (False, False)])
+def test_it_remembers_what_only_the_first_screen_told(
+    base: Path, screens: Screens, tmp_path: Path, recurrent: bool, exact: bool
+) -> None:
+    """Demonstrations of two steps. The second screen is the same in all of them, and so is the first action: what is to
+    be done on it was on the first screen. DQfD, without a memory, decides alike for all."""
+    acts = q_base(tmp_path / "q", base / "autoui", width=32, recurrent=recurrent)
+    config = settings(acts, "algorithm.target_updates=2")
+    warm = config.warmup.model_copy(update={"updates": 10, "minibatches": 25, "lr": 3e-3})
+    config = config.model_copy(update={"warmup": warm})
+    tokenizer, shown = tokenizer_of(config.policy), played(config, screens, range(4), expert=True, steps=2)
+    home = tokenizer.encode_action(Action(ActionKind.HOME), SCREEN)
+    cells = [tokenizer.encode_action(Action(ActionKind.TAP, touch=Point(0.1 * n, 0.1 * n)), SCREEN) for n in range(4)]
+
+    def told(number: int, each: LoggedTrajectory) -> LoggedTrajectory:
+        ids = (home, cells[number])
+        shots = (screens.plain(80 * number), screens.plain(255))
+        steps = tuple(
+            replace(step, screenshot=shot, action_ids=written, action=tokenizer.decode_action(written, SCREEN))
+            for step, shot, written in zip(each.trajectory.steps, shots, ids, strict=True)
+        )
+        assert isinstance(tokenizer, GridTokenizer)
+        return read_by(tokenizer, replace(each, trajectory=replace(each.trajectory, steps=steps)))
+
+    demonstrations = [told(number, each) for number, each in enumerate(shown)]
+    state = folded(LearnerState(config), [demonstrations, *([] for _ in range(9))], screens, config)
+    prompts = [each.trajectory.steps[1].prompt_ids for each in demonstrations]
+    earlier = [[screens(each.trajectory.steps[0].screenshot)] for each in demonstrations]
+    second = screens(demonstrations[0].trajectory.steps[1].screenshot)
+    decided = state.policy.decide([second] * 4, prompts, None, [0] * 4, earlier)
+    right = sum(each.action_ids == cell for each, cell in zip(decided, cells, strict=True))
+    assert (right == 4) if exact else (right <= 1), right
 
 
 def test_a_stored_state_is_that_of_the_network_that_admitted_the_episode(base: Path, screens: Screens) -> None:

@@ -14,13 +14,16 @@ from distrl.config import PolicySettings
 from distrl.errors import PolicyError
 from distrl.policy.autoui.tokenizer import SINGLES, UNKNOWN
 from distrl.policy.protocol import ImageFeatures
+from distrl.policy.recurrent_q.actions import PLACES
 from distrl.policy.recurrent_q.directory import Described, make
 from distrl.policy.recurrent_q.network import NEVER
 from distrl.policy.recurrent_q.policy import RecurrentQPolicy
 from distrl.policy.recurrent_q.tokenizer import GridTokenizer
 from distrl.policy.registry import policy_of, tokenizer_of
 from distrl.policy.sampling import FULL, Sampling
-from distrl.types import Action, ActionKind, Point, ScreenSize, Step
+from distrl.tasks.suite import suites
+from distrl.text import plain_words
+from distrl.types import Action, ActionKind, Point, ScreenSize, Split, Step
 
 from policy.conftest import png
 
@@ -149,6 +152,11 @@ def test_every_possible_action_has_one_number(tokenizer: GridTokenizer) -> None:
     assert len(actions) == cells + len(SINGLES) + len(texts)
     assert {"red", "red shoes", "for red lamp", "shoes for red lamp"} <= set(texts)
     assert not any("unk" in text for text in texts)
+
+
+def test_every_word_of_the_built_in_instructions_can_begin_a_text() -> None:
+    said = [text for suite in suites().values() for split in Split for text in suite.said(split)]
+    assert max(len(plain_words(text)) for text in said) <= PLACES
 
 
 def test_a_step_that_it_cannot_have_taken_is_not_accepted(tokenizer: GridTokenizer) -> None:

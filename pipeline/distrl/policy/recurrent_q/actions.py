@@ -22,8 +22,8 @@ Ids = tuple[int, ...]
 Goal = Sequence[int]
 """The ids of an instruction's words."""
 
-PLACES: Final = 24
-"""Words of an instruction that a typed text may begin with. The longest of the built-in suites has 19."""
+PLACES: Final = 16
+"""Words of an instruction that a typed text may begin with. The longest of the built-in suites has 15."""
 
 
 class ActionGrid:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from distrl.policy.recurrent_q.network import RecurrentQ
-from torch import Tensor
+from distrl.policy.recurrent_q.network import RecurrentQ, lstm_step
+from torch import Tensor, nn
 
 INPUTS, ACTIONS, WIDTH = 5, 3, 4
 
@@ -18,6 +18,14 @@ def network(request: pytest.FixtureRequest) -> RecurrentQ:
 
 def episode(steps: int) -> Tensor:
     return torch.randn(1, steps, INPUTS, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+
+def test_a_step_of_the_memory_is_that_of_an_lstm() -> None:
+    torch.manual_seed(0)
+    cell = nn.LSTMCell(INPUTS, WIDTH).double()
+    inputs, unit, memory = (torch.randn(6, size, dtype=torch.float64) for size in (INPUTS, WIDTH, WIDTH))
+    for found, expected in zip(lstm_step(cell, inputs, unit, memory), cell(inputs, (unit, memory)), strict=True):
+        assert torch.allclose(found, expected, atol=1e-12)
 
 
 def test_step_by_step_is_all_at_once(network: RecurrentQ) -> None:

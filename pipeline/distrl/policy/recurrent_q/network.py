@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final, cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 NEVER: Final = -1e3
@@ -48,10 +49,20 @@ class RecurrentQ(nn.Module):
         return self.value(found) + advantage - advantage.mean(-1, keepdim=True), state
 
     def _step(self, encoded: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        if not self.recurrent:
+        if not isinstance(self.cell, nn.LSTMCell):
             return cast(Tensor, self.cell(encoded)).relu(), state
-        unit, memory = self.cell(encoded, state.chunk(2, -1))
+        before, memory = state.chunk(2, -1)
+        unit, memory = lstm_step(self.cell, encoded, before, memory)
         return unit, torch.cat([unit, memory], -1)
+
+
+def lstm_step(cell: nn.LSTMCell, inputs: Tensor, unit: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+    """`cell`'s h and c after one step, each (B, H). Written out: torch's own has a fused kernel off the CPU, which not
+    every kind of device has."""
+    gates = F.linear(inputs, cell.weight_ih, cell.bias_ih) + F.linear(unit, cell.weight_hh, cell.bias_hh)
+    enter, forget, new, leave = gates.chunk(4, -1)
+    memory = forget.sigmoid() * memory + enter.sigmoid() * new.tanh()
+    return leave.sigmoid() * memory.tanh(), memory
 
 
 class GridQ(nn.Module):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,13 @@ from distrl import config as settings
 from distrl.broker import topic_admin
 from distrl.broker.reader import LogReader, decoded
 from distrl.config import Config
+from distrl.demonstrations.recorded import run_recorded
 from distrl.demonstrations.scripted import run_demonstrations
+from distrl.recordings.folder import Found, dataset_of, episodes, files_of
+from distrl.store.objects import open_store
 from distrl.telemetry.monitor import Monitor
 from distrl.types import Trajectory
+from recording_files import android_control, example, screens, write
 from served import phones_served
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
@@ -66,3 +71,45 @@ def test_two_runs_have_the_same_demonstrations_in_the_same_order_though_one_was_
     made = demonstrations(one)
     assert [task_id for task_id, _, _ in made] == [f"demo-{number}" for number in range(COUNT)]
     assert demonstrations(other) == made
+
+
+def test_recorded_episodes_are_published_once_however_often_they_are_read(broker: str, tmp_path: Path) -> None:
+    """The second reader dies in the middle, between two records; the third finds what is left, the fourth nothing."""
+    config = Config.model_validate(
+        {
+            "kafka": {"bootstrap": broker},
+            "store": {"url": f"file://{tmp_path}/objects"},
+            "run": f"shown-{uuid.uuid4().hex[:8]}",
+        }
+    )
+    topic_admin.ensure(config)
+    click = {"action_type": "click", "x": 1, "y": 1}
+    (tmp_path / "data").mkdir()
+    numbers = (5, 3, 9, 3, 7)
+    bad = example(android_control(8, [click]) | {"goal": [b"\xff"]})
+    write(tmp_path / "data" / "a", [bad, *(example(android_control(each, [click])) for each in numbers)])
+    files = files_of(tmp_path / "data")
+
+    def found() -> Iterator[Found]:
+        return episodes(files, dataset_of(files))
+
+    def dying() -> Iterator[Found]:
+        yield from islice(found(), 3)
+        raise KeyboardInterrupt
+
+    stop = threading.Event()
+    first = run_recorded(config, found(), 1, stop)
+    assert (first.written, first.passed_over) == (1, {"cannot be read": 1})
+    with pytest.raises(KeyboardInterrupt):
+        run_recorded(config, dying(), None, stop)
+    third, fourth = (run_recorded(config, found(), None, stop) for _ in range(2))
+    assert (third.written, third.known, third.in_topic) == (2, 3, 4)
+    assert (fourth.written, fourth.known, fourth.in_topic) == (0, 5, 4)
+    made = demonstrations(config)
+    assert [each[0] for each in made] == [f"android-control-{number}" for number in (5, 3, 9, 7)]
+    store = open_store(config.store)
+    with LogReader(config, "demonstrations") as reader:
+        record = decoded(next(raw for batch in reader.to_end() for raw in batch), Trajectory)
+    assert [store.get(step.screenshot) for step in record.steps] == screens(2, 5)
+    stop.set()
+    assert run_recorded(config, found(), None, stop).written == 0

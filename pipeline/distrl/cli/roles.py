@@ -5,6 +5,7 @@ A role's own module is loaded only once the broker has answered: torch alone tak
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,6 +18,7 @@ from distrl.cli.common import (
     started,
 )
 from distrl.cli.learner import learner
+from distrl.cli.recorded import EpisodeFormat, demonstrate_recorded
 from distrl.types import Split
 
 
@@ -116,11 +118,28 @@ def demonstrate(
     count: Annotated[
         int | None,
         typer.Option(
-            min=0, help="How many there are to be, those of earlier runs included; warmup.demonstrations if not given."
+            min=0,
+            help="How many there are to be, those of earlier runs included; warmup.demonstrations if not given, with "
+            "--episodes as many as there are.",
         ),
     ] = None,
+    episodes: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder with files of AndroidControl or Android in the Wild, as they are published: people's episodes "
+            "in place of the script's. No phone is needed."
+        ),
+    ] = None,
+    form: EpisodeFormat = None,
 ) -> None:
-    """Publish warm-up demonstrations of a deliberately imperfect script on simulated phones, then end."""
+    """Publish warm-up demonstrations, then end: of a deliberately imperfect script on simulated phones, or recorded
+    ones.
+    """
+    if episodes is not None:
+        demonstrate_recorded(config, sets, verbose, episodes, form, count)
+        return
+    if form is not None:
+        raise typer.BadParameter("it needs --episodes", param_hint="--format")
     settings, stop = started("demonstrator", config, sets, verbose, "training", lambda own: "demonstrate")
     from distrl.demonstrations.scripted import run_demonstrations
     from distrl.telemetry.exporter import exporting

@@ -118,6 +118,8 @@ def test_doctor_survives_a_spoilt_stack_folder(cli: Cli, tmp_path: Path) -> None
         ("evaluate --episodes 5", "they need --versions"),
         ("evaluate --split test", "they need --versions"),
         ("evaluate --versions first --episodes 0", "'--episodes'"),
+        ("evaluate --episodes folder --split test", "a folder of episodes has none"),
+        ("evaluate --versions first --json", "they need a folder in --episodes"),
         ("demonstrate --format aitw", "it needs --episodes"),
         ("demonstrate --episodes absent --format coco", "'--format'"),
         ("phones --count 0", "'--count'"),

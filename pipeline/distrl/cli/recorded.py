@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from distrl.cli.common import Sets, print_line, started
+from distrl.cli.common import Sets, console, print_line, row, run_settings, started, table
 from distrl.recordings.episode import Dataset
 from distrl.recordings.folder import Found, dataset_of, episodes, files_of
+from distrl.telemetry import logs
+
+if TYPE_CHECKING:
+    from distrl.evaluate.recorded import Matched
 
 EpisodeFormat = Annotated[
     Dataset | None,
@@ -42,6 +48,67 @@ def demonstrate_recorded(
             f"the topic has {result.in_topic}, and the learner waits for warmup.demonstrations={wanted}: publish more, "
             f"or start it with -s warmup.demonstrations={result.in_topic}"
         )
+
+
+def match_recorded(
+    config: Path | None,
+    sets: Sets,
+    verbose: bool,
+    folder: Path,
+    form: Dataset | None,
+    versions: str | None,
+    as_json: bool,
+) -> None:
+    """Print how often versions do what the people of the folder's episodes did."""
+    files = files_of(folder)
+    dataset = form or dataset_of(files)
+    logs.configure("evaluate", verbose)
+    settings = run_settings(config, sets)
+    from distrl.broker.versions import lineage
+    from distrl.evaluate.recorded import match_versions
+    from distrl.evaluate.run import named
+
+    wanted = named(versions or "last", lineage(settings))
+
+    def read() -> Iterator[Found]:
+        with reading(files, dataset) as found:
+            yield from found
+
+    lines = []
+    for matched in match_versions(settings, wanted, dataset, read):
+        if as_json:
+            lines.append(matched.as_json())
+        else:
+            print_matched(matched)
+    if as_json:
+        json.dump({"run": settings.run, "versions": lines}, sys.stdout, indent=1)
+        sys.stdout.write("\n")
+
+
+def print_matched(matched: Matched) -> None:
+    found = matched.as_json()
+
+    def percent(share: float | None, interval: tuple[float, float] | None = None) -> list[str]:
+        shown = "-" if share is None else f"{share:.1%}"
+        return [shown, "-" if interval is None else f"{interval[0]:.1%} to {interval[1]:.1%}"]
+
+    steps, episodes, possible = found["steps"], found["episodes"], matched.steps.total() - matched.impossible.total()
+    shown = table("", "match", "95 %", "of")
+    shown.add_row(*row("steps", *percent(found["match"], found["match_interval"]), steps))
+    shown.add_row(*row("steps with a counterpart", *percent(found["match_of_possible"]), possible))
+    shown.add_row(
+        *row("mean of an episode", *percent(found["partial_match"], found["partial_match_interval"]), episodes)
+    )
+    complete = percent(found["complete_match"], found["complete_match_interval"])
+    shown.add_row(*row("whole episodes", *complete, episodes))
+    for name, each in found["by_type"].items():
+        shown.add_row(*row(name, *percent(each["matched"] / each["steps"]), each["steps"]))
+    print_line(f"version {matched.version} on {matched.dataset.value}")
+    console.print(shown)
+    if matched.unknown_goals:
+        print_line(f"{matched.unknown_goals} episodes have a goal with words that the base model lacks")
+    if matched.passed_over:
+        print_line(f"passed over: {matched.passed_over} episodes: cannot be read")
 
 
 def print_passed_over(passed_over: Counter[str]) -> None:

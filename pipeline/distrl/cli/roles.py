@@ -18,7 +18,7 @@ from distrl.cli.common import (
     started,
 )
 from distrl.cli.learner import learner
-from distrl.cli.recorded import EpisodeFormat, demonstrate_recorded
+from distrl.cli.recorded import EpisodeFormat, demonstrate_recorded, match_recorded
 from distrl.types import Split
 
 
@@ -87,15 +87,36 @@ def evaluate(
         str | None,
         typer.Option(
             help="Versions to evaluate once, like 0,12 or first,last; if not given, the newest is evaluated on the "
-            "validation tasks again and again."
+            "validation tasks again and again, or once on recorded episodes."
         ),
     ] = None,
     split: Annotated[Split | None, typer.Option(help="Which tasks, with --versions; test if not given.")] = None,
     episodes: Annotated[
-        int | None, typer.Option(min=1, help="How many tasks, with --versions; evaluate.episodes if not given.")
+        str | None,
+        typer.Option(
+            help="How many tasks, with --versions; evaluate.episodes if not given. Or a folder with files of "
+            "AndroidControl or Android in the Wild: how often the version does what the people did, which needs no "
+            "phone and writes nothing."
+        ),
     ] = None,
+    form: EpisodeFormat = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="With a folder: one JSON object, for programs, in place of a table.")
+    ] = False,
 ) -> None:
-    """Measure greedy success against ground truth: named versions once, or the newest one again and again."""
+    """Measure greedy success against ground truth: named versions once, or the newest one again and again; or how often
+    versions do what people did in recorded episodes.
+    """
+    if episodes is not None and not episodes.isdecimal():
+        if split is not None:
+            raise typer.BadParameter("a folder of episodes has none", param_hint="--split")
+        match_recorded(config, sets, verbose, Path(episodes), form, versions, as_json)
+        return
+    if form is not None or as_json:
+        raise typer.BadParameter("they need a folder in --episodes", param_hint="--format, --json")
+    most = None if episodes is None else int(episodes)
+    if most == 0:
+        raise typer.BadParameter("0 is no number of tasks", param_hint="'--episodes'")
     if versions is None and (split or episodes):
         raise typer.BadParameter("they need --versions", param_hint="--split, --episodes")
     settings, stop = started("evaluator", config, sets, verbose, "evaluation", lambda own: own.evaluate.name)
@@ -106,7 +127,7 @@ def evaluate(
         with exporting(settings, "evaluator", settings.evaluate.name) as monitor:
             run_evaluator(settings, stop, monitor)
         return
-    count = episodes or settings.evaluate.episodes
+    count = most or settings.evaluate.episodes
     for score in evaluate_versions(settings, versions, split or Split.TEST, count, stop):
         console.print(str(score), markup=False, soft_wrap=True)
 

@@ -149,8 +149,8 @@ _DECLARED = (
     ),
     Role(
         "viewer",
-        "`distrl status`, `view`, `tail`, `replay`, `scores`, `track`, `lineage`, `runs show`, `learner --verify`: "
-        "reads everything of the run, changes nothing",
+        "`distrl status`, `view`, `tail`, `replay`, `scores`, `track`, `lineage`, `runs show`, `learner --verify`, "
+        "`evaluate` on recorded episodes: reads everything of the run, changes nothing",
         _topics("*"),
         frozenset({GroupRight.ASK}),
         objects=_objects("adapters runs screenshots verdicts agents"),

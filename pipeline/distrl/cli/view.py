@@ -1,13 +1,14 @@
-"""`distrl view`: the runs of a broker in a browser."""
+"""`distrl view`: the runs of a broker in a browser, or as files that show the same."""
 
 from __future__ import annotations
 
+import shlex
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import Progress
+from rich.progress import MofNCompleteColumn, Progress, TaskID
 
 from distrl.cli.common import ConfigFile, Sets, Verbose, console, run_settings, start_role, with_broker
 from distrl.errors import ConfigError
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 LEAST_TOKEN = 16
 """Characters of a token, so that nobody guesses it."""
 SHOWN_S = 0.2
+LOOPBACK = "127.0.0.1"
+EPISODES = 1_000
+"""Of a run in an export: a few hundred MB with their screenshots."""
 
 
 def register(app: typer.Typer) -> None:
@@ -34,27 +38,50 @@ def view(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Of the pages; 0 takes a free one.")] = 0,
     host: Annotated[
         str, typer.Option(help="Address to listen on; one that is not of this machine alone needs --token-file.")
-    ] = "127.0.0.1",
+    ] = LOOPBACK,
     token_file: Annotated[
         Path | None,
         typer.Option(help="File with a secret that every request must show: for other addresses, and behind a proxy."),
     ] = None,
+    export: Annotated[
+        Path | None,
+        typer.Option(help="Serve nothing: write the pages and what they show to this folder, for any server of files."),
+    ] = None,
+    episodes: Annotated[
+        str | None,
+        typer.Option(
+            help=f"With --export: of each run so many episodes, the last ones, or all; {EPISODES} if not given."
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="With --export: write over an earlier export.")] = False,
 ) -> None:
     """Show runs in a browser: how they learn, their versions, and every episode down to a step's screenshot.
 
     Reads the log and the store, joins no group and writes nothing but an index in stack.cache, which may be deleted at
-    any time. Runs until SIGTERM or Ctrl-C (docs/view.md).
+    any time. Runs until SIGTERM or Ctrl-C; with --export until the folder is written (docs/view.md).
     """
     from distrl.broker.runs import run_names
     from distrl.stack import ports
     from distrl.view.runs import Runs
     from distrl.view.server import ViewServer
 
+    served = {"--port": port != 0, "--host": host != LOOPBACK, "--token-file": token_file is not None}
+    _refuse(export is not None, served, "an export listens nowhere")
+    _refuse(export is None, {"--episodes": episodes is not None, "--force": force}, "is of an export: add --export DIR")
+    most = _most(episodes)
     token = None if token_file is None else _token(token_file)
+    if export is not None:
+        _refuse_folder(export, force)  # before the broker is asked, and the log is read
     settings = with_broker(config, sets)
     wanted = run or []
     for name in wanted:
         run_settings(config, sets, name)  # fail here, and not in the browser
+    if export is not None:
+        names = wanted or run_names(settings)
+        with Runs(lambda: names, lambda name: run_settings(config, sets, name)) as runs:
+            _show_indexing(runs, threading.Event())
+            _export(runs, export, most, force)
+        return
     stop = start_role("view", verbose)
     with (
         Runs(lambda: wanted or run_names(settings), lambda name: run_settings(config, sets, name)) as runs,
@@ -64,6 +91,51 @@ def view(
         _show_indexing(runs, stop)
         while not stop.wait(1.0):
             server.check()
+
+
+def _refuse(unless: bool, given: dict[str, bool], why: str) -> None:
+    """Raises ConfigError for an option that is given and does nothing here."""
+    if unless:
+        for name, is_given in given.items():
+            if is_given:
+                raise ConfigError(name, why, f"leave {name} out")
+
+
+def _most(episodes: str | None) -> int | None:
+    """None: all. Raises ConfigError."""
+    if episodes == "all":
+        return None
+    text = str(EPISODES) if episodes is None else episodes
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise ConfigError("--episodes", f"{text[:40]!r} is no number of episodes", "write a number, or all")
+    return int(text)
+
+
+def _refuse_folder(place: Path, force: bool) -> None:
+    from distrl.offline.new_folder import refuse_folder
+    from distrl.view.export import FORMAT
+
+    refuse_folder(place, FORMAT, force)
+
+
+def _export(runs: Runs, place: Path, most: int | None, force: bool) -> None:
+    from distrl.clock import SYSTEM_CLOCK
+    from distrl.view.export import export
+
+    with Progress(
+        *Progress.get_default_columns()[:2], MofNCompleteColumn(), console=console, transient=True
+    ) as progress:
+        bars: dict[str, TaskID] = {}
+
+        def report(run: str, done: int, total: int) -> None:
+            if run not in bars:
+                bars[run] = progress.add_task(f"episodes of {run}")
+            progress.update(bars[run], completed=done, total=total)
+
+        done = export(runs, place, most, force, SYSTEM_CLOCK.now_ms(), report)
+    absent = f"; {done.absent} steps have none in the store" if done.absent else ""
+    typer.echo(f"{place}: {done.runs} runs, {done.episodes} episodes, {done.screenshots} screenshots{absent}")
+    typer.echo(f"to look at it: python -m http.server --bind {LOOPBACK} -d {shlex.quote(str(place))}")
 
 
 def _show_indexing(runs: Runs, stop: threading.Event) -> None:

@@ -15,10 +15,11 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from distrl.errors import DistrlError, StoreError
+from distrl.errors import DistrlError
 from distrl.images import ImageError, size
 from distrl.offline.find_episode import SEARCHED, place_of
 from distrl.runs.recorded import settings_behind
+from distrl.store.objects import CorruptObjectError, is_reference
 from distrl.view import queries
 from distrl.view import series as charts
 from distrl.view.answers import NotThereError, answer, explained, refusal
@@ -178,6 +179,10 @@ class _Api:
             raise NotThereError(
                 where, "the episode has no such step", "steps are counted from 0; the last screen is final"
             )
+        if not is_reference(ref):
+            raise CorruptObjectError(
+                f"object {ref.key}", "is no valid name of one", "check the worker that recorded it"
+            )
         same = request.query_params.get("sha256") == ref.sha256
         headers = {"ETag": f'"{ref.sha256}"', "Cache-Control": FOR_EVER if same else "private, no-cache"}
         if f'"{ref.sha256}"' in request.headers.get("if-none-match", ""):
@@ -186,7 +191,7 @@ class _Api:
         try:
             size(png)
         except ImageError as error:
-            raise StoreError(f"object {ref.key}", str(error), "check the worker that recorded it") from error
+            raise CorruptObjectError(f"object {ref.key}", str(error), "check the worker that recorded it") from error
         return Response(png, media_type="image/png", headers=headers)
 
     def _of(self, request: Request) -> ShownRun:

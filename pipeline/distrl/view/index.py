@@ -192,6 +192,17 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
         raise CorruptIndexError(f"{path}: {error}") from error
 
 
+def copied(source: sqlite3.Connection, path: Path) -> None:
+    """Write what `source` reads as a file of its own. Raises StoreError."""
+    try:
+        with closing(sqlite3.connect(path)) as copy:
+            source.backup(copy)
+    except sqlite3.OperationalError as error:
+        raise StoreError(
+            str(path), f"the index cannot be copied ({error})", "free disk space, or set TMPDIR to a folder with some"
+        ) from error
+
+
 def schema_id() -> str:
     return f"{ROWS_VERSION}-{hashlib.sha256(SCHEMA.encode()).hexdigest()[:16]}"
 

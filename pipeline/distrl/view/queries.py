@@ -157,7 +157,15 @@ def run_details(connection: sqlite3.Connection) -> Row:
         "SELECT topic, sum(unreadable) FROM watermarks GROUP BY 1 HAVING sum(unreadable) > 0"
     )
     notes = [f"{count} records of {topic} cannot be read: `distrl dlq ls` lists them" for topic, count in unreadable]
-    return {**chosen, "outcomes": dict(outcomes.fetchall()), "notes": notes}
+    return {**chosen, "outcomes": dict(outcomes.fetchall()), "notes": notes, "read_up_to": read_up_to(connection)}
+
+
+def read_up_to(connection: sqlite3.Connection) -> dict[str, dict[str, int]]:
+    """Topic -> partition -> the offset after the last record that is in the index."""
+    found: dict[str, dict[str, int]] = {}
+    for topic, partition, to in connection.execute("SELECT topic, partition, next FROM watermarks ORDER BY 1, 2"):
+        found.setdefault(topic, {})[str(partition)] = to
+    return found
 
 
 def version_scores(connection: sqlite3.Connection) -> list[Row]:
@@ -217,7 +225,7 @@ def failures(connection: sqlite3.Connection, version: int | None) -> Row:
         where += " AND coalesce(evaluated = :version, version_first <= :version AND version_last >= :version)"
     (n,) = connection.execute(f"SELECT count(*) FROM episodes WHERE {where}", given).fetchone()
     modes = connection.execute(
-        f"SELECT mode, count(*) FROM episodes WHERE {where} GROUP BY mode ORDER BY 2 DESC", given
+        f"SELECT mode, count(*) FROM episodes WHERE {where} GROUP BY mode ORDER BY 2 DESC, 1", given
     ).fetchall()
     conditions = connection.execute(
         f"SELECT suite, family, each.value, count(*) FROM episodes, json_each(conditions) AS each WHERE {where} "
@@ -227,7 +235,8 @@ def failures(connection: sqlite3.Connection, version: int | None) -> Row:
 
     def examples(term: str, **values: str | None) -> list[Row]:
         found = connection.execute(
-            f"SELECT {EPISODE} FROM episodes WHERE {where} AND {term} ORDER BY finished_at DESC LIMIT {EXAMPLES}",
+            f"SELECT {EPISODE} FROM episodes WHERE {where} AND {term} "
+            f'ORDER BY finished_at DESC, topic, partition, "offset" LIMIT {EXAMPLES}',
             {**given, **values},
         )
         return [listed(row) for row in found]

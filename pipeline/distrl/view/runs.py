@@ -12,6 +12,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import Final
 
@@ -22,7 +23,7 @@ from distrl.store.objects import ObjectStore, open_store
 from distrl.view.answers import NotThereError
 from distrl.view.follow import RunFollower
 from distrl.view.frugal import frugal
-from distrl.view.index import CorruptIndexError, StaleIndexError, delete, reading
+from distrl.view.index import CorruptIndexError, StaleIndexError, copied, delete, reading
 
 LOG = logging.getLogger(__name__)
 
@@ -41,15 +42,27 @@ class ShownRun:
         self.store: ObjectStore = open_store(config.store)
         self._episodes: OrderedDict[tuple[int, str, int, int], Found] = OrderedDict()
         self._turn = threading.Lock()
+        self._index = self.follower.path
+
+    def freeze(self, folder: Path) -> None:
+        """Follow the run no further, and answer from a copy of its index in `folder`: for what shows one moment.
+
+        Raises as `index`, and StoreError where the copy cannot be written.
+        """
+        self.follower.close()
+        copy = folder / f"{self.config.run}.sqlite"
+        with self.index() as source:
+            copied(source, copy)
+        self._index = copy
 
     @contextmanager
     def index(self) -> Iterator[sqlite3.Connection]:
         """A connection to the index. Raises StaleIndexError where it is being made, DistrlError where it cannot be."""
         try:
-            with reading(self.follower.path) as connection:
+            with reading(self._index) as connection:
                 yield connection
         except CorruptIndexError:
-            delete(self.follower.path)
+            delete(self._index)
             raise
         except StaleIndexError:
             if self.follower.failure is not None:

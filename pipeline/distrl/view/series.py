@@ -147,7 +147,8 @@ def version(connection: sqlite3.Connection, number: int) -> Row | None:
         (since, to),
     ).fetchall()
     groups = connection.execute(
-        "SELECT DISTINCT split, suite FROM episodes WHERE topic = 'evaluations' AND evaluated = ?", [number]
+        "SELECT DISTINCT split, suite FROM episodes WHERE topic = 'evaluations' AND evaluated = ? ORDER BY 1, 2",
+        [number],
     ).fetchall()
     return {
         **_version(row, {each["version"]: each for each in version_scores(connection)}),

@@ -1,6 +1,8 @@
 // Where it starts: which page shows which address, and what is around every page.
 
+import { exportNote } from "./components/export-note.js";
 import { fill, h } from "./lib/dom.js";
+import { IS_EXPORT } from "./lib/exported.js";
 import { to } from "./lib/routes.js";
 import { start } from "./lib/router.js";
 import { untrusted } from "./lib/text.js";
@@ -32,6 +34,7 @@ const main = document.getElementById("main");
 const where = h("nav", { "aria-label": "Where you are", class: "crumbs" });
 const rooms = h("nav", { "aria-label": "Of this run", class: "rooms" });
 top.append(h("div", { class: "bar" }, where, themeControl()), rooms);
+if (IS_EXPORT) top.append(exportNote());
 
 /** Draws what is around a page. */
 function shell(route) {

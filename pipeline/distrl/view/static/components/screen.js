@@ -65,7 +65,7 @@ export function inWords(action) {
 export function picture(step, alt, small = false) {
   const [width, height] = sizeOf(step);
   const box = h("div", { class: "picture" });
-  if (!step.image) return gone(box, "The record names no screenshot.");
+  if (!step.image) return gone(box, step.image_absent || "The record names no screenshot.");
   const image = h("img", { alt: plain(alt), width, height, decoding: "async", draggable: "false", loading: small ? "lazy" : null });
   const drawn = touch(step.action, width, height, small ? SMALL_FACTOR : 1);
   box.style.setProperty("--ratio", width / height);

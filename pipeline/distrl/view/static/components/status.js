@@ -3,7 +3,7 @@
 import { fill, h } from "../lib/dom.js";
 import { follow } from "../lib/live.js";
 
-const STATES = { live: "live", waiting: "connecting again …", still: "not live" };
+const STATES = { live: "live", waiting: "connecting again …", still: "not live", exported: "as it was exported" };
 
 /**
  * options: run; words(counts) -> text of what is new since `take`, "" for nothing; counts(counts): told of each change;

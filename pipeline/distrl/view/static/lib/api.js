@@ -1,13 +1,10 @@
-// What the server says. Addresses are relative to the document, so that the pages work behind a proxy that adds a folder.
+// What the server says, or the files of an export. Addresses are relative to the document, so that the pages work behind
+// a proxy that adds a folder.
 
-/** What went wrong, and what fixes it; both for people and untrusted. */
-export class ApiError extends Error {
-  constructor(message, fix = "", status = 0) {
-    super(message);
-    this.fix = fix;
-    this.status = status;
-  }
-}
+import { IS_EXPORT, exported } from "./exported.js";
+import { fetched } from "./fetched.js";
+
+const GONE = { error: "The server does not answer.", fix: "Is `distrl view` still running? Start it again, then retry." };
 
 function path(parts) {
   return "api/" + parts.map((part) => encodeURIComponent(part).replaceAll("%3A", ":")).join("/");
@@ -15,23 +12,8 @@ function path(parts) {
 
 async function get(parts, query, signal) {
   const given = Object.entries(query).filter(([, value]) => value !== null && value !== undefined && value !== "");
-  const search = given.length ? `?${new URLSearchParams(given)}` : "";
-  let answer;
-  try {
-    answer = await fetch(path(parts) + search, { signal, headers: { Accept: "application/json" } });
-  } catch (error) {
-    if (error.name === "AbortError") throw error;
-    throw new ApiError("The server does not answer.", "Is `distrl view` still running? Start it again, then retry.");
-  }
-  let found = null;
-  try {
-    found = await answer.json();
-  } catch (error) {
-    if (error.name === "AbortError") throw error;
-  }
-  if (!answer.ok) throw new ApiError(found?.error ?? `The server answered ${answer.status}.`, found?.fix ?? "", answer.status);
-  if (found === null) throw new ApiError("The answer is no JSON.", "Is this address that of `distrl view`?");
-  return found;
+  if (IS_EXPORT) return exported(parts, Object.fromEntries(given), signal);
+  return fetched(path(parts) + (given.length ? `?${new URLSearchParams(given)}` : ""), signal, GONE);
 }
 
 export const api = {

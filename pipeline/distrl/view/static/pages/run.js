@@ -92,10 +92,18 @@ function described(found) {
       ["Base model", untrusted(found.base_model ?? "not recorded")],
       ["First record", time(found.first_at)],
       ["Last record", time(found.last_at)],
+      ["Log read up to", readUpTo(found.read_up_to)],
       ["Suites", listed(found.suites, (suite) => to.trajectories(found.run, { suite }))],
       ["Families", listed(found.families, (family) => to.trajectories(found.run, { family }))],
       ["Devices", listed(found.devices, (device) => to.trajectories(found.run, { device }))],
     ]));
+}
+
+/** Topics with the offset after the last record that is known, for each partition. */
+function readUpTo(topics) {
+  const known = Object.entries(topics ?? {});
+  return known.length ? h("ul", { class: "chips" }, known.map(([topic, marks]) =>
+    h("li", {}, `${topic} `, h("code", {}, Object.entries(marks).map(([partition, to]) => `${partition}:${to}`).join(" "))))) : null;
 }
 
 function listed(names, address) {

@@ -1,0 +1,115 @@
+"""`distrl view --export`: the pages and the answers of their API as files, for any server of files.
+
+    index.html, …                          the pages, as the package has them
+    manifest.json                          what is in it, and when it was made
+    data/runs.json                         the answers, each as the API gives it
+    data/RUN/{run,series,failures,devices,versions,dead-letters,trajectories}.json
+    data/RUN/versions/N.json
+    data/RUN/TOPIC/PARTITION-OFFSET.json   an episode
+    images/SHA256.png                      each screenshot once
+
+Every answer comes from the application that `distrl view` serves; static/lib/exported.js finds it again. The same log
+and options give the same bytes, but for `made_at` of the manifest. No name of a file is a record's text: a run's name
+is one that settings allow, and topics, partitions and offsets are of the log.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version as installed
+from importlib.resources import files
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from distrl.errors import ConfigError
+from distrl.offline.find_episode import SEARCHED
+from distrl.offline.new_folder import FolderFormat, NewFolder
+from distrl.view.app import application
+from distrl.view.export_run import Answers, RunExport
+from distrl.view.in_process import InProcess
+from distrl.view.runs import Runs
+
+FORMAT: Final = FolderFormat(
+    "distrl-pages/1",
+    re.compile(
+        r"(index\.html|icon\.svg|style\.css|app\.js|(lib|components|pages)/[a-z-]+\.js|vendor/[a-z]+/[A-Za-z.]+"
+        r"|images/[0-9a-f]{64}\.png|data/runs\.json|data/[a-z0-9-]+/[a-z-]+\.json|data/[a-z0-9-]+/versions/-?[0-9]+\.json"
+        rf"|data/[a-z0-9-]+/({'|'.join(SEARCHED)})/[0-9]+-[0-9]+\.json)"
+    ),
+)
+SERVED: Final = '<meta name="distrl-answers" content="api">'
+"""In index.html: where the pages ask. An export has EXPORTED in its place."""
+EXPORTED: Final = SERVED.replace("api", "files")
+Progress = Callable[[str, int, int], None]
+"""Told of (run, episodes written, episodes of it that are exported)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What was written."""
+
+    runs: int
+    episodes: int
+    screenshots: int
+    absent: int
+    """Screenshots that the store has no more, or that are no images."""
+
+
+def export(
+    runs: Runs, place: Path, most: int | None, force: bool, made_at: int, progress: Progress = lambda *_: None
+) -> Exported:
+    """Write the folder `place`: of each run the `most` episodes that ended last (None: all). made_at: ms of the epoch.
+
+    Every run must have been read to its log's end. Raises ConfigError where the folder may not be written, StoreError
+    where it cannot be, and what ends an answer; then nothing is left behind.
+    """
+    with (
+        NewFolder(place, FORMAT, force) as folder,
+        TemporaryDirectory(prefix="distrl-view-") as still,
+        InProcess(application(runs, lambda: True)) as asked,
+    ):
+        shown, failed = runs.all()
+        if not shown:
+            raise ConfigError(
+                "--export", "no run can be exported", "`distrl runs ls` lists those of the broker; name one with --run"
+            )
+        for each in shown:
+            if each.follower.failure is not None:
+                raise each.follower.failure
+            each.freeze(Path(still))
+        try:
+            _copy_pages(folder.partial)
+            answers = Answers(asked, folder.partial)
+            written = [RunExport(answers, each.config.run, most).write(progress) for each in shown]
+            answers.write("data/runs.json", answers.ask("runs"))
+            folder.commit(
+                {
+                    "made_at": made_at,
+                    "episodes": "all" if most is None else most,
+                    "runs": {each.run: each.to_dict() for each in written},
+                    "not_exported": sorted(failed),
+                    "written_by": {"distrl": installed("distrl")},
+                }
+            )
+        except OSError as error:
+            raise folder.not_written(error) from error
+    return Exported(
+        len(written),
+        sum(each.episodes for each in written),
+        len(answers.images),
+        sum(each.absent for each in written),
+    )
+
+
+def _copy_pages(folder: Path) -> None:
+    """The pages, told that their answers are files. Their own policy stands in index.html, as no server sends one."""
+    shutil.copytree(Path(str(files("distrl.view"))) / "static", folder, dirs_exist_ok=True)
+    page = folder / "index.html"
+    text = page.read_text(encoding="utf-8")
+    if text.count(SERVED) != 1:
+        raise AssertionError(f"index.html must have {SERVED} once")
+    page.write_text(text.replace(SERVED, EXPORTED), encoding="utf-8")

@@ -1,0 +1,75 @@
+"""What an export needs no run for: the application is asked without a socket, and only files of its own are there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from distrl.errors import ConfigError
+from distrl.view import export as exports
+from distrl.view.export import EXPORTED, FORMAT, SERVED, export
+from distrl.view.in_process import InProcess
+from distrl.view.runs import Runs
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, StreamingResponse
+from starlette.routing import Route
+
+STATIC = Path(exports.__file__).parent / "static"
+
+
+def test_the_application_is_asked_as_over_http() -> None:
+    def said(request: Request) -> JSONResponse:
+        return JSONResponse({"path": request.path_params["path"], **request.query_params}, 418)
+
+    def streamed(request: Request) -> StreamingResponse:
+        return StreamingResponse([b"a", b"b"])
+
+    app = Starlette(routes=[Route("/parts", streamed), Route("/said/{path:path}", said)])
+    with InProcess(app) as asked:
+        found = asked.get("/said/a%2Fb%20%C3%A9?x=1%262&y=")
+        assert (found.status, found.body) == (418, '{"path":"a/b é","x":"1&2","y":""}'.encode())
+        assert asked.get("/parts").body == b"ab"
+        assert asked.get("/none").status == 404
+
+
+def test_an_error_of_a_handler_is_raised() -> None:
+    def broken(request: Request) -> JSONResponse:
+        raise RuntimeError("a defect")
+
+    with InProcess(Starlette(routes=[Route("/", broken)])) as asked, pytest.raises(RuntimeError, match="a defect"):
+        asked.get("/")
+
+
+def test_every_file_of_the_pages_is_one_of_the_format() -> None:
+    names = [path.relative_to(STATIC).as_posix() for path in STATIC.rglob("*") if path.is_file()]
+    assert len(names) > 30
+    assert [name for name in names if not FORMAT.files.fullmatch(name)] == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "notes.txt", "data/RUN/run.json", "data/demo/../x.json", "data/demo/tasks/a.json", "images/a.png",
+        "data/demo/trajectories/0-1.json.bak", "data/demo/versions/../../x.json",
+    ],
+)  # fmt: skip
+def test_what_no_export_writes_is_none_of_its_files(name: str) -> None:
+    assert FORMAT.files.fullmatch(name) is None
+
+
+def test_the_pages_say_where_their_answers_are_and_carry_their_policy() -> None:
+    page = (STATIC / "index.html").read_text()
+    assert page.count(SERVED) == 1
+    assert SERVED != EXPORTED
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
+    assert policy is not None
+    assert {"default-src 'none'", "script-src 'self'", "form-action 'none'"} <= set(policy[1].split("; "))
+    assert "unsafe" not in policy[1]
+
+
+def test_a_broker_without_a_run_leaves_no_folder(tmp_path: Path) -> None:
+    with Runs(list, lambda name: pytest.fail(name)) as runs, pytest.raises(ConfigError, match="no run"):
+        export(runs, tmp_path / "shared", None, False, 0)
+    assert list(tmp_path.iterdir()) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -18,10 +19,18 @@ MOST_S = 60.0
 
 
 def exported(config: Config, place: Path, most: int | None = None, force: bool = False, at: int = MADE_AT) -> Exported:
-    """As the command does, once the run's index is at the end of its log."""
-    with Runs(lambda: [config.run], lambda name: config) as runs:
-        assert runs.get(config.run).follower.caught_up.wait(MOST_S)
-        return export(runs, place, most, force, at)
+    """As the command does, once the run's index is at the end of its log.
+
+    On a thread of its own, as a browser that is driven has its event loop on the test's.
+    """
+
+    def made() -> Exported:
+        with Runs(lambda: [config.run], lambda name: config) as runs:
+            assert runs.get(config.run).follower.caught_up.wait(MOST_S)
+            return export(runs, place, most, force, at)
+
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(made).result()
 
 
 def contents(folder: Path) -> dict[str, bytes]:

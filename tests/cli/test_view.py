@@ -1,0 +1,30 @@
+"""`distrl view` refuses what cannot be before it asks a broker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .conftest import Cli
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--episodes 5", "--episodes: is of an export"),
+        ("--force", "--force: is of an export"),
+        ("--export DIR --port 24000", "--port: an export listens nowhere"),
+        ("--export DIR --token-file t", "--token-file: an export listens nowhere"),
+        ("--export DIR --episodes -1", "--episodes: '-1' is no number of episodes"),
+        ("--export DIR --episodes some", "--episodes: 'some' is no number of episodes"),
+        ("--export DIR/there", "exists already, and is no distrl-pages/1"),
+        ("--export DIR/there --force", "exists already, and is no distrl-pages/1"),
+    ],
+)
+def test_what_an_export_cannot_be_is_said_at_once(cli: Cli, tmp_path: Path, options: str, message: str) -> None:
+    (tmp_path / "there").mkdir()
+    ended = cli("view", *options.replace("DIR", str(tmp_path)).split(), "--set", "kafka.bootstrap=127.0.0.1:1")
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert message in ended.stderr
+    assert [each.name for each in tmp_path.iterdir()] == ["there"]

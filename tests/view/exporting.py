@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -12,13 +12,21 @@ from pathlib import Path
 
 from distrl.config import Config
 from distrl.view.export import Exported, export
+from distrl.view.reports import Reports
 from distrl.view.runs import Runs
 
 MADE_AT = 1_761_000_000_000
 MOST_S = 60.0
 
 
-def exported(config: Config, place: Path, most: int | None = None, force: bool = False, at: int = MADE_AT) -> Exported:
+def exported(
+    config: Config,
+    place: Path,
+    most: int | None = None,
+    force: bool = False,
+    at: int = MADE_AT,
+    reports: Sequence[Path] = (),
+) -> Exported:
     """As the command does, once the run's index is at the end of its log.
 
     On a thread of its own, as a browser that is driven has its event loop on the test's.
@@ -27,7 +35,7 @@ def exported(config: Config, place: Path, most: int | None = None, force: bool =
     def made() -> Exported:
         with Runs(lambda: [config.run], lambda name: config) as runs:
             assert runs.get(config.run).follower.caught_up.wait(MOST_S)
-            return export(runs, place, most, force, at)
+            return export(runs, place, most, force, at, reports=Reports(reports))
 
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(made).result()

@@ -14,12 +14,15 @@ from distrl.cli.common import ConfigFile, Sets, Verbose, console, run_settings, 
 from distrl.errors import ConfigError
 
 if TYPE_CHECKING:
+    from distrl.view.reports import Reports
     from distrl.view.runs import Runs
 
 LEAST_TOKEN = 16
 """Characters of a token, so that nobody guesses it."""
 SHOWN_S = 0.2
 LOOPBACK = "127.0.0.1"
+REPORTS = (Path("out/ablations"), Path("out/experiments"))
+"""Where the two commands write unless told otherwise."""
 EPISODES = 1_000
 """Of a run in an export: a few hundred MB with their screenshots."""
 
@@ -43,6 +46,13 @@ def view(
         Path | None,
         typer.Option(help="File with a secret that every request must show: for other addresses, and behind a proxy."),
     ] = None,
+    reports: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="A folder with reports of `distrl ablate` or `distrl experiment`; may be given often; out/ablations "
+            "and out/experiments if not given."
+        ),
+    ] = None,
     export: Annotated[
         Path | None,
         typer.Option(help="Serve nothing: write the pages and what they show to this folder, for any server of files."),
@@ -62,6 +72,7 @@ def view(
     """
     from distrl.broker.runs import run_names
     from distrl.stack import ports
+    from distrl.view.reports import Reports
     from distrl.view.runs import Runs
     from distrl.view.server import ViewServer
 
@@ -69,6 +80,7 @@ def view(
     _refuse(export is not None, served, "an export listens nowhere")
     _refuse(export is None, {"--episodes": episodes is not None, "--force": force}, "is of an export: add --export DIR")
     most = _most(episodes)
+    found = Reports(_report_folders(reports))
     token = None if token_file is None else _token(token_file)
     if export is not None:
         _refuse_folder(export, force)  # before the broker is asked, and the log is read
@@ -80,12 +92,12 @@ def view(
         names = wanted or run_names(settings)
         with Runs(lambda: names, lambda name: run_settings(config, sets, name)) as runs:
             _show_indexing(runs, threading.Event())
-            _export(runs, export, most, force)
+            _export(runs, found, export, most, force)
         return
     stop = start_role("view", verbose)
     with (
         Runs(lambda: wanted or run_names(settings), lambda name: run_settings(config, sets, name)) as runs,
-        ViewServer(runs, host, port or ports.draw("--port"), token) as server,
+        ViewServer(runs, host, port or ports.draw("--port"), token, found) as server,
     ):
         typer.echo(f"ready: {server.address}")
         _show_indexing(runs, stop)
@@ -111,6 +123,16 @@ def _most(episodes: str | None) -> int | None:
     return int(text)
 
 
+def _report_folders(given: list[Path] | None) -> list[Path]:
+    """Raises ConfigError for one that is given and not there."""
+    for folder in given or []:
+        if not folder.is_dir():
+            raise ConfigError(
+                "--reports", f"{folder} is no folder", "name the --out of `distrl ablate`, or leave it out"
+            )
+    return list(REPORTS) if given is None else given
+
+
 def _refuse_folder(place: Path, force: bool) -> None:
     from distrl.offline.new_folder import refuse_folder
     from distrl.view.export import FORMAT
@@ -118,7 +140,7 @@ def _refuse_folder(place: Path, force: bool) -> None:
     refuse_folder(place, FORMAT, force)
 
 
-def _export(runs: Runs, place: Path, most: int | None, force: bool) -> None:
+def _export(runs: Runs, reports: Reports, place: Path, most: int | None, force: bool) -> None:
     from distrl.clock import SYSTEM_CLOCK
     from distrl.view.export import export
 
@@ -132,7 +154,7 @@ def _export(runs: Runs, place: Path, most: int | None, force: bool) -> None:
                 bars[run] = progress.add_task(f"episodes of {run}")
             progress.update(bars[run], completed=done, total=total)
 
-        done = export(runs, place, most, force, SYSTEM_CLOCK.now_ms(), report)
+        done = export(runs, place, most, force, SYSTEM_CLOCK.now_ms(), report, reports)
     absent = f"; {done.absent} steps have none in the store" if done.absent else ""
     typer.echo(f"{place}: {done.runs} runs, {done.episodes} episodes, {done.screenshots} screenshots{absent}")
     typer.echo(f"to look at it: python -m http.server --bind {LOOPBACK} -d {shlex.quote(str(place))}")

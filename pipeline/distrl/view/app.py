@@ -28,15 +28,17 @@ from distrl.view.events import events_of
 from distrl.view.filters import EpisodeFilter, Page, number
 from distrl.view.guard import PROBES
 from distrl.view.index import StaleIndexError
+from distrl.view.reports import Reports
 from distrl.view.runs import Runs, ShownRun
 
 FOR_EVER: Final = "private, max-age=31536000, immutable"
+NO_REPORTS: Final = Reports()
 VERSION: Final = re.compile(r"[0-9]{1,15}")
 
 
-def application(runs: Runs, closing: Callable[[], bool]) -> Starlette:
+def application(runs: Runs, closing: Callable[[], bool], reports: Reports = NO_REPORTS) -> Starlette:
     """closing: whether the server ends, so that streams of events end, too."""
-    api = _Api(runs)
+    api = _Api(runs, reports)
     run = "/api/runs/{run}"
     routes = [
         *(Route(path, lambda request: answer({"ok": True})) for path in PROBES),
@@ -53,6 +55,8 @@ def application(runs: Runs, closing: Callable[[], bool]) -> Starlette:
         Route(f"{run}/tasks/{{task_id:path}}", api.task),
         Route(f"{run}/images/{{topic}}/{{place}}/{{which}}", api.image),
         Route(f"{run}/{{topic}}/{{place}}", api.episode),
+        Route("/api/reports", api.reports),
+        Route("/api/reports/{report}", api.report),
         Mount("/", _Pages(directory=Path(str(files("distrl.view"))) / "static", html=True, check_dir=False)),
     ]
     handlers: dict[Any, Any] = {
@@ -82,8 +86,8 @@ def _refused(request: Request, error: HTTPException) -> Response:
 class _Api:
     """Each method is a handler, which runs in a thread of the server's pool."""
 
-    def __init__(self, runs: Runs) -> None:
-        self._runs = runs
+    def __init__(self, runs: Runs, reports: Reports) -> None:
+        self._runs, self._reports = runs, reports
 
     def runs(self, request: Request) -> Response:
         shown, failed = self._runs.all()
@@ -193,6 +197,12 @@ class _Api:
         except ImageError as error:
             raise CorruptObjectError(f"object {ref.key}", str(error), "check the worker that recorded it") from error
         return Response(png, media_type="image/png", headers=headers)
+
+    def reports(self, request: Request) -> Response:
+        return answer({"reports": self._reports.all()})
+
+    def report(self, request: Request) -> Response:
+        return answer(self._reports.get(request.path_params["report"]))
 
     def _of(self, request: Request) -> ShownRun:
         return self._runs.get(request.path_params["run"])

@@ -3,6 +3,7 @@
     index.html, …                          the pages, as the package has them
     manifest.json                          what is in it, and when it was made
     data/runs.json                         the answers, each as the API gives it
+    data/reports.json, data/~reports/ID.json
     data/RUN/{run,series,failures,devices,versions,dead-letters,trajectories}.json
     data/RUN/versions/N.json
     data/RUN/TOPIC/PARTITION-OFFSET.json   an episode
@@ -28,16 +29,17 @@ from typing import Final
 from distrl.errors import ConfigError
 from distrl.offline.find_episode import SEARCHED
 from distrl.offline.new_folder import FolderFormat, NewFolder
-from distrl.view.app import application
+from distrl.view.app import NO_REPORTS, application
 from distrl.view.export_run import Answers, RunExport
 from distrl.view.in_process import InProcess
+from distrl.view.reports import Reports
 from distrl.view.runs import Runs
 
 FORMAT: Final = FolderFormat(
     "distrl-pages/1",
     re.compile(
         r"(index\.html|icon\.svg|style\.css|app\.js|(lib|components|pages)/[a-z-]+\.js|vendor/[a-z]+/[A-Za-z.]+"
-        r"|images/[0-9a-f]{64}\.png|data/runs\.json|data/[a-z0-9-]+/[a-z-]+\.json|data/[a-z0-9-]+/versions/-?[0-9]+\.json"
+        r"|images/[0-9a-f]{64}\.png|data/(runs|reports)\.json|data/~reports/[0-9a-f]+\.json|data/[a-z0-9-]+/[a-z-]+\.json|data/[a-z0-9-]+/versions/-?[0-9]+\.json"
         rf"|data/[a-z0-9-]+/({'|'.join(SEARCHED)})/[0-9]+-[0-9]+\.json)"
     ),
 )
@@ -60,7 +62,13 @@ class Exported:
 
 
 def export(
-    runs: Runs, place: Path, most: int | None, force: bool, made_at: int, progress: Progress = lambda *_: None
+    runs: Runs,
+    place: Path,
+    most: int | None,
+    force: bool,
+    made_at: int,
+    progress: Progress = lambda *_: None,
+    reports: Reports = NO_REPORTS,
 ) -> Exported:
     """Write the folder `place`: of each run the `most` episodes that ended last (None: all). made_at: ms of the epoch.
 
@@ -70,7 +78,7 @@ def export(
     with (
         NewFolder(place, FORMAT, force) as folder,
         TemporaryDirectory(prefix="distrl-view-") as still,
-        InProcess(application(runs, lambda: True)) as asked,
+        InProcess(application(runs, lambda: True, reports)) as asked,
     ):
         shown, failed = runs.all()
         if not shown:
@@ -86,6 +94,7 @@ def export(
             answers = Answers(asked, folder.partial)
             written = [RunExport(answers, each.config.run, most).write(progress) for each in shown]
             answers.write("data/runs.json", answers.ask("runs"))
+            _write_reports(answers)
             folder.commit(
                 {
                     "made_at": made_at,
@@ -103,6 +112,16 @@ def export(
         len(answers.images),
         sum(each.absent for each in written),
     )
+
+
+def _write_reports(answers: Answers) -> None:
+    """Those that can be read; the list says of the others why they cannot be."""
+    listed = answers.ask("reports")
+    answers.write("data/reports.json", listed)
+    for each in listed["reports"]:
+        found, _ = answers.ask_for(f"reports/{each['id']}")
+        if found is not None:
+            answers.write(f"data/~reports/{each['id']}.json", found)
 
 
 def _copy_pages(folder: Path) -> None:

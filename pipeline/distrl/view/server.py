@@ -10,8 +10,9 @@ import uvicorn
 
 from distrl.errors import ConfigError
 from distrl.supervised import SupervisedThread
-from distrl.view.app import application
+from distrl.view.app import NO_REPORTS, application
 from distrl.view.guard import Guard, is_loopback
+from distrl.view.reports import Reports
 from distrl.view.runs import Runs
 
 MOST_CONNECTIONS: Final = 256
@@ -27,7 +28,7 @@ class ViewServer:
     token: that every request must show; None: none, on loopback only. Raises ConfigError where it cannot listen.
     """
 
-    def __init__(self, runs: Runs, host: str, port: int, token: str | None) -> None:
+    def __init__(self, runs: Runs, host: str, port: int, token: str | None, reports: Reports = NO_REPORTS) -> None:
         if token is None and not is_loopback(host):
             raise ConfigError(
                 "--host",
@@ -39,7 +40,9 @@ class ViewServer:
         names = {f"[{host}]" if ":" in host else host, "localhost", "127.0.0.1", "[::1]"}
         self._server: uvicorn.Server
         guarded = Guard(
-            application(runs, lambda: self._server.should_exit), [f"{name}:{self.port}" for name in names], token
+            application(runs, lambda: self._server.should_exit, reports),
+            [f"{name}:{self.port}" for name in names],
+            token,
         )
         config = uvicorn.Config(
             guarded,

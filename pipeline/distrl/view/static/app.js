@@ -11,6 +11,8 @@ import { deadLetters } from "./pages/dead-letters.js";
 import { devices } from "./pages/devices.js";
 import { episode } from "./pages/episode.js";
 import { failures } from "./pages/failures.js";
+import { report } from "./pages/report.js";
+import { reports } from "./pages/reports.js";
 import { run } from "./pages/run.js";
 import { runs } from "./pages/runs.js";
 import { task } from "./pages/task.js";
@@ -19,7 +21,7 @@ import { unknown } from "./pages/unknown.js";
 import { version } from "./pages/version.js";
 import { versions } from "./pages/versions.js";
 
-const PAGES = { runs, run, versions, version, trajectories, episode, task, failures, devices, "dead-letters": deadLetters, unknown };
+const PAGES = { runs, reports, report, run, versions, version, trajectories, episode, task, failures, devices, "dead-letters": deadLetters, unknown };
 const ROOMS = [
   ["Overview", to.run, ["run"]],
   ["Versions", to.versions, ["versions", "version"]],
@@ -36,10 +38,13 @@ const rooms = h("nav", { "aria-label": "Of this run", class: "rooms" });
 top.append(h("div", { class: "bar" }, where, themeControl()), rooms);
 if (IS_EXPORT) top.append(exportNote());
 
+const crumb = (href, name) => [h("span", { class: "muted", "aria-hidden": "true" }, "/"), h("a", { href, class: "crumb" }, name)];
+
 /** Draws what is around a page. */
 function shell(route) {
   fill(where, h("a", { href: to.runs(), class: "brand", "aria-current": route.page === "runs" ? "page" : null }, "DistRL"),
-    route.run ? [h("span", { class: "muted", "aria-hidden": "true" }, "/"), h("a", { href: to.run(route.run), class: "crumb" }, untrusted(route.run))] : null);
+    route.run ? crumb(to.run(route.run), untrusted(route.run)) : null,
+    ["reports", "report"].includes(route.page) ? crumb(to.reports(), "Reports") : null);
   rooms.hidden = !route.run;
   fill(rooms, route.run ? ROOMS.map(([name, address, pages]) =>
     h("a", { href: address(route.run), "aria-current": pages.includes(route.page) ? "page" : null }, name)) : null);

@@ -1,4 +1,4 @@
-// A plot over time (uPlot). The mouse drags a range; with the keyboard: arrows move, Shift and arrows mark a range,
+// A plot over time, or over another number (uPlot). The mouse drags a range; with the keyboard: arrows move, Shift and arrows mark a range,
 // Enter opens what is there.
 
 import uPlot from "../vendor/uplot/uPlot.esm.js";
@@ -12,9 +12,9 @@ const DAY_MS = 86_400_000;
 const MINUTES_MS = 600_000;
 
 /**
- * options: title; hint; at: ms since the epoch, ascending; lines: [{name, values, colour: class, percent?, points?}];
+ * options: title; hint; at: ms since the epoch, or with x any numbers, ascending; x?: what these are; lines: [{name, values, colour: class, percent?, points?}];
  * band?: {low, high} around the first line; range: [from, to] in ms that all plots of a page share; percent?: y is a
- * share; say(index): what is at a point; onRange(from, to), onPick(index)?: told what the reader marks and opens.
+ * share; say(index): what is at a point; onRange(from, to)?, onPick(index)?: told what the reader marks and opens.
  */
 export function plot(options, signal) {
   const { at, lines, band } = options;
@@ -44,14 +44,14 @@ export function plot(options, signal) {
       width: Math.max(200, canvas.clientWidth), height: HEIGHT, ms: 1, legend: { show: false },
       series: [{}, ...series, ...(band ? [edge, edge] : [])],
       bands: band ? [{ series: [count + 2, count + 1], fill: faint(colour(lines[0].colour)) }] : [],
-      scales: { x: { time: true, range: () => options.range }, y: { range: options.percent ? [0, 1] : heights } },
-      axes: [{ ...axis, space: 90, values: (_, ticks) => ticks.map((tick) => clock(tick, options.range)) }, { ...axis, size: 52, values: (_, ticks) => ticks.map((tick) => (options.percent ? `${Math.round(tick * 100)} %` : short(tick))) }],
-      cursor: { drag: { x: true, y: false, setScale: false }, sync: { key: "run" }, focus: { prox: 30 } },
+      scales: { x: { time: !options.x, range: () => options.range }, y: { range: options.percent ? [0, 1] : heights } },
+      axes: [{ ...axis, space: 90, values: (_, ticks) => ticks.map((tick) => (options.x ? short(tick) : clock(tick, options.range))) }, { ...axis, size: 52, values: (_, ticks) => ticks.map((tick) => (options.percent ? `${Math.round(tick * 100)} %` : short(tick))) }],
+      cursor: { drag: { x: true, y: false, setScale: false }, sync: { key: options.x ?? "run" }, focus: { prox: 30 } },
       hooks: {
         setCursor: [(self) => isNumber(self.cursor.idx) && self.cursor.left >= 0 && tell(self.cursor.idx)],
         setSelect: [(self) => {
           if (self.select.width < DRAGGED_PX) return;
-          options.onRange(self.posToVal(self.select.left, "x"), self.posToVal(self.select.left + self.select.width, "x"));
+          options.onRange?.(self.posToVal(self.select.left, "x"), self.posToVal(self.select.left + self.select.width, "x"));
         }],
       },
     }, columns(), canvas);
@@ -79,7 +79,7 @@ export function plot(options, signal) {
     const [from, until] = [at[anchor], at[to]].sort((a, b) => a - b);
     const start = drawn.valToPos(from, "x");
     drawn.setSelect({ left: start, width: drawn.valToPos(until, "x") - start, top: 0, height: drawn.over.clientHeight }, false);
-    options.onRange(from, until);
+    options.onRange?.(from, until);
   }
 
   element.addEventListener("keydown", (event) => {

@@ -28,5 +28,7 @@ export const api = {
   failures: (run, query, signal) => get(["runs", run, "failures"], query, signal),
   devices: (run, signal) => get(["runs", run, "devices"], {}, signal),
   deadLetters: (run, query, signal) => get(["runs", run, "dead-letters"], query, signal),
+  reports: (signal) => get(["reports"], {}, signal),
+  report: (id, signal) => get(["reports", id], {}, signal),
   eventsAddress: (run) => path(["runs", run, "events"]),
 };

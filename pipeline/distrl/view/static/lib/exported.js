@@ -14,8 +14,9 @@ let last = { key: "", rows: [] }; // what was selected last: a list is asked for
 
 /** What the API says to `parts` and `query` (lib/api.js). Raises ApiError, AbortError. */
 export async function exported(parts, query, signal) {
-  const [, run, room, what] = parts.map(String);
-  if (parts.length === 1) return file(["runs"], signal);
+  const [kind, run, room, what] = parts.map(String);
+  if (parts.length === 1) return file([kind], signal);
+  if (kind === "reports") return file(["~reports", run], signal, "Its list of reports names those that it has."); // no run is called so
   if (parts.length === 2) return file([run, "run"], signal);
   if (room === "series") return within(await file([run, "series"], signal), query);
   if (room === "trajectories" && parts.length === 3) return page(await chosen(run, query, signal), query);
@@ -30,11 +31,11 @@ export async function exported(parts, query, signal) {
 /** What an export says of itself: {made_at, runs: {RUN: {episodes, of, read_up_to}}}. */
 export const manifest = (signal) => fetched("manifest.json", signal, GONE);
 
-async function file(parts, signal) {
+async function file(parts, signal, fix = LEFT_OUT) {
   try {
     return await fetched(`data/${parts.map(encodeURIComponent).join("/")}.json`, signal, GONE);
   } catch (error) {
-    if (error.status === 404) throw new ApiError("This is not in the export.", LEFT_OUT, 404);
+    if (error.status === 404) throw new ApiError("This is not in the export.", fix, 404);
     throw error;
   }
 }

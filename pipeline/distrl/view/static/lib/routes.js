@@ -1,5 +1,6 @@
 // Addresses of pages: `#/RUN/…`, so that the server needs to know one document. Pure.
 
+const REPORTS = "~reports"; // in place of a run, whose name never begins so
 const EPISODES = ["trajectories", "evaluations", "demonstrations"];
 
 /** {page, run?, …, query} of the part of an address behind `#`; page is "unknown" for one that is none. */
@@ -12,6 +13,8 @@ export function parse(hash) {
 function named(parts) {
   const [run, room, what, step, ...rest] = parts;
   if (run === undefined) return { page: "runs" };
+  if (run === REPORTS && room === undefined) return { page: "reports" };
+  if (run === REPORTS && what === undefined) return { page: "report", report: room };
   if (rest.length) return { page: "unknown", run };
   if (room === undefined) return { page: "run", run };
   if (EPISODES.includes(room) && /^\d+:\d+$/.test(what ?? "") && /^(\d+|final)?$/.test(step ?? ""))
@@ -45,6 +48,8 @@ function address(parts, query = {}) {
 
 export const to = {
   runs: () => "#/",
+  reports: () => address([REPORTS]),
+  report: (id, query) => address([REPORTS, id], query),
   run: (run, query) => address([run], query),
   versions: (run) => address([run, "versions"]),
   version: (run, version) => address([run, "versions", version]),

@@ -27,7 +27,7 @@ const COLUMNS = [
 export function runs({ root, signal, title }) {
   title("Runs");
   const body = h("div");
-  add(root, h("h1", {}, "Runs"), body);
+  add(root, h("h1", {}, "Runs"), body, h("p", {}, link(to.reports(), "Reports of ablations and experiments")));
   let timer = 0;
   signal.addEventListener("abort", () => clearTimeout(timer));
   const again = loaded(body, signal, "the runs", (stop) => api.runs(stop), (found) => {

@@ -1,0 +1,106 @@
+"""The reports of `distrl ablate` and `distrl experiment` that lie in some folders: found, read, and told apart.
+
+A file that cannot be read is listed with the reason. Nothing of a file that is no report is shown.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from distrl.errors import WireError
+from distrl.view.answers import NotThereError
+from distrl.view.report_ablation import ablation_form
+from distrl.view.report_experiment import experiment_form
+from distrl.view.report_form import ReportForm
+
+FILE: Final = "report.json"
+PLACES: Final = (FILE, f"*/{FILE}", f"*/*/{FILE}")
+"""Where a report may be in a folder that is named."""
+MOST_REPORTS: Final = 500
+"""Listed at a time, the first by name."""
+MOST_BYTES: Final = 256 * 2**20
+"""Of one report: a sweep of hundreds of arms has tens of MB."""
+OF_AN_ABLATION: Final = b'"baseline_is_the_run"'
+"""A field that no report of an experiment has."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportFile:
+    id: str
+    """Hexadecimal, of its name: for addresses, and names of files."""
+    name: str
+    """As a person knows it: its folder, from the named one on."""
+    path: Path
+
+
+class Reports:
+    """folders: those that are named; one that is not there has no report."""
+
+    def __init__(self, folders: Sequence[Path] = ()) -> None:
+        self._folders = tuple(folders)
+
+    def all(self) -> list[dict[str, Any]]:
+        """A row for each, by name: what it is, or why it cannot be read."""
+        return [_row(file) for file in self._files()]
+
+    def get(self, report: str) -> dict[str, Any]:
+        """One, as its page shows it. Raises NotThereError, and WireError where it cannot be read."""
+        for file in self._files():
+            if file.id == report:
+                return {"id": file.id, "name": file.name, **asdict(read(file.path))}
+        raise NotThereError("report", "there is no such report any more", "see the list of reports")
+
+    def _files(self) -> list[ReportFile]:
+        found = {each.id: each for number, folder in enumerate(self._folders) for each in _files(number, folder)}
+        return sorted(found.values(), key=lambda each: (each.name, each.id))[:MOST_REPORTS]
+
+
+def read(path: Path) -> ReportForm:
+    """Raises WireError, which says what is wrong with the file."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise msgspec.DecodeError(f"it has more than {MOST_BYTES // 2**20} MB")
+        return ablation_form(content) if OF_AN_ABLATION in content else experiment_form(content)
+    except (OSError, msgspec.DecodeError, RecursionError) as error:
+        what = error.strerror if isinstance(error, OSError) else str(error)
+        raise WireError(
+            f"{_text(path.parent.name)}/{FILE}",
+            f"is no report that can be shown ({what})",
+            "an interrupted command writes it whole when it is given again",
+        ) from error
+
+
+def _row(file: ReportFile) -> dict[str, Any]:
+    named = {"id": file.id, "name": file.name}
+    try:
+        found = read(file.path)
+    except WireError as error:
+        problem = {"error": f"{error.where}: {error.what}", "fix": error.hint}
+        return {**named, "kind": None, "title": file.name, "complete": None, "arms": None, "problem": problem}
+    shown = {name: getattr(found, name) for name in ("kind", "title", "complete", "arms")}
+    return {**named, **shown, "problem": None}
+
+
+def _files(number: int, folder: Path) -> Iterator[ReportFile]:
+    """number: of the folder among those named, as two may have the same name."""
+    for place in PLACES:
+        for path in folder.glob(place):
+            if path.is_file():  # a pipe would be read for ever
+                inside = path.parent.relative_to(folder).as_posix()
+                name = f"{folder.resolve().name}/{inside}".removesuffix("/.")
+                digest = hashlib.sha256(os.fsencode(f"{number}:{name}")).hexdigest()
+                yield ReportFile(digest[:16], _text(name), path)
+
+
+def _text(name: str) -> str:
+    """A file's name may hold bytes that are no text."""
+    return os.fsencode(name).decode(errors="replace")

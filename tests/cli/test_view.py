@@ -18,6 +18,7 @@ from .conftest import Cli
         ("--export DIR --token-file t", "--token-file: an export listens nowhere"),
         ("--export DIR --episodes -1", "--episodes: '-1' is no number of episodes"),
         ("--export DIR --episodes some", "--episodes: 'some' is no number of episodes"),
+        ("--reports DIR/none", "none is no folder"),
         ("--export DIR/there", "exists already, and is no distrl-pages/1"),
         ("--export DIR/there --force", "exists already, and is no distrl-pages/1"),
     ],

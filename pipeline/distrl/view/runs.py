@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Final
 
 from distrl.config import Config
-from distrl.errors import DistrlError
+from distrl.errors import DistrlError, StoreError
 from distrl.offline.find_episode import Found, episode_at
 from distrl.store.objects import ObjectStore, open_store
 from distrl.view.answers import NotThereError
@@ -47,12 +47,15 @@ class ShownRun:
     def freeze(self, folder: Path) -> None:
         """Follow the run no further, and answer from a copy of its index in `folder`: for what shows one moment.
 
-        Raises as `index`, and StoreError where the copy cannot be written.
+        Raises DistrlError where the index cannot be read, or the copy not be written.
         """
         self.follower.close()
         copy = folder / f"{self.config.run}.sqlite"
-        with self.index() as source:
-            copied(source, copy)
+        try:
+            with self.index() as source:
+                copied(source, copy)
+        except StaleIndexError as error:
+            raise StoreError(str(self._index), f"the index is gone ({error})", "give the same command again") from error
         self._index = copy
 
     @contextmanager

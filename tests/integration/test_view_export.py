@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 from distrl.config import Config, load
-from distrl.errors import ConfigError
+from distrl.errors import ConfigError, StoreError
 from distrl.train.roles import write_settings
 from distrl.view.app import application
-from distrl.view.export import EXPORTED, FORMAT
+from distrl.view.export import EXPORTED, FORMAT, export
 from distrl.view.follow import index_path
 from distrl.view.in_process import InProcess
 from distrl.view.index import delete
@@ -150,6 +150,17 @@ def test_a_folder_is_written_over_only_if_it_is_an_export_and_force_is_given(wor
     with pytest.raises(ConfigError, match=r"mine\.txt"):
         exported(world.config, place, most=1, force=True)
     assert [each.name for each in tmp_path.iterdir()] == ["shared"]
+
+
+def test_an_index_that_is_gone_is_said_and_leaves_no_folder(world: World, tmp_path: Path) -> None:
+    with Runs(lambda: [world.config.run], lambda name: world.config) as runs:
+        follower = runs.get(world.config.run).follower
+        assert follower.caught_up.wait(MOST_S)
+        follower.close()
+        delete(follower.path)
+        with pytest.raises(StoreError, match="the index is gone"):
+            export(runs, tmp_path / "shared", None, False, MADE_AT)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_command_writes_it_without_a_screenshot_that_is_gone(world: World, tmp_path: Path) -> None:

@@ -2,8 +2,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import factories
 import numpy as np
@@ -11,10 +14,14 @@ import pytest
 from distrl.config import Config, load
 from distrl.demonstrations.recorded import demonstration_of
 from distrl.errors import ConfigError, PolicyError
+from distrl.evaluate import recorded as module
 from distrl.evaluate.recorded import Matched, do_match, match_versions, observations
 from distrl.learner.state import LearnerState
+from distrl.policy.registry import tokenizer_of
 from distrl.recordings.episode import Dataset, PassedOver, RecordedEpisode, RecordedStep
 from distrl.recordings.folder import Found, dataset_of, episodes, files_of
+from distrl.rollout.decider import PolicyEndedError, VersionedDecider
+from distrl.rollout.episode import Decision, Observation
 from distrl.store.adapters import put_adapter
 from distrl.store.objects import open_store
 from distrl.types import Action, ActionKind, Point, Version
@@ -148,7 +155,7 @@ def test_a_version_that_was_warmed_up_on_episodes_does_what_they_do(tmp_path: Pa
     folded(state, [demos, *[[] for _ in range(UPDATES - 1)]], held, settings)
     first, last = match_versions(settings, [before, published(state, settings, 1)], Dataset.ANDROID_CONTROL, read)
     assert (first.version, last.version) == (0, 1)
-    assert (last.steps.total(), last.passed_over, last.unknown_goals) == (18, 1, 0)
+    assert (last.steps.total(), last.passed_over, last.unknown_goals) == (18, {"episodes: cannot be read": 1}, 0)
     assert first.match < last.match == 2 / 3
     assert last.match_of_possible == 1.0
     assert last.matched == {"open_app": 0, "scroll": 6, "navigate_back": 6}
@@ -165,7 +172,38 @@ def test_a_version_that_was_warmed_up_on_episodes_does_what_they_do(tmp_path: Pa
 
 def test_what_cannot_be_measured_is_refused(settings: Config) -> None:
     version = published(LearnerState(settings), settings, 0)
-    with pytest.raises(ConfigError, match="none of 1 episodes can be read as aitw"):
+    with pytest.raises(ConfigError, match="nothing can be read as aitw: 1 episodes: cannot be read"):
         list(match_versions(settings, [version], Dataset.AITW, lambda: [PassedOver("file, record 0", "why")]))
     with pytest.raises(PolicyError, match="belongs to base model"):
         list(match_versions(settings, [replace(version, base_model_sha256="0" * 64)], Dataset.AITW, list))
+
+
+class Shy:
+    """A decider that reads no long instruction, and whose thread may have ended."""
+
+    earlier_screens = 0
+
+    def __init__(self, ended: bool = False) -> None:
+        self._ended = ended
+
+    def episode(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def decide(self, observation: Observation) -> Decision:
+        if self._ended:
+            raise PolicyEndedError("worker", "the policy's thread has ended", "start it again")
+        if len(observation.task.instruction) > 20:
+            raise PolicyError("an instruction", "takes more tokens than a prompt has", "shorten it")
+        return Decision(Action(ActionKind.BACK), "", (), (), 0.0, 0, "")
+
+
+def test_an_episode_that_the_model_cannot_read_is_counted_and_the_others_are_measured(settings: Config) -> None:
+    tokenizer, result = tokenizer_of(settings.policy), Matched(0, Dataset.AITW)
+    short = episode([Action(ActionKind.BACK)])
+    with ThreadPoolExecutor(2) as pool:
+        for each in (replace(short, goal="turn on wifi " * 9), short):
+            module._take(each, cast(VersionedDecider, Shy()), tokenizer, pool, result)
+        with pytest.raises(PolicyEndedError):
+            module._take(short, cast(VersionedDecider, Shy(ended=True)), tokenizer, pool, result)
+    assert result.episodes == [(1, 1)]
+    assert result.passed_over == {"episodes: the base model cannot read a step": 1}

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from distrl.errors import ConfigError
-from distrl.recordings.episode import Dataset, PassedOver, RecordedEpisode
+from distrl.recordings.episode import RESTS, Dataset, PassedOver, RecordedEpisode
 from distrl.recordings.example import Features
 from distrl.recordings.folder import Found, dataset_of, episodes, files_of
 from distrl.recordings.tfrecord import masked_crc, records
@@ -113,6 +113,8 @@ def test_an_impossible_task_has_no_counterpart(tmp_path: Path) -> None:
         ({"actions": ['{"action_type": "click", "x": 1e9, "y": 0}']}, "outside a screen"),
         ({"actions": ['{"action_type": "click", "x": NaN, "y": 0}']}, "no number"),
         ({"actions": ['{"action_type": "click", "y": 0}']}, "`x` is None"),
+        ({"actions": ['{"action_type": "click", "x": 1' + "0" * 400 + ', "y": 0}']}, "outside a screen"),
+        ({"actions": ['{"action_type": "input_text", "text": "a\\ud800b"}']}, "surrogates not allowed"),
         ({"actions": ['{"action_type": "scroll", "direction": ["down"]}']}, "it scrolls"),
         ({"actions": [json.dumps({"action_type": "input_text", "text": "x" * 2001})]}, "no text of at most 2000"),
         ({"actions": [json.dumps(CLICK)] * 2}, "2 actions (1 to 200) and 2 screenshots"),
@@ -194,6 +196,8 @@ def test_a_file_that_is_cut_off_loses_its_end_alone(tmp_path: Path) -> None:
     assert "fetch it again" in str(passed)
     assert isinstance(last, RecordedEpisode)
     assert (first.episode_id, last.episode_id) == ("1", "3")
+    assert isinstance(passed, PassedOver)
+    assert passed.what == RESTS, "which may hold any number of episodes"
 
 
 @given(st.binary(max_size=200), st.integers(0, 10**6), st.integers(1, 255))

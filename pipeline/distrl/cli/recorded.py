@@ -107,13 +107,12 @@ def print_matched(matched: Matched) -> None:
     console.print(shown)
     if matched.unknown_goals:
         print_line(f"{matched.unknown_goals} episodes have a goal with words that the base model lacks")
-    if matched.passed_over:
-        print_line(f"passed over: {matched.passed_over} episodes: cannot be read")
+    print_passed_over(matched.passed_over)
 
 
 def print_passed_over(passed_over: Counter[str]) -> None:
     for why, number in passed_over.most_common():
-        print_line(f"passed over: {number} episodes: {why}")
+        print_line(f"passed over: {number} {why}")
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from distrl.errors import BrokerError, ConfigError, PolicyError
 from distrl.policy.actions import to_text
 from distrl.policy.protocol import Tokenizer
 from distrl.policy.registry import tokenizer_of
-from distrl.recordings.episode import PassedOver, RecordedEpisode, RecordedStep
+from distrl.recordings.episode import EPISODES, PassedOver, RecordedEpisode, RecordedStep
 from distrl.recordings.folder import Found
 from distrl.rollout.back_pressure import AbandonedError, Retry
 from distrl.rollout.wiring import screenshot_store
@@ -68,7 +68,7 @@ class Published:
     in_topic: int = 0
     """Demonstrations, others included."""
     passed_over: Counter[str] = field(default_factory=Counter)
-    """Why -> how many."""
+    """What and why -> how many."""
 
 
 def run_recorded(
@@ -112,7 +112,7 @@ def run_recorded(
             except AbandonedError:
                 return result
     if not stop.is_set() and not result.written and not result.known:
-        reasons = "; ".join(f"{number} x {why}" for why, number in result.passed_over.most_common(3))
+        reasons = "; ".join(f"{number} {why}" for why, number in result.passed_over.most_common(3))
         raise ConfigError(
             "--episodes",
             f"no episode can be a demonstration: {reasons or 'there is none'}",
@@ -132,7 +132,7 @@ def _take(
 ) -> None:
     """Publish one episode, or count it as known or passed over."""
     if isinstance(found, PassedOver):
-        result.passed_over["cannot be read"] += 1
+        result.passed_over[f"{found.what}: cannot be read"] += 1
         log.warning("passed over: %s", found)
         return
     if task_id(found) in known:
@@ -143,7 +143,7 @@ def _take(
         publish(demonstration_of(found, tokenizer, keep))
     except (UnusableError, RecordTooLargeError) as error:
         kind = error.kind if isinstance(error, UnusableError) else "too large for the broker"
-        result.passed_over[kind] += 1
+        result.passed_over[f"{EPISODES}: {kind}"] += 1
         log.info("passed over: %s: %s", found.where, error)
         return
     known.add(task_id(found))

@@ -18,15 +18,15 @@ from typing import Any, Final
 import numpy as np
 
 from distrl.config import Config
-from distrl.errors import ConfigError
+from distrl.errors import ConfigError, PolicyError
 from distrl.evaluate.curves import wilson
 from distrl.evaluate.matching import Gestures, matches, padded
 from distrl.policy.actions import NAMES
 from distrl.policy.protocol import Tokenizer
 from distrl.policy.registry import tokenizer_of
-from distrl.recordings.episode import Dataset, PassedOver, RecordedEpisode
+from distrl.recordings.episode import EPISODES, Dataset, PassedOver, RecordedEpisode
 from distrl.recordings.folder import Found
-from distrl.rollout.decider import VersionedDecider
+from distrl.rollout.decider import PolicyEndedError, VersionedDecider
 from distrl.rollout.episode import Observation
 from distrl.rollout.serving import refuse_other_base, serving
 from distrl.store.adapters import read_adapter
@@ -59,8 +59,8 @@ class Matched:
     """Those of them that match."""
     impossible: Counter[str] = field(default_factory=Counter)
     """Those of them whose action has no counterpart here."""
-    passed_over: int = 0
-    """Episodes that cannot be read."""
+    passed_over: Counter[str] = field(default_factory=Counter)
+    """What of the folder, and why -> how many."""
     unknown_goals: int = 0
     """Episodes in whose goal the base model reads <unk>."""
 
@@ -128,7 +128,7 @@ class Matched:
                 }
                 for name, steps in sorted(self.steps.items())
             },
-            "episodes_passed_over": self.passed_over,
+            "passed_over": dict(sorted(self.passed_over.items())),
             "goals_with_unknown_words": self.unknown_goals,
         }
 
@@ -151,9 +151,10 @@ def match_versions(
             for found in read():
                 _take(found, policy.decider, tokenizer, pool, result)
             if not result.episodes:
+                why = "; ".join(f"{number} {why}" for why, number in result.passed_over.most_common(3))
                 raise ConfigError(
                     "--episodes",
-                    f"none of {result.passed_over} episodes can be read as {dataset.value}",
+                    f"nothing can be read as {dataset.value}: {why or 'there is no record'}",
                     "name the format with --format, or fetch the files again; the log says what is wrong with each",
                 )
             yield result
@@ -163,7 +164,7 @@ def _take(
     found: Found, decider: VersionedDecider, tokenizer: Tokenizer, pool: ThreadPoolExecutor, result: Matched
 ) -> None:
     if isinstance(found, PassedOver):
-        result.passed_over += 1
+        result.passed_over[f"{found.what}: cannot be read"] += 1
         log.warning("passed over: %s", found)
         return
 
@@ -171,7 +172,14 @@ def _take(
         with decider.episode():
             return decider.decide(observation).action
 
-    chosen = list(pool.map(decide, observations(found, decider.earlier_screens)))
+    try:
+        chosen = list(pool.map(decide, observations(found, decider.earlier_screens)))
+    except PolicyEndedError:
+        raise
+    except PolicyError as error:  # such as a prompt that is longer than what the model reads
+        result.passed_over[f"{EPISODES}: the base model cannot read a step"] += 1
+        log.warning("passed over: %s: %s", found.where, error)
+        return
     result.add(found, do_match(found, chosen))
     result.unknown_goals += bool(tokenizer.unknown_words([found.goal]))
 

@@ -9,7 +9,6 @@ is to be seen, so that the finger moves the other way (google-research/android_w
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -106,8 +105,8 @@ def _check_screen(png: bytes, stated: ScreenSize, number: int) -> None:
 
 def _share(fields: Mapping[str, Any], name: str, pixels: int) -> float:
     value = fields.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
         raise ValueError(f"`{name}` is {value!r:.40}, no number")
-    if not 0 <= value <= pixels:
-        raise ValueError(f"`{name}` is {value}, outside a screen of {pixels} pixels")
+    if not 0 <= value <= pixels:  # an integer may be too large to be a float
+        raise ValueError(f"`{name}` is {value!r:.40}, outside a screen of {pixels} pixels")
     return value / pixels

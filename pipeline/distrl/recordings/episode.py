@@ -13,6 +13,11 @@ MOST_STEPS: Final = 200
 MOST_CHARACTERS: Final = 2_000
 """Of a goal and of a typed text."""
 
+EPISODES: Final = "episodes"
+RECORDS: Final = "records"
+RESTS: Final = "rests of files"
+"""What is passed over, where it is counted. A record may be a step or an episode, a rest any number of them."""
+
 Box = tuple[float, float, float, float]
 """An annotated element as (y, x, height, width), shares of the screen."""
 
@@ -56,6 +61,7 @@ class PassedOver:
 
     where: str
     why: str
+    what: str = EPISODES
 
     def __str__(self) -> str:
         return f"{self.where}: {self.why}"
@@ -75,4 +81,5 @@ def typed_text(text: object) -> str:
     """Raises ValueError for what is no text, or too long."""
     if not isinstance(text, str) or len(text) > MOST_CHARACTERS:
         raise ValueError(f"what it types is no text of at most {MOST_CHARACTERS} characters")
+    text.encode()  # half a surrogate pair, which JSON can spell, is no text
     return text

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from distrl.errors import ConfigError
 from distrl.recordings import aitw, android_control
-from distrl.recordings.episode import Dataset, PassedOver, RecordedEpisode
+from distrl.recordings.episode import RECORDS, RESTS, Dataset, PassedOver, RecordedEpisode
 from distrl.recordings.example import Features
 from distrl.recordings.tfrecord import is_gzip, records
 
@@ -78,9 +78,10 @@ def _examples(path: Path) -> Iterator[_Example | PassedOver]:
             try:
                 yield where, Features(data)
             except ValueError as error:
-                yield PassedOver(where, str(error))
+                yield PassedOver(where, str(error), RECORDS)
     except (ValueError, OSError) as error:
-        yield PassedOver(f"{path.name}, record {number}", f"{error}; the rest of the file is not read: fetch it again")
+        why = f"{error}; the rest of the file is not read: fetch it again"
+        yield PassedOver(f"{path.name}, record {number}", why, RESTS)
 
 
 def _each(examples: Iterator[_Example | PassedOver]) -> Iterator[Found]:
@@ -106,7 +107,7 @@ def _grouped(examples: Iterator[_Example | PassedOver]) -> Iterator[Found]:
         try:
             episode_id = aitw.id_of(features)
         except ValueError as error:
-            yield PassedOver(where, str(error))
+            yield PassedOver(where, str(error), RECORDS)
             continue
         if group is None or group.episode_id != episode_id:
             if group is not None:

@@ -70,6 +70,15 @@ def test_force_replaces_an_export_and_leaves_nothing_beside_it(tmp_path: Path) -
     assert (tmp_path / "d" / "data" / "a.txt").read_text() == "new"
 
 
+@pytest.mark.parametrize("place", [".", "../d", "data/.."])
+def test_force_replaces_the_working_directory_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    export(tmp_path / "d", "old")
+    monkeypatch.chdir(tmp_path / "d")
+    export(Path(place), "new", force=True)
+    assert contents(tmp_path).keys() == {"d/manifest.json", "d/data/a.txt"}
+    assert (tmp_path / "d" / "data" / "a.txt").read_text() == "new"
+
+
 def test_the_old_one_is_back_where_the_new_one_cannot_take_its_place(tmp_path: Path) -> None:
     export(tmp_path / "d", "old")
     with NewFolder(tmp_path / "d", FolderFormat(FORM.name, re.compile(".*")), force=True) as folder:

@@ -41,8 +41,9 @@ class NewFolder:
     def __init__(self, place: Path, form: FolderFormat, force: bool) -> None:
         refuse_folder(place, form, force)
         self.place, self._form, self._force = place, form, force
-        self.partial = place.with_name(f".{place.name}.{os.getpid()}.partial")
-        self._old = place.with_name(f".{place.name}.{os.getpid()}.old")
+        self._at = place.resolve()  # `.` and `..` have no name; and the working directory may be what is replaced
+        self.partial = self._at.with_name(f".{self._at.name}.{os.getpid()}.partial")
+        self._old = self._at.with_name(f".{self._at.name}.{os.getpid()}.old")
         try:
             self.partial.mkdir(parents=True)
         except OSError as error:
@@ -64,14 +65,14 @@ class NewFolder:
         text = json.dumps({"format": self._form.name, **manifest}, indent=2, sort_keys=True)
         (self.partial / MANIFEST).write_text(text + "\n", encoding="utf-8")
         refuse_folder(self.place, self._form, self._force)  # again: an export takes long
-        if not self.place.exists():
-            self.partial.rename(self.place)  # fails where something has come to be there meanwhile
+        if not self._at.exists():
+            self.partial.rename(self._at)  # fails where something has come to be there meanwhile
             return
-        self.place.rename(self._old)
+        self._at.rename(self._old)
         try:
-            self.partial.rename(self.place)
+            self.partial.rename(self._at)
         except BaseException:
-            self._old.rename(self.place)
+            self._old.rename(self._at)
             raise
         shutil.rmtree(self._old, ignore_errors=True)
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 IN_THE_MIDST_OF_A_WAIT = """
 import os, signal
@@ -26,6 +29,39 @@ print("asked", flush=True)
 os.kill(os.getpid(), signal.SIGTERM)
 time.sleep(30)
 """
+
+
+IN_THE_MIDST_OF_AN_EXPORT = """
+import os, re, signal, sys, time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from distrl.broker import runs
+from distrl.cli import main, view
+from distrl.offline.new_folder import FolderFormat, NewFolder
+
+NUMBER = signal.Signals[sys.argv.pop(1)]
+
+def write(*_):  # in place of asking a broker, after which an export is written
+    with NewFolder(Path("new"), FolderFormat("a-test/1", re.compile("a")), force=False), TemporaryDirectory(dir="."):
+        print(*sorted(os.listdir()), flush=True)
+        os.kill(os.getpid(), NUMBER)
+        time.sleep(30)
+
+runs.check_run = view.with_broker = write
+main.main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [("view --export", "SIGTERM"), ("replay --dataset", "SIGTERM"), ("replay --atif", "SIGHUP")],
+)
+def test_an_export_that_is_stopped_leaves_nothing(tmp_path: Path, command: str, name: str) -> None:
+    line = [sys.executable, "-c", IN_THE_MIDST_OF_AN_EXPORT, name, *command.split(), "place"]
+    done = subprocess.run(line, cwd=tmp_path, timeout=60, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "")
+    assert ".new." in done.stdout
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_second_signal_ends_a_role_that_may_wait_where_it_does_not_look() -> None:

@@ -238,6 +238,7 @@ def stopped_how(interrupt: KeyboardInterrupt) -> None:
 
 
 def ended_as_interrupted() -> None:
-    """Make SIGTERM and a closed terminal raise KeyboardInterrupt like Ctrl-C: this process has children to stop."""
+    """Make SIGTERM and a closed terminal raise KeyboardInterrupt like Ctrl-C: this process has children to stop, or files to
+    remove that are half written."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)

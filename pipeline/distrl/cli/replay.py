@@ -13,7 +13,19 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from distrl.cli.common import Begin, ConfigFile, End, Sets, command_line, connected, console, print_line, row, table
+from distrl.cli.common import (
+    Begin,
+    ConfigFile,
+    End,
+    Sets,
+    command_line,
+    connected,
+    console,
+    ended_as_interrupted,
+    print_line,
+    row,
+    table,
+)
 
 if TYPE_CHECKING:
     from distrl.config import Config
@@ -82,6 +94,8 @@ def replay(
     folders: list[tuple[type[EpisodeFolder], Path]] = [
         (kind, place) for kind, place in ((DatasetFolder, dataset), (AtifFolder, atif)) if place is not None
     ]
+    if files or folders:
+        ended_as_interrupted()  # what is half written is removed
     _refuse_same_place(files, [place for _, place in folders])
     refuse_existing(files, force)
     for kind, place in folders:

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import MofNCompleteColumn, Progress, TaskID
 
-from distrl.cli.common import ConfigFile, Sets, Verbose, console, run_settings, start_role, with_broker
+from distrl.cli.common import (
+    ConfigFile,
+    Sets,
+    Verbose,
+    console,
+    ended_as_interrupted,
+    run_settings,
+    start_role,
+    with_broker,
+)
 from distrl.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -83,6 +92,7 @@ def view(
     found = Reports(_report_folders(reports))
     token = None if token_file is None else _token(token_file)
     if export is not None:
+        ended_as_interrupted()  # what is half written is removed
         _refuse_folder(export, force)  # before the broker is asked, and the log is read
     settings = with_broker(config, sets)
     wanted = run or []

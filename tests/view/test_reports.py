@@ -11,9 +11,10 @@ import pytest
 from distrl.errors import WireError
 from distrl.experiment.report import to_dict
 from distrl.offline.ablation.report import to_json
+from distrl.view import reports
 from distrl.view.app import application
 from distrl.view.in_process import InProcess
-from distrl.view.report_form import MOST_LINES, MOST_POINTS, curve
+from distrl.view.report_form import MOST_LINES, MOST_POINTS, ReportForm, curve
 from distrl.view.reports import Reports, read
 from distrl.view.runs import Runs
 from experiment.test_learned_report import planted
@@ -105,6 +106,54 @@ def test_any_other_bytes_are_refused(tmp_path: Path, content: bytes) -> None:
         path.write_bytes(each)
         with pytest.raises(WireError):
             read(path)
+
+
+def deep(levels: int) -> str:
+    return "[" * levels + "]" * levels
+
+
+@pytest.mark.parametrize("levels", [600, 100_000])
+def test_settings_of_any_depth_are_shown_or_refused(tmp_path: Path, levels: int) -> None:
+    ablation, experiment = to_json(WHOLE), json.dumps(to_dict(planted("components", (0.5, 0.5, 0.5))))
+    for name, text, inside in (("a", ablation, '"settings": {'), ("b", experiment, '"costs": {')):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "report.json").write_text(text.replace(inside, f'{inside}"deep": {deep(levels)},', 1))
+    _, found = asked([tmp_path], "reports")
+    assert len(found["reports"]) == 2
+    with Runs(list, lambda name: pytest.fail(name)) as runs:
+        with InProcess(application(runs, lambda: True, Reports([tmp_path]))) as asking:
+            replies = [asking.get(f"/api/reports/{row['id']}") for row in found["reports"]]
+    for row, reply in zip(found["reports"], replies, strict=True):
+        assert reply.status == (200 if row["problem"] is None else 422)
+        assert (deep(levels).encode() in reply.body) == (levels == 600) == (row["problem"] is None)
+
+
+def test_what_is_shown_as_it_is_must_be_text(tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    path.write_bytes(WHOLE_FILE.replace(b'"settings": {', b'"settings": {"odd": "\xff",', 1))
+    with pytest.raises(WireError, match="utf-8"):
+        read(path)
+
+
+def test_a_report_is_read_again_only_once_it_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_reports(tmp_path)
+    read_files: list[Path] = []
+
+    def spied(path: Path) -> ReportForm:
+        read_files.append(path)
+        return read(path)
+
+    monkeypatch.setattr(reports, "read", spied)
+    listing = Reports([tmp_path])
+    first = listing.all()
+    assert (len(read_files), listing.all()) == (4, first)
+    assert len(read_files) == 4
+    changed = tmp_path / HALF / "report.json"
+    changed.write_bytes(WHOLE_FILE)
+    (problem,) = (row["problem"] for row in listing.all() if row["name"].endswith(HALF))
+    assert (problem, read_files[4:]) == (None, [changed])
+    changed.unlink()
+    assert len(listing.all()) == 3
 
 
 def test_an_ablation_of_another_format_is_refused(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ class Ablation(msgspec.Struct):
     complete: bool
     run: str
     range: Range
-    settings: dict[str, Any]
+    settings: dict[str, msgspec.Raw]
     baseline_is_the_run: Identity
     least_effective_episodes: float
     arms: list[Arm]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -35,7 +35,7 @@ class Arm(msgspec.Struct):
     name: str
     phones: int
     settings: list[str]
-    costs: dict[str, Any]
+    costs: dict[str, msgspec.Raw]
     figures: dict[str, Mean | None]
     collected: list[list[tuple[float, float]]] = []
     """Of each seed: [virtual seconds, trajectories until then]."""

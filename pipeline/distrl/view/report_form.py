@@ -50,7 +50,8 @@ class ReportForm:
     tables: Sequence[Table]
     curves: Sequence[Curve]
     settings: Mapping[str, Any]
-    """What was computed under, by name; of an experiment, what each arm sets and assumes."""
+    """What was computed under, by name; of an experiment, what each arm sets and assumes. Values may be msgspec.Raw:
+    they are shown as they are, however deep they are."""
 
 
 def curve(name: str, x: str, lines: Sequence[tuple[str, Points]]) -> Curve | None:

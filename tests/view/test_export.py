@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
+from distrl.config import RUN_NAME
 from distrl.errors import ConfigError
 from distrl.view import export as exports
-from distrl.view.export import EXPORTED, FORMAT, SERVED, export
+from distrl.view.app import application
+from distrl.view.export import EXPORTED, FORMAT, REPORTS, SERVED, export
+from distrl.view.export_run import Answers
 from distrl.view.in_process import InProcess
+from distrl.view.reports import Reports
 from distrl.view.runs import Runs
+from hypothesis import given
+from hypothesis import strategies as st
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, StreamingResponse
 from starlette.routing import Route
+
+from view.exporting import contents
+from view.reporting import write_reports
 
 STATIC = Path(exports.__file__).parent / "static"
 
@@ -52,11 +63,36 @@ def test_every_file_of_the_pages_is_one_of_the_format() -> None:
     "name",
     [
         "notes.txt", "data/RUN/run.json", "data/demo/../x.json", "data/demo/tasks/a.json", "images/a.png",
-        "data/demo/trajectories/0-1.json.bak", "data/demo/versions/../../x.json",
+        "data/demo/trajectories/0-1.json.bak", "data/demo/versions/../../x.json", "data/notes/todo.json",
+        "data/demo/versions/-1.json", "data/~reports/0a.json", "data/-demo/run.json", ".nojekyll", "CNAME", ".git/HEAD",
     ],
 )  # fmt: skip
 def test_what_no_export_writes_is_none_of_its_files(name: str) -> None:
     assert FORMAT.files.fullmatch(name) is None
+
+
+def test_reports_lie_where_the_pages_look_and_where_static_site_generators_leave_them(tmp_path: Path) -> None:
+    folders = write_reports(tmp_path / "in")
+    with (
+        Runs(list, lambda name: pytest.fail(name)) as runs,
+        InProcess(application(runs, lambda: True, Reports(folders))) as asked,
+    ):
+        exports.write_reports(Answers(asked, tmp_path / "out"))
+        listed = json.loads(asked.get("/api/reports").body)["reports"]
+        readable = [each["id"] for each in listed if each["problem"] is None]
+        wanted = {f"data/{REPORTS}/{each}.json": asked.get(f"/api/reports/{each}").body for each in readable}
+    files = contents(tmp_path / "out")
+    assert len(wanted) == 2
+    assert files.pop("data/reports.json") == msgspec.json.encode({"reports": listed})
+    assert files == wanted
+    assert [name for name in files if not FORMAT.files.fullmatch(name)] == []
+    assert RUN_NAME.fullmatch(REPORTS) is None
+    assert f'"{REPORTS}"' in (STATIC / "lib" / "exported.js").read_text()
+
+
+@given(st.from_regex(FORMAT.files, fullmatch=True))
+def test_no_name_is_one_that_jekyll_leaves_out(name: str) -> None:
+    assert [part for part in name.split("/") if part[0] in "~_.#" or part[-1] == "~"] == []
 
 
 def test_the_pages_say_where_their_answers_are_and_carry_their_policy() -> None:

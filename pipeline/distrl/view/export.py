@@ -3,15 +3,16 @@
     index.html, …                          the pages, as the package has them
     manifest.json                          what is in it, and when it was made
     data/runs.json                         the answers, each as the API gives it
-    data/reports.json, data/~reports/ID.json
+    data/reports.json, data/reports.d/ID.json
     data/RUN/{run,series,failures,devices,versions,dead-letters,trajectories}.json
     data/RUN/versions/N.json
     data/RUN/TOPIC/PARTITION-OFFSET.json   an episode
     images/SHA256.png                      each screenshot once
 
-Every answer comes from the application that `distrl view` serves; static/lib/exported.js finds it again. The same log
-and options give the same bytes, but for `made_at` of the manifest. No name of a file is a record's text: a run's name
-is one that settings allow, and topics, partitions and offsets are of the log.
+Every answer comes from the application that `distrl view` serves; static/lib/exported.js finds it again. The same
+indexes, log and options give the same bytes, but for `made_at` of the manifest. No name of a file is a record's text: a
+run's name is one that settings allow, and topics, partitions and offsets are of the log. No name begins with a
+character that generators of static sites leave out, as Jekyll does `~`, `_`, `.` and `#`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from distrl.config import RUN_NAME
 from distrl.errors import ConfigError
 from distrl.offline.find_episode import SEARCHED
 from distrl.offline.new_folder import FolderFormat, NewFolder
@@ -35,19 +37,23 @@ from distrl.view.in_process import InProcess
 from distrl.view.reports import Reports
 from distrl.view.runs import Runs
 
+REPORTS: Final = "reports.d"
+"""Folder of the reports, beside those of the runs: no run is called so."""
 FORMAT: Final = FolderFormat(
     "distrl-pages/1",
     re.compile(
-        r"(index\.html|icon\.svg|style\.css|app\.js|(lib|components|pages)/[a-z-]+\.js|vendor/[a-z]+/[A-Za-z.]+"
-        r"|images/[0-9a-f]{64}\.png|data/(runs|reports)\.json|data/~reports/[0-9a-f]+\.json|data/[a-z0-9-]+/[a-z-]+\.json|data/[a-z0-9-]+/versions/-?[0-9]+\.json"
-        rf"|data/[a-z0-9-]+/({'|'.join(SEARCHED)})/[0-9]+-[0-9]+\.json)"
+        r"(index\.html|icon\.svg|style\.css|app\.js|(lib|components|pages)/[a-z][a-z-]*\.js|vendor/[a-z]+/[A-Za-z][A-Za-z.]*"
+        rf"|images/[0-9a-f]{{64}}\.png|data/(runs|reports)\.json|data/{re.escape(REPORTS)}/[0-9a-f]+\.json"
+        rf"|data/{RUN_NAME.pattern}/(run|series|failures|devices|versions|dead-letters|trajectories)\.json"
+        rf"|data/{RUN_NAME.pattern}/versions/[0-9]+\.json"
+        rf"|data/{RUN_NAME.pattern}/({'|'.join(SEARCHED)})/[0-9]+-[0-9]+\.json)"
     ),
 )
 SERVED: Final = '<meta name="distrl-answers" content="api">'
 """In index.html: where the pages ask. An export has EXPORTED in its place."""
 EXPORTED: Final = SERVED.replace("api", "files")
 Progress = Callable[[str, int, int], None]
-"""Told of (run, episodes written, episodes of it that are exported)."""
+"""Called with (run, episodes written, episodes of it that are exported)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +100,7 @@ def export(
             answers = Answers(asked, folder.partial)
             written = [RunExport(answers, each.config.run, most).write(progress) for each in shown]
             answers.write("data/runs.json", answers.ask("runs"))
-            _write_reports(answers)
+            write_reports(answers)
             folder.commit(
                 {
                     "made_at": made_at,
@@ -114,18 +120,16 @@ def export(
     )
 
 
-def _write_reports(answers: Answers) -> None:
+def write_reports(answers: Answers) -> None:
     """Those that can be read; the list says of the others why they cannot be."""
     listed = answers.ask("reports")
     answers.write("data/reports.json", listed)
     for each in listed["reports"]:
-        found, _ = answers.ask_for(f"reports/{each['id']}")
-        if found is not None:
-            answers.write(f"data/~reports/{each['id']}.json", found)
+        answers.copy(f"reports/{each['id']}", f"data/{REPORTS}/{each['id']}.json")
 
 
 def _copy_pages(folder: Path) -> None:
-    """The pages, told that their answers are files. Their own policy stands in index.html, as no server sends one."""
+    """The pages, with EXPORTED in index.html. Their policy stands there, too, as no server sends one."""
     shutil.copytree(Path(str(files("distrl.view"))) / "static", folder, dirs_exist_ok=True)
     page = folder / "index.html"
     text = page.read_text(encoding="utf-8")

@@ -45,9 +45,19 @@ class Answers:
 
     def ask_for(self, path: str) -> tuple[Any, StoreError | None]:
         """The answer at api/PATH, or why there is none: it is gone. Raises StoreError for other errors."""
+        body, error = self._body(path)
+        return None if body is None else msgspec.json.decode(body), error
+
+    def copy(self, path: str, name: str) -> None:
+        """Write the answer at api/PATH as it is, unless it is gone. Raises StoreError for other errors, OSError."""
+        body, _ = self._body(path)
+        if body is not None:
+            self.write(name, body)
+
+    def _body(self, path: str) -> tuple[bytes | None, StoreError | None]:
         reply = self._application.get(f"/api/{path}")
         if reply.status == 200:
-            return msgspec.json.decode(reply.body), None
+            return reply.body, None
         error = _error(path, reply.body)
         if reply.status in GONE:
             return None, error

@@ -35,7 +35,7 @@ def pages(request: pytest.FixtureRequest, shown: Shown, tmp_path_factory: pytest
     with ExitStack() as opened:
         if request.param == "exported":
             exported(shown.config, folder / "shared", most=3, reports=folders)
-            names = [name for name in contents(folder / "shared") if name.startswith("data/~reports/")]
+            names = [name for name in contents(folder / "shared") if name.startswith("data/reports.d/")]
             assert len(names) == 3
             yield replace(shown, address=opened.enter_context(served_files(folder / "shared")))
         else:

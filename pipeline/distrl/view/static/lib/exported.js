@@ -16,7 +16,7 @@ let last = { key: "", rows: [] }; // what was selected last: a list is asked for
 export async function exported(parts, query, signal) {
   const [kind, run, room, what] = parts.map(String);
   if (parts.length === 1) return file([kind], signal);
-  if (kind === "reports") return file(["~reports", run], signal, "Its list of reports names those that it has."); // no run is called so
+  if (kind === "reports") return file(["reports.d", run], signal, "Its list of reports names those that it has."); // no run is called so
   if (parts.length === 2) return file([run, "run"], signal);
   if (room === "series") return within(await file([run, "series"], signal), query);
   if (room === "trajectories" && parts.length === 3) return page(await chosen(run, query, signal), query);

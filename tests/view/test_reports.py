@@ -120,9 +120,11 @@ def test_settings_of_any_depth_are_shown_or_refused(tmp_path: Path, levels: int)
         (tmp_path / name / "report.json").write_text(text.replace(inside, f'{inside}"deep": {deep(levels)},', 1))
     _, found = asked([tmp_path], "reports")
     assert len(found["reports"]) == 2
-    with Runs(list, lambda name: pytest.fail(name)) as runs:
-        with InProcess(application(runs, lambda: True, Reports([tmp_path]))) as asking:
-            replies = [asking.get(f"/api/reports/{row['id']}") for row in found["reports"]]
+    with (
+        Runs(list, lambda name: pytest.fail(name)) as runs,
+        InProcess(application(runs, lambda: True, Reports([tmp_path]))) as asking,
+    ):
+        replies = [asking.get(f"/api/reports/{row['id']}") for row in found["reports"]]
     for row, reply in zip(found["reports"], replies, strict=True):
         assert reply.status == (200 if row["problem"] is None else 422)
         assert (deep(levels).encode() in reply.body) == (levels == 600) == (row["problem"] is None)

@@ -24,6 +24,8 @@ MOST_LETTERS: Final = 5_000
 """Dead letters of a run, the newest: each may have a long reason, and nobody reads more."""
 GONE: Final = (404, 422)
 """Of what is not there any more, or cannot be read: an export goes on without it."""
+LINKS: Final = ("previous", "next")
+"""Of an episode, to those beside it in its partition."""
 Row = dict[str, Any]
 Place = tuple[str, int, int]
 
@@ -95,6 +97,10 @@ class Answers:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content if isinstance(content, bytes) else msgspec.json.encode(content))
 
+    def written(self, name: str) -> Any:
+        """What was written as JSON. name: as of `write`. Raises OSError."""
+        return msgspec.json.decode((self._folder / name).read_bytes())
+
 
 @dataclass(frozen=True, slots=True)
 class WrittenRun:
@@ -126,14 +132,17 @@ class RunExport:
     def write(self, progress: Callable[[str, int, int], None]) -> WrittenRun:
         """Raises StoreError, OSError."""
         wanted, of = self._wanted()
-        places = {_place(row) for row in wanted}
-        listed = []
+        beside: dict[Place, set[Place]] = {}
         for number, row in enumerate(wanted):
             progress(self._run, number, len(wanted))
-            if self._episode(_place(row), places):
-                listed.append(row)
+            if (found := self._episode(_place(row))) is not None:
+                beside[_place(row)] = found
         progress(self._run, len(wanted), len(wanted))
-        places = {_place(row) for row in listed}
+        places = set(beside)
+        for place, linked in beside.items():
+            if not linked <= places:
+                self._unlink(place, places)
+        listed = [row for row in wanted if _place(row) in places]
         rows = [[row[name] for name in LISTED] for row in listed]
         self._file("trajectories", {"columns": LISTED, "rows": rows})
         self._failures(places)
@@ -159,21 +168,26 @@ class RunExport:
         rows.sort(key=lambda row: (row["finished_at"], *_place(row)))
         return (rows if self._most is None else rows[max(0, len(rows) - self._most) :]), of
 
-    def _episode(self, place: Place, places: set[Place]) -> bool:
-        """Whether it was written: its record may be gone, or unreadable."""
+    def _episode(self, place: Place) -> set[Place] | None:
+        """Write it; returns the places that it links to. None where its record is gone, or unreadable."""
         topic, partition, offset = place
         found, error = self._answers.ask_for(f"runs/{self._run}/{topic}/{partition}:{offset}")
         if error is not None:
-            return False
+            return None
         for each in (*found["steps"], found["final"]):
             if each["image"] is not None:
                 each["image"], each["image_absent"] = self._answers.image(each["image"])
                 self._absent += each["image"] is None
-        for name in ("previous", "next"):
-            if found[name] is not None and (topic, *map(int, found[name].split(":"))) not in places:
+        self._file(_episode_file(place), found)
+        return {_linked(topic, found[name]) for name in LINKS if found[name] is not None}
+
+    def _unlink(self, place: Place, places: set[Place]) -> None:
+        """Have a written episode lead to those at `places` alone."""
+        found = self._answers.written(self._name(_episode_file(place)))
+        for name in LINKS:
+            if found[name] is not None and _linked(place[0], found[name]) not in places:
                 found[name] = None
-        self._file(f"{topic}/{partition}-{offset}", found)
-        return True
+        self._file(_episode_file(place), found)
 
     def _failures(self, places: set[Place]) -> None:
         found = self._ask("/failures")
@@ -182,20 +196,39 @@ class RunExport:
         self._file("failures", found)
 
     def _versions(self) -> None:
-        rows, total = self._answers.rows(f"runs/{self._run}/versions", None)
-        self._file("versions", {"total": total, "rows": rows})
+        """Those that have a page: a record may have a number that no version has."""
+        rows, _ = self._answers.rows(f"runs/{self._run}/versions", None)
+        shown = []
         for row in rows:
-            self._file(f"versions/{row['version']}", self._ask(f"/versions/{row['version']}"))
+            found, _ = self._answers.ask_for(f"runs/{self._run}/versions/{row['version']}")
+            if found is not None:
+                self._file(f"versions/{row['version']}", found)
+                shown.append(row)
+        self._file("versions", {"total": len(shown), "rows": shown})
 
     def _ask(self, path: str) -> Any:
         return self._answers.ask(f"runs/{quote(self._run)}{path}")
 
     def _file(self, name: str, content: Any) -> None:
-        self._answers.write(f"data/{self._run}/{name}.json", content)
+        self._answers.write(self._name(name), content)
+
+    def _name(self, name: str) -> str:
+        return f"data/{self._run}/{name}.json"
 
 
 def _place(row: Row) -> Place:
     return row["topic"], row["partition"], row["offset"]
+
+
+def _linked(topic: str, link: str) -> Place:
+    """link: PARTITION:OFFSET."""
+    partition, offset = map(int, link.split(":"))
+    return topic, partition, offset
+
+
+def _episode_file(place: Place) -> str:
+    topic, partition, offset = place
+    return f"{topic}/{partition}-{offset}"
 
 
 def _notes(done: WrittenRun, letters: int) -> list[str]:

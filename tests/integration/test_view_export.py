@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from distrl.config import Config, load
-from distrl.errors import ConfigError, StoreError
+from distrl.errors import BrokerError, ConfigError, StoreError
 from distrl.train.roles import write_settings
 from distrl.view.app import application
 from distrl.view.export import EXPORTED, FORMAT, export
@@ -161,6 +161,33 @@ def test_an_index_that_is_gone_is_said_and_leaves_no_folder(world: World, tmp_pa
         with pytest.raises(StoreError, match="the index is gone"):
             export(runs, tmp_path / "shared", None, False, MADE_AT)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_of_all_runs_those_are_exported_that_could_be_read_when_it_began(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("distrl.view.runs.REFRESH_S", 0.0)
+    names = [world.config.run, "away"]
+    sets = ["run=away", "kafka.bootstrap=127.0.0.1:1", "kafka.connect_timeout_s=0.1", f"stack.cache={tmp_path}/cache"]
+    away = load(sets=sets, environ={})
+
+    def begun(*_: object) -> None:
+        if "late" not in names:
+            names.append("late")
+
+    with Runs(lambda: names, lambda name: world.config if name == world.config.run else away) as runs:
+        for name in names:
+            assert runs.get(name).follower.caught_up.wait(MOST_S)
+        with pytest.raises(BrokerError):
+            export(runs, tmp_path / "shared", 2, False, MADE_AT)
+        done = export(runs, tmp_path / "shared", 2, False, MADE_AT, begun, every_run=False)
+    assert (done.runs, list(done.left_out), names[-1]) == (1, ["away"], "late")
+    files = contents(tmp_path / "shared")
+    found = json.loads(files["data/runs.json"])
+    assert [row["run"] for row in found["runs"]] == [world.config.run]
+    assert [row["run"] for row in found["problems"]] == ["away"]
+    assert json.loads(files[MANIFEST])["not_exported"] == [f"away: {done.left_out['away'].what}"]
+    assert not any(name.startswith(("data/away/", "data/late/")) for name in files)
 
 
 def test_the_command_writes_it_without_a_screenshot_that_is_gone(world: World, tmp_path: Path) -> None:

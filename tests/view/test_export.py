@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from distrl.config import RUN_NAME
-from distrl.errors import ConfigError
+from distrl.config import RUN_NAME, Config, load
+from distrl.errors import BrokerError, ConfigError, StoreError
 from distrl.view import export as exports
 from distrl.view.app import application
 from distrl.view.export import EXPORTED, FORMAT, REPORTS, SERVED, export
@@ -103,6 +103,27 @@ def test_the_pages_say_where_their_answers_are_and_carry_their_policy() -> None:
     assert policy is not None
     assert {"default-src 'none'", "script-src 'self'", "form-action 'none'"} <= set(policy[1].split("; "))
     assert "unsafe" not in policy[1]
+
+
+def away(timeout_s: float, name: str = "away") -> Config:
+    """A run on a broker that does not answer."""
+    sets = [f"run={name}", "kafka.bootstrap=127.0.0.1:1", f"kafka.connect_timeout_s={timeout_s}"]
+    return load(sets=sets, environ={})
+
+
+@pytest.mark.parametrize("every_run", [True, False])
+def test_where_no_run_can_be_read_it_says_why_and_leaves_no_folder(tmp_path: Path, every_run: bool) -> None:
+    with Runs(lambda: ["away"], lambda name: away(0.1)) as runs:
+        assert runs.get("away").follower.caught_up.wait(30)
+        with pytest.raises(BrokerError, match=r"127\.0\.0\.1:1"):
+            export(runs, tmp_path / "shared", None, False, 0, every_run=every_run)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_that_is_not_read_to_its_end_is_not_exported(tmp_path: Path) -> None:
+    with Runs(lambda: ["away"], lambda name: away(5)) as runs, pytest.raises(StoreError, match="not read to its end"):
+        export(runs, tmp_path / "shared", None, False, 0)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_broker_without_a_run_leaves_no_folder(tmp_path: Path) -> None:

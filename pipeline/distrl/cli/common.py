@@ -238,7 +238,8 @@ def stopped_how(interrupt: KeyboardInterrupt) -> None:
 
 
 def ended_as_interrupted() -> None:
-    """Make SIGTERM and a closed terminal raise KeyboardInterrupt like Ctrl-C: this process has children to stop, or files to
-    remove that are half written."""
+    """Make SIGTERM and a closed terminal raise KeyboardInterrupt like Ctrl-C: this process has children to stop, or
+    half-written files to remove.
+    """
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)

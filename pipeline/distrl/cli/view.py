@@ -102,7 +102,7 @@ def view(
         names = wanted or run_names(settings)
         with Runs(lambda: names, lambda name: run_settings(config, sets, name)) as runs:
             _show_indexing(runs, threading.Event())
-            _export(runs, found, export, most, force)
+            _export(runs, found, export, most, force, every_run=bool(wanted))
         return
     stop = start_role("view", verbose)
     with (
@@ -150,9 +150,11 @@ def _refuse_folder(place: Path, force: bool) -> None:
     refuse_folder(place, FORMAT, force)
 
 
-def _export(runs: Runs, reports: Reports, place: Path, most: int | None, force: bool) -> None:
+def _export(runs: Runs, reports: Reports, place: Path, most: int | None, force: bool, every_run: bool) -> None:
     from distrl.clock import SYSTEM_CLOCK
     from distrl.view.export import export
+
+    address = shlex.quote(str(place.absolute()))  # before the working directory may be replaced
 
     with Progress(
         *Progress.get_default_columns()[:2], MofNCompleteColumn(), console=console, transient=True
@@ -164,10 +166,12 @@ def _export(runs: Runs, reports: Reports, place: Path, most: int | None, force: 
                 bars[run] = progress.add_task(f"episodes of {run}")
             progress.update(bars[run], completed=done, total=total)
 
-        done = export(runs, place, most, force, SYSTEM_CLOCK.now_ms(), report, reports)
+        done = export(runs, place, most, force, SYSTEM_CLOCK.now_ms(), report, reports, every_run)
+    for run, error in done.left_out.items():
+        typer.echo(f"{run} is not in it: {error}", err=True)
     absent = f"; {done.absent} steps have none in the store" if done.absent else ""
     typer.echo(f"{place}: {done.runs} runs, {done.episodes} episodes, {done.screenshots} screenshots{absent}")
-    typer.echo(f"to look at it: python -m http.server --bind {LOOPBACK} -d {shlex.quote(str(place))}")
+    typer.echo(f"to look at it: python -m http.server --bind {LOOPBACK} -d {address}")
 
 
 def _show_indexing(runs: Runs, stop: threading.Event) -> None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version as installed
 from importlib.resources import files
@@ -28,7 +28,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from distrl.config import RUN_NAME
-from distrl.errors import ConfigError
+from distrl.errors import ConfigError, DistrlError, StoreError
 from distrl.offline.find_episode import SEARCHED
 from distrl.offline.new_folder import FolderFormat, NewFolder
 from distrl.view.app import NO_REPORTS, application
@@ -65,6 +65,8 @@ class Exported:
     screenshots: int
     absent: int
     """Screenshots that the store has no more, or that are no images."""
+    left_out: Mapping[str, DistrlError]
+    """Runs that are not in it, and why."""
 
 
 def export(
@@ -75,30 +77,24 @@ def export(
     made_at: int,
     progress: Progress = lambda *_: None,
     reports: Reports = NO_REPORTS,
+    every_run: bool = True,
 ) -> Exported:
     """Write the folder `place`: of each run the `most` episodes that ended last (None: all). made_at: ms of the epoch.
 
-    Every run must have been read to its log's end. Raises ConfigError where the folder may not be written, StoreError
-    where it cannot be, and what ends an answer; then nothing is left behind.
+    Of the runs, those whose log was read to its end by now. every_run: raise what keeps one from being exported; else
+    it is left out, unless there is no other. Raises ConfigError where the folder may not be written, StoreError where
+    it cannot be, and what ends an answer; then nothing is left behind.
     """
     with (
         NewFolder(place, FORMAT, force) as folder,
         TemporaryDirectory(prefix="distrl-view-") as still,
         InProcess(application(runs, lambda: True, reports)) as asked,
     ):
-        shown, failed = runs.all()
-        if not shown:
-            raise ConfigError(
-                "--export", "no run can be exported", "`distrl runs ls` lists those of the broker; name one with --run"
-            )
-        for each in shown:
-            if each.follower.failure is not None:
-                raise each.follower.failure
-            each.freeze(Path(still))
+        names, failed = _frozen(runs, Path(still), every_run)
         try:
             _copy_pages(folder.partial)
             answers = Answers(asked, folder.partial)
-            written = [RunExport(answers, each.config.run, most).write(progress) for each in shown]
+            written = [RunExport(answers, name, most).write(progress) for name in names]
             answers.write("data/runs.json", answers.ask("runs"))
             write_reports(answers)
             folder.commit(
@@ -106,7 +102,7 @@ def export(
                     "made_at": made_at,
                     "episodes": "all" if most is None else most,
                     "runs": {each.run: each.to_dict() for each in written},
-                    "not_exported": sorted(failed),
+                    "not_exported": [f"{name}: {failed[name].what}" for name in sorted(failed)],
                     "written_by": {"distrl": installed("distrl")},
                 }
             )
@@ -117,7 +113,37 @@ def export(
         sum(each.episodes for each in written),
         len(answers.images),
         sum(each.absent for each in written),
+        failed,
     )
+
+
+def _frozen(runs: Runs, folder: Path, every_run: bool) -> tuple[list[str], dict[str, DistrlError]]:
+    """The runs that are exported, each as it is now, and why others are not. From here on, `runs` shows no other."""
+    shown, failed = runs.all()
+    names = []
+    for each in shown:
+        try:
+            if not each.follower.caught_up.is_set():  # a run that has come to be since the indexes were waited for
+                raise StoreError(
+                    f"run {each.config.run}", "its log was not read to its end when the export began", "export again"
+                )
+            if each.follower.failure is not None:
+                raise each.follower.failure
+            each.freeze(folder)
+            names.append(each.config.run)
+        except DistrlError as error:
+            if every_run:
+                raise
+            failed[each.config.run] = error
+    if not names:
+        raise next(
+            iter(failed.values()),
+            ConfigError(
+                "--export", "no run can be exported", "`distrl runs ls` lists those of the broker; name one with --run"
+            ),
+        )
+    runs.fix(names, failed)
+    return names, failed
 
 
 def write_reports(answers: Answers) -> None:

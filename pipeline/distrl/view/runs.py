@@ -6,11 +6,12 @@ names: the runs to show now; of_run: the settings to read one with. Both may rai
 from __future__ import annotations
 
 import logging
+import math
 import sqlite3
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -143,6 +144,13 @@ class Runs:
                     self._shown[name] = ShownRun(self._of_run(name))
                 except DistrlError as error:  # one run that cannot be read must not hide the others
                     self._failed[name] = error
+
+    def fix(self, shown: Collection[str], failed: Mapping[str, DistrlError]) -> None:
+        """Show these runs from now on, with why others are not, and list no more: for what shows one moment."""
+        with self._turn:
+            for other in self._shown.keys() - set(shown):
+                self._shown.pop(other).follower.close()
+            self._failed, self._listed = dict(failed), math.inf
 
     def get(self, name: str) -> ShownRun:
         """The run, which is followed from now on. Raises NotThereError, and why it cannot be shown."""

@@ -1,7 +1,7 @@
 """A folder that is written whole or not at all: under a temporary name beside its place, and then renamed.
 
-Only what such an export made is ever removed: a folder that exists is replaced with `force` alone, and only where it
-holds nothing else.
+A folder that exists is replaced with `force` alone, and only where such an export made it and every file in it has a
+name that its format uses.
 """
 
 from __future__ import annotations

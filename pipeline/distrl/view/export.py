@@ -142,7 +142,7 @@ def _frozen(runs: Runs, folder: Path, every_run: bool) -> tuple[list[str], dict[
                 "--export", "no run can be exported", "`distrl runs ls` lists those of the broker; name one with --run"
             ),
         )
-    runs.fix(names, failed)
+    runs.narrow(names, failed)
     return names, failed
 
 

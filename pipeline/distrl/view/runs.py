@@ -145,7 +145,7 @@ class Runs:
                 except DistrlError as error:  # one run that cannot be read must not hide the others
                     self._failed[name] = error
 
-    def fix(self, shown: Collection[str], failed: Mapping[str, DistrlError]) -> None:
+    def narrow(self, shown: Collection[str], failed: Mapping[str, DistrlError]) -> None:
         """Show these runs from now on, with why others are not, and list no more: for what shows one moment."""
         with self._turn:
             for other in self._shown.keys() - set(shown):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
+from pathlib import Path
+from threading import Thread
 
 import fastavro
 import pytest
@@ -55,20 +59,26 @@ def test_the_registrys_own_client_reads_a_framed_record(registry: Registry, reco
 
 def test_schemas_are_registered_once_and_before_the_first_record(registry: Registry) -> None:
     first, again = sent_as(settings(registry.url)), sent_as(settings(registry.url))
-    newest = [schema.parsed["name"] for schema in catalogue().newest.values()]
-    assert registry.subjects == newest
+    every = [schema.parsed["name"] for schema in catalogue().by_fingerprint.values()]
+    assert registry.subjects == every
+    for name, newest in catalogue().newest.items():  # which is what "latest" means to others
+        last = max(place for place, subject in enumerate(registry.subjects) if subject == newest.parsed["name"])
+        assert list(catalogue().by_fingerprint.values())[last] is newest, name
     for record in EXAMPLES * 2:
         first(encode(record), ())
         again(encode(record), ())
-    assert registry.subjects == newest
+    assert registry.subjects == every
 
 
 def test_a_record_of_an_older_schema_is_framed_under_its_own_id(registry: Registry) -> None:
     form = sent_as(settings(registry.url))
     oldest = next(each for each in catalogue().by_fingerprint.values() if str(each) == "trajectory/v1")
     value, _ = form(oldest.header + b"body", ())
-    assert value == b"\0" + len(registry.schemas).to_bytes(4, "big") + b"body"
-    assert '"unmet"' not in registry.schemas[-1]
+    assert value is not None
+    number = int.from_bytes(value[1:5], "big")
+    assert value == b"\0" + number.to_bytes(4, "big") + b"body"
+    assert '"unmet"' not in registry.schemas[number - 1]
+    assert json.loads(registry.schemas[number - 1])["name"] == "Trajectory"
 
 
 @pytest.mark.parametrize("value", [None, b"", b"text", b"\xc3\x01" + b"?" * 20])
@@ -100,6 +110,44 @@ def test_a_registry_that_is_away_is_named(monkeypatch: pytest.MonkeyPatch) -> No
         sent_as(settings(url))
     assert f"the registry at {url} gives no id of " in refused.value.what
     assert "kafka.framing=none" in refused.value.hint
+
+
+@pytest.mark.parametrize("answer", [b"<html>sign in</html>", b"", b"{}", b"[]"])
+def test_what_answers_and_is_no_registry_is_named(answer: bytes) -> None:
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        with pytest.raises(BrokerError, match="is no schema registry") as refused:
+            sent_as(settings(f"http://127.0.0.1:{server.server_port}"))
+        server.shutdown()
+    assert refused.value.where == "kafka.schema_registry_url"
+
+
+def test_a_certificate_authority_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as refused:
+        sent_as(settings("https://127.0.0.1:1", f"kafka.schema_registry_ca={tmp_path}/none.pem"))
+    assert refused.value.where == "kafka.schema_registry_ca"
+
+
+@pytest.mark.parametrize(
+    ("more", "what"),
+    [
+        (["kafka.schema_registry_username=a:b", "kafka.schema_registry_password=c"], "has a colon"),
+        (["kafka.schema_registry_ca=ca.pem"], "is for an https:// address"),
+    ],
+)
+def test_settings_that_would_be_taken_for_others_are_refused(more: list[str], what: str) -> None:
+    with pytest.raises(ConfigError, match=what):
+        settings("http://127.0.0.1:1", *more)
 
 
 def test_without_the_extra_the_setting_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

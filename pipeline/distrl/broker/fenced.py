@@ -97,7 +97,6 @@ class FencedProducer:
             "linger.ms": 0,  # a transaction holds one record: there is nothing to wait for
         }
         self._failure: BrokerError | None = None
-        self._sent_as = sent_as(config.kafka)
         try:
             self._producer = Producer(settings(config.kafka, f"{config.run}-{name}", own, self._errors))
         except KafkaException as error:
@@ -114,6 +113,7 @@ class FencedProducer:
 
     def open(self) -> None:
         """Fence older producers and abort their open transactions."""
+        self._sent_as = sent_as(self._config.kafka)
         try:
             self._producer.init_transactions(failover_s(self._config.kafka))
         except KafkaException as error:

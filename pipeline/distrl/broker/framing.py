@@ -17,7 +17,7 @@ from distrl.wire.schemas import catalogue, schema_text
 
 WHERE = "kafka.schema_registry_url"
 REQUEST_TIMEOUT_S = 10
-"""Longest wait for one answer of the registry; its client asks three times."""
+"""Longest wait for one answer of the registry; its client asks four times."""
 
 Form = Callable[[bytes | None, Headers], tuple[bytes | None, Headers]]
 """A value and its headers to what is sent."""
@@ -57,9 +57,15 @@ def _registered(url: str, user: str | None, password: str | None, ca: str | None
         settings["basic.auth.user.info"] = f"{user}:{password or ''}"
     if ca is not None:
         settings["ssl.ca.location"] = ca
-    ids = RegisteredSchemas(SchemaRegistryClient.new_client(settings), url)
-    for schema in catalogue().newest.values():  # before the first record: later ones need no registry
-        ids.id_of(schema.fingerprint)
+    try:
+        client = SchemaRegistryClient.new_client(settings)
+    except OSError as error:
+        raise ConfigError(
+            "kafka.schema_registry_ca", f"{ca}: {error.strerror or error}", "name a PEM file that can be read"
+        ) from None
+    ids = RegisteredSchemas(client, url)
+    for mark in catalogue().by_fingerprint:  # before the first record: no later one needs the registry
+        ids.id_of(mark)
     return ids.form
 
 
@@ -105,4 +111,8 @@ class RegisteredSchemas:
                 WHERE,
                 f"the registry at {self._url} gives no id of {schema}: {error}",
                 "start it, correct the address or kafka.schema_registry_ca, or set kafka.framing=none",
+            ) from None
+        except (ValueError, TypeError, AttributeError) as error:  # of what it is answered, as by a page of a proxy
+            raise BrokerError(
+                WHERE, f"what answers at {self._url} is no schema registry ({error})", "correct the address"
             ) from None

@@ -75,6 +75,10 @@ class KafkaSettings(Section):
             raise ValueError("kafka.framing=confluent needs kafka.schema_registry_url")
         if (self.schema_registry_username is None) != (self.schema_registry_password is None):
             raise ValueError("kafka.schema_registry_username and kafka.schema_registry_password go together")
+        if ":" in (self.schema_registry_username or ""):
+            raise ValueError("kafka.schema_registry_username has a colon, which ends a user's name in HTTP")
+        if self.schema_registry_ca is not None and not str(self.schema_registry_url).startswith("https:"):
+            raise ValueError("kafka.schema_registry_ca is for an https:// address in kafka.schema_registry_url")
         return self
 
     @model_validator(mode="after")

@@ -15,9 +15,10 @@ from distrl.config import Config, load
 from distrl.errors import ConfigError
 from distrl.learner.state import LearnerState
 from distrl.offline.lineage.trace import trace
+from distrl.policy.autoui.tokenizer import END
 from distrl.policy.protocol import TrajectoryStep, trajectory_steps
 from distrl.policy.recurrent_q.policy import RecurrentQPolicy
-from distrl.policy.recurrent_q.tokenizer import GridTokenizer
+from distrl.policy.recurrent_q.tokenizer import GridTokenizer, parts
 from distrl.policy.registry import tokenizer_of
 from distrl.replay.sequences import windows as windows_of
 from distrl.types import Action, ActionKind, LoggedTrajectory, Outcome, Point, ScreenSize
@@ -214,6 +215,29 @@ def test_what_is_no_part_of_the_instruction_is_passed_over(base: Path, screens: 
     state = folded(LearnerState(config), [[other]], screens, config)
     assert not state.held()
     assert folded(LearnerState(config), [[shown]], screens, config).held()
+
+
+@pytest.mark.parametrize("wrong", ["goal", "action", "no prompt"])
+def test_prompts_that_do_not_say_what_was_done_are_refused(base: Path, screens: Screens, wrong: str) -> None:
+    """What is possible is read from the last prompt: an action of another goal would have a Q of −1000 for ever."""
+    config = settings(base)
+    (shown,) = played(config, screens, range(1), expert=True, steps=3)
+    *steps, last = shown.trajectory.steps
+    read, words = parts(last.prompt_ids), tokenizer_of(config.policy)
+    assert read is not None
+    assert isinstance(words, GridTokenizer)
+    goal, first, *others = read.goal, *read.actions
+    prompts = {
+        "goal": (*goal[:-1], END, *(token for action in read.actions for token in action)),
+        "action": (*goal, END, words.words.tokens.index("<back>"), END, *(token for each in others for token in each)),
+        "no prompt": last.prompt_ids[:-1],
+    }
+    assert first != (words.words.tokens.index("<back>"), END)
+    changed = replace(shown.trajectory, steps=(*steps, replace(last, prompt_ids=prompts[wrong])))
+    memory = R2d3Memory(config)
+    assert memory.refuses(shown.trajectory) is None
+    assert "do not say what its steps did" in str(memory.refuses(changed))
+    assert not folded(LearnerState(config), [[replace(shown, trajectory=changed)]], screens, config).held()
 
 
 def test_the_lineage_has_no_cloning(base: Path, screens: Screens) -> None:

@@ -12,9 +12,10 @@ from distrl.algorithms.protocol import Phase, too_long
 from distrl.algorithms.returns import Array
 from distrl.config import Config
 from distrl.config.algorithms import R2d3Settings
+from distrl.policy.recurrent_q.tokenizer import parts
 from distrl.replay.circular import CircularBuffer, Entry
 from distrl.replay.sequences import PRIORITY_FLOOR, Draws, Ints, Shape, Window, draw, windows
-from distrl.types import LoggedTrajectory, Trajectory
+from distrl.types import LoggedTrajectory, Step, Trajectory
 
 R2D3: Final = Phase("r2d3", trains_policy=True)
 PRETRAINING: Final = Phase("pretraining", trains_policy=True)
@@ -61,6 +62,8 @@ class R2d3Memory:
         return PRETRAINING if u < self._config.warmup.updates else R2D3
 
     def refuses(self, trajectory: Trajectory) -> str | None:
+        if not _is_one_episode(trajectory.steps):
+            return "no episode of a recurrent Q: its prompts do not say what its steps did"
         return too_long(trajectory, self._settings.replay.capacity)
 
     def admit(self, logged: LoggedTrajectory) -> None:
@@ -124,6 +127,18 @@ class R2d3Memory:
 
     def _demo_ratio(self, u: int) -> float:
         return 1.0 if self.phase(u) is PRETRAINING else self._settings.demo_ratio
+
+
+def _is_one_episode(steps: Sequence[Step]) -> bool:
+    """Whether each prompt has the last one's goal, and the actions that were done before. What is possible at a step is
+    read from the last prompt, what was done from its own: an action that is not possible has a Q that no update can
+    change, and an error that would have nearly all draws."""
+    reads = [parts(step.prompt_ids) for step in steps]
+    done = tuple(step.action_ids for step in steps)
+    return all(
+        read is not None and read.goal == (reads[-1] or read).goal and read.actions == done[:index]
+        for index, read in enumerate(reads)
+    )
 
 
 def _sequences(buffer: CircularBuffer) -> Sequences:

@@ -74,7 +74,12 @@ def play(policy: RecurrentQPolicy, seed: int, steps: int, sampling: Sampling | N
         actions.append(found.action)
         made.append(
             factories.step(
-                found.action, prompt_ids=prompt, action_ids=found.action_ids, logprob=found.logprob, action_text=""
+                found.action,
+                prompt_ids=prompt,
+                action_ids=found.action_ids,
+                logprob=found.logprob,
+                action_text="",
+                entropy=found.entropy,
             )
         )
     return Played(tuple(made), pngs)
@@ -89,7 +94,9 @@ def test_what_it_decided_it_scores_alike(policy: RecurrentQPolicy, sampling: Sam
     assert all(policy.tokenizer.accepts(step, index) for each in played for index, step in enumerate(each.steps))
     recorded = [step.logprob for step in steps]
     with torch.no_grad():
-        assert np.allclose(policy.score(steps, features, sampling).logprob.numpy(), recorded, atol=1e-4)
+        scored = policy.score(steps, features, sampling)
+    assert np.allclose(scored.logprob.numpy(), recorded, atol=1e-4)
+    assert np.allclose(scored.entropy.numpy(), [step.entropy for step in steps], atol=1e-4)
     assert np.allclose(policy.repeat(steps, features, sampling), recorded, atol=1e-6)
 
 

@@ -34,7 +34,7 @@ from distrl.policy.protocol import ImageFeatures, SampledAction, Score
 from distrl.policy.recurrent_q.directory import EYES, described, identity, tokenizer
 from distrl.policy.recurrent_q.network import GridQ
 from distrl.policy.recurrent_q.tokenizer import Read, parts
-from distrl.policy.sampling import FULL, Sampling, drawing, drawn_from, scores
+from distrl.policy.sampling import FULL, Sampling, drawing, drawn_from, entropies, scores
 from distrl.policy.vlm.full import FullWeights
 from distrl.types import Step
 
@@ -136,7 +136,9 @@ class RecurrentQPolicy:
             number = choose(logp)
             ids = self.tokenizer.grid.written(read_of(prompts[row]).goal, number)
             action = self.tokenizer.decode_action(ids, screen.size)
-            found.append(SampledAction(ids, action, to_text(action), float(logp[number])))
+            found.append(
+                SampledAction(ids, action, to_text(action), float(logp[number]), float(entropies(logp[None])[0]))
+            )
         return found
 
     def repeat(self, steps: Sequence[Step], features: Sequence[ImageFeatures], sampling: Sampling) -> list[float]:

@@ -148,6 +148,7 @@ def test_a_misspelt_variable_is_refused(cli: Cli) -> None:
     ("setting", "where"),
     [
         ("policy.base_model=/no/such/model", "/no/such/model/config.json: cannot be read"),
+        ("algorithm.type=r2d3", "algorithm.type: r2d3 learns values of actions, and this policy has none"),
         ("kafka.ssl_ca=/no/such/ca.pem", "kafka.ssl_ca: /no/such/ca.pem is no file"),
         ("feeder.tasks=/no/such/list.jsonl", "feeder.tasks: /no/such/list.jsonl is no file"),
         ("kafka.client.no.such=1", "kafka.client.no.such: librdkafka refuses it"),

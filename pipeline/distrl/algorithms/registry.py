@@ -15,19 +15,23 @@ from distrl.algorithms.grpo import GroupMemory, Grpo
 from distrl.algorithms.protocol import Algorithm, Context, Memory
 from distrl.algorithms.r2d3.algorithm import R2d3
 from distrl.algorithms.r2d3.memory import R2d3Memory
+from distrl.algorithms.r2d3.needs import refuse_other
 from distrl.algorithms.vtrace import Vtrace, vtrace_memory
 from distrl.config import Config, Section
 from distrl.config import algorithms as settings
+from distrl.policy.protocol import Tokenizer
 
 
 @dataclass(frozen=True, slots=True)
 class Registered:
     """algorithm: over a policy. memory: the same algorithm's memory alone, for who only asks what it would keep.
-    pretrains: whether its own updates learn from the demonstrations in the warm-up, in place of cloning."""
+    pretrains: whether its own updates learn from the demonstrations in the warm-up, in place of cloning. needs: raises
+    ConfigError for the tokenizer of a policy that it cannot train."""
 
     algorithm: Callable[[Context], Algorithm]
     memory: Callable[[Config], Memory]
     pretrains: bool = False
+    needs: Callable[[Tokenizer], None] = lambda tokenizer: None
 
 
 ALGORITHMS: Mapping[type[Section], Registered] = {
@@ -36,13 +40,18 @@ ALGORITHMS: Mapping[type[Section], Registered] = {
     settings.DigiRlSettings: Registered(DigiRl, DigiRlMemory),
     settings.FilteredBcSettings: Registered(filtered_bc, filtered_memory),
     settings.GrpoSettings: Registered(Grpo, GroupMemory),
-    settings.R2d3Settings: Registered(R2d3, R2d3Memory, pretrains=True),
+    settings.R2d3Settings: Registered(R2d3, R2d3Memory, pretrains=True, needs=refuse_other),
     settings.VtraceSettings: Registered(Vtrace, vtrace_memory),
 }
 
 
 def algorithm_of(context: Context) -> Algorithm:
     return ALGORITHMS[type(context.config.algorithm)].algorithm(context)
+
+
+def refuse_other_policy(config: Config, tokenizer: Tokenizer) -> None:
+    """Raises ConfigError where the algorithm cannot train a policy with this tokenizer."""
+    ALGORITHMS[type(config.algorithm)].needs(tokenizer)
 
 
 def cloning_updates(config: Config) -> int:

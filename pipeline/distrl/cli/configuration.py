@@ -37,10 +37,12 @@ def check(config: ConfigFile = None, sets: Sets = None) -> None:
     settings = load(config, sets)
     _refuse_missing_files(settings)
     check_client(settings.kafka)
+    from distrl.algorithms.registry import refuse_other_policy
     from distrl.policy.registry import policy_of
     from distrl.runs.settings import learning_fingerprint
 
-    policy_of(settings.policy)
+    policy = policy_of(settings.policy)
+    refuse_other_policy(settings, policy.tokenizer)
     console.print(
         f"the settings are sound; learning fingerprint {learning_fingerprint(settings)[:16]}", highlight=False
     )
@@ -49,6 +51,7 @@ def check(config: ConfigFile = None, sets: Sets = None) -> None:
 def _refuse_missing_files(settings: Config) -> None:
     named = [
         ("kafka.ssl_ca", settings.kafka.ssl_ca),
+        ("kafka.schema_registry_ca", settings.kafka.schema_registry_ca),
         ("store.ca", settings.store.ca),
         *(("feeder.tasks", file) for file in settings.feeder.tasks),
     ]

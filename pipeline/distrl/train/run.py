@@ -12,6 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from distrl.algorithms.registry import refuse_other_policy
 from distrl.broker import topic_admin
 from distrl.config import Config
 from distrl.errors import StackError
@@ -53,17 +54,19 @@ def prepared(config: Config, out: Path, console: Console, owner: str) -> Iterato
     """The settings with all endpoints, the run's folder, and the servers, which are stopped after the block if they
     were started for it. The topics are there.
 
-    Raises ConfigError, before anything starts, if the suite lacks tasks of a split, or the base model lacks words of
-    the suite that is demonstrated or fed; StackError if somebody else trains in `out` or on the stack, and if the disk
-    is full.
+    Raises ConfigError, before anything starts, if the suite lacks tasks of a split, the algorithm cannot train the
+    policy, or the base model lacks words of the suite that is demonstrated or fed; StackError if somebody else trains
+    in `out` or on the stack, and if the disk is full.
     """
     folder = folder_of(config, out)
     refuse_second(config, out)
     suite = suite_of(config.feeder)
     for split in Split:
         suite.task(0, 0, split)
+    tokenizer = tokenizer_of(config.policy)
+    refuse_other_policy(config, tokenizer)
     if config.warmup.demonstrations or not config.feeder.tasks:
-        refuse_unknown_words(config.feeder, tokenizer_of(config.policy))
+        refuse_unknown_words(config.feeder, tokenizer)
     try:
         with alone(config, out, owner):
             folder.make()

@@ -22,13 +22,13 @@ from distrl.algorithms.episodes import rewards_and_ends
 from distrl.algorithms.protocol import Context, Metrics, Optimised, seen
 from distrl.algorithms.r2d3.losses import LossSettings
 from distrl.algorithms.r2d3.memory import PRETRAINING, Drawn, R2d3Memory, settings_of
+from distrl.algorithms.r2d3.needs import refuse_other
 from distrl.algorithms.r2d3.sequences import Episode, SequenceBatch, batch_of
 from distrl.algorithms.r2d3.train_step import sequence_loss
 from distrl.algorithms.returns import Array, unscaled
 from distrl.compute import ShardResult
 from distrl.config import DescentSettings
 from distrl.config.algorithms import R2d3Settings
-from distrl.errors import ConfigError
 from distrl.policy.protocol import TrajectoryStep
 from distrl.policy.recurrent_q.policy import RecurrentQPolicy
 from distrl.replay.circular import Entry
@@ -43,12 +43,8 @@ class R2d3:
     """R2D3. context.config.algorithm must be its settings. Raises ConfigError for a policy that is no recurrent Q."""
 
     def __init__(self, context: Context) -> None:
-        if not isinstance(context.policy, RecurrentQPolicy):
-            raise ConfigError(
-                "algorithm.type",
-                "r2d3 learns values of actions, and this policy has none",
-                "make a recurrent Q (`distrl base-model recurrent-q --out DIRECTORY`) and name it in policy.base_model",
-            )
+        refuse_other(context.policy.tokenizer)
+        assert isinstance(context.policy, RecurrentQPolicy)
         self._context, self._policy = context, context.policy
         self._settings = settings_of(context.config)
         self._network = context.policy.network

@@ -51,7 +51,7 @@ class Learned:
     left_out: str | None = None
     """Why it was not learned from; None if it was."""
     resident: UpdateInterval | None = None
-    """The updates after the warm-up that could learn from it; None: none."""
+    """The updates after the cloning that could learn from it; None: none."""
     cloned: UpdateInterval | None = None
     """The warm-up updates that it was a demonstration of."""
     drawn: dict[int, list[int]] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class UpdateAdmission:
     left_out: int
     """How many of them are not learned from."""
     resident: int
-    """Trajectories in the buffer that it drew from; in the warm-up, demonstrations that it cloned."""
+    """Trajectories in the buffer that it drew from; while it clones, demonstrations."""
     transitions: int
     """Steps of those."""
 

@@ -94,4 +94,4 @@ def test_episodes_are_published_learned_from_and_matched(broker: str, tmp_path: 
     assert (records(config), objects(tmp_path / "objects")) == before, "it reads only"
     wrong = distrl("evaluate", "--format", "android-control")
     assert wrong.returncode == 1
-    assert "none of 15 episodes can be read as android-control" in wrong.stderr
+    assert "nothing can be read as android-control: 15 episodes: cannot be read" in wrong.stderr

@@ -10,13 +10,16 @@ from simphone.fleet import PROFILE_NAMES, FleetSettings, SettingError
 from simphone.serve import SimulatedPhone, announce, run_phones
 
 DEFAULTS = FleetSettings()
+OFTEN = {"profiles": "profile", "generations": "generation"}
+"""Setting -> its option, which is given once for each value."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Exit status: 0 ended by Ctrl-C or SIGTERM, 1 a port that cannot be opened, 2 a wrong command line."""
     parser = _parser()
     given = vars(parser.parse_args(arguments))
-    given["profiles"] = tuple(given.get("profiles", ()))
+    for name in OFTEN:
+        given[name] = tuple(given.get(name, ()))
     try:
         settings = FleetSettings(**given)
     except SettingError as error:
@@ -28,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _explained(error: SettingError) -> str:
-    option = "--profile" if error.setting == "profiles" else f"--{error.setting.replace('_', '-')}"
+    option = f"--{OFTEN.get(error.setting, error.setting.replace('_', '-'))}"
     return f"argument {option}: {error.what}; {error.hint}"
 
 
@@ -63,10 +66,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--generation",
+        dest="generations",
+        action="append",
         type=int,
         metavar="N",
-        default=DEFAULTS.generation,
-        help="of the apps' look: 0 as first drawn, 1 recoloured, 2 moved too, 3 renamed too, 4 outlined too",
+        default=argparse.SUPPRESS,
+        help="of the apps' look: 0 as first drawn, 1 recoloured, 2 moved too, 3 renamed too, 4 outlined too; given "
+        "often, generations are assigned in turn (default: 0)",
     )
     parser.add_argument(
         "--profile",

@@ -47,6 +47,8 @@ class FleetSettings:
     """Chance of a pop-up after an action."""
     generation: int = 0
     """Of the apps' look (generations.py)."""
+    generations: tuple[int, ...] = ()
+    """Generations of the look, assigned in turn; all have `generation` if empty."""
     keyboard_service: bool = False
     """Whether the phones have ADBKeyBoard, which types any Unicode."""
     latency_median_ms: float = 60.0
@@ -64,6 +66,7 @@ class FleetSettings:
             "base_port": (LOWEST_PORT <= self.base_port <= HIGHEST_PORT, f"{LOWEST_PORT} to {HIGHEST_PORT}"),
             "popup_probability": (0 <= self.popup_probability <= 1, "0 to 1"),
             "generation": (0 <= self.generation <= NEWEST, f"0 to {NEWEST}"),
+            "generations": (all(0 <= each <= NEWEST for each in self.generations), f"each 0 to {NEWEST}"),
             "latency_median_ms": (0 <= self.latency_median_ms < math.inf, "0 or more"),
             "latency_sigma": (0 <= self.latency_sigma <= WIDEST_SIGMA, f"0 to {WIDEST_SIGMA:g}"),
             "latency_max_ms": (0 <= self.latency_max_ms < math.inf, "0 or more"),
@@ -72,7 +75,7 @@ class FleetSettings:
         for setting, (holds, values) in allowed.items():
             if not holds:
                 given = getattr(self, setting)
-                shown = ", ".join(given) if isinstance(given, tuple) else given
+                shown = ", ".join(map(str, given)) if isinstance(given, tuple) else given
                 raise SettingError(setting, f"{shown} is not allowed", f"allowed: {values}")
         if self.base_port + self.count - 1 > HIGHEST_PORT:
             raise SettingError(

@@ -8,6 +8,7 @@ later one keeps the changes before it. Targets, and so every task and its check,
 from __future__ import annotations
 
 import colorsys
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -50,6 +51,11 @@ NAMES: Final = {
 HUE_TURN: Final = 0.38
 TINTED: Final = ("bar", "icon", "button", "tab", "tile", "bubble", "round", "play", "pause", "next", "avatar", "day")
 """Kinds whose colour may change; not products, whose colour tasks ask for."""
+
+
+def generation_of(number: int, generations: Sequence[int], otherwise: int) -> int:
+    """Of phone `number` where phones take turns; `otherwise` where there are no generations to take."""
+    return generations[number % len(generations)] if generations else otherwise
 
 
 def redrawn(elements: Elements, generation: int) -> Elements:

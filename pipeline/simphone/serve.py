@@ -18,6 +18,7 @@ from simphone.adbd import Adbd, properties
 from simphone.commands.network import address_of
 from simphone.faults import Fault, Faults
 from simphone.fleet import FleetSettings, SettingError
+from simphone.generations import generation_of
 from simphone.handset import Handset
 from simphone.machine import PhoneMachine
 from simphone.profiles import Luck
@@ -34,7 +35,8 @@ class SimulatedPhone:
         self.host = host
         self.port = settings.base_port + number
         self.serial = f"sim{number}"
-        self.machine = PhoneMachine(settings.seed + number, settings.popup_probability, settings.generation)
+        generation = generation_of(number, settings.generations, settings.generation)
+        self.machine = PhoneMachine(settings.seed + number, settings.popup_probability, generation)
         self.faults = Faults(time.monotonic)
         luck = Luck(settings, number)
         handset = Handset(

@@ -1,5 +1,6 @@
 """The same phone in another look: everything moves, and nothing that a task depends on does."""
 
+import asyncio
 import json
 from collections import defaultdict
 
@@ -11,9 +12,11 @@ from distrl.tasks.suite import suites
 from distrl.types import Action, ActionKind, Split
 from simphone import lexicon
 from simphone.element import HEIGHT, WIDTH
+from simphone.fleet import FleetSettings
 from simphone.gallery import walk
 from simphone.generations import MOVED, NAMES, NEWEST, RECOLOURED, RENAMED, RESTYLED
 from simphone.machine import PhoneMachine, Tap, Text, draw, fresh, widgets
+from simphone.serve import SimulatedPhone
 from simphone.state import State
 from simphone.words import COLOURS, FIRST_NAMES, HOURS, NOUNS, SITES, SWITCHES
 
@@ -35,6 +38,16 @@ def test_the_oracle_does_every_task_in_every_generation(generation: int) -> None
         won[task.family].append(succeeded(task, phone.state()))
     assert len(won) == len(SUITE.families)
     assert {family: sum(each) / len(each) for family, each in won.items()} == dict.fromkeys(won, 1.0)
+
+
+def test_phones_take_turns_with_the_generations_of_a_fleet() -> None:
+    async def looks(settings: FleetSettings) -> list[bytes]:
+        return [SimulatedPhone(settings, number, "127.0.0.1").machine.png() for number in range(4)]
+
+    turns = asyncio.run(looks(FleetSettings(generations=(0, MOVED))))
+    old, new = (asyncio.run(looks(FleetSettings(generation=each))) for each in (0, MOVED))
+    assert turns == [old[0], new[1], old[2], new[3]]
+    assert old[1] != new[1]
 
 
 @pytest.mark.parametrize("generation", [RECOLOURED, MOVED, RENAMED, RESTYLED])

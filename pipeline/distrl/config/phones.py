@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 from simphone.fleet import WIDEST_SIGMA, PhoneProfile
-from simphone.generations import NEWEST
+from simphone.generations import NEWEST, generation_of
 
 from distrl import names
 from distrl.addresses import expanded
@@ -132,6 +132,9 @@ class PhoneSettings(Section):
     generation: int = Field(
         0, ge=0, le=NEWEST, description="of the apps' look: 1 recoloured, 2 moved, 3 renamed, 4 outlined"
     )
+    generations: tuple[Annotated[int, Field(ge=0, le=NEWEST)], ...] = Field(
+        (), description="generations of the look, assigned to the phones in turn; all have phones.generation if empty"
+    )
     keyboard_service: bool = Field(False, description="whether they have ADBKeyBoard, which types any Unicode")
     latency_median_ms: float = Field(60.0, ge=0)
     latency_sigma: float = Field(
@@ -141,3 +144,7 @@ class PhoneSettings(Section):
     profiles: tuple[PhoneProfile, ...] = Field(
         (), description="kinds of phones, assigned in turn (docs/phones.md); all plain if empty"
     )
+
+    def generation_of(self, number: int) -> int:
+        """Of the look of phone `number`."""
+        return generation_of(number, self.generations, self.generation)

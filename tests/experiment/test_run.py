@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -17,6 +18,8 @@ from distrl.experiment.catalogue import EXPERIMENTS, experiment_of
 from distrl.experiment.cells import FOLDER
 from distrl.experiment.plan import Cell, seeds_of
 from distrl.experiment.run import FILES
+from distrl.experiment.spent import FILE as COST
+from distrl.experiment.spent import FOLDER as SPENT
 
 from . import small
 
@@ -73,6 +76,20 @@ def test_after_a_kill_the_same_command_goes_on_and_ends_with_the_same_bytes(whol
     small.run(tmp_path, lambda cell: seen.append(cell.file))
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert len(seen) == 4
+    assert files(tmp_path) == files(whole)
+
+
+def test_what_it_took_is_beside_the_report_and_not_in_it(whole: Path, tmp_path: Path) -> None:
+    found = json.loads((whole / COST).read_bytes())
+    assert (found["parts"], found["unknown"]) == (4, 0)
+    assert found["processor_s"] > 0
+    assert len(found["code"]) == 1
+    for name in (FOLDER, SPENT):
+        shutil.copytree(whole / name, tmp_path / name)
+    next((tmp_path / SPENT).iterdir()).unlink()
+    small.run(tmp_path)
+    again = json.loads((tmp_path / COST).read_bytes())
+    assert (again["parts"], again["unknown"]) == (3, 1), "cells that were there cost nothing again"
     assert files(tmp_path) == files(whole)
 
 

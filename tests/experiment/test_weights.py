@@ -8,13 +8,14 @@ from types import MappingProxyType
 import pytest
 from distrl.broker.topics import topic_name
 from distrl.config import Config, load
+from distrl.experiment.base_models import grounded
 from distrl.experiment.cells import results
 from distrl.experiment.compute import CURVE, compute
 from distrl.experiment.costs import PAPER, Draws
 from distrl.experiment.deciding import PolicyBatches
 from distrl.experiment.figure import draw
 from distrl.experiment.page import html_page
-from distrl.experiment.plan import Arm, Cell, Experiment
+from distrl.experiment.plan import Arm, Cell, Experiment, Play
 from distrl.experiment.report import report_of, to_dict
 from distrl.experiment.simulate import Simulated, World, simulate
 from distrl.experiment.warmup import FOLDER as WARMUPS
@@ -23,7 +24,7 @@ from distrl.experiment.weights import Screenshots, WeightsLearning, demonstratio
 from distrl.policy.registry import policy_of
 from distrl.policy.sampling import Sampling
 from distrl.store.directory import DirectoryStore
-from distrl.types import LoggedTrajectory, LogPosition, Update, Watermark
+from distrl.types import LoggedTrajectory, LogPosition, Split, Update, Watermark
 
 SMALL = (
     "run=experiment",
@@ -36,6 +37,10 @@ SMALL = (
     "algorithm.critic_warmup_updates=1",
     "learner.trajectories_per_update=3",
 )
+
+
+MIXED = ("phones.generations=[0, 1]",)
+PLAYS = (Play("train", split=Split.TRAIN), Play("generation 4", generation=4), Play("app", novelty="app"))
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +114,7 @@ def test_an_arm_that_learns_has_a_curve_and_both_ends(tmp_path: Path) -> None:
     """Its warm-up is shared with the other arm of the seed, which changes no figure."""
     few = (*SMALL[1:-1], "evaluate.validation_episodes=2", "evaluate.episodes=2")
     arms = [
-        Arm(name, 3, PAPER, (*few, f"feeder.max_lag={lag}"), "home", learns=True)
+        Arm(name, 3, PAPER, (*few, f"feeder.max_lag={lag}", *MIXED), "home", learns=True, plays=PLAYS)
         for name, lag in (("async", 9), ("sync", 0))
     ]
     until = MappingProxyType({"quick": 700.0, "full": 700.0})
@@ -127,5 +132,33 @@ def test_an_arm_that_learns_has_a_curve_and_both_ends(tmp_path: Path) -> None:
         assert learned[0] == 0 < learned[-1] <= each["figures"]["trajectories"]["mean"]
         assert all(0 <= success <= 1 for _, _, success in curve)
     starts = [each.results[0]["curve"][0] for each in report.arms]
+    assert {"train", "generation 4", "app"} <= set(report.arms[0].figures)
+    assert report.arms[0].results[0]["figures"]["app"] is None, "no task of the suite is in an app that it lacks"
     assert starts[0] == starts[1], "arms of a seed begin with the same version 0"
     assert "held-out, last" in html_page(report, draw(report))
+
+
+def test_without_a_warm_up_the_first_update_folds_the_demonstrations(tmp_path: Path) -> None:
+    """R2D3 without pre-training, over a recurrent Q: demonstrations come with the first trajectories."""
+    sets = (
+        "algorithm.type=r2d3",
+        "warmup.demonstrations=4",
+        "warmup.updates=0",
+        "algorithm.minibatches=1",
+        "algorithm.batch_size=4",
+    )
+    cell = grounded(Cell(Arm("r2d3", 3, PAPER, sets, "home", learns=True, recurrent=True), 0, 1.0), tmp_path)
+    config, store, screenshots = cell.config, DirectoryStore(tmp_path / "store"), Screenshots()
+    learning = WeightsLearning(config, store, screenshots)
+    assert (learning.u, len(learning.unfolded)) == (0, 4)
+
+    def worker(number: int) -> PolicyBatches:
+        policy = policy_of(config.policy)
+        return PolicyBatches(policy, Sampling.of(config.worker), lambda version: store.get(version.adapter))
+
+    run = simulate(config, World(Draws(PAPER, 0), 3, worker, learning, screenshots.keep, drawn=True), 700.0)
+    assert [len(each.lags) for each in run.folded] == [3] * len(run.folded), "lags are those of the agent's episodes"
+    assert run.folded
+    buffers = learning.state.algorithm.memory.buffers
+    assert len(buffers["demonstrations"].entries) == 4
+    assert len(buffers["agent"].entries) == 3 * learning.u

@@ -39,7 +39,18 @@ def experiment(
     out: Annotated[
         Path | None, typer.Option(help="Folder of the results; out/experiments/NAME-PRESET if not given.")
     ] = None,
+    base_model: Annotated[
+        Path | None,
+        typer.Option(help="Directory of the base model that arms which learn begin with; the shipped one if left out."),
+    ] = None,
     names: Annotated[bool, typer.Option("--list", help="Name the experiments, and end.")] = False,
+    results: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Print what was found in that folder of an experiment as Markdown, beside the paper's numbers, and "
+            "end; may be given often. docs/results.md is made so."
+        ),
+    ] = None,
 ) -> None:
     """Run the system's own parts on simulated phones in virtual time: no server, no waiting, the same bytes each time.
 
@@ -49,6 +60,11 @@ def experiment(
     from distrl.experiment.catalogue import EXPERIMENTS, experiment_of
     from distrl.experiment.plan import seeds_of
 
+    if results:
+        from distrl.experiment.results import results_page
+
+        typer.echo(results_page(results), nl=False)
+        return
     if names or name is None:
         for each in EXPERIMENTS.values():
             console.print(f"{each.name:15} {each.title}", markup=False, highlight=False, soft_wrap=True)
@@ -63,7 +79,7 @@ def experiment(
         def on_cell(cell: Cell) -> None:
             progress.update(bar, advance=1, description=escape(f"{cell.arm.name}, seed {cell.seed}"))
 
-        report = run_experiment(asked, preset.value, numbers, folder, on_cell)
+        report = run_experiment(asked, preset.value, numbers, folder, on_cell, base_model=base_model)
     _show(report)
     console.print(f"report: {folder / FILES[-1]}", markup=False, highlight=False, soft_wrap=True)
 

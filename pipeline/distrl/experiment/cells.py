@@ -16,10 +16,13 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any, Final
 
+from distrl.experiment.base_models import grounded
 from distrl.experiment.compute import CellResult, compute
 from distrl.experiment.plan import Cell
+from distrl.experiment.spent import FOLDER as SPENT
+from distrl.experiment.spent import Spent, code_version, note, timed
 from distrl.experiment.warmup import FOLDER as WARMUPS
-from distrl.experiment.warmup import adapter_file, warm_up
+from distrl.experiment.warmup import adapter_file, shared, warm_up
 from distrl.offline.files import make_folder, write
 
 FOLDER: Final = "cells"
@@ -45,6 +48,8 @@ def results(cells: Sequence[Cell], out: Path, on_cell: OnCell, processes: int | 
     Raises ConfigError where `out` cannot be written, and what a cell raised.
     """
     make_folder(out / FOLDER)
+    make_folder(out / SPENT)
+    code = code_version()
     found = {cell: result for cell in cells if (result := persisted(cell, out)) is not None}
     for cell in found:
         on_cell(cell)
@@ -54,13 +59,14 @@ def results(cells: Sequence[Cell], out: Path, on_cell: OnCell, processes: int | 
         stop = spawn.Event()
         with ProcessPoolExecutor(processes or _cores(), spawn, _end_with_parent, (stop,)) as pool:
             try:
-                warmed = _warmed(missing, out, pool)
-                coming: dict[Future[CellResult], Cell] = {
-                    pool.submit(compute, cell, warmed.get(cell)): cell for cell in missing
+                warmed = _warmed(missing, out, pool, code)
+                coming: dict[Future[tuple[CellResult, float]], Cell] = {
+                    pool.submit(timed, compute, grounded(cell, out), warmed.get(cell)): cell for cell in missing
                 }
                 for future in as_completed(coming):
                     cell = coming[future]
-                    found[cell] = future.result()
+                    found[cell], processor_s = future.result()
+                    note(out, cell.file, Spent(processor_s, code))
                     _persist(cell, found[cell], out)
                     on_cell(cell)
             except BaseException:
@@ -70,15 +76,25 @@ def results(cells: Sequence[Cell], out: Path, on_cell: OnCell, processes: int | 
     return [found[cell] for cell in cells]
 
 
-def _warmed(cells: Sequence[Cell], out: Path, pool: ProcessPoolExecutor) -> dict[Cell, Path]:
+def noted(cells: Sequence[Cell], out: Path) -> list[str]:
+    """The names under which `spent` has what the cells and their warm-ups took."""
+    warmups = {_warmup_note(adapter_file(cell, out)) for cell in cells if shared(cell)}
+    return [*(cell.file for cell in cells), *sorted(warmups)]
+
+
+def _warmup_note(file: Path) -> str:
+    return f"warmup-{file.stem}.json"
+
+
+def _warmed(cells: Sequence[Cell], out: Path, pool: ProcessPoolExecutor, code: str) -> dict[Cell, Path]:
     """The file of the weights after the warm-up of each cell that learns; computes and persists those that are not
     there."""
-    files = {cell: adapter_file(cell, out) for cell in cells if cell.arm.learns}
+    files = {cell: adapter_file(cell, out) for cell in cells if shared(cell)}
     if files:
         make_folder(out / WARMUPS)
     makers = {file: cell for cell, file in files.items() if not file.exists()}
-    for each in [pool.submit(warm_up, cell, file) for file, cell in makers.items()]:
-        each.result()
+    for file, each in [(file, pool.submit(timed, warm_up, cell, file)) for file, cell in makers.items()]:
+        note(out, _warmup_note(file), Spent(each.result()[1], code))
     return files
 
 

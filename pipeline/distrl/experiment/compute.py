@@ -5,27 +5,24 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 import torch
 
 from distrl.config import Config
-from distrl.evaluate.play import evaluation_tasks
 from distrl.experiment.costs import Draws
 from distrl.experiment.deciding import PolicyBatches, ScriptBatches
 from distrl.experiment.learning import NoLearning
 from distrl.experiment.measure import CurvePoint, Figures, collected, figures, learned
-from distrl.experiment.plan import Cell
+from distrl.experiment.plan import Cell, Play
 from distrl.experiment.simulate import Simulated, World, simulate
-from distrl.experiment.success import Ended, greedy, success
+from distrl.experiment.success import Ended, Episodes, success
 from distrl.experiment.weights import Screenshots, WeightsLearning
 from distrl.policy.registry import policy_of
 from distrl.policy.sampling import Sampling
 from distrl.store.directory import DirectoryStore
-from distrl.store.objects import ObjectStore
-from distrl.types import ObjectRef, Split, Version
+from distrl.types import ObjectRef, Version
 
 CURVE: Final = 6
 """Points of a learning curve after version 0."""
@@ -47,7 +44,7 @@ def compute(cell: Cell, warmed: Path | None = None) -> CellResult:
 
 def _pacing(cell: Cell) -> CellResult:
     """The script acts, and updates compute nothing."""
-    config = cell.arm.config(cell.seed)
+    config = cell.config
     world = World(
         Draws(cell.arm.costs, cell.seed),
         cell.arm.phones,
@@ -62,7 +59,7 @@ def _pacing(cell: Cell) -> CellResult:
 
 def _learning(cell: Cell, warmed: Path | None) -> CellResult:
     """The policy acts and learns; then its versions play."""
-    config = cell.arm.config(cell.seed)
+    config = cell.config
     torch.set_num_threads(config.worker.torch_threads)
     with tempfile.TemporaryDirectory() as folder:
         store, screenshots = DirectoryStore(Path(folder)), Screenshots()
@@ -78,30 +75,24 @@ def _learning(cell: Cell, warmed: Path | None) -> CellResult:
             drawn=True,
         )
         run = simulate(config, world, cell.until)
-        curve, first, last = _played(cell, config, learning.versions, store)
-    found = learned(curve, success(first), success(last), [each.end for each in last])
+        episodes, versions = Episodes(config, store), learning.versions
+        curve = _curve(cell, config, versions, episodes)
+        first, last = (episodes.of(version, cell.arm.held_out) for version in (versions[0], versions[-1]))
+        others = {play.name: success(episodes.of(versions[-1], play)) for play in cell.arm.plays}
+    found = {**learned(curve, success(first), success(last), [each.end for each in last]), **others}
     return _result({**_paced(cell, config, run), **found}, run, curve, last)
 
 
-def _played(
-    cell: Cell, config: Config, versions: Sequence[Version], store: ObjectStore
-) -> tuple[list[CurvePoint], Sequence[Ended], Sequence[Ended]]:
-    """The curve on the tasks of the arm, and the held-out episodes of the first and of the last version."""
-    policy = policy_of(config.policy)
-    counts = {Split.VALIDATION: config.evaluate.validation_episodes, Split.TEST: config.evaluate.episodes}
-
-    @cache
-    def episodes(version: Version, split: Split) -> list[Ended]:
-        tasks = evaluation_tasks(config, split, counts[split])
-        return greedy(config, policy, version, store.get(version.adapter), tasks)
-
+def _curve(cell: Cell, config: Config, versions: Sequence[Version], episodes: Episodes) -> list[CurvePoint]:
+    """On the tasks of the arm's curve."""
     curve = []
     for point in range(CURVE + 1):
         at = cell.until * point / CURVE
         newest = [version for version in versions if version.published_at <= at * 1000][-1]
         folded = (newest.update + 1 - config.warmup.updates) * config.learner.trajectories_per_update
-        curve.append(CurvePoint(at, folded, success(episodes(newest, cell.arm.curve))))
-    return curve, episodes(versions[0], Split.TEST), episodes(versions[-1], Split.TEST)
+        found = episodes.of(newest, Play("curve", split=cell.arm.curve))
+        curve.append(CurvePoint(at, folded, success(found)))
+    return curve
 
 
 def _paced(cell: Cell, config: Config, run: Simulated) -> Figures:
@@ -114,5 +105,5 @@ def _result(found: Figures, run: Simulated, curve: Sequence[CurvePoint] = (), la
         "figures": {name: value if math.isfinite(value) else None for name, value in found.items()},
         "collected": [list(point) for point in collected(run)],
         "curve": [[point.at, point.trajectories, point.success] for point in curve],
-        "episodes": [[each.task_id, each.family, each.end] for each in last],
+        "episodes": [[each.task.task_id, each.task.family, each.end] for each in last],
     }

@@ -11,15 +11,18 @@ from matplotlib.ticker import NullLocator
 
 from distrl.evaluate.figures import INK
 from distrl.experiment.figure_learned import learned
+from distrl.experiment.figure_plays import by_play
 from distrl.experiment.figure_style import SYNC, colour_of, dress
 from distrl.experiment.measure import HOUR
 from distrl.experiment.report import ArmResult, Report
 
 
 def draw(report: Report) -> bytes:
-    """Success where arms learn; rates over the number of phones where they differ in it; else trajectories over time, a
-    panel for each group."""
-    if report.learns:
+    """Success where arms learn, by what they play where that is more than one thing; rates over the number of phones
+    where they differ in it; else trajectories over time, a panel for each group."""
+    if any(each.arm.plays for each in report.arms):
+        figure = by_play(report)
+    elif report.learns:
         figure = learned(report)
     else:
         figure = _rates(report) if len({each.arm.phones for each in report.arms}) > 1 else _curves(report)

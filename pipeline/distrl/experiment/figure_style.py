@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 
 from distrl.evaluate.figures import GRID, INK, MUTED
 
-COLOURS: Final = ("#2f7f86", "#d08a2e", "#7b5ea7", "#4a78b5", "#b8544f", "#6b8f3c")
+COLOURS: Final = ("#2f7f86", "#d08a2e", "#7b5ea7", "#4a78b5", "#b8544f", "#6b8f3c", "#a8628f", "#8a7350")
 SYNC: Final = INK
 
 

@@ -34,6 +34,11 @@ class Learning(Protocol):
         """How far the log is folded."""
         ...
 
+    @property
+    def unfolded(self) -> Sequence[LoggedTrajectory]:
+        """Demonstrations that the first update folds; there are some where no warm-up came before it."""
+        ...
+
     def fold(self, window: Sequence[LoggedTrajectory], update: Update) -> object: ...
     def version(self, number: int, published_at: int) -> Version:
         """The weights as a version."""
@@ -46,6 +51,7 @@ class NoLearning:
     def __init__(self, config: Config) -> None:
         self.u = config.warmup.updates
         self.watermarks: tuple[Watermark, ...] = ()
+        self.unfolded: Sequence[LoggedTrajectory] = ()
         self._fingerprint = learning_fingerprint(config)
 
     def fold(self, window: Sequence[LoggedTrajectory], update: Update) -> None:
@@ -81,6 +87,8 @@ class VirtualLearner:
         self._fingerprint = learning_fingerprint(config)
         self.topic = topic_name(config.run, "trajectories")
         self._pending = PendingLog(topic_name(config.run, "demonstrations"), self.topic, learning.watermarks)
+        for logged in learning.unfolded:
+            self._pending.push(logged)
         self._actor: Actor | None = None
         self._version = -1
         self.updates: list[Folded] = []
@@ -116,7 +124,9 @@ class VirtualLearner:
     def _fold(self, update: Update) -> None:
         window = self._pending.window(update.watermarks)
         took_s = self._draws.update(update.u)
-        lags = tuple(self._version - oldest_version(each.trajectory) for each in window)
+        lags = tuple(
+            self._version - oldest_version(each.trajectory) for each in window if each.position.topic == self.topic
+        )
         self.updates.append(Folded(update.u, self._time.now, took_s, lags))
         self._time.sleep(took_s)
         self._learning.fold(window, update)

@@ -27,7 +27,12 @@ COLUMNS: Final = {
     "episode_own_s": ("episode, s", 0),
     **{mode: (mode, 3) for mode in MODES},
 }
-"""Figure -> its column's head and its decimals. Intervals of all are in report.json."""
+"""Figure -> its column's head and its decimals; another is a share, under its own name. Intervals of all are in
+report.json."""
+
+
+def column_of(figure: str) -> tuple[str, int]:
+    return COLUMNS.get(figure, (figure, 3))
 
 
 def html_page(report: Report, png: bytes) -> str:
@@ -51,7 +56,7 @@ def html_page(report: Report, png: bytes) -> str:
 def arm_table(report: Report) -> tuple[list[str], list[list[str]]]:
     """Head and rows, as text."""
     shown = report.experiment.shown
-    head = ["arm", *(COLUMNS[name][0] for name in shown)]
+    head = ["arm", *(column_of(name)[0] for name in shown)]
     if report.learns:
         head += ["interquartile mean", "tasks that flip"]
     return head, [_row(each, shown, report.experiment.compared) for each in report.arms]
@@ -59,7 +64,7 @@ def arm_table(report: Report) -> tuple[list[str], list[list[str]]]:
 
 def comparison_table(report: Report) -> tuple[list[str], list[list[str]]]:
     """Without rows where no arm is compared with another."""
-    name, decimals = COLUMNS[report.experiment.compared]
+    name, decimals = column_of(report.experiment.compared)
     head = ["arm", "against", f"{name}: ratio", "difference"]
     head += ["over tasks", "probability of improvement", "which is"] if report.learns else ["which is"]
     return head, [_compared(each, decimals) for each in report.comparisons]
@@ -82,7 +87,7 @@ def _held_out_note(report: Report) -> str:
 
 
 def _row(each: ArmResult, names: Iterable[str], compared: str) -> list[str]:
-    cells = [_shown(each.summary(name), COLUMNS[name][1], interval=name == compared) for name in names]
+    cells = [_shown(each.summary(name), column_of(name)[1], interval=name == compared) for name in names]
     if (held_out := each.held_out) is not None:
         flipped = held_out.flipped
         cells += [_estimated(held_out.interquartile), "–" if flipped is None else f"{flipped:.3f}"]

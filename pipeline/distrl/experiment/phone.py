@@ -23,16 +23,19 @@ NOT_DRAWN: Final = b"a screen that nobody reads is not drawn"
 class VirtualPhone:
     """`distrl.rollout.episode.Phone`, used by one actor.
 
-    drawn: whether its screens are drawn, which takes most of the real time; a script does not read them.
+    drawn: whether its screens are drawn, which takes most of the real time; a script does not read them. generation: of
+    the apps' look.
     """
 
-    def __init__(self, number: int, time: VirtualTime, draws: Draws, popup_probability: float, drawn: bool) -> None:
+    def __init__(
+        self, number: int, time: VirtualTime, draws: Draws, popup_probability: float, drawn: bool, generation: int = 0
+    ) -> None:  # fmt: skip
         self.number = number
         self.own_s = 0.0
         """Virtual seconds that the phone itself, and lone decisions for it, have taken or are taking."""
         self._own_until = 0.0
         self._time, self._draws, self._drawn = time, draws, drawn
-        self._machine = PhoneMachine(number, popup_probability)
+        self._machine = PhoneMachine(number, popup_probability, generation)
         self._episode, self._step = -1, 0
 
     @property

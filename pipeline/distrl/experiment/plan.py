@@ -1,19 +1,22 @@
-"""What an experiment is: arms under seeds for a length of virtual time, and how they are compared. Pure.
+"""What an experiment is: arms under seeds for a length of virtual time, and how they are compared.
 
-`distrl.experiment.catalogue` has those that there are."""
+`distrl.experiment.catalogue` has those that there are. The only file that it reads is the base model's, to know it."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, Literal
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
 
 from distrl.config import Config, load
 from distrl.errors import ConfigError
 from distrl.evaluate.failures import Mode
 from distrl.experiment.costs import CostModel
+from distrl.experiment.novelty import Novelty
+from distrl.policy.registry import base_sha256
 from distrl.types import Split
 
 Preset = Literal["quick", "full"]
@@ -30,6 +33,24 @@ MODES: Final = tuple(mode.value for mode in Mode)
 
 
 @dataclass(frozen=True, slots=True)
+class Play:
+    """Tasks that versions play greedily: those of a split of some suites, on phones of one look.
+
+    name: of its figure. suites: built-in ones; the arm's own if empty. novelty: only the tasks that are so new to an
+    agent of the arm's suite; all if None.
+    """
+
+    name: str
+    suites: tuple[str, ...] = ()
+    split: Split = Split.TEST
+    generation: int = 0
+    novelty: Novelty | None = None
+
+
+HELD_OUT: Final = Play("held out")
+
+
+@dataclass(frozen=True, slots=True)
 class Arm:
     """One way of running the system. sets: its settings, as path=value."""
 
@@ -42,7 +63,15 @@ class Arm:
     learns: bool = False
     """Whether the policy acts and updates compute; else a script acts, and they take their time alone."""
     curve: Split = Split.VALIDATION
-    """Where it learns: the tasks that its versions play over time. The first and the last also play held-out ones."""
+    """Where it learns: the tasks that its versions play over time."""
+    held_out: Play = HELD_OUT
+    """What its first and its last version play; arms of a group are compared by it, task by task."""
+    plays: tuple[Play, ...] = ()
+    """What its last version plays, too; each is a figure."""
+    until: float | None = None
+    """Virtual seconds, where they are not those of the experiment."""
+    recurrent: bool = False
+    """Whether a recurrent Q over the base model acts and learns in its place."""
 
     def config(self, seed: int) -> Config:
         """The settings; neither a file nor a variable of the machine changes them."""
@@ -62,18 +91,34 @@ class Cell:
     seed: int
     until: float
     """Virtual seconds."""
+    base_model: Path | None = None
+    """Directory of the base model where arms learn; the shipped one if None."""
+
+    @property
+    def config(self) -> Config:
+        config = self.arm.config(self.seed)
+        if self.base_model is None:
+            return config
+        return config.model_copy(update={"policy": config.policy.model_copy(update={"base_model": self.base_model})})
 
     @property
     def fingerprint(self) -> str:
-        """sha256 (hex) of all that its figures depend on, but the code."""
+        """sha256 (hex) of all that its figures depend on, but the code. Raises PolicyError where the base model cannot
+        be read."""
         content = {
             "format": FORMAT,
             "seed": self.seed,
             "until": self.until,
             "arm": [self.arm.name, self.arm.phones, self.arm.sets, self.arm.costs.to_dict()],
-            "learns": self.arm.curve.value if self.arm.learns else None,
+            "learns": self._learning if self.arm.learns else None,
         }
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def _learning(self) -> list[Any]:
+        arm = self.arm
+        plays = [asdict(play) for play in (arm.held_out, *arm.plays)]
+        return [arm.curve.value, plays, arm.recurrent, base_sha256(self.config.policy)]
 
     @property
     def file(self) -> str:
@@ -96,8 +141,12 @@ class Experiment:
     shown: Sequence[str] = PACE
     """The figures of its tables; report.json has them all."""
 
-    def cells(self, preset: Preset, seeds: Sequence[int]) -> list[Cell]:
-        return [Cell(arm, seed, self.until[preset]) for arm in self.arms(preset) for seed in seeds]
+    def cells(self, preset: Preset, seeds: Sequence[int], base_model: Path | None = None) -> list[Cell]:
+        return [
+            Cell(arm, seed, self.until[preset] if arm.until is None else arm.until, base_model if arm.learns else None)
+            for arm in self.arms(preset)
+            for seed in seeds
+        ]
 
 
 def seeds_of(text: str) -> tuple[int, ...]:

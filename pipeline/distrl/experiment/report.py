@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import math
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 from distrl.experiment.compute import CellResult
@@ -83,11 +85,13 @@ class Report:
     preset: Preset
     seeds: tuple[int, ...]
     arms: Sequence[ArmResult]
+    base_model: Path | None = None
 
     @property
     def command(self) -> str:
         seeds = ",".join(map(str, self.seeds))
-        return f"distrl experiment {self.experiment.name} --preset {self.preset} --seeds {seeds}"
+        given = "" if self.base_model is None else f" --base-model {shlex.quote(str(self.base_model))}"
+        return f"distrl experiment {self.experiment.name} --preset {self.preset} --seeds {seeds}{given}"
 
     @property
     def learns(self) -> bool:
@@ -111,13 +115,14 @@ class Report:
 
 
 def report_of(
-    experiment: Experiment, preset: Preset, seeds: tuple[int, ...], cells: Sequence[Cell], results: Sequence[CellResult]
-) -> Report:
+    experiment: Experiment, preset: Preset, seeds: tuple[int, ...], cells: Sequence[Cell],
+    results: Sequence[CellResult], base_model: Path | None = None,
+) -> Report:  # fmt: skip
     """cells and results: in the same order, the seeds of an arm one after the other."""
     arms = [
         ArmResult(cells[first].arm, results[first : first + len(seeds)]) for first in range(0, len(cells), len(seeds))
     ]
-    return Report(experiment, preset, seeds, arms)
+    return Report(experiment, preset, seeds, arms, base_model)
 
 
 def to_dict(report: Report) -> dict[str, Any]:

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from distrl.experiment.cells import OnCell, as_json, results
+from distrl.experiment.base_models import refuse_unknown_words
+from distrl.experiment.cells import OnCell, as_json, noted, results
 from distrl.experiment.figure import draw
 from distrl.experiment.page import html_page
 from distrl.experiment.plan import Cell, Experiment, Preset
 from distrl.experiment.report import Report, report_of, to_csv, to_dict
+from distrl.experiment.spent import write_total
 from distrl.offline.files import write
 
 FILES: Final = ("report.json", "report.csv", "report.png", "report.html")
@@ -18,16 +20,20 @@ FILES: Final = ("report.json", "report.csv", "report.png", "report.html")
 
 def run_experiment(
     experiment: Experiment, preset: Preset, seeds: Sequence[int], out: Path, on_cell: OnCell = lambda cell: None,
-    processes: int | None = None,
+    processes: int | None = None, base_model: Path | None = None,
 ) -> Report:  # fmt: skip
-    """Write FILES into `out`, which keeps what an earlier call of the same command has computed.
+    """Write FILES into `out`, which keeps what an earlier call of the same command has computed, and what all of it
+    took into its `cost.json`.
 
-    Raises ConfigError where `out` cannot be written.
+    base_model: directory of what arms that learn begin with; the shipped one if None. Raises ConfigError where `out`
+    cannot be written or the base model lacks words, PolicyError where it cannot be read.
     """
-    cells: list[Cell] = experiment.cells(preset, seeds)
-    report = report_of(experiment, preset, tuple(seeds), cells, results(cells, out, on_cell, processes))
+    cells: list[Cell] = experiment.cells(preset, seeds, base_model)
+    refuse_unknown_words(cells)
+    report = report_of(experiment, preset, tuple(seeds), cells, results(cells, out, on_cell, processes), base_model)
     png = draw(report)
     contents = as_json(to_dict(report)), to_csv(report).encode(), png, html_page(report, png).encode()
     for name, content in zip(FILES, contents, strict=True):
         write(out / name, content)
+    write_total(out, noted(cells, out))
     return report

@@ -75,7 +75,14 @@ class _Run:
         self._played: list[Played] = []
         clock = Clock(now=lambda: self.time.now, ticks=lambda: self.time.now)
         self._phones = [
-            VirtualPhone(number, self.time, world.draws, config.phones.popup_probability, world.drawn)
+            VirtualPhone(
+                number,
+                self.time,
+                world.draws,
+                config.phones.popup_probability,
+                world.drawn,
+                config.phones.generation_of(number),
+            )
             for number in range(world.phones)
         ]
         count = -(-world.phones // world.phones_per_worker)

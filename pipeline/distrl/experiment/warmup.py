@@ -1,5 +1,5 @@
 """The warm-up of a learning arm. Arms of a seed share it: its weights are computed once and persisted, as the adapter
-of version 0."""
+of version 0. An algorithm whose warm-up is its own (R2D3) computes it in each cell: it leaves more than weights."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Final
 
 import torch
 
+from distrl.algorithms.registry import cloning_updates
 from distrl.config import Config
 from distrl.experiment.plan import FORMAT, Cell
 from distrl.experiment.weights import Screenshots, WeightsLearning
@@ -21,9 +22,14 @@ from distrl.store.directory import DirectoryStore
 FOLDER: Final = "warmups"
 
 
+def shared(cell: Cell) -> bool:
+    """Whether the cell's warm-up is that of other arms."""
+    return cell.arm.learns and cloning_updates(cell.config) > 0
+
+
 def adapter_file(cell: Cell, out: Path) -> Path:
     """Where the weights after the cell's warm-up are; arms that differ in their algorithm alone have the same."""
-    return out / FOLDER / f"{_fingerprint(cell.arm.config(cell.seed))}.safetensors"
+    return out / FOLDER / f"{_fingerprint(cell.config)}.safetensors"
 
 
 def warm_up(cell: Cell, file: Path) -> None:
@@ -31,7 +37,7 @@ def warm_up(cell: Cell, file: Path) -> None:
 
     Raises ConfigError where it cannot be written.
     """
-    config = cell.arm.config(cell.seed)
+    config = cell.config
     torch.set_num_threads(config.worker.torch_threads)
     with tempfile.TemporaryDirectory() as folder:
         learning = WeightsLearning(config, DirectoryStore(Path(folder)), Screenshots())
@@ -39,9 +45,10 @@ def warm_up(cell: Cell, file: Path) -> None:
 
 
 def _fingerprint(config: Config) -> str:
-    """sha256 (hex) of all that the weights depend on, but the code: neither the algorithm nor the bound on the lag."""
+    """sha256 (hex) of all that the weights depend on, but the code: neither the algorithm, nor how many trajectories its
+    updates fold, nor the bound on the lag."""
     learning = learning_settings(config)
-    del learning["algorithm"], learning["policy"]["base_model"]
+    del learning["algorithm"], learning["policy"]["base_model"], learning["learner"]["trajectories_per_update"]
     feeder = config.feeder.model_dump(mode="json", exclude={"max_lag"})
     content = [FORMAT, config.run, learning, feeder, config.phones.model_dump(mode="json")]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -48,6 +48,7 @@ class WeightsLearning:
     ) -> None:
         self._config, self._screenshots = config, screenshots
         self._now = 0
+        self.unfolded: Sequence[LoggedTrajectory] = ()
         self.state = LearnerState(config)
         self._warm_up(self.fold if warmed is None else self._admit)
         if warmed is not None:
@@ -92,6 +93,7 @@ class WeightsLearning:
             update = Update(state.u, watermarks, learning_fingerprint(config), 0)
             fold(pending.window(watermarks), update)
             pending.folded(watermarks)
+        self.unfolded = pending.pending
 
     def _admit(self, window: Sequence[LoggedTrajectory], update: Update) -> None:
         """What an update of the warm-up leaves beside weights: the memories hold its trajectories."""
@@ -109,4 +111,5 @@ def demonstrations(config: Config, tokenizer: Tokenizer, screenshots: Screenshot
         tasks,
         lambda clock: Episode(NAME, screenshots.keep, TRUTH, clock, is_expert=True),
         lambda task: Scripted(ImperfectScript(script_seed(task)), tokenizer),
+        config.phones.generation_of,
     )

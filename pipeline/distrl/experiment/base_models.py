@@ -1,0 +1,58 @@
+"""The base models of arms that learn: checked before anything is computed, and made in OUT where there is none yet."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from distrl.errors import ConfigError
+from distrl.experiment.plan import Cell
+from distrl.policy.files import CONFIG
+from distrl.policy.recurrent_q.directory import Described, make
+from distrl.policy.registry import SHIPPED, base_sha256, tokenizer_of
+from distrl.tasks.suite import suite_named
+
+FOLDER: Final = "base-models"
+HINT: Final = (
+    "make a base model that has them with `distrl base-model train --words all --out DIR`, and give --base-model DIR"
+)
+SHOWN: Final = 8
+"""Most words in a message."""
+
+
+def refuse_unknown_words(cells: Sequence[Cell]) -> None:
+    """Raises ConfigError where the base model lacks words of a suite that an arm learns or plays: it would read them as
+    one and the same, and could not type them. Raises PolicyError where the base model cannot be read."""
+    asked = {
+        (cell.base_model, suite)
+        for cell in cells
+        if cell.arm.learns
+        for play in (cell.arm.held_out, *cell.arm.plays)
+        for suite in (cell.config.feeder.suite, *play.suites)
+    }
+    for base_model, suite in sorted(asked, key=str):
+        policy = next(cell for cell in cells if cell.arm.learns and cell.base_model == base_model).config.policy
+        missing = tokenizer_of(policy).unknown_words(suite_named(suite).texts)
+        if missing:
+            shown = ", ".join(missing[:SHOWN])
+            raise ConfigError(
+                "policy.base_model", f"lacks {len(missing)} words of suite {suite}, such as {shown}", HINT
+            )
+
+
+def grounded(cell: Cell, out: Path) -> Cell:
+    """The cell with the recurrent Q over its base model, where its arm acts by one. Its weights begin by the seed.
+
+    Raises PolicyError where it cannot be written.
+    """
+    if not cell.arm.recurrent:
+        return cell
+    directory = out / FOLDER / f"recurrent-q-{base_sha256(cell.config.policy)[:12]}"
+    if directory.exists() and not (directory / CONFIG).exists():
+        shutil.rmtree(directory)  # of a call that was killed: the file is written last
+    if not directory.exists():
+        make(directory, cell.base_model or SHIPPED, Described())
+    return replace(cell, base_model=directory)

@@ -1,0 +1,122 @@
+"""Experiments of algorithms that learn the suite `home`. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from distrl.config import PrioritisedReplaySettings
+from distrl.experiment.catalogue.arms import A_RIDE, ASYNC, LEARNED, SYNC, learners, until
+from distrl.experiment.plan import MODES, Arm, Experiment, Preset
+from distrl.offline.ablation.arms import SWEEPS
+from distrl.types import Split
+
+LEARNING: Final = (
+    "The shipped base model learns the suite `home` with 32 phones. It is warmed up on 128 demonstrations, so that "
+    "the arms of a seed begin with the same version 0. An update folds 32 trajectories, by a minibatch for each. "
+    "Held-out tasks are played greedily, before and after."
+)
+
+
+def _algorithms(preset: Preset) -> list[Arm]:
+    """Three of the paper's: its own, and DigiRL on the same asynchronous fleet and on several machines in step."""
+    return learners(
+        preset,
+        {
+            A_RIDE: (ASYNC,),
+            "digirl/async": ("algorithm.type=digirl", ASYNC),
+            "digirl/sync": ("algorithm.type=digirl", SYNC),
+        },
+    )
+
+
+def _components(preset: Preset) -> list[Arm]:
+    """What is left out is its setting: with alpha 0 all trajectories are drawn alike."""
+    return learners(
+        preset,
+        {
+            "whole": (ASYNC,),
+            "no DPER": (ASYNC, "algorithm.replay.alpha=0"),
+            "no Retrace": (ASYNC, "algorithm.retrace=false"),
+        },
+    )
+
+
+def _dper_weights(preset: Preset) -> list[Arm]:
+    """One weight at a time: 0 in quick, in full also every other value of the paper's ranges."""
+    shipped, changed = PrioritisedReplaySettings(), dict[str, Sequence[str]]()
+    for path, ranged in SWEEPS["dper-weights"].items():
+        name = path.rpartition(".")[2]
+        for value in ("0", *(ranged if preset == "full" else ())):
+            if float(value) != getattr(shipped, name):
+                changed[f"{name}={value}"] = (ASYNC, f"{path}={value}")
+    return learners(preset, {"as shipped": (ASYNC,), **changed})
+
+
+def _checkpoints(preset: Preset) -> list[Arm]:
+    return learners(preset, {A_RIDE: (ASYNC,)}, Split.TEST)
+
+
+def _failure_modes(preset: Preset) -> list[Arm]:
+    return learners(
+        preset,
+        {
+            A_RIDE: (ASYNC,),
+            "digirl/async": ("algorithm.type=digirl", ASYNC),
+            "cloning": ("algorithm.type=cloning", ASYNC),
+        },
+    )
+
+
+LEARNERS: Final = (
+    Experiment(
+        "learning-curves",
+        "Success over time and over trajectories, 32 phones (the paper's figure 6a and 6b)",
+        LEARNING,
+        _algorithms,
+        until(3600.0, 24_000.0),
+        "success_last",
+        "each other",
+        (*LEARNED, "per_hour"),
+    ),
+    Experiment(
+        "components",
+        "A-RIDE whole, without prioritised replay and without Retrace (the paper's figure 7b)",
+        LEARNING,
+        _components,
+        until(3600.0, 24_000.0),
+        "success_last",
+        "the first",
+        LEARNED,
+    ),
+    Experiment(
+        "dper-weights",
+        "A-RIDE under other weights of the priority (the paper's A.4.3)",
+        LEARNING,
+        _dper_weights,
+        until(2400.0, 12_000.0),
+        "success_last",
+        "the first",
+        LEARNED,
+    ),
+    Experiment(
+        "checkpoints",
+        "Held-out success of A-RIDE while it learns (the paper's figure 13)",
+        LEARNING + " Here the curve is of held-out tasks, too.",
+        _checkpoints,
+        until(7200.0, 24_000.0),
+        "success_last",
+        shown=LEARNED,
+    ),
+    Experiment(
+        "failure-modes",
+        "How attempts at held-out tasks fail, by algorithm (the paper's figure 11)",
+        LEARNING + " A failure is at a wrong goal where the agent said that it was done, stuck where the last "
+        "half of its steps showed two screens at most, else not recovered.",
+        _failure_modes,
+        until(3600.0, 24_000.0),
+        "success_last",
+        "each other",
+        ("success_last", *MODES),
+    ),
+)

@@ -1,0 +1,150 @@
+"""`docs/results.md`: experiments that were run, from their report.json and cost.json, beside the paper's figures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from distrl.errors import ConfigError
+from distrl.experiment.catalogue import EXPERIMENTS
+from distrl.experiment.page import column_of
+from distrl.experiment.paper import EVERYWHERE, PAPER, Said
+from distrl.experiment.spent import FILE as COST
+
+REPORT: Final = "report.json"
+HINT: Final = "name folders that `distrl experiment NAME --out DIR` has written"
+NOTHING_SAID: Final = Said("")
+HEADER: Final = f"""# Results
+
+Written by `distrl experiment --results DIR … > docs/results.md` from the folders of experiments that were run; not to \
+be edited. [How they are made](experiments.md).
+
+{EVERYWHERE} Intervals are of 95 %; of success, shares.
+"""
+
+Content = Mapping[str, Any]
+
+
+def results_page(folders: Sequence[Path]) -> str:
+    """The page, in Markdown. Raises ConfigError for a folder without the report of an experiment."""
+    return "\n".join([HEADER, *(_section(folder) for folder in folders)])
+
+
+def _section(folder: Path) -> str:
+    report, cost = _read(folder / REPORT), _cost(folder / COST)
+    try:
+        name = str(report["command"]).split()[2]
+        said = PAPER.get(name, NOTHING_SAID)
+        parts = [
+            f"## {name}",
+            _text(report["title"]) + ".",
+            f"`{_text(report['command'])}`",
+            _facts(report, cost),
+            _text(report["about"]),
+            _arms(name, report, said),
+            _comparisons(report),
+            f"The paper ({said.source}): {said.text}" if said.text else "",
+            f"What differs: {said.differs}" if said.differs else "",
+        ]
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise ConfigError("--results", f"{folder / REPORT} is no report of an experiment ({error!r})", HINT) from None
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _facts(report: Content, cost: Content | None) -> str:
+    seeds = ", ".join(map(str, report["seeds"]))
+    found = f"Seeds {seeds}; {report['virtual_seconds'] / 3600:.2f} virtual hours. "
+    if cost is None:
+        return found + "Code and cost were not recorded."
+    code = ", ".join(f"`{_text(each)}`" for each in cost["code"])
+    lacking = f", without {cost['unknown']} parts that nobody timed" if cost["unknown"] else ""
+    return found + f"Code {code}; {cost['processor_s'] / 60:.1f} minutes of processor time{lacking}."
+
+
+def _arms(name: str, report: Content, said: Said) -> str:
+    experiment = EXPERIMENTS.get(name)
+    arms = report["arms"]
+    shown = list(arms[0]["figures"]) if experiment is None else list(experiment.shown)
+    learns = any(arm["held_out"] is not None for arm in arms)
+    head = ["arm", *(column_of(figure)[0] for figure in shown)]
+    head += ["interquartile mean", "tasks that flip"] if learns else []
+    head += [f"the paper, {said.source}"] if said.arms else []
+    rows = []
+    for arm in arms:
+        row = [arm["name"], *(_figure(arm["figures"].get(figure), column_of(figure)[1]) for figure in shown)]
+        if learns:
+            held_out = arm["held_out"]
+            flipped = held_out["flipped"]
+            row += [_interval(held_out["interquartile_mean"], "value", 3), "–" if flipped is None else f"{flipped:.3f}"]
+        if said.arms:
+            row.append(_said(said.arms.get(arm["name"])))
+        rows.append(row)
+    of_ours = {arm["name"] for arm in arms}
+    for other in said.arms:
+        if other not in of_ours:
+            note = f"not run: {said.not_run}" if said.not_run else "not run"
+            rows.append([other, note, *[""] * (len(head) - 3), _said(said.arms[other])])
+    return _table(head, rows)
+
+
+def _comparisons(report: Content) -> str:
+    rows = [
+        [
+            each["arm"],
+            each["other"],
+            _interval(each["difference"], "mean", 3),
+            _optional(each["difference_over_tasks"], "mean"),
+            _optional(each["probability_of_improvement"], "value"),
+            each["verdict"],
+        ]
+        for each in report["comparisons"]
+    ]
+    head = ["arm", "against", "difference", "over tasks", "probability of improvement", "which is"]
+    return _table(head, rows) if rows else ""
+
+
+def _said(figures: Mapping[str, str] | None) -> str:
+    if figures is None:
+        return "–"
+    return "; ".join(f"{column_of(name)[0]} {value}" for name, value in figures.items())
+
+
+def _figure(found: Content | None, decimals: int) -> str:
+    return "–" if found is None else _interval(found, "mean", decimals)
+
+
+def _optional(found: Content | None, middle: str) -> str:
+    return "–" if found is None else _interval(found, middle, 3)
+
+
+def _interval(found: Content, middle: str, decimals: int) -> str:
+    if found["low"] is None:
+        return f"{found[middle]:.{decimals}f}"
+    return f"{found[middle]:.{decimals}f} ({found['low']:.{decimals}f} to {found['high']:.{decimals}f})"
+
+
+def _read(file: Path) -> Content:
+    try:
+        found = json.loads(file.read_bytes())
+    except (OSError, ValueError) as error:
+        raise ConfigError("--results", f"{file} cannot be read ({error})", HINT) from None
+    if not isinstance(found, dict):
+        raise ConfigError("--results", f"{file} is no report of an experiment", HINT)
+    return found
+
+
+def _cost(file: Path) -> Content | None:
+    return _read(file) if file.exists() else None
+
+
+def _table(head: Iterable[str], rows: Iterable[Sequence[object]]) -> str:
+    columns = list(head)
+    lines = [columns, ["---"] * len(columns), *([_text(cell) for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _text(value: object) -> str:
+    """On one line, and no end of a table's cell."""
+    return " ".join(str(value).split()).replace("|", "\\|")

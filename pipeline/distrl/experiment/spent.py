@@ -1,0 +1,80 @@
+"""What an experiment took and by which code: files of their own, since a report is a function of its command alone.
+
+A cell's is in OUT/spent as soon as it is done; `cost.json` has the sum, also over several calls of the command.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final, ParamSpec, TypeVar
+
+from distrl.offline.files import write
+
+FOLDER: Final = "spent"
+FILE: Final = "cost.json"
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """processor_s: seconds of processor time of one process, over all of its threads. code: a commit or a release."""
+
+    processor_s: float
+    code: str
+
+
+def timed(compute: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> tuple[R, float]:
+    """What `compute` returns, and the processor seconds of this process that it took."""
+    begin = time.process_time()
+    return compute(*args, **kwargs), time.process_time() - begin
+
+
+def code_version() -> str:
+    """The commit that the package is of, with `-dirty` where files differ from it; else the version of the package."""
+    here = Path(__file__).parent
+    try:
+        found = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"],
+            cwd=here, capture_output=True, text=True, check=True, timeout=30,
+        )  # fmt: skip
+        return found.stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return f"distrl {version('distrl')}"
+
+
+def note(out: Path, name: str, spent: Spent) -> None:
+    write(out / FOLDER / name, _bytes(asdict(spent)))
+
+
+def total(out: Path, names: Sequence[str]) -> dict[str, Any]:
+    """Of the cells and warm-ups with these file names. unknown: how many of them no file says anything of."""
+    found = [each for name in names if (each := _noted(out / FOLDER / name)) is not None]
+    return {
+        "processor_s": round(sum(each.processor_s for each in found), 1),
+        "code": sorted({each.code for each in found}),
+        "parts": len(found),
+        "unknown": len(names) - len(found),
+    }
+
+
+def write_total(out: Path, names: Sequence[str]) -> None:
+    write(out / FILE, _bytes(total(out, names)))
+
+
+def _noted(file: Path) -> Spent | None:
+    try:
+        found = json.loads(file.read_bytes())
+        return Spent(float(found["processor_s"]), str(found["code"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _bytes(content: Any) -> bytes:
+    return (json.dumps(content, indent=1) + "\n").encode()

@@ -1,0 +1,51 @@
+"""Base models of arms that learn: refused where they lack words, and made where there is none yet."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from distrl.errors import ConfigError
+from distrl.experiment.base_models import FOLDER, grounded, refuse_unknown_words
+from distrl.experiment.catalogue import EXPERIMENTS
+from distrl.policy.files import CONFIG
+from distrl.policy.registry import SHIPPED, base_sha256
+
+
+def test_a_base_model_that_lacks_words_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    lacking = tmp_path / "lacking"
+    shutil.copytree(SHIPPED, lacking)
+    config = json.loads((lacking / CONFIG).read_text())
+    config["words"] = [word if word != "alarm" else "zyzzyva" for word in config["words"]]
+    (lacking / CONFIG).write_text(json.dumps(config))
+    cells = EXPERIMENTS["drift"].cells("quick", (0,), lacking)
+    with pytest.raises(ConfigError, match=r"(?s)lacks 1 words of suite home, such as alarm.*--base-model DIR"):
+        refuse_unknown_words(cells)
+    refuse_unknown_words(EXPERIMENTS["collection"].cells("quick", (0,)))
+    refuse_unknown_words(EXPERIMENTS["drift"].cells("quick", (0,)))
+
+
+def test_the_recurrent_q_is_made_once_over_the_base_model_and_again_where_it_was_broken_off(tmp_path: Path) -> None:
+    (cell, *_) = EXPERIMENTS["r2d3"].cells("quick", (0,))
+    made = grounded(cell, tmp_path)
+    assert made.base_model is not None
+    identity = base_sha256(made.config.policy)
+    assert identity != base_sha256(cell.config.policy)
+    assert grounded(cell, tmp_path) == made
+    (made.base_model / CONFIG).unlink()
+    assert base_sha256(grounded(cell, tmp_path).config.policy) == identity
+    assert len(list((tmp_path / FOLDER).iterdir())) == 1
+    (plain, *_) = EXPERIMENTS["drift"].cells("quick", (0,))
+    assert grounded(plain, tmp_path) is plain
+
+
+def test_cells_of_another_base_model_are_other_cells(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(SHIPPED, other)
+    moved = EXPERIMENTS["drift"].cells("quick", (0,), other)
+    here = EXPERIMENTS["drift"].cells("quick", (0,))
+    assert [cell.fingerprint for cell in moved] == [cell.fingerprint for cell in here], "a path is no content"
+    (other / CONFIG).write_text((other / CONFIG).read_text() + "\n")
+    assert all(one.fingerprint != two.fingerprint for one, two in zip(moved, here, strict=True))

@@ -1,0 +1,70 @@
+"""docs/results.md, from experiments of seconds and of planted outcomes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from distrl.cli.main import app
+from distrl.errors import ConfigError
+from distrl.experiment.report import to_dict
+from distrl.experiment.results import results_page
+from typer.testing import CliRunner
+
+from .test_learned_report import planted
+
+
+def folder(out: Path, name: str, cost: object = None) -> Path:
+    report = planted(name, [0.4] * len(planted_arms(name)))
+    out.mkdir()
+    (out / "report.json").write_text(json.dumps(to_dict(report)))
+    if cost is not None:
+        (out / "cost.json").write_text(json.dumps(cost))
+    return out
+
+
+def planted_arms(name: str) -> list[str]:
+    from distrl.experiment.catalogue import EXPERIMENTS
+
+    return [arm.name for arm in EXPERIMENTS[name].arms("quick")]
+
+
+def test_a_page_has_command_code_cost_and_the_papers_numbers_beside_ours(tmp_path: Path) -> None:
+    cost = {"processor_s": 90.0, "code": ["abc123"], "parts": 54, "unknown": 0}
+    page = results_page([folder(tmp_path / "methods", "methods", cost), folder(tmp_path / "drift", "drift")])
+    assert "`distrl experiment methods --preset quick --seeds 0,1,2`" in page
+    assert "Code `abc123`; 1.5 minutes of processor time." in page
+    assert "Code and cost were not recorded." in page
+    (ours,) = [line for line in page.splitlines() if line.startswith("| general/a-ride/async | 0.")]
+    assert ours.endswith("train 0.755 ± 0.002; held-out, last 0.732 ± 0.011 |")
+    rows = [line for line in page.splitlines() if "AppAgent + " in line and line.startswith("|")]
+    assert len(rows) == 4
+    assert all("not run: `distrl appagent evaluate" in line for line in rows)
+    for line in page.splitlines():
+        if line.startswith("| general/"):
+            assert line.count(" | ") in (9, 5), "every row has its columns"
+    assert page.index("## methods") < page.index("## drift")
+
+
+def test_the_command_prints_the_page(tmp_path: Path) -> None:
+    made = folder(tmp_path / "r2d3", "r2d3")
+    shown = CliRunner().invoke(app, ["experiment", "--results", str(made)])
+    assert shown.exit_code == 0
+    assert shown.output == results_page([made])
+
+
+@pytest.mark.parametrize("content", [None, "{", "[]", "{}", '{"command": "x"}'])
+def test_a_folder_without_a_report_is_refused(tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "report.json").write_text(content)
+    with pytest.raises(ConfigError, match=r"--results: .*report\.json"):
+        results_page([tmp_path])
+
+
+def test_text_of_a_report_ends_no_cell_of_a_table(tmp_path: Path) -> None:
+    made = folder(tmp_path / "r2d3", "r2d3")
+    content = json.loads((made / "report.json").read_text())
+    content["arms"][0]["name"] = "a | b\nc"
+    (made / "report.json").write_text(json.dumps(content))
+    assert "| a \\| b c |" in results_page([made])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -117,6 +118,7 @@ def test_an_arm_that_learns_has_a_curve_and_both_ends(tmp_path: Path) -> None:
         Arm(name, 3, PAPER, (*few, f"feeder.max_lag={lag}", *MIXED), "home", learns=True, plays=PLAYS)
         for name, lag in (("async", 9), ("sync", 0))
     ]
+    arms.append(replace(arms[0], name="base model", until=1.0))
     until = MappingProxyType({"quick": 700.0, "full": 700.0})
     experiment = Experiment("tiny", "A tiny one", "For tests.", lambda preset: arms, until, "success_last")
     cells = experiment.cells("quick", (0,))
@@ -124,13 +126,16 @@ def test_an_arm_that_learns_has_a_curve_and_both_ends(tmp_path: Path) -> None:
     assert len(list((tmp_path / WARMUPS).iterdir())) == 1
     assert found[1] == compute(cells[1])
     report = report_of(experiment, "quick", (0,), cells, found)
-    for each in to_dict(report)["arms"]:
+    *trained, base = to_dict(report)["arms"]
+    for each in trained:
         (curve,) = each["curve"]
         assert [at for at, _, _ in curve] == [700.0 * point / CURVE for point in range(CURVE + 1)]
         learned = [trajectories for _, trajectories, _ in curve]
         assert learned == sorted(learned)
         assert learned[0] == 0 < learned[-1] <= each["figures"]["trajectories"]["mean"]
         assert all(0 <= success <= 1 for _, _, success in curve)
+    assert base["by_seed"][0]["success_last"] == trained[0]["by_seed"][0]["success_first"]
+    assert (base["by_seed"][0]["trajectories"], base["by_seed"][0]["updates"]) == (0, 0)
     starts = [each.results[0]["curve"][0] for each in report.arms]
     assert {"train", "generation 4", "app"} <= set(report.arms[0].figures)
     assert report.arms[0].results[0]["figures"]["app"] is None, "no task of the suite is in an app that it lacks"

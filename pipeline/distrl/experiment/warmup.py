@@ -45,7 +45,7 @@ def warm_up(cell: Cell, file: Path) -> None:
 
 
 def _fingerprint(config: Config) -> str:
-    """sha256 (hex) of all that the weights depend on, but the code: neither the algorithm, nor how many trajectories its
+    """sha256 (hex) of all that the weights depend on, but the code: neither the algorithm and how many trajectories its
     updates fold, nor the bound on the lag."""
     learning = learning_settings(config)
     del learning["algorithm"], learning["policy"]["base_model"], learning["learner"]["trajectories_per_update"]

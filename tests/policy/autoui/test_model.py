@@ -1,10 +1,11 @@
 """How words find themselves on a screen. The words and the screens here are drawn: nothing has been trained."""
 
+import copy
 import itertools
 
 import pytest
 import torch
-from distrl.policy.autoui.model import AutoUIModel, Fusion, Shape
+from distrl.policy.autoui.model import AutoUIModel, Fusion, Shape, VisionTower
 from distrl.policy.autoui.tokenizer import PAD
 
 WIDTH, WORDS = 64, 40
@@ -58,3 +59,17 @@ def test_a_token_stands_for_the_pixels_that_its_shape_says() -> None:
     assert shape.grid == (32, 16)
     features = AutoUIModel(shape).features(torch.zeros(3, 256, 128, dtype=torch.uint8))
     assert features.shape == (1, 32 * 16, 32)
+
+
+@pytest.mark.parametrize("tower", [(8,), (8, 8, 16), (16, 32, 64, 96)])
+@pytest.mark.parametrize("rows", [1, 2, 5])
+def test_how_pixels_and_weights_lie_in_memory_changes_no_bit(tower: tuple[int, ...], rows: int) -> None:
+    """A loaded base model has its weights as its pixels lie; it was trained, and acted before, with them otherwise."""
+    torch.manual_seed(0)
+    plain = VisionTower(Shape(8, 64, 128, tower, d_model=32)).eval()
+    packed = copy.deepcopy(plain).to(memory_format=torch.channels_last)
+    lines = torch.randint(0, 256, (rows, 128, 64, 3), dtype=torch.uint8).permute(0, 3, 1, 2)
+    with torch.no_grad():
+        expected = plain(lines.contiguous())
+        assert torch.equal(packed(lines), expected)
+        assert torch.equal(packed(lines.contiguous()), expected)

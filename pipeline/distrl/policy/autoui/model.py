@@ -72,7 +72,7 @@ class VisionTower(nn.Module):
 
     def strokes(self, images: Tensor) -> Tensor:
         """uint8 (B, 3, H, W) to what the third convolution sees: (B, C, H / 8, W / 8), cells of a letter's size."""
-        pixels = images.float().div(127.5).sub(1.0).contiguous(memory_format=torch.channels_last)
+        pixels = images.contiguous(memory_format=torch.channels_last).float().div_(127.5).sub_(1.0)
         return cast(Tensor, self.layers[:THIRD](pixels))
 
     def content_of(self, strokes: Tensor) -> Tensor:
@@ -184,7 +184,8 @@ class AutoUIModel(EncoderDecoder):
 
 
 def pixels(colour: Image.Image, width: int, height: int) -> Tensor:
-    """A picture in RGB as uint8 (3, height, width), resized where it has another size."""
+    """A picture in RGB as uint8 (3, height, width), resized where it has another size. It lies in memory as in the
+    picture, colours of a pixel side by side, which is how the tower reads it."""
     if colour.size != (width, height):
         colour = colour.resize((width, height), Image.Resampling.BOX)
-    return torch.from_numpy(np.array(colour)).permute(2, 0, 1).contiguous()
+    return torch.from_numpy(np.array(colour)).permute(2, 0, 1)

@@ -6,7 +6,8 @@ A log is made once for a seed (kept under --directory): demonstrations, then tra
 them interrupted and unjudged ones, episodes that the step limit cut off, screens that never rested, repeated task ids,
 a screenshot that is no image, and records that nobody can read. This work tree folds it, and so does a work tree of the
 other revision, each with its own code: through the warm-up, the critics' own updates and A-RIDE, once with a state
-that goes through a checkpoint on the way. Every published version and the final state are compared, tensor by tensor.
+that goes through a checkpoint on the way; screenshots are looked at ahead, as a learner does. Every published version
+and the final state are compared, tensor by tensor.
 
 A tensor may have another name and a version's file another form; its numbers may not differ. Ends with 1 where they do.
 The other revision is folded by its own copy of this script, which knows the names of its settings.
@@ -23,6 +24,7 @@ import random
 import subprocess
 import sys
 import tempfile
+import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -35,14 +37,16 @@ from distrl.broker.reader import RawRecord
 from distrl.broker.topics import topic_name
 from distrl.config import Config, PolicySettings, load
 from distrl.errors import WireError
-from distrl.learner.fold import fold
+from distrl.learner.fold import usable_of
 from distrl.learner.publish import publishes
+from distrl.learner.ranks import Leader
 from distrl.learner.reading import TOPICS, pending_log_at, take
 from distrl.learner.skipped import SkippedRecords
 from distrl.learner.state import LearnerState
 from distrl.policy.actions import to_text
 from distrl.policy.protocol import Tokenizer
 from distrl.policy.registry import tokenizer_of
+from distrl.ranks.group import ALONE
 from distrl.runs.settings import learning_fingerprint
 from distrl.store.objects import ObjectStore, open_store
 from distrl.tasks.gestures import event_of
@@ -78,6 +82,8 @@ SETTINGS = (
 more than once; every reading of the log."""
 CHECKPOINT_AT = 40
 """Updates after which the state goes through a checkpoint."""
+AHEAD = 16
+"""Pending trajectories whose screenshots are looked at while an update is folded: those of the next windows, too."""
 
 
 def settings(store: Path) -> Config:
@@ -173,16 +179,21 @@ def fold_log(directory: Path, out: Path) -> None:
             except WireError:
                 aside.add(raw.position)
     skipped = 0.0
+    leader = Leader(config, ALONE, store.get, threading.Event())
+    leader.begin(state)
     while (due := pending_log.due(state.u, config)) is not None:
         update = Update(state.u, due, learning_fingerprint(config), 0, aside.due(due))
-        skipped += fold(state, pending_log.window(due), update, store.get, config)["skipped"]
+        leader.want(state.screens(usable_of(state, pending_log.pending[:AHEAD])))
+        skipped += leader.fold(pending_log.window(due), update)["skipped"]
         aside.journalled(update)
         pending_log.folded(due)
-        state.forget_screens(pending_log.pending)
+        leader.forget(pending_log.pending)
         if publishes(state.u, config):
             np.savez(out / f"version-{state.u - 1:05}.npz", **numbers(safetensors.numpy.load(state.policy.adapter())))
         if state.u == CHECKPOINT_AT:
             state = LearnerState.restore(config, state.meta(), state.tensors(), state.held())
+            leader.begin(state)
+    leader.close()
     np.savez(out / "state.npz", **numbers(state.tensors()))
     print(json.dumps({"updates": state.u, "skipped": skipped, "duplicates": pending_log.duplicates}))
 

@@ -113,6 +113,10 @@ class BytePolicy:
     def earlier_screens(self) -> int:
         return 0
 
+    @property
+    def looks_beside(self) -> bool:
+        return True
+
     def place(self, device: torch.device) -> None:
         assert device.type == "cpu", "it is for tests on the CPU"
 

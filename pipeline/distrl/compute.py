@@ -12,6 +12,7 @@ ends with the results of all.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -214,16 +215,40 @@ def pieces(rows: int, shards: int) -> list[slice]:
 def reproducible(threads: int) -> Iterator[None]:
     """Within, torch gives the same bits each time: deterministic kernels and a set number of threads.
 
-    The number of threads decides how sums are split, so it is a setting of the fold, not of the machine.
+    The number of threads decides how sums are split, so it is a setting of the fold, not of the machine. It is the
+    calling thread's own; whether kernels are deterministic is the process's, so it stays until the last thread leaves.
     """
-    before = torch.are_deterministic_algorithms_enabled(), torch.get_num_threads()
-    torch.use_deterministic_algorithms(True)
-    torch.set_num_threads(threads)
+    before = torch.get_num_threads()
+    _DETERMINISTIC.enter()
     try:
+        torch.set_num_threads(threads)
         yield
     finally:
-        torch.use_deterministic_algorithms(before[0])
-        torch.set_num_threads(before[1])
+        torch.set_num_threads(before)
+        _DETERMINISTIC.leave()
+
+
+class _Deterministic:
+    """Deterministic kernels for as long as any thread is within: torch has one switch for all of them."""
+
+    def __init__(self) -> None:
+        self._lock, self._within, self._before = threading.Lock(), 0, False
+
+    def enter(self) -> None:
+        with self._lock:
+            if self._within == 0:
+                self._before = torch.are_deterministic_algorithms_enabled()
+                torch.use_deterministic_algorithms(True)
+            self._within += 1
+
+    def leave(self) -> None:
+        with self._lock:
+            self._within -= 1
+            if self._within == 0:
+                torch.use_deterministic_algorithms(self._before)
+
+
+_DETERMINISTIC = _Deterministic()
 
 
 def _random_state() -> tuple[Tensor, list[Tensor]]:

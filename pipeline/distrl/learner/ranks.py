@@ -27,6 +27,7 @@ from distrl.algorithms.protocol import Metrics
 from distrl.clock import SYSTEM_CLOCK
 from distrl.config import Config
 from distrl.errors import ConfigError, PolicyError, StoreError
+from distrl.learner.ahead import LookAhead
 from distrl.learner.fold import fold, usable_of
 from distrl.learner.screens import Screens
 from distrl.learner.state import LearnerState
@@ -106,7 +107,9 @@ class Leader:
 
     def __init__(self, config: Config, ranks: Ranks, images: Images, stop: threading.Event) -> None:
         """stop: set where another rank was asked to stop."""
-        self._config, self._ranks, self._screens, self._stop = config, ranks, Screens(images), stop
+        self._config, self._ranks, self._stop = config, ranks, stop
+        self._ahead = LookAhead(images)
+        self._screens = self._ahead.screens
         self._called = SYSTEM_CLOCK.ticks()
         self._wanted: list[ObjectRef] = []
         """By several ranks: wanted and not loaded."""
@@ -115,6 +118,8 @@ class Leader:
         """Go on with `state`, on every rank."""
         self._state, self._wanted = state, []
         self._screens.keep(())
+        alone = self._ranks.world == 1  # of several, each learns only in the update which screenshots it is dealt
+        self._ahead.look_for(state.features if alone and state.policy.looks_beside else None)
         state.context.compute.deal_to(self._ranks)
         if self._ranks.world > 1:
             order = Begin(state.meta(), state.tensors(), state.held())
@@ -165,8 +170,8 @@ class Leader:
         self._ranks.send(End())
 
     def close(self) -> None:
-        """Fetch no more, however it ended: requests that wait for a store that hangs would keep the process."""
-        self._screens.close()
+        """Fetch and look at no more, however it ended: what waits for a store that hangs would keep the process."""
+        self._ahead.close()
 
     def _give(self, order: object, act: Callable[[], T], digest: Callable[[], str] = lambda: "") -> T:
         if self._ranks.world == 1:

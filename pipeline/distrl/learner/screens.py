@@ -8,7 +8,7 @@ Only bytes are fetched early, and they are verified: when they come changes no r
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from typing import Final
@@ -26,9 +26,16 @@ MOST_BYTES: Final = 128 << 20
 class Screens:
     """Reads screenshots; those that were wanted are here sooner. Used by one thread, whose own the others are."""
 
-    def __init__(self, fetch: Images, at_once: int = AT_ONCE, most_bytes: int = MOST_BYTES) -> None:
-        """fetch: of the store; called from several threads."""
-        self._fetch, self._most_bytes = fetch, most_bytes
+    def __init__(
+        self,
+        fetch: Images,
+        at_once: int = AT_ONCE,
+        most_bytes: int = MOST_BYTES,
+        came: Callable[[ObjectRef], object] = lambda ref: None,
+    ) -> None:
+        """fetch: of the store; called from several threads. came: called by one of these once a screenshot has come, or
+        failed to."""
+        self._fetch, self._most_bytes, self._came = fetch, most_bytes, came
         self._pool = ThreadPoolExecutor(at_once, "screens")
         self._queue: OrderedDict[ObjectRef, None] = OrderedDict()
         self._coming: dict[ObjectRef, Future[bytes]] = {}
@@ -54,6 +61,11 @@ class Screens:
     def arrived(self, most: int) -> list[ObjectRef]:
         """Those fetched, or found not to be there, and not asked for yet: at most so many, the first wanted first."""
         return list(islice((ref for ref, found in self._coming.items() if found.done()), most))
+
+    def peek(self, ref: ObjectRef) -> bytes | None:
+        """The bytes of one that has come and was not asked for or forgotten; it stays. Any thread may."""
+        found = self._coming.get(ref)
+        return None if found is None or not found.done() or _has_failed(found) else found.result()
 
     def forget(self, refs: Iterable[ObjectRef]) -> None:
         """Nobody will ask for these."""
@@ -86,7 +98,8 @@ class Screens:
             del self._queue[ref]
             if ref.size <= self._most_bytes:
                 self._bytes += ref.size
-                self._coming[ref] = self._pool.submit(self._fetch, ref)
+                self._coming[ref] = coming = self._pool.submit(self._fetch, ref)
+                coming.add_done_callback(lambda _, came=ref: self._came(came))
 
 
 def _has_failed(found: Future[bytes]) -> bool:

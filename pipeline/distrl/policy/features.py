@@ -7,7 +7,9 @@ Only a cache: tokens are a pure function of an image's bytes, so neither its con
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 from distrl.compute import Compute, reproducible
 from distrl.errors import PolicyError
@@ -22,8 +24,12 @@ Images = Callable[[ObjectRef], bytes]
 """The bytes of a stored object, verified. Raises StoreError."""
 
 
+AHEAD_BYTES: Final = 128 << 20
+"""Of tokens that were computed ahead and not loaded yet. Beyond it the rest waits for who loads it."""
+
+
 class Features:
-    """Image tokens by screenshot. Used by one thread."""
+    """Image tokens by screenshot. Used by one thread, but `look_ahead`."""
 
     def __init__(self, embed: Callable[[bytes], ImageFeatures], threads: int, store: FeatureStore) -> None:
         """embed: of a PNG; raises PolicyError for bytes that are no image. threads: for torch."""
@@ -31,6 +37,12 @@ class Features:
         self._sizes: dict[str, ScreenSize] = {}
         self._unreadable: set[str] = set()
         self._folder: FeatureFolder | None = None
+        self._looking = threading.Lock()
+        """Held while a screenshot is looked at: a policy has one user at a time."""
+        self._ahead: dict[str, ImageFeatures] = {}
+        """By sha256: looked at ahead, and not loaded."""
+        self._look_bytes = 0
+        """Of the last one ahead; those of one model have about one size."""
 
     def keep_in(self, folder: FeatureFolder) -> None:
         """From now on, read features from `folder` where it has them, and keep there those that are computed."""
@@ -56,16 +68,44 @@ class Features:
         """None: it is no image."""
         if self._folder is not None and (kept := self._folder.get(ref.sha256)) is not None:
             return kept
-        data = images(ref)
         try:
-            with reproducible(self._threads):
-                found = self._embed(data)
+            found = self._looked(ref, images)
         except PolicyError as error:  # the bytes are verified, so every process finds the same
             LOG.warning("%s is no readable screenshot: %s", ref.key, error)
             return None
         if self._folder is not None:
             self._folder.put(ref.sha256, found)
         return found
+
+    def _looked(self, ref: ObjectRef, images: Images) -> ImageFeatures:
+        """Now, where it was not ahead. Raises PolicyError for what is no image."""
+        if (ahead := self._ahead.pop(ref.sha256, None)) is not None:
+            return ahead
+        data = images(ref)  # before the lock: what has come is looked at while this one is waited for
+        with self._looking:
+            ahead = self._ahead.pop(ref.sha256, None)
+            return self._look(data) if ahead is None else ahead
+
+    def look_ahead(self, ref: ObjectRef, image: Callable[[], bytes | None]) -> None:
+        """Compute the tokens of a screenshot that is to be loaded; any thread may. What fails is left to who loads it.
+
+        image: its bytes, verified; None where it is not wanted any more.
+        """
+        with self._looking:
+            if self.knows(ref) or ref.sha256 in self._ahead or len(self._ahead) * self._look_bytes >= AHEAD_BYTES:
+                return
+            if (data := image()) is None:
+                return
+            try:
+                self._ahead[ref.sha256] = found = self._look(data)
+                self._look_bytes = found.tokens.nbytes
+            except Exception as error:
+                LOG.debug("%s is not looked at ahead: %s", ref.key, error)
+
+    def _look(self, data: bytes) -> ImageFeatures:
+        """One screenshot, on as many threads as always, so that its bits are the same wherever that is."""
+        with reproducible(self._threads):
+            return self._embed(data)
 
     def _keep(self, ref: ObjectRef, found: ImageFeatures | None) -> None:
         if self.knows(ref):
@@ -115,5 +155,8 @@ class Features:
             self.store.drop(name)
             del self._sizes[name]
         self._unreadable &= names
+        for name in list(self._ahead):
+            if name not in names or name in self.store:
+                self._ahead.pop(name, None)
         if self._folder is not None:
             self._folder.keep(names)

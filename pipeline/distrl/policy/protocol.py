@@ -115,7 +115,8 @@ class Score(NamedTuple):
 
 
 class Policy(Protocol):
-    """A base model with trainable weights. Owned by one thread at a time: callers that share it take turns.
+    """A base model with trainable weights. Owned by one thread at a time: callers that share it take turns, but for
+    `looks_beside`.
 
     At equal weights and sampling exp(score − logprob) of a decision is 1 up to rounding. Every method but `dropout`
     works without dropout.
@@ -143,6 +144,11 @@ class Policy(Protocol):
     def earlier_screens(self) -> int:
         """How many screenshots before the present one a decision reads, or as many as its episode has; 0: none. All of
         them is a number that no episode reaches."""
+        ...
+
+    @property
+    def looks_beside(self) -> bool:
+        """Whether one thread may call `image_features` while another trains, within `dropout`, too."""
         ...
 
     def place(self, device: torch.device) -> None:

@@ -70,6 +70,23 @@ def policy(directory: Path) -> AutoUIPolicy:
     return opened(directory)
 
 
+def test_the_image_encoder_drops_nothing_while_the_rest_does(directory: Path) -> None:
+    """It may be looking at the next screenshots on another thread then."""
+    policy = opened(directory)
+    switches = [module for module in policy.model.vision.modules() if hasattr(module, "attention_dropout")]
+    switches += [module for module in policy.model.vision.modules() if isinstance(module, torch.nn.Dropout)]
+    assert switches
+    for each in switches:
+        setattr(each, "p" if isinstance(each, torch.nn.Dropout) else "attention_dropout", 0.5)
+    expected = policy.model.look(decoded(png(1)))
+    with policy.dropout():
+        drawn = torch.get_rng_state()
+        assert torch.equal(policy.model.look(decoded(png(1))), expected)
+        assert torch.equal(torch.get_rng_state(), drawn)
+        assert policy.model.t5.training
+    assert not policy.model.t5.training
+
+
 def prompts(policy: AutoUIPolicy, count: int) -> list[tuple[int, ...]]:
     """Of several lengths."""
     goals = ("open the settings", "open", "type red shoes and press enter")

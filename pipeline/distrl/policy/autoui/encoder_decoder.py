@@ -9,7 +9,7 @@ model's width.
 
 from __future__ import annotations
 
-from typing import Final, cast
+from typing import Final, Self, cast
 
 import torch
 from PIL import Image
@@ -41,6 +41,13 @@ class EncoderDecoder(nn.Module):
     @property
     def device(self) -> torch.device:
         return self.t5.shared.weight.device
+
+    def train(self, mode: bool = True) -> Self:
+        """All but `vision`, which is frozen and may be looking at a screenshot on another thread: it drops nothing."""
+        self.training = mode
+        for name, part in self.named_children():
+            part.train(mode and name != "vision")
+        return self
 
     def look(self, picture: Image.Image) -> Tensor:
         """Image tokens (N, w) of one screenshot, whatever its size; no gradient."""

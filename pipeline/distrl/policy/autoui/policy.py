@@ -82,6 +82,11 @@ class AutoUIPolicy:
     def earlier_screens(self) -> int:
         return 0
 
+    @property
+    def looks_beside(self) -> bool:
+        """Not on a GPU, whose stream and memory the threads would share."""
+        return self.device.type == "cpu"
+
     def place(self, device: torch.device) -> None:
         self.model.to(device)
 

@@ -91,6 +91,10 @@ class RecurrentQPolicy:
     def earlier_screens(self) -> int:
         return ALL_SCREENS
 
+    @property
+    def looks_beside(self) -> bool:
+        return self._eyes.looks_beside
+
     def place(self, device: torch.device) -> None:
         self._eyes.place(device)
         self.network.to(device)

@@ -69,6 +69,11 @@ class VlmPolicy:
     def earlier_screens(self) -> int:
         return self.tokenizer.earlier_screens
 
+    @property
+    def looks_beside(self) -> bool:
+        """`dropout` switches the library's whole model to training, what sees with it."""
+        return False
+
     def place(self, device: torch.device) -> None:
         self._model.place(device)
 

@@ -344,7 +344,49 @@ class Snapshot:
     view: bytes
 
 
-Record = Task | Trajectory | Version | Update | Evaluation | Heartbeat | Settings | Snapshot
+@dataclass(frozen=True, slots=True)
+class DrawnStep:
+    """A step that an update drew, and what the learner held of it then; None: the algorithm has no such thing, or it
+    was no finite number. Numbers have the precision of a float32."""
+
+    step: int
+    """Its number in the trajectory, from 0."""
+    times: int
+    """How often this update drew it."""
+    value: float | None = None
+    """V(s), in [0, 1]."""
+    advantage: float | None = None
+    """Before it is normalised for a loss."""
+    td_error: float | None = None
+    ratio: float | None = None
+    """ρ = π/μ of the whole action, unclipped."""
+    priority: float | None = None
+    """Of its trajectory, or of its sequence in R2D3."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnTrajectory:
+    """The drawn steps of one trajectory, in order. topic: without distrl and the run."""
+
+    topic: str
+    partition: int
+    offset: int
+    steps: tuple[DrawnStep, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """What one update drew from its memory. Derived: the fold of the same log gives it again, and none reads it."""
+
+    u: int
+    phase: str
+    """What the update did, like critics or a-ride."""
+    journalled_at: int
+    """That of the update, which tells it from a void one of the same number."""
+    trajectories: tuple[DrawnTrajectory, ...]
+
+
+Record = Task | Trajectory | Version | Update | Evaluation | Heartbeat | Settings | Snapshot | Draws
 
 
 @dataclass(frozen=True, slots=True)

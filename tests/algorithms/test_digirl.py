@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from distrl.algorithms.digirl import imitated, kept
+from distrl.algorithms.digirl import gains, kept
 from distrl.config import Config, load
 from distrl.learner.state import LearnerState
 from distrl.policy.protocol import TrajectoryStep, trajectory_steps
@@ -40,9 +40,10 @@ def test_imitated_by_hand() -> None:
     """γ = 0.5, threshold 0.05: a success of three steps, then a failure whose second step lost what V had seen."""
     values = np.array([0.4, 0.1, 0.9, 0.2, 0.3, 0.26])
     rewards, last = np.array([0.0, 0.0, 1.0, 0.0, 0.0, 0.0]), np.array([0, 0, 1, 0, 0, 1], dtype=bool)
-    gains = [0.25 + 0.1 - 0.4, 0.5 + 0.9 - 0.1, 1 + 1 - 0.9, 0.3 - 0.2, 0.26 - 0.3, 0 - 0.26]
-    found = imitated(values, rewards, last, 0.5, 0.05)
-    assert found.tolist() == [gain > 0.05 for gain in gains] == [False, True, True, True, False, False]
+    gained = [0.25 + 0.1 - 0.4, 0.5 + 0.9 - 0.1, 1 + 1 - 0.9, 0.3 - 0.2, 0.26 - 0.3, 0 - 0.26]
+    found = gains(values, rewards, last, 0.5)
+    assert found.tolist() == pytest.approx(gained)
+    assert (found > 0.05).tolist() == [False, True, True, True, False, False]
 
 
 @pytest.fixture

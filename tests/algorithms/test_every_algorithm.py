@@ -9,6 +9,7 @@ import pytest
 import torch
 from distrl.algorithms.registry import ALGORITHMS, memory_of
 from distrl.config import Config, load
+from distrl.learner.draws import COLUMNS, draws_of
 from distrl.learner.fold import fold
 from distrl.learner.state import LearnerState
 from distrl.policy.protocol import trajectory_steps
@@ -20,6 +21,17 @@ UPDATES = 7
 SMALL = {"minibatches": "2", "batch_size": "8", "critic_warmup_updates": "1", "group_size": "3", "target_updates": "2"}
 EPISODES_PER_TASK = 3
 TYPES = sorted(str(each.model_fields["type"].default) for each in ALGORITHMS)
+
+GIVEN: dict[str, set[str]] = {
+    "aride": set(COLUMNS),
+    "cloning": set(),
+    "digirl": {"value", "advantage"},
+    "filtered_bc": set(),
+    "grpo": {"advantage"},
+    "r2d3": {"priority"},
+    "vtrace": {"value", "advantage", "ratio"},
+}
+"""What each algorithm holds of the steps that it draws; none is made up for the others."""
 
 
 @pytest.fixture(scope="module", params=TYPES)
@@ -112,3 +124,27 @@ def test_values_are_probabilities_or_none(records: list[list[LoggedTrajectory]],
     steps = [step for item in records[-1] for step in trajectory_steps(item.trajectory)]
     found = whole.algorithm.values(steps)
     assert found is None or (found.shape == (len(steps),) and ((found >= 0) & (found <= 1)).all())
+
+
+def test_it_says_what_it_drew_and_a_restored_one_says_the_same(
+    settings: Config, records: list[list[LoggedTrajectory]], screens: Screens
+) -> None:
+    """Rows are of its buffers, and what it held of them are numbers; neither depends on a break before the update."""
+    state, log = LearnerState(settings), [item for window in records for item in window]
+    assert state.learning.drawn.rows == ()
+    drawn, before = 0, None
+    for window in records:
+        one, other = state, LearnerState.restore(settings, state.meta(), state.tensors(), log) if state.u else state
+        for each in {id(one): one, id(other): other}.values():
+            fold(each, window, update_of(each.u, window, each.watermarks, settings), screens, settings)
+        update = update_of(state.u - 1, window, state.watermarks, settings)
+        before = draws_of(update, "", one.learning.drawn)
+        assert draws_of(update, "", other.learning.drawn) == before
+        held = {each.logged.position.offset for each in one.entries()}
+        assert {each.offset for each in before.trajectories} <= held
+        drawn += sum(step.times for each in before.trajectories for step in each.steps)
+        state = other
+    assert drawn >= settings.algorithm.batch_size
+    assert before is not None
+    given = {name for each in before.trajectories for step in each.steps for name in COLUMNS if getattr(step, name)}
+    assert given == GIVEN[settings.algorithm.type]

@@ -9,6 +9,7 @@ from distrl.offline.columns import TIME as MOMENT
 from distrl.offline.columns import columns_of, schema_of
 from distrl.types import (
     Action,
+    Draws,
     Evaluation,
     Heartbeat,
     Record,
@@ -65,6 +66,9 @@ COLUMNS: dict[type[Record] | None, str] = {
     f"fingerprint string | is_change bool | settings {TEXTS}",
     Snapshot: f"{PLACE} | at int64 | format int64 | "
     f"covered list<item: struct<{MARK}, last: int64, sha256: string>> | feeder binary | view binary",
+    Draws: f"{PLACE} | u int64 | phase string | journalled_at int64 | trajectories list<item: struct<{MARK}, "
+    "offset: int64, steps: list<item: struct<step: int64, times: int64, value: double, advantage: double, "
+    "td_error: double, ratio: double, priority: double>>>>",
     None: f"{PLACE} | headers list<item: struct<name: string, value: binary>> | value binary",
 }
 

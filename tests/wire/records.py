@@ -14,6 +14,9 @@ from distrl.types import (
     ActionKind,
     Covered,
     DeviceHealth,
+    DrawnStep,
+    DrawnTrajectory,
+    Draws,
     Evaluation,
     Heartbeat,
     HeldBack,
@@ -36,7 +39,7 @@ from distrl.types import (
 )
 from hypothesis import strategies as st
 
-KINDS: tuple[type[Record], ...] = (Task, Trajectory, Version, Update, Evaluation, Heartbeat, Settings, Snapshot)
+KINDS: tuple[type[Record], ...] = (Task, Trajectory, Version, Update, Evaluation, Heartbeat, Settings, Snapshot, Draws)
 
 LEAVES: dict[type, st.SearchStrategy[Any]] = {
     str: st.text(max_size=12),
@@ -152,5 +155,11 @@ EXAMPLES: tuple[Record, ...] = (
     Heartbeat("worker-0", "worker", 9, 1, None, {"lag": 0.5}, (DeviceHealth("phone-0", "ready", {"lost": 1}),), (0, 3)),
     Settings(9, "learner", "process 7 on a", ("file run.yaml",), "0.1", "01" * 32, True, {"learner.seed": "3"}),
     Snapshot(9, 1, (Covered("tasks", 1, 7, "ab" * 32), Covered("versions", 0, 2, "cd" * 32)), b"\x00\xff", b"x"),
+    Draws(
+        3,
+        "a-ride",
+        9,
+        (DrawnTrajectory("trajectories", 0, 12, (DrawnStep(0, 1), DrawnStep(2, 3, 0.5, -0.25, 0.125, 1.5, 2.0))),),
+    ),
 )
 """One of each kind, with something in every optional place."""

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 from torch import nn
 
 from distrl.algorithms.descent import adamw
-from distrl.algorithms.protocol import Context, Optimised, seen
+from distrl.algorithms.protocol import NOTHING_DRAWN, Context, Optimised, seen
 from distrl.seeds import seed_of, torch_seed
 from distrl.types import ObjectRef, Trajectory
 
@@ -24,6 +24,7 @@ class ActorCritic(Generic[C]):
             self.critics = critics(context.policy.width).to(context.policy.device)
         self._policy = adamw(context.policy.parameters())
         self._critic = adamw(dict(sorted(self.critics.named_parameters())))
+        self.drawn = NOTHING_DRAWN
 
     def modules(self) -> Mapping[str, nn.Module]:
         return {"critic": self.critics}

@@ -12,9 +12,9 @@ import numpy as np
 from torch import nn
 
 from distrl.algorithms.descent import adamw, descend
-from distrl.algorithms.episodes import steps_of
+from distrl.algorithms.episodes import rows_of, steps_of
 from distrl.algorithms.losses import clone_loss
-from distrl.algorithms.protocol import Context, Metrics, Optimised, Phase, seen
+from distrl.algorithms.protocol import NOTHING_DRAWN, Context, DrawnSteps, Metrics, Optimised, Phase, seen
 from distrl.algorithms.uniform import Drawn, UniformMemory
 from distrl.compute import ShardResult
 from distrl.config import Config, DescentSettings, WarmupSettings
@@ -46,6 +46,7 @@ class Imitation:
         self._context, self.memory, self._descent, self._rate, self._decay = context, memory, descent, rate, decay
         self._optimised = adamw(context.policy.parameters())
         self._parameters = list(self._optimised.parameters.values())
+        self.drawn = NOTHING_DRAWN
 
     def modules(self) -> Mapping[str, nn.Module]:
         return {}
@@ -57,9 +58,12 @@ class Imitation:
         return seen(trajectory)
 
     def update(self, u: int) -> Metrics:
-        steps, draws = steps_of(self.memory.uses(u)), self.memory.draws(u)
+        entries, draws = self.memory.uses(u), self.memory.draws(u)
+        self.drawn = NOTHING_DRAWN
         if draws is None:
             return {}
+        steps = steps_of(entries)
+        self.drawn = DrawnSteps(rows_of(entries, draws.ravel()))
         found = []
         with self._context.policy.dropout(), torch_seed(seed_of(self._context.config, "dropout", u)):
             for index, rows in enumerate(draws):

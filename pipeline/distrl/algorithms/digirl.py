@@ -29,9 +29,18 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from distrl.algorithms.actor_critic import ActorCritic
 from distrl.algorithms.descent import descend, mean_metrics
-from distrl.algorithms.episodes import outcomes, rewards_and_ends, step_at, steps_of
+from distrl.algorithms.episodes import outcomes, rewards_and_ends, rows_of, step_at, steps_of
 from distrl.algorithms.head import Head, state_values
-from distrl.algorithms.protocol import Context, Metrics, Optimised, Phase, critics_first, is_replayed
+from distrl.algorithms.protocol import (
+    NOTHING_DRAWN,
+    Context,
+    DrawnSteps,
+    Metrics,
+    Optimised,
+    Phase,
+    critics_first,
+    is_replayed,
+)
 from distrl.algorithms.returns import Array, Mask, monte_carlo, next_values
 from distrl.algorithms.uniform import REPLAY, UniformMemory
 from distrl.compute import Gradients, ShardResult
@@ -86,10 +95,9 @@ def kept(outcomes: Array, values: Array, share: float) -> NDArray[np.int64]:
     return np.flatnonzero(excess >= np.sort(excess)[-needed])
 
 
-def imitated(values: Array, rewards: Array, last: Mask, gamma: float, threshold: float) -> Mask:
-    """(N,) which steps of whole trajectories are better than V expected. values: V(s_t); all (N,)."""
-    gained = rewards + monte_carlo(rewards, gamma, last) + next_values(values, last=last) - values
-    return gained > threshold
+def gains(values: Array, rewards: Array, last: Mask, gamma: float) -> Array:
+    """(N,) by how much the steps of whole trajectories are better than V expected. values: V(s_t); all (N,)."""
+    return rewards + monte_carlo(rewards, gamma, last) + next_values(values, last=last) - values
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +120,10 @@ class DigiRl(ActorCritic[Critics]):
 
     def update(self, u: int) -> Metrics:
         entries, draws = self.memory.uses(u), self.memory.critics_draws(u)
+        self.drawn = NOTHING_DRAWN
         if draws is None:
             return {}
+        self.drawn = DrawnSteps(rows_of(entries, draws.ravel()))
         batches = enumerate(self._critics_batches(entries, draws, u))
         found = mean_metrics([self._fit(batch, f"minibatch {index}", u) for index, batch in batches])
         return {**found, **self._imitate(entries, u)} if self.memory.phase(u).trains_policy else found
@@ -171,8 +181,11 @@ class DigiRl(ActorCritic[Critics]):
         )
         best = [entries[row] for row in kept(outcomes(entries), expected, chosen.kept_share)]
         steps, device = steps_of(best), self._context.policy.device
-        good = imitated(self.values(steps), *rewards_and_ends(best), chosen.gamma, chosen.threshold)
+        values = self.values(steps)
+        gained = gains(values, *rewards_and_ends(best), chosen.gamma)
+        good = gained > chosen.threshold
         draws = generator(config, "imitated", u).integers(len(steps), size=(chosen.minibatches, chosen.batch_size))
+        self._add_drawn(rows_of(best, draws.ravel()), values[draws.ravel()], gained[draws.ravel()])
         losses = [
             self._imitation_step(
                 [steps[row] for row in rows], torch.from_numpy(good[rows]).float().to(device), index, u
@@ -180,6 +193,15 @@ class DigiRl(ActorCritic[Critics]):
             for index, rows in enumerate(draws)
         ]
         return {"clone_loss": float(np.mean(losses)), "imitated": float(good.mean())}
+
+    def _add_drawn(self, rows: Sequence[tuple[Entry, int]], values: Array, gained: Array) -> None:
+        """Behind what the critics drew, of which V is not asked."""
+        unknown, before = np.full(len(self.drawn.rows), np.nan), self.drawn.rows
+        self.drawn = DrawnSteps(
+            [*before, *rows],
+            value=np.concatenate([unknown, values]),
+            advantage=np.concatenate([unknown, gained]),
+        )
 
     def _imitation_step(self, batch: Sequence[TrajectoryStep], weight: Tensor, index: int, u: int) -> float:
         """One gradient step of the policy; the loss before it. weight: (B,) 1 for what is imitated, 0 for the rest."""

@@ -16,6 +16,12 @@ def steps_of(entries: Iterable[Entry]) -> list[TrajectoryStep]:
     return [step for entry in entries for step in trajectory_steps(entry.logged.trajectory)]
 
 
+def rows_of(entries: Iterable[Entry], numbers: Iterable[int]) -> list[tuple[Entry, int]]:
+    """Each entry and the number of its step, by the indices of some steps into the concatenated steps of `entries`."""
+    every = [(entry, step) for entry in entries for step in range(len(entry))]
+    return [every[number] for number in numbers]
+
+
 def step_at(entry: Entry, index: int) -> TrajectoryStep:
     return TrajectoryStep(entry.steps, index)
 

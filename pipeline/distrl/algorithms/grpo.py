@@ -33,8 +33,8 @@ from torch import Tensor, nn
 
 from distrl.algorithms import losses
 from distrl.algorithms.descent import adamw, descend, mean_metrics
-from distrl.algorithms.episodes import outcomes, steps_of
-from distrl.algorithms.protocol import Context, Metrics, Optimised, Phase, seen
+from distrl.algorithms.episodes import outcomes, rows_of, steps_of
+from distrl.algorithms.protocol import NOTHING_DRAWN, Context, DrawnSteps, Metrics, Optimised, Phase, seen
 from distrl.algorithms.returns import Array
 from distrl.algorithms.uniform import REPLAY, UniformMemory
 from distrl.compute import ShardResult
@@ -129,6 +129,7 @@ class Grpo:
         self._context, self._settings = context, _settings(context.config)
         self.memory = GroupMemory(context.config)
         self._policy = adamw(context.policy.parameters())
+        self.drawn = NOTHING_DRAWN
 
     def modules(self) -> Mapping[str, nn.Module]:
         return {}
@@ -141,6 +142,7 @@ class Grpo:
 
     def update(self, u: int) -> Metrics:
         whole, found, draws = self.memory.whole(), self.memory.informative(), self.memory.draws(u)
+        self.drawn = NOTHING_DRAWN
         if not whole:
             return {}
         counts = {"groups": float(len(found)), "groups_alike": 1.0 - len(found) / len(whole)}
@@ -149,6 +151,7 @@ class Grpo:
         divided, entries = self._settings.form == "grpo", self.memory.uses(u)
         of_episode = np.concatenate([advantages(outcomes(group), divided) for group in found])
         steps, of_step = steps_of(entries), np.repeat(of_episode, [len(entry) for entry in entries])
+        self.drawn = DrawnSteps(rows_of(entries, draws.ravel()), advantage=of_step[draws.ravel()])
         each = [
             self._step(self._batch([steps[row] for row in rows], of_step[rows]), f"minibatch {index}", u)
             for index, rows in enumerate(draws)

@@ -77,6 +77,33 @@ class Memory(Protocol):
         ...
 
 
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnSteps:
+    """The n steps that an update drew, and what it held of each when it did: for people, nothing is learned from it.
+
+    A step that was drawn twice has two rows. Each column is (n,), or None where the algorithm has no such thing; NaN
+    on rows without one.
+    """
+
+    rows: Sequence[tuple[Entry, int]]
+    """An entry and the number of one of its steps."""
+    value: Floats | None = None
+    """V(s_t)."""
+    advantage: Floats | None = None
+    """A(s_t, a_t), before it is shaped for a loss."""
+    td_error: Floats | None = None
+    ratio: Floats | None = None
+    """ρ = π/μ of the action, unclipped."""
+    priority: Floats | None = None
+    """Of what was drawn: the step's trajectory, or its sequence."""
+
+
+NOTHING_DRAWN: Final = DrawnSteps(())
+
+
 @dataclass(frozen=True, slots=True)
 class Optimised:
     """An optimiser and the parameters that it steps, by name."""
@@ -108,6 +135,11 @@ class Algorithm(Protocol):
 
     @property
     def memory(self) -> Memory: ...
+
+    @property
+    def drawn(self) -> DrawnSteps:
+        """What the last update drew; nothing before the first. No part of checkpoints and digests."""
+        ...
 
     def modules(self) -> Mapping[str, nn.Module]:
         """The networks other than the policy, by name; part of checkpoints and digests."""

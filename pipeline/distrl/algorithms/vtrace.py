@@ -24,16 +24,15 @@ from torch import Tensor
 from distrl.algorithms import losses
 from distrl.algorithms.actor_critic import ActorCritic
 from distrl.algorithms.descent import descend, mean_metrics
-from distrl.algorithms.episodes import rewards_and_ends, steps_of
+from distrl.algorithms.episodes import rewards_and_ends, rows_of, steps_of
 from distrl.algorithms.head import Head, state_values
-from distrl.algorithms.protocol import Context, Metrics, Phase, critics_first, is_replayed
+from distrl.algorithms.protocol import NOTHING_DRAWN, Context, DrawnSteps, Metrics, Phase, critics_first, is_replayed
 from distrl.algorithms.returns import Array, Mask, next_values, td_errors, vtrace_targets
 from distrl.algorithms.uniform import REPLAY, UniformMemory
 from distrl.compute import ShardResult
 from distrl.config import Config
 from distrl.config.algorithms import VtraceSettings
 from distrl.policy.protocol import TrajectoryStep
-from distrl.replay.circular import Entry
 
 VTRACE: Final = Phase("v-trace", trains_policy=True)
 
@@ -73,9 +72,14 @@ class Vtrace(ActorCritic[Head]):
     def update(self, u: int) -> Metrics:
         entries, draws = self.memory.uses(u), self.memory.draws(u)
         if draws is None:
+            self.drawn = NOTHING_DRAWN
             return {}
-        steps = steps_of(entries)
-        targets, advantages = self._credit(entries, steps)
+        steps, every = steps_of(entries), draws.ravel()
+        values, ratios = self._scores(steps)
+        targets, advantages = credit(values, ratios, *rewards_and_ends(entries), self._settings)
+        self.drawn = DrawnSteps(
+            rows_of(entries, every), value=values[every], advantage=advantages[every], ratio=ratios[every]
+        )
         train_policy = self.memory.phase(u).trains_policy
         return mean_metrics(
             [
@@ -87,12 +91,11 @@ class Vtrace(ActorCritic[Head]):
     def values(self, steps: Sequence[TrajectoryStep]) -> Array:
         return np.asarray(state_values(self._context, [self.critics], steps)[0][0])
 
-    def _credit(self, entries: Sequence[Entry], steps: Sequence[TrajectoryStep]) -> tuple[Array, Array]:
-        """`credit` of all steps under the present weights."""
+    def _scores(self, steps: Sequence[TrajectoryStep]) -> tuple[Array, Array]:
+        """(V(s_t), ρ_t) of all steps under the present weights."""
         (values,), logprobs = state_values(self._context, [self.critics], steps)
         behaviour = np.array([each.step.logprob for each in steps])
-        ratios = np.exp(np.clip(logprobs - behaviour, *losses.LOG_RATIO_BOUNDS))
-        return credit(values, ratios, *rewards_and_ends(entries), self._settings)
+        return values, np.exp(np.clip(logprobs - behaviour, *losses.LOG_RATIO_BOUNDS))
 
     def _batch(
         self, steps: Sequence[TrajectoryStep], targets: Array, advantages: Array, rows: NDArray[np.int64]

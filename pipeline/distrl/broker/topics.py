@@ -12,7 +12,7 @@ from types import MappingProxyType
 from distrl.broker.connect import BATCH_OVERHEAD_BYTES
 from distrl.config import Config
 from distrl.errors import BrokerError
-from distrl.types import Evaluation, Heartbeat, Settings, Snapshot, Task, Trajectory, Update, Version
+from distrl.types import Draws, Evaluation, Heartbeat, Settings, Snapshot, Task, Trajectory, Update, Version
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -61,6 +61,8 @@ _DECLARED = (
     Topic("learner.claims", Heartbeat, "role"),
     # Only the newest is read. The segment that is written to is never compacted, so segments are short.
     Topic("snapshots", Snapshot, "run", cleanup="compact", segment_ms=10 * MINUTE_MS),
+    # For people: what each update drew. The fold of the log gives it again.
+    Topic("draws", Draws, "update", retention_ms=7 * DAY_MS, segment_ms=12 * HOUR_MS),
     Topic("trajectories.dlq", None, "as it came", retention_ms=30 * DAY_MS),
 )
 

@@ -331,6 +331,10 @@ class LearnerSettings(Section):
     rebuild_window: Annotated[int, Effect(When.ALWAYS, fixed=NO_RESULT, learned=False)] = Field(
         20_000, ge=1, description="records that a restart may read back to refill the buffer"
     )
+    record_draws: Annotated[bool, Effect(When.ALWAYS, fixed=NO_RESULT, learned=False)] = Field(
+        True,
+        description="publish what each update drew, with V(s), advantage and priority of each step, for `distrl view`",
+    )
     features_mb: Annotated[int, LOCAL, Effect(When.ALWAYS, fixed=NO_RESULT, learned=False)] = Field(
         512, ge=0, description="MiB of features of screens held in memory; the others lie in a file"
     )

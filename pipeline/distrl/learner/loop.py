@@ -28,6 +28,7 @@ from distrl.config import Config
 from distrl.errors import BrokerError, DistrlError, StoreError
 from distrl.learner.adapters import prune_adapters
 from distrl.learner.choose_checkpoint import beyond, chain
+from distrl.learner.draws import DrawsSender
 from distrl.learner.intake import POLL_S, Intake
 from distrl.learner.journal_writer import JournalWriter, UnwrittenError
 from distrl.learner.metrics import FOLDING, WAITING, LearnerMetrics
@@ -90,6 +91,7 @@ class Loop:
         )
         self._metrics = LearnerMetrics()
         self._dead_letters = DeadLetters.of(config, producer)
+        self._draws = DrawsSender(config, producer)
         self._skipped = SkippedRecords(history.updates, history.skipped)
         self._traces = UpdateTraces(tracer, SYSTEM_CLOCK)
         self._reporter, self._leader = reporter, leader
@@ -213,6 +215,8 @@ class Loop:
         if not self._retry(lambda: self._fold(window, update)):
             return  # stopped while the store was away; the update is journalled and will be redone
         self._metrics.update_seconds = time.perf_counter() - began
+        learning = self._state.learning
+        self._draws.send(update, learning.memory.phase(update.u).name, learning.drawn)
         self._pending_log.folded(update.watermarks)
         self._chain = chain([update], self._chain)
         self._leader.forget(self._pending_log.pending)

@@ -14,6 +14,7 @@ from distrl.offline.replay import Item
 from distrl.telemetry.stalls import ranges
 from distrl.text import printable
 from distrl.types import (
+    Draws,
     Evaluation,
     Heartbeat,
     HeldBack,
@@ -107,6 +108,9 @@ def gist_of(record: Record) -> str:
         case Snapshot():
             covered = ", ".join(f"{each.topic}[{each.partition}] {each.last + 1}" for each in record.covered)
             return f"{len(record.feeder) + len(record.view)} bytes  up to {covered}"
+        case Draws():
+            steps = sum(step.times for each in record.trajectories for step in each.steps)
+            return f"update {record.u}  {record.phase}  {steps} draws of {len(record.trajectories)} trajectories"
 
 
 def escaped(text: str) -> str:

@@ -15,7 +15,7 @@ from distrl.algorithms import losses
 from distrl.algorithms.aride.credit import credit, penalties_of
 from distrl.algorithms.aride.truncation import screen_after
 from distrl.algorithms.episodes import rewards_and_ends
-from distrl.algorithms.protocol import CRITICS, Phase, critics_first, is_replayed, too_long
+from distrl.algorithms.protocol import CRITICS, DrawnSteps, Phase, critics_first, is_replayed, too_long
 from distrl.algorithms.returns import Array, Mask
 from distrl.config import Config
 from distrl.replay import dper
@@ -42,12 +42,13 @@ class Draw:
     """The B transitions of one minibatch.
 
     weights: (B,) under which they are uniform over transitions. mean_length: steps of a trajectory, over the whole
-    buffer.
+    buffer. priority: (B,) of the trajectories, as filtered.
     """
 
     rows: Transitions
     weights: NDArray[np.float64]
     mean_length: float
+    priority: NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,7 @@ class ArideMemory:
     def take(self, u: int, rows: Transitions, scores: Scores) -> None:
         """Keep what update `u` found of some transitions; of one that comes twice, what was found last."""
         columns = self.buffer.columns
-        slots = np.array([(entry.start + step) % self.buffer.capacity for entry, step in rows], dtype=np.int64)
+        slots = self._slots(rows)
         behaviour = np.array([entry.steps[step].logprob for entry, step in rows])
         last = np.array([step == len(entry) - 1 for entry, step in rows], dtype=bool)
         columns["value"][slots] = scores.value
@@ -162,9 +163,27 @@ class ArideMemory:
         drawn = dper.sample(generator(self._config, "replay", u), probability, lengths, size)
         weights, mean_length = dper.importance_weights(probability, lengths), float(lengths.mean())
         return [
-            Draw([(entries[entry], step) for entry, step in rows.tolist()], weights[rows[:, 0]], mean_length)
+            Draw(
+                [(entries[entry], step) for entry, step in rows.tolist()],
+                weights[rows[:, 0]],
+                mean_length,
+                priority[rows[:, 0]],
+            )
             for rows in np.split(drawn, self._settings.minibatches)
         ]
+
+    def drawn(self, draws: Sequence[Draw]) -> DrawnSteps:
+        """What an update learns from: the scores and the credit of its draws as they are now."""
+        rows, columns = [row for draw in draws for row in draw.rows], self.buffer.columns
+        slots = self._slots(rows)
+        return DrawnSteps(
+            rows,
+            value=columns["value"][slots],
+            advantage=columns["advantage"][slots],
+            td_error=columns["td"][slots],
+            ratio=columns["ratio"][slots],
+            priority=np.concatenate([draw.priority for draw in draws] or [np.zeros(0)]),
+        )
 
     def ages(self, u: int) -> dict[str, float]:
         """score_age: mean updates since a transition was scored. priority_age: most updates since any step of one
@@ -175,6 +194,9 @@ class ArideMemory:
         age = u + 1 - self.buffer.columns["scored"][layout.slots]
         youngest = np.minimum.reduceat(age, layout.begins)
         return {"score_age": float(age.mean()), "priority_age": float(youngest.max())}
+
+    def _slots(self, rows: Transitions) -> NDArray[np.int64]:
+        return np.array([(entry.start + step) % self.buffer.capacity for entry, step in rows], dtype=np.int64)
 
     def _overdue(self, u: int, scored: Array) -> Mask:
         """Of each trajectory without a score since update u − refresh_within, the step that was scored longest ago."""

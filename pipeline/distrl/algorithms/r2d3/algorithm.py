@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from distrl.algorithms.cloning import learning_rate
 from distrl.algorithms.descent import adamw, descend, mean_metrics
 from distrl.algorithms.episodes import rewards_and_ends
-from distrl.algorithms.protocol import Context, Metrics, Optimised, seen
+from distrl.algorithms.protocol import NOTHING_DRAWN, Context, DrawnSteps, Metrics, Optimised, seen
 from distrl.algorithms.r2d3.losses import LossSettings
 from distrl.algorithms.r2d3.memory import PRETRAINING, Drawn, R2d3Memory, settings_of
 from distrl.algorithms.r2d3.needs import refuse_other
@@ -53,6 +53,7 @@ class R2d3:
         self.memory = R2d3Memory(context.config, self._network.start(1).shape[1])
         self._optimised = adamw(context.policy.parameters())
         self._inputs: OrderedDict[LogPosition, Tensor] = OrderedDict()
+        self.drawn = NOTHING_DRAWN
 
     def modules(self) -> Mapping[str, nn.Module]:
         return {"older": self._older}
@@ -69,6 +70,7 @@ class R2d3:
         for buffer, entry in self.memory.unscored():
             buffer.columns["state"][buffer.slots(entry)] = self._states(entry)
             self.memory.score(buffer, entry)
+        self.drawn = NOTHING_DRAWN
         if not self.memory.uses(u):
             return {}
         descent, rng = self._descent(u), generator(self._context.config, "replay", u)
@@ -91,6 +93,7 @@ class R2d3:
         """Gradient step number `index` of update `u`."""
         descent, warmup = self._descent(u), self._context.config.warmup
         drawn, draws = self.memory.drawn(rng, u, descent.batch_size)
+        self._add_drawn(drawn)
         batch = batch_of(
             [self._episode(each) for each in drawn],
             [each.window for each in drawn],
@@ -110,6 +113,19 @@ class R2d3:
         priorities = rows["priority"].cpu().numpy()
         self.memory.update_priorities(drawn, priorities)
         return {"td_error": float(priorities.mean()), "demonstrated": float(draws.is_expert.mean())}
+
+    def _add_drawn(self, drawn: Sequence[Drawn]) -> None:
+        """The steps of a minibatch's sequences that are learned from, each with the priority of its sequence now."""
+        found = [
+            ((each.entry, step), each.buffer.columns["priority"][each.slot])
+            for each in drawn
+            for step in range(each.window.start, min(each.window.start + self._settings.length, len(each.entry)))
+        ]
+        before = np.zeros(0) if self.drawn.priority is None else self.drawn.priority
+        self.drawn = DrawnSteps(
+            [*self.drawn.rows, *(row for row, _ in found)],
+            priority=np.concatenate([before, [priority for _, priority in found]]),
+        )
 
     def _part(self, whole: SequenceBatch, piece: slice) -> ShardResult:
         batch = whole.part(piece).to(self._policy.device)

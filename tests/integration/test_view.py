@@ -28,7 +28,7 @@ from distrl.view.runs import Runs
 from distrl.view.server import ViewServer
 from secured import Secured, over_tls
 from view.asking import MOST_S, Answer, ask
-from view.world import APART_MS, BEGAN, HOSTILE, UPDATES, World, episode, letter, png, publish
+from view.world import APART_MS, BEGAN, DRAWN, HOSTILE, UPDATES, World, episode, letter, png, publish
 
 TOKEN = "a-secret-of-the-tests"
 
@@ -168,8 +168,22 @@ def test_an_episode_has_its_steps_its_neighbours_and_the_version_that_learned_it
     assert [step["logprob"] for step in found["steps"]] == [-0.0, -0.5, -1.0, -1.5]
     assert [step["behind"] for step in found["steps"]] == [0] * 4
     assert [step["entropy"] for step in found["steps"]] == [None, 0.25, 0.5, 0.75]
-    assert (tap["value"], tap["advantage"], tap["priority"]) == (None, None, None)
+    assert (tap["value"], tap["advantage"], tap["priority"], tap["drawn"]) == (None, None, None, None)
+    assert found["draws"] == {"recorded": True, "updates": 0}
     assert tap["image"].endswith(f"trajectories/0:9/0?sha256={played.steps[0].screenshot.sha256}")
+
+
+def test_a_step_has_what_the_learner_held_of_it_and_when_it_was_drawn(served: Served, run: str) -> None:
+    found = served.get(f"{run}/trajectories/0:{DRAWN}").json
+    assert found["draws"] == {"recorded": True, "updates": 2}
+    first, second, odd, last = found["steps"]
+    assert (first["value"], first["advantage"], first["priority"]) == (0.5, -0.25, (UPDATES - 1) / 2)
+    assert (first["drawn"]["u"], first["drawn"]["times"]) == ([UPDATES - 1, UPDATES - 2],) * 2
+    assert second["drawn"] is last["drawn"] is None
+    assert (odd["value"], odd["advantage"], odd["td_error"], odd["ratio"], odd["priority"]) == (*[None] * 4, 0.0)
+    (version, *_) = served.get(f"{run}/trajectories?topic=evaluations&limit=1").json["rows"]
+    evaluation = served.get(f"{run}/evaluations/{version['partition']}:{version['offset']}").json
+    assert evaluation["draws"] is None
 
 
 def test_hostile_text_comes_out_as_it_is_and_as_nothing_else(served: Served, run: str) -> None:

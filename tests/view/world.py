@@ -20,6 +20,9 @@ from distrl.store.objects import ObjectStore, open_store
 from distrl.types import (
     Action,
     ActionKind,
+    DrawnStep,
+    DrawnTrajectory,
+    Draws,
     Evaluation,
     Heartbeat,
     LogPosition,
@@ -44,6 +47,8 @@ TYPE = Action(ActionKind.TYPE, text=HOSTILE)
 DONE = Action(ActionKind.COMPLETE)
 OUTCOMES = (Outcome.SUCCESS, Outcome.FAILURE, Outcome.FAILURE, Outcome.INTERRUPTED)
 UPDATES = 6
+DRAWN = 17
+"""Offset of the trajectory that updates draw."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +124,7 @@ def publish(config: Config, count: int = 24) -> World:
             metrics = {"update": float(u + 1), "policy_loss": 1.0 / (u + 1), "broken": float("nan")}
             beat = Heartbeat("learner@here", "learner", BEGAN + u * 40_000, 0, None, metrics)
             waiting.append(producer.publish("heartbeats", beat.process, beat))
+        waiting += [producer.publish("draws", str(each.u), each) for each in drawn()]
         for each in waiting:
             each.result(30)
         letter(config, producer, 77)
@@ -130,6 +136,20 @@ def publish(config: Config, count: int = 24) -> World:
         for number in range(3):
             publish_version(journal, number)
     return World(config, played, evaluations)
+
+
+def drawn() -> list[Draws]:
+    """The first two steps of trajectory DRAWN by the last two updates, and a record of numbers that are none."""
+    odd = DrawnStep(2, 1, float("nan"), float("inf"), float("-inf"), 1e308, 0.0)
+    return [
+        Draws(
+            u,
+            "a-ride",
+            BEGAN + u * 40_000,
+            (DrawnTrajectory("trajectories", 0, DRAWN, (DrawnStep(0, u, 0.5, -0.25, 0.125, 1.5, u / 2), odd)),),
+        )
+        for u in (UPDATES - 2, UPDATES - 1)
+    ]
 
 
 def publish_version(journal: Journal, number: int) -> None:

@@ -42,7 +42,7 @@ ORDER = (
     ("updates", False),
 )
 """Topics in the order of copying, and whether others refer to their records by offset. Heartbeats are of the moment;
-snapshots follow from the others, under the offsets that these have there."""
+snapshots and draws follow from the others, snapshots under the offsets that these have there."""
 
 OnTopic = Callable[[str, int], None]
 """Called with a topic's name and how many of its records are copied."""

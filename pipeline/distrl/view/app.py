@@ -23,6 +23,7 @@ from distrl.store.objects import CorruptObjectError, is_reference
 from distrl.view import queries
 from distrl.view import series as charts
 from distrl.view.answers import NotThereError, answer, explained, refusal
+from distrl.view.drawn import draws_of
 from distrl.view.episode import episode, screen_of, task
 from distrl.view.events import events_of
 from distrl.view.filters import EpisodeFilter, Page, number
@@ -170,8 +171,8 @@ class _Api:
                 "learned_in": queries.learned_in(index, topic, offset),
                 "lag": queries.lag(index, topic, partition, offset),
             }
-            published = queries.published(index)
-        return answer(episode(shown.config.run, found, published, known))
+            published, drawn = queries.published(index), draws_of(index, topic, partition, offset)
+        return answer(episode(shown.config.run, found, published, drawn, known))
 
     def image(self, request: Request) -> Response:
         shown = self._of(request)

@@ -12,14 +12,22 @@ from distrl.evaluate.episode_page import action_text, staleness
 from distrl.offline.find_episode import Found
 from distrl.rollout.episode import NO_JUDGE
 from distrl.types import Evaluation, ObjectRef, Point, Step, Task, Trajectory
+from distrl.view.drawn import of_step
 from distrl.view.rows import episode_row
 
 FINAL = "final"
 """In place of a step's number: the last screen."""
 
 
-def episode(run: str, found: Found, published: Sequence[tuple[int, int]], known: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON-able. published: of `staleness`. known: what the index adds, over the record's own fields."""
+def episode(
+    run: str,
+    found: Found,
+    published: Sequence[tuple[int, int]],
+    drawn: dict[str, Any] | None,
+    known: Mapping[str, Any],
+) -> dict[str, Any]:
+    """JSON-able. published: of `staleness`. drawn: of `drawn.draws_of`. known: what the index adds, over the record's
+    own fields."""
     played = found.trajectory
     row = asdict(episode_row(found.topic, found.position, found.record))
     del row["conditions"]
@@ -37,13 +45,14 @@ def episode(run: str, found: Found, published: Sequence[tuple[int, int]], known:
         "judgements": [verdict] if judged else [],
         "task": task(played.task),
         "steps": [
-            _step(step, _address(run, found, str(number), step.screenshot), published)
+            _step(step, _address(run, found, str(number), step.screenshot), published) | of_step(drawn, number)
             for number, step in enumerate(played.steps)
         ],
         "final": {
             "image": _address(run, found, FINAL, played.final_screenshot),
             "restless": played.final_restless,
         },
+        "draws": None if drawn is None else {name: drawn[name] for name in ("recorded", "updates")},
         **known,
     }
 
@@ -70,7 +79,7 @@ def _address(run: str, found: Found, which: str, ref: ObjectRef | None) -> str |
 
 
 def _step(step: Step, image: str | None, published: Sequence[tuple[int, int]]) -> dict[str, Any]:
-    """What no record holds is null: what the learner computes, and the entropy where nobody knew it."""
+    """What no record holds is null, as the entropy where nobody knew it."""
     action = step.action
     return {
         "image": image,
@@ -98,9 +107,6 @@ def _step(step: Step, image: str | None, published: Sequence[tuple[int, int]]) -
         "valid": step.valid,
         "held_back": step.held_back.value,
         "restless": step.restless,
-        "value": None,
-        "advantage": None,
-        "priority": None,
     }
 
 

@@ -24,12 +24,15 @@ from distrl.config import Config
 from distrl.errors import DistrlError, StoreError, WireError
 from distrl.supervised import SupervisedThread
 from distrl.types import Record
+from distrl.view import drawn
 from distrl.view.frugal import frugal
 from distrl.view.index import DEAD_LETTERS, Batch, IndexWriter, StaleIndexError, delete
 
 LOG = logging.getLogger(__name__)
 
-INDEXED: Final = ("versions", "updates", "demonstrations", "evaluations", "trajectories", DEAD_LETTERS, "heartbeats")
+INDEXED: Final = (
+    "versions", "updates", "demonstrations", "evaluations", "trajectories", DEAD_LETTERS, "heartbeats", drawn.TOPIC
+)  # fmt: skip
 """Versions first: the lag of an episode is measured against them."""
 SLICE_S: Final = 0.1
 """Wait on one topic before the next, so that a record is in the index within a second."""
@@ -142,7 +145,7 @@ class RunFollower:
             except UnknownTopicError:
                 continue  # a run of an older version
             marks = index.watermarks(topic)
-            start = {p: max(first, marks.get(p, first)) for p, (first, _) in kept.items()}
+            start = {p: max(first, marks.get(p, first), end - _newest(topic, end)) for p, (first, end) in kept.items()}
             index.add(Batch(topic, marks, start, ()))  # retention may have deleted records before they were read
             readers[topic] = opened.enter_context(LogReader(frugal(self.config), topic, start, follows=True))
         return readers
@@ -176,9 +179,14 @@ def identity(config: Config) -> dict[str, str]:
     return {topic: each for topic, each in found.items() if each}
 
 
+def _newest(topic: str, end: int) -> int:
+    """How many of a topic's last records are indexed; all but of draws. end: its end."""
+    return drawn.KEPT if topic == drawn.TOPIC else end
+
+
 def _most(topic: str) -> int:
-    """Records read at once: a dead letter may be as large as the largest record."""
-    return 1 if topic == DEAD_LETTERS else 500
+    """Records read at once: a dead letter may be as large as the largest record, and draws are of a thousand steps."""
+    return {DEAD_LETTERS: 1, drawn.TOPIC: 20}.get(topic, 500)
 
 
 def _record(topic: str, raw: RawRecord) -> Record | None:

@@ -21,7 +21,8 @@ from typing import Final
 from distrl.broker.dead_letter_log import DeadLetterSummary
 from distrl.broker.reader import RawRecord
 from distrl.errors import StoreError
-from distrl.types import Evaluation, Heartbeat, Record, Trajectory, Update, Version
+from distrl.types import Draws, Evaluation, Heartbeat, Record, Trajectory, Update, Version
+from distrl.view import drawn
 from distrl.view.rows import (
     NAME_CHARACTERS,
     TEXT_CHARACTERS,
@@ -64,7 +65,7 @@ CREATE TABLE metrics (u INTEGER PRIMARY KEY, at INTEGER NOT NULL, "values" TEXT 
 CREATE TABLE dead_letters (partition INTEGER, "offset" INTEGER, at INTEGER NOT NULL, reason TEXT NOT NULL,
   from_topic TEXT, from_partition INTEGER, from_offset INTEGER, bytes INTEGER NOT NULL,
   PRIMARY KEY (partition, "offset")) WITHOUT ROWID;
-"""
+{drawn.TABLE}"""
 
 LAG: Final = """
 UPDATE episodes SET lag = max(0, version_first, (
@@ -258,8 +259,8 @@ New = Sequence[tuple[RawRecord, Record | None]]
 DEAD_LETTERS: Final = "trajectories.dlq"
 LARGEST: Final = 2**63 - 1
 """What a column holds; a header may name any number."""
-BEST_EFFORT: Final = (DEAD_LETTERS, "heartbeats")
-"""Topics whose records are not all decoded."""
+BEST_EFFORT: Final = (DEAD_LETTERS, "heartbeats", drawn.TOPIC)
+"""Topics whose records are not all decoded, or may be lost."""
 
 
 def _add_episodes(connection: sqlite3.Connection, topic: str, new: New) -> None:
@@ -336,6 +337,10 @@ def _add_metrics(connection: sqlite3.Connection, topic: str, new: New) -> None:
             connection.execute("INSERT OR REPLACE INTO metrics VALUES (?, ?, ?)", row)
 
 
+def _add_draws(connection: sqlite3.Connection, topic: str, new: New) -> None:
+    drawn.add(connection, (record for _, record in new if isinstance(record, Draws)))
+
+
 def _add_dead_letters(connection: sqlite3.Connection, topic: str, new: New) -> None:
     for raw, _ in new:
         found = DeadLetterSummary.of(raw)
@@ -352,4 +357,5 @@ _ADD: Final = {
     "updates": _add_updates,
     "heartbeats": _add_metrics,
     DEAD_LETTERS: _add_dead_letters,
+    drawn.TOPIC: _add_draws,
 }

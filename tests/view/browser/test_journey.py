@@ -8,6 +8,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from view.browser.conftest import Shown
 from view.browser.watched import Watched
+from view.world import DRAWN, UPDATES
 
 OFF_PX = 1.5
 """How far from its place a touch may be drawn: less than a border."""
@@ -157,3 +158,24 @@ def test_a_task_shows_all_its_attempts(view: Watched, shown: Shown) -> None:
     page.get_by_role("link", name="All attempts at this task").click()
     expect(page.get_by_role("heading", name="2 attempts")).to_be_visible()
     expect(page.locator(".row-link")).to_have_count(2)
+
+
+def test_a_step_says_when_it_was_drawn_and_what_the_learner_held_of_it(view: Watched, shown: Shown) -> None:
+    page = view.open(f"#/{shown.run}/trajectories/0:{DRAWN}/0")
+    details = page.locator(".details")
+    expect(details).to_contain_text(f"{2 * UPDATES - 3} times in 2 updates, last in {UPDATES - 1}")
+    for name, value in (("V of the screen", "0.5"), ("Advantage", "-0.25"), ("Priority", f"{(UPDATES - 1) / 2:g}")):
+        row = details.locator("dl.facts > div").filter(has=page.get_by_text(name, exact=True)).first
+        expect(row.locator("dd")).to_have_text(value)
+    details.get_by_text("Each of them").click()
+    table = page.get_by_role("table", name="Updates that drew this step")
+    expect(table.locator("tbody tr")).to_have_count(2)
+    expect(table.locator("tbody tr").first).to_contain_text(str(UPDATES - 1))
+    view.shot("drawn")
+
+    page.get_by_role("button", name="Step →").click()
+    expect(details).to_contain_text("not drawn yet; other steps of the episode in 2 updates")
+    page.get_by_role("button", name="Step →").click()
+    expect(details).to_contain_text("this algorithm has none")
+    view.open(f"#/{shown.run}/trajectories/0:2/0")
+    expect(page.locator(".details")).to_contain_text("not drawn yet")

@@ -6,6 +6,7 @@ import { to } from "../lib/routes.js";
 import { block, untrusted } from "../lib/text.js";
 import { badge, facts } from "../components/parts.js";
 import { inWords } from "../components/screen.js";
+import { drawnIn, missing } from "./episode-drawn.js";
 
 const UNRECORDED = () => h("span", { class: "muted" }, "not recorded");
 const HELD_BACK = {
@@ -17,6 +18,7 @@ const HELD_BACK = {
 /** frame: a step as the server gives it, or the end of the episode. */
 export function stepFacts(run, frame, found) {
   if (frame.step === "final") return [h("p", {}, badge(found.outcome)), h("p", { class: "muted" }, "The screen when the episode was over.")];
+  const held = (name) => (isNumber(frame[name]) ? number(frame[name]) : missing(found.draws, frame.drawn));
   return [
     h("p", { class: "action" }, h("b", { class: "kind" }, frame.action?.kind ?? "?"), " ", untrusted(inWords(frame.action).slice((frame.action?.kind ?? "").length).trim())),
     marks(frame),
@@ -27,9 +29,10 @@ export function stepFacts(run, frame, found) {
       ["Tokens", isNumber(frame.tokens) ? String(frame.tokens) : null],
       ["Probability", probability(frame)],
       ["Entropy", isNumber(frame.entropy) ? `${number(frame.entropy)} nats a token` : UNRECORDED()],
-      ["V of the screen", isNumber(frame.value) ? number(frame.value) : UNRECORDED()],
-      ["Advantage", isNumber(frame.advantage) ? number(frame.advantage) : UNRECORDED()],
-      ["Priority", isNumber(frame.priority) ? number(frame.priority) : UNRECORDED()],
+      ["V of the screen", held("value")],
+      ["Advantage", held("advantage")],
+      ["Priority", held("priority")],
+      ["Drawn", drawnIn(found.draws, frame.drawn)],
       ["At", [time(frame.at), isNumber(frame.at) && isNumber(found.started_at) ? h("span", { class: "muted" }, `, ${duration(Math.max(0, frame.at - found.started_at))} after the start`) : null]],
       ["Took", timings(frame)],
     ]),

@@ -169,13 +169,13 @@ def test_an_episode_has_its_steps_its_neighbours_and_the_version_that_learned_it
     assert [step["behind"] for step in found["steps"]] == [0] * 4
     assert [step["entropy"] for step in found["steps"]] == [None, 0.25, 0.5, 0.75]
     assert (tap["value"], tap["advantage"], tap["priority"], tap["drawn"]) == (None, None, None, None)
-    assert found["draws"] == {"recorded": True, "updates": 0}
+    assert found["draws"] == {"recorded": True, "updates": 0, "shown": 0}
     assert tap["image"].endswith(f"trajectories/0:9/0?sha256={played.steps[0].screenshot.sha256}")
 
 
 def test_a_step_has_what_the_learner_held_of_it_and_when_it_was_drawn(served: Served, run: str) -> None:
     found = served.get(f"{run}/trajectories/0:{DRAWN}").json
-    assert found["draws"] == {"recorded": True, "updates": 2}
+    assert found["draws"] == {"recorded": True, "updates": 2, "shown": 2}
     first, second, odd, last = found["steps"]
     assert (first["value"], first["advantage"], first["priority"]) == (0.5, -0.25, (UPDATES - 1) / 2)
     assert (first["drawn"]["u"], first["drawn"]["times"]) == ([UPDATES - 1, UPDATES - 2],) * 2

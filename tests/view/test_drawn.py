@@ -59,7 +59,7 @@ def test_a_step_has_its_newest_numbers_and_every_update_that_drew_it(log: Log) -
     log.add("draws", [draws(3, DrawnStep(0, 1, None, 0.5))])
     found = log.of("trajectories", 4)
     assert found is not None
-    assert (found["recorded"], found["updates"]) == (True, 2)
+    assert (found["recorded"], found["updates"], found["shown"]) == (True, 2, 2)
     step = of_step(found, 0)
     assert [step[name] for name in COLUMNS] == [0.5, 0.5, 0.125, 1.5, 2.0]
     assert step["drawn"] == {
@@ -77,10 +77,10 @@ def test_a_step_has_its_newest_numbers_and_every_update_that_drew_it(log: Log) -
 
 def test_what_is_never_drawn_and_what_is_not_recorded_are_told_apart(log: Log) -> None:
     log.add("updates", [update(0)])
-    assert log.of("trajectories", 4) == {"recorded": False, "updates": 0, "steps": {}}
+    assert log.of("trajectories", 4) == {"recorded": False, "updates": 0, "shown": 0, "steps": {}}
     log.add("draws", [draws(0, DrawnStep(0, 1))])
-    assert log.of("trajectories", 5) == {"recorded": True, "updates": 0, "steps": {}}
-    assert log.of("demonstrations", 4) == {"recorded": True, "updates": 0, "steps": {}}
+    assert log.of("trajectories", 5) == {"recorded": True, "updates": 0, "shown": 0, "steps": {}}
+    assert log.of("demonstrations", 4) == {"recorded": True, "updates": 0, "shown": 0, "steps": {}}
     assert log.of("evaluations", 4) is None
     assert of_step(None, 0) == {**dict.fromkeys(COLUMNS), "drawn": None}
 
@@ -99,12 +99,12 @@ def test_draws_of_void_updates_are_gone_with_them(log: Log) -> None:
     log.add("updates", [update(0), update(1)])
     log.add("draws", [draws(1, DrawnStep(0, 1, 0.5)), draws(1, DrawnStep(0, 1, 0.25), offset=9)])
     log.add("draws", [draws(1, DrawnStep(0, 3, 0.75), at=5000)])
-    assert log.of("trajectories", 4) == {"recorded": True, "updates": 0, "steps": {}}
+    assert log.of("trajectories", 4) == {"recorded": True, "updates": 0, "shown": 0, "steps": {}}
     log.add("updates", [update(1, 4000, void="the broker lost it"), update(1, 5000)])
     found = log.of("trajectories", 4)
     assert found is not None
     assert of_step(found, 0)["drawn"]["times"] == [3]
-    assert log.of("trajectories", 9) == {"recorded": True, "updates": 0, "steps": {}}
+    assert log.of("trajectories", 9) == {"recorded": True, "updates": 0, "shown": 0, "steps": {}}
 
 
 def test_only_those_of_the_newest_updates_stay(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,7 +53,7 @@ class DrawsSender:
         try:
             self._waiting.append(self._producer.publish(TOPIC, str(update.u), draws_of(update, phase, drawn)))
         except BrokerError as error:
-            LOG.warning("the draws of update %d are not recorded: %s", update.u, error)
+            self._end(error)
 
     def _forget_acknowledged(self) -> None:
         done = [each for each in self._waiting if each.done()]
@@ -63,7 +63,7 @@ class DrawsSender:
             self._end(failed)
 
     def _end(self, error: BaseException) -> None:
-        """The topic is missing or this role may not write it: so it stays while this process runs."""
+        """As where the topic is missing, or this role may not write it: so it stays while this process runs."""
         self._over = True
         LOG.warning("what updates draw is not recorded until this learner is started again: %s", error)
 

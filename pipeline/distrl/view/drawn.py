@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from struct import Struct
 from typing import Any, Final
 
-from distrl.types import DrawnStep, DrawnTrajectory, Draws
+from distrl.broker.reader import RawRecord
+from distrl.types import DrawnStep, DrawnTrajectory, Draws, Record
 
 TOPIC: Final = "draws"
 KEPT: Final = 2_000
@@ -35,9 +36,9 @@ CREATE INDEX draws_u ON draws (u);
 """
 
 
-def add(connection: sqlite3.Connection, records: Iterable[Draws]) -> None:
-    """Add them, in the order of the log: of two records of one update, the later one counts."""
-    for each in records:
+def add(connection: sqlite3.Connection, topic: str, new: Sequence[tuple[RawRecord, Record | None]]) -> None:
+    """Add records, in the order of the log: of two of one update, the later one counts."""
+    for each in (record for _, record in new if isinstance(record, Draws)):
         rows = [
             (LEARNED.index(of.topic), of.partition, of.offset, each.u, each.journalled_at, _packed(of))
             for of in each.trajectories
@@ -50,8 +51,8 @@ def add(connection: sqlite3.Connection, records: Iterable[Draws]) -> None:
 def draws_of(connection: sqlite3.Connection, topic: str, partition: int, offset: int) -> dict[str, Any] | None:
     """When an episode was drawn, JSON-able; None for one that no learner draws.
 
-    recorded: whether the index has draws of this run at all. updates: in which it was drawn. steps: number of a step ->
-    its columns and `u` and `times`, newest update first, at most SHOWN.
+    recorded: whether the index has draws of this run at all. updates: how many drew it. shown: how many of them, the
+    newest ones, are in `steps`: number of a step -> `u`, `times` and its columns, newest update first.
     """
     if topic not in LEARNED:
         return None
@@ -67,10 +68,10 @@ def draws_of(connection: sqlite3.Connection, topic: str, partition: int, offset:
     for u, packed in connection.execute(f"SELECT draws.u, steps {mine} ORDER BY draws.u DESC LIMIT {SHOWN}", place):
         for number, times, *numbers in STEP.iter_unpack(packed):
             columns = steps.setdefault(number, {name: [] for name in ("u", "times", *COLUMNS)})
-            cells = (each if math.isfinite(each) else None for each in numbers)
+            cells = (float(f"{each:.6g}") if math.isfinite(each) else None for each in numbers)
             for name, cell in zip(columns, (u, times, *cells), strict=True):
                 columns[name].append(cell)
-    return {"recorded": bool(recorded), "updates": updates, "steps": steps}
+    return {"recorded": bool(recorded), "updates": updates, "shown": min(updates, SHOWN), "steps": steps}
 
 
 def of_step(drawn: dict[str, Any] | None, number: int) -> dict[str, Any]:

@@ -52,7 +52,7 @@ def episode(
             "image": _address(run, found, FINAL, played.final_screenshot),
             "restless": played.final_restless,
         },
-        "draws": None if drawn is None else {name: drawn[name] for name in ("recorded", "updates")},
+        "draws": None if drawn is None else {name: drawn[name] for name in ("recorded", "updates", "shown")},
         **known,
     }
 

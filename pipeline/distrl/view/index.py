@@ -21,7 +21,7 @@ from typing import Final
 from distrl.broker.dead_letter_log import DeadLetterSummary
 from distrl.broker.reader import RawRecord
 from distrl.errors import StoreError
-from distrl.types import Draws, Evaluation, Heartbeat, Record, Trajectory, Update, Version
+from distrl.types import Evaluation, Heartbeat, Record, Trajectory, Update, Version
 from distrl.view import drawn
 from distrl.view.rows import (
     NAME_CHARACTERS,
@@ -337,10 +337,6 @@ def _add_metrics(connection: sqlite3.Connection, topic: str, new: New) -> None:
             connection.execute("INSERT OR REPLACE INTO metrics VALUES (?, ?, ?)", row)
 
 
-def _add_draws(connection: sqlite3.Connection, topic: str, new: New) -> None:
-    drawn.add(connection, (record for _, record in new if isinstance(record, Draws)))
-
-
 def _add_dead_letters(connection: sqlite3.Connection, topic: str, new: New) -> None:
     for raw, _ in new:
         found = DeadLetterSummary.of(raw)
@@ -357,5 +353,5 @@ _ADD: Final = {
     "updates": _add_updates,
     "heartbeats": _add_metrics,
     DEAD_LETTERS: _add_dead_letters,
-    drawn.TOPIC: _add_draws,
+    drawn.TOPIC: drawn.add,
 }

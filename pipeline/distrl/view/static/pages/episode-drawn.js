@@ -22,9 +22,9 @@ export function drawnIn(draws, columns) {
   const times = columns.times.reduce((sum, each) => sum + each, 0);
   const rows = columns.u.map((u, index) => ({ u, index }));
   const updates = columns.u.length;
+  const cut = draws.updates > draws.shown ? ` of the last ${count(draws.shown)} that drew the episode` : "";
   return [
-    `${plural(times, "time")} in ${plural(updates, "update")}, last in ${count(columns.u[0])}`,
-    draws.updates > updates && updates >= 1 ? h("span", { class: "muted" }, ` (of ${count(draws.updates)} that drew the episode)`) : null,
+    `${plural(times, "time")} in ${plural(updates, "update")}${cut}, last in ${count(columns.u[0])}`,
     h("details", { class: "drawn" }, h("summary", {}, "Each of them"), table("Updates that drew this step", [
       { name: "Update", number: true, cell: (row) => count(row.u) },
       { name: "Times", number: true, cell: (row) => count(columns.times[row.index]) },

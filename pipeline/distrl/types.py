@@ -359,7 +359,7 @@ class DrawnStep:
     """Before it is normalised for a loss."""
     td_error: float | None = None
     ratio: float | None = None
-    """ρ = π/μ of the whole action, unclipped."""
+    """ρ = π/μ of the whole action, not clipped as a loss may clip it."""
     priority: float | None = None
     """Of its trajectory, or of its sequence in R2D3."""
 

@@ -87,8 +87,8 @@ def test_they_are_those_of_a_fresh_fold_also_after_a_kill_that_has_updates_redon
 
 def test_a_learner_goes_on_without_the_topic_and_says_so_once(config: Config, caplog: pytest.LogCaptureFixture) -> None:
     """As a run does that earlier software has begun."""
-    topic = topic_name(config.run, TOPIC)
-    admin(config.kafka).delete_topics([topic], operation_timeout=30)[topic].result(60)
+    topic, client = topic_name(config.run, TOPIC), admin(config.kafka)
+    client.delete_topics([topic], operation_timeout=30)[topic].result(60)
     with caplog.at_level(logging.WARNING, "distrl.learner.draws"):
         learn(config, UPDATES)
     assert [update.u for update in journalled(config)] == list(range(UPDATES))

@@ -96,7 +96,7 @@ class DrawnSteps:
     """A(s_t, a_t), before it is shaped for a loss."""
     td_error: Floats | None = None
     ratio: Floats | None = None
-    """ρ = π/μ of the action, unclipped."""
+    """ρ = π/μ of the action, not clipped as a loss may clip it."""
     priority: Floats | None = None
     """Of what was drawn: the step's trajectory, or its sequence."""
 

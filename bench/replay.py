@@ -30,6 +30,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 import torch
 from distrl.algorithms.aride.memory import ArideMemory, Draw, Scores
+from distrl.algorithms.screens import screens_of
 from distrl.config import load
 from distrl.policy.feature_store import FeatureStore
 from distrl.types import (
@@ -86,7 +87,7 @@ class Ours:
             "learner.rebuild_window": CAPACITY,
         }
         self.memory = ArideMemory(load(sets=[f"{name}={value}" for name, value in sets.items()], environ={}))
-        self.store, self.names, self.u = FeatureStore(1 << 40), list[list[str]](), 0
+        self.store, self.names, self.u = FeatureStore(512 << 20), list[list[str]](), 0
         self.draws: list[Draw] = []
 
     def insert(self, record: LoggedTrajectory, features: Floats) -> None:
@@ -105,7 +106,9 @@ class Ours:
 
     def draw(self) -> tuple[Draw, torch.Tensor]:
         found = self.draws.pop()
-        return found, torch.stack([self.store.get(entry.steps[i].screenshot.sha256) for entry, i in found.rows])
+        features = self.store.gather(screens_of(found.rows, self.memory.buffer, self.store))
+        assert features is not None
+        return found, features
 
     def update(self, found: tuple[Draw, torch.Tensor], priorities: NDArray[np.float64]) -> None:
         self.memory.take(self.u, found[0].rows, Scores(priorities, -priorities, priorities))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from distrl.algorithms.aride.memory import ArideMemory, Scores
 from distrl.config import Config, load
+from distrl.replay.circular import Rows
 from distrl.types import Action, ActionKind, LoggedTrajectory, LogPosition, ObjectRef, Outcome
 from factories import step, task, trajectory
 from hypothesis import given
@@ -96,7 +97,7 @@ def test_a_trajectory_without_a_new_score_comes_before_what_is_older() -> None:
     memory.admit(record(0, 3))
     memory.admit(record(1, 2))
     memory.buffer.columns["scored"][:5] = [1, 1, 9, 7, 6]
-    assert memory.outdated(9) == [(memory.buffer.entries[0], 0), (memory.buffer.entries[1], 1)]
+    assert list(memory.outdated(9)) == [(memory.buffer.entries[0], 0), (memory.buffer.entries[1], 1)]
     assert memory.ages(9) == {"score_age": pytest.approx(5.2), "priority_age": 3.0}
 
 
@@ -104,8 +105,8 @@ def test_a_minibatch_renews_scores_and_of_two_the_later_one() -> None:
     memory = ArideMemory(settings())
     memory.admit(record(0, 3))
     update(memory, 0)
-    (entry,) = memory.buffer.entries
-    memory.take(7, [(entry, 1), (entry, 1)], Scores(np.array([0.1, 0.2]), np.array([-2.0, -1.5]), np.zeros(2)))
+    rows = Rows(memory.buffer.layout, np.array([0, 0]), np.array([1, 1]))
+    memory.take(7, rows, Scores(np.array([0.1, 0.2]), np.array([-2.0, -1.5]), np.zeros(2)))
     columns = memory.buffer.columns
     assert (columns["value"][1], columns["nll"][1], columns["scored"][1]) == (0.2, 1.5, 8.0)
     assert columns["ratio"][1] == pytest.approx(np.exp(-0.5))
@@ -116,9 +117,9 @@ def test_a_minibatch_renews_scores_and_of_two_the_later_one() -> None:
 def test_a_minibatch_does_not_date_a_step_whose_screen_after_it_did_not_see(truncation: str, date: float) -> None:
     memory = ArideMemory(settings(f"algorithm.truncation={truncation}"))
     memory.admit(record(0, 3, cut=True))
-    (entry,) = memory.buffer.entries
     memory.take(0, memory.outdated(0), scores(3, after=0.7))
-    memory.take(7, [(entry, 1), (entry, 2)], scores(2, 0.2, after=None))
+    rows = Rows(memory.buffer.layout, np.array([0, 0]), np.array([1, 2]))
+    memory.take(7, rows, scores(2, 0.2, after=None))
     columns = memory.buffer.columns
     assert columns["scored"][:3].tolist() == [1.0, 8.0, date]
     assert columns["value"][:3].tolist() == [0.5, 0.2, 0.2]

@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from distrl.errors import ConfigError, StoreError
+from distrl.policy.feature_rows import NOWHERE
 from distrl.policy.feature_store import BLOCK, FeatureFileError, FeatureStore
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,6 +46,11 @@ def test_it_keeps_what_a_dict_keeps_wherever_it_lies(
         assert store.names() == expected.keys()
         assert len(store) == len(expected)
         assert all(same(store.get(each), value) for each, value in expected.items())
+        handles = store.handles(expected)
+        assert store.holds(handles).tolist() == [handle != NOWHERE for handle in handles]
+        for each, handle in zip(expected, handles, strict=True):
+            found = store.gather(np.array([handle, handle]))
+            assert found is None if handle == NOWHERE else same(found, torch.stack([expected[each]] * 2))
         assert store.held_bytes <= most
     assert "never put" not in store
     with pytest.raises(KeyError):
@@ -60,6 +67,33 @@ def test_memory_is_filled_first_and_what_leaves_makes_room(tmp_path: Path) -> No
     store.put("4", tensor(4))
     assert (store.held_bytes, store.in_file) == (2 * size, 2)
     assert all(same(store.get(str(seed)), tensor(seed)) for seed in range(1, 5))
+
+
+def test_a_handle_holds_until_its_feature_is_dropped_and_in_no_other_store() -> None:
+    store, other = FeatureStore(1 << 20), FeatureStore(1 << 20)
+    for seed in range(3):
+        store.put(str(seed), tensor(seed))
+        other.put(str(seed), tensor(seed))
+    handles = store.handles(["2", "0", "2", "unknown"])
+    assert handles[3] == NOWHERE
+    found = store.gather(handles[:3])
+    store.drop("0")
+    store.put("takes its row", tensor(7))
+    assert store.held_bytes == 3 * tensor(0).nbytes
+    assert found is not None
+    assert same(found, torch.stack([tensor(2), tensor(0), tensor(2)])), "a copy"
+    assert store.holds(handles).tolist() == [True, False, True, False]
+    assert store.gather(handles[:3]) is None
+    assert not other.holds(handles).any()
+    assert FeatureStore(0).gather(handles[:1]) is None
+
+
+def test_without_so_much_memory_features_are_kept_one_by_one() -> None:
+    store = FeatureStore(1 << 60)
+    store.put("0", tensor(0))
+    assert same(store.get("0"), tensor(0))
+    assert (store.held_bytes, store.in_file) == (tensor(0).nbytes, 0)
+    assert store.handles(["0"]).tolist() == [NOWHERE]
 
 
 def test_places_in_the_file_are_used_again(tmp_path: Path) -> None:

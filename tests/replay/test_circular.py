@@ -4,7 +4,7 @@ import factories
 import numpy as np
 import pytest
 from distrl.errors import ConfigError, StoreError
-from distrl.replay.circular import CircularBuffer, Entry
+from distrl.replay.circular import CircularBuffer, Entry, Rows
 from distrl.types import LoggedTrajectory, LogPosition
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +13,7 @@ COLUMNS = ("td", "advantage", "other")
 
 
 def record(offset: int, steps: int, logprob: float = -1.0) -> LoggedTrajectory:
-    made = factories.trajectory(f"t{offset}", (factories.step(logprob=logprob, at=i) for i in range(steps)))
+    made = factories.trajectory(f"t{offset}", (factories.step(logprob=logprob - i / 8, at=i) for i in range(steps)))
     return LoggedTrajectory(LogPosition("trajectories", 0, offset), made)
 
 
@@ -73,6 +73,20 @@ def assert_laid_out(buffer: CircularBuffer) -> None:
     assert layout.begins.tolist() == [sum(each[:number]) for number in range(len(each))]
     assert layout.owner.tolist() == [number for number, length in enumerate(each) for _ in range(length)]
     assert layout.slots.tolist() == [slot for entry in buffer.entries for slot in buffer.slots(entry).tolist()]
+    assert buffer.logprobs[layout.slots].tolist() == [step.logprob for entry in buffer.entries for step in entry.steps]
+    for column in (buffer.columns["td"], buffer.logprobs, np.arange(2 * buffer.capacity).reshape(-1, 2)):
+        assert np.array_equal(layout.of(column), column[layout.slots])
+    assert_rows(Rows(layout, layout.owner[::-1], (np.arange(len(buffer)) - layout.begins[layout.owner])[::-1]), buffer)
+
+
+def assert_rows(rows: Rows, buffer: CircularBuffer) -> None:
+    """rows: all steps, the last one first."""
+    pairs = [(entry, step) for entry in buffer.entries for step in range(len(entry))][::-1]
+    assert list(rows) == pairs
+    assert list(rows[1:3]) == pairs[1:3]
+    assert [rows[place] for place in range(len(rows))] == pairs
+    assert rows.slots.tolist() == [buffer.slots(entry)[step] for entry, step in pairs]
+    assert rows.last.tolist() == [step == len(entry) - 1 for entry, step in pairs]
 
 
 def test_nobody_changes_the_layout_for_all_others() -> None:

@@ -20,8 +20,9 @@ from torch.optim import Optimizer
 
 from distrl.compute import Compute
 from distrl.config import Config, ReplaySettings
+from distrl.policy.feature_rows import Handles
 from distrl.policy.features import Features
-from distrl.policy.protocol import Policy, Score, TrajectoryStep
+from distrl.policy.protocol import ImageFeatures, Policy, Score, TrajectoryStep
 from distrl.replay.circular import CircularBuffer, Entry
 from distrl.types import LoggedTrajectory, ObjectRef, Trajectory
 
@@ -124,9 +125,15 @@ class Context:
     compute: Compute
     """Computes gradients."""
 
-    def score(self, steps: Sequence[TrajectoryStep]) -> Score:
-        """log π, entropy and encoder states of B recorded steps; the screenshots that they read must be loaded."""
-        seen = self.features.of(steps, self.policy.earlier_screens)
+    def score(self, steps: Sequence[TrajectoryStep], screens: Handles | None = None) -> Score:
+        """log π, entropy and encoder states of B recorded steps; the screenshots that they read must be loaded.
+
+        screens: (B,) `screens_of` the steps, which spares a look at each screenshot's name.
+        """
+        if screens is None or self.policy.earlier_screens:
+            seen: Sequence[ImageFeatures] = self.features.of(steps, self.policy.earlier_screens)
+        else:
+            seen = self.features.at(screens, steps)
         return self.policy.score([each.step for each in steps], seen)
 
 

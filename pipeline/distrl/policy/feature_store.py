@@ -1,7 +1,8 @@
 """Features by name, in memory up to a bound and beyond it in a file of this process.
 
 A feature's place is decided when it comes and it stays there: the learner passes over the whole buffer again and again,
-where moving the least recently used to disk would move all of them in every pass.
+where moving the least recently used to disk would move all of them in every pass. In memory, those of the first one's
+shape and type lie in one array (feature_rows.py), so that a minibatch is gathered at once; others one by one.
 
 The file has no name, so the system removes it when the process ends, whatever ends it. It is read and written, not
 mapped: a full disk under a mapped file ends the process without a word (SIGBUS), and pages that were read would count
@@ -14,14 +15,17 @@ import logging
 import os
 import tempfile
 import weakref
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from distrl.errors import ConfigError, DistrlError, StoreError
+from distrl.policy.feature_rows import NOWHERE, FeatureRows, Handles
 
 LOG = logging.getLogger("distrl.policy.feature_store")
 
@@ -52,23 +56,32 @@ class FeatureStore:
 
     def __init__(self, most_bytes: int, directory: Path | None = None) -> None:
         self._most_bytes, self._directory = most_bytes, directory
+        self._rows: FeatureRows | None = None
+        """Made for the first feature."""
+        self._handles: dict[str, int] = {}
         self._held: dict[str, Tensor] = {}
+        """What is in memory and in no row."""
         self._places: dict[str, _Place] = {}
-        self.held_bytes = 0
-        """In memory."""
+        self._loose_bytes = 0
+        """Of `_held`."""
         self.file_bytes = 0
         """Length of the file: the most that it ever held."""
         self._free: dict[int, list[int]] = {}
         self._file: int | None = None if directory is None else self._opened()
 
     def __len__(self) -> int:
-        return len(self._held) + len(self._places)
+        return len(self._handles) + len(self._held) + len(self._places)
 
     def __contains__(self, name: str) -> bool:
-        return name in self._held or name in self._places
+        return name in self._handles or name in self._held or name in self._places
 
     def names(self) -> set[str]:
-        return {*self._held, *self._places}
+        return {*self._handles, *self._held, *self._places}
+
+    @property
+    def held_bytes(self) -> int:
+        """In memory, with rows that are free now."""
+        return self._loose_bytes + (self._rows.nbytes if self._rows is not None else 0)
 
     @property
     def in_file(self) -> int:
@@ -77,24 +90,56 @@ class FeatureStore:
 
     def put(self, name: str, value: Tensor) -> None:
         """Keep `value` under a new name. Raises StoreError where the file cannot take it; nothing is kept then."""
-        if self.held_bytes + value.nbytes <= self._most_bytes:
+        left = self._most_bytes - self.held_bytes
+        if self._rows is None and 0 < value.nbytes <= left:
+            self._rows = self._reserved(value)
+        if self._rows is not None and self._rows.takes(value, left):
+            self._handles[name] = self._rows.put(value)
+        elif value.nbytes <= left:
             self._held[name] = value
-            self.held_bytes += value.nbytes
+            self._loose_bytes += value.nbytes
         else:
             self._places[name] = _Place(self._write(_bytes(value)), value.shape, value.dtype)
 
     def get(self, name: str) -> Tensor:
-        """The tensor, bit for bit. Raises KeyError for an unknown name and FeatureFileError."""
+        """The tensor, bit for bit; to be read until its name is dropped. Raises KeyError for an unknown name and
+        FeatureFileError."""
+        if (handle := self._handles.get(name)) is not None and self._rows is not None:
+            return self._rows.get(handle)
         held = self._held.get(name)
         return self._read(self._places[name]) if held is None else held
 
+    def handles(self, names: Iterable[str]) -> Handles:
+        """(n,) under which `gather` finds each; NOWHERE for what it does not."""
+        return np.array([self._handles.get(name, NOWHERE) for name in names], dtype=np.int64)
+
+    def holds(self, handles: Handles) -> NDArray[np.bool_]:
+        """(n,) whether `gather` finds what each handle was given for."""
+        return np.zeros(len(handles), dtype=bool) if self._rows is None else self._rows.holds(handles)
+
+    def gather(self, handles: Handles) -> Tensor | None:
+        """(n, *shape) copies of what the handles were given for; None where one of them is not, or no longer, held."""
+        if self._rows is None or not self._rows.holds(handles).all():
+            return None
+        return self._rows.gather(handles)
+
     def drop(self, name: str) -> None:
         """Forget a name; its place is free again. Raises KeyError for an unknown one."""
+        if (handle := self._handles.pop(name, None)) is not None and self._rows is not None:
+            self._rows.drop(handle)
+            return
         if (held := self._held.pop(name, None)) is not None:
-            self.held_bytes -= held.nbytes
+            self._loose_bytes -= held.nbytes
             return
         place = self._places.pop(name)
         self._free.setdefault(_room(place.shape.numel() * place.dtype.itemsize), []).append(place.offset)
+
+    def _reserved(self, first: Tensor) -> FeatureRows | None:
+        """None: the system does not promise so much memory, so each feature asks for its own."""
+        try:
+            return FeatureRows(first, self._most_bytes)
+        except MemoryError:
+            return None
 
     def _write(self, data: NDArray[Any]) -> int:
         """The offset at which `data` was written."""

@@ -14,8 +14,10 @@ from typing import Final
 from distrl.compute import Compute, reproducible
 from distrl.errors import PolicyError
 from distrl.policy.feature_folder import FeatureFolder
+from distrl.policy.feature_rows import Handles
 from distrl.policy.feature_store import FeatureStore
 from distrl.policy.protocol import ImageFeatures, TrajectoryStep
+from distrl.policy.stacking import StackedFeatures
 from distrl.types import ObjectRef, ScreenSize, Trajectory
 
 LOG = logging.getLogger("distrl.policy.features")
@@ -145,6 +147,14 @@ class Features:
             self._of(each.step.screenshot)._replace(earlier=tuple(map(self._of, each.earlier_screens(earlier))))
             for each in steps
         ]
+
+    def at(self, handles: Handles, steps: Sequence[TrajectoryStep]) -> Sequence[ImageFeatures]:
+        """Those of each step's screenshot, where the store found them before: what `of` gives, gathered at once where
+        all are in memory."""
+        tokens = self.store.gather(handles)
+        if tokens is None:
+            return self.of(steps)
+        return StackedFeatures(tokens, [self.size(each.step.screenshot) for each in steps])
 
     def _of(self, ref: ObjectRef) -> ImageFeatures:
         return ImageFeatures(self.store.get(ref.sha256), self.size(ref))

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +56,56 @@ class Layout:
     slots: Slots
     """(N,)"""
 
+    def of(self, column: NDArray[Any]) -> NDArray[Any]:
+        """(N, ...) a column's part of all steps, to be read: where the buffer does not wrap, no copy."""
+        if not len(self.slots) or self.slots[0] <= self.slots[-1]:
+            return column[self.slots[0] : self.slots[-1] + 1] if len(self.slots) else column[:0]
+        return np.concatenate([column[self.slots[0] :], column[: self.slots[-1] + 1]])
+
+
+@dataclass(frozen=True, slots=True)
+class Rows(Sequence[tuple[Entry, int]]):
+    """Steps of entries: where they lie in the columns, and as pairs of an entry and the index of its step.
+
+    Pairs are made as they are read: who only wants numbers touches no record.
+    """
+
+    layout: Layout
+    owner: Slots
+    """(B,) the number of each step's entry in the layout."""
+    steps: Slots
+    """(B,) the step's index in its entry."""
+
+    @property
+    def slots(self) -> Slots:
+        """(B,)"""
+        found: Slots = self.layout.slots[self.layout.begins[self.owner] + self.steps]
+        return found
+
+    @property
+    def last(self) -> NDArray[np.bool_]:
+        """(B,) whether it is the last step of its entry."""
+        found: NDArray[np.bool_] = self.steps == self.layout.lengths[self.owner] - 1
+        return found
+
+    def __len__(self) -> int:
+        return len(self.owner)
+
+    def __iter__(self) -> Iterator[tuple[Entry, int]]:
+        entries = self.layout.entries
+        return ((entries[owner], step) for owner, step in zip(self.owner.tolist(), self.steps.tolist(), strict=True))
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[Entry, int]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Rows: ...
+
+    def __getitem__(self, index: int | slice) -> tuple[Entry, int] | Rows:
+        if isinstance(index, slice):
+            return Rows(self.layout, self.owner[index], self.steps[index])
+        return self.layout.entries[self.owner[index]], int(self.steps[index])
+
 
 class CircularBuffer:
     """Trajectories by reference (token ids, screenshot names), and what is computed of their steps in flat columns."""
@@ -67,11 +116,21 @@ class CircularBuffer:
         self.capacity = capacity
         self.written = 0
         """Transitions ever written; the next slot is this mod capacity."""
-        self.columns: dict[str, NDArray[Any]] = {
-            **{name: np.zeros(capacity) for name in columns},
-            **{name: np.zeros((capacity, width), np.float32) for name, width in (vectors or {}).items()},
-        }
+        names = tuple(columns)
+        self._numbers = np.zeros((len(names), capacity))
+        self._vectors = {name: np.zeros((capacity, width), np.float32) for name, width in (vectors or {}).items()}
+        self.columns: Mapping[str, NDArray[Any]] = {**dict(zip(names, self._numbers, strict=True)), **self._vectors}
+        """By name, views that are written in place."""
+        self.logprobs: Floats = np.zeros(capacity)
+        """(capacity,) log μ(a|s) of each transition, as recorded. No column: it follows from the log."""
+        self.screens: Slots = np.zeros(capacity, dtype=np.int64)
+        """(capacity,) where each transition's screenshot lies, as noted by who reads it; 0 until then. No column: it
+        holds in this process alone."""
         self._entries: deque[Entry] = deque()
+        self._starts: Slots = np.zeros(capacity, dtype=np.int64)
+        """(capacity,) of the i-th trajectory ever added at i mod capacity: there are never more, as each has a step."""
+        self._added = 0
+        """Trajectories ever added."""
         self._layout: Layout | None = None
         """None: to be computed."""
 
@@ -108,10 +167,11 @@ class CircularBuffer:
         self.written += length
         while self._entries and self._entries[0].start < self.written - self.capacity:
             self._entries.popleft()
-        self._entries.append(entry)
-        self._layout = None
-        for column in self.columns.values():
-            column[self.slots(entry)] = 0.0
+        self._append(entry)
+        for part in self._parts(entry.start, length):
+            self._numbers[:, part] = 0.0
+            for vector in self._vectors.values():
+                vector[part] = 0.0
         return entry
 
     def slots(self, entry: Entry) -> Slots:
@@ -159,18 +219,37 @@ class CircularBuffer:
                     "the replay buffer holds this record and the log no longer does",
                     "keep the topic's records for longer than the buffer's transitions last",
                 )
-            self._entries.append(Entry(found[position], int(start)))
+            self._append(Entry(found[position], int(start)))
         for name, column in (columns or {}).items():
             self.columns[name][:] = column
+
+    def _append(self, entry: Entry) -> None:
+        self._entries.append(entry)
+        self._layout = None
+        self._starts[self._added % self.capacity] = entry.start
+        self._added += 1
+        logprobs, begin = [step.logprob for step in entry.steps], 0
+        for part in self._parts(entry.start, len(logprobs)):
+            end = begin + part.stop - part.start
+            self.logprobs[part], begin = logprobs[begin:end], end
+            self.screens[part] = 0
+
+    def _parts(self, start: int, length: int) -> list[slice]:
+        """The slots of `length` transitions, the first of which is the `start`-th written: two parts where they
+        wrap."""
+        first, end = start % self.capacity, start % self.capacity + length
+        if end <= self.capacity:
+            return [slice(first, end)]
+        return [slice(first, self.capacity), slice(0, end - self.capacity)]
 
     def _laid_out(self) -> Layout:
         """Entries lie one behind the other, so all follows from where each starts."""
         entries = tuple(self._entries)
-        starts = np.fromiter(map(attrgetter("start"), entries), np.int64, len(entries))
+        starts = self._starts[np.arange(self._added - len(entries), self._added) % self.capacity]
         lengths = np.diff(starts, append=self.written)
-        begins, first = np.cumsum(lengths) - lengths, (self.written - len(self)) % self.capacity
-        before_wrap = min(len(self), self.capacity - first)
-        slots = np.concatenate([np.arange(first, first + before_wrap), np.arange(len(self) - before_wrap)])
+        begins = starts - (self.written - len(self))
+        places = self._parts(self.written - len(self), len(self))
+        slots = np.concatenate([np.arange(part.start, part.stop) for part in places])
         layout = Layout(entries, lengths, begins, np.repeat(np.arange(len(entries)), lengths), slots)
         for array in (layout.lengths, layout.begins, layout.owner, layout.slots):
             array.flags.writeable = False

@@ -24,7 +24,7 @@ def priorities(buffer: CircularBuffer, config: PrioritisedReplaySettings) -> Flo
     layout = buffer.layout
     if not layout.entries:
         return np.zeros(0)
-    td, ratio, nll = (buffer.columns[name][layout.slots] for name in ("td", "ratio", "nll"))
+    td, ratio, nll = (layout.of(buffer.columns[name]) for name in ("td", "ratio", "nll"))
     td, ratio, nll = np.abs(td), np.minimum(1.0, ratio), np.maximum(nll, 0.0)
 
     def mean(column: Floats) -> Floats:

@@ -44,7 +44,7 @@ class Aride(ActorCritic[Critics]):
         memory.assign_credit()
         ages, draws = memory.ages(u), memory.draw(u)
         self.drawn = memory.drawn(draws)
-        batches = [batch_of(draw, memory.buffer, self._context.policy.device) for draw in draws]
+        batches = [batch_of(draw, memory.buffer, self._context) for draw in draws]
         found = improve(self._trained, batches, self._settings, u, train_policy=memory.phase(u).trains_policy)
         for draw, each in zip(draws, found, strict=True):
             memory.take(u, draw.rows, each.scores)

@@ -19,7 +19,7 @@ from distrl.algorithms.protocol import CRITICS, DrawnSteps, Phase, critics_first
 from distrl.algorithms.returns import Array, Mask
 from distrl.config import Config
 from distrl.replay import dper
-from distrl.replay.circular import CircularBuffer, Entry
+from distrl.replay.circular import CircularBuffer, Entry, Rows
 from distrl.seeds import generator
 from distrl.types import LoggedTrajectory, Trajectory
 
@@ -33,9 +33,6 @@ COLUMNS: Final = (*SCORES, "penalty", *CREDIT)
 
 ARIDE: Final = Phase("a-ride", trains_policy=True)
 
-Transitions = Sequence[tuple[Entry, int]]
-"""Pairs of an entry and the index of one of its steps."""
-
 
 @dataclass(frozen=True, slots=True)
 class Draw:
@@ -45,7 +42,7 @@ class Draw:
     buffer. priority: (B,) of the trajectories, as filtered.
     """
 
-    rows: Transitions
+    rows: Rows
     weights: NDArray[np.float64]
     mean_length: float
     priority: NDArray[np.float64]
@@ -96,7 +93,7 @@ class ArideMemory:
         """None: draws follow priorities, which depend on the networks."""
         return
 
-    def outdated(self, u: int) -> Transitions:
+    def outdated(self, u: int) -> Rows:
         """The transitions that update `u` scores anew before it draws.
 
         Those never scored, and one step of each trajectory that would else be without a new score for `refresh_within`
@@ -105,7 +102,7 @@ class ArideMemory:
         critics change fast.
         """
         layout, replay = self.buffer.layout, self._settings.replay
-        scored = self.buffer.columns["scored"][layout.slots]
+        scored = layout.of(self.buffer.columns["scored"])
         chosen = np.arange(len(scored))
         if self.phase(u) is not CRITICS:
             due = (scored == 0) | self._overdue(u, scored)
@@ -113,15 +110,12 @@ class ArideMemory:
             count = max(int(due.sum()), min(most, math.ceil(len(scored) / replay.refresh_within)))
             chosen = np.sort(np.lexsort((scored, ~due))[:count])
         owner = layout.owner[chosen]
-        steps = chosen - layout.begins[owner]
-        return [(layout.entries[entry], step) for entry, step in zip(owner.tolist(), steps.tolist(), strict=True)]
+        return Rows(layout, owner, chosen - layout.begins[owner])
 
-    def take(self, u: int, rows: Transitions, scores: Scores) -> None:
+    def take(self, u: int, rows: Rows, scores: Scores) -> None:
         """Keep what update `u` found of some transitions; of one that comes twice, what was found last."""
-        columns = self.buffer.columns
-        slots = self._slots(rows)
-        behaviour = np.array([entry.steps[step].logprob for entry, step in rows])
-        last = np.array([step == len(entry) - 1 for entry, step in rows], dtype=bool)
+        columns, slots, last = self.buffer.columns, rows.slots, rows.last
+        behaviour = self.buffer.logprobs[slots]
         columns["value"][slots] = scores.value
         columns["ratio"][slots] = np.exp(np.clip(scores.logprob - behaviour, *losses.LOG_RATIO_BOUNDS))
         columns["nll"][slots] = -scores.logprob
@@ -130,7 +124,7 @@ class ArideMemory:
             columns["after"][slots] = scores.after
             columns["scored"][slots] = u + 1
         else:  # V of the screen after the last step stays as old as it is
-            columns["scored"][slots[~(last & self._are_bootstrapped(rows))]] = u + 1
+            columns["scored"][slots[~self._are_bootstrapped(rows, last)]] = u + 1
 
     def assign_credit(self) -> None:
         """Credit of every transition, from the newest scores of its trajectory."""
@@ -153,7 +147,7 @@ class ArideMemory:
         layout, replay = self.buffer.layout, self._settings.replay
         if not layout.entries:
             return []
-        entries, lengths = layout.entries, layout.lengths
+        lengths = layout.lengths
         last = layout.slots[layout.begins + lengths - 1]
         priority = dper.filtered(
             dper.priorities(self.buffer, replay), self.buffer.columns["v_traj"][last], replay.value_filter
@@ -163,19 +157,14 @@ class ArideMemory:
         drawn = dper.sample(generator(self._config, "replay", u), probability, lengths, size)
         weights, mean_length = dper.importance_weights(probability, lengths), float(lengths.mean())
         return [
-            Draw(
-                [(entries[entry], step) for entry, step in rows.tolist()],
-                weights[rows[:, 0]],
-                mean_length,
-                priority[rows[:, 0]],
-            )
+            Draw(Rows(layout, rows[:, 0], rows[:, 1]), weights[rows[:, 0]], mean_length, priority[rows[:, 0]])
             for rows in np.split(drawn, self._settings.minibatches)
         ]
 
     def drawn(self, draws: Sequence[Draw]) -> DrawnSteps:
         """What an update learns from: the scores and the credit of its draws as they are now."""
         rows, columns = [row for draw in draws for row in draw.rows], self.buffer.columns
-        slots = self._slots(rows)
+        slots = np.concatenate([draw.rows.slots for draw in draws] or [np.zeros(0, np.int64)])
         return DrawnSteps(
             rows,
             value=columns["value"][slots],
@@ -191,12 +180,9 @@ class ArideMemory:
         layout = self.buffer.layout
         if not layout.entries:
             return {}
-        age = u + 1 - self.buffer.columns["scored"][layout.slots]
+        age = u + 1 - layout.of(self.buffer.columns["scored"])
         youngest = np.minimum.reduceat(age, layout.begins)
         return {"score_age": float(age.mean()), "priority_age": float(youngest.max())}
-
-    def _slots(self, rows: Transitions) -> NDArray[np.int64]:
-        return np.array([(entry.start + step) % self.buffer.capacity for entry, step in rows], dtype=np.int64)
 
     def _overdue(self, u: int, scored: Array) -> Mask:
         """Of each trajectory without a score since update u − refresh_within, the step that was scored longest ago."""
@@ -208,8 +194,10 @@ class ArideMemory:
             overdue[np.flatnonzero(oldest)[np.unique(owner[oldest], return_index=True)[1]]] = True
         return overdue
 
-    def _are_bootstrapped(self, rows: Transitions) -> Mask:
-        """(n,) whether the last step of a row's trajectory is bootstrapped from the screen after it."""
-        if self._settings.truncation == "terminal":
-            return np.zeros(len(rows), dtype=bool)
-        return np.array([screen_after(entry.logged.trajectory) is not None for entry, _ in rows], dtype=bool)
+    def _are_bootstrapped(self, rows: Rows, last: Mask) -> Mask:
+        """(B,) whether a row is a last step that is bootstrapped from the screen after it. last: `rows.last`."""
+        found = np.zeros(len(rows), dtype=bool)
+        if self._settings.truncation != "terminal":
+            places = np.flatnonzero(last)
+            found[places] = [screen_after(rows[place][0].logged.trajectory) is not None for place in places.tolist()]
+        return found

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from distrl import config as settings
 from distrl.algorithms.aride.critics import Critics
-from distrl.algorithms.aride.memory import Scores, Transitions
+from distrl.algorithms.aride.memory import Scores
 from distrl.algorithms.aride.truncation import screen_after, step_after
 from distrl.algorithms.descent import passes
 from distrl.algorithms.episodes import step_at
@@ -16,13 +16,14 @@ from distrl.algorithms.protocol import Context
 from distrl.algorithms.returns import Array
 from distrl.errors import PolicyError
 from distrl.policy.protocol import Score, TrajectoryStep
+from distrl.replay.circular import Rows
 from distrl.types import Trajectory
 
 Places = NDArray[np.int64]
 """Of the rows of one pass."""
 
 
-def score(context: Context, critics: Critics, rows: Transitions, config: settings.ArideSettings) -> Scores:
+def score(context: Context, critics: Critics, rows: Rows, config: settings.ArideSettings) -> Scores:
     """What the networks say of `rows`."""
     steps = [step_at(entry, index) for entry, index in rows]
     value, logprob, v_traj = np.zeros(len(steps)), np.zeros(len(steps)), np.zeros(len(steps))
@@ -48,7 +49,7 @@ def state_values(critics: Critics, scored: Score) -> Array:
     return values
 
 
-def _values_after(context: Context, critics: Critics, rows: Transitions, config: settings.ArideSettings) -> Array:
+def _values_after(context: Context, critics: Critics, rows: Rows, config: settings.ArideSettings) -> Array:
     """(n,) V(s_{H+1}) of last steps that are bootstrapped from the screenshot after them; 0 elsewhere."""
     values = np.zeros(len(rows))
     if config.truncation == "terminal":

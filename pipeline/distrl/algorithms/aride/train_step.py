@@ -18,7 +18,9 @@ from distrl.algorithms.aride.memory import Draw, Scores
 from distrl.algorithms.descent import descend
 from distrl.algorithms.episodes import step_at, succeeded
 from distrl.algorithms.protocol import Context, Optimised
+from distrl.algorithms.screens import screens_of
 from distrl.compute import Gradients, ShardResult
+from distrl.policy.feature_rows import Handles
 from distrl.policy.protocol import TrajectoryStep
 from distrl.replay.circular import CircularBuffer
 
@@ -37,11 +39,13 @@ class Trained:
 class Batch:
     """B transitions, and what was recorded and computed of them; each tensor (B,) float32.
 
-    success: the outcome of the trajectory. value_weight: makes the draws uniform over transitions, for V(s).
-    trajectory_weight: makes those of last steps uniform over trajectories, for V_traj; 0 on every other step.
+    screens: (B,) where their features lie. success: the outcome of the trajectory. value_weight: makes draws uniform
+    over transitions, for V(s). trajectory_weight: makes those of last steps uniform over trajectories, for V_traj; 0 on
+    every other step.
     """
 
     steps: Sequence[TrajectoryStep]
+    screens: Handles
     behaviour_logprob: Tensor
     invalid: Tensor
     target: Tensor
@@ -51,23 +55,23 @@ class Batch:
     trajectory_weight: Tensor
 
 
-def batch_of(draw: Draw, buffer: CircularBuffer, device: torch.device) -> Batch:
-    final = np.array([index == len(entry) - 1 for entry, index in draw.rows])
-    steps = [step_at(entry, index) for entry, index in draw.rows]
-    slots = [(entry.start + index) % buffer.capacity for entry, index in draw.rows]
+def batch_of(draw: Draw, buffer: CircularBuffer, context: Context) -> Batch:
+    rows, slots = list(draw.rows), draw.rows.slots
+    steps = [step_at(entry, index) for entry, index in rows]
 
     def placed(values: ArrayLike) -> Tensor:
-        return torch.from_numpy(np.asarray(values, dtype=np.float32)).to(device)
+        return torch.from_numpy(np.asarray(values, dtype=np.float32)).to(context.policy.device)
 
     return Batch(
         steps,
-        behaviour_logprob=placed([each.step.logprob for each in steps]),
+        screens_of(draw.rows, buffer, context.features.store),
+        behaviour_logprob=placed(buffer.logprobs[slots]),
         invalid=placed([is_invalid(each.step) for each in steps]),
         target=placed(buffer.columns["target"][slots]),
         advantage=placed(buffer.columns["advantage"][slots]),
-        success=placed([succeeded(entry) for entry, _ in draw.rows]),
+        success=placed([succeeded(entry) for entry, _ in rows]),
         value_weight=placed(draw.weights),
-        trajectory_weight=placed(draw.weights * draw.mean_length * final),
+        trajectory_weight=placed(draw.weights * draw.mean_length * draw.rows.last),
     )
 
 
@@ -115,7 +119,7 @@ def _part(
     """The losses of some rows of a minibatch. Critics read the encoder states and do not train them."""
     context, steps = trained.context, batch.steps[piece]
     with torch.set_grad_enabled(train_policy):
-        scored = context.score(steps)
+        scored = context.score(steps, batch.screens[piece])
         loss, ratio = loss_and_ratio(
             scored.logprob,
             scored.entropy,

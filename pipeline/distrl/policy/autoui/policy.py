@@ -31,6 +31,7 @@ from distrl.policy.frugal import cast_frozen, recompute_layers
 from distrl.policy.protocol import ImageFeatures, SampledAction, Score
 from distrl.policy.sampling import FULL, Choose, Sampling, drawing, repeating, scores
 from distrl.policy.screenshot import decoded
+from distrl.policy.stacking import stacked
 from distrl.policy.writing import Written
 from distrl.types import ScreenSize, Step
 
@@ -151,7 +152,7 @@ class AutoUIPolicy:
 
     def score(self, steps: Sequence[Step], features: Sequence[ImageFeatures], sampling: Sampling = FULL) -> Score:
         targets = pad([step.action_ids for step in steps]).to(self.device)
-        tokens = torch.stack([each.tokens for each in features]).to(self.device).float()
+        tokens = stacked(features).to(self.device).float()
         states, mask = self.model.encode(tokens, pad([step.prompt_ids for step in steps]).to(self.device))
         drawn = (targets != PAD).float()
         drawn[:, self.tokenizer.action_length - 1 :] = 0.0
@@ -165,7 +166,7 @@ class AutoUIPolicy:
         sampling: Sampling | None,
         choices: Sequence[Choose],
     ) -> list[Written]:
-        features = torch.stack([screen.tokens for screen in screens]).to(self.device).float()
+        features = stacked(screens).to(self.device).float()
         return write(self.model, self._acting_t5(), self.tokenizer, features, prompts, sampling, choices)
 
     def _acting_t5(self) -> ActingT5:
